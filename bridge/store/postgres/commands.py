@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     from psycopg import AsyncConnection
 
-    from bridge.store.postgres.connections import Connections, StoreTasks
+    from bridge.store.postgres.connections import DatabaseConnections, StoreTasks
     from bridge.store.postgres.feed import Hints
     from bridge.store.postgres.schema import Namespace
     from bridge.store.replicas import ReplicaEngine
@@ -46,13 +46,13 @@ _ASKED: Final = """
     ORDER BY id LIMIT %s"""
 
 
-class Commands:
+class ReplicaCommands:
     """Asks other replicas, and does what they ask."""
 
     def __init__(
         self,
         tasks: StoreTasks,
-        connections: Connections,
+        connections: DatabaseConnections,
         place: Namespace,
         hints: Hints,
         epoch: Callable[[], int],

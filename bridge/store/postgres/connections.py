@@ -175,7 +175,7 @@ def is_lost(exc: psycopg.Error, connection: AsyncConnection) -> bool:
     return isinstance(exc, (psycopg.OperationalError, psycopg.InterfaceError)) and not is_of_content(exc)
 
 
-class Connections:
+class DatabaseConnections:
     """A few connections that jobs share."""
 
     def __init__(

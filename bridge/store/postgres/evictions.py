@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
     from psycopg import AsyncConnection
 
-    from bridge.store.postgres.connections import Connections, Job
+    from bridge.store.postgres.connections import DatabaseConnections, Job
     from bridge.store.postgres.schema import Namespace
     from bridge.store.records import Quota
 
@@ -60,7 +60,7 @@ _MERGE_COUNTS: Final = """
 
 
 async def evict(
-    connections: Connections, place: Namespace, epoch: int, ended_before_ms: int, quota: Quota
+    connections: DatabaseConnections, place: Namespace, epoch: int, ended_before_ms: int, quota: Quota
 ) -> int:
     """See `Store.evict`. Every transaction deletes a bounded number of tasks.
 

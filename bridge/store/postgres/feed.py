@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
     from psycopg import AsyncConnection
 
-    from bridge.store.postgres.connections import Connections
+    from bridge.store.postgres.connections import DatabaseConnections
     from bridge.store.postgres.schema import Namespace
     from bridge.store.replicas import OnForeignEvents
 
@@ -57,7 +57,7 @@ class _Follower:
 class Feed:
     """Follows tasks for this replica's engine. `run` reads, with one statement for all followed tasks."""
 
-    def __init__(self, connections: Connections, place: Namespace, poll_seconds: float) -> None:
+    def __init__(self, connections: DatabaseConnections, place: Namespace, poll_seconds: float) -> None:
         self._connections = connections
         self._place = place
         self._poll_seconds = poll_seconds
@@ -145,7 +145,7 @@ class Feed:
 class Hints:
     """Hints to other replicas, gathered while the last ones are on their way."""
 
-    def __init__(self, connections: Connections, place: Namespace) -> None:
+    def __init__(self, connections: DatabaseConnections, place: Namespace) -> None:
         self._connections = connections
         self._place = place
         self._words: dict[str, None] = {}

@@ -23,7 +23,7 @@ from bridge.concurrency import Backoff
 from bridge.errors import StoreAwayError, StoreError
 from bridge.store.postgres import reads
 from bridge.store.postgres.append import NOBODY, Answered, Release
-from bridge.store.postgres.commands import Commands
+from bridge.store.postgres.commands import ReplicaCommands
 from bridge.store.postgres.connections import bounded, close, connect, cut, first_line
 from bridge.store.postgres.evictions import sweep
 from bridge.store.postgres.feed import GONE, Feed, Hints, hint_of
@@ -37,9 +37,9 @@ if TYPE_CHECKING:
     from psycopg import AsyncConnection
 
     from bridge.store.postgres.bounds import PostgresBounds
-    from bridge.store.postgres.connections import Connections, StoreTasks
+    from bridge.store.postgres.connections import DatabaseConnections, StoreTasks
     from bridge.store.postgres.schema import Namespace
-    from bridge.store.postgres.writer import Writer
+    from bridge.store.postgres.writer import GroupWriter
     from bridge.store.records import Change, WrittenAnswer
     from bridge.store.replicas import OnForeignEvents, ReplicaEngine
 
@@ -81,7 +81,7 @@ class PostgresReplicas:
         tasks: StoreTasks,
         conninfo: str,
         direct_conninfo: str,
-        connections: Connections,
+        connections: DatabaseConnections,
         place: Namespace,
         bounds: PostgresBounds,
     ) -> None:
@@ -101,11 +101,11 @@ class PostgresReplicas:
         self._told_gone = 0
         """The last epoch whose end the engine was told of."""
         self._engine: ReplicaEngine | None = None
-        self._writer: Writer | None = None
+        self._writer: GroupWriter | None = None
         self._feed = Feed(connections, place, bounds.poll_seconds)
         self._hints = Hints(connections, place)
         self._takeover = Takeover(tasks, connections, place, self._hints, lambda: self._epoch)
-        self._commands = Commands(
+        self._commands = ReplicaCommands(
             tasks, connections, place, self._hints, lambda: self._epoch, bounds.poll_seconds
         )
         self._listening = anyio.CancelScope()
@@ -187,7 +187,7 @@ class PostgresReplicas:
         except StoreError as exc:
             logger.debug("the end of this replica could not be noted: %s", exc)
 
-    def run(self, writer: Writer) -> None:
+    def run(self, writer: GroupWriter) -> None:
         """Live in the tasks of the store."""
         self._writer = writer
         for life in (

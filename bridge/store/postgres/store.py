@@ -14,7 +14,7 @@ import psycopg
 from bridge.errors import StoreError, UsageError
 from bridge.store.postgres import evictions, reads
 from bridge.store.postgres.connections import (
-    Connections,
+    DatabaseConnections,
     StoreTasks,
     bounded,
     close,
@@ -24,7 +24,7 @@ from bridge.store.postgres.connections import (
 )
 from bridge.store.postgres.replicas import PostgresReplicas
 from bridge.store.postgres.schema import Namespace, migrate
-from bridge.store.postgres.writer import Writer
+from bridge.store.postgres.writer import GroupWriter
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Collection, Mapping
@@ -63,7 +63,7 @@ class PostgresStore:
         self._place = Namespace.of(agent)
         self._bounds = bounds
         self._tasks = StoreTasks()
-        self._connections = Connections(
+        self._connections = DatabaseConnections(
             self._tasks,
             self._conninfo,
             bounds.connections,
@@ -73,7 +73,7 @@ class PostgresStore:
         self._replicas = PostgresReplicas(
             self._tasks, self._conninfo, direct, self._connections, self._place, bounds
         )
-        self._writer = Writer(
+        self._writer = GroupWriter(
             self._conninfo,
             self._place,
             bounds,

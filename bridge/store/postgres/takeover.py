@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from psycopg import AsyncConnection
 
-    from bridge.store.postgres.connections import Connections, StoreTasks
+    from bridge.store.postgres.connections import DatabaseConnections, StoreTasks
     from bridge.store.postgres.feed import Hints
     from bridge.store.postgres.schema import Namespace
     from bridge.store.records import StoredTask
@@ -54,7 +54,7 @@ class Takeover:
     def __init__(
         self,
         tasks: StoreTasks,
-        connections: Connections,
+        connections: DatabaseConnections,
         place: Namespace,
         hints: Hints,
         epoch: Callable[[], int],

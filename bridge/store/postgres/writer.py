@@ -57,7 +57,7 @@ class ContentError(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class _Submitted:
+class _SubmittedChange:
     change: Change
     done: OnStored
     epoch: int
@@ -80,10 +80,10 @@ class _Note:
     size = 0
 
 
-_Item: TypeAlias = "_Submitted | _Note"
+_Item: TypeAlias = "_SubmittedChange | _Note"
 
 
-class Writer:
+class GroupWriter:
     """Stores changes in the order of their submission. All methods are for the event loop's thread."""
 
     def __init__(
@@ -126,7 +126,7 @@ class Writer:
             done(StoreError(f"the store is closed; task {change.task_id} is not changed"))
             return
         self._given += 1
-        item = _Submitted(change, done, self._epoch(), self._given)
+        item = _SubmittedChange(change, done, self._epoch(), self._given)
         if self._waiting_bytes + item.size > self._bounds.waiting_bytes:
             refusal = StoreError(f"too much waits for the database; task {change.task_id} is not changed")
             kept = replace(change, event=b"", snapshot=None, private=None)
@@ -196,7 +196,9 @@ class Writer:
 
     def _tell(self, group: Sequence[_Item], outcomes: Sequence[Outcome]) -> None:
         answers = [
-            (item, error) for item, error in zip(group, outcomes, strict=True) if isinstance(item, _Submitted)
+            (item, error)
+            for item, error in zip(group, outcomes, strict=True)
+            if isinstance(item, _SubmittedChange)
         ]
         if kept := [item.change for item, error in answers if error is None]:
             self._on_stored(kept)
@@ -211,17 +213,15 @@ class Writer:
 
     async def _judged(self, group: Sequence[_Item]) -> list[Outcome]:
         """The outcomes of a group: of what takes part in its transaction, and of what is refused without it."""
-        refusals: list[Outcome] = []
         refused: set[str] = set()
-        for item in group:
-            refusals.append(self._refusal(item, refused))
+        refusals = [self._refusal(item, refused) for item in group]
         fit = [item for item, refusal in zip(group, refusals, strict=True) if refusal is None]
         stored = iter(await self._stored(fit) if fit else [])
         return [next(stored) if refusal is None else refusal for refusal in refusals]
 
     def _refusal(self, item: _Item, refused: set[str]) -> Outcome:
         """Why an item is refused without a look at the database. `refused` has the tasks that it happened to before."""
-        if not isinstance(item, _Submitted):
+        if not isinstance(item, _SubmittedChange):
             return None
         task_id = item.change.task_id
         if item.refusal is not None:
@@ -233,7 +233,7 @@ class Writer:
 
     async def _stored(self, group: Sequence[_Item]) -> list[Outcome]:
         """Store a group, over outages and races."""
-        entries = [item.change if isinstance(item, _Submitted) else item.entry for item in group]
+        entries = [item.change if isinstance(item, _SubmittedChange) else item.entry for item in group]
         ends_at, pauses = anyio.current_time() + self._bounds.patience_seconds, Backoff(0.1, 2.0)
         epoch, in_doubt, races = group[0].epoch, False, 0
         while True:
@@ -272,7 +272,7 @@ class Writer:
         refused: set[str] = set()
         for item in group:
             outcome = self._refusal(item, refused) or (await self._stored([item]))[0]
-            if outcome is not None and isinstance(item, _Submitted):
+            if outcome is not None and isinstance(item, _SubmittedChange):
                 refused.add(item.change.task_id)
             outcomes.append(outcome)
         return outcomes
