@@ -80,6 +80,12 @@ class Fleet:
         ):
             yield Replica(engine, store, agent)
 
+    def fence(self, replica: Replica) -> None:
+        """Let a replica stand still until it is taken for dead, and then go on."""
+        self.shared.pause(replica.store)
+        self.shared.notice(replica.store)
+        self.shared.resume(replica.store)
+
 
 @asynccontextmanager
 async def fleet(script: Script, **limits: Any) -> AsyncIterator[Fleet]:

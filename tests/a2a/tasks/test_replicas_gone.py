@@ -207,9 +207,7 @@ async def test_brief_work_of_which_nothing_is_stored_goes_on_when_its_replica_is
         async with anyio.create_task_group() as group:
             group.start_soon(send)
             await anyio.wait_all_tasks_blocked()
-            found.shared.pause(one.store)
-            found.shared.notice(one.store)
-            found.shared.resume(one.store)
+            found.fence(one)
             await anyio.wait_all_tasks_blocked()
             gate.set()
         assert isinstance(answers[0], Message)
@@ -286,9 +284,7 @@ async def test_a_send_whose_message_was_not_stored_before_the_fence_is_taken_in_
             one.store.hold_writes()
             group.start_soon(send)
             await anyio.wait_all_tasks_blocked()
-            found.shared.pause(one.store)
-            found.shared.notice(one.store)
-            found.shared.resume(one.store)
+            found.fence(one)
             one.store.let_writes()
         assert answers[0].status.state is C
         (listed,) = (await two.engine.list(ListTasksRequest(), ALICE)).tasks
@@ -308,9 +304,7 @@ async def test_a_replica_that_is_fenced_and_alone_goes_on_with_its_own_tasks(pen
             one.store.hold_writes()
             work.go()
             await anyio.wait_all_tasks_blocked()
-        found.shared.pause(one.store)
-        found.shared.notice(one.store)
-        found.shared.resume(one.store)
+        found.fence(one)
         await anyio.wait_all_tasks_blocked()
         one.store.let_writes()
         await anyio.wait_all_tasks_blocked()
@@ -371,9 +365,7 @@ async def test_a_send_that_waits_at_a_fenced_replica_is_answered_with_the_end_of
         async with anyio.create_task_group() as group:
             group.start_soon(send)
             await anyio.wait_all_tasks_blocked()
-            found.shared.pause(one.store)
-            found.shared.notice(one.store)
-            found.shared.resume(one.store)
+            found.fence(one)
         assert (answers[0].status.state, "replica" in words(answers[0])) == (F, True)
 
 
@@ -393,9 +385,7 @@ async def test_a_late_event_of_fenced_work_is_not_stored_as_a_claim_of_a_task_at
     async with fleet(work) as found:
         one, two = await found.start(), await found.start()
         task = await task_of(one.engine, asked(), ALICE)
-        found.shared.pause(one.store)
-        found.shared.notice(one.store)
-        found.shared.resume(one.store)
+        found.fence(one)
         await anyio.wait_all_tasks_blocked()
         assert found.shared.holder_of(task.id) is None
         release.set()
