@@ -13,7 +13,7 @@ import pytest
 from psycopg.conninfo import conninfo_to_dict
 
 from bridge.errors import StoreConflictError, StoreError, UsageError
-from bridge.store.postgres.connections import with_defaults
+from bridge.store.postgres.connections import StoreTasks, with_defaults
 from bridge.store.postgres.schema import Namespace
 from bridge.store.postgres.store import PostgresStore
 from bridge.store.records import Change, MessageKey, Quota, TaskHead
@@ -183,3 +183,37 @@ async def test_a_role_that_may_only_read_and_write_rows_is_enough_once_the_table
         assert await store.evict(100, Quota(0, 0)) == 1
         while not store.replicas.leads:
             await anyio.sleep(0.01)
+
+
+async def test_a_replica_that_has_ended_begins_no_other_epoch_and_takes_nothing_over() -> None:
+    agent = new_agent()
+    async with PostgresStore(database_url(), agent, BOUNDS) as store:
+        await keep(store, first("t1"))
+        engine = Recorder()
+        store.replicas.start(engine)
+        epoch = store.replicas.epoch
+        await store.replicas.end()
+        await anyio.sleep(5 * BOUNDS.lease.beat_seconds)
+        assert (store.replicas.epoch, engine.adopted, engine.fences) == (epoch, [], 0)
+
+
+async def test_what_starts_more_work_while_its_store_ends_ends_quietly() -> None:
+    tasks = StoreTasks()
+    await tasks.begin()
+    refused: list[StoreError] = []
+
+    async def work() -> None:
+        try:
+            await anyio.sleep_forever()
+        finally:
+            try:
+                tasks.start(anyio.sleep_forever)
+            except StoreError as exc:
+                refused.append(exc)
+                raise
+
+    tasks.start(work)
+    await anyio.wait_all_tasks_blocked()
+    tasks.stop()
+    await tasks.join()
+    assert len(refused) == 1

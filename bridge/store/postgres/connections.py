@@ -79,6 +79,9 @@ class StoreTasks:
             self._scopes.add(scope)
             try:
                 await work(*arguments)
+            except StoreError:
+                if not self._is_stopped:
+                    raise
             finally:
                 self._scopes.discard(scope)
 

@@ -97,6 +97,7 @@ class PostgresReplicas:
         self._watch = LivenessWatch(bounds.lease)
         self._epoch = 0
         self._leads = False
+        self._has_ended = False
         self._renewing = anyio.Lock()
         self._told_gone = 0
         """The last epoch whose end the engine was told of."""
@@ -175,7 +176,8 @@ class PostgresReplicas:
         self._epoch = await self._connections.run(partial(_new_epoch, place=self._place, start=uuid4()))
 
     async def end(self) -> None:
-        """Mark this epoch as gone, so that others adopt its tasks at once."""
+        """Mark this epoch as gone, so that others adopt its tasks at once. It is the last one of this replica."""
+        self._has_ended = True
         if self.failure is not None:
             return  # the others find out by themselves
         try:
@@ -249,6 +251,8 @@ class PostgresReplicas:
     async def _beat_once(self) -> None:
         mine = self._epoch
         look = await self._look_around(mine)
+        if self._has_ended:
+            return
         if mine not in look.beats:
             await self.renew(mine)
             return

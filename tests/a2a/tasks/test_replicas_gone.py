@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from dataclasses import replace
 
 import anyio
@@ -46,6 +46,12 @@ async def deadline() -> AsyncIterator[None]:
     """No test waits for ever."""
     with anyio.fail_after(PATIENCE_SECONDS):
         yield
+
+
+async def until(holds: Callable[[], bool]) -> None:
+    """Wait until something holds. A store that is away is tried all the time, so that tasks never rest meanwhile."""
+    while not holds():
+        await anyio.sleep(0.001)
 
 
 # Killed
@@ -325,13 +331,12 @@ async def test_a_replica_whose_database_was_away_ends_no_task_that_another_one_l
         assert not one.engine.ready
         one.store.looks = False
         found.shared.notice(one.store)
-        await anyio.wait_all_tasks_blocked()
-        assert found.shared.holder_of(task.id) is None
+        await until(lambda: found.shared.holder_of(task.id) is None)
+        epoch = one.store.epoch
         one.store.look()
-        await anyio.wait_all_tasks_blocked()
+        await until(lambda: one.store.epoch != epoch)
         one.store.is_away = False
-        while not one.engine.ready:
-            await anyio.sleep(0.001)
+        await until(lambda: one.engine.ready)
         await anyio.wait_all_tasks_blocked()
         assert await two.engine.get(task.id, None, ALICE) == task
         done = await task_of(one.engine, asked({"text": "that"}, taskId=task.id), ALICE)
@@ -349,7 +354,7 @@ async def test_a_task_whose_events_could_not_be_stored_is_ended_by_its_replica_o
         stream = await two.engine.subscribe(task.id, ALICE)
         one.store.is_away = True
         work.go()
-        await anyio.wait_all_tasks_blocked()
+        await until(lambda: not one.engine.ready)
         one.store.is_away = False
         assert await shape(stream) == ["task WORKING", "statusUpdate FAILED"]
 
