@@ -62,7 +62,12 @@ class Statement:
 _INTO: Final = "INTO {table} SELECT * FROM (VALUES {{rows}}) WHERE column1 IS NOT NULL"
 # With OR ROLLBACK, SQLite needs no journal to undo half a statement; the transaction is given up anyway.
 _INSERT_TASKS: Final = Statement("INSERT OR ROLLBACK " + _INTO.format(table="tasks"), 7)
-_REPLACE_SNAPSHOTS: Final = Statement("REPLACE " + _INTO.format(table="snapshots"), 3)
+_KEEP_SNAPSHOTS: Final = Statement(
+    "INSERT OR ROLLBACK "
+    + _INTO.format(table="snapshots")
+    + " ON CONFLICT (task_id) DO UPDATE SET seq = excluded.seq, snapshot = excluded.snapshot",
+    3,
+)
 _REPLACE_PRIVATES: Final = Statement("REPLACE " + _INTO.format(table="privates"), 2)
 _INSERT_EVENTS: Final = Statement("INSERT OR ROLLBACK " + _INTO.format(table="events"), 3)
 _REPLACE_MESSAGES: Final = Statement("REPLACE " + _INTO.format(table="messages"), 5)
@@ -177,7 +182,7 @@ class Batch:
         """
         _INSERT_TASKS.run(connection, [*self._tasks.values()])
         _UPDATE_HEADS.run(connection, [*self._heads.values()])
-        _REPLACE_SNAPSHOTS.run(connection, [*self._snapshots.values()])
+        _KEEP_SNAPSHOTS.run(connection, [*self._snapshots.values()])
         _REPLACE_PRIVATES.run(connection, [*self._privates.values()])
         _DELETE_EVENTS.run(connection, [*self._folded.values()])
         _INSERT_EVENTS.run(connection, [row for rows in self._events.values() for row in rows])

@@ -61,7 +61,42 @@ CREATE TABLE messages (
 CREATE INDEX messages_of_task ON messages (task_id);
 """
 
-STEPS: Final = (_FIRST,)
+# Without the index and the counts, a listing of a state that no task has, and the number of an owner's tasks, read all
+# tasks of the owner: some 40 ms for 500,000. A snapshot of more than 1,000 bytes took a page of its own in a table
+# without row ids: 4,700 bytes for 1,200, and three times the time to write and to read it.
+_FOR_MANY: Final = """
+CREATE TABLE snapshots_by_row (
+    task_id TEXT NOT NULL PRIMARY KEY,
+    seq INTEGER NOT NULL,
+    snapshot BLOB NOT NULL
+);
+INSERT INTO snapshots_by_row SELECT * FROM snapshots ORDER BY task_id;
+DROP TABLE snapshots;
+ALTER TABLE snapshots_by_row RENAME TO snapshots;
+CREATE INDEX tasks_listed_by_state ON tasks (owner, state, status_ms, task_id);
+CREATE TABLE counts (
+    owner TEXT NOT NULL,
+    state TEXT NOT NULL,
+    tasks INTEGER NOT NULL,
+    PRIMARY KEY (owner, state)
+) WITHOUT ROWID;
+INSERT INTO counts SELECT owner, state, count(*) FROM tasks GROUP BY owner, state;
+CREATE TRIGGER task_made AFTER INSERT ON tasks BEGIN
+    INSERT INTO counts VALUES (new.owner, new.state, 1)
+    ON CONFLICT (owner, state) DO UPDATE SET tasks = tasks + 1;
+END;
+CREATE TRIGGER task_moved AFTER UPDATE OF state ON tasks WHEN old.state <> new.state BEGIN
+    UPDATE counts SET tasks = tasks - 1 WHERE owner = old.owner AND state = old.state;
+    INSERT INTO counts VALUES (new.owner, new.state, 1)
+    ON CONFLICT (owner, state) DO UPDATE SET tasks = tasks + 1;
+END;
+CREATE TRIGGER task_gone AFTER DELETE ON tasks BEGIN
+    UPDATE counts SET tasks = tasks - 1 WHERE owner = old.owner AND state = old.state;
+    DELETE FROM counts WHERE owner = old.owner AND state = old.state AND tasks = 0;
+END;
+"""
+
+STEPS: Final = (_FIRST, _FOR_MANY)
 
 
 def migrate(connection: sqlite3.Connection, path: Path) -> None:

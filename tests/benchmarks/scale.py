@@ -32,6 +32,10 @@ class Scale:
     """Tool servers in one process."""
     face_calls: int = 100
     """Calls of a face before its memory is looked at."""
+    stored: int = 1_000_000
+    """Tasks in a store."""
+    reads: int = 1000
+    """Requests of each kind to a store with so many tasks."""
 
 
 DEFAULT = Scale(rounds=3, requests=1200)
@@ -45,6 +49,8 @@ QUICK = Scale(
     held=100,
     idle_seconds=2.0,
     many=5,
+    stored=5_000,
+    reads=50,
 )
 
 
