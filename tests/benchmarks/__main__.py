@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any, Final
 
 import bridge
-from tests.benchmarks import calls, face_starting, faces, idle, starting, stored_tasks, streaming
+from tests.benchmarks import calls, face_starting, faces, idle, replicas, starting, stored_tasks, streaming
 from tests.benchmarks.contestants import BRIDGE, SDK_AGENT
 from tests.benchmarks.figures import Report
 from tests.benchmarks.scale import DEFAULT, QUICK, Scale
@@ -32,6 +32,7 @@ PARTS: Final = {
     "e": "starting, and memory, with one tool server and with twenty",
     "f": "calls and reports through mcp-a2a expose, beside the same agent asked over A2A",
     "g": "starting mcp-a2a expose on stdio, and its memory, beside a bare server of the SDK",
+    "h": "replicas on one PostgreSQL: four beside one, and a call beside one with SQLite",
     "i": "1,000,000 stored tasks: listing, reading and opening, in SQLite and in PostgreSQL",
 }
 _EXAMPLES: Final = """examples:
@@ -132,6 +133,8 @@ def measure(place: Workplace, only: Sequence[str], scale: Scale) -> list[Report]
         parts["faces"] = lambda: faces.measure(place, scale)
     if "g" in only:
         parts["starting faces"] = lambda: face_starting.measure(place, scale)
+    if "h" in only:
+        parts["replicas"] = lambda: replicas.measure(place, scale)
     if "i" in only:
         parts["stored tasks"] = lambda: stored_tasks.measure(place, scale)
     reports = []

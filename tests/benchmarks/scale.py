@@ -32,6 +32,10 @@ class Scale:
     """Tool servers in one process."""
     face_calls: int = 100
     """Calls of a face before its memory is looked at."""
+    slow_calls: int = 1600
+    """Calls of a replica in a run of part h."""
+    quota_rounds: int = 5
+    """Runs of part h under a quota of CPU time."""
     stored: int = 1_000_000
     """Tasks in a store."""
     reads: int = 1000
@@ -49,6 +53,8 @@ QUICK = Scale(
     held=100,
     idle_seconds=2.0,
     many=5,
+    slow_calls=64,
+    quota_rounds=1,
     stored=5_000,
     reads=50,
 )
