@@ -3,7 +3,8 @@
 This module knows the statements of the writer. It must not know queues, tasks or connections that break.
 
 The transaction locks the fence of its epoch first, and then the rows that it judges by, in the order of their keys. It
-takes two round trips: one that locks and reads, and one that writes and commits.
+takes two round trips, or three where a message came: one begins, locks and reads, and the last one writes and commits.
+A row that another replica stored in between is a violation of its key.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from bridge.store.records import TaskPosition, position_after
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from psycopg import AsyncConnection, AsyncCursor
+    from psycopg import AsyncConnection
 
     from bridge.store.postgres.schema import Namespace
     from bridge.store.records import Change, WrittenAnswer
@@ -26,10 +27,6 @@ if TYPE_CHECKING:
 
 class FencedError(Exception):
     """This epoch is gone: another replica took this one for dead, and holds its tasks now."""
-
-
-class RaceError(Exception):
-    """Another replica stored a row between the look and the write. The transaction is to be made anew."""
 
 
 NOBODY: Final = 0
@@ -78,20 +75,17 @@ _KEPT: Final = """
     WHERE (task_id, seq) IN (SELECT * FROM unnest(%s::text[], %s::bigint[])) AND epoch = %s"""
 
 _ADD_CONTEXTS: Final = """
-    INSERT INTO {ns}.contexts SELECT * FROM unnest(%s::text[], %s::text[]) ON CONFLICT DO NOTHING"""
+    INSERT INTO {ns}.contexts SELECT * FROM unnest(%s::text[], %s::text[])"""
 _ADD_TASKS: Final = """
     INSERT INTO {ns}.tasks
     SELECT * FROM unnest(%s::text[], %s::text[], %s::text[], %s::bigint[], %s::text[], %s::boolean[], %s::bigint[],
-        %s::bigint[], %s::bigint[], %s::bigint[], %s::integer[])
-    ON CONFLICT DO NOTHING"""
+        %s::bigint[], %s::bigint[], %s::bigint[], %s::integer[])"""
 _MOVE_TASKS: Final = """
-    UPDATE {ns}.tasks AS t SET seq = v.seq, snapshot_seq = v.snapshot_seq, weight = v.weight, holder = v.holder
-    FROM unnest(%s::text[], %s::bigint[], %s::bigint[], %s::bigint[], %s::integer[])
-        AS v(task_id, seq, snapshot_seq, weight, holder)
-    WHERE t.task_id = v.task_id"""
-_MOVE_HEADS: Final = """
-    UPDATE {ns}.tasks AS t SET state = v.state, ended = v.ended, status_ms = v.status_ms
-    FROM unnest(%s::text[], %s::text[], %s::boolean[], %s::bigint[]) AS v(task_id, state, ended, status_ms)
+    UPDATE {ns}.tasks AS t
+    SET seq = v.seq, snapshot_seq = v.snapshot_seq, weight = v.weight, holder = v.holder,
+        state = v.state, ended = v.ended, status_ms = coalesce(v.status_ms, t.status_ms)
+    FROM unnest(%s::text[], %s::bigint[], %s::bigint[], %s::bigint[], %s::integer[], %s::text[], %s::boolean[],
+        %s::bigint[]) AS v(task_id, seq, snapshot_seq, weight, holder, state, ended, status_ms)
     WHERE t.task_id = v.task_id"""
 _ADD_EVENTS: Final = """
     INSERT INTO {ns}.events (task_id, seq, event, epoch)
@@ -104,7 +98,7 @@ _SET_PRIVATES: Final = """
     ON CONFLICT (task_id) DO UPDATE SET private = excluded.private"""
 _ADD_MESSAGES: Final = """
     INSERT INTO {ns}.messages (owner, message_id, task_id, digest, accepted_ms)
-    SELECT * FROM unnest(%s::text[], %s::text[], %s::text[], %s::bytea[], %s::bigint[]) ON CONFLICT DO NOTHING"""
+    SELECT * FROM unnest(%s::text[], %s::text[], %s::text[], %s::bytea[], %s::bigint[])"""
 _MOVE_MESSAGES: Final = """
     UPDATE {ns}.messages AS m
     SET task_id = v.task_id, digest = v.digest, accepted_ms = v.accepted_ms, stored_at = now(), answered_at = NULL,
@@ -258,10 +252,10 @@ async def append(
 
     Raises:
         FencedError: this epoch is gone. Nothing was stored.
-        RaceError: another replica was faster. Nothing was stored.
+        psycopg.errors.UniqueViolation, psycopg.errors.DeadlockDetected: another replica was faster. Nothing was stored.
         psycopg.Error: the database refused, or the connection is lost; a commit may have worked then.
     """
-    async with connection.transaction():
+    async with connection.pipeline(), connection.transaction():
         idle_ms = str(round(seconds * 1000))
         group = await _locked(connection, place, epoch, idle_ms, entries, in_doubt=in_doubt)
         outcomes = [group.add(entry) for entry in entries]
@@ -282,17 +276,16 @@ async def _locked(
     task_ids = sorted({entry.task_id for entry in entries if not isinstance(entry, Answered)})
     contexts = sorted({change.origin.context_id for change in changes if change.origin is not None})
     keys = sorted({change.message.message_id for change in changes if change.message is not None})
-    async with connection.pipeline():
-        fence = await connection.execute(place.sql(_FENCE), (idle_ms, epoch))
-        tasks = await connection.execute(place.sql(_TASKS), (task_ids,))
-        owners = await connection.execute(place.sql(_CONTEXTS), (contexts,)) if contexts else None
-        kept = (
-            await connection.execute(
-                place.sql(_KEPT), [*_columns([(c.task_id, c.seq) for c in changes], 2), epoch]
-            )
-            if in_doubt
-            else None
+    fence = await connection.execute(place.sql(_FENCE), (idle_ms, epoch))
+    tasks = await connection.execute(place.sql(_TASKS), (task_ids,))
+    owners = await connection.execute(place.sql(_CONTEXTS), (contexts,)) if contexts else None
+    kept = (
+        await connection.execute(
+            place.sql(_KEPT), [*_columns([(c.task_id, c.seq) for c in changes], 2), epoch]
         )
+        if in_doubt
+        else None
+    )
     if await fence.fetchone() is None:
         raise FencedError(f"replica {epoch} was taken for dead")
     rows = {
@@ -327,30 +320,22 @@ async def _messages(
 
 
 async def _write(connection: AsyncConnection, place: Namespace, group: _Group) -> None:
-    must_be_new: list[tuple[AsyncCursor, int]] = []
-
-    async def run(text: LiteralString, rows: Sequence[tuple[object, ...]], *, all_new: bool = False) -> None:
+    async def run(text: LiteralString, rows: Sequence[tuple[object, ...]]) -> None:
         if rows:
-            cursor = await connection.execute(place.sql(text), _columns(rows, len(rows[0])))
-            if all_new:
-                must_be_new.append((cursor, len(rows)))
+            await connection.execute(place.sql(text), _columns(rows, len(rows[0])))
 
-    old = sorted(group.moved - group.new_tasks.keys())
-    async with connection.pipeline():
-        await run(_ADD_CONTEXTS, sorted(group.new_contexts.items()), all_new=True)
-        await run(_ADD_TASKS, [_task_row(group, task_id) for task_id in group.new_tasks], all_new=True)
-        await run(_MOVE_TASKS, [_position_row(group, task_id) for task_id in old])
-        await run(_MOVE_HEADS, [_head_row(group.heads[task_id]) for task_id in old if task_id in group.heads])
-        await run(_ADD_EVENTS, _event_rows(group))
-        await run(_SET_SNAPSHOTS, sorted(group.snapshots.items()))
-        await run(_SET_PRIVATES, sorted(group.privates.items()))
-        await run(_ADD_MESSAGES, _message_rows(group.new_messages), all_new=True)
-        await run(_MOVE_MESSAGES, _message_rows(group.moved_messages))
-        await run(_ANSWER_MESSAGES, [_answer_row(group.answers[key]) for key in sorted(group.answers)])
-        await run(_COUNT, _count_rows(group))
-    for cursor, number in must_be_new:
-        if cursor.rowcount != number:
-            raise RaceError
+    await run(_ADD_CONTEXTS, sorted(group.new_contexts.items()))
+    await run(_ADD_TASKS, [_task_row(group, task_id) for task_id in group.new_tasks])
+    await run(
+        _MOVE_TASKS, [_moved_row(group, task_id) for task_id in sorted(group.moved - group.new_tasks.keys())]
+    )
+    await run(_ADD_EVENTS, _event_rows(group))
+    await run(_SET_SNAPSHOTS, sorted(group.snapshots.items()))
+    await run(_SET_PRIVATES, sorted(group.privates.items()))
+    await run(_ADD_MESSAGES, _message_rows(group.new_messages))
+    await run(_MOVE_MESSAGES, _message_rows(group.moved_messages))
+    await run(_ANSWER_MESSAGES, [_answer_row(group.answers[key]) for key in sorted(group.answers)])
+    await run(_COUNT, _count_rows(group))
 
 
 def _columns(rows: Sequence[tuple[object, ...]], width: int) -> list[list[object]]:
@@ -377,14 +362,12 @@ def _task_row(group: _Group, task_id: str) -> tuple[object, ...]:
     )
 
 
-def _position_row(group: _Group, task_id: str) -> tuple[object, ...]:
-    row = group.rows[task_id]
-    return task_id, row.position.seq, row.position.snapshot_seq, row.weight, row.holder
-
-
-def _head_row(change: Change) -> tuple[object, ...]:
-    assert change.head is not None
-    return change.task_id, change.head.state, change.head.ended, change.head.status_ms
+def _moved_row(group: _Group, task_id: str) -> tuple[object, ...]:
+    row, moved = group.rows[task_id], group.heads.get(task_id)
+    position = row.position
+    status_ms = moved.head.status_ms if moved is not None and moved.head is not None else None
+    head = row.state, position.ended, status_ms
+    return task_id, position.seq, position.snapshot_seq, row.weight, row.holder, *head
 
 
 def _event_rows(group: _Group) -> list[tuple[object, ...]]:

@@ -103,7 +103,7 @@ async def _total(
     return number if number <= COUNTED_EXACTLY else await _number(connection, place.sql(_COUNTED), cells)
 
 
-async def _number(connection: AsyncConnection, text: sql.Composed, cells: dict[str, Any]) -> int:
+async def _number(connection: AsyncConnection, text: sql.SQL | sql.Composed, cells: dict[str, Any]) -> int:
     row = await (await connection.execute(text, cells)).fetchone()
     return 0 if row is None else int(row[0])
 

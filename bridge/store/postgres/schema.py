@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+from functools import lru_cache
 from hashlib import blake2b
 from typing import TYPE_CHECKING, Final, LiteralString
 
@@ -56,9 +57,14 @@ class Namespace:
         """The first number of this namespace's advisory locks, of 32 bits with a sign."""
         return int.from_bytes(blake2b(self.name.encode(), digest_size=4).digest(), signed=True)
 
-    def sql(self, text: LiteralString) -> sql.Composed:
+    def sql(self, text: LiteralString) -> sql.SQL:
         """A statement in which `{ns}` stands for the schema."""
-        return sql.SQL(text).format(ns=sql.Identifier(self.name))
+        return _statement(self, text)
+
+
+@lru_cache(maxsize=1024)  # composing takes as long as sending
+def _statement(place: Namespace, text: LiteralString) -> sql.SQL:
+    return sql.SQL(sql.SQL(text).format(ns=sql.Identifier(place.name)).as_string(None))
 
 
 _STEPS: Final = (

@@ -22,7 +22,7 @@ import psycopg
 
 from bridge.concurrency import Backoff
 from bridge.errors import StoreAwayError, StoreConflictError, StoreError
-from bridge.store.postgres.append import Answered, Entry, FencedError, Outcome, RaceError, Release, append
+from bridge.store.postgres.append import Answered, Entry, FencedError, Outcome, Release, append
 from bridge.store.postgres.connections import (
     bounded,
     close,
@@ -50,6 +50,10 @@ GROUP_BYTES: Final = 16 * 1024 * 1024
 
 _RACES: Final = 20
 """How often a group is tried that others are faster than."""
+
+
+class RaceError(Exception):
+    """Another replica stored a row between the look and the write. The transaction is to be made anew."""
 
 
 class ContentError(Exception):
@@ -282,7 +286,8 @@ class GroupWriter:
 
         Raises:
             StoreAwayError: the connection is lost, and whether the changes are stored is not known.
-            FencedError, RaceError: as `append`; nothing was stored.
+            FencedError: as `append`; nothing was stored.
+            RaceError: another replica was faster; nothing was stored.
             ContentError: something in this group cannot be stored at all; nothing was stored.
         """
         seconds = self._bounds.statement_seconds
