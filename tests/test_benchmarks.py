@@ -11,17 +11,18 @@ from typing import Any
 import pytest
 from mcp_types import CallToolResult, TextContent
 
-from tests.benchmarks import agent_client
+from tests.benchmarks import agent_client, replicas
 from tests.benchmarks.__main__ import PARTS, parser, run
 from tests.benchmarks.cost import BRIDGES, Pair, measure, ratio_of, wrap_command
 from tests.benchmarks.direct_client import require_text
 from tests.benchmarks.figures import number, percentile, spread
 from tests.benchmarks.load_calls import require_completed
 from tests.benchmarks.load_streams import checked
-from tests.benchmarks.workplace import BenchmarkError, Workplace
+from tests.benchmarks.workplace import BenchmarkError, Workplace, workplace
 from tests.support import forked
 from tests.support.command import ROOT, environment
 from tests.support.forked import Forked
+from tests.support.postgres import database
 
 WAIT_SECONDS = 60.0
 
@@ -79,6 +80,26 @@ def test_the_smallest_run_of_a_face_measures_it_beside_the_clients_of_its_agent(
     ]
     assert all(run["calls"]["32"]["requests"] == 32 for run in runs)
     assert all(0 < stream["events"] <= 1000 for run in runs for stream in run["streams"])
+
+
+def test_the_smallest_stock_of_tasks_is_asked_in_both_stores(tmp_path: Path) -> None:
+    runs = measured(tmp_path, "--quick", "--only", "i")
+    kinds = [(run["store"], run["kind"]) for run in runs]
+    assert len(kinds) == len(set(kinds)) == 20
+    assert all(len(run["seconds"]) == 50 for run in runs if run["bound_ms"] is not None)
+
+
+def test_replicas_are_asked_at_the_same_time(tmp_path: Path) -> None:
+    with database() as server, workplace(Forked) as place:
+        run = replicas.asked(place, server.url, "slow", 2, 16)
+    assert (run.replicas, len(run.latencies)) == (2, 32)
+    assert min(run.latencies) >= 100
+
+
+@pytest.mark.parametrize(("rate", "judged"), [(35.0, "kept"), (34.9, "BROKEN")])
+def test_a_gate_says_whether_it_is_kept(rate: float, judged: str) -> None:
+    runs = [replicas.Run("slow", 1, 10.0, [1.0], 1.0), replicas.Run("slow", 4, rate, [1.0], 1.0)]
+    assert replicas.rates(runs, "slow", 3.5, "").notes[0].endswith(f"the gate is 3.5: {judged}.")
 
 
 def test_the_help_names_every_part() -> None:

@@ -59,31 +59,28 @@ def measure(place: Workplace, scale: Scale) -> Report:
     with database() as server:
         for _ in range(scale.rounds):
             for replicas in (1, _MANY):
-                runs.append(_asked(place, server.url, "slow", replicas, scale.slow_calls))
+                runs.append(asked(place, server.url, "slow", replicas, scale.slow_calls))
             for store in (str(place.new_file(".db")), server.url):
                 name = "SQLite" if store.endswith(".db") else "PostgreSQL"
-                runs.append(_asked(place, store, name, 1, scale.requests, slow=False))
+                runs.append(asked(place, store, name, 1, scale.requests, slow=False))
         if os.access(_CGROUPS, os.W_OK):
             for _ in range(scale.quota_rounds):
                 for replicas in (1, _MANY):
-                    runs.append(
-                        _asked(
-                            place, server.url, "quota", replicas, scale.slow_calls, slow=False, quota=_QUOTA
-                        )
-                    )
+                    calls = scale.quota_calls
+                    runs.append(asked(place, server.url, "quota", replicas, calls, slow=False, quota=_QUOTA))
     tables = [
-        _rates(runs, "slow", SLOW_GATE, f"{_AT_ONCE} calls of {_SLOW_MS} ms at once at each replica"),
+        rates(runs, "slow", SLOW_GATE, f"{_AT_ONCE} calls of {_SLOW_MS} ms at once at each replica"),
         _stores(runs),
     ]
     quota = f"{_AT_ONCE} quick calls at once at each replica, {_QUOTA:.0%} of a core for each"
     if any(run.case == "quota" for run in runs):
-        tables.append(_rates(runs, "quota", QUOTA_GATE, quota))
+        tables.append(rates(runs, "quota", QUOTA_GATE, quota))
     else:
         tables.append(Table(quota, ["not measured"], [[f"{_CGROUPS} cannot be written"]]))
     return Report(tables, [_as_json(run) for run in runs])
 
 
-def _asked(
+def asked(
     place: Workplace,
     store: str,
     case: str,
@@ -158,7 +155,8 @@ def _limited(pid: int, share: float) -> Iterator[None]:
         group.rmdir()
 
 
-def _rates(runs: Sequence[Run], case: str, gate: float, title: str) -> Table:
+def rates(runs: Sequence[Run], case: str, gate: float, title: str) -> Table:
+    """The table of one case: four replicas beside one, with what the gate says."""
     one, many = ([run for run in runs if (run.case, run.replicas) == (case, n)] for n in (1, _MANY))
     ratios = [after.rate / before.rate for before, after in zip(one, many, strict=True)]
     found = median(ratios)

@@ -33,9 +33,11 @@ class Scale:
     face_calls: int = 100
     """Calls of a face before its memory is looked at."""
     slow_calls: int = 1600
-    """Calls of a replica in a run of part h."""
+    """Calls of a slow tool, of each replica."""
+    quota_calls: int = 300
+    """Calls of each replica under a quota of CPU time."""
     quota_rounds: int = 5
-    """Runs of part h under a quota of CPU time."""
+    """Runs under that quota, whatever `rounds` says."""
     stored: int = 1_000_000
     """Tasks in a store."""
     reads: int = 1000
@@ -54,6 +56,7 @@ QUICK = Scale(
     idle_seconds=2.0,
     many=5,
     slow_calls=64,
+    quota_calls=64,
     quota_rounds=1,
     stored=5_000,
     reads=50,
