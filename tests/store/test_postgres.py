@@ -192,7 +192,7 @@ async def test_a_replica_that_has_ended_begins_no_other_epoch_and_takes_nothing_
         engine = Recorder()
         store.replicas.start(engine)
         epoch = store.replicas.epoch
-        await store.replicas.end()
+        await store.replicas.epochs.end()
         await anyio.sleep(5 * BOUNDS.lease.beat_seconds)
         assert (store.replicas.epoch, engine.adopted, engine.fences) == (epoch, [], 0)
 

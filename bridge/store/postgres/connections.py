@@ -13,14 +13,15 @@ import os
 import socket
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager, suppress
-from typing import TYPE_CHECKING, Any, Final, TypeVar
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Final, Self, TypeVar
 
 import anyio
 import psycopg
 from psycopg import AsyncConnection
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
-from bridge.errors import StoreAwayError, StoreError
+from bridge.errors import StoreAwayError, StoreError, UsageError
 
 if TYPE_CHECKING:
     import anyio.abc
@@ -96,6 +97,30 @@ class StoreTasks:
         if self._group is not None:
             # Not with the exception of the store's block: the group would wrap it in an exception group.
             await self._group.__aexit__(None, None, None)
+
+
+@dataclass(frozen=True, slots=True)
+class DatabaseAddress:
+    """How a database is reached."""
+
+    url: str = field(repr=False)
+    direct_url: str = field(repr=False)
+    """Leads to the database itself, where a session lasts and hears NOTIFY."""
+    is_direct: bool
+    """Whether `url` does so, too."""
+
+    @classmethod
+    def of(cls, url: str, direct_url: str | None) -> Self:
+        """The address at a URL that libpq understands. Without `direct_url`, `url` is direct.
+
+        Raises:
+            UsageError: libpq does not understand a URL.
+        """
+        try:
+            said = with_defaults(url)
+            return cls(said, said if direct_url is None else with_defaults(direct_url), direct_url is None)
+        except psycopg.ProgrammingError as exc:  # what it says may quote the URL
+            raise UsageError("the URL of the store is not one that libpq understands") from exc
 
 
 def with_defaults(url: str) -> str:
@@ -181,13 +206,10 @@ def is_lost(exc: psycopg.Error, connection: AsyncConnection) -> bool:
 class DatabaseConnections:
     """A few connections that jobs share."""
 
-    def __init__(
-        self, tasks: StoreTasks, conninfo: str, most: int, job_seconds: float, *, is_direct: bool
-    ) -> None:
+    def __init__(self, tasks: StoreTasks, address: DatabaseAddress, most: int, job_seconds: float) -> None:
         self._tasks = tasks
-        self._conninfo = conninfo
+        self._address = address
         self._job_seconds = job_seconds
-        self._is_direct = is_direct
         self._free: list[AsyncConnection] = []
         self._busy: set[AsyncConnection] = set()
         self._slots = anyio.Semaphore(most)
@@ -223,7 +245,7 @@ class DatabaseConnections:
             return await self._done(job, await self._connect())
 
     async def _connect(self) -> AsyncConnection:
-        return await connect(self._conninfo, self._job_seconds, is_direct=self._is_direct)
+        return await connect(self._address.url, self._job_seconds, is_direct=self._address.is_direct)
 
     async def _done(self, job: Job[T], connection: AsyncConnection) -> T:
         is_good = False

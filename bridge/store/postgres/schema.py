@@ -20,21 +20,32 @@ from functools import lru_cache
 from hashlib import blake2b
 from typing import TYPE_CHECKING, Final, LiteralString
 
+import psycopg
 from psycopg import sql
 
-from bridge.errors import UsageError
+from bridge.errors import StoreError, UsageError
+from bridge.store.postgres.connections import bounded, close, connect, first_line
 
 if TYPE_CHECKING:
     from psycopg import AsyncConnection
 
-VERSION: Final = 1
-"""The schema that this release writes."""
+    from bridge.store.postgres.connections import DatabaseAddress
 
-READABLE_BY: Final = 1
-"""The oldest schema version whose releases can read and write what this one makes."""
+_MIGRATE_SECONDS: Final = 600.0
+"""How long the tables may take to be made or changed, with the wait for another replica that does it."""
 
 _MOST_NAME: Final = 63
 """PostgreSQL cuts longer names without an error."""
+
+
+@dataclass(frozen=True, slots=True)
+class Tables:
+    """The tables of one kind of namespace."""
+
+    steps: tuple[LiteralString, ...]
+    """Each step makes the next version of the schema. Their number is the version that this release writes."""
+    readable_by: int
+    """The oldest schema version whose releases can read and write what this one makes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,14 +78,19 @@ def _statement(place: Namespace, text: LiteralString) -> sql.SQL:
     return sql.SQL(sql.SQL(text).format(ns=sql.Identifier(place.name)).as_string(None))
 
 
-_STEPS: Final = (
-    """
+EPOCHS: Final = """
     CREATE TABLE {ns}.epochs (
         epoch integer GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
         start uuid NOT NULL UNIQUE,
         gone boolean NOT NULL DEFAULT false
     );
     CREATE TABLE {ns}.beats (epoch integer PRIMARY KEY, beat bigint NOT NULL) WITH (fillfactor = 50);
+    """
+"""The tables that `epochs.py` needs, in every namespace."""
+
+_STEPS: Final = (
+    EPOCHS
+    + """
     CREATE TABLE {ns}.tasks (
         task_id text PRIMARY KEY,
         context_id text NOT NULL,
@@ -139,10 +155,31 @@ _STEPS: Final = (
     CREATE INDEX ON {ns}.commands (holder) WHERE reply IS NULL;
     """,
 )
-"""Each step makes the next version of the schema. `version` is their number."""
+
+AGENT: Final = Tables(_STEPS, readable_by=1)
+"""The tables of an agent."""
 
 
-async def migrate(connection: AsyncConnection, place: Namespace) -> None:
+async def prepare(address: DatabaseAddress, place: Namespace, tables: Tables, seconds: float) -> None:
+    """Make or update the tables. Connecting may take some seconds.
+
+    Raises:
+        UsageError: the database cannot be reached or refuses, or the tables are of a newer release.
+    """
+    try:
+        connection = await connect(address.url, seconds, is_direct=address.is_direct)
+        try:
+            with bounded(connection, _MIGRATE_SECONDS):
+                await _migrate(connection, place, tables)
+        finally:
+            await close(connection)
+    except StoreError as exc:
+        raise UsageError(str(exc)) from exc
+    except psycopg.Error as exc:
+        raise UsageError(f"the store {place.name} cannot be made: {first_line(exc)}") from exc
+
+
+async def _migrate(connection: AsyncConnection, place: Namespace, tables: Tables) -> None:
     """Make or update the tables, one replica at a time.
 
     Raises:
@@ -166,19 +203,21 @@ async def migrate(connection: AsyncConnection, place: Namespace) -> None:
             await connection.execute(place.sql("SELECT version, readable_by FROM {ns}.store"))
         ).fetchone()
         version, readable_by = (0, 0) if row is None else row
-        if readable_by > VERSION:
+        newest = len(tables.steps)
+        if readable_by > newest:
             raise UsageError(
                 f"the store {place.name} was written by a newer release: its tables are of version {version},"
                 f" and a release for version {readable_by} or later can read them. Start that release, or restore"
                 " a backup of before."
             )
-        for step in _STEPS[version:]:
+        for step in tables.steps[version:]:
             await connection.execute(place.sql(step))
         if row is None:
             await connection.execute(
-                place.sql("INSERT INTO {ns}.store VALUES (%s, %s)"), (VERSION, READABLE_BY)
+                place.sql("INSERT INTO {ns}.store VALUES (%s, %s)"), (newest, tables.readable_by)
             )
-        elif version < VERSION:
+        elif version < newest:
             await connection.execute(
-                place.sql("UPDATE {ns}.store SET version = %s, readable_by = %s"), (VERSION, READABLE_BY)
+                place.sql("UPDATE {ns}.store SET version = %s, readable_by = %s"),
+                (newest, tables.readable_by),
             )

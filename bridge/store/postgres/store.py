@@ -9,21 +9,12 @@ from functools import partial
 from typing import TYPE_CHECKING, Final, Self
 
 import anyio
-import psycopg
 
 from bridge.errors import StoreError, UsageError
 from bridge.store.postgres import evictions, reads
-from bridge.store.postgres.connections import (
-    DatabaseConnections,
-    StoreTasks,
-    bounded,
-    close,
-    connect,
-    first_line,
-    with_defaults,
-)
+from bridge.store.postgres.connections import DatabaseAddress, DatabaseConnections, StoreTasks
 from bridge.store.postgres.replicas import PostgresReplicas
-from bridge.store.postgres.schema import Namespace, migrate
+from bridge.store.postgres.schema import AGENT, Namespace, prepare
 from bridge.store.postgres.writer import GroupWriter
 
 if TYPE_CHECKING:
@@ -34,8 +25,6 @@ if TYPE_CHECKING:
     from bridge.store.postgres.bounds import PostgresBounds
     from bridge.store.records import Change, Query, Quota, StoredMessage, StoredTask, TaskPage
 
-_MIGRATE_SECONDS: Final = 600.0
-"""How long the tables may take to be made or changed, with the wait for another replica that does it."""
 _END_SECONDS: Final = 2.0
 """How long the end of a replica may take to be noted. Others find out by themselves, too."""
 
@@ -54,33 +43,22 @@ class PostgresStore:
         Raises:
             UsageError: libpq does not understand a URL.
         """
-        try:
-            self._conninfo = with_defaults(url)
-            direct = self._conninfo if direct_url is None else with_defaults(direct_url)
-        except psycopg.ProgrammingError as exc:  # what it says may quote the URL
-            raise UsageError("the URL of the store is not one that libpq understands") from exc
-        self._is_direct = direct_url is None
+        self._address = DatabaseAddress.of(url, direct_url)
         self._place = Namespace.of(agent)
         self._bounds = bounds
         self._tasks = StoreTasks()
         self._connections = DatabaseConnections(
-            self._tasks,
-            self._conninfo,
-            bounds.connections,
-            bounds.statement_seconds,
-            is_direct=self._is_direct,
+            self._tasks, self._address, bounds.connections, bounds.statement_seconds
         )
-        self._replicas = PostgresReplicas(
-            self._tasks, self._conninfo, direct, self._connections, self._place, bounds
-        )
+        self._replicas = PostgresReplicas(self._tasks, self._address, self._connections, self._place, bounds)
+        self._epochs = self._replicas.epochs
         self._writer = GroupWriter(
-            self._conninfo,
+            self._address,
             self._place,
             bounds,
-            lambda: self._replicas.number,
+            lambda: self._epochs.number,
             self._replicas.stored,
-            self._replicas.renew,
-            is_direct=self._is_direct,
+            self._epochs.renew,
         )
 
     async def __aenter__(self) -> Self:
@@ -89,21 +67,10 @@ class PostgresStore:
         Raises:
             UsageError: the database cannot be reached or refuses, or the tables are of a newer release.
         """
-        try:
-            seconds = self._bounds.statement_seconds
-            connection = await connect(self._conninfo, seconds, is_direct=self._is_direct)
-            try:
-                with bounded(connection, _MIGRATE_SECONDS):
-                    await migrate(connection, self._place)
-            finally:
-                await close(connection)
-        except StoreError as exc:
-            raise UsageError(str(exc)) from exc
-        except psycopg.Error as exc:
-            raise UsageError(f"the store {self._place.name} cannot be made: {first_line(exc)}") from exc
+        await prepare(self._address, self._place, AGENT, self._bounds.statement_seconds)
         await self._tasks.begin()
         try:
-            await self._replicas.begin()
+            await self._epochs.begin()
         except BaseException as exc:
             await self._end()
             if isinstance(exc, StoreError):
@@ -124,19 +91,19 @@ class PostgresStore:
         with anyio.CancelScope(shield=True):
             await self._writer.close()
             with anyio.move_on_after(min(_END_SECONDS, self._bounds.close_seconds)):
-                await self._replicas.end()
+                await self._epochs.end()
         await self._end()
 
     async def _end(self) -> None:
         """End all tasks. What they wait for fails first: a driver that is interrupted waits for the database."""
         self._writer.cut()
-        self._replicas.cut()
+        self._epochs.cut()
         self._connections.cut()
         self._tasks.stop()
         try:
             await self._tasks.join()
         finally:
-            await self._replicas.close()
+            await self._epochs.close()
             await self._connections.close()
 
     def submit(self, change: Change, done: OnStored) -> None:
@@ -190,7 +157,7 @@ class PostgresStore:
             StoreError: the store cannot write. Tasks that were deleted before stay deleted.
         """
         return await evictions.evict(
-            self._connections, self._place, self._replicas.number, ended_before_ms, quota
+            self._connections, self._place, self._epochs.number, ended_before_ms, quota
         )
 
     @property
@@ -201,7 +168,7 @@ class PostgresStore:
     @property
     def failure(self) -> str | None:
         """Why the store cannot write, in words; None while it can."""
-        return self._writer.failure or self._replicas.failure
+        return self._writer.failure or self._epochs.failure
 
     async def probe(self) -> bool:
         """Try to write, and return whether it worked. Success clears `failure`."""
@@ -209,7 +176,7 @@ class PostgresStore:
             await self._connections.run(
                 lambda connection: connection.execute(
                     self._place.sql("SELECT FROM {ns}.epochs WHERE epoch = %s FOR SHARE"),
-                    (self._replicas.number,),
+                    (self._epochs.number,),
                 )
             )
         except StoreError:

@@ -18,11 +18,12 @@ from bridge.store.postgres import reads
 from bridge.store.postgres.feed import GONE
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Sequence
 
     from psycopg import AsyncConnection
 
     from bridge.store.postgres.connections import DatabaseConnections, StoreTasks
+    from bridge.store.postgres.epochs import Epochs
     from bridge.store.postgres.feed import Hints
     from bridge.store.postgres.schema import Namespace
     from bridge.store.records import StoredTask
@@ -33,7 +34,6 @@ logger = logging.getLogger(__name__)
 ADOPTED_AT_ONCE: Final = 64
 """How many tasks one transaction takes over."""
 
-_FENCE: Final = "UPDATE {ns}.epochs SET gone = true WHERE epoch = ANY(%s) AND NOT gone"
 HAS_ORPHANS: Final = """
     SELECT EXISTS (SELECT FROM {ns}.tasks WHERE holder NOT IN (SELECT epoch FROM {ns}.epochs WHERE NOT gone))"""
 _ORPHANS: Final = """
@@ -57,13 +57,13 @@ class Takeover:
         connections: DatabaseConnections,
         place: Namespace,
         hints: Hints,
-        epoch: Callable[[], int],
+        epochs: Epochs,
     ) -> None:
         self._tasks = tasks
         self._connections = connections
         self._place = place
         self._hints = hints
-        self._epoch = epoch
+        self._epochs = epochs
         self._engine: ReplicaEngine | None = None
         self._is_stopping = False
         self._is_running = False
@@ -88,17 +88,15 @@ class Takeover:
             if dead:
                 await self._fence(dead)
             if self._engine is not None and not self._is_stopping:
-                await self._adopt(self._engine, self._epoch())
+                await self._adopt(self._engine, self._epochs.number)
         except StoreError as exc:
             logger.debug("a take-over failed, and is done again later: %s", exc)
         finally:
             self._is_running = False
 
     async def _fence(self, dead: Sequence[int]) -> None:
-        """Mark epochs as gone. This waits for what they are storing at the moment."""
-        await self._connections.run(
-            lambda connection: connection.execute(self._place.sql(_FENCE), (list(dead),))
-        )
+        """Mark epochs as gone, and tell the others."""
+        await self._epochs.fence(dead)
         logger.warning("replica %s is gone; its tasks go on here or elsewhere", ", ".join(map(str, dead)))
         self._hints.add(GONE)
 
@@ -107,7 +105,7 @@ class Takeover:
         while orphans := await self._connections.run(partial(_orphans, place=place)):
             claim = partial(_claimed, place=place, epoch=epoch, orphans=orphans)
             pauses = Backoff(0.1, 2.0)
-            while epoch == self._epoch():
+            while epoch == self._epochs.number:
                 try:
                     claimed = await self._connections.run(claim)
                     adopted = await self._connections.run(partial(reads.tasks, place=place, task_ids=claimed))
@@ -124,7 +122,7 @@ class Takeover:
                 return
 
     async def _give(self, engine: ReplicaEngine, task: StoredTask) -> None:
-        if task.holder == str(self._epoch()):
+        if task.holder == str(self._epochs.number):
             await engine.adopt(task)
 
 

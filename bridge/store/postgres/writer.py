@@ -39,6 +39,7 @@ if TYPE_CHECKING:
 
     from bridge.store.contract import OnStored
     from bridge.store.postgres.bounds import PostgresBounds
+    from bridge.store.postgres.connections import DatabaseAddress
     from bridge.store.postgres.schema import Namespace
     from bridge.store.records import Change
 
@@ -92,27 +93,24 @@ class GroupWriter:
 
     def __init__(
         self,
-        conninfo: str,
+        address: DatabaseAddress,
         place: Namespace,
         bounds: PostgresBounds,
         epoch: Callable[[], int],
         on_stored: Callable[[Sequence[Change]], None],
         on_fenced: Callable[[int], Awaitable[None]],
-        *,
-        is_direct: bool,
     ) -> None:
         """`epoch` gives the epoch to write under. `on_stored` is told the changes that were stored, for hints to
         others. `on_fenced` is told the epoch that was found gone, and begins another one before changes are refused.
         """
         self.failure: str | None = None
         """Why nothing can be stored at the moment, in words; None while it can."""
-        self._conninfo = conninfo
+        self._address = address
         self._place = place
         self._bounds = bounds
         self._epoch = epoch
         self._on_stored = on_stored
         self._on_fenced = on_fenced
-        self._is_direct = is_direct
         self._waiting: deque[_Item] = deque()
         self._waiting_bytes = 0
         self._given = 0
@@ -292,7 +290,7 @@ class GroupWriter:
         """
         seconds = self._bounds.statement_seconds
         if self._connection is None:
-            self._connection = await connect(self._conninfo, seconds, is_direct=self._is_direct)
+            self._connection = await connect(self._address.url, seconds, is_direct=self._address.is_direct)
         try:
             with bounded(self._connection, seconds):
                 return await append(

@@ -1,0 +1,290 @@
+"""The epochs of a namespace: a replica's own, its beat, and who else lives.
+
+An epoch has a fence and a beat, which are rows, and a session with the database that holds a lock. Who is dead is
+decided by `liveness.py`. What a namespace is for is its `EpochUser`: the tasks of an agent, or the replicas themselves.
+
+An epoch that is gone never comes back. The replica that finds its own epoch gone begins a new one, and then tells the
+user.
+"""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING, Any, Final, LiteralString, Protocol
+from uuid import UUID, uuid4
+
+import anyio
+import anyio.lowlevel
+import psycopg
+
+from bridge.concurrency import Backoff
+from bridge.errors import StoreAwayError, StoreError
+from bridge.store.postgres.connections import bounded, close, connect, cut, first_line
+from bridge.store.postgres.liveness import LivenessWatch
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from typing import NoReturn
+
+    from psycopg import AsyncConnection
+
+    from bridge.store.postgres.bounds import PostgresBounds
+    from bridge.store.postgres.connections import DatabaseAddress, DatabaseConnections, StoreTasks
+    from bridge.store.postgres.schema import Namespace
+
+logger = logging.getLogger(__name__)
+
+LONGEST_PAUSE_SECONDS: Final = 5.0
+"""The longest pause between two tries to reach a database that is away."""
+
+# A start that is sent twice, since the first connection broke, is one epoch.
+_BEGIN: Final = """
+    INSERT INTO {ns}.epochs (start) VALUES (%s)
+    ON CONFLICT (start) DO UPDATE SET start = excluded.start RETURNING epoch"""
+_BEAT: Final = "UPDATE {ns}.beats SET beat = beat + 1 WHERE epoch = %s"
+_LIVING: Final = """
+    SELECT e.epoch, b.beat, EXISTS (
+        SELECT FROM pg_locks l WHERE l.locktype = 'advisory' AND l.granted AND l.objsubid = 2
+        AND l.database = (SELECT oid FROM pg_database WHERE datname = current_database())
+        AND l.classid::bigint = %s AND l.objid::bigint = e.epoch
+    ) FROM {ns}.epochs e JOIN {ns}.beats b USING (epoch) WHERE NOT e.gone"""
+_FENCE: Final = "UPDATE {ns}.epochs SET gone = true WHERE epoch = ANY(%s) AND NOT gone"
+
+
+@dataclass(frozen=True, slots=True)
+class EpochLook:
+    """What a replica found at one of its beats. Its own epoch lives."""
+
+    living: frozenset[int]
+    """The epochs that are not gone, the replica's own among them."""
+    dead: tuple[int, ...]
+    """Those of them that are to be fenced."""
+    rows: Sequence[tuple[Any, ...]]
+    """What `EpochUser.beside` gave."""
+
+
+class EpochUser(Protocol):
+    """What the epochs of a namespace are for."""
+
+    beside: LiteralString
+    """A statement that is read with each beat."""
+
+    async def began(self, connection: AsyncConnection, epoch: int) -> None:
+        """Store what belongs to a new epoch, in its transaction. The same epoch may come twice."""
+        ...
+
+    def renewed(self) -> None:
+        """A new epoch is in place, since the one before was found gone."""
+        ...
+
+    def looked(self, look: EpochLook) -> None:
+        """Take over what a beat found."""
+        ...
+
+    def look(self) -> None:
+        """Look for everything at once: hints may have been lost."""
+        ...
+
+    def heard(self, words: Sequence[str]) -> None:
+        """Take a hint."""
+        ...
+
+
+class Epochs:
+    """One replica in a namespace. Runs in the tasks of its store."""
+
+    def __init__(
+        self,
+        tasks: StoreTasks,
+        address: DatabaseAddress,
+        connections: DatabaseConnections,
+        place: Namespace,
+        bounds: PostgresBounds,
+        user: EpochUser,
+    ) -> None:
+        self.failure: str | None = None
+        """Why the database is out of sight, in words; None while it is in sight."""
+        self.number = 0
+        """The epoch of this replica, as the tables have it. It changes when the replica was fenced."""
+        self._tasks = tasks
+        self._address = address
+        self._connections = connections
+        self._place = place
+        self._bounds = bounds
+        self._user = user
+        self._watch = LivenessWatch(bounds.lease)
+        self._has_ended = False
+        self._renewing = anyio.Lock()
+        self._told_gone = 0
+        """The last epoch whose end the user was told of."""
+        self._listening = anyio.CancelScope()
+        self._beat_connection: AsyncConnection | None = None
+
+    async def begin(self) -> None:
+        """Begin an epoch.
+
+        Raises:
+            StoreError: the database cannot be reached, or refuses.
+        """
+        self.number = await self._connections.run(partial(self._new_epoch, start=uuid4()))
+
+    async def _new_epoch(self, connection: AsyncConnection, start: UUID) -> int:
+        place = self._place
+        async with connection.transaction():
+            row = await (await connection.execute(place.sql(_BEGIN), (start,))).fetchone()
+            assert row is not None
+            await connection.execute(
+                place.sql("INSERT INTO {ns}.beats VALUES (%s, 0) ON CONFLICT DO NOTHING"), row
+            )
+            await self._user.began(connection, int(row[0]))
+        return int(row[0])
+
+    async def end(self) -> None:
+        """Mark this epoch as gone, so that others know at once. It is the last one of this replica."""
+        self._has_ended = True
+        if self.failure is not None:
+            return  # the others find out by themselves
+        try:
+            await self.fence([self.number])
+        except StoreError as exc:
+            logger.debug("the end of this replica could not be noted: %s", exc)
+
+    async def fence(self, epochs: Sequence[int]) -> None:
+        """Mark epochs as gone. This waits for what they are storing at the moment.
+
+        Raises:
+            StoreError: the database cannot be reached.
+        """
+        await self._connections.run(
+            lambda connection: connection.execute(self._place.sql(_FENCE), (list(epochs),))
+        )
+
+    def run(self) -> None:
+        """Live in the tasks of the store."""
+        self._tasks.start(self._beat)
+        self._tasks.start(self._listen)
+
+    def cut(self) -> None:
+        """Let the beat that is on its way fail now."""
+        if self._beat_connection is not None:
+            cut(self._beat_connection)
+
+    async def close(self) -> None:
+        """Close the connection for beats."""
+        connection, self._beat_connection = self._beat_connection, None
+        if connection is not None:
+            await close(connection)
+
+    async def renew(self, epoch: int) -> None:
+        """Go on under a new epoch, once one was found gone. The user is told before this returns."""
+        async with self._renewing:
+            pauses = Backoff(0.1, LONGEST_PAUSE_SECONDS)
+            while epoch == self.number:
+                try:
+                    await self.begin()
+                except StoreError:
+                    await anyio.sleep(pauses.next())
+            if epoch <= self._told_gone:
+                return
+            self._told_gone = epoch
+            self._user.renewed()
+            self._listening.cancel()
+
+    async def _beat(self) -> NoReturn:
+        """Beat, and look at the others."""
+        seconds = self._bounds.lease.beat_seconds
+        pauses = Backoff(seconds, LONGEST_PAUSE_SECONDS)
+        while True:
+            try:
+                await self._beat_once()
+            except StoreAwayError as exc:
+                if self.failure is None:
+                    logger.warning("the database is out of sight: %s", exc)
+                self.failure = str(exc)
+                self._watch.interrupted()
+                await anyio.sleep(pauses.next())
+            else:
+                if self.failure is not None:
+                    logger.info("the database is in sight again")
+                    self.failure = None
+                    self._user.look()
+                pauses.reset()
+                await anyio.sleep(seconds)
+
+    async def _beat_once(self) -> None:
+        mine = self.number
+        beats, in_session, rows = await self._look_around(mine)
+        if self._has_ended:
+            return
+        if mine not in beats:
+            await self.renew(mine)
+            return
+        others = {epoch: beat for epoch, beat in beats.items() if epoch != mine}
+        dead = self._watch.dead(others, in_session, anyio.current_time())
+        self._user.looked(EpochLook(frozenset(beats), tuple(dead), rows))
+
+    async def _look_around(
+        self, mine: int
+    ) -> tuple[dict[int, int], frozenset[int], Sequence[tuple[Any, ...]]]:
+        """Beat, and read who lives, on a connection that is kept for it: no slow read makes this replica look dead.
+
+        Returns the beats, the epochs with a session, and what the user reads.
+        """
+        place, seconds = self._place, self._bounds.statement_seconds
+        try:
+            if self._beat_connection is None:
+                self._beat_connection = await connect(self._address.url, seconds, is_direct=False)
+            connection = self._beat_connection
+            with bounded(connection, seconds):
+                async with connection.pipeline():
+                    await connection.execute(place.sql(_BEAT), (mine,))
+                    living = await connection.execute(place.sql(_LIVING), (place.lock % 2**32,))
+                    beside = await connection.execute(place.sql(self._user.beside))
+                rows = await living.fetchall()
+                own = await beside.fetchall()
+        except psycopg.Error as exc:
+            await self.close()
+            raise StoreAwayError(f"the database is away: {first_line(exc)}") from exc
+        return (
+            {epoch: beat for epoch, beat, _ in rows},
+            frozenset(epoch for epoch, _, in_session in rows if in_session),
+            own,
+        )
+
+    async def _listen(self) -> NoReturn:
+        """Hear hints, in a session whose lock shows the others that this replica lives."""
+        pauses = Backoff(0.2, LONGEST_PAUSE_SECONDS)
+        while True:
+            with anyio.CancelScope() as self._listening:
+                try:
+                    connection = await connect(
+                        self._address.direct_url, self._bounds.statement_seconds, is_direct=True
+                    )
+                except StoreError as exc:
+                    logger.debug("no hints are heard at the moment: %s", exc)
+                    await anyio.sleep(pauses.next())
+                    continue
+                try:
+                    await self._hear(connection, pauses)
+                except psycopg.Error as exc:
+                    logger.debug("no hints are heard at the moment: %s", first_line(exc))
+                    await anyio.sleep(pauses.next())
+                finally:
+                    await close(connection)
+            await anyio.lowlevel.checkpoint()
+
+    async def _hear(self, connection: AsyncConnection, pauses: Backoff) -> None:
+        with bounded(connection, self._bounds.statement_seconds):
+            # Shared, since the database may not know yet that the session before this one has ended.
+            await connection.execute(
+                "SELECT pg_advisory_lock_shared(%s, %s)", (self._place.lock, self.number)
+            )
+            await connection.execute(
+                psycopg.sql.SQL("LISTEN {}").format(psycopg.sql.Identifier(self._place.name))
+            )
+        pauses.reset()
+        self._user.look()
+        async for notify in connection.notifies():
+            self._user.heard(notify.payload.split())
