@@ -62,6 +62,8 @@ class HandlePurpose(Enum):
     """The argument of the follow-up tools."""
     CONTEXT = "context"
     """The argument that continues a conversation."""
+    SESSION = "session"
+    """The id of an MCP session (2025-11-25) that any replica answers."""
 
 
 LIFETIME_SECONDS: Final[Mapping[HandlePurpose, int]] = {
@@ -69,6 +71,7 @@ LIFETIME_SECONDS: Final[Mapping[HandlePurpose, int]] = {
     HandlePurpose.TASK_ID: 86_400,
     HandlePurpose.FOLLOW_UP: 7 * 86_400,
     HandlePurpose.CONTEXT: 30 * 86_400,
+    HandlePurpose.SESSION: 30 * 86_400,
 }
 """The default lifetimes of handles: people take minutes to answer, and days to come back."""
 

@@ -53,6 +53,7 @@ from bridge.assembly.plan import (
     changes_between,
 )
 from bridge.assembly.published_agent import PublishedAgent, path_of, published
+from bridge.assembly.replicas import BridgeReplicas, replicas_of
 from bridge.assembly.routes import MCP, Router, RoutingTable, readiness
 from bridge.errors import PeerError, UsageError
 from bridge.jsonvalues import JsonObject
@@ -88,6 +89,7 @@ class Bridge:
         self._observer = observer
         self._over_http = over_http
         self._parts = Parts()
+        self._replicas: BridgeReplicas | None = None
         self._retiring: list[_Retiring] = []
         self.on_retired: Callable[[], None] = lambda: None
         """Called each time that replaced parts have ended."""
@@ -108,10 +110,11 @@ class Bridge:
         """Accept plans while the context is open; then end everything.
 
         Raises:
-            UsageError: the key of the handles cannot be read or made.
+            UsageError: the key of the handles cannot be read or made, or the database of the replicas is out of reach.
         """
         async with AsyncExitStack() as stack:
             self._shared = await stack.enter_async_context(shared_resources(self._plan))
+            self._replicas = await stack.enter_async_context(replicas_of(self._plan, self._shared.seal))
             self._group = await stack.enter_async_context(anyio.create_task_group())
             try:
                 yield self
@@ -162,6 +165,8 @@ class Bridge:
                 if self._read.left_out.get(name) != left_out:
                     logger.warning("agents.%s at %s is left out: %s", name, left_out.place, left_out.words)
             self._read = read
+            if self._replicas is not None:
+                self._replicas.serve(plan)
             return changes
 
     async def drain(self, seconds: float) -> None:
@@ -320,7 +325,8 @@ class Bridge:
             if not self._over_http:
                 yield MountedServer(one, None)
                 return
-            async with one.server.at(self._access, self._web, _mcp_path(name), name) as app:
+            sharing = None if self._replicas is None else self._replicas.sharing
+            async with one.server.at(self._access, self._web, _mcp_path(name), name, sharing) as app:
                 yield MountedServer(one, app)
 
     def _agents_of(self, one: OfferedPlan, plan: Plan, parts: Parts) -> dict[str, RemotePlan]:
@@ -417,6 +423,8 @@ class Bridge:
 
     def _readiness(self) -> tuple[bool, JsonObject]:
         ready, report = readiness(self._parts, starting=self.app.routes.starting)
+        if self._replicas is not None:
+            report["replicas"] = self._replicas.report
         closed = self._admission.closed
         return (False, {**report, "status": "not ready", "access": closed}) if closed else (ready, report)
 

@@ -27,6 +27,7 @@ from bridge.agents_as_tools.handles import Handles
 from bridge.agents_as_tools.options import FaceOptions
 from bridge.agents_as_tools.remote_agent import RemoteAgent
 from bridge.assembly.plan import CatalogPlan, OfferedPlan, Plan, RemotePlan
+from bridge.assembly.replicas import keys_of
 from bridge.config.tables.profile import AgentsTable, Profile
 from bridge.errors import PeerError, UsageError
 from bridge.http.client import GuardedClient, PeerCredentials, fixed_credentials
@@ -65,9 +66,8 @@ async def shared_resources(plan: Plan) -> AsyncIterator[SharedResources]:
         UsageError: the key of the handles cannot be read or made.
     """
     place = plan.place
-    keys = [key_in(key.parent, key.name) if isinstance(key, Path) else key.encode() for key in place.keys]
     try:
-        seal = Seal(keys or [_own_key(place.state or state_folder())])
+        seal = Seal(keys_of(place) or [_own_key(place.state or state_folder())])
     except UsageError as exc:
         raise UsageError(f"{exc}; XDG_STATE_HOME names another folder for what is kept") from exc
     timeout = httpx2.Timeout(None, connect=plan.profile.agents.agent_connect_seconds)

@@ -23,6 +23,7 @@ from bridge.config.tables.profile import Profile, RunTable, ServerTable
 from bridge.config.tables.values import MEMORY_STORE
 from bridge.config.text.wording import shown_url
 from bridge.errors import UsageError
+from bridge.http.replica_address import ReplicaAddress
 from bridge.http.request_checks import FaceAddress, is_loopback
 from bridge.mcp.client.eras import Era
 from bridge.mcp.client.link import ListBounds
@@ -40,6 +41,8 @@ _PROCESS_KEYS: Final = {
     "hosts": "hosts",
     "baggage": "baggage_keys",
     "keys": "keys",
+    "store": "shared_store",
+    "replica_url": "replica",
 }
 """Keys of `[bridge]` that only a restart changes, and their attributes in a `ProcessPlan`."""
 
@@ -181,6 +184,10 @@ class ProcessPlan:
     hosts: frozenset[str] = frozenset()
     hosts_by: str = field(default="--allow-host {}", compare=False)
     """The option or line that allows another host; `{}` stands for its name."""
+    shared_store: SharedStore | None = None
+    """The PostgreSQL in which the replicas of this bridge find each other; None for a bridge that is alone."""
+    replica: ReplicaAddress | None = None
+    """Where the others reach this one."""
     keys: tuple[Path | str, ...] = ()
     """Keys that seal handles: files, or the secrets themselves. Empty means a file in the user's state folder."""
     state: Path | None = None
@@ -276,7 +283,7 @@ def for_preview(plan: Plan, folder: Path, key: str, within_seconds: float) -> Pl
     return replace(
         patient,
         profile=_waiting(plan.profile, within_seconds),
-        place=replace(plan.place, keys=(key,), cache=folder),
+        place=replace(patient.place, keys=(key,), cache=folder),
         servers={
             name: replace(
                 one,
@@ -291,11 +298,11 @@ def for_preview(plan: Plan, folder: Path, key: str, within_seconds: float) -> Pl
 
 
 def in_memory(plan: Plan) -> Plan:
-    """The plan with all tasks in memory."""
+    """The plan with all tasks in memory, of a bridge that is alone."""
     published: Mapping[str, PublishedPlan] = {
         name: replace(one, store=MEMORY_STORE) for name, one in plan.published.items()
     }
-    return replace(plan, published=published)
+    return replace(plan, published=published, place=replace(plan.place, shared_store=None))
 
 
 def _offered_waiting(offered: Mapping[str, OfferedPlan], seconds: float) -> dict[str, OfferedPlan]:
@@ -392,7 +399,7 @@ def _later(before: Plan, after: Plan, running: Plan) -> Iterator[str]:
             yield f"[{table}] in the mapping profile of [bridge]"
     for name, one in after.published.items():
         stores = {plan.published[name].store for plan in (before, running) if name in plan.published}
-        if stores and one.store not in stores:
+        if stores and one.store not in stores and not isinstance(one.store, SharedStore):
             yield f"the store of tools_as_agent.{name}"
 
 

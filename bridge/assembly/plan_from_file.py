@@ -34,6 +34,7 @@ from bridge.config.tables.profile import Profile, ServerTable
 from bridge.config.tables.values import MEMORY_STORE
 from bridge.config.text.secrets import Secret
 from bridge.config.text.wording import POSTGRES_SCHEMES
+from bridge.http.replica_address import ReplicaAddress
 from bridge.mcp.client.eras import Era
 from bridge.mcp.client.transports.stdio import ChildPace, StdioTarget
 from bridge.mcp.client.transports.streamable_http import HttpTarget, ServerTarget
@@ -53,6 +54,8 @@ def plan_from_file(loaded: LoadedConfig) -> Plan:
             hosts=frozenset(table.hosts),
             baggage_keys=frozenset(table.baggage),
             hosts_by="--allow-host {}" if on_line else 'hosts = ["{}"] in [bridge]',
+            shared_store=_shared_store(loaded),
+            replica=ReplicaAddress.parse(table.replica_url) if table.replica_url else None,
             keys=tuple(key.file or (key.secret.value if key.secret else "") for key in table.keys),
         ),
         credentials=[
@@ -158,12 +161,18 @@ def _published(name: str, table: ToolsAsAgentTable, loaded: LoadedConfig) -> Pub
 
 
 def _store(name: str, loaded: LoadedConfig) -> str | SharedStore | None:
-    bridge = loaded.config.bridge
-    place = bridge.store
-    if isinstance(place, Secret) or (place is not None and place.startswith(POSTGRES_SCHEMES)):
-        direct = bridge.store_direct
-        return SharedStore(_in_plain(place), None if direct is None else _in_plain(direct))
+    if (shared := _shared_store(loaded)) is not None:
+        return shared
+    place = loaded.config.bridge.store
+    assert not isinstance(place, Secret)  # which is the URL of a database
     return place if loaded.on_command_line else store_of(place, name)
+
+
+def _shared_store(loaded: LoadedConfig) -> SharedStore | None:
+    place, direct = loaded.config.bridge.store, loaded.config.bridge.store_direct
+    if isinstance(place, Secret) or (place is not None and place.startswith(POSTGRES_SCHEMES)):
+        return SharedStore(_in_plain(place), None if direct is None else _in_plain(direct))
+    return None
 
 
 def _in_plain(url: str | Secret) -> str:

@@ -20,9 +20,9 @@ from bridge.access.verifiers import Access
 from bridge.assembly.ids import OrderedIds, elapsed_ms, now_ms
 from bridge.assembly.limits import agent_limits, engine_limits, postgres_bounds, stream_pace
 from bridge.assembly.plan import ProcessPlan, PublishedPlan, SharedStore
+from bridge.assembly.replicas import require_driver
 from bridge.config.tables.profile import Profile
 from bridge.config.tables.values import MEMORY_STORE
-from bridge.errors import UsageError
 from bridge.store.contract import Store
 from bridge.store.memory import MemoryStore
 from bridge.store.records import Quota
@@ -155,11 +155,9 @@ def _store_for(name: str, plan: PublishedPlan, place: ProcessPlan, process: Prof
 
 
 def _shared(name: str, store: SharedStore, process: Profile) -> Store:
-    try:
-        from bridge.store.postgres.store import PostgresStore  # its driver is an optional extra
-    except ImportError as exc:
-        message = f"a store in PostgreSQL takes psycopg ({exc}): pip install 'mcp-a2a[postgres]'"
-        raise UsageError(message) from exc
+    require_driver()
+    from bridge.store.postgres.store import PostgresStore  # its driver is an optional extra
+
     return PostgresStore(store.url, name, postgres_bounds(process), direct_url=store.direct_url)
 
 

@@ -54,14 +54,9 @@ class FaceAddress:
         """Refuse a request that a foreign web page could have sent.
 
         Raises:
-            RefusedError: 421, the Host is not this bridge; 403, the Origin is a foreign one; 400, one of them or a
-                secret is sent twice, and a proxy might have judged the other one.
+            RefusedError: 421, the Host is not this bridge; 403, the Origin is a foreign one; 400, see `require_once`.
         """
-        names = headers.keys()  # Starlette gives a name for each line, in lower case as ASGI has it
-        if len({*names}) < len(names) and (
-            twice := [name for name in _ONLY_ONCE if [*names].count(name) > 1]
-        ):
-            raise RefusedError(400, f"The header {twice[0]} is sent more than once")
+        require_once(headers)
         host = headers.get("host", "")
         if not self._is_own_host(host):
             name = host_name(host)
@@ -98,6 +93,17 @@ class FaceAddress:
     def _names(self) -> frozenset[str]:
         public = urlsplit(self.public_url).hostname if self.public_url else None
         return self.hosts | {"localhost"} | ({public} if public else set())
+
+
+def require_once(headers: Mapping[str, str]) -> None:
+    """Refuse a request with two headers of a kind that decides about admission.
+
+    Raises:
+        RefusedError: 400, one is sent twice, and a proxy might have judged the other one.
+    """
+    names = headers.keys()  # Starlette gives a name for each line, in lower case as ASGI has it
+    if len({*names}) < len(names) and (twice := [name for name in _ONLY_ONCE if [*names].count(name) > 1]):
+        raise RefusedError(400, f"The header {twice[0]} is sent more than once")
 
 
 async def request_body(receive: AsgiReceive, headers: Mapping[str, str], limit_bytes: int) -> bytes:

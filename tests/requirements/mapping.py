@@ -329,6 +329,10 @@ MAPPING: Final = (
                 "Of several replicas on one store, one at a time may add to a task; a dead one adds nothing more"
             ),
             "replicas-one-agent": "Several replicas on one store are one agent, whichever of them a client asks",
+            "replicas-one-server": (
+                "Replicas on one store answer for each other's MCP sessions of 2025-11-25, to the principal of the "
+                "session alone"
+            ),
             "replicas-nothing-lost": (
                 "When a replica dies or stands still, each acknowledged event is there once and in order, "
                 "and the first end wins"

@@ -23,6 +23,8 @@ from itertools import count
 from pathlib import Path
 from typing import Final
 
+import psycopg
+import psycopg.sql
 import pytest
 
 from bridge.store.postgres.bounds import Lease, PostgresBounds
@@ -156,6 +158,14 @@ def database_url() -> str:
     block = database()
     atexit.register(block.__exit__, None, None, None)
     return block.__enter__().url
+
+
+def new_database_url() -> str:
+    """The URL of a database that no other test has, on the same server, and so a list of replicas of the test's own."""
+    name = f"test_{os.getpid()}_{next(_NUMBERS)}"
+    with psycopg.connect(database_url(), autocommit=True) as connection:
+        connection.execute(psycopg.sql.SQL("CREATE DATABASE {}").format(psycopg.sql.Identifier(name)))
+    return database_url().replace("@/postgres?", f"@/{name}?")
 
 
 def new_agent() -> str:

@@ -162,9 +162,10 @@ def _store_faults(bridge: Mapping[str, Any]) -> Iterator[ConfigFault]:
             "replicas that share a store share the `keys` that seal handles, too, and [bridge] has none",
             'write keys = [{ env = "NAME" }]: the same secret for all of them',
         )
-    if "store_direct" in bridge and not is_shared:
-        message = "`store_direct` is for a `store` in PostgreSQL"
-        yield ConfigFault(("bridge", "store_direct"), message, "take it out", on_key=True)
+    for key in ("store_direct", "replica_url"):
+        if key in bridge and not is_shared:
+            message = f"`{key}` is for a `store` in PostgreSQL"
+            yield ConfigFault(("bridge", key), message, "take it out", on_key=True)
 
 
 def _is_shared(store: object) -> bool:

@@ -30,6 +30,7 @@ from bridge.config.tables.values import (
     Json,
     Name,
     NotNegative,
+    ReplicaUrl,
     SourceNames,
     StorePlace,
     Table,
@@ -87,6 +88,11 @@ class BridgeTable(Table):
     store_direct: DatabaseUrl | None = Field(
         default=None,
         description="the URL that leads to the same PostgreSQL past PgBouncer, for what needs a session",
+    )
+    replica_url: ReplicaUrl | None = Field(
+        default=None,
+        description="where the other replicas on the same PostgreSQL reach this one: the URL of this process alone, or "
+        "`unix:/PATH`; with it, every replica answers requests for the MCP sessions of all",
     )
     keys: Annotated[tuple[KeyPlace, ...], Field(strict=False)] = Field(
         default=(),

@@ -38,6 +38,7 @@ from bridge.config.text.secrets import (
     setting_of,
 )
 from bridge.config.text.wording import HEADER_NAME, NAME, POSTGRES_SCHEMES, shown_url
+from bridge.http.replica_address import MAX_SOCKET_BYTES, UNIX, ReplicaAddress
 
 _HOST_NAME: Final = re.compile(r"[A-Za-z0-9._-]+|[0-9A-Fa-f:]+")
 _BAGGAGE_KEY: Final = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
@@ -115,6 +116,17 @@ def _base_url(given: str) -> str:
         message = "`{key}` takes a base URL: others are made by what is put behind it"
         raise refused(message, f"write {shown_url(given).rstrip('/')}")
     return given.rstrip("/")
+
+
+def _replica_url(given: str, info: ValidationInfo) -> str:
+    url = given if given.startswith(UNIX) else _base_url(_url(given, info))
+    try:
+        ReplicaAddress.parse(url)
+    except ValueError as exc:
+        raise refused(
+            f"`{{key}}` takes {UNIX} and the absolute path of a socket, of at most {MAX_SOCKET_BYTES} bytes"
+        ) from exc
+    return url
 
 
 def _origin(given: str, info: ValidationInfo) -> str:
@@ -230,6 +242,7 @@ Json = Annotated[JsonValue, WithJsonSchema({})]
 HttpUrl = Annotated[str, AfterValidator(_url), WithJsonSchema(_URL_SCHEMA)]
 BaseUrl = Annotated[HttpUrl, AfterValidator(_base_url)]
 NetworkText = Annotated[str, AfterValidator(_network)]
+ReplicaUrl = Annotated[str, AfterValidator(_replica_url), WithJsonSchema(_TEXT_SCHEMA)]
 OriginUrl = Annotated[str, AfterValidator(_origin), WithJsonSchema(_URL_SCHEMA)]
 FilePath = Annotated[Path, PlainValidator(_path), WithJsonSchema(_PATH_SCHEMA)]
 Folder = Annotated[Path, PlainValidator(_folder), WithJsonSchema(_PATH_SCHEMA)]

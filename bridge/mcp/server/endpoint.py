@@ -24,8 +24,16 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from bridge.access.principals import Principal
 from bridge.access.verifiers import Access
-from bridge.http.request_checks import FaceAddress, RefusedError, request_body, require_json
+from bridge.http.hops import AcceptedHop
+from bridge.http.request_checks import (
+    FaceAddress,
+    RefusedError,
+    request_body,
+    require_json,
+    require_once,
+)
 from bridge.jsonvalues import holds_more_values
+from bridge.mcp.server.shared_sessions import HOP, SharedSessions
 
 _JSON: Final = "application/json"
 _METHODS: Final = ("GET", "POST", "DELETE")
@@ -53,7 +61,7 @@ class Endpoint:
     """The ASGI application: the endpoint at its path."""
 
     inner: ASGIApp
-    """The SDK's session manager."""
+    """The SDK's session manager, or `shared` around it."""
     access: Access
     place: FaceAddress
     path: str
@@ -63,6 +71,8 @@ class Endpoint:
     """The most bytes of one message."""
     json_values: int
     """The most values and keys in one message."""
+    shared: SharedSessions | None = None
+    """The sessions of all replicas; None for a bridge that is alone."""
     is_stopping: bool = False
     _streams: _Served = field(default_factory=dict)
     """The open streams of notifications of legacy clients."""
@@ -94,15 +104,28 @@ class Endpoint:
             return
         headers, verb = Headers(scope=scope), scope["method"]
         try:
-            self.place.require_own(headers)
+            hop = self._require_own(headers, verb)
             path = scope["path"].removeprefix(scope.get("root_path", ""))
             principal = await self._admit(verb, path, headers)
         except RefusedError as exc:
             await _refusal(exc)(scope, receive, send)
             return
         user = AdmittedUser(principal)
-        admitted = {**scope, "headers": _readable(scope), "user": user}
+        admitted = {**scope, "headers": _readable(scope), "user": user, HOP: hop}
         await self._serve(admitted, receive, send, user, self._streams if verb == "GET" else self._posts)
+
+    def _require_own(self, headers: Headers, verb: str) -> AcceptedHop | None:
+        """Refuse a request that a foreign web page could have sent. Returns the hop by which it came.
+
+        A hop has the Host of this replica alone. Host and Origin of the caller were judged by the replica that passed
+        it on, which no web page can be.
+        """
+        hop = None if self.shared is None else self.shared.hop_in(headers, verb)
+        if hop is None:
+            self.place.require_own(headers)
+        else:
+            require_once(headers)
+        return hop
 
     async def _admit(self, verb: str, path: str, headers: Mapping[str, str]) -> Principal:
         if path.rstrip("/") != self.path.rstrip("/"):

@@ -45,6 +45,7 @@ from bridge.mcp.server.requests import (
     require_readable,
 )
 from bridge.mcp.server.sdk_server import checked_server, introduce
+from bridge.mcp.server.shared_sessions import SessionSharing, SharedSessions
 from bridge.mcp.server.stdio import stdio_streams
 from bridge.mcp.server.subscriptions import Subscriptions
 from bridge.mcp.server.tasks import TaskMethods
@@ -114,11 +115,17 @@ class McpServer:
 
     @asynccontextmanager
     async def at(
-        self, access: Access, place: FaceAddress, path: str = "/mcp", name: str = ""
+        self,
+        access: Access,
+        place: FaceAddress,
+        path: str = "/mcp",
+        name: str = "",
+        sharing: SessionSharing | None = None,
     ) -> AsyncIterator[ASGIApp]:
         """Yields the ASGI application of the endpoint, which serves as long as this is entered.
 
-        `name` is the name of the face; the rights of principals are given by it.
+        `name` is the name of the face; the rights of principals are given by it. With `sharing`, each replica answers
+        requests for the sessions of all.
         """
         manager = StreamableHTTPSessionManager(
             self._server,
@@ -126,8 +133,16 @@ class McpServer:
             max_request_body_size=self._limits.body_bytes,
             max_sessions=self._limits.sessions,
         )
+        shared = None if sharing is None else SharedSessions(manager.asgi_app, sharing, path, name)
         self._endpoint = Endpoint(
-            manager.asgi_app, access, place, path, name, self._limits.body_bytes, self._limits.json_values
+            shared or manager.asgi_app,
+            access,
+            place,
+            path,
+            name,
+            self._limits.body_bytes,
+            self._limits.json_values,
+            shared,
         )
         async with self._telling(), manager.run():
             try:

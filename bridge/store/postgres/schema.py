@@ -1,7 +1,7 @@
 """The tables of a store in PostgreSQL, and how an older schema becomes this one.
 
-Each agent has a schema of its own (`Namespace`), as it has a file of its own with SQLite. Statements name it, since a
-connection pool in front of the database forgets what a session has set.
+Each agent has a schema of its own (`Namespace`), as it has a file of its own with SQLite. The list of replicas has one,
+too. Statements name it, since a connection pool in front of the database forgets what a session has set.
 
 - `epochs`: a row for each start of a replica. `gone` is its fence: an append locks the row FOR SHARE, and a take-over
   sets it, so that one waits for the other.
@@ -50,7 +50,8 @@ class Tables:
 
 @dataclass(frozen=True, slots=True)
 class Namespace:
-    """The place of one agent's tasks in a database: a schema, a channel of the same name, and a number for locks."""
+    """A place in a database, for the tasks of one agent or for the list of replicas: a schema, a channel of the same
+    name, and a number for locks."""
 
     name: str
 
@@ -62,6 +63,11 @@ class Namespace:
         if plain != agent or len(name) > _MOST_NAME:
             name = f"{name[: _MOST_NAME - 9]}_{blake2b(agent.encode(), digest_size=4).hexdigest()}"
         return cls(name)
+
+    @classmethod
+    def of_replicas(cls) -> Namespace:
+        """The namespace of the list of replicas. No agent has it."""
+        return cls("mcp_a2a")
 
     @property
     def lock(self) -> int:
@@ -158,6 +164,22 @@ _STEPS: Final = (
 
 AGENT: Final = Tables(_STEPS, readable_by=1)
 """The tables of an agent."""
+
+REPLICAS: Final = Tables(
+    (
+        EPOCHS
+        + """
+    CREATE TABLE {ns}.members (
+        epoch integer PRIMARY KEY,
+        address text,
+        proof bytea NOT NULL,
+        plans bytea[] NOT NULL
+    );
+    """,
+    ),
+    readable_by=1,
+)
+"""The tables of the list of replicas. `members` has what each epoch tells of itself."""
 
 
 async def prepare(address: DatabaseAddress, place: Namespace, tables: Tables, seconds: float) -> None:

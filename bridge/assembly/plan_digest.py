@@ -1,0 +1,53 @@
+"""A plan as bytes: two plans with the same bytes show their clients the same. Pure.
+
+What differs between replicas of one file by right is left out: where a replica listens, keeps its files and reaches the
+database, and the order of keys while they are changed. Everything else counts, secrets included, so the bytes
+themselves are never published: see `ProofPurpose.PLAN`.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence, Set
+from dataclasses import fields, is_dataclass, replace
+from enum import Enum
+from pathlib import Path
+from typing import Any, Final
+
+from pydantic import BaseModel
+
+from bridge.assembly.plan import Plan, ProcessPlan
+
+_OF_ONE_REPLICA: Final = ("host", "port", "keys", "shared_store", "replica", "state", "cache")
+"""The settings of a `ProcessPlan` that differ by right."""
+
+
+def plan_bytes(plan: Plan) -> bytes:
+    """What a plan says of everything that its clients see."""
+    defaults = ProcessPlan()
+    place = replace(plan.place, **{name: getattr(defaults, name) for name in _OF_ONE_REPLICA})
+    published = {name: replace(one, store=None) for name, one in plan.published.items()}
+    return json.dumps(_plain(replace(plan, place=place, published=published)), ensure_ascii=True).encode()
+
+
+def _plain(value: Any) -> Any:
+    """A value as JSON, in which nothing depends on this process."""
+    match value:
+        case None | bool() | int() | float() | str():
+            return value
+        case Enum():
+            return [type(value).__name__, value.name]
+        case BaseModel():
+            return _plain(value.model_dump())
+        case Path():
+            return str(value)
+        case Mapping():
+            return [[_plain(key), _plain(one)] for key, one in value.items()]
+        case Set():
+            return sorted(map(_plain, value), key=json.dumps)
+        case Sequence():
+            return [_plain(one) for one in value]
+    if is_dataclass(value):
+        compared = [one.name for one in fields(value) if one.compare]
+        return [type(value).__name__, *([name, _plain(getattr(value, name))] for name in compared)]
+    raise TypeError(f"a plan holds a {type(value).__name__}, of which no bytes are known")

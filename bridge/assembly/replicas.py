@@ -1,0 +1,149 @@
+"""The other replicas of a bridge: the list of them, whether they serve the same plan, and the sessions that all answer.
+
+A bridge whose tasks are in a PostgreSQL is one of several replicas, also if it serves MCP servers alone.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from enum import Enum
+from pathlib import Path
+
+from bridge.assembly.limits import postgres_bounds
+from bridge.assembly.plan import Plan, ProcessPlan, SharedStore
+from bridge.assembly.plan_digest import plan_bytes
+from bridge.errors import UsageError
+from bridge.http.hops import Hops
+from bridge.http.relay import Relay
+from bridge.jsonvalues import JsonObject
+from bridge.mcp.server.shared_sessions import SessionSharing, address_proof
+from bridge.proofs import ProofPurpose, Proofs
+from bridge.seal import Seal, key_in
+from bridge.store.postgres.bounds import PostgresBounds
+from bridge.store.registry import ReplicaEntry, ReplicaRegistry
+
+logger = logging.getLogger(__name__)
+
+
+class ServedPlan(Enum):
+    """Which plan another replica serves, beside this one's."""
+
+    SAME = "same"
+    OTHER = "other"
+    NONE = "none yet"
+
+
+class BridgeReplicas:
+    """The replicas of a bridge, as one of them sees them."""
+
+    def __init__(self, registry: ReplicaRegistry, sharing: SessionSharing, *, is_reachable: bool) -> None:
+        self.sharing = sharing
+        self._registry = registry
+        self._is_reachable = is_reachable
+        self._has_warned = False
+        self._own: frozenset[bytes] = frozenset()
+        self._seen: dict[int, ServedPlan] = {}
+        registry.on_change = self._compare
+
+    def serve(self, plan: Plan) -> None:
+        """Tell the others that this plan is served from now on."""
+        self._own = self.sharing.proofs.proofs(ProofPurpose.PLAN, plan_bytes(plan))
+        self._registry.tell(self._own)
+        self._compare()
+        if plan.offered and not self._is_reachable and not self._has_warned:
+            self._has_warned = True
+            logger.warning(
+                "[bridge] has no `replica_url`, so the other replicas cannot pass requests for MCP sessions of"
+                " 2025-11-25 on to this one: let the balancer hash Mcp-Session-Id, or write one"
+            )
+
+    @property
+    def report(self) -> JsonObject:
+        """What `/readyz` shows of them."""
+        others: JsonObject = {
+            str(epoch): {"plan": self._plan_of(entry).value}
+            for epoch, entry in sorted(self._registry.others.items())
+        }
+        away = self._registry.failure
+        return {"own": self._registry.epoch, "others": others, **({"why": away} if away else {})}
+
+    def _compare(self) -> None:
+        """Log each replica that began to serve another plan, or the same one again."""
+        if not self._own:
+            return
+        before = self._seen
+        self._seen = {epoch: self._plan_of(entry) for epoch, entry in self._registry.others.items()}
+        for epoch, served in self._seen.items():
+            was = before.get(epoch, ServedPlan.NONE)
+            if served is ServedPlan.OTHER and was is not served:
+                logger.warning(
+                    "replica %d serves another configuration, or has none of our `keys`: clients see different things"
+                    " until both are the same",
+                    epoch,
+                )
+            elif served is ServedPlan.SAME and was is ServedPlan.OTHER:
+                logger.info("replica %d serves the same configuration again", epoch)
+
+    def _plan_of(self, entry: ReplicaEntry) -> ServedPlan:
+        if not entry.plans:
+            return ServedPlan.NONE
+        return ServedPlan.OTHER if self._own.isdisjoint(entry.plans) else ServedPlan.SAME
+
+
+def keys_of(place: ProcessPlan) -> list[bytes]:
+    """The keys that a file names.
+
+    Raises:
+        UsageError: one cannot be read or made.
+    """
+    return [key_in(key.parent, key.name) if isinstance(key, Path) else key.encode() for key in place.keys]
+
+
+@asynccontextmanager
+async def replicas_of(plan: Plan, seal: Seal) -> AsyncIterator[BridgeReplicas | None]:
+    """List this process among the replicas while the context is open; None for a bridge that is alone.
+
+    Raises:
+        UsageError: the database cannot be reached, or its tables are of a newer release.
+    """
+    place = plan.place
+    if place.shared_store is None:
+        yield None
+        return
+    proofs, bounds = Proofs(keys_of(place)), postgres_bounds(plan.profile)
+    relay = Relay(bounds.lease.silence_seconds)
+    address = place.replica.text if place.replica else None
+
+    def entry_of(epoch: int) -> ReplicaEntry:
+        return ReplicaEntry(address, address_proof(proofs, epoch, address) if address else b"")
+
+    try:
+        async with _registry_in(place.shared_store, bounds, entry_of) as registry:
+            sharing = SessionSharing(registry, seal, proofs, Hops(proofs), relay)
+            yield BridgeReplicas(registry, sharing, is_reachable=address is not None)
+    finally:
+        await relay.close()
+
+
+def _registry_in(
+    store: SharedStore, bounds: PostgresBounds, entry_of: Callable[[int], ReplicaEntry]
+) -> ReplicaRegistry:
+    require_driver()
+    from bridge.store.postgres.registry import PostgresRegistry  # its driver is an optional extra
+
+    return PostgresRegistry(store.url, bounds, entry_of, direct_url=store.direct_url)
+
+
+def require_driver() -> None:
+    """Require the driver of PostgreSQL, which is an optional extra.
+
+    Raises:
+        UsageError: it is not installed.
+    """
+    try:
+        import psycopg  # noqa: F401
+    except ImportError as exc:
+        message = f"a store in PostgreSQL takes psycopg ({exc}): pip install 'mcp-a2a[postgres]'"
+        raise UsageError(message) from exc

@@ -1,0 +1,113 @@
+"""Requests that one replica passes on to another: how the other one knows them. Pure; time is an argument.
+
+The header of a hop names what it covers, when it was made, and a nonce, and proves that by a key that only the replicas
+have. It is valid for a short while, and once. It says nothing about who calls: the replica that takes the hop asks the
+caller's own headers for that.
+
+    Mcp-A2a-Hop: EPOCH.MILLISECONDS.NONCE.BODY.PROOF
+"""
+
+from __future__ import annotations
+
+import re
+import secrets
+from dataclasses import dataclass
+from hashlib import sha256
+from typing import Final
+
+from bridge.proofs import ProofPurpose, Proofs
+
+HOP_HEADER: Final = "mcp-a2a-hop"
+"""The header of a request that was passed on. In an answer it says that the hop was not accepted."""
+
+REFUSED_HOP: Final = "refused"
+
+VALID_SECONDS: Final = 30.0
+"""How long a hop is valid, and how far ahead it may be."""
+
+MAX_NONCES: Final = 200_000
+"""The nonces that are remembered: of 3,000 hops a second. Beyond, hops are refused. Only replicas can add one."""
+
+_NONCE_BYTES: Final = 16
+_HEADER: Final = re.compile(
+    r"(?P<epoch>\d{1,10})\.(?P<at>\d{1,15})\.(?P<nonce>[0-9a-f]{32})\.(?P<body>[0-9a-f]{64})\.(?P<proof>[0-9a-f]{64})"
+)
+
+
+class HopRefusedError(Exception):
+    """A hop is not accepted. `str()` says why, for the log."""
+
+
+@dataclass(frozen=True, slots=True)
+class HopRequest:
+    """What a hop covers of its request, besides the body."""
+
+    verb: str
+    path: str
+    """The path of the face, whatever stands before it."""
+    session: str
+    """The id of the session, as the client has it."""
+
+
+@dataclass(frozen=True, slots=True)
+class AcceptedHop:
+    """A hop that a replica made just now."""
+
+    epoch: int
+    """The replica that it is meant for."""
+    body_digest: bytes
+
+    def fits(self, body: bytes) -> bool:
+        """Whether this is the body that was passed on."""
+        return sha256(body).digest() == self.body_digest
+
+
+class Hops:
+    """Makes the headers of hops, and accepts those of others."""
+
+    def __init__(self, proofs: Proofs) -> None:
+        self._proofs = proofs
+        self._seen: dict[str, int] = {}
+        """The nonces, and when their hops were accepted, the oldest first."""
+
+    def header(self, epoch: int, request: HopRequest, body: bytes, now_seconds: float) -> str:
+        """The header of a hop to this epoch."""
+        at_ms, nonce = round(now_seconds * 1000), secrets.token_hex(_NONCE_BYTES)
+        digest = sha256(body).digest()
+        proof = self._proofs.proof(ProofPurpose.HOP, *_said(epoch, at_ms, nonce, digest, request))
+        return f"{epoch}.{at_ms}.{nonce}.{digest.hex()}.{proof.hex()}"
+
+    def accept(self, header: str, request: HopRequest, now_seconds: float) -> AcceptedHop:
+        """Accept a hop, once.
+
+        Raises:
+            HopRefusedError: no replica made it, or not for this request; or it is too old, or came before.
+        """
+        found = _HEADER.fullmatch(header)
+        if found is None:
+            raise HopRefusedError("it is malformed")
+        epoch, at_ms, nonce = int(found["epoch"]), int(found["at"]), found["nonce"]
+        digest = bytes.fromhex(found["body"])
+        said = _said(epoch, at_ms, nonce, digest, request)
+        if not self._proofs.holds(bytes.fromhex(found["proof"]), ProofPurpose.HOP, *said):
+            raise HopRefusedError("it was not made with our keys for this request")
+        now_ms = round(now_seconds * 1000)
+        if abs(now_ms - at_ms) > VALID_SECONDS * 1000:
+            raise HopRefusedError(f"it was made {abs(now_ms - at_ms) / 1000:.0f} s from now")
+        self._remember(nonce, now_ms)
+        return AcceptedHop(epoch, digest)
+
+    def _remember(self, nonce: str, now_ms: int) -> None:
+        """Note a nonce for as long as a hop with it may be valid."""
+        while self._seen and now_ms - next(iter(self._seen.values())) > 2 * VALID_SECONDS * 1000:
+            del self._seen[next(iter(self._seen))]
+        if nonce in self._seen:
+            raise HopRefusedError("it came before")
+        if len(self._seen) >= MAX_NONCES:
+            raise HopRefusedError("too many hops come at once")
+        self._seen[nonce] = now_ms
+
+
+def _said(epoch: int, at_ms: int, nonce: str, digest: bytes, request: HopRequest) -> tuple[bytes, ...]:
+    parts = (str(epoch), str(at_ms), nonce, request.verb, request.path, request.session)
+    return (*(part.encode() for part in parts), digest)

@@ -1,0 +1,359 @@
+"""Sessions of 2025-11-25 that every replica answers: one has a session, and the others pass requests on to that one.
+
+The id of a session that a client sees is sealed, and has the epoch of its owner in it. The address of the owner comes
+from the list of replicas, never from a request. A request is passed on once at most, with the caller's own headers, so
+that the owner admits the caller by itself; the hop only proves that a replica has judged Host and Origin already.
+
+Spec: MCP 2025-11-25 basic/transports (Session Management): 404 lets a client initialize anew.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Final
+
+import anyio
+from mcp_types import INTERNAL_ERROR
+from mcp_types.version import HANDSHAKE_PROTOCOL_VERSIONS
+from starlette.datastructures import Headers, MutableHeaders
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from bridge.errors import StoreError
+from bridge.http.hops import HOP_HEADER, REFUSED_HOP, AcceptedHop, HopRefusedError, HopRequest, Hops
+from bridge.http.relay import BrokenRelayError, Relay, RelayedAnswer, RelayedRequest, UnreachableReplicaError
+from bridge.http.replica_address import ReplicaAddress
+from bridge.http.request_checks import RefusedError
+from bridge.jsonvalues import JsonObject
+from bridge.proofs import ProofPurpose, Proofs
+from bridge.seal import (
+    LIFETIME_SECONDS,
+    Handle,
+    HandleBinding,
+    HandleError,
+    HandlePurpose,
+    Seal,
+    agent_mark,
+)
+from bridge.store.registry import ReplicaEntry, ReplicaRegistry
+
+logger = logging.getLogger(__name__)
+
+HOP: Final = "mcp_a2a.hop"
+"""The key in a scope for the hop by which a request came."""
+
+_SESSION: Final = "mcp-session-id"
+_VERSION: Final = "mcp-protocol-version"
+_EVENTS: Final = b"text/event-stream"
+_AGAIN: Final = {"Retry-After": "1"}
+_EVENT_ENDS: Final = (b"\r\n\r\n", b"\n\n")
+
+_LOST: Final = (
+    "The replica of the bridge that worked on this request is gone or silent, so its outcome is not known"
+)
+
+
+def address_proof(proofs: Proofs, epoch: int, address: str) -> bytes:
+    """The proof that the replica with this epoch has this address."""
+    return proofs.proof(ProofPurpose.ADDRESS, str(epoch).encode(), address.encode())
+
+
+@dataclass(frozen=True)
+class SessionSharing:
+    """What the sessions of all faces of a bridge need of the other replicas."""
+
+    registry: ReplicaRegistry
+    seal: Seal
+    proofs: Proofs
+    hops: Hops
+    relay: Relay
+    now_seconds: Callable[[], float] = time.time
+    """The clock of handles, which live for days."""
+
+    def address_of(self, epoch: int, entry: ReplicaEntry) -> ReplicaAddress | None:
+        """The address in an entry; None if there is none that a holder of our keys wrote."""
+        if entry.address is None:
+            return None
+        said = (str(epoch).encode(), entry.address.encode())
+        if not self.proofs.holds(entry.proof, ProofPurpose.ADDRESS, *said):
+            logger.warning("the address of replica %d was not written with our keys", epoch)
+            return None
+        try:
+            return ReplicaAddress.parse(entry.address)
+        except ValueError:
+            return None
+
+
+@dataclass(frozen=True, slots=True)
+class _OpenedSession:
+    """What the id of a session holds."""
+
+    epoch: int
+    """Its owner's."""
+    own_id: str
+    """What its owner calls it."""
+
+
+class SharedSessions:
+    """One face's sessions: an ASGI application around the one that has those of this replica.
+
+    It takes admitted requests, whose bodies have been read.
+    """
+
+    def __init__(self, inner: ASGIApp, sharing: SessionSharing, path: str, face: str) -> None:
+        self._inner = inner
+        self._sharing = sharing
+        self._path = path
+        self._mark = agent_mark(face)
+
+    def hop_in(self, headers: Headers, verb: str) -> AcceptedHop | None:
+        """The hop by which a request came; None if a client sent it.
+
+        Raises:
+            RefusedError: it claims to come by a hop, and does not, or by one to another replica.
+        """
+        lines = headers.getlist(HOP_HEADER)
+        if not lines:
+            return None
+        request = HopRequest(verb, self._path, headers.get(_SESSION, ""))
+        try:
+            hop = self._sharing.hops.accept(",".join(lines), request, self._sharing.registry.now_seconds())
+        except HopRefusedError as exc:
+            logger.warning("a request that claims to come from another replica is refused: %s", exc)
+            message = "This request claims to be passed on by a replica, and is not, or not now"
+            raise RefusedError(403, message, {HOP_HEADER: REFUSED_HOP}) from exc
+        if not self._sharing.registry.is_mine(hop.epoch):
+            raise self._misled(hop)
+        return hop
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Serve a request here, or let the owner of its session do so.
+
+        Raises:
+            RefusedError: 404, there is no such session; 503, its owner cannot be reached now.
+        """
+        headers, principal = Headers(scope=scope), scope["user"].principal.name
+        hop: AcceptedHop | None = scope.get(HOP)
+        text = headers.get(_SESSION)
+        if (
+            text is None
+            or headers.get(_VERSION, HANDSHAKE_PROTOCOL_VERSIONS[0]) not in HANDSHAKE_PROTOCOL_VERSIONS
+        ):
+            await self._inner(scope, receive, self._naming(send, principal))
+            return
+        session = self._opened(text, principal)
+        if self._sharing.registry.is_mine(session.epoch):
+            served = receive if hop is None else await _fitting(scope, receive, hop)
+            await self._inner(_named(scope, session.own_id), served, _renamed(send, lambda _: text))
+        elif hop is not None:
+            raise self._misled(hop)
+        else:
+            await self._pass_on(scope, receive, send, session.epoch, text)
+
+    def _misled(self, hop: AcceptedHop) -> RefusedError:
+        """The refusal of a hop that would need another one."""
+        logger.error(
+            "a request for replica %d was passed on to replica %d: their `replica_url` is to lead to each alone",
+            hop.epoch,
+            self._sharing.registry.epoch,
+        )
+        message = "This request was passed on to a replica that does not have its session"
+        return RefusedError(503, message, {**_AGAIN, HOP_HEADER: REFUSED_HOP})
+
+    # Names
+
+    def _naming(self, send: Send, principal: str) -> Send:
+        """A `send` that gives a new session the id that clients see."""
+        sharing = self._sharing
+
+        def sealed(own_id: str) -> str:
+            purpose = HandlePurpose.SESSION
+            expires = int(sharing.now_seconds()) + LIFETIME_SECONDS[purpose]
+            handle = Handle(self._mark, (str(sharing.registry.epoch), own_id), expires)
+            return sharing.seal.seal(handle, HandleBinding(purpose, principal))
+
+        return _renamed(send, sealed)
+
+    def _opened(self, text: str, principal: str) -> _OpenedSession:
+        binding = HandleBinding(HandlePurpose.SESSION, principal)
+        try:
+            handle = self._sharing.seal.open(text, binding, self._sharing.now_seconds())
+        except HandleError as exc:
+            raise _no_session() from exc
+        if handle.agent != self._mark:
+            raise _no_session()
+        epoch, own_id = handle.ids
+        return _OpenedSession(int(epoch), own_id)
+
+    # Hops
+
+    async def _pass_on(self, scope: Scope, receive: Receive, send: Send, epoch: int, text: str) -> None:
+        address = await self._address(epoch)
+        sharing, verb = self._sharing, scope["method"]
+        body = (await receive())["body"] if verb == "POST" else b""
+        hop = sharing.hops.header(
+            epoch, HopRequest(verb, self._path, text), body, sharing.registry.now_seconds()
+        )
+        lines = [*scope["headers"], (HOP_HEADER.encode(), hop.encode())]
+        passage = _Passage(send, body)
+        async with anyio.create_task_group() as tasks:
+
+            async def until_gone() -> None:
+                await sharing.registry.gone(epoch)
+                passage.is_gone = True
+                tasks.cancel_scope.cancel()
+
+            async def until_left() -> None:
+                while (await receive())["type"] != "http.disconnect":
+                    pass
+                passage.has_left = True
+                tasks.cancel_scope.cancel()
+
+            tasks.start_soon(until_gone)
+            tasks.start_soon(until_left)
+            try:
+                async with sharing.relay.answer(
+                    address, RelayedRequest(verb, self._path, lines, body)
+                ) as answer:
+                    await passage.carry(answer)
+            except UnreachableReplicaError as exc:
+                logger.warning("replica %d does not answer: %s", epoch, exc)
+            except BrokenRelayError as exc:
+                logger.warning("an answer of replica %d broke off: %s", epoch, exc)
+            tasks.cancel_scope.cancel()
+        await passage.end()
+
+    async def _address(self, epoch: int) -> ReplicaAddress:
+        try:
+            entry = await self._sharing.registry.find(epoch)
+        except StoreError as exc:
+            raise RefusedError(
+                503, "Whose session this is cannot be found out at the moment", _AGAIN
+            ) from exc
+        if entry is None:
+            raise _no_session()
+        address = self._sharing.address_of(epoch, entry)
+        if address is None:
+            message = (
+                "This session is at another replica of the bridge, which has no `replica_url`: its operator gives it"
+                " one, or lets the balancer hash Mcp-Session-Id"
+            )
+            raise RefusedError(503, message, _AGAIN)
+        return address
+
+
+@dataclass(eq=False)
+class _Passage:
+    """The answer to a request that was passed on, as far as it has come."""
+
+    send: Send
+    body: bytes
+    """Of the request."""
+    has_begun: bool = False
+    has_ended: bool = False
+    is_gone: bool = False
+    """Whether the other replica is gone."""
+    has_left: bool = False
+    """Whether the client has."""
+    can_tell: bool = False
+    """Whether an event could be sent now: the answer is a stream of them, and none is half sent."""
+
+    async def carry(self, answer: RelayedAnswer) -> None:
+        """Send an answer to the client, as it comes."""
+        if answer.header(HOP_HEADER.encode()) == REFUSED_HOP.encode():
+            logger.error("a request was passed on and not accepted; the log of the other replica says why")
+            return
+        self.has_begun = True
+        await self.send(answer.start)
+        has_events = answer.header(b"content-type").startswith(_EVENTS)
+        self.can_tell = has_events
+        async for chunk in answer.chunks():
+            self.can_tell = False
+            await self.send({"type": "http.response.body", "body": chunk, "more_body": True})
+            self.can_tell = has_events and chunk.endswith(_EVENT_ENDS)
+        await self.send({"type": "http.response.body", "body": b"", "more_body": False})
+        self.has_ended = True
+
+    async def end(self) -> None:
+        """End an answer that did not come to its end.
+
+        Raises:
+            RefusedError: it did not even begin.
+        """
+        if self.has_ended or self.has_left:
+            return
+        if not self.has_begun:
+            raise (
+                _no_session()
+                if self.is_gone
+                else RefusedError(
+                    503,
+                    "The replica of the bridge that has this session does not answer at the moment",
+                    _AGAIN,
+                )
+            )
+        if self.can_tell:
+            # Anything else that was half sent is cut off by the server, since no end of it is sent.
+            lost = _lost(self.body)
+            await self.send({"type": "http.response.body", "body": lost, "more_body": False})
+
+
+def _lost(body: bytes) -> bytes:
+    """The event that answers a request whose outcome is not known; empty if nobody waits for an answer."""
+    try:
+        request = json.loads(body)
+    except ValueError:
+        return b""
+    if not isinstance(request, dict) or "method" not in request or "id" not in request:
+        return b""
+    error: JsonObject = {"code": INTERNAL_ERROR, "message": _LOST}
+    answer = json.dumps({"jsonrpc": "2.0", "id": request["id"], "error": error})
+    return f"event: message\r\ndata: {answer}\r\n\r\n".encode()
+
+
+async def _fitting(scope: Scope, receive: Receive, hop: AcceptedHop) -> Receive:
+    """A `receive` that gives the body which was read, once it is known to be the one that was passed on.
+
+    Raises:
+        RefusedError: it is another one.
+    """
+    if scope["method"] != "POST":
+        waiting: list[Message] = []
+        fits = hop.fits(b"")
+    else:
+        waiting = [await receive()]
+        fits = hop.fits(waiting[0]["body"])
+    if not fits:
+        raise RefusedError(403, "This is not the body that a replica passed on", {HOP_HEADER: REFUSED_HOP})
+
+    async def again() -> Message:
+        return waiting.pop() if waiting else await receive()
+
+    return again
+
+
+def _named(scope: Scope, own_id: str) -> Scope:
+    headers = MutableHeaders(raw=list(scope["headers"]))
+    headers[_SESSION] = own_id
+    return {**scope, "headers": headers.raw}
+
+
+def _renamed(send: Send, name: Callable[[str], str]) -> Send:
+    """A `send` that gives the session in an answer another name."""
+
+    async def renaming(message: Message) -> None:
+        if message["type"] == "http.response.start":
+            headers = MutableHeaders(raw=list(message["headers"]))
+            if (own_id := headers.get(_SESSION)) is not None:
+                headers[_SESSION] = name(own_id)
+                message = {**message, "headers": headers.raw}
+        await send(message)
+
+    return renaming
+
+
+def _no_session() -> RefusedError:
+    return RefusedError(404, "Session not found")

@@ -1,0 +1,235 @@
+"""The list of replicas in PostgreSQL. See `ReplicaRegistry` for what it promises, `epochs.py` for who lives.
+
+It has a namespace of its own, beside those of the agents, and takes three connections.
+"""
+
+from __future__ import annotations
+
+import logging
+from functools import partial
+from typing import TYPE_CHECKING, Any, Final, Self
+
+import anyio
+
+from bridge.concurrency import Signal
+from bridge.errors import StoreError, UsageError
+from bridge.store.postgres.connections import DatabaseAddress, DatabaseConnections, StoreTasks
+from bridge.store.postgres.epochs import EpochLook, Epochs
+from bridge.store.postgres.schema import REPLICAS, Namespace, prepare
+from bridge.store.registry import ReplicaEntry
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+    from types import TracebackType
+
+    from psycopg import AsyncConnection
+
+    from bridge.store.postgres.bounds import PostgresBounds
+
+logger = logging.getLogger(__name__)
+
+_CONNECTIONS: Final = 1
+"""One for what is read and written now and then, besides those of the beat and of the session."""
+_END_SECONDS: Final = 2.0
+"""How long the end of a replica may take to be noted. Others find out by themselves, too."""
+
+_ENTRIES: Final = """
+    SELECT m.epoch, m.address, m.proof, m.plans, extract(epoch FROM clock_timestamp())::float8
+    FROM {ns}.members m JOIN {ns}.epochs e USING (epoch) WHERE NOT e.gone"""
+_ENTER: Final = """
+    INSERT INTO {ns}.members (epoch, address, proof, plans) VALUES (%s, %s, %s, %s)
+    ON CONFLICT (epoch) DO UPDATE SET plans = excluded.plans RETURNING extract(epoch FROM clock_timestamp())::float8"""
+_TELL: Final = "UPDATE {ns}.members SET plans = %s WHERE epoch = %s"
+_FORGET: Final = """
+    WITH dead AS (SELECT epoch FROM {ns}.epochs WHERE gone FOR UPDATE SKIP LOCKED),
+        entries AS (DELETE FROM {ns}.members WHERE epoch IN (SELECT epoch FROM dead)),
+        beats AS (DELETE FROM {ns}.beats WHERE epoch IN (SELECT epoch FROM dead))
+    DELETE FROM {ns}.epochs WHERE epoch IN (SELECT epoch FROM dead)"""
+
+
+class PostgresRegistry:
+    """The list of replicas, as one of them sees it."""
+
+    beside = _ENTRIES
+
+    def __init__(
+        self,
+        url: str,
+        bounds: PostgresBounds,
+        entry_of: Callable[[int], ReplicaEntry],
+        *,
+        direct_url: str | None = None,
+    ) -> None:
+        """`entry_of` gives what this replica tells of itself under an epoch. For the URLs see `PostgresStore`.
+
+        Raises:
+            UsageError: libpq does not understand a URL.
+        """
+        self.on_change: Callable[[], None] = lambda: None
+        self._address = DatabaseAddress.of(url, direct_url)
+        self._entry_of = entry_of
+        self._place = Namespace.of_replicas()
+        self._bounds = bounds
+        self._tasks = StoreTasks()
+        self._connections = DatabaseConnections(
+            self._tasks, self._address, _CONNECTIONS, bounds.statement_seconds
+        )
+        self._epochs = Epochs(self._tasks, self._address, self._connections, self._place, bounds, self)
+        self._mine: set[int] = set()
+        self._plans: frozenset[bytes] = frozenset()
+        self._living: dict[int, ReplicaEntry] = {}
+        self._moved = Signal()
+        self._clock_ahead_seconds = 0.0
+        """By how much the database's clock is ahead of this process's monotonic one."""
+
+    async def __aenter__(self) -> Self:
+        """Make or update the tables, and enter this replica.
+
+        Raises:
+            UsageError: the database cannot be reached or refuses, or the tables are of a newer release.
+        """
+        await prepare(self._address, self._place, REPLICAS, self._bounds.statement_seconds)
+        await self._tasks.begin()
+        try:
+            await self._epochs.begin()
+        except BaseException as exc:
+            await self._end()
+            if isinstance(exc, StoreError):
+                raise UsageError(str(exc)) from exc
+            raise
+        self._mine.add(self._epochs.number)
+        self._epochs.run()
+        return self
+
+    async def __aexit__(
+        self,
+        exc_type: type[BaseException] | None,
+        exc: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        """Take this replica out of the list."""
+        with anyio.CancelScope(shield=True), anyio.move_on_after(_END_SECONDS):
+            await self._epochs.end()
+        await self._end()
+
+    async def _end(self) -> None:
+        self._epochs.cut()
+        self._connections.cut()
+        self._tasks.stop()
+        try:
+            await self._tasks.join()
+        finally:
+            await self._epochs.close()
+            await self._connections.close()
+
+    @property
+    def epoch(self) -> int:
+        """See `ReplicaRegistry.epoch`."""
+        return self._epochs.number
+
+    def is_mine(self, epoch: int) -> bool:
+        """See `ReplicaRegistry.is_mine`."""
+        return epoch in self._mine
+
+    @property
+    def others(self) -> Mapping[int, ReplicaEntry]:
+        """See `ReplicaRegistry.others`."""
+        return {epoch: entry for epoch, entry in self._living.items() if epoch not in self._mine}
+
+    @property
+    def failure(self) -> str | None:
+        """See `ReplicaRegistry.failure`."""
+        return self._epochs.failure
+
+    def now_seconds(self) -> float:
+        """See `ReplicaRegistry.now_seconds`: the database's clock."""
+        return anyio.current_time() + self._clock_ahead_seconds
+
+    def tell(self, plans: frozenset[bytes]) -> None:
+        """See `ReplicaRegistry.tell`. What cannot be stored now is stored after a later beat."""
+        self._plans = plans
+        self._tasks.start(self._store_plans, self._epochs.number, plans)
+
+    async def _store_plans(self, epoch: int, plans: frozenset[bytes]) -> None:
+        try:
+            await self._connections.run(
+                lambda connection: connection.execute(self._place.sql(_TELL), (sorted(plans), epoch))
+            )
+        except StoreError as exc:
+            logger.debug("which plan is served is told later: %s", exc)
+
+    async def find(self, epoch: int) -> ReplicaEntry | None:
+        """See `ReplicaRegistry.find`. One that this replica has not seen yet is read."""
+        if (known := self._living.get(epoch)) is not None:
+            return known
+        rows = await self._connections.run(partial(self._read, epoch=epoch))
+        self._living |= _entries_in(rows)
+        return self._living.get(epoch)
+
+    async def _read(self, connection: AsyncConnection, epoch: int) -> Sequence[tuple[Any, ...]]:
+        found = await connection.execute(self._place.sql(f"{_ENTRIES} AND m.epoch = %s"), (epoch,))
+        return await found.fetchall()
+
+    async def gone(self, epoch: int) -> None:
+        """See `ReplicaRegistry.gone`. A beat may have looked before the epoch began, so that it is read once more."""
+        while True:
+            moved = self._moved.next
+            try:
+                if await self.find(epoch) is None:
+                    return
+            except StoreError as exc:
+                logger.debug("whether replica %d is gone is not known: %s", epoch, exc)
+            await moved.wait()
+
+    # What its epochs tell: see `EpochUser`
+
+    async def began(self, connection: AsyncConnection, epoch: int) -> None:
+        """Enter this replica under an epoch, and forget those that are gone."""
+        entry = self._entry_of(epoch)
+        found = await connection.execute(
+            self._place.sql(_ENTER), (epoch, entry.address, entry.proof, sorted(self._plans))
+        )
+        row = await found.fetchone()
+        assert row is not None
+        self._clock_ahead_seconds = row[0] - anyio.current_time()
+        await connection.execute(self._place.sql(_FORGET))
+
+    def renewed(self) -> None:
+        """Have one epoch more. Sessions of an earlier one go on, where their clients still come here."""
+        logger.warning("this replica was silent for so long that others took it for dead; it is listed anew")
+        self._mine.add(self._epochs.number)
+
+    def looked(self, look: EpochLook) -> None:
+        """Take over who lives and what they tell. Fence the dead."""
+        before, self._living = self._living, _entries_in(look.rows)
+        for *_, clock_seconds in look.rows:
+            self._clock_ahead_seconds = clock_seconds - anyio.current_time()
+        own = self._living.get(self._epochs.number)
+        if own is not None and own.plans != self._plans:
+            self._tasks.start(self._store_plans, self._epochs.number, self._plans)
+        if look.dead:
+            self._tasks.start(self._fence, look.dead)
+        self._moved.tell()
+        if before != self._living:
+            self.on_change()
+
+    async def _fence(self, dead: Sequence[int]) -> None:
+        try:
+            await self._epochs.fence(dead)
+        except StoreError as exc:
+            logger.debug("the end of a replica is noted later: %s", exc)
+        else:
+            logger.warning("replica %s of the bridge is gone", ", ".join(map(str, dead)))
+
+    def look(self) -> None:
+        """Nothing is hinted: every beat looks."""
+
+    def heard(self, words: Sequence[str]) -> None:
+        """Nothing is hinted."""
+
+
+def _entries_in(rows: Sequence[tuple[Any, ...]]) -> dict[int, ReplicaEntry]:
+    return {
+        epoch: ReplicaEntry(address, bytes(proof), frozenset(map(bytes, plans)))
+        for epoch, address, proof, plans, _ in rows
+    }
