@@ -29,6 +29,7 @@ from bridge.store.postgres.evictions import sweep
 from bridge.store.postgres.feed import GONE, Feed, Hints, hint_of
 from bridge.store.postgres.liveness import LivenessWatch
 from bridge.store.postgres.takeover import HAS_ORPHANS, Takeover
+from bridge.store.postgres.upgrade import OutdatedError, require_usable
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -38,7 +39,7 @@ if TYPE_CHECKING:
 
     from bridge.store.postgres.bounds import PostgresBounds
     from bridge.store.postgres.connections import DatabaseConnections, StoreTasks
-    from bridge.store.postgres.schema import Namespace
+    from bridge.store.postgres.schema import Namespace, Tables
     from bridge.store.postgres.writer import GroupWriter
     from bridge.store.records import Change, WrittenAnswer
     from bridge.store.replicas import OnForeignEvents, ReplicaEngine
@@ -83,16 +84,19 @@ class PostgresReplicas:
         direct_conninfo: str,
         connections: DatabaseConnections,
         place: Namespace,
+        tables: Tables,
         bounds: PostgresBounds,
     ) -> None:
         """`direct_conninfo` leads to the database itself, where a session lasts and hears NOTIFY."""
         self.failure: str | None = None
-        """Why the database is out of sight, in words; None while it is in sight."""
+        """Why this replica is out of service, in words: the database is out of sight, or its tables have become of a
+        newer release. None while it serves."""
         self._tasks = tasks
         self._conninfo = conninfo
         self._direct = direct_conninfo
         self._connections = connections
         self._place = place
+        self._tables = tables
         self._bounds = bounds
         self._watch = LivenessWatch(bounds.lease)
         self._epoch = 0
@@ -171,9 +175,11 @@ class PostgresReplicas:
         """Begin an epoch.
 
         Raises:
-            StoreError: the database cannot be reached, or refuses.
+            StoreError: the database cannot be reached, or refuses, or its tables have become of a newer release.
         """
-        self._epoch = await self._connections.run(partial(_new_epoch, place=self._place, start=uuid4()))
+        self._epoch = await self._connections.run(
+            partial(_new_epoch, place=self._place, tables=self._tables, start=uuid4())
+        )
 
     async def end(self) -> None:
         """Mark this epoch as gone, so that others adopt its tasks at once. It is the last one of this replica."""
@@ -208,24 +214,35 @@ class PostgresReplicas:
             cut(self._beat_connection)
 
     async def renew(self, epoch: int) -> None:
-        """Go on under a new epoch, once one was found gone. The engine is told before this returns."""
+        """Go on under a new epoch, once one was found gone. The engine is told before this returns.
+
+        Raises:
+            OutdatedError: no epoch can begin any more. The engine is told all the same.
+        """
         async with self._renewing:
             pauses = Backoff(0.1, _LONGEST_PAUSE_SECONDS)
-            while epoch == self._epoch:
+            outdated: OutdatedError | None = None
+            while epoch == self._epoch and outdated is None:
                 try:
                     await self.begin()
-                except StoreError:
+                except OutdatedError as exc:
+                    outdated = exc
+                except StoreError as exc:
+                    self._fails(str(exc))
                     await anyio.sleep(pauses.next())
-            if epoch <= self._told_gone:
-                return
-            self._told_gone = epoch
-            logger.error(
-                "this replica was silent for so long that others took its tasks over; it goes on anew"
-            )
-            self._leads = False
-            if self._engine is not None:
-                self._engine.fenced()
-            self._listening.cancel()
+            if epoch > self._told_gone:
+                self._tell_gone(epoch)
+            if outdated is not None:
+                self._fails(str(outdated))
+                raise outdated
+
+    def _tell_gone(self, epoch: int) -> None:
+        self._told_gone = epoch
+        logger.error("this replica was silent for so long that others took its tasks over; it begins anew")
+        self._leads = False
+        if self._engine is not None:
+            self._engine.fenced()
+        self._listening.cancel()
 
     async def _beat(self) -> NoReturn:
         """Beat, look at the others, and take over those that are dead."""
@@ -234,10 +251,8 @@ class PostgresReplicas:
         while True:
             try:
                 await self._beat_once()
-            except StoreAwayError as exc:
-                if self.failure is None:
-                    logger.warning("the database is out of sight: %s", exc)
-                self.failure = str(exc)
+            except (StoreAwayError, OutdatedError) as exc:
+                self._fails(str(exc))
                 self._watch.interrupted()
                 await anyio.sleep(pauses.next())
             else:
@@ -247,6 +262,11 @@ class PostgresReplicas:
                     self._look()
                 pauses.reset()
                 await anyio.sleep(seconds)
+
+    def _fails(self, why: str) -> None:
+        if self.failure is None:
+            logger.warning("this replica is out of service: %s", why)
+        self.failure = why
 
     async def _beat_once(self) -> None:
         mine = self._epoch
@@ -362,8 +382,9 @@ class PostgresReplicas:
                 self._commands.replied(int(word[1:]))
 
 
-async def _new_epoch(connection: AsyncConnection, place: Namespace, start: UUID) -> int:
+async def _new_epoch(connection: AsyncConnection, place: Namespace, tables: Tables, start: UUID) -> int:
     async with connection.transaction():
+        await require_usable(connection, place, tables)
         row = await (await connection.execute(place.sql(_BEGIN), (start,))).fetchone()
         assert row is not None
         await connection.execute(

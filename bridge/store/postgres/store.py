@@ -5,6 +5,7 @@ It needs two to four connections for each agent, and one that is direct, where a
 
 from __future__ import annotations
 
+from contextlib import asynccontextmanager
 from functools import partial
 from typing import TYPE_CHECKING, Final, Self
 
@@ -23,19 +24,25 @@ from bridge.store.postgres.connections import (
     with_defaults,
 )
 from bridge.store.postgres.replicas import PostgresReplicas
-from bridge.store.postgres.schema import Namespace, migrate
+from bridge.store.postgres.schema import AGENT, Namespace
+from bridge.store.postgres.upgrade import migrate, prepare
 from bridge.store.postgres.writer import GroupWriter
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Collection, Mapping
+    from collections.abc import AsyncIterator, Callable, Collection, Mapping
     from types import TracebackType
 
+    from psycopg import AsyncConnection
+
+    from bridge.errors import StoreLockedError
     from bridge.store.contract import OnStored
     from bridge.store.postgres.bounds import PostgresBounds
+    from bridge.store.postgres.schema import Tables
+    from bridge.store.postgres.upgrade import Migration
     from bridge.store.records import Change, Query, Quota, StoredMessage, StoredTask, TaskPage
 
-_MIGRATE_SECONDS: Final = 600.0
-"""How long the tables may take to be made or changed, with the wait for another replica that does it."""
+_PREPARE_SECONDS: Final = 600.0
+"""How long a start may wait for the tables: for another replica that changes them, or for tasks that are moved."""
 _END_SECONDS: Final = 2.0
 """How long the end of a replica may take to be noted. Others find out by themselves, too."""
 
@@ -44,12 +51,18 @@ class PostgresStore:
     """Keeps the tasks of one agent in PostgreSQL, beside other replicas of it."""
 
     def __init__(
-        self, url: str, agent: str, bounds: PostgresBounds, *, direct_url: str | None = None
+        self,
+        url: str,
+        agent: str,
+        bounds: PostgresBounds,
+        *,
+        direct_url: str | None = None,
+        tables: Tables = AGENT,
     ) -> None:
         """Name the database by a URL that libpq understands, and the agent.
 
         `direct_url` leads past a connection pool that gives each transaction another session; without one, `url` is
-        direct itself.
+        direct itself. `tables` are those that this release knows.
 
         Raises:
             UsageError: libpq does not understand a URL.
@@ -61,6 +74,7 @@ class PostgresStore:
             raise UsageError("the URL of the store is not one that libpq understands") from exc
         self._is_direct = direct_url is None
         self._place = Namespace.of(agent)
+        self._known = tables
         self._bounds = bounds
         self._tasks = StoreTasks()
         self._connections = DatabaseConnections(
@@ -71,7 +85,7 @@ class PostgresStore:
             is_direct=self._is_direct,
         )
         self._replicas = PostgresReplicas(
-            self._tasks, self._conninfo, direct, self._connections, self._place, bounds
+            self._tasks, self._conninfo, direct, self._connections, self._place, tables, bounds
         )
         self._writer = GroupWriter(
             self._conninfo,
@@ -87,20 +101,12 @@ class PostgresStore:
         """Make or update the tables, and begin an epoch.
 
         Raises:
-            UsageError: the database cannot be reached or refuses, or the tables are of a newer release.
+            UsageError: the database cannot be reached or refuses, or the tables are of a newer release, or need a
+                change that releases which run may not bear.
         """
-        try:
-            seconds = self._bounds.statement_seconds
-            connection = await connect(self._conninfo, seconds, is_direct=self._is_direct)
-            try:
-                with bounded(connection, _MIGRATE_SECONDS):
-                    await migrate(connection, self._place)
-            finally:
-                await close(connection)
-        except StoreError as exc:
-            raise UsageError(str(exc)) from exc
-        except psycopg.Error as exc:
-            raise UsageError(f"the store {self._place.name} cannot be made: {first_line(exc)}") from exc
+        async with self._connected() as connection:
+            with bounded(connection, _PREPARE_SECONDS):
+                await prepare(connection, self._place, self._known)
         await self._tasks.begin()
         try:
             await self._replicas.begin()
@@ -112,6 +118,52 @@ class PostgresStore:
         self._tasks.start(self._writer.run)
         self._replicas.run(self._writer)
         return self
+
+    async def migrate(
+        self,
+        *,
+        wait_seconds: float = 0.0,
+        dry_run: bool = False,
+        on_wait: Callable[[StoreLockedError], None] = lambda _: None,
+    ) -> Migration:
+        """Make or update the tables without entering the store; see `upgrade.migrate`.
+
+        Raises:
+            StoreLockedError: replicas live that could not use the new tables.
+            UsageError: the database cannot be reached or refuses, or the tables are of a newer release.
+        """
+        async with self._connected() as connection:
+            return await migrate(
+                connection,
+                self._place,
+                self._known,
+                self._bounds.lease,
+                wait_seconds=wait_seconds,
+                dry_run=dry_run,
+                on_wait=on_wait,
+            )
+
+    @asynccontextmanager
+    async def _connected(self) -> AsyncIterator[AsyncConnection]:
+        """A connection of the block's own.
+
+        Raises:
+            UsageError: the database cannot be reached, or refuses.
+        """
+        try:
+            connection = await connect(
+                self._conninfo, self._bounds.statement_seconds, is_direct=self._is_direct
+            )
+            try:
+                yield connection
+            finally:
+                await close(connection)
+        except UsageError:
+            raise
+        except StoreError as exc:
+            raise UsageError(str(exc)) from exc
+        except psycopg.Error as exc:
+            raise UsageError(f"the store {self._place.name} cannot be used: {first_line(exc)}") from exc
 
     async def __aexit__(
         self,
