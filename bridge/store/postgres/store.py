@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final, Self
 import anyio
 import psycopg
 
-from bridge.errors import StoreError, UsageError
+from bridge.errors import StoreAwayError, StoreError, UsageError
 from bridge.store.postgres import evictions, reads
 from bridge.store.postgres.connections import (
     DatabaseConnections,
@@ -23,6 +23,7 @@ from bridge.store.postgres.connections import (
     first_line,
     with_defaults,
 )
+from bridge.store.postgres.contents import PostgresContents, contents
 from bridge.store.postgres.replicas import PostgresReplicas
 from bridge.store.postgres.schema import AGENT, Namespace
 from bridge.store.postgres.upgrade import migrate, prepare
@@ -144,6 +145,15 @@ class PostgresStore:
             )
 
     @asynccontextmanager
+    async def contents(self, *, create: bool) -> AsyncIterator[PostgresContents]:
+        """All that the store keeps; see `Store.contents`."""
+        async with (
+            self._connected() as connection,
+            contents(connection, self._place, self._known, self._bounds.lease, create=create) as kept,
+        ):
+            yield kept
+
+    @asynccontextmanager
     async def _connected(self) -> AsyncIterator[AsyncConnection]:
         """A connection of the block's own.
 
@@ -158,9 +168,7 @@ class PostgresStore:
                 yield connection
             finally:
                 await close(connection)
-        except UsageError:
-            raise
-        except StoreError as exc:
+        except StoreAwayError as exc:
             raise UsageError(str(exc)) from exc
         except psycopg.Error as exc:
             raise UsageError(f"the store {self._place.name} cannot be used: {first_line(exc)}") from exc

@@ -176,7 +176,7 @@ async def _settled(
     async with connection.transaction():
         await connection.execute(LOCK, (place.lock,))
         found = await version_of(connection, place)
-        _require_known(found, place, tables)
+        require_known(found, place, tables)
         if not dry_run and not tables.breaks(found.version):
             await _take_steps(connection, place, tables, found)
         return found
@@ -188,7 +188,12 @@ async def _broken(connection: AsyncConnection, place: Namespace, tables: Tables,
         await _take_steps(connection, place, tables, await version_of(connection, place))
 
 
-def _require_known(found: TableVersion, place: Namespace, tables: Tables) -> None:
+def require_known(found: TableVersion, place: Namespace, tables: Tables) -> None:
+    """Refuse tables of a newer release that this one cannot use.
+
+    Raises:
+        UsageError: they are.
+    """
     if found.readable_by > tables.version:
         raise UsageError(
             f"the store {place.name} was written by a newer release: its tables are of version {found.version},"
