@@ -51,7 +51,7 @@ class StoreError(OwnError):
 
 
 class StoreLockedError(StoreError, UsageError):
-    """Another process owns the store's file."""
+    """Other processes use the store."""
 
 
 class StoreAwayError(StoreError):

@@ -55,7 +55,8 @@ def toml_value(value: Any) -> str:
         case str() | Path():
             return json.dumps(str(value), ensure_ascii=False).replace(_DELETE, "\\u007f")
         case BaseModel():
-            return toml_value({name: inner for name, inner in _keys(value) if name in _written(value)})
+            written = _written(value)
+            return toml_value({name: _under(name, inner) for name, inner in _keys(value) if name in written})
         case dict():
             pairs = [f"{_key(name)} = {toml_value(inner)}" for name, inner in value.items()]
             return f"{{ {', '.join(pairs)} }}" if pairs else "{}"
@@ -63,6 +64,14 @@ def toml_value(value: Any) -> str:
             return f"[{', '.join(map(toml_value, value))}]"
         case _:
             return str(value)
+
+
+def _under(key: str, value: Any) -> Any:
+    """A value as a table has it under a key. Where the key says already what a secret is read from, it names the place
+    alone."""
+    if isinstance(value, Secret) and value.reference.startswith(f"{key}:"):
+        return value.reference.removeprefix(f"{key}:")
+    return value
 
 
 def _of_file(loaded: LoadedConfig) -> Iterator[ShownValue]:

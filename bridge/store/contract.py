@@ -2,16 +2,37 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable, Collection, Mapping
+from collections.abc import AsyncIterator, Callable, Collection, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from typing import Protocol, Self
 
-from bridge.store.records import Change, Query, Quota, StoredMessage, StoredTask, TaskPage
+from bridge.store.records import Change, Query, Quota, StoredMessage, StoredTask, TaskPage, WholeTask
 from bridge.store.replicas import Replicas
 
 OnStored = Callable[[Exception | None], None]
 """Called once a change is durable (None) or was refused (StoreError), in the order in which changes were submitted. The
 call is made inside an async task, so that it may start other tasks."""
+
+
+class StoreContents(Protocol):
+    """All that a store keeps, while nobody else uses it."""
+
+    async def count(self) -> int:
+        """The number of tasks."""
+        ...
+
+    def tasks(self) -> AsyncIterator[WholeTask]:
+        """Every task, in the order of the code points of its id. Few are in memory at a time."""
+        ...
+
+    async def add(self, tasks: Sequence[WholeTask]) -> None:
+        """Add tasks whose ids are not there yet. Those that have not ended wait for a process, or a replica, that goes
+        on with them. A store without replicas leaves out the ages and answers of messages.
+
+        Raises:
+            StoreError: the store cannot keep them. Leave the block of the contents then.
+        """
+        ...
 
 
 class Store(AbstractAsyncContextManager["Store"], Protocol):
@@ -71,6 +92,18 @@ class Store(AbstractAsyncContextManager["Store"], Protocol):
 
         First the tasks go that ended before a time. Then the surplus over the quota goes (`surplus_of`), first in
         number and then in bytes. Unfinished tasks are never deleted. A context goes with its last task.
+        """
+        ...
+
+    def contents(self, *, create: bool) -> AbstractAsyncContextManager[StoreContents]:
+        """All that the store keeps, for a block in which nobody uses it; the store itself is not entered.
+
+        All that was added in the block is kept when it ends, or nothing if it ends with an exception. With `create`, a
+        store that is not there is made, and its tables are brought to this release. Without it nothing is changed.
+
+        Raises:
+            StoreLockedError: a bridge uses the store.
+            UsageError: the store is not there or cannot be opened.
         """
         ...
 

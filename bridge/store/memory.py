@@ -6,7 +6,8 @@ Only retention bounds the store. A change is applied and answered before `submit
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from dataclasses import dataclass, field
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Self
 
 from bridge.errors import StoreConflictError
@@ -21,12 +22,13 @@ from bridge.store.records import (
     TaskOrigin,
     TaskPage,
     TaskPosition,
+    WholeTask,
     position_after,
 )
 from bridge.store.retention import EndedTask, surplus_of, tasks_over_byte_quota
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Collection, Mapping
+    from collections.abc import AsyncIterator, Collection, Iterator, Mapping, Sequence
     from types import TracebackType
 
 
@@ -206,6 +208,40 @@ class MemoryStore:
         for message_id in task.message_ids:
             del self._messages[task.origin.owner, message_id]
 
+    @asynccontextmanager
+    async def contents(self, *, create: bool) -> AsyncIterator[MemoryContents]:  # noqa: ARG002 - it is always there
+        """All that the store keeps; see `Store.contents`."""
+        before = set(self._tasks)
+        try:
+            yield MemoryContents(self)
+        except BaseException:
+            for task_id in self._tasks.keys() - before:
+                self._delete(self._tasks[task_id])
+            raise
+
+    def whole_tasks(self) -> Iterator[WholeTask]:
+        """Every task with its messages, in the order of the ids."""
+        for task in sorted(self._tasks.values(), key=lambda task: task.task_id):
+            owner = task.origin.owner
+            messages = (self._messages[owner, message_id] for message_id in sorted(task.message_ids))
+            yield WholeTask(task.stored(), tuple(messages))
+
+    def add_whole(self, whole: WholeTask) -> None:
+        """Add a task of another store.
+
+        Raises:
+            StoreConflictError: the task is here, or its context belongs to someone else.
+        """
+        task = whole.task
+        snapshot_seq = task.seq - len(task.events)
+        made = Change(task.task_id, 1, b"", head=task.head, snapshot=task.snapshot, origin=task.origin)
+        self._apply(made)
+        held = self._tasks[task.task_id]
+        held.position = TaskPosition(task.origin.owner, task.seq, snapshot_seq, task.head.ended)
+        held.events, held.private = list(task.events), task.private
+        for message in whole.messages:
+            self._accept(replace(made, message=message.key), held)
+
     @property
     def lasts(self) -> bool:
         """False: the store ends with the process."""
@@ -222,6 +258,27 @@ class MemoryStore:
 
     async def check(self) -> None:
         """Do nothing: nobody else can change the memory."""
+
+
+@dataclass(frozen=True, slots=True)
+class MemoryContents:
+    """See `StoreContents`."""
+
+    store: MemoryStore
+
+    async def count(self) -> int:
+        """The number of tasks."""
+        return len([*self.store.whole_tasks()])
+
+    async def tasks(self) -> AsyncIterator[WholeTask]:
+        """Every task, in the order of the ids."""
+        for whole in self.store.whole_tasks():
+            yield whole
+
+    async def add(self, tasks: Sequence[WholeTask]) -> None:
+        """Add tasks whose ids are not there yet."""
+        for whole in tasks:
+            self.store.add_whole(whole)
 
 
 def _matches(query: Query, task: _HeldTask) -> bool:

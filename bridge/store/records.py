@@ -112,6 +112,22 @@ class StoredMessage:
 
 
 @dataclass(frozen=True, slots=True)
+class WholeTask:
+    """A task with all that a store keeps for it, as it goes from one store to another."""
+
+    task: StoredTask
+    """Without its holder."""
+    messages: tuple[StoredMessage, ...]
+    """The messages that went to it, in the order of their ids."""
+
+    @property
+    def size(self) -> int:
+        """Its bytes, about."""
+        task = self.task
+        return len(task.snapshot) + sum(map(len, task.events)) + len(task.private)
+
+
+@dataclass(frozen=True, slots=True)
 class Cursor:
     """A position in a listing: the last row of a page."""
 

@@ -11,7 +11,7 @@ stays near 4 MB. After a burst the log is cut back to `LOG_LIMIT_BYTES`.
 from __future__ import annotations
 
 import sqlite3
-from contextlib import ExitStack, suppress
+from contextlib import ExitStack, asynccontextmanager, contextmanager, suppress
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, Literal, Self, TypeAlias, TypeVar
@@ -27,12 +27,13 @@ from bridge.store.lock import LOCK_ENDING, OwnedFile, own_file
 from bridge.store.records import Change, Cursor, Query, Quota, StoredMessage, StoredTask, TaskPage
 from bridge.store.retention import surplus_of, tasks_over_byte_quota
 from bridge.store.sqlite_batch import delete_tasks
+from bridge.store.sqlite_contents import SQLiteContents, unchanged
 from bridge.store.sqlite_reader import Reader
 from bridge.store.sqlite_schema import migrate, touch
 from bridge.store.sqlite_writer import Writer
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable, Collection, Mapping
+    from collections.abc import AsyncIterator, Callable, Collection, Iterator, Mapping
     from types import TracebackType
 
 T = TypeVar("T")
@@ -102,30 +103,53 @@ class SQLiteStore:
         return self
 
     def _open(self) -> tuple[sqlite3.Connection, OwnedFile]:
+        with self._in_words(), ExitStack() as stack:
+            connection, file = self._own(stack)
+            self._look_ups = stack.enter_context(Reader(self._path))
+            self._scans = stack.enter_context(Reader(self._path))
+            self._resources = stack.pop_all()
+        return connection, file
+
+    def _own(self, stack: ExitStack) -> tuple[sqlite3.Connection, OwnedFile]:
         if sqlite3.sqlite_version_info < OLDEST_SQLITE:
             raise UsageError(f"SQLite {sqlite3.sqlite_version} is too old: {OLDEST_SQLITE} is needed")
+        private_folder(self._path.parent)
+        # This creates the file: SQLite would make it readable by everyone. The log inherits the mode.
+        file = stack.enter_context(own_file(self._path))
+        connection = sqlite3.connect(
+            self._path, isolation_level=None, check_same_thread=False, cached_statements=256
+        )
+        stack.callback(connection.close)
+        self._configure(connection)
+        migrate(connection, self._path)
+        for ending in _ENDINGS:
+            private_file(self._path.with_name(self._path.name + ending))
+        if (loss := file.loss()) is not None:
+            raise UsageError(f"the store {self._path} cannot be opened: {loss}")
+        return connection, file
+
+    @contextmanager
+    def _in_words(self) -> Iterator[None]:
         try:
-            with ExitStack() as stack:
-                private_folder(self._path.parent)
-                # This creates the file: SQLite would make it readable by everyone. The log inherits the mode.
-                file = stack.enter_context(own_file(self._path))
-                connection = sqlite3.connect(
-                    self._path, isolation_level=None, check_same_thread=False, cached_statements=256
-                )
-                stack.callback(connection.close)
-                self._configure(connection)
-                migrate(connection, self._path)
-                for ending in _ENDINGS:
-                    private_file(self._path.with_name(self._path.name + ending))
-                if (loss := file.loss()) is not None:
-                    raise UsageError(f"the store {self._path} cannot be opened: {loss}")
-                self._look_ups = stack.enter_context(Reader(self._path))
-                self._scans = stack.enter_context(Reader(self._path))
-                self._resources = stack.pop_all()
+            yield
         except (OSError, sqlite3.Error) as exc:
             hint = length_hint(self._path, len(LOCK_ENDING))
             raise UsageError(f"the store {self._path} cannot be opened: {exc}{hint}") from exc
-        return connection, file
+
+    @asynccontextmanager
+    async def contents(self, *, create: bool) -> AsyncIterator[SQLiteContents]:
+        """All that the store keeps; see `Store.contents`."""
+        with ExitStack() as stack:
+            with self._in_words():
+                if create:
+                    connection, _ = self._own(stack)
+                elif self._path.exists():
+                    stack.enter_context(own_file(self._path))
+                    connection = unchanged(self._path, stack)
+                else:
+                    raise UsageError(f"there is no store {self._path}")
+            async with SQLiteContents(connection, str(self._path)).in_one_transaction(writes=create) as kept:
+                yield kept
 
     def _configure(self, connection: sqlite3.Connection) -> None:
         (mode,) = connection.execute("PRAGMA journal_mode = WAL").fetchone()

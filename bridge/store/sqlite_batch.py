@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     import sqlite3
     from collections.abc import Iterable, Iterator, Sequence
 
-    from bridge.store.records import Change
+    from bridge.store.records import Change, WholeTask
 
 Cell: TypeAlias = "str | int | bytes | None"
 SqlRow: TypeAlias = "tuple[Cell, ...]"
@@ -117,6 +117,32 @@ def delete_tasks(connection: sqlite3.Connection, task_ids: Iterable[str]) -> int
     for statement in (_DELETE_EVENTS, *_DELETE_THE_REST):
         statement.run(connection, rows)
     return _DELETE_TASKS.run(connection, rows)
+
+
+def insert_tasks(connection: sqlite3.Connection, tasks: Iterable[WholeTask]) -> None:
+    """Insert tasks of another store, in the open transaction.
+
+    Raises:
+        sqlite3.Error: a row cannot be written, or is there.
+    """
+    rows: dict[Statement, list[SqlRow]] = {}
+    for whole in tasks:
+        task, origin, head = whole.task, whole.task.origin, whole.task.head
+        task_id, snapshot_seq = task.task_id, task.seq - len(task.events)
+        columns = (head.state, head.ended, head.status_ms)
+        row = (task_id, origin.context_id, origin.owner, origin.created_ms, *columns)
+        rows.setdefault(_INSERT_TASKS, []).append(row)
+        rows.setdefault(_KEEP_SNAPSHOTS, []).append((task_id, snapshot_seq, task.snapshot))
+        if task.private:
+            rows.setdefault(_REPLACE_PRIVATES, []).append((task_id, task.private))
+        for seq, event in enumerate(task.events, snapshot_seq + 1):
+            rows.setdefault(_INSERT_EVENTS, []).append((task_id, seq, event))
+        for message in whole.messages:
+            key = message.key
+            cells = (origin.owner, key.message_id, task_id, key.digest, key.accepted_ms)
+            rows.setdefault(_REPLACE_MESSAGES, []).append(cells)
+    for statement, its_rows in rows.items():
+        statement.run(connection, its_rows)
 
 
 @dataclass(slots=True)

@@ -21,6 +21,7 @@ from bridge.store.records import (
     TaskHead,
     TaskOrigin,
     TaskPage,
+    WholeTask,
 )
 from bridge.store.retention import EndedTask
 
@@ -34,6 +35,10 @@ _TASKS: Final = (
 )
 _UNFINISHED: Final = (
     f"{_TASKS} WHERE ended = 0 AND (created_ms, task_id) > (?, ?) ORDER BY created_ms, task_id LIMIT ?"
+)
+_IDS: Final = "SELECT task_id FROM tasks WHERE task_id > ? ORDER BY task_id LIMIT ?"
+_MESSAGES_OF: Final = (
+    "SELECT message_id, digest, accepted_ms FROM messages WHERE task_id = ? ORDER BY message_id"
 )
 _EVENTS: Final = "SELECT event FROM events WHERE task_id = ? ORDER BY seq"
 
@@ -171,6 +176,25 @@ class Reader:
         sql, cells = (_OLDEST_ENDED, [limit]) if owner is None else (_OLDEST_ENDED_OF, [owner, limit])
         with self._moment() as connection:
             return [row[0] for row in connection.execute(sql, cells).fetchall()]
+
+
+def read_whole_tasks(
+    connection: sqlite3.Connection, after: str, limit: int, most_bytes: int
+) -> list[WholeTask]:
+    """Tasks with all that is kept for them, in the order of their ids, after one of them: at most `limit`, and none
+    more once they have so many bytes."""
+    tasks: list[WholeTask] = []
+    size = 0
+    for (task_id,) in connection.execute(_IDS, (after, limit)).fetchall():
+        task = _stored(connection, connection.execute(f"{_TASKS} WHERE task_id = ?", (task_id,)).fetchone())
+        messages = (
+            StoredMessage(task_id, MessageKey(*row)) for row in connection.execute(_MESSAGES_OF, (task_id,))
+        )
+        tasks.append(WholeTask(task, tuple(messages)))
+        size += tasks[-1].size
+        if size >= most_bytes:
+            break
+    return tasks
 
 
 def _is_counted(query: Query) -> bool:

@@ -99,12 +99,12 @@ END;
 STEPS: Final = (_FIRST, _FOR_MANY)
 
 
-def migrate(connection: sqlite3.Connection, path: Path) -> None:
-    """Bring a file's tables to this release's version, in one transaction.
+def version_of(connection: sqlite3.Connection, path: Path) -> int:
+    """The version of a file's tables; 0 for an empty file.
 
     Raises:
         UsageError: the file was written by a newer release, or is not a store.
-        sqlite3.Error: the file cannot be read or written.
+        sqlite3.Error: the file cannot be read.
     """
     (version,) = connection.execute("PRAGMA user_version").fetchone()
     (application,) = connection.execute("PRAGMA application_id").fetchone()
@@ -116,6 +116,17 @@ def migrate(connection: sqlite3.Connection, path: Path) -> None:
             f"{path} was written by a newer release (schema {version}, this one reads up to {len(STEPS)}):"
             " install that release again, or name another file"
         )
+    return int(version)
+
+
+def migrate(connection: sqlite3.Connection, path: Path) -> None:
+    """Bring a file's tables to this release's version, in one transaction.
+
+    Raises:
+        UsageError: the file was written by a newer release, or is not a store.
+        sqlite3.Error: the file cannot be read or written.
+    """
+    version = version_of(connection, path)
     if version < len(STEPS):
         marks = f"PRAGMA application_id = {APPLICATION_ID}; PRAGMA user_version = {len(STEPS)};"
         connection.executescript(f"BEGIN IMMEDIATE; {''.join(STEPS[version:])} {marks} COMMIT;")

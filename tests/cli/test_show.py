@@ -61,6 +61,11 @@ def test_no_secret_is_shown(whole: Path, tmp_path: Path) -> None:
         assert 'bearer = { env = "TOKEN" }' in done.stdout
 
 
+def test_a_key_is_shown_as_the_file_writes_it(whole: Path, tmp_path: Path) -> None:
+    keys = [{"env": "TOKEN"}, {"file": str(tmp_path / "handle.key")}]
+    assert tomllib.loads(show(tmp_path).stdout)["bridge"]["keys"] == keys
+
+
 def test_what_profiles_say_is_there_as_remarks(whole: Path, tmp_path: Path) -> None:
     shown = show(tmp_path).stdout
     assert "# run.concurrency = 3" in shown

@@ -279,6 +279,8 @@ def test_everything_is_shown_with_its_source_and_without_secrets(loaded: LoadedC
         ({}, "{}"),
         (Secret("x", "env:A"), '{ env = "A" }'),
         (Secret("x", "mcp.json:3"), '"***"'),
+        (KeyPlace(env=Secret("x", "env:A")), '{ env = "A" }'),  # type: ignore[call-arg]
+        ((KeyPlace(file=Path("/k")),), '[{ file = "/k" }]'),
     ],
 )
 def test_values_are_shown_as_toml(value: object, text: str) -> None:

@@ -112,8 +112,8 @@ class PostgresCluster:
     """See `Cluster` in tests/store/test_replicas.py."""
 
     def __init__(self, bounds: PostgresBounds = BOUNDS) -> None:
-        self._agent = new_agent()
-        self._bounds = bounds
+        self.agent = new_agent()
+        self.bounds = bounds
         self._gates: dict[PostgresStore, Gate] = {}
         self._behind = socket_of(database_url())
 
@@ -125,7 +125,7 @@ class PostgresCluster:
             gate = Gate(folder, self._behind)
             await gate.start()
             try:
-                async with PostgresStore(gate.url, self._agent, self._bounds) as store:
+                async with PostgresStore(gate.url, self.agent, self.bounds) as store:
                     self._gates[store] = gate
                     yield store
                     gate.open()
@@ -160,4 +160,4 @@ class PostgresCluster:
 
     def _change(self, text: str, cell: object) -> None:
         with psycopg.connect(database_url(), autocommit=True) as connection:
-            connection.execute(Namespace.of(self._agent).sql(text), (cell,))  # type: ignore[arg-type]
+            connection.execute(Namespace.of(self.agent).sql(text), (cell,))  # type: ignore[arg-type]

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections import Counter, deque
 from collections.abc import AsyncIterator, Callable, Collection, Mapping
+from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field, replace
 from itertools import count
 from types import TracebackType
@@ -19,7 +20,7 @@ from anyio.lowlevel import checkpoint
 
 from bridge.concurrency import Signal
 from bridge.errors import HolderGoneError, RepeatedMessageError, StoreConflictError, StoreError
-from bridge.store.contract import OnStored
+from bridge.store.contract import OnStored, StoreContents
 from bridge.store.memory import MemoryStore
 from bridge.store.records import Change, Query, Quota, StoredMessage, StoredTask, TaskPage, WrittenAnswer
 from bridge.store.replicas import ForeignEvent, OnForeignEvents, ReplicaEngine
@@ -400,6 +401,10 @@ class ReplicaStore:
         """See `Store.evict`."""
         await self._up()
         return await self.shared.evict(ended_before_ms, quota)
+
+    def contents(self, *, create: bool) -> AbstractAsyncContextManager[StoreContents]:
+        """See `Store.contents`."""
+        return self.shared.contents(create=create)
 
     lasts = True
 

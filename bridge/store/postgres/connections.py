@@ -11,8 +11,8 @@ import asyncio
 import ipaddress
 import os
 import socket
-from collections.abc import Awaitable, Callable, Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from contextlib import asynccontextmanager, contextmanager, suppress
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final, Self, TypeVar
 
@@ -162,6 +162,25 @@ async def connect(conninfo: str, seconds: float, *, is_direct: bool) -> AsyncCon
         raise StoreAwayError(f"the database cannot be reached: no answer within {seconds:g} s") from exc
     except (psycopg.Error, OSError) as exc:
         raise StoreAwayError(f"the database cannot be reached: {first_line(exc)}") from exc
+
+
+@asynccontextmanager
+async def connected(address: DatabaseAddress, seconds: float, store: str) -> AsyncIterator[AsyncConnection]:
+    """A connection of the block's own, for what a user asks of a store.
+
+    Raises:
+        UsageError: the database cannot be reached, or refuses.
+    """
+    try:
+        connection = await connect(address.url, seconds, is_direct=address.is_direct)
+        try:
+            yield connection
+        finally:
+            await close(connection)
+    except StoreAwayError as exc:
+        raise UsageError(str(exc)) from exc
+    except psycopg.Error as exc:
+        raise UsageError(f"the store {store} cannot be used: {first_line(exc)}") from exc
 
 
 def cut(connection: AsyncConnection) -> None:

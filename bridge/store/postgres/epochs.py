@@ -23,6 +23,7 @@ from bridge.concurrency import Backoff
 from bridge.errors import StoreAwayError, StoreError
 from bridge.store.postgres.connections import bounded, close, connect, cut, first_line
 from bridge.store.postgres.liveness import LivenessWatch
+from bridge.store.postgres.upgrade import OutdatedError, require_usable
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -32,7 +33,7 @@ if TYPE_CHECKING:
 
     from bridge.store.postgres.bounds import PostgresBounds
     from bridge.store.postgres.connections import DatabaseAddress, DatabaseConnections, StoreTasks
-    from bridge.store.postgres.schema import Namespace
+    from bridge.store.postgres.schema import Namespace, Tables
 
 logger = logging.getLogger(__name__)
 
@@ -101,17 +102,20 @@ class Epochs:
         address: DatabaseAddress,
         connections: DatabaseConnections,
         place: Namespace,
+        tables: Tables,
         bounds: PostgresBounds,
         user: EpochUser,
     ) -> None:
         self.failure: str | None = None
-        """Why the database is out of sight, in words; None while it is in sight."""
+        """Why this replica is out of service, in words: the database is out of sight, or its tables have become of a
+        newer release. None while it serves."""
         self.number = 0
         """The epoch of this replica, as the tables have it. It changes when the replica was fenced."""
         self._tasks = tasks
         self._address = address
         self._connections = connections
         self._place = place
+        self._tables = tables
         self._bounds = bounds
         self._user = user
         self._watch = LivenessWatch(bounds.lease)
@@ -126,13 +130,14 @@ class Epochs:
         """Begin an epoch.
 
         Raises:
-            StoreError: the database cannot be reached, or refuses.
+            StoreError: the database cannot be reached, or refuses, or its tables have become of a newer release.
         """
         self.number = await self._connections.run(partial(self._new_epoch, start=uuid4()))
 
     async def _new_epoch(self, connection: AsyncConnection, start: UUID) -> int:
         place = self._place
         async with connection.transaction():
+            await require_usable(connection, place, self._tables)
             row = await (await connection.execute(place.sql(_BEGIN), (start,))).fetchone()
             assert row is not None
             await connection.execute(
@@ -178,19 +183,34 @@ class Epochs:
             await close(connection)
 
     async def renew(self, epoch: int) -> None:
-        """Go on under a new epoch, once one was found gone. The user is told before this returns."""
+        """Go on under a new epoch, once one was found gone. The user is told before this returns.
+
+        Raises:
+            OutdatedError: no epoch can begin any more. The user is told all the same.
+        """
         async with self._renewing:
             pauses = Backoff(0.1, LONGEST_PAUSE_SECONDS)
-            while epoch == self.number:
+            outdated: OutdatedError | None = None
+            while epoch == self.number and outdated is None:
                 try:
                     await self.begin()
-                except StoreError:
+                except OutdatedError as exc:
+                    outdated = exc
+                except StoreError as exc:
+                    self._fails(str(exc))
                     await anyio.sleep(pauses.next())
-            if epoch <= self._told_gone:
-                return
-            self._told_gone = epoch
-            self._user.renewed()
-            self._listening.cancel()
+            if epoch > self._told_gone:
+                self._told_gone = epoch
+                self._user.renewed()
+                self._listening.cancel()
+            if outdated is not None:
+                self._fails(str(outdated))
+                raise outdated
+
+    def _fails(self, why: str) -> None:
+        if self.failure is None:
+            logger.warning("this replica is out of service: %s", why)
+        self.failure = why
 
     async def _beat(self) -> NoReturn:
         """Beat, and look at the others."""
@@ -199,10 +219,8 @@ class Epochs:
         while True:
             try:
                 await self._beat_once()
-            except StoreAwayError as exc:
-                if self.failure is None:
-                    logger.warning("the database is out of sight: %s", exc)
-                self.failure = str(exc)
+            except (StoreAwayError, OutdatedError) as exc:
+                self._fails(str(exc))
                 self._watch.interrupted()
                 await anyio.sleep(pauses.next())
             else:

@@ -15,7 +15,8 @@ from bridge.concurrency import Signal
 from bridge.errors import StoreError, UsageError
 from bridge.store.postgres.connections import DatabaseAddress, DatabaseConnections, StoreTasks
 from bridge.store.postgres.epochs import EpochLook, Epochs
-from bridge.store.postgres.schema import REPLICAS, Namespace, prepare
+from bridge.store.postgres.schema import REPLICAS, Namespace
+from bridge.store.postgres.upgrade import prepared
 from bridge.store.registry import ReplicaEntry
 
 if TYPE_CHECKING:
@@ -74,7 +75,9 @@ class PostgresRegistry:
         self._connections = DatabaseConnections(
             self._tasks, self._address, _CONNECTIONS, bounds.statement_seconds
         )
-        self._epochs = Epochs(self._tasks, self._address, self._connections, self._place, bounds, self)
+        self._epochs = Epochs(
+            self._tasks, self._address, self._connections, self._place, REPLICAS, bounds, self
+        )
         self._mine: set[int] = set()
         self._plans: frozenset[bytes] = frozenset()
         self._living: dict[int, ReplicaEntry] = {}
@@ -88,7 +91,7 @@ class PostgresRegistry:
         Raises:
             UsageError: the database cannot be reached or refuses, or the tables are of a newer release.
         """
-        await prepare(self._address, self._place, REPLICAS, self._bounds.statement_seconds)
+        await prepared(self._address, self._place, REPLICAS, self._bounds.statement_seconds)
         await self._tasks.begin()
         try:
             await self._epochs.begin()

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
     from bridge.store.postgres.bounds import PostgresBounds
     from bridge.store.postgres.connections import DatabaseAddress, DatabaseConnections, StoreTasks
-    from bridge.store.postgres.schema import Namespace
+    from bridge.store.postgres.schema import Namespace, Tables
     from bridge.store.postgres.writer import GroupWriter
     from bridge.store.records import Change, WrittenAnswer
     from bridge.store.replicas import OnForeignEvents, ReplicaEngine
@@ -55,13 +55,14 @@ class PostgresReplicas:
         address: DatabaseAddress,
         connections: DatabaseConnections,
         place: Namespace,
+        tables: Tables,
         bounds: PostgresBounds,
     ) -> None:
         self._tasks = tasks
         self._connections = connections
         self._place = place
         self._bounds = bounds
-        self.epochs = Epochs(tasks, address, connections, place, bounds, self)
+        self.epochs = Epochs(tasks, address, connections, place, tables, bounds, self)
         self._leads = False
         self._engine: ReplicaEngine | None = None
         self._writer: GroupWriter | None = None

@@ -1,8 +1,9 @@
-"""The tables of a store in PostgreSQL, and how an older schema becomes this one.
+"""The tables of a store in PostgreSQL, as the steps that make them. When a step is taken is in `upgrade.py`.
 
 Each agent has a schema of its own (`Namespace`), as it has a file of its own with SQLite. The list of replicas has one,
 too. Statements name it, since a connection pool in front of the database forgets what a session has set.
 
+- `store`: the version of the tables, and the oldest version whose releases can read and write them.
 - `epochs`: a row for each start of a replica. `gone` is its fence: an append locks the row FOR SHARE, and a take-over
   sets it, so that one waits for the other.
 - `beats`: what a replica changes to show that it lives. It stands apart, because the fence's row is locked by appends.
@@ -18,34 +19,12 @@ import re
 from dataclasses import dataclass
 from functools import lru_cache
 from hashlib import blake2b
-from typing import TYPE_CHECKING, Final, LiteralString
+from typing import Final, LiteralString
 
-import psycopg
 from psycopg import sql
-
-from bridge.errors import StoreError, UsageError
-from bridge.store.postgres.connections import bounded, close, connect, first_line
-
-if TYPE_CHECKING:
-    from psycopg import AsyncConnection
-
-    from bridge.store.postgres.connections import DatabaseAddress
-
-_MIGRATE_SECONDS: Final = 600.0
-"""How long the tables may take to be made or changed, with the wait for another replica that does it."""
 
 _MOST_NAME: Final = 63
 """PostgreSQL cuts longer names without an error."""
-
-
-@dataclass(frozen=True, slots=True)
-class Tables:
-    """The tables of one kind of namespace."""
-
-    steps: tuple[LiteralString, ...]
-    """Each step makes the next version of the schema. Their number is the version that this release writes."""
-    readable_by: int
-    """The oldest schema version whose releases can read and write what this one makes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,19 +63,52 @@ def _statement(place: Namespace, text: LiteralString) -> sql.SQL:
     return sql.SQL(sql.SQL(text).format(ns=sql.Identifier(place.name)).as_string(None))
 
 
+@dataclass(frozen=True, slots=True)
+class Step:
+    """What makes the next version of the tables. A released step never changes.
+
+    A step without `is_breaking` runs while older replicas write. So it may add tables, columns with a default at the
+    end of a table, and indexes on what is small. It waits a second at most for a table that it changes.
+    """
+
+    statements: LiteralString
+    is_breaking: bool = False
+    """Whether releases for an earlier version can no longer read and write the tables."""
+
+
+@dataclass(frozen=True, slots=True)
+class Tables:
+    """The tables as one release knows them."""
+
+    steps: tuple[Step, ...]
+
+    @property
+    def version(self) -> int:
+        """The version that this release makes."""
+        return len(self.steps)
+
+    @property
+    def readable_by(self) -> int:
+        """The oldest version whose releases can read and write what this one makes."""
+        return max((number for number, step in enumerate(self.steps, 1) if step.is_breaking), default=1)
+
+    def breaks(self, version: int) -> bool:
+        """Whether a step after this version is breaking. Version 0 has no tables, so nothing breaks."""
+        return 0 < version < self.readable_by
+
+
 EPOCHS: Final = """
     CREATE TABLE {ns}.epochs (
         epoch integer GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
         start uuid NOT NULL UNIQUE,
+        begun_at timestamptz NOT NULL DEFAULT now(),
         gone boolean NOT NULL DEFAULT false
     );
     CREATE TABLE {ns}.beats (epoch integer PRIMARY KEY, beat bigint NOT NULL) WITH (fillfactor = 50);
     """
 """The tables that `epochs.py` needs, in every namespace."""
 
-_STEPS: Final = (
-    EPOCHS
-    + """
+_FIRST: Final = """
     CREATE TABLE {ns}.tasks (
         task_id text PRIMARY KEY,
         context_id text NOT NULL,
@@ -159,87 +171,24 @@ _STEPS: Final = (
         asked_at timestamptz NOT NULL DEFAULT now()
     );
     CREATE INDEX ON {ns}.commands (holder) WHERE reply IS NULL;
-    """,
-)
+    """
 
-AGENT: Final = Tables(_STEPS, readable_by=1)
+AGENT: Final = Tables((Step(EPOCHS + _FIRST),))
 """The tables of an agent."""
 
 REPLICAS: Final = Tables(
     (
-        EPOCHS
-        + """
+        Step(
+            EPOCHS
+            + """
     CREATE TABLE {ns}.members (
         epoch integer PRIMARY KEY,
         address text,
         proof bytea NOT NULL,
         plans bytea[] NOT NULL
     );
-    """,
-    ),
-    readable_by=1,
+    """
+        ),
+    )
 )
 """The tables of the list of replicas. `members` has what each epoch tells of itself."""
-
-
-async def prepare(address: DatabaseAddress, place: Namespace, tables: Tables, seconds: float) -> None:
-    """Make or update the tables. Connecting may take some seconds.
-
-    Raises:
-        UsageError: the database cannot be reached or refuses, or the tables are of a newer release.
-    """
-    try:
-        connection = await connect(address.url, seconds, is_direct=address.is_direct)
-        try:
-            with bounded(connection, _MIGRATE_SECONDS):
-                await _migrate(connection, place, tables)
-        finally:
-            await close(connection)
-    except StoreError as exc:
-        raise UsageError(str(exc)) from exc
-    except psycopg.Error as exc:
-        raise UsageError(f"the store {place.name} cannot be made: {first_line(exc)}") from exc
-
-
-async def _migrate(connection: AsyncConnection, place: Namespace, tables: Tables) -> None:
-    """Make or update the tables, one replica at a time.
-
-    Raises:
-        UsageError: a newer release has changed the tables in a way that this one cannot read.
-        psycopg.Error: the database refuses.
-    """
-    async with connection.transaction():
-        await connection.execute("SELECT pg_advisory_xact_lock(%s, 0)", (place.lock,))
-        # What is there is not made: a role that may only read and write rows is enough from then on.
-        there = await connection.execute(
-            "SELECT to_regnamespace(%(ns)s), to_regclass(%(ns)s || '.store')", {"ns": place.name}
-        )
-        has_schema, has_store = await there.fetchone() or (None, None)
-        if has_schema is None:
-            await connection.execute(place.sql("CREATE SCHEMA {ns}"))
-        if has_store is None:
-            await connection.execute(
-                place.sql("CREATE TABLE {ns}.store (version integer NOT NULL, readable_by integer NOT NULL)")
-            )
-        row = await (
-            await connection.execute(place.sql("SELECT version, readable_by FROM {ns}.store"))
-        ).fetchone()
-        version, readable_by = (0, 0) if row is None else row
-        newest = len(tables.steps)
-        if readable_by > newest:
-            raise UsageError(
-                f"the store {place.name} was written by a newer release: its tables are of version {version},"
-                f" and a release for version {readable_by} or later can read them. Start that release, or restore"
-                " a backup of before."
-            )
-        for step in tables.steps[version:]:
-            await connection.execute(place.sql(step))
-        if row is None:
-            await connection.execute(
-                place.sql("INSERT INTO {ns}.store VALUES (%s, %s)"), (newest, tables.readable_by)
-            )
-        elif version < newest:
-            await connection.execute(
-                place.sql("UPDATE {ns}.store SET version = %s, readable_by = %s"),
-                (newest, tables.readable_by),
-            )

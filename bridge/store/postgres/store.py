@@ -5,6 +5,7 @@ It needs two to four connections for each agent, and one that is direct, where a
 
 from __future__ import annotations
 
+from contextlib import asynccontextmanager
 from functools import partial
 from typing import TYPE_CHECKING, Final, Self
 
@@ -12,17 +13,27 @@ import anyio
 
 from bridge.errors import StoreError, UsageError
 from bridge.store.postgres import evictions, reads
-from bridge.store.postgres.connections import DatabaseAddress, DatabaseConnections, StoreTasks
+from bridge.store.postgres.connections import (
+    DatabaseAddress,
+    DatabaseConnections,
+    StoreTasks,
+    connected,
+)
+from bridge.store.postgres.contents import PostgresContents, contents
 from bridge.store.postgres.replicas import PostgresReplicas
-from bridge.store.postgres.schema import AGENT, Namespace, prepare
+from bridge.store.postgres.schema import AGENT, Namespace
+from bridge.store.postgres.upgrade import migrate, prepared
 from bridge.store.postgres.writer import GroupWriter
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Collection, Mapping
+    from collections.abc import AsyncIterator, Callable, Collection, Mapping
     from types import TracebackType
 
+    from bridge.errors import StoreLockedError
     from bridge.store.contract import OnStored
     from bridge.store.postgres.bounds import PostgresBounds
+    from bridge.store.postgres.schema import Tables
+    from bridge.store.postgres.upgrade import Migration
     from bridge.store.records import Change, Query, Quota, StoredMessage, StoredTask, TaskPage
 
 _END_SECONDS: Final = 2.0
@@ -33,24 +44,33 @@ class PostgresStore:
     """Keeps the tasks of one agent in PostgreSQL, beside other replicas of it."""
 
     def __init__(
-        self, url: str, agent: str, bounds: PostgresBounds, *, direct_url: str | None = None
+        self,
+        url: str,
+        agent: str,
+        bounds: PostgresBounds,
+        *,
+        direct_url: str | None = None,
+        tables: Tables = AGENT,
     ) -> None:
         """Name the database by a URL that libpq understands, and the agent.
 
         `direct_url` leads past a connection pool that gives each transaction another session; without one, `url` is
-        direct itself.
+        direct itself. `tables` are those that this release knows.
 
         Raises:
             UsageError: libpq does not understand a URL.
         """
         self._address = DatabaseAddress.of(url, direct_url)
         self._place = Namespace.of(agent)
+        self._known = tables
         self._bounds = bounds
         self._tasks = StoreTasks()
         self._connections = DatabaseConnections(
             self._tasks, self._address, bounds.connections, bounds.statement_seconds
         )
-        self._replicas = PostgresReplicas(self._tasks, self._address, self._connections, self._place, bounds)
+        self._replicas = PostgresReplicas(
+            self._tasks, self._address, self._connections, self._place, tables, bounds
+        )
         self._epochs = self._replicas.epochs
         self._writer = GroupWriter(
             self._address,
@@ -65,9 +85,10 @@ class PostgresStore:
         """Make or update the tables, and begin an epoch.
 
         Raises:
-            UsageError: the database cannot be reached or refuses, or the tables are of a newer release.
+            UsageError: the database cannot be reached or refuses, or the tables are of a newer release, or need a
+                change that releases which run may not bear.
         """
-        await prepare(self._address, self._place, AGENT, self._bounds.statement_seconds)
+        await prepared(self._address, self._place, self._known, self._bounds.statement_seconds)
         await self._tasks.begin()
         try:
             await self._epochs.begin()
@@ -79,6 +100,39 @@ class PostgresStore:
         self._tasks.start(self._writer.run)
         self._replicas.run(self._writer)
         return self
+
+    async def migrate(
+        self,
+        *,
+        wait_seconds: float = 0.0,
+        dry_run: bool = False,
+        on_wait: Callable[[StoreLockedError], None] = lambda _: None,
+    ) -> Migration:
+        """Make or update the tables without entering the store; see `upgrade.migrate`.
+
+        Raises:
+            StoreLockedError: replicas live that could not use the new tables.
+            UsageError: the database cannot be reached or refuses, or the tables are of a newer release.
+        """
+        async with connected(self._address, self._bounds.statement_seconds, self._place.name) as connection:
+            return await migrate(
+                connection,
+                self._place,
+                self._known,
+                self._bounds.lease,
+                wait_seconds=wait_seconds,
+                dry_run=dry_run,
+                on_wait=on_wait,
+            )
+
+    @asynccontextmanager
+    async def contents(self, *, create: bool) -> AsyncIterator[PostgresContents]:
+        """All that the store keeps; see `Store.contents`."""
+        async with (
+            connected(self._address, self._bounds.statement_seconds, self._place.name) as connection,
+            contents(connection, self._place, self._known, self._bounds.lease, create=create) as kept,
+        ):
+            yield kept
 
     async def __aexit__(
         self,

@@ -101,7 +101,8 @@ class GroupWriter:
         on_fenced: Callable[[int], Awaitable[None]],
     ) -> None:
         """`epoch` gives the epoch to write under. `on_stored` is told the changes that were stored, for hints to
-        others. `on_fenced` is told the epoch that was found gone, and begins another one before changes are refused.
+        others. `on_fenced` is told the epoch that was found gone, and begins another one before changes are refused;
+        it raises StoreError if there can be none.
         """
         self.failure: str | None = None
         """Why nothing can be stored at the moment, in words; None while it can."""
@@ -243,7 +244,10 @@ class GroupWriter:
             try:
                 outcomes = await self._tried(epoch, entries, in_doubt=in_doubt)
             except FencedError as exc:
-                await self._on_fenced(epoch)
+                try:
+                    await self._on_fenced(epoch)
+                except StoreError as outdated:
+                    return [outdated] * len(group)
                 return [StoreConflictError(str(exc))] * len(group)
             except RaceError:
                 races += 1

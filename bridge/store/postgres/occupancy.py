@@ -1,0 +1,110 @@
+"""Who uses a store in PostgreSQL, and a transaction in which nobody does.
+
+Whoever changes the tables of a store, or moves its tasks, is no replica. It watches the epochs for as long as a replica
+would before it takes another one for dead. Then it keeps new ones from beginning: by the lock that every start takes,
+and by the row of `store`, which every new epoch reads.
+"""
+
+from __future__ import annotations
+
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Final
+
+import anyio
+
+from bridge.errors import StoreLockedError
+from bridge.store.postgres.liveness import LivenessWatch
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Sequence
+
+    from psycopg import AsyncConnection
+
+    from bridge.store.postgres.bounds import Lease
+    from bridge.store.postgres.schema import Namespace
+
+LOCK: Final = "SELECT pg_advisory_xact_lock(%s, 0)"
+"""Held by whoever makes or changes the tables; a start waits for it."""
+
+_EPOCHS: Final = """
+    SELECT e.epoch, b.beat, e.begun_at, EXISTS (
+        SELECT FROM pg_locks l WHERE l.locktype = 'advisory' AND l.granted AND l.objsubid = 2
+        AND l.database = (SELECT oid FROM pg_database WHERE datname = current_database())
+        AND l.classid::bigint = %s AND l.objid::bigint = e.epoch
+    ) FROM {ns}.epochs e JOIN {ns}.beats b USING (epoch) WHERE NOT e.gone ORDER BY e.epoch"""
+_STORE_ROW: Final = "SELECT FROM {ns}.store FOR UPDATE"
+_NEWCOMERS: Final = """
+    SELECT epoch, begun_at FROM {ns}.epochs WHERE NOT gone AND epoch <> ALL(%s) ORDER BY epoch"""
+_FENCE: Final = "UPDATE {ns}.epochs SET gone = true WHERE NOT gone"
+# A source may be slow to read, and a large store takes long to write.
+_PATIENCE: Final = """
+    SELECT set_config('idle_in_transaction_session_timeout', '0', true), set_config('statement_timeout', '0', true)"""
+
+
+@dataclass(frozen=True, slots=True)
+class LivingReplica:
+    """A replica that uses a store."""
+
+    epoch: int
+    since: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class Occupancy:
+    """What was found of the epochs that are not gone."""
+
+    living: tuple[LivingReplica, ...]
+    dead: tuple[int, ...]
+
+
+async def living(connection: AsyncConnection, place: Namespace, lease: Lease) -> Occupancy:
+    """Watch the epochs until it is known of each whether it lives, at most a lease."""
+    watch = LivenessWatch(lease)
+    first: dict[int, int] | None = None
+    while True:
+        rows = await (await connection.execute(place.sql(_EPOCHS), (place.lock % 2**32,))).fetchall()
+        beats = {epoch: beat for epoch, beat, _, _ in rows}
+        first = beats if first is None else first
+        dead = watch.dead(
+            beats, {epoch for epoch, _, _, in_session in rows if in_session}, anyio.current_time()
+        )
+        lives = {epoch for epoch, beat in beats.items() if first.get(epoch) != beat}
+        if beats.keys() <= lives | {*dead}:
+            found = [LivingReplica(epoch, since) for epoch, _, since, _ in rows if epoch in lives]
+            return Occupancy(tuple(found), tuple(beats.keys() - lives))
+        await anyio.sleep(lease.beat_seconds)
+
+
+@asynccontextmanager
+async def alone(
+    connection: AsyncConnection, place: Namespace, lease: Lease, *, fences: bool
+) -> AsyncIterator[None]:
+    """A transaction in which no replica uses the store, and none begins to. With `fences`, what a replica writes that
+    stood still for longer than a lease is refused for ever.
+
+    Raises:
+        StoreLockedError: replicas live.
+    """
+    found = await living(connection, place, lease)
+    _require_nobody(place, found.living)
+    async with connection.transaction():
+        await connection.execute(LOCK, (place.lock,))
+        await connection.execute(place.sql(_STORE_ROW))
+        await connection.execute(_PATIENCE)
+        came = await connection.execute(place.sql(_NEWCOMERS), (list(found.dead),))
+        _require_nobody(place, [LivingReplica(*row) for row in await came.fetchall()])
+        if fences:
+            await connection.execute(place.sql(_FENCE))
+        yield
+
+
+def _require_nobody(place: Namespace, users: Sequence[LivingReplica]) -> None:
+    if users:
+        oldest = min(user.since for user in users).astimezone(UTC)
+        many = "1 bridge uses" if len(users) == 1 else f"{len(users)} bridges use"
+        raise StoreLockedError(
+            f"{many} the store {place.name}, since {oldest:%Y-%m-%d %H:%M:%S} UTC: stop"
+            f" {'it' if len(users) == 1 else 'them'} first"
+        )

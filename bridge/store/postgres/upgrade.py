@@ -1,0 +1,242 @@
+"""When the tables of a store change, and who may use them as they are.
+
+A start makes tables that are missing, and takes the steps that older replicas do not notice. A breaking step is taken
+by `migrate` alone, once no replica uses the store: until then every release that runs can be started again.
+
+The row of `store` says who may use the tables. A replica reads it when it starts, and each time it begins an epoch: one
+that stood still while the tables changed does not come back to them.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Final, TypeVar
+
+import anyio
+import psycopg
+
+from bridge.concurrency import Backoff
+from bridge.errors import StoreError, StoreLockedError, UsageError
+from bridge.store.postgres.connections import bounded, connected, first_line
+from bridge.store.postgres.occupancy import LOCK, alone, living
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
+    from psycopg import AsyncConnection
+
+    from bridge.store.postgres.bounds import Lease
+    from bridge.store.postgres.connections import DatabaseAddress
+    from bridge.store.postgres.occupancy import LivingReplica
+    from bridge.store.postgres.schema import Namespace, Tables
+
+T = TypeVar("T")
+
+_PREPARE_SECONDS: Final = 600.0
+"""How long a start may wait for the tables: for another replica that changes them, or for tasks that are moved."""
+
+_LOCK_SECONDS: Final = 1
+"""How long a step waits for a table. Whoever writes waits behind it meanwhile, which must not look like silence."""
+
+_TRIES: Final = 60
+"""How often a step is tried whose tables are in use."""
+
+
+class OutdatedError(StoreError):
+    """A newer release has changed the tables in a way that this one cannot use."""
+
+
+@dataclass(frozen=True, slots=True)
+class TableVersion:
+    """The version of tables that are there."""
+
+    version: int
+    """0 where there are none."""
+    readable_by: int
+
+
+NO_TABLES: Final = TableVersion(0, 0)
+
+
+@dataclass(frozen=True, slots=True)
+class Migration:
+    """What a migration does, or would do."""
+
+    place: str
+    before: int
+    after: int
+    is_breaking: bool
+    living: tuple[LivingReplica, ...] = ()
+    """The replicas that a breaking one has to wait for."""
+
+
+async def version_of(connection: AsyncConnection, place: Namespace) -> TableVersion:
+    """The version of the tables in a namespace."""
+    found = await connection.execute("SELECT to_regclass(%s || '.store')", (place.name,))
+    if await found.fetchone() in (None, (None,)):
+        return NO_TABLES
+    row = await (
+        await connection.execute(place.sql("SELECT version, readable_by FROM {ns}.store"))
+    ).fetchone()
+    return NO_TABLES if row is None else TableVersion(*row)
+
+
+async def require_usable(connection: AsyncConnection, place: Namespace, tables: Tables) -> None:
+    """Refuse tables that this release cannot use. They do not change until the transaction of the caller has ended.
+
+    Raises:
+        OutdatedError: a newer release has changed them meanwhile.
+    """
+    found = await connection.execute(place.sql("SELECT readable_by FROM {ns}.store FOR SHARE"))
+    row = await found.fetchone()
+    if row is None or row[0] > tables.version:
+        raise OutdatedError(
+            f"a newer release has changed the tables of {place.name} meanwhile: start this bridge anew with it"
+        )
+
+
+async def prepared(address: DatabaseAddress, place: Namespace, tables: Tables, seconds: float) -> None:
+    """Make the tables of a store that is to be used, or take the steps that older replicas do not notice. Connecting
+    may take some seconds.
+
+    Raises:
+        UsageError: the database cannot be reached or refuses, or the tables are of a newer release, or need a
+            breaking step.
+    """
+    async with connected(address, seconds, place.name) as connection:
+        with bounded(connection, _PREPARE_SECONDS):
+            await prepare(connection, place, tables)
+
+
+async def prepare(connection: AsyncConnection, place: Namespace, tables: Tables) -> None:
+    """Make the tables, or take the steps that older replicas do not notice.
+
+    Raises:
+        UsageError: the tables are of a newer release, or need a breaking step, or the database refuses.
+        psycopg.Error: the connection is lost.
+    """
+    found = await _patiently(place, lambda: _settled(connection, place, tables))
+    if tables.breaks(found.version):
+        raise UsageError(
+            f"the tables of {place.name} are of version {found.version}, and this release takes {tables.version},"
+            " which the releases that run may not be able to use: stop all bridges on this store, run"
+            " `mcp-a2a store migrate FILE` with this release, and start it"
+        )
+
+
+async def migrate(
+    connection: AsyncConnection,
+    place: Namespace,
+    tables: Tables,
+    lease: Lease,
+    *,
+    wait_seconds: float = 0.0,
+    dry_run: bool = False,
+    on_wait: Callable[[StoreLockedError], None] = lambda _: None,
+) -> Migration:
+    """Make or update the tables, by breaking steps as well once no replica lives. Returns what was done.
+
+    `wait_seconds` is how long to wait for the replicas that live; `on_wait` is told of them at each look. With
+    `dry_run` nothing changes.
+
+    Raises:
+        StoreLockedError: replicas live.
+        UsageError: the tables are of a newer release, or the database refuses.
+        psycopg.Error: the connection is lost.
+    """
+    ends_at = anyio.current_time() + wait_seconds
+    found = await _patiently(place, lambda: _settled(connection, place, tables, dry_run=dry_run))
+    done = Migration(
+        place.name, found.version, max(found.version, tables.version), tables.breaks(found.version)
+    )
+    if not done.is_breaking:
+        return done
+    if dry_run:
+        return replace(done, living=(await living(connection, place, lease)).living)
+    while True:
+        try:
+            await _patiently(place, lambda: _broken(connection, place, tables, lease))
+        except StoreLockedError as users:
+            if anyio.current_time() >= ends_at:
+                raise
+            on_wait(users)
+        else:
+            return done
+
+
+async def _patiently(place: Namespace, work: Callable[[], Awaitable[T]]) -> T:
+    """Do what may have to wait for tables that are in use.
+
+    Raises:
+        UsageError: they stay in use, or the role may not change them.
+    """
+    pauses = Backoff(0.1, 2.0)
+    for left in reversed(range(_TRIES)):
+        try:
+            return await work()
+        except (psycopg.errors.LockNotAvailable, psycopg.errors.DeadlockDetected) as exc:
+            if not left:
+                raise UsageError(f"the tables of {place.name} stay in use: {first_line(exc)}") from exc
+            await anyio.sleep(pauses.next())
+        except psycopg.errors.InsufficientPrivilege as exc:
+            raise UsageError(
+                f"this role may not make the tables of {place.name} ({first_line(exc)}): run"
+                " `mcp-a2a store migrate FILE --store-url env:NAME` with the URL of one that may"
+            ) from exc
+    raise AssertionError("the last try has raised")
+
+
+async def _settled(
+    connection: AsyncConnection, place: Namespace, tables: Tables, *, dry_run: bool = False
+) -> TableVersion:
+    """Take the steps for which no replica has to be gone. Returns the version that was found."""
+    async with connection.transaction():
+        await connection.execute(LOCK, (place.lock,))
+        found = await version_of(connection, place)
+        require_known(found, place, tables)
+        if not dry_run and not tables.breaks(found.version):
+            await _take_steps(connection, place, tables, found)
+        return found
+
+
+async def _broken(connection: AsyncConnection, place: Namespace, tables: Tables, lease: Lease) -> None:
+    """Take all steps, while nobody uses the store."""
+    async with alone(connection, place, lease, fences=True):
+        await _take_steps(connection, place, tables, await version_of(connection, place))
+
+
+def require_known(found: TableVersion, place: Namespace, tables: Tables) -> None:
+    """Refuse tables of a newer release that this one cannot use.
+
+    Raises:
+        UsageError: they are.
+    """
+    if found.readable_by > tables.version:
+        raise UsageError(
+            f"the store {place.name} was written by a newer release: its tables are of version {found.version},"
+            f" which releases for version {found.readable_by} or later can use, and this one is for"
+            f" {tables.version}. Start such a release, or restore a backup of before"
+        )
+
+
+async def _take_steps(
+    connection: AsyncConnection, place: Namespace, tables: Tables, found: TableVersion
+) -> None:
+    if found.version >= tables.version:
+        return
+    await connection.execute("SELECT set_config('lock_timeout', %s, true)", (f"{_LOCK_SECONDS}s",))
+    if found == NO_TABLES:
+        # What is there is not made: a role that may not make schemas may use one that was made for it.
+        there = await connection.execute("SELECT to_regnamespace(%s)", (place.name,))
+        if await there.fetchone() == (None,):
+            await connection.execute(place.sql("CREATE SCHEMA {ns}"))
+        await connection.execute(
+            place.sql("CREATE TABLE {ns}.store (version integer NOT NULL, readable_by integer NOT NULL)")
+        )
+        await connection.execute(place.sql("INSERT INTO {ns}.store VALUES (0, 0)"))
+    for step in tables.steps[found.version :]:
+        await connection.execute(place.sql(step.statements))
+    await connection.execute(
+        place.sql("UPDATE {ns}.store SET version = %s, readable_by = %s"),
+        (tables.version, max(found.readable_by, tables.readable_by)),
+    )

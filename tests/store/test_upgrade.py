@@ -1,0 +1,216 @@
+"""The tables of a store in PostgreSQL, from one release to the next and back, while replicas write.
+
+The next releases are this one with another list of steps: one that older releases do not notice, and one that they
+cannot bear.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import AsyncIterator
+from dataclasses import dataclass, replace
+from typing import Final
+
+import anyio
+import anyio.abc
+import psycopg
+import pytest
+
+from bridge.errors import StoreError, StoreLockedError, UsageError, telling_of
+from bridge.store.postgres.bounds import Lease
+from bridge.store.postgres.schema import AGENT, Namespace, Step, Tables
+from bridge.store.postgres.store import PostgresStore
+from bridge.store.postgres.upgrade import Migration
+from bridge.store.records import Change
+from tests.store.changes import first, keep, keep_all
+from tests.support.drivers import PATIENCE_SECONDS
+from tests.support.postgres import BOUNDS, database_url, new_agent
+from tests.support.postgres_cluster import PostgresCluster
+from tests.support.replicas import Recorder
+
+ADDS: Final = Tables(
+    (
+        *AGENT.steps,
+        Step("ALTER TABLE {ns}.tasks ADD COLUMN note text; CREATE TABLE {ns}.notes (note text PRIMARY KEY);"),
+    )
+)
+BREAKS: Final = Tables(
+    (*AGENT.steps, Step("ALTER TABLE {ns}.messages RENAME accepted_ms TO taken_ms;", is_breaking=True))
+)
+
+PATIENT: Final = replace(BOUNDS, lease=Lease(beat_seconds=0.05, grace_seconds=20.0, silence_seconds=20.0))
+"""Bounds by which no replica of a busy machine is taken for dead."""
+
+
+@pytest.fixture(autouse=True)
+async def deadline() -> AsyncIterator[None]:
+    """No test waits for ever."""
+    with anyio.fail_after(PATIENCE_SECONDS):
+        yield
+
+
+def version_of(agent: str) -> tuple[int, int]:
+    with psycopg.connect(database_url()) as connection:
+        text = Namespace.of(agent).sql("SELECT version, readable_by FROM {ns}.store")
+        row = connection.execute(text).fetchone()
+    assert row is not None
+    return row[0], row[1]
+
+
+@dataclass
+class Running:
+    """A replica that writes to a task of its own."""
+
+    epoch: int
+    _enough: anyio.Event
+    _ended: anyio.Event
+
+    async def stop(self) -> None:
+        """End it in order."""
+        self._enough.set()
+        await self._ended.wait()
+
+
+class Fleet:
+    """Replicas of one agent, each of which writes to a task of its own for as long as it lives."""
+
+    def __init__(self, group: anyio.abc.TaskGroup) -> None:
+        self.agent = new_agent()
+        self.acknowledged: Counter[str] = Counter()
+        self._group = group
+
+    def store(self, tables: Tables = AGENT) -> PostgresStore:
+        """A store of one more replica, not yet entered."""
+        return PostgresStore(database_url(), self.agent, PATIENT, tables=tables)
+
+    async def start(self, tables: Tables = AGENT) -> Running:
+        """Start one more replica, of a release that knows these tables."""
+        running: Running = await self._group.start(self._live, tables)
+        await self.goes_on()
+        return running
+
+    async def _live(self, tables: Tables, *, task_status: anyio.abc.TaskStatus[Running]) -> None:
+        enough, ended = anyio.Event(), anyio.Event()
+        async with self.store(tables) as store:
+            task_status.started(Running(int(store.replicas.epoch), enough, ended))
+            task_id = f"task-{store.replicas.epoch}"
+            await keep(store, first(task_id, context_id=task_id))
+            self.acknowledged[task_id] = 1
+            while not enough.is_set():
+                seq = self.acknowledged[task_id] + 1
+                await keep(store, Change(task_id, seq, b"%d" % seq))
+                self.acknowledged[task_id] = seq
+        ended.set()
+
+    async def goes_on(self) -> None:
+        """Wait until more was acknowledged."""
+        wanted = self.acknowledged.total() + 10
+        while self.acknowledged.total() < wanted:
+            await anyio.sleep(0.001)
+
+    async def require_all(self, tables: Tables) -> None:
+        """Require each acknowledged event, once and in order."""
+        async with self.store(tables) as store:
+            for task_id, seq in self.acknowledged.items():
+                task = await store.load(task_id)
+                assert task is not None
+                assert task.events == tuple(b"%d" % number for number in range(2, seq + 1))
+
+
+@pytest.fixture
+async def fleet() -> AsyncIterator[Fleet]:
+    async with anyio.create_task_group() as group:
+        yield Fleet(group)
+
+
+@pytest.mark.proves("replicas-one-agent")
+async def test_two_replicas_roll_forward_and_back_while_they_write(fleet: Fleet) -> None:
+    replicas = [await fleet.start(), await fleet.start()]
+    for tables in (ADDS, AGENT):
+        for old in tuple(replicas):
+            await old.stop()
+            replicas.remove(old)
+            replicas.append(await fleet.start(tables))
+        assert version_of(fleet.agent) == (2, 1)
+    for last in replicas:
+        await last.stop()
+    await fleet.require_all(AGENT)
+    await fleet.require_all(ADDS)
+
+
+async def test_a_breaking_change_is_refused_while_replicas_live_and_made_once_they_have_gone(
+    fleet: Fleet,
+) -> None:
+    one, two = await fleet.start(), await fleet.start()
+    with pytest.raises(UsageError, match=r"stop all bridges .* run `mcp-a2a store migrate FILE`"):
+        await fleet.store(BREAKS).__aenter__()
+    with pytest.raises(StoreLockedError, match=r"^2 bridges use the store .*, since 20.* UTC: stop them"):
+        await fleet.store(BREAKS).migrate()
+    assert version_of(fleet.agent) == (1, 1)
+    await fleet.goes_on()
+    in_the_way: list[str] = []
+
+    async def migrate() -> None:
+        await fleet.store(BREAKS).migrate(
+            wait_seconds=PATIENCE_SECONDS, on_wait=lambda users: in_the_way.append(str(users)[:9])
+        )
+
+    async with anyio.create_task_group() as group:
+        group.start_soon(migrate)
+        for replica, words in ((one, "2 bridges"), (two, "1 bridge ")):
+            while words not in in_the_way:
+                await fleet.goes_on()
+            await replica.stop()
+    assert version_of(fleet.agent) == (2, 2)
+    await fleet.require_all(BREAKS)
+
+
+async def test_an_older_release_at_tables_that_it_cannot_use_ends_with_words_that_say_what_to_do(
+    fleet: Fleet,
+) -> None:
+    assert (await fleet.store(BREAKS).migrate()).after == 2
+    with pytest.raises(UsageError, match="Start such a release, or restore a backup of before") as refused:
+        await fleet.store().__aenter__()
+    assert telling_of(refused.value).exit_code == 2
+    with pytest.raises(UsageError, match="written by a newer release"):
+        await fleet.store().migrate()
+
+
+@pytest.mark.parametrize(("tables", "is_breaking"), [(ADDS, False), (BREAKS, True)])
+async def test_a_dry_run_says_what_would_change_and_who_is_in_the_way(
+    fleet: Fleet, tables: Tables, is_breaking: bool
+) -> None:
+    name = Namespace.of(fleet.agent).name
+    assert await fleet.store(tables).migrate(dry_run=True) == Migration(name, 0, 2, is_breaking=False)
+    running = await fleet.start()
+    said = await fleet.store(tables).migrate(dry_run=True)
+    assert [one.epoch for one in said.living] == ([running.epoch] if is_breaking else [])
+    assert replace(said, living=()) == Migration(name, 1, 2, is_breaking)
+    assert version_of(fleet.agent) == (1, 1)
+    await running.stop()
+
+
+async def test_replicas_that_died_without_a_word_are_not_in_the_way() -> None:
+    cluster = PostgresCluster()
+    async with cluster.replica() as store:
+        cluster.kill(store)
+        done = await PostgresStore(database_url(), cluster.agent, BOUNDS, tables=BREAKS).migrate()
+        assert (done.before, done.after) == (1, 2)
+
+
+async def test_a_replica_that_stood_still_while_the_tables_changed_does_not_come_back_to_them() -> None:
+    cluster = PostgresCluster(replace(BOUNDS, lease=Lease(0.05, 0.3, 0.6)))
+    async with cluster.replica() as store:
+        engine = Recorder()
+        store.replicas.start(engine)
+        await keep(store, first("t1"))
+        epoch = store.replicas.epoch
+        cluster.pause(store)
+        await PostgresStore(database_url(), cluster.agent, cluster.bounds, tables=BREAKS).migrate()
+        cluster.resume(store)
+        (refused,) = await keep_all(store, Change("t1", 2, b"late"))
+        assert isinstance(refused, StoreError)
+        while store.failure is None:
+            await anyio.sleep(0.01)
+        assert "a newer release has changed the tables" in store.failure
+        assert (store.replicas.epoch, engine.fences) == (epoch, 1)
