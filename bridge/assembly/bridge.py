@@ -89,7 +89,8 @@ class Bridge:
         self._observer = observer
         self._over_http = over_http
         self._parts = Parts()
-        self._replicas: BridgeReplicas | None = None
+        self.replicas: BridgeReplicas | None = None
+        """The other replicas of this bridge; None for one that is alone."""
         self._retiring: list[_Retiring] = []
         self.on_retired: Callable[[], None] = lambda: None
         """Called each time that replaced parts have ended."""
@@ -114,7 +115,7 @@ class Bridge:
         """
         async with AsyncExitStack() as stack:
             self._shared = await stack.enter_async_context(shared_resources(self._plan))
-            self._replicas = await stack.enter_async_context(replicas_of(self._plan, self._shared.seal))
+            self.replicas = await stack.enter_async_context(replicas_of(self._plan, self._shared.seal))
             self._group = await stack.enter_async_context(anyio.create_task_group())
             try:
                 yield self
@@ -165,8 +166,8 @@ class Bridge:
                 if self._read.left_out.get(name) != left_out:
                     logger.warning("agents.%s at %s is left out: %s", name, left_out.place, left_out.words)
             self._read = read
-            if self._replicas is not None:
-                self._replicas.serve(plan)
+            if self.replicas is not None:
+                self.replicas.serve(plan)
             return changes
 
     async def drain(self, seconds: float) -> None:
@@ -325,7 +326,7 @@ class Bridge:
             if not self._over_http:
                 yield MountedServer(one, None)
                 return
-            sharing = None if self._replicas is None else self._replicas.sharing
+            sharing = None if self.replicas is None else self.replicas.sharing
             async with one.server.at(self._access, self._web, _mcp_path(name), name, sharing) as app:
                 yield MountedServer(one, app)
 
@@ -423,8 +424,8 @@ class Bridge:
 
     def _readiness(self) -> tuple[bool, JsonObject]:
         ready, report = readiness(self._parts, starting=self.app.routes.starting)
-        if self._replicas is not None:
-            report["replicas"] = self._replicas.report
+        if self.replicas is not None:
+            report["replicas"] = self.replicas.report
         closed = self._admission.closed
         return (False, {**report, "status": "not ready", "access": closed}) if closed else (ready, report)
 

@@ -20,9 +20,12 @@ from bridge.access.principals import Principal
 from bridge.access.verifiers import Credential
 from bridge.assembly.bridge import Bridge
 from bridge.assembly.plan import OfferedPlan, Plan, ProcessPlan, RemotePlan, SharedStore
+from bridge.http.hops import HOP_HEADER
 from bridge.http.replica_address import ReplicaAddress
+from bridge.store.registry import ReplicaRegistry
 from tests.support.asking_bridge import asking
 from tests.support.drivers import PATIENCE_SECONDS
+from tests.support.mcp_wire import LEGACY, Http
 from tests.support.ports import free_port
 from tests.support.postgres import database_url, new_database_url
 from tests.support.postgres_cluster import Gate, socket_of
@@ -41,11 +44,13 @@ class FaceReplica:
     """One of the bridges."""
 
     bridge: Bridge
+    plan: Plan
+    """What it served first."""
     url: str
     gate: Gate
     """Its way to the database."""
     seen: list[tuple[str, Mapping[str, str], int]] = field(default_factory=list)
-    """Of each request that came here by HTTP: the verb, the headers, and the status of the answer."""
+    """Of each request to the server: the verb, the headers, and the status of the answer."""
     resumed: anyio.Event = field(default_factory=anyio.Event)
 
     def pause(self) -> None:
@@ -57,20 +62,46 @@ class FaceReplica:
         self.resumed.set()
 
     @property
-    def report(self) -> Any:
+    def registry(self) -> ReplicaRegistry:
+        """Its list of replicas."""
+        assert self.bridge.replicas is not None
+        return self.bridge.replicas.sharing.registry
+
+    async def report(self) -> Any:
         """What `/readyz` says of the others."""
-        return self.bridge._readiness()[1]["replicas"]
+        async with httpx2.AsyncClient() as client:
+            return (await client.get(f"{self.url}/readyz")).json()["replicas"]
 
     async def until(self, plans: Mapping[int, str]) -> None:
         """Wait until the others of this one serve these plans."""
+        shown = {str(epoch): {"plan": plan} for epoch, plan in plans.items()}
         with anyio.fail_after(PATIENCE_SECONDS):
-            while self.report["others"] != {str(epoch): {"plan": plan} for epoch, plan in plans.items()}:
+            while (await self.report())["others"] != shown:
                 await anyio.sleep(0.01)
 
     @property
     def epoch(self) -> int:
         """Its own."""
-        return int(self.report["own"])
+        return self.registry.epoch
+
+    @property
+    def hops(self) -> list[tuple[str, int]]:
+        """Of each request that another replica passed on: the verb, and the status of the answer."""
+        return [(verb, status) for verb, headers, status in self.seen if HOP_HEADER in headers]
+
+    @asynccontextmanager
+    async def wire(self, credential: Credential = ALICE, version: str = LEGACY) -> AsyncIterator[Http]:
+        """A wire to this replica, with no session yet."""
+        headers = {"Authorization": f"Bearer {credential.token}"}
+        async with httpx2.AsyncClient(headers=headers, timeout=PATIENCE_SECONDS) as client:
+            yield Http(client, f"{self.url}{PATH}", version, {"elicitation": {}})
+
+
+def elsewhere(http: Http, replica: FaceReplica) -> Http:
+    """The same client with the same session, at another replica."""
+    there = Http(http.client, f"{replica.url}{PATH}", http.version, http.capabilities)
+    there.session = http.session
+    return there
 
 
 @dataclass
@@ -82,8 +113,12 @@ class Balancer(httpx2.AsyncBaseTransport):
     """The verb and the replica of each request."""
 
     def __post_init__(self) -> None:
-        self._turns = cycle(self.replicas)
         self._inner = httpx2.AsyncHTTPTransport()
+        self.go_to(*self.replicas)
+
+    def go_to(self, *replicas: FaceReplica) -> None:
+        """Give all that comes to these, in turn."""
+        self._turns = cycle(replicas)
 
     async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:
         """Pass a request on. Its Host stays that of the name."""
@@ -166,7 +201,7 @@ class FaceReplicas:
         bridge = Bridge(plan)
         await self.stack.enter_async_context(bridge.run())
         await bridge.apply(plan)
-        replica = FaceReplica(bridge, root_url, gate)
+        replica = FaceReplica(bridge, plan, root_url, gate)
         replica.resume()
         await self.stack.enter_async_context(listening(_watched(replica), port))
         self.stack.callback(_end, replica)
@@ -188,7 +223,7 @@ def _watched(replica: FaceReplica) -> Any:
         headers = {name.decode(): value.decode() for name, value in scope["headers"]}
 
         async def watched(message: Any) -> None:
-            if message["type"] == "http.response.start":
+            if message["type"] == "http.response.start" and scope["path"] == PATH:
                 replica.seen.append((scope["method"], headers, message["status"]))
             await send(message)
 
