@@ -65,8 +65,9 @@ class AcceptedHop:
 class Hops:
     """Makes the headers of hops, and accepts those of others."""
 
-    def __init__(self, proofs: Proofs) -> None:
+    def __init__(self, proofs: Proofs, max_nonces: int = MAX_NONCES) -> None:
         self._proofs = proofs
+        self._max_nonces = max_nonces
         self._seen: dict[str, int] = {}
         """The nonces, and when their hops were accepted, the oldest first."""
 
@@ -103,7 +104,7 @@ class Hops:
             del self._seen[next(iter(self._seen))]
         if nonce in self._seen:
             raise HopRefusedError("it came before")
-        if len(self._seen) >= MAX_NONCES:
+        if len(self._seen) >= self._max_nonces:
             raise HopRefusedError("too many hops come at once")
         self._seen[nonce] = now_ms
 
