@@ -32,7 +32,7 @@ HEAD: Final = """\
 # Configuration
 
 One TOML file says what the bridge connects to (`tool_servers`, `agents`, `catalogs`), what it serves
-(`tools_as_agent`, `agents_as_tools`), who may call (`principals`), and how the process runs (`bridge`).
+(`tools_as_agent`, `agents_as_tools`), who may call (`principals`, `issuers`), and how the process runs (`bridge`).
 
 - **Precedence**: command line over environment (`MCP_A2A_*`) over file over profile over default.
 - **Secrets** never stand in the file. Write `{ env = "NAME" }` or `{ file = "PATH" }`. The bridge refuses a literal in
@@ -97,6 +97,13 @@ tools."*" = { task_after_seconds = 5 }
 bearer = { env = "ALICE_TOKEN" }
 skills = ["devtools/create_*", "team/*"]
 """,
+    "issuers": """\
+[issuers.corp]
+issuer = "https://login.example.com"
+audience.devtools = ["api://devtools"]
+scopes."tools:read" = ["get_*", "team/*"]
+scopes."tools:write" = ["create_*"]
+""",
 }
 """An example of each table; together they are one file."""
 
@@ -135,6 +142,10 @@ NOTES: Final = {
     "agents_as_tools": "`from` takes names of agents, of catalogs, and of `tools_as_agent`. Several overrides may "
     "match one tool. For each key, the exact name wins over a glob, and a later glob over an earlier one.",
     "principals": "With principals, the bridge refuses a call without a token.",
+    "issuers": "With issuers, the bridge refuses a call without a token, too. A JSON Web Token counts if one of its "
+    "issuer's keys has signed it, it is for the face that is asked (`aud`), and it has not expired. Its principal is "
+    "`NAME:SUBJECT`, with the name of this table: another name makes other owners of stored tasks. Without "
+    "`public_url` in `[bridge]`, each face needs an `audience`.",
 }
 
 PROFILES: Final = """\

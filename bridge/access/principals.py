@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
 from typing import Final
 
@@ -16,6 +16,13 @@ def may_use_everything(name: str) -> bool:  # noqa: ARG001 - whatever it is
     return True
 
 
+ISSUER_MARK: Final = ":"
+"""Stands between the name of an issuer and the subject of its token. No principal of the file has it in its name."""
+
+ScopeRule = tuple[str, tuple[str, ...]]
+"""A scope of an issuer, and the globs of the skills and tools that it opens."""
+
+
 @dataclass(frozen=True, slots=True)
 class Principal:
     """An identified caller. Each task and context belongs to one principal."""
@@ -26,22 +33,42 @@ class Principal:
     skills: tuple[str, ...] = ("*",)
     """Globs of the skills and tools that the principal may use. `create_*` holds in every face; `devtools/create_*`
     holds in the faces whose names match the part before the first slash."""
+    scopes: tuple[ScopeRule, ...] = ()
+    """The scopes of the principal's issuer, in the order of the file; empty where scopes open nothing."""
+    expires_at: float | None = field(default=None, compare=False)
+    """When its token expires, in seconds since the epoch; None for a secret that does not expire."""
 
     def in_face(self, face: str) -> Principal:
-        """This principal in one face: `skills` has only the globs for that face, without the part for its name."""
-        if not any("/" in glob for glob in self.skills):
+        """This principal in one face: its globs are only those for that face, without the part for its name."""
+        if not self.scopes and not any("/" in glob for glob in self.skills):
             return self
-        found = (_glob_in_face(glob, face) for glob in self.skills)
-        return replace(self, skills=tuple(glob for glob in found if glob is not None))
+        skills = _globs_in_face(self.skills, face)
+        scopes = tuple((scope, _globs_in_face(globs, face)) for scope, globs in self.scopes)
+        return replace(self, skills=skills, scopes=scopes)
 
     def may_use(self, skill_id: str) -> bool:
         """Whether this principal, as `in_face` returned it, may use a skill."""
-        return "*" in self.skills or any(fnmatchcase(skill_id, glob) for glob in self.skills)
+        return _is_among(skill_id, self.skills)
+
+    def scope_for(self, skill_id: str) -> str | None:
+        """The first scope of the principal's issuer that opens a skill in this face; None if none does."""
+        return next((scope for scope, globs in self.scopes if _is_among(skill_id, globs)), None)
 
 
 def may_use(principal: Principal, face: str, skill_id: str) -> bool:
     """Whether a principal may use a skill of an agent, or a tool of an MCP server; `face` is the name of either."""
     return principal.in_face(face).may_use(skill_id)
+
+
+def _is_among(skill_id: str, globs: tuple[str, ...]) -> bool:
+    return "*" in globs or any(fnmatchcase(skill_id, glob) for glob in globs)
+
+
+def _globs_in_face(globs: tuple[str, ...], face: str) -> tuple[str, ...]:
+    if not any("/" in glob for glob in globs):
+        return globs
+    found = (_glob_in_face(glob, face) for glob in globs)
+    return tuple(glob for glob in found if glob is not None)
 
 
 def _glob_in_face(glob: str, face: str) -> str | None:
@@ -56,3 +83,23 @@ LOCAL: Final = Principal("local")
 
 ANONYMOUS: Final = Principal("anonymous", may_list_all=False)
 """Every caller of a bridge that is open to other machines without credentials."""
+
+
+@dataclass(frozen=True, slots=True)
+class PrincipalNames:
+    """Names of principals, and all names of the principals of some issuers."""
+
+    names: frozenset[str] = frozenset()
+    issuers: frozenset[str] = frozenset()
+    """The names of issuers in the configuration."""
+
+    def __contains__(self, name: str) -> bool:
+        issuer, mark, _ = name.partition(ISSUER_MARK)
+        return name in self.names or (bool(mark) and issuer in self.issuers)
+
+    def __bool__(self) -> bool:
+        return bool(self.names or self.issuers)
+
+    def __str__(self) -> str:
+        """The names, for the log."""
+        return ", ".join(sorted([*self.names, *(f"{issuer}{ISSUER_MARK}*" for issuer in self.issuers)]))

@@ -12,14 +12,23 @@ from __future__ import annotations
 
 import hashlib
 import hmac
+import logging
+import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Final, Protocol
 
+import anyio
+
 from bridge.access.principals import LOCAL, Principal
 from bridge.errors import UsageError
 from bridge.http.request_checks import API_KEY_HEADER, RefusedError
+
+logger = logging.getLogger(__name__)
+
+_LOG_SECONDS: Final = 60.0
+"""How often a fault of credentials is logged."""
 
 
 class Scheme(StrEnum):
@@ -67,9 +76,23 @@ class WrongCredential:
 
     fault: str = "is not known"
     """The fault, in words for the caller: `is not known`, `has expired`."""
+    issuer: str = ""
+    """The configured name of the issuer that the credential says it is of; "" if it says none that is known."""
 
 
-_NOT_KNOWN: Final = WrongCredential()
+NOT_KNOWN: Final = WrongCredential()
+
+
+@dataclass(frozen=True, slots=True)
+class Undecided:
+    """A verifier's verdict on a credential of its kind that it cannot judge at the moment."""
+
+    why: str
+    retry_seconds: float
+
+
+Verdict = Principal | WrongCredential | Undecided | None
+"""What a verifier says of a request; None without a credential of its kind."""
 
 
 class Verifier(Protocol):
@@ -79,8 +102,8 @@ class Verifier(Protocol):
     def scheme(self) -> Scheme:
         """How a request carries such a credential."""
 
-    async def verify(self, headers: Mapping[str, str]) -> Principal | WrongCredential | None:
-        """The principal of a request, by its headers with names in lower case; None without such a credential.
+    async def verify(self, headers: Mapping[str, str], face: str) -> Verdict:
+        """The verdict on a request, by its headers with names in lower case. `face` is the path of what it asks.
 
         A verifier must bound its own waits: the request waits with it.
         """
@@ -94,16 +117,16 @@ class SecretVerifier:
         self.scheme = scheme
         self._principals = principals
 
-    async def verify(self, headers: Mapping[str, str]) -> Principal | WrongCredential | None:
+    async def verify(self, headers: Mapping[str, str], face: str) -> Verdict:  # noqa: ARG002 - a secret is for all
         """See `Verifier`."""
-        secret = _shown(self.scheme, headers)
+        secret = shown_secret(self.scheme, headers)
         if secret is None:
             return None
         given, found = _digest(secret), None
         for digest, principal in self._principals.items():
             if hmac.compare_digest(given, digest):
                 found = principal
-        return found or _NOT_KNOWN
+        return found or NOT_KNOWN
 
 
 def verifiers_of(credentials: Iterable[Credential]) -> tuple[Verifier, ...]:
@@ -122,12 +145,17 @@ def verifiers_of(credentials: Iterable[Credential]) -> tuple[Verifier, ...]:
     return tuple(SecretVerifier(scheme, principals) for scheme, principals in known.items())
 
 
+_HeaderVerdict = tuple[str, Verdict]
+"""A header, and what a verifier says of what is in it."""
+
+
 class Access:
     """Decides who may call: the principals of the verifiers, or without verifiers everyone as one principal."""
 
     def __init__(self, verifiers: Sequence[Verifier], everyone: Principal = LOCAL) -> None:
         """See `update`."""
         self._everyone = everyone
+        self._logged: dict[WrongCredential, float] = {}
         self.changes = 0
         """The number of calls of `update`. Each may exclude callers who were accepted before."""
         self.update(verifiers)
@@ -153,40 +181,74 @@ class Access:
         """Whether a request without a credential is refused."""
         return bool(self._verifiers)
 
-    async def principal_of(self, headers: Mapping[str, str]) -> Principal:
-        """The principal of a request, by its headers with names in lower case.
+    async def principal_of(self, headers: Mapping[str, str], face: str = "") -> Principal:
+        """The principal of a request, by its headers with names in lower case. `face` is the path of what it asks.
 
         The verdict is that of the verifiers in use when this returns: after a change the request is judged again.
 
         Raises:
-            RefusedError: 401, a credential is missing or invalid.
+            RefusedError: 401, a credential is missing or invalid; 503, it cannot be judged at the moment.
         """
         while True:
-            changes, verifiers = self.changes, self._verifiers
-            verdicts = [await verifier.verify(headers) for verifier in verifiers]
+            changes = self.changes
+            verdicts = await self._verdicts(headers, face)
             if changes == self.changes:
-                return self._judged(verdicts)
+                return self._judged(verdicts, face)
 
-    def _judged(self, verdicts: Sequence[Principal | WrongCredential | None]) -> Principal:
-        if not verdicts:
-            return self._everyone
-        found: Principal | None = None
-        known, wrong = set[str](), dict[str, WrongCredential]()
-        for verifier, verdict in zip(self._verifiers, verdicts, strict=True):
+    async def _verdicts(self, headers: Mapping[str, str], face: str) -> Sequence[_HeaderVerdict]:
+        """The verdicts on the credentials of a request. Once a verifier knows what is in a header, no other sees it:
+        a secret of the file must not be sent to an issuer to be judged there."""
+        found: list[_HeaderVerdict] = []
+        known = set[str]()
+        for verifier in self._verifiers:
             header = _HEADERS[verifier.scheme]
-            if isinstance(verdict, WrongCredential):
-                wrong.setdefault(header, verdict)
-            elif verdict is not None:
-                if found is not None and verdict != found:
-                    raise self.refusal(_NOT_KNOWN.fault)
-                found = verdict
-                known.add(header)
-        for header, verdict in wrong.items():
             if header not in known:
-                raise self.refusal(verdict.fault)
-        if found is None:
-            raise self.refusal("is missing")
+                verdict = await verifier.verify(headers, face)
+                found.append((header, verdict))
+                if isinstance(verdict, Principal):
+                    known.add(header)
         return found
+
+    def _judged(self, verdicts: Sequence[_HeaderVerdict], face: str) -> Principal:
+        if not self._verifiers:
+            return self._everyone
+        found = {header: verdict for header, verdict in verdicts if isinstance(verdict, Principal)}
+        for header in dict.fromkeys(header for header, _ in verdicts):
+            if header not in found:
+                self._require_absent([verdict for other, verdict in verdicts if other == header], face)
+        principals = list(found.values())
+        if not principals:
+            raise self.refusal("is missing")
+        if any(other != principals[0] for other in principals):
+            raise self.refusal(NOT_KNOWN.fault)
+        return principals[0]
+
+    def _require_absent(self, verdicts: Sequence[Verdict], face: str) -> None:
+        """Refuse a request for what is in one of its headers, which no verifier knows.
+
+        Raises:
+            RefusedError: 401 or 503, the header holds a credential.
+        """
+        for verdict in verdicts:
+            if isinstance(verdict, Undecided):
+                again = str(math.ceil(verdict.retry_seconds))
+                raise RefusedError(
+                    503, f"The credential cannot be judged: {verdict.why}", {"Retry-After": again}
+                )
+        wrong = [verdict for verdict in verdicts if isinstance(verdict, WrongCredential)]
+        if wrong:
+            worst = max(wrong, key=lambda one: (bool(one.issuer), one != NOT_KNOWN))
+            self._log(worst, face)
+            raise self.refusal(worst.fault)
+
+    def _log(self, wrong: WrongCredential, face: str) -> None:
+        """Log why a credential is refused, without the credential. Each fault is logged now and then only: anyone can
+        send wrong credentials, and must not fill the log."""
+        now = anyio.current_time()
+        if wrong != NOT_KNOWN and now - self._logged.get(wrong, -_LOG_SECONDS) >= _LOG_SECONDS:
+            self._logged[wrong] = now
+            of = f" of issuers.{wrong.issuer}" if wrong.issuer else ""
+            logger.info("a token%s was refused at %s: it %s", of, face or "/", wrong.fault)
 
     def refusal(self, fault: str) -> RefusedError:
         """The 401 for a request, with the accepted schemes. `fault` is the fault of its credential."""
@@ -198,7 +260,7 @@ class Access:
         return RefusedError(401, self._why_nobody or words, {"WWW-Authenticate": challenge})
 
 
-def _shown(scheme: Scheme, headers: Mapping[str, str]) -> str | None:
+def shown_secret(scheme: Scheme, headers: Mapping[str, str]) -> str | None:
     """The secret of a request; None if the header is absent, "" if the header holds no secret of this scheme."""
     shown = headers.get(_HEADERS[scheme])
     if scheme is Scheme.API_KEY:

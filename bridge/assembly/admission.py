@@ -12,8 +12,10 @@ import secrets
 from collections.abc import Mapping, Sequence
 from typing import Final
 
-from bridge.access.principals import ANONYMOUS, LOCAL, Principal
+from bridge.access.issuers import Issuer
+from bridge.access.principals import ANONYMOUS, LOCAL, Principal, PrincipalNames
 from bridge.access.verifiers import Access, Credential, Scheme, Verifier, verifiers_of
+from bridge.assembly.issuers import Issuers, issuer_limits, issuers_of
 from bridge.assembly.plan import Plan
 from bridge.http.request_checks import API_KEY_HEADER, is_loopback
 
@@ -36,8 +38,11 @@ class Admission:
         self._everyone = LOCAL if is_loopback(plan.place.host) else ANONYMOUS
         self._token = secrets.token_urlsafe(32)
         self._credentials = tuple(plan.credentials)
-        self._own_scheme = _scheme_of(self._credentials)
-        self.access = Access(self._known_by(self._credentials), self._everyone)
+        self._issuers: Mapping[str, Issuer] = issuers_of(plan)
+        self.issuers = Issuers(issuer_limits(plan.profile.issuers))
+        """The keys of the issuers."""
+        self._own_scheme = _scheme_of(self._credentials, self._issuers)
+        self.access = Access(self._known_by(self._credentials, self._issuers), self._everyone)
 
     @property
     def credentials(self) -> Sequence[Credential]:
@@ -45,9 +50,15 @@ class Admission:
         return self._credentials
 
     @property
+    def trusted(self) -> Mapping[str, Issuer]:
+        """The issuers whose tokens are accepted, by name."""
+        return self._issuers
+
+    @property
     def closed(self) -> str | None:
         """Why no principal is admitted; None when at least one is."""
-        return NOBODY_LEFT if self.access.needs_token and not self._credentials else None
+        has_any = self._credentials or self._issuers
+        return NOBODY_LEFT if self.access.needs_token and not has_any else None
 
     @property
     def own_headers(self) -> Mapping[str, str]:
@@ -65,50 +76,68 @@ class Admission:
         Raises:
             UsageError: two principals have the same secret.
         """
-        self._known_by(plan.credentials)
+        verifiers_of(plan.credentials)
 
-    def turn_away(self, plan: Plan) -> frozenset[str]:
-        """Revoke the secrets that a plan leaves out, and grant nothing; return the principals whose streams must end.
+    def turn_away(self, plan: Plan) -> PrincipalNames:
+        """Revoke the secrets and issuers that a plan leaves out, and grant nothing; return the principals whose streams
+        must end.
 
         A principal with changed skills keeps its old ones until the plan is taken over: new skills could show it what
-        the plan is about to hide.
+        the plan is about to hide. So do the principals of an issuer with other rules.
         """
-        before = self._credentials
+        before, trusted = self._credentials, self._issuers
         if not self.access.needs_token:
             # Everyone may do everything: to ask for any secret takes rights away.
-            self._set(tuple(plan.credentials), is_open=True)
-            return frozenset({self._everyone.name} if plan.credentials else ())
-        self._set(_left(before, plan.credentials), is_open=False)
-        return _without_a_secret(before, self._credentials)
+            self._set(tuple(plan.credentials), issuers_of(plan), is_open=True)
+            return PrincipalNames(frozenset({self._everyone.name} if plan.asks_for_credentials else ()))
+        left = {
+            name: one
+            for name, one in trusted.items()
+            if name in plan.issuers and plan.issuers[name].place == one.place
+        }
+        self._set(_left(before, plan.credentials), left, is_open=False)
+        gone = frozenset(trusted.keys() - left.keys())
+        return PrincipalNames(_without_a_secret(before, self._credentials), gone)
 
-    def admit(self, plan: Plan) -> frozenset[str]:
+    def admit(self, plan: Plan) -> PrincipalNames:
         """Admit the principals of a plan; return the names of principals whose rights changed or ended."""
-        before, is_open = self._credentials, not self.access.needs_token
-        self._set(tuple(plan.credentials), is_open=plan.allow_unauthenticated or is_open)
+        before, trusted, is_open = self._credentials, self._issuers, not self.access.needs_token
+        self._set(tuple(plan.credentials), issuers_of(plan), is_open=plan.allow_unauthenticated or is_open)
         now = _by_principal(self._credentials)
-        return frozenset(name for name, known in _by_principal(before).items() if now.get(name) != known)
+        return PrincipalNames(
+            frozenset(name for name, known in _by_principal(before).items() if now.get(name) != known),
+            frozenset(name for name, known in trusted.items() if self._issuers.get(name) != known),
+        )
 
-    def _set(self, credentials: tuple[Credential, ...], *, is_open: bool) -> None:
-        """Accept these credentials. Without any, admit everyone if `is_open`, else nobody."""
+    def _set(
+        self, credentials: tuple[Credential, ...], issuers: Mapping[str, Issuer], *, is_open: bool
+    ) -> None:
+        """Accept these credentials and issuers. Without any, admit everyone if `is_open`, else nobody."""
         was_closed = self.closed
-        self._credentials = credentials
-        if credentials or is_open:
-            self._own_scheme = _scheme_of(credentials)
+        self._credentials, self._issuers = credentials, issuers
+        has_any = bool(credentials or issuers)
+        if has_any or is_open:
+            self._own_scheme = _scheme_of(credentials, issuers)
         # Otherwise only our own secret is left, so that cards continue to ask for one.
-        closed = "" if credentials or is_open else f"{NOBODY_LEFT[0].upper()}{NOBODY_LEFT[1:]}"
-        self.access.update(self._known_by(credentials), why_nobody=closed)
+        closed = "" if has_any or is_open else f"{NOBODY_LEFT[0].upper()}{NOBODY_LEFT[1:]}"
+        self.access.update(self._known_by(credentials, issuers), why_nobody=closed)
         if self.closed and not was_closed:
             logger.warning("every request is refused with 401: %s", NOBODY_LEFT)
 
-    def _known_by(self, credentials: Sequence[Credential]) -> Sequence[Verifier]:
-        """The verifiers of these credentials and of our own."""
+    def _known_by(
+        self, credentials: Sequence[Credential], issuers: Mapping[str, Issuer]
+    ) -> Sequence[Verifier]:
+        """The verifiers of these credentials, of our own, and of the tokens of these issuers."""
         # By the scheme of the first credential, so that no card declares a scheme only for us.
-        scheme = _scheme_of(credentials) or self._own_scheme
-        return verifiers_of([*credentials, *([Credential(ITSELF, self._token, scheme)] if scheme else [])])
+        scheme = _scheme_of(credentials, issuers) or self._own_scheme
+        own = [Credential(ITSELF, self._token, scheme)] if scheme else []
+        return [*verifiers_of([*credentials, *own]), *self.issuers.verifiers(issuers)]
 
 
-def _scheme_of(credentials: Sequence[Credential]) -> Scheme | None:
-    return credentials[0].scheme if credentials else None
+def _scheme_of(credentials: Sequence[Credential], issuers: Mapping[str, Issuer]) -> Scheme | None:
+    if credentials:
+        return credentials[0].scheme
+    return Scheme.BEARER if issuers else None
 
 
 def _left(before: Sequence[Credential], now: Sequence[Credential]) -> tuple[Credential, ...]:

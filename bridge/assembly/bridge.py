@@ -94,7 +94,7 @@ class Bridge:
         self._retiring: list[_Retiring] = []
         self.on_retired: Callable[[], None] = lambda: None
         """Called each time that replaced parts have ended."""
-        self._plan = self._read = Plan(plan.profile, plan.place, plan.credentials)
+        self._plan = self._read = Plan(plan.profile, plan.place, plan.credentials, issuers=plan.issuers)
         self._memory = ServerMemory(state_folder() / FILE_NAME)
         self._applying = anyio.Lock()
         self._admission = Admission(plan)
@@ -122,6 +122,7 @@ class Bridge:
             finally:
                 with anyio.CancelScope(shield=True):
                     await self._parts.end()
+                    await self._admission.issuers.close()
                 self._group.cancel_scope.cancel()
 
     async def apply(self, plan: Plan, *, patience_seconds: float = math.inf) -> Changes:
@@ -156,10 +157,14 @@ class Bridge:
                 with anyio.CancelScope(shield=True):
                     await fresh.end()
                 if turned_away:
-                    self._read = replace(self._read, credentials=self._admission.credentials)
-                    logger.warning("let in no more all the same: %s", ", ".join(sorted(turned_away)))
+                    known = {**plan.issuers, **self._read.issuers}
+                    left = {name: known[name] for name in self._admission.trusted}
+                    credentials = self._admission.credentials
+                    self._read = replace(self._read, credentials=credentials, issuers=left)
+                    logger.warning("let in no more all the same: %s", turned_away)
                 raise
             self._take_over(plan, fresh)
+            self._group.start_soon(self._admission.issuers.look)
             for key in filter(plan.fails_closed, first.missing):
                 self._group.start_soon(self._require_later, first, key, fresh.upstreams[key])
             for name, left_out in plan.left_out.items():

@@ -16,6 +16,7 @@ import anyio.abc
 from starlette.types import ASGIApp
 
 from bridge.a2a.client.catalog import CatalogSource
+from bridge.access.principals import PrincipalNames
 from bridge.assembly.offered_server import OfferedServer
 from bridge.assembly.plan import CatalogPlan, Plan, ServerPlan
 from bridge.assembly.published_agent import PublishedAgent
@@ -123,7 +124,7 @@ class Parts:
         calls = sum(face.offered.server.running for face in self.faces)
         return calls + sum(one.engine.running for one in self.agents)
 
-    def let_go(self, principals: frozenset[str]) -> None:
+    def let_go(self, principals: PrincipalNames) -> None:
         """End the streams of principals that lost access. Their tasks and calls go on."""
         for one in self.agents:
             one.server.let_go(principals)

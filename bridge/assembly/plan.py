@@ -16,6 +16,7 @@ from bridge.a2a.client.card import OwnCard
 from bridge.a2a.client.catalog import CatalogSource
 from bridge.a2a.client.credentials import Credentials
 from bridge.a2a.wire.choices import DialectChoice
+from bridge.access.issuers import Issuer
 from bridge.access.principals import Principal
 from bridge.access.verifiers import Credential
 from bridge.config.import_file import LeftOut
@@ -46,7 +47,7 @@ _PROCESS_KEYS: Final = {
 }
 """Keys of `[bridge]` that only a restart changes, and their attributes in a `ProcessPlan`."""
 
-_PROCESS_TABLES: Final = ("store", "requests", "connections", "streams")
+_PROCESS_TABLES: Final = ("store", "requests", "connections", "streams", "issuers")
 """Tables of the profile of `[bridge]` that only a restart changes."""
 
 
@@ -208,10 +209,13 @@ class Plan:
     """Everything that one bridge serves."""
 
     profile: Profile
-    """The profile of the process. Its tables `server`, `store`, `requests`, `connections` and `streams` count."""
+    """The profile of the process. Its tables `server`, `store`, `requests`, `connections`, `streams` and `issuers`
+    count."""
     place: ProcessPlan = ProcessPlan()
     credentials: Sequence[Credential] = ()
     allow_unauthenticated: bool = False
+    issuers: Mapping[str, Issuer] = field(default_factory=dict)
+    """The issuers of tokens, by name. Their audiences are by the names of faces."""
     servers: Mapping[str, ServerPlan] = field(default_factory=dict)
     agents: Mapping[str, RemotePlan] = field(default_factory=dict)
     catalogs: Mapping[str, CatalogPlan] = field(default_factory=dict)
@@ -228,12 +232,17 @@ class Plan:
         Raises:
             UsageError: other machines could call the tools.
         """
-        if is_loopback(self.place.host) or self.credentials or self.allow_unauthenticated:
+        if is_loopback(self.place.host) or self.asks_for_credentials or self.allow_unauthenticated:
             return
         raise UsageError(
             f"listening on {self.place.host} lets other machines call the tools: give --auth bearer:env:NAME"
-            " (in a file: a table [principals.NAME]), or --allow-unauthenticated to let everyone"
+            " (in a file: a table [principals.NAME] or [issuers.NAME]), or --allow-unauthenticated to let everyone"
         )
+
+    @property
+    def asks_for_credentials(self) -> bool:
+        """Whether a request without a credential is refused."""
+        return bool(self.credentials or self.issuers)
 
     def fails_closed(self, server: str) -> bool:
         """Whether the start fails while this server is down."""
@@ -269,9 +278,8 @@ def for_stdio(plan: Plan, name: str, token: str) -> Plan:
     place = ProcessPlan(
         keys=plan.place.keys, state=plan.place.state, cache=plan.place.cache, host=LOOPBACK_HOST
     )
-    return replace(
-        with_one_server(plan, name), place=place, credentials=(Credential(STDIO_PRINCIPAL, token),)
-    )
+    credentials = (Credential(STDIO_PRINCIPAL, token),)
+    return replace(with_one_server(plan, name), place=place, credentials=credentials, issuers={})
 
 
 def for_preview(plan: Plan, folder: Path, key: str, within_seconds: float) -> Plan:
@@ -378,6 +386,7 @@ def _tables(plan: Plan) -> Mapping[str, Mapping[str, Any]]:
         "tools_as_agent": {name: replace(one, store=None) for name, one in plan.published.items()},
         "agents_as_tools": plan.offered,
         "principals": _by_principal(plan.credentials),
+        "issuers": plan.issuers,
     }
 
 

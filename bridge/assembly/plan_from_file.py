@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 
+from bridge.access.issuers import Issuer, IssuerPlace
 from bridge.access.principals import Principal
 from bridge.access.verifiers import Credential, Scheme
 from bridge.assembly.plan import (
@@ -24,6 +25,7 @@ from bridge.config.tables.models import (
     AgentTable,
     ArgumentTable,
     CatalogTable,
+    IssuerTable,
     PrincipalTable,
     SkillTable,
     ToolsAsAgentTable,
@@ -61,6 +63,7 @@ def plan_from_file(loaded: LoadedConfig) -> Plan:
         credentials=[
             credential for name, one in config.principals.items() for credential in _credentials(name, one)
         ],
+        issuers={name: _issuer(name, one) for name, one in config.issuers.items()},
         allow_unauthenticated=table.allow_unauthenticated,
         servers={key: _server(one, process, on_line=on_line) for key, one in config.tool_servers.items()},
         agents={key: _remote(one, config.agents, on_line=on_line) for key, one in config.agents.items()},
@@ -204,6 +207,17 @@ def _arguments(tables: Mapping[str, ArgumentTable]) -> dict[str, ArgumentRule]:
         name: ArgumentRule(**{key: getattr(one, key) for key in one.model_fields_set})
         for name, one in tables.items()
     }
+
+
+def _issuer(name: str, table: IssuerTable) -> Issuer:
+    return Issuer(
+        name,
+        IssuerPlace(table.issuer, table.jwks_url, table.allow_private),
+        tuple(table.algorithms),
+        table.principal,
+        tuple((scope, tuple(globs)) for scope, globs in table.scopes.items()),
+        {face: frozenset(one) for face, one in table.audience.items()},
+    )
 
 
 def _credentials(name: str, table: PrincipalTable) -> list[Credential]:

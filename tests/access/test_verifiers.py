@@ -173,7 +173,7 @@ class Signatures:
     is_asked: anyio.Event = field(default_factory=anyio.Event)
     has_keys: anyio.Event = field(default_factory=anyio.Event)
 
-    async def verify(self, headers: Mapping[str, str]) -> Principal | WrongCredential | None:
+    async def verify(self, headers: Mapping[str, str], face: str) -> Principal | WrongCredential | None:
         token = headers.get("authorization", "").removeprefix("Bearer ")
         name, dot, signature = token.partition(".")
         if not dot:

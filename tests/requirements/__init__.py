@@ -18,6 +18,7 @@ from tests.requirements.mcp import MCP
 from tests.requirements.mcp_2025_11_25 import MCP_2025_11_25
 from tests.requirements.mcp_2026_07_28 import MCP_2026_07_28
 from tests.requirements.mcp_tasks import MCP_TASKS
+from tests.requirements.oauth import OAUTH
 from tests.requirements.requirement import Requirement
 
 
@@ -36,5 +37,5 @@ def by_id(requirements: Iterable[Requirement]) -> Mapping[str, Requirement]:
 
 
 REQUIREMENTS: Final = by_id(
-    (*A2A, *A2A_0_3, *A2A_0_1, *MCP, *MCP_2025_11_25, *MCP_2026_07_28, *MCP_TASKS, *MAPPING)
+    (*A2A, *A2A_0_3, *A2A_0_1, *MCP, *MCP_2025_11_25, *MCP_2026_07_28, *MCP_TASKS, *MAPPING, *OAUTH)
 )

@@ -16,7 +16,7 @@ from starlette.datastructures import Headers
 from bridge import trace
 from bridge.a2a.model.errors import UNAVAILABLE, A2AError
 from bridge.a2a.model.objects import AgentCard, SecurityRequirement
-from bridge.access.principals import Principal
+from bridge.access.principals import Principal, PrincipalNames
 from bridge.access.verifiers import Access, Scheme
 from bridge.http.request_checks import API_KEY_HEADER, FaceAddress
 from bridge.jsonvalues import JsonObject
@@ -41,12 +41,12 @@ class AdmissionControl:
         self.listening: set[RequestAdmission] = set()
         """The requests that hold a slot for a stream."""
 
-    def begin(self, headers: Headers) -> RequestAdmission:
-        """Begin a request and its trace."""
+    def begin(self, headers: Headers, path: str) -> RequestAdmission:
+        """Begin a request to the agent at this path, and its trace."""
         trace.begin(trace.in_headers(headers.raw))
-        return RequestAdmission(self, headers)
+        return RequestAdmission(self, headers, path)
 
-    def let_go(self, principals: frozenset[str]) -> None:
+    def let_go(self, principals: PrincipalNames) -> None:
         """End the streams of these principals, who may no longer call. Their tasks go on."""
         for visit in self.listening:
             if visit.stream is not None and visit.principal.name in principals:
@@ -56,11 +56,12 @@ class AdmissionControl:
 class RequestAdmission:
     """One request to an agent. Enter it for as long as the request is answered."""
 
-    __slots__ = ("_changes", "_control", "_headers", "principal", "stream")
+    __slots__ = ("_changes", "_control", "_headers", "_path", "principal", "stream")
 
-    def __init__(self, control: AdmissionControl, headers: Headers) -> None:
+    def __init__(self, control: AdmissionControl, headers: Headers, path: str) -> None:
         self._control = control
         self._headers = headers
+        self._path = path
         self._changes = 0
         """`Access.changes` when the request was admitted."""
         self.principal: Principal
@@ -78,11 +79,12 @@ class RequestAdmission:
         """Admit the request, and return its principal.
 
         Raises:
-            RefusedError: 400, 403 or 421, a foreign web page may have sent the request; 401, the caller is unknown.
+            RefusedError: 400, 403 or 421, a foreign web page may have sent the request; 401, the caller is unknown;
+                503, that cannot be judged at the moment.
         """
         control = self._control
         control.address.require_own(self._headers)
-        principal = await control.access.principal_of(self._headers)
+        principal = await control.access.principal_of(self._headers, self._path)
         self._changes = control.access.changes
         self.principal = principal.in_face(control.face)
         return self.principal

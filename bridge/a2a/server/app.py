@@ -29,6 +29,7 @@ from bridge.a2a.model.errors import (
     MISDIRECTED,
     TOO_LARGE,
     UNAUTHENTICATED,
+    UNAVAILABLE,
     A2AError,
     ErrorKind,
     temporarily_unavailable,
@@ -46,7 +47,7 @@ from bridge.a2a.wire.jsontext import parse_json
 from bridge.a2a.wire.rest import CARD_PATH, OLDER_CARD_PATH
 from bridge.a2a.wire.versions import HEADER as VERSION_HEADER
 from bridge.a2a.wire.versions import VERSIONS, Versions
-from bridge.access.principals import Principal
+from bridge.access.principals import Principal, PrincipalNames
 from bridge.access.verifiers import Access, Scheme
 from bridge.errors import StoreAwayError
 from bridge.http.request_checks import (
@@ -70,6 +71,7 @@ _REFUSALS: Final[Mapping[int, ErrorKind]] = {
     413: TOO_LARGE,
     415: MEDIA_TYPE,
     421: MISDIRECTED,
+    503: UNAVAILABLE,
 }
 
 
@@ -117,7 +119,7 @@ class AgentServer:
         async def app(scope: Scope, receive: Receive, send: Send) -> None:
             if scope["type"] == "http":
                 headers = Headers(scope=scope)
-                with self._admission.begin(headers) as visit:
+                with self._admission.begin(headers, base_path) as visit:
                     await self._serve(_Request(scope, receive, headers, visit), base_path, send)
 
         return app
@@ -141,7 +143,7 @@ class AgentServer:
         if is_read and request.on_written is not None:
             request.on_written()
 
-    def let_go(self, principals: frozenset[str]) -> None:
+    def let_go(self, principals: PrincipalNames) -> None:
         """End the streams of these principals, who may no longer call. Their tasks go on."""
         self._admission.let_go(principals)
 

@@ -81,7 +81,8 @@ class CatalogApp:
         headers = Headers(scope=scope)
         try:
             self._address.require_own(headers)
-            await self._access.principal_of(headers)
+            path = scope["path"].removeprefix(scope.get("root_path", "")).rstrip("/")
+            await self._access.principal_of(headers, path)
             if scope["method"] not in ("GET", "HEAD"):
                 raise RefusedError(405, "The catalog is read with GET", {"Allow": "GET, HEAD"})
             asked = _CatalogRequest.in_query(QueryParams(scope["query_string"]))

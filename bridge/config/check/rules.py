@@ -83,6 +83,7 @@ def rule_faults(data: Mapping[str, Any], imported: ImportedNames) -> Iterator[Co
             yield from _header_faults(path, table)
             yield from _reference_faults(path, table)
     yield from _store_faults(_table(data, "bridge"))
+    yield from _issuer_faults(data)
     yield from _source_faults(data, imported)
     for section in ("tools_as_agent", "agents_as_tools"):
         for path, face in tables_at(data, (section, "*")):
@@ -172,6 +173,30 @@ def _is_shared(store: object) -> bool:
     return isinstance(store, dict) or (isinstance(store, str) and store.startswith(POSTGRES_SCHEMES))
 
 
+def _issuer_faults(data: Mapping[str, Any]) -> Iterator[ConfigFault]:
+    """Yield faults of issuers: two tables for one, audiences of no face, and faces without an audience."""
+    faces = {str(name): section for section in _MADE_OF for name in _table(data, section)}
+    has_url = "public_url" in _table(data, "bridge")
+    known: dict[str, str] = {}
+    for name, table in _table(data, "issuers").items():
+        if not isinstance(table, dict):
+            continue
+        here: KeyPath = ("issuers", name)
+        if isinstance(url := table.get("issuer"), str) and (other := known.setdefault(url, name)) != name:
+            yield ConfigFault((*here, "issuer"), f"[issuers.{other}] has the same `issuer`")
+        audience = table.get("audience", {})
+        given = audience if isinstance(audience, dict) else {}
+        for face in given:
+            if face not in faces:
+                message = f"there is no face `{face}`"
+                yield ConfigFault((*here, "audience", face), message, meant(face, sorted(faces)), on_key=True)
+        missing = [face for face in faces if face not in given]
+        if missing and not has_url:
+            message = f"tokens for {listed((f'`{face}`' for face in missing), 'and')} have no audience"
+            hint = f"write `public_url` in [bridge], or audience.{missing[0]} = [...] in {title(here)}"
+            yield ConfigFault(here, message, hint, on_key=True)
+
+
 def _headers_of_auth(auth: object) -> Iterator[str]:
     match auth:
         case {"bearer": _}:
@@ -199,6 +224,10 @@ def _source_faults(data: Mapping[str, Any], imported: ImportedNames) -> Iterator
         written = table.get("skills") if isinstance(table, dict) else None
         if isinstance(written, list):
             yield from _face_faults(("principals", principal, "skills"), written, names)
+    for path, scopes in tables_at(data, ("issuers", "*", "scopes")):
+        for scope, written in scopes.items():
+            if isinstance(written, list):
+                yield from _face_faults((*path, scope), written, names)
 
 
 def sources_of(data: Mapping[str, Any], section: str) -> dict[str, dict[int, str]]:

@@ -17,7 +17,16 @@ from bridge.config.check.schema_nodes import SchemaNode, node_at, range_of
 from bridge.config.text.document import ConfigFault
 from bridge.config.text.positions import KeyPath
 from bridge.config.text.secrets import HOW_TO_REFER
-from bridge.config.text.wording import HEADER_NAME, NAME, key_name, listed, meant, table_name, title
+from bridge.config.text.wording import (
+    HEADER_NAME,
+    NAME,
+    SCOPE_NAME,
+    key_name,
+    listed,
+    meant,
+    table_name,
+    title,
+)
 
 _TAKES: Final = {
     "int_type": "a whole number",
@@ -46,6 +55,7 @@ _RANGE: Final = frozenset(("greater_than", "greater_than_equal", "less_than", "l
 _NAMES: Final = {
     NAME: "is no name for a table: small letters, digits, - and _, at most 40, the first a letter or digit",
     HEADER_NAME: "is no name of a header",
+    SCOPE_NAME: "is no scope: a scope is one word of ASCII, without quotation marks and backslashes",
 }
 _INSTEAD: Final = {
     ("agents", "oauth2"): ("OAuth 2 is not supported yet", f"get a token elsewhere: bearer = {HOW_TO_REFER}"),

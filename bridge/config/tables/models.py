@@ -16,6 +16,7 @@ from bridge.config.tables.peers import (
     CatalogTable,
     EndpointAuth,
     HeaderKey,
+    IssuerTable,
     KeyPlace,
     PrincipalTable,
     ToolServerTable,
@@ -50,6 +51,7 @@ __all__ = [
     "EndpointAuth",
     "HeaderKey",
     "ImportTable",
+    "IssuerTable",
     "KeyPlace",
     "PrincipalTable",
     "Secret",
@@ -70,7 +72,7 @@ class BridgeTable(Table):
 
     host: Text = Field(
         default="127.0.0.1",
-        description="the address to listen on; an address that other machines reach needs `principals`",
+        description="the address to listen on; an address that other machines reach needs `principals` or `issuers`",
     )
     port: Annotated[int, Field(ge=0, le=65535)] = Field(
         default=8080, description="the port; 0 means a free one"
@@ -114,7 +116,7 @@ class BridgeTable(Table):
     mapping: Text = Field(
         default=DEFAULT_PROFILE,
         description="the mapping profile of the process: its tables `server`, `store`, `requests`, "
-        "`connections` and `streams` count",
+        "`connections`, `streams` and `issuers` count",
     )
     log_format: Literal["text", "json"] = Field(default="text", description="the form of log lines")
     log_level: Literal["debug", "info", "warning", "error"] = Field(
@@ -251,4 +253,7 @@ class Config(Table):
     )
     principals: dict[Name, PrincipalTable] = Field(
         default_factory=dict, description="the principals that may call, by name"
+    )
+    issuers: dict[Name, IssuerTable] = Field(
+        default_factory=dict, description="who issues tokens to the principals that may call, by name"
     )

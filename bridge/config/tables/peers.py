@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any, Literal, Self
+from typing import Annotated, Any, Literal, Self
 
 from pydantic import Field, PositiveFloat, PositiveInt, PrivateAttr
 
@@ -17,8 +17,11 @@ from bridge.config.tables.values import (
     HeaderSecret,
     HeaderSetting,
     HttpUrl,
+    IssuerUrl,
+    Name,
     NotNegative,
     Origins,
+    ScopeName,
     SessionOf,
     Setting,
     Table,
@@ -235,6 +238,42 @@ class PrincipalTable(Table):
         default=("*",),
         description="globs of the skills and tools that it may use: `GLOB` for every face, `FACE/GLOB` for "
         "those faces",
+    )
+
+
+SignatureAlgorithm = Literal[
+    "RS256", "RS384", "RS512", "PS256", "PS384", "PS512", "ES256", "ES384", "ES512", "EdDSA"
+]
+
+
+class IssuerTable(Table):
+    """`[issuers.NAME]`: who issues the tokens of callers, by OAuth 2.0 or OpenID Connect."""
+
+    issuer: IssuerUrl = Field(
+        description="its identifier, exactly as its tokens say it (`iss`); its metadata is found there"
+    )
+    jwks_url: HttpUrl | None = Field(
+        default=None, description="the URL of its keys; without it, the one that its metadata says"
+    )
+    audience: dict[Name, Texts] = Field(
+        default_factory=dict,
+        description="by the name of a face, the audiences (`aud`) of tokens for it; without it, the URL of the face "
+        "below `public_url`",
+    )
+    principal: Text = Field(
+        default="sub",
+        description="the claim that tells its principals apart; others than `sub` can be given to another person",
+    )
+    scopes: dict[ScopeName, Texts] = Field(
+        default_factory=dict,
+        description="by scope, globs of the skills and tools that it opens, as in `skills` of a principal; clients "
+        "ask for the first scope first. With none, each token opens everything",
+    )
+    algorithms: Annotated[tuple[SignatureAlgorithm, ...], Field(strict=False)] = Field(
+        default=("RS256", "PS256", "ES256", "EdDSA"), description="the algorithms of its signatures"
+    )
+    allow_private: bool = Field(
+        default=False, description="whether its metadata may lead to a private address on another origin"
     )
 
 

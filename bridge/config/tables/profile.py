@@ -223,6 +223,18 @@ class StoreTable(_Table):
     close_seconds: PositiveFloat
 
 
+class IssuersTable(_Table):
+    """`[issuers]`"""
+
+    fetch_seconds: PositiveFloat
+    document_limit_bytes: PositiveInt
+    keys_most: PositiveInt
+    keys_seconds: PositiveFloat
+    unknown_key_seconds: PositiveFloat
+    retry_seconds: PositiveFloat
+    leeway_seconds: Annotated[float, Field(ge=0, le=60)]
+
+
 class AgentsTable(_Table):
     """`[agents]`"""
 
@@ -265,11 +277,12 @@ class Profile(_Table):
     connections: ConnectionsTable
     streams: StreamsTable
     store: StoreTable
+    issuers: IssuersTable
     agents: AgentsTable
 
 
 TABLES_OF: Final[Mapping[str, tuple[str, ...]]] = {
-    "bridge": ("server", "requests", "connections", "streams", "store"),
+    "bridge": ("server", "requests", "connections", "streams", "store", "issuers"),
     "tools_as_agent": ("card", "route", "arguments", "run", "content"),
     "agents_as_tools": ("agents", "run"),
 }

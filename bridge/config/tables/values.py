@@ -37,7 +37,8 @@ from bridge.config.text.secrets import (
     secret_of,
     setting_of,
 )
-from bridge.config.text.wording import HEADER_NAME, NAME, POSTGRES_SCHEMES, shown_url
+from bridge.config.text.wording import HEADER_NAME, NAME, POSTGRES_SCHEMES, SCOPE_NAME, shown_url
+from bridge.http.private_addresses import is_private_host
 from bridge.http.replica_address import MAX_SOCKET_BYTES, UNIX, ReplicaAddress
 
 _HOST_NAME: Final = re.compile(r"[A-Za-z0-9._-]+|[0-9A-Fa-f:]+")
@@ -127,6 +128,15 @@ def _replica_url(given: str, info: ValidationInfo) -> str:
             f"`{{key}}` takes {UNIX} and the absolute path of a socket, of at most {MAX_SOCKET_BYTES} bytes"
         ) from exc
     return url
+
+
+def _issuer_url(given: str) -> str:
+    place = urlsplit(given)
+    if place.query or place.fragment or given.endswith(("?", "#")):
+        raise refused("`{key}` takes the identifier of an issuer, which has no query and no fragment")
+    if place.scheme == "http" and not is_private_host(place.hostname or ""):
+        raise refused("`{key}` begins with https://, unless its host is of this machine or its network")
+    return given
 
 
 def _origin(given: str, info: ValidationInfo) -> str:
@@ -240,6 +250,8 @@ Name = Annotated[str, StringConstraints(pattern=NAME)]
 HeaderName = Annotated[str, StringConstraints(pattern=HEADER_NAME)]
 Json = Annotated[JsonValue, WithJsonSchema({})]
 HttpUrl = Annotated[str, AfterValidator(_url), WithJsonSchema(_URL_SCHEMA)]
+IssuerUrl = Annotated[HttpUrl, AfterValidator(_issuer_url), WithJsonSchema(_URL_SCHEMA)]
+ScopeName = Annotated[str, StringConstraints(pattern=SCOPE_NAME)]
 BaseUrl = Annotated[HttpUrl, AfterValidator(_base_url)]
 NetworkText = Annotated[str, AfterValidator(_network)]
 ReplicaUrl = Annotated[str, AfterValidator(_replica_url), WithJsonSchema(_TEXT_SCHEMA)]

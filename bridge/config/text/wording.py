@@ -18,6 +18,9 @@ NAME: Final = rf"^[a-z0-9][a-z0-9_-]{{0,{TABLE_NAME_LIMIT - 1}}}$"
 HEADER_NAME: Final = r"^[!#$%&'*+.^_`|~0-9A-Za-z-]+$"
 """A header's name, as a pattern (RFC 9110 section 5.6.2: token)."""
 
+SCOPE_NAME: Final = r"^[\x21\x23-\x5B\x5D-\x7E]+$"
+"""A scope, as a pattern (RFC 6749 section 3.3)."""
+
 _ONLY_ONE: Final = frozenset(("bridge", "import"))
 """Tables that exist only once, without a name."""
 _CLOSE: Final = 0.75

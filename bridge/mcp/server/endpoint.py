@@ -22,7 +22,7 @@ from starlette.requests import ClientDisconnect
 from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from bridge.access.principals import Principal
+from bridge.access.principals import Principal, PrincipalNames
 from bridge.access.verifiers import Access
 from bridge.http.hops import AcceptedHop
 from bridge.http.request_checks import (
@@ -89,7 +89,7 @@ class Endpoint:
         self.stop()
         _cancel(self._posts)
 
-    def revoke(self, principals: frozenset[str]) -> None:
+    def revoke(self, principals: PrincipalNames) -> None:
         """End the streams of these principals, and refuse requests that are still being read. Running calls go on."""
         for served in (self._streams, self._posts):
             for user in served.values():
@@ -130,7 +130,7 @@ class Endpoint:
     async def _admit(self, verb: str, path: str, headers: Mapping[str, str]) -> Principal:
         if path.rstrip("/") != self.path.rstrip("/"):
             raise RefusedError(404, f"There is nothing here; MCP is at {self.path}")
-        principal = await self.access.principal_of(headers)
+        principal = await self.access.principal_of(headers, self.path)
         if verb not in _METHODS:
             raise RefusedError(405, "MCP is spoken with POST", {"Allow": ", ".join(_METHODS)})
         if verb == "POST":

@@ -24,7 +24,7 @@ from mcp.server.streamable_http_manager import StreamableHTTPSessionManager
 from pydantic_core import PydanticSerializationError, to_json
 from starlette.types import ASGIApp
 
-from bridge.access.principals import MayUse, may_use_everything
+from bridge.access.principals import MayUse, PrincipalNames, may_use_everything
 from bridge.access.verifiers import Access
 from bridge.concurrency import Signal
 from bridge.errors import ECHO_CHARACTERS, echoed, leaf_of
@@ -156,11 +156,11 @@ class McpServer:
         introduce(self._server, self._face)
         self._changed.set()
 
-    def admit_anew(self, principals: frozenset[str]) -> None:
+    def admit_anew(self, principals: PrincipalNames) -> None:
         """End the streams of these principals that tell of changes, since their rights have changed."""
         self._listening.end_streams_of(principals)
 
-    def revoke(self, principals: frozenset[str]) -> None:
+    def revoke(self, principals: PrincipalNames) -> None:
         """Revoke the access of these principals: end their streams, refuse their requests. Running calls go on."""
         self._listening.end_streams_of(principals)
         if self._endpoint is not None:

@@ -23,6 +23,7 @@ from mcp_types import (
     SubscriptionsListenResult,
 )
 
+from bridge.access.principals import PrincipalNames
 from bridge.jsonvalues import JsonObject
 from bridge.mcp.server.face import TaskCaller, TaskFace
 from bridge.mcp.server.requests import Context, param, require_admitted
@@ -82,7 +83,7 @@ class Subscriptions:
         for stream in self._streams:
             stream.close()
 
-    def end_streams_of(self, principals: frozenset[str]) -> None:
+    def end_streams_of(self, principals: PrincipalNames) -> None:
         """End the streams of some principals at once."""
         for stream in self._streams:
             if stream.principal in principals:

@@ -349,7 +349,7 @@ class Named:
 
     scheme = Scheme.BEARER
 
-    async def verify(self, headers: Mapping[str, str]) -> Principal | WrongCredential | None:
+    async def verify(self, headers: Mapping[str, str], face: str) -> Principal | WrongCredential | None:
         await anyio.lowlevel.checkpoint()
         name = headers.get("authorization", "").removeprefix("Bearer ")
         return Principal(name) if name.isalpha() else None

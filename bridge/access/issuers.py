@@ -1,0 +1,69 @@
+"""Issuers of tokens as values: what the configuration says of each. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import Final
+
+from bridge.access.principals import ScopeRule
+
+NO_AUDIENCES: Final[frozenset[str]] = frozenset()
+
+
+@dataclass(frozen=True, slots=True)
+class IssuerPlace:
+    """Where the keys of an issuer are found."""
+
+    issuer: str
+    """The issuer's identifier. Its metadata is found by it (RFC 8414, OpenID Connect Discovery)."""
+    jwks_url: str | None = None
+    """The URL of the key set; None where the metadata says it."""
+    allow_private: bool = False
+    """Whether metadata may lead from a public issuer to this machine or its network."""
+
+
+@dataclass(frozen=True, slots=True)
+class Issuer:
+    """An authorization server whose tokens are accepted."""
+
+    name: str
+    """Its name in the configuration."""
+    place: IssuerPlace
+    algorithms: tuple[str, ...]
+    """The algorithms of signatures that are accepted. All are asymmetric."""
+    principal_claim: str
+    """The claim that tells the principals of this issuer apart."""
+    scopes: tuple[ScopeRule, ...] = ()
+    """What each scope opens, in the order of the file; empty when every token opens everything."""
+    audiences: Mapping[str, frozenset[str]] = field(default_factory=dict)
+    """The audiences of each face, by the path of the face."""
+
+    @property
+    def first_scopes(self) -> tuple[str, ...]:
+        """The scopes that a client asks for first. It asks for others once a call needs them."""
+        return tuple(scope for scope, _ in self.scopes[:1])
+
+    def with_audiences(self, audiences: Mapping[str, frozenset[str]]) -> Issuer:
+        """A copy with the audiences of each face."""
+        return replace(self, audiences=dict(audiences))
+
+
+@dataclass(frozen=True, slots=True)
+class IssuerLimits:
+    """How much an issuer may say, how long it may take, and how often it is asked."""
+
+    fetch_seconds: float
+    """How long one answer may take."""
+    document_bytes: int
+    """The size of its metadata, and of its key set."""
+    keys: int
+    """The keys in its key set."""
+    keys_seconds: float
+    """How long a key set is used before it is fetched again."""
+    unknown_key_seconds: float
+    """How soon after a fetch the set is fetched again because a token names a key that is not in it."""
+    retry_seconds: float
+    """How soon after a failed fetch the set is fetched again."""
+    leeway_seconds: float
+    """How far the issuer's clock may differ from this machine's."""

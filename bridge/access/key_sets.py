@@ -1,0 +1,226 @@
+"""The keys of an issuer: where they are found, when they are fetched, and which stay.
+
+The last good set stays until there is a better one. One fetch runs at a time, and the others wait for what it brings. A
+token can make the bridge fetch by naming an unknown key, so that is throttled: a flood of such tokens must not reach
+the issuer.
+
+What the operator wrote may be a private address, unless its name was public before. What metadata leads to has to share
+the issuer's origin, be public, or be allowed.
+
+Spec: RFC 8414 section 3; OpenID Connect Discovery 1.0 section 4; RFC 7517.
+"""
+
+from __future__ import annotations
+
+import logging
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+from urllib.parse import urlsplit
+
+import anyio
+import httpx2
+
+from bridge.access.issuers import IssuerLimits, IssuerPlace
+from bridge.access.tokens import IssuerKey, keys_in
+from bridge.http.documents import DocumentError, DocumentLimits, MissingDocumentError, fetched_json
+from bridge.http.private_addresses import (
+    AddressGuard,
+    RebindingJudge,
+    ResolveName,
+    addresses_of,
+    allowing_private,
+    is_private_host,
+    refusing_private,
+)
+
+logger = logging.getLogger(__name__)
+
+_OAUTH: Final = "/.well-known/oauth-authorization-server"
+_OPENID: Final = "/.well-known/openid-configuration"
+
+
+@dataclass(frozen=True, slots=True)
+class FoundMetadata:
+    """The metadata of an issuer, and where it was found."""
+
+    values: Mapping[str, Any]
+    url: str
+
+    @property
+    def is_openid(self) -> bool:
+        """Whether it was found where OpenID Connect Discovery has it."""
+        return _OPENID in self.url
+
+    def text(self, key: str) -> str | None:
+        """A value that is a text; None if there is none."""
+        value = self.values.get(key)
+        return value if isinstance(value, str) else None
+
+
+class NoKeysError(Exception):
+    """There never was a key set of the issuer."""
+
+    def __init__(self, retry_seconds: float) -> None:
+        super().__init__("the keys of its issuer are not known yet")
+        self.retry_seconds = retry_seconds
+
+
+class KeySource:
+    """The keys and the metadata of one issuer."""
+
+    def __init__(
+        self,
+        name: str,
+        place: IssuerPlace,
+        http: httpx2.AsyncClient,
+        limits: IssuerLimits,
+        resolve: ResolveName = addresses_of,
+    ) -> None:
+        """`name` is the issuer's name in the configuration."""
+        self.metadata: FoundMetadata | None = None
+        """The metadata, once it was fetched."""
+        self._name = name
+        self._place = place
+        self._http = http
+        self._limits = limits
+        self._resolve = resolve
+        self._seen: dict[str, RebindingJudge] = {}
+        self._fetching = anyio.Lock()
+        self._keys: tuple[IssuerKey, ...] = ()
+        self._fetched_at = self._tried_at = -math.inf
+
+    async def keys(self) -> Sequence[IssuerKey]:
+        """The keys, which are fetched when they are too old.
+
+        Raises:
+            NoKeysError: there never was a key set.
+        """
+        if self._is_old() and not (self._keys and self._fetching.statistics().locked):
+            await self._fetch_unless_tried(self._retry_pause())
+        return self._known()
+
+    async def keys_after_unknown(self) -> Sequence[IssuerKey]:
+        """The keys, fetched again if that is not too soon, for a token whose key is not among them.
+
+        Raises:
+            NoKeysError: there never was a key set.
+        """
+        await self._fetch_unless_tried(self._limits.unknown_key_seconds)
+        return self._known()
+
+    async def look(self) -> None:
+        """Fetch the keys, so that they are known before the first token. A failure is logged."""
+        await self._fetch_unless_tried(self._limits.retry_seconds)
+
+    def _known(self) -> Sequence[IssuerKey]:
+        if not self._keys:
+            raise NoKeysError(max(1, self._tried_at + self._limits.retry_seconds - anyio.current_time()))
+        return self._keys
+
+    def _is_old(self) -> bool:
+        return anyio.current_time() - self._fetched_at >= self._limits.keys_seconds
+
+    def _retry_pause(self) -> float:
+        return self._limits.retry_seconds if self._tried_at > self._fetched_at else 0
+
+    async def _fetch_unless_tried(self, pause_seconds: float) -> None:
+        """Fetch the set, unless that was tried less than `pause_seconds` ago, or is tried while this waits."""
+        tried_before = self._tried_at
+        async with self._fetching:
+            now = anyio.current_time()
+            if self._tried_at != tried_before or now - self._tried_at < pause_seconds:
+                return
+            try:
+                with anyio.fail_after(self._limits.fetch_seconds):
+                    self._keys = await self._fetched()
+            except TimeoutError:
+                self._told_of(f"they did not come within {self._limits.fetch_seconds:g} s")
+            except (DocumentError, ValueError) as exc:
+                self._told_of(str(exc))
+            else:
+                self._fetched_at = now
+            self._tried_at = now  # not where this was cancelled: who waits fetches in its place
+
+    def _told_of(self, why: str) -> None:
+        kept = "the last good ones stay" if self._keys else "its tokens cannot be checked"
+        logger.warning("issuers.%s: its keys cannot be fetched, and %s: %s", self._name, kept, why)
+
+    async def _fetched(self) -> tuple[IssuerKey, ...]:
+        """The key set of the issuer.
+
+        Raises:
+            DocumentError: it cannot be fetched.
+            ValueError: what was fetched is no usable key set, or no metadata of this issuer.
+        """
+        url = self._place.jwks_url
+        if url is None:
+            url = await self._url_in_metadata()
+        return keys_in(await self._json(url), self._limits.keys)
+
+    async def _url_in_metadata(self) -> str:
+        found = await self._found_metadata()
+        url = found.text("jwks_uri")
+        if url is None or urlsplit(url).scheme not in ("http", "https"):
+            raise ValueError(f"{found.url} says no jwks_uri")
+        if urlsplit(found.url).scheme == "https" and urlsplit(url).scheme != "https":
+            raise ValueError(f"{found.url} leads to keys that are not sent over HTTPS")
+        self.metadata = found
+        return url
+
+    async def _found_metadata(self) -> FoundMetadata:
+        missing: DocumentError | None = None
+        for url in metadata_urls(self._place.issuer):
+            try:
+                values = await self._json(url)
+            except MissingDocumentError as exc:
+                missing = missing or exc
+                continue
+            if not isinstance(values, dict) or values.get("issuer") != self._place.issuer:
+                raise ValueError(f"{url} is the metadata of another issuer")
+            return FoundMetadata(values, url)
+        assert missing is not None, "an issuer has several places for its metadata"
+        raise missing
+
+    async def _json(self, url: str) -> object:
+        limits = DocumentLimits(self._limits.document_bytes, self._limits.fetch_seconds)
+        try:
+            request = self._http.build_request("GET", url)
+        except (httpx2.InvalidURL, ValueError) as exc:
+            raise ValueError("it leads to what is no URL") from exc
+        return await fetched_json(self._http, request, limits, self._guard(url))
+
+    def _guard(self, url: str) -> AddressGuard | None:
+        """The guard for connections to a URL; None if any address is allowed.
+
+        Raises:
+            DocumentError: metadata leads to the name of this machine or its network.
+        """
+        if self._place.allow_private:
+            return None
+        place, hint = urlsplit(url), allowing_private(on_command_line=False)
+        written = {_origin(one) for one in (self._place.issuer, self._place.jwks_url) if one}
+        if _origin(url) in written:
+            seen = self._seen.setdefault(place.netloc, RebindingJudge())
+            return AddressGuard(seen.judge(place.netloc, hint), self._resolve)
+        words = (
+            f"{place.netloc}, to which the metadata of issuers.{self._name} leads, is private and was not"
+            f" connected to. If that is right, {hint}"
+        )
+        if is_private_host(place.hostname or ""):
+            raise DocumentError(words)
+        return AddressGuard(refusing_private(words), self._resolve)
+
+
+def metadata_urls(issuer: str) -> Sequence[str]:
+    """The places of an issuer's metadata, in the order in which they are tried (MCP 2026-07-28, authorization)."""
+    place = urlsplit(issuer)
+    root, path = f"{place.scheme}://{place.netloc}", place.path.rstrip("/")
+    found = (f"{root}{_OAUTH}{path}", f"{root}{_OPENID}{path}", f"{root}{path}{_OPENID}")
+    return tuple(dict.fromkeys(found))
+
+
+def _origin(url: str) -> tuple[str, str | None, int | None]:
+    place = urlsplit(url)
+    return place.scheme, place.hostname, place.port or {"http": 80, "https": 443}.get(place.scheme)

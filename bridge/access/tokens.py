@@ -1,0 +1,224 @@
+"""JSON Web Tokens as credentials: which key a token needs, whether it is valid, and whose it is.
+
+PyJWT reads tokens and keys. The key is chosen here, by the type that the algorithm needs, so that a public key is
+never taken for the secret of a symmetric algorithm. The algorithms are those of the configuration, never the token's
+own choice.
+
+Spec: RFC 7519; RFC 8725 sections 3.1, 3.8 to 3.11; RFC 9068 sections 2.2 and 4; RFC 7517.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Final
+
+import jwt
+
+from bridge.access.issuers import Issuer
+from bridge.access.principals import ISSUER_MARK, Principal
+
+if TYPE_CHECKING:
+    from jwt.types import Options
+
+SUBJECT_CHARACTERS: Final = 255
+"""The most characters of the claim that names a principal (OpenID Connect Core section 2: `sub`)."""
+
+_KEY_TYPES: Final[Mapping[str, tuple[str, str | None]]] = {
+    **{f"{family}{bits}": ("RSA", None) for family in ("RS", "PS") for bits in (256, 384, 512)},
+    "ES256": ("EC", "P-256"),
+    "ES384": ("EC", "P-384"),
+    "ES512": ("EC", "P-521"),
+    "EdDSA": ("OKP", "Ed25519"),
+}
+"""The type of key that each algorithm needs, and its curve (RFC 7518 section 3.1, RFC 8037)."""
+
+_TYPES: Final = frozenset({"at+jwt", "application/at+jwt", "jwt"})
+"""The types of access tokens. RFC 9068 asks for the first two; many issuers say `JWT` or nothing."""
+
+_REQUIRED: Final = ["exp", "iss", "aud", "sub"]
+_OPTIONS: Final[Options] = {"require": _REQUIRED, "enforce_minimum_key_length": True}
+
+_FAULTS: Final[Sequence[tuple[type[Exception], str]]] = (
+    (jwt.ExpiredSignatureError, "has expired"),
+    (jwt.ImmatureSignatureError, "is not valid yet"),
+    (jwt.InvalidAudienceError, "is for another audience"),
+    (jwt.InvalidIssuerError, "is of another issuer"),
+    (jwt.InvalidSignatureError, "is not signed with a key of its issuer"),
+    (jwt.MissingRequiredClaimError, "lacks a claim that it needs"),
+)
+"""The faults of a token in words for its caller. The first class that fits counts."""
+
+
+class WrongTokenError(Exception):
+    """A token is not valid. `str()` says why, in words for the caller: `has expired`."""
+
+
+@dataclass(frozen=True, slots=True)
+class UnverifiedToken:
+    """A token that was read. Nothing of it is known to be true."""
+
+    text: str = field(repr=False)
+    issuer: str
+    algorithm: str
+    key_id: str | None
+    type: str | None
+
+
+def token_in(text: str) -> UnverifiedToken | None:
+    """Read a token; None if it is no signed JWT that names its issuer."""
+    if text.count(".") != 2:
+        return None
+    try:
+        read = jwt.decode_complete(text, options={"verify_signature": False})
+    except (jwt.PyJWTError, ValueError, RecursionError):
+        return None
+    header, issuer = read["header"], read["payload"].get("iss")
+    algorithm, key_id, kind = header.get("alg"), header.get("kid"), header.get("typ")
+    if not isinstance(issuer, str) or not isinstance(algorithm, str):
+        return None
+    return UnverifiedToken(
+        text,
+        issuer,
+        algorithm,
+        key_id if isinstance(key_id, str) else None,
+        kind if isinstance(kind, str) else None,
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class IssuerKey:
+    """A public key of an issuer."""
+
+    key_id: str | None
+    kind: str
+    curve: str | None
+    algorithm: str | None
+    """The only algorithm that the key is for, if its issuer says one."""
+    public: Any
+    """The key, for PyJWT."""
+
+    def fits(self, token: UnverifiedToken) -> bool:
+        """Whether the token may have been signed with this key."""
+        kind, curve = _KEY_TYPES[token.algorithm]
+        is_of_type = self.kind == kind and curve in (None, self.curve)
+        is_meant = token.key_id in (None, self.key_id) and self.algorithm in (None, token.algorithm)
+        return is_of_type and is_meant
+
+
+def keys_in(document: object, most: int) -> tuple[IssuerKey, ...]:
+    """The public keys for signatures in a JSON Web Key Set. Keys of other kinds are passed over.
+
+    Raises:
+        ValueError: it is no key set, or it has no such key, or more than `most` keys.
+    """
+    listed = document.get("keys") if isinstance(document, dict) else None
+    if not isinstance(listed, list):
+        raise ValueError("it is no JSON Web Key Set")  # noqa: TRY004 - it is what was fetched that is wrong
+    if len(listed) > most:
+        raise ValueError(f"it has {len(listed)} keys, and {most} are the most")
+    keys = tuple(key for one in listed if (key := _key_in(one)) is not None)
+    if not keys:
+        raise ValueError("it has no public key for signatures")
+    return keys
+
+
+def _key_in(one: object) -> IssuerKey | None:
+    if not isinstance(one, dict) or one.get("kty") not in ("RSA", "EC", "OKP"):
+        return None
+    if one.get("use", "sig") != "sig" or "d" in one:
+        return None
+    try:
+        public = jwt.PyJWK(one, algorithm=_usual_algorithm(one)).key
+    except (jwt.PyJWTError, ValueError, TypeError, KeyError):
+        return None
+    return IssuerKey(_text(one.get("kid")), one["kty"], _text(one.get("crv")), _text(one.get("alg")), public)
+
+
+def _text(value: object) -> str | None:
+    return value if isinstance(value, str) else None
+
+
+def _usual_algorithm(one: Mapping[str, Any]) -> str | None:
+    """An algorithm by which PyJWT reads the key: each of the type's does."""
+    kinds = {(kind, curve if kind != "RSA" else None): name for name, (kind, curve) in _KEY_TYPES.items()}
+    return kinds.get((one["kty"], None if one["kty"] == "RSA" else one.get("crv")))
+
+
+def verified_claims(
+    token: UnverifiedToken, keys: Sequence[IssuerKey], issuer: Issuer, face: str, leeway_seconds: float
+) -> Mapping[str, Any]:
+    """The claims of a token that is valid in a face. `face` is the path of the face.
+
+    Raises:
+        WrongTokenError: it is not valid there.
+    """
+    require_acceptable(token, issuer)
+    fault: Exception = jwt.InvalidSignatureError()
+    for key in keys:
+        if not key.fits(token):
+            continue
+        try:
+            return jwt.decode(
+                token.text,
+                key.public,
+                algorithms=[token.algorithm],
+                issuer=issuer.place.issuer,
+                audience=sorted(issuer.audiences.get(face, ())) or [""],
+                leeway=leeway_seconds,
+                options=_OPTIONS,
+            )
+        except jwt.InvalidSignatureError as exc:
+            fault = exc
+        except (jwt.PyJWTError, ValueError, TypeError) as exc:
+            fault = exc
+            break
+    raise WrongTokenError(_words_for(fault)) from fault
+
+
+def require_acceptable(token: UnverifiedToken, issuer: Issuer) -> None:
+    """Require an accepted algorithm and the type of an access token, before any key is looked for.
+
+    Raises:
+        WrongTokenError: the token is not signed as the configuration asks, or is no access token.
+    """
+    if token.algorithm not in issuer.algorithms:
+        raise WrongTokenError("is not signed with an accepted algorithm")
+    if token.type is not None and token.type.lower() not in _TYPES:
+        raise WrongTokenError("is no access token")
+
+
+def _words_for(fault: Exception) -> str:
+    return next((words for kind, words in _FAULTS if isinstance(fault, kind)), "is not valid")
+
+
+def principal_in(claims: Mapping[str, Any], issuer: Issuer) -> Principal:
+    """The principal that verified claims are about, with the rights that its scopes give.
+
+    Raises:
+        WrongTokenError: the claim that names the principal is missing, or is no usable name.
+    """
+    subject = claims.get(issuer.principal_claim)
+    if not isinstance(subject, str) or not 0 < len(subject) <= SUBJECT_CHARACTERS:
+        raise WrongTokenError("does not say whose it is")
+    if not subject.isprintable():
+        raise WrongTokenError("names its subject with characters that no name has")
+    return Principal(
+        f"{issuer.name}{ISSUER_MARK}{subject}",
+        skills=_opened_by(_scopes_in(claims), issuer) if issuer.scopes else ("*",),
+        scopes=issuer.scopes,
+        expires_at=float(claims["exp"]) if "exp" in claims else None,
+    )
+
+
+def _scopes_in(claims: Mapping[str, Any]) -> frozenset[str]:
+    """The scopes of a token: `scope` (RFC 9068 section 2.2.3), or `scp`, which some issuers write in its place."""
+    given = claims.get("scope", claims.get("scp", ""))
+    words = given.split(" ") if isinstance(given, str) else given
+    return (
+        frozenset(word for word in words if isinstance(word, str)) if isinstance(words, list) else frozenset()
+    )
+
+
+def _opened_by(scopes: frozenset[str], issuer: Issuer) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(glob for scope, globs in issuer.scopes if scope in scopes for glob in globs))

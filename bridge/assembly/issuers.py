@@ -1,0 +1,98 @@
+"""The issuers of a bridge's callers: the audiences of each face, and the keys, which stay across changes of the plan.
+
+The parts that check tokens are imported only when a plan names an issuer: PyJWT takes as long to import as a tenth of
+a start, and most bridges need it not.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
+
+import anyio
+
+from bridge.access.issuers import Issuer, IssuerLimits, IssuerPlace
+from bridge.access.verifiers import Verifier
+from bridge.assembly.plan import Plan
+from bridge.assembly.published_agent import path_of
+from bridge.assembly.routes import AGENTS, MCP
+from bridge.config.tables.profile import IssuersTable
+from bridge.http.client import GuardedClient
+
+if TYPE_CHECKING:
+    from bridge.access.key_sets import KeySource
+
+
+class Issuers:
+    """The keys of all issuers that the plans of a bridge have named."""
+
+    def __init__(self, limits: IssuerLimits) -> None:
+        self._limits = limits
+        self._sources: dict[tuple[str, IssuerPlace], KeySource] = {}
+        self._http: GuardedClient | None = None
+
+    def verifiers(self, issuers: Mapping[str, Issuer]) -> Sequence[Verifier]:
+        """The verifiers of the tokens of these issuers."""
+        if not issuers:
+            return ()
+        from bridge.access.issuer_verifier import IssuerVerifier  # see the module's docstring
+
+        return [IssuerVerifier(one, self._source(one), self._limits) for one in issuers.values()]
+
+    def _source(self, issuer: Issuer) -> KeySource:
+        from bridge.access.key_sets import KeySource  # see the module's docstring
+
+        key = issuer.name, issuer.place
+        if key not in self._sources:
+            self._http = self._http or GuardedClient(timeout=None)
+            self._sources[key] = KeySource(issuer.name, issuer.place, self._http, self._limits)
+        return self._sources[key]
+
+    async def look(self) -> None:
+        """Fetch the keys of all issuers that were not asked yet."""
+        async with anyio.create_task_group() as group:
+            for source in self._sources.values():
+                group.start_soon(source.look)
+
+    async def close(self) -> None:
+        """Close the connections to the issuers."""
+        if self._http is not None:
+            await self._http.aclose()
+
+
+def issuers_of(plan: Plan) -> dict[str, Issuer]:
+    """The issuers of a plan, with the audiences of its faces by their paths."""
+    return {name: one.with_audiences(_audiences(one, plan)) for name, one in plan.issuers.items()}
+
+
+def _audiences(issuer: Issuer, plan: Plan) -> dict[str, frozenset[str]]:
+    agents = {path_of(name): _of_face(issuer, name, plan, path_of(name)) for name in plan.published}
+    servers: dict[str, frozenset[str]] = {}
+    for name in plan.offered:
+        path = f"{MCP}/{name}"
+        # The only server is at /mcp, too, and a client asks for a token for the URL that it was given.
+        alias = [MCP] if len(plan.offered) == 1 else []
+        servers[path] = _of_face(issuer, name, plan, path, *alias)
+    return {**agents, **servers, AGENTS: frozenset().union(*agents.values())}
+
+
+def _of_face(issuer: Issuer, name: str, plan: Plan, *paths: str) -> frozenset[str]:
+    """The audiences of a face: the configured ones, or its public URLs. The address of a request is no audience, since
+    whoever sends a request can choose its Host."""
+    if name in issuer.audiences:
+        return issuer.audiences[name]
+    root = plan.place.public_url
+    return frozenset() if root is None else frozenset(f"{root}{path}" for path in paths)
+
+
+def issuer_limits(table: IssuersTable) -> IssuerLimits:
+    """The limits of what is fetched from issuers."""
+    return IssuerLimits(
+        fetch_seconds=table.fetch_seconds,
+        document_bytes=table.document_limit_bytes,
+        keys=table.keys_most,
+        keys_seconds=table.keys_seconds,
+        unknown_key_seconds=table.unknown_key_seconds,
+        retry_seconds=table.retry_seconds,
+        leeway_seconds=table.leeway_seconds,
+    )

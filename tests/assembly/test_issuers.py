@@ -1,0 +1,188 @@
+"""Issuers of a bridge: which token opens which door, and what a change of the plan takes away."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from bridge.access.issuers import Issuer
+from bridge.assembly.issuers import issuers_of
+from bridge.assembly.plan import OfferedPlan, ProcessPlan, with_one_agent
+from bridge.assembly.plan_from_file import plan_from_file
+from bridge.config.load import load
+from bridge.errors import UsageError
+from tests.assembly.test_admission import ADA, cannot_be_taken_over, guarded, statuses
+from tests.assembly.test_admission import bearer as shown_by
+from tests.assembly.test_bridge import NOWHERE, PROFILE, Live, agent, said, server
+from tests.support.drivers import JsonRpcDriver, new_client, shape_of
+from tests.support.issuer import TokenIssuer, bearer, issuer_at
+from tests.support.limits import url_at
+from tests.support.running import Rpc, call_part, listening, message
+from tests.support.tool_server import ToolServer
+
+AUDIENCES = {"a": frozenset({"api://a"}), "m": frozenset({"api://m"})}
+
+
+@dataclass
+class Guarded:
+    """A bridge that trusts an issuer."""
+
+    live: Live
+    tools: ToolServer
+    issuer: TokenIssuer
+    trusted: Issuer
+
+    def rpc(self, token: str) -> Rpc:
+        """A client of the agent with a token."""
+        return Rpc(self.live.client, f"{self.live.url}/agents/a", bearer(token))
+
+
+@asynccontextmanager
+async def trusting(folder: Path, *credentials: Any, **changes: Any) -> AsyncIterator[Guarded]:
+    """Such a bridge, with an agent `a` and a server `m` made of it."""
+    issuer = TokenIssuer("")
+    async with listening(issuer) as issuer.url:
+        trusted = issuer_at(issuer.url, AUDIENCES, **changes)
+        async with guarded(folder, *credentials, issuers={"corp": trusted}) as (there, tools):
+            yield Guarded(there, tools, issuer, trusted)
+
+
+DOORS: Mapping[str, frozenset[str]] = {
+    "api://a": frozenset({"json-rpc", "rest", "rest send", "alias", "catalog"}),
+    "api://m": frozenset({"mcp", "mcp alias", "mcp stream"}),
+}
+"""The doors that a token for each audience opens."""
+
+
+@pytest.mark.proves("oauth-jwt", "web-auth")
+@pytest.mark.parametrize("audience", DOORS)
+async def test_a_token_of_one_face_is_refused_at_the_other(audience: str, tmp_path: Path) -> None:
+    async with trusting(tmp_path) as there:
+        found = await statuses(there.live, bearer(there.issuer.token(audience)))
+        assert {door for door, status in found.items() if status != 401} == DOORS[audience]
+        assert set((await statuses(there.live, bearer(there.issuer.token("api://x")))).values()) == {401}
+        assert set((await statuses(there.live, {})).values()) == {401}
+
+
+@pytest.mark.proves("oauth-jwt")
+async def test_a_call_with_a_token_runs_a_tool_and_the_token_goes_no_further(tmp_path: Path) -> None:
+    async with trusting(tmp_path) as there:
+        assert said(await there.rpc(there.issuer.token("api://a")).send(call_part("echo")))
+        assert there.tools.calls == [("echo", {})]
+
+
+@pytest.mark.proves("oauth-scopes", "web-skills")
+async def test_a_token_without_the_scope_of_a_skill_does_not_run_it(tmp_path: Path) -> None:
+    async with trusting(tmp_path, scopes=(("read", ("echo",)), ("all", ("*",)))) as there:
+        task = await there.rpc(there.issuer.token("api://a", scope="read")).send(call_part("echo"))
+        assert said(task)
+        await there.rpc(there.issuer.token("api://a", scope="")).call(
+            "SendMessage", message(call_part("echo"))
+        )
+        assert there.tools.calls == [("echo", {})]
+
+
+@pytest.mark.proves("web-never-opens")
+async def test_the_principals_of_an_issuer_that_is_taken_away_are_refused_and_their_streams_end(
+    tmp_path: Path,
+) -> None:
+    async with trusting(tmp_path, ADA) as there, new_client() as client:
+        client.headers.update(bearer(there.issuer.token("api://a")))
+        alice = JsonRpcDriver(client, f"{there.live.url}/agents/a")
+        async with alice.working(call_part("hold")) as (_, events):
+            await there.live.apply(issuers={})
+            assert await events.rest() == []
+            there.tools.released.set()
+        assert set((await statuses(there.live, dict(client.headers))).values()) == {401}
+        assert 401 not in (await statuses(there.live, shown_by(ADA))).values()
+        await there.live.apply(issuers={"corp": there.trusted})
+        found = await statuses(there.live, {"authorization": client.headers["authorization"]})
+        assert found["json-rpc"] == 200
+
+
+@pytest.mark.proves("web-never-opens")
+async def test_without_its_last_issuer_a_bridge_lets_nobody_in(tmp_path: Path) -> None:
+    async with trusting(tmp_path) as there:
+        token = there.issuer.token("api://a")
+        down = server(url_at(NOWHERE), fail="closed")
+        broken: dict[str, Any] = {
+            "servers": {"one": server(there.tools.target), "two": down},
+            "published": {"a": agent("one"), "b": agent("two")},
+        }
+        await cannot_be_taken_over(there.live, issuers={}, **broken)
+        assert set((await statuses(there.live, bearer(token))).values()) == {401}
+        assert set((await statuses(there.live, {})).values()) == {401}
+        assert "no principal is left" in (await there.live.json("/readyz", 503))["access"]
+
+
+async def test_streams_go_on_when_the_rules_of_an_issuer_change_and_new_rules_hold_from_then_on(
+    tmp_path: Path,
+) -> None:
+    async with trusting(tmp_path) as there, new_client() as client:
+        client.headers.update(bearer(there.issuer.token("api://a")))
+        alice = JsonRpcDriver(client, f"{there.live.url}/agents/a")
+        async with alice.working(call_part("hold")) as (_, events):
+            changed = replace(there.trusted, audiences={"a": frozenset({"api://b"}), "m": frozenset()})
+            await there.live.apply(issuers={"corp": changed})
+            there.tools.released.set()
+            assert shape_of(await events.rest())[-1] == "statusUpdate COMPLETED"
+        assert (await statuses(there.live, bearer(there.issuer.token("api://a"))))["json-rpc"] == 401
+        assert (await statuses(there.live, bearer(there.issuer.token("api://b"))))["json-rpc"] == 200
+
+
+FILE = """
+[bridge]
+public_url = "https://bridge.example.com/base"
+
+[tool_servers.a]
+command = ["a"]
+
+[tools_as_agent.desk]
+from = ["a"]
+
+[tools_as_agent.help]
+from = ["a"]
+
+[agents_as_tools.team]
+from = ["desk"]
+
+[issuers.corp]
+issuer = "https://login.example.com/"
+audience.desk = ["api://desk", "https://desk.example.com"]
+scopes."tools:read" = ["search", "desk/get_*"]
+scopes."tools:write" = ["put"]
+"""
+
+
+def test_a_file_says_the_issuers_and_the_audience_of_each_face(tmp_path: Path) -> None:
+    file = tmp_path / "bridge.toml"
+    file.write_text(FILE)
+    plan = plan_from_file(load(file, {}))
+    issuer = issuers_of(plan)["corp"]
+    root, desk = "https://bridge.example.com/base", {"api://desk", "https://desk.example.com"}
+    assert issuer.place.issuer == "https://login.example.com/"
+    assert issuer.audiences == {
+        "/agents/desk": desk,
+        "/agents/help": {f"{root}/agents/help"},
+        "/mcp/team": {f"{root}/mcp/team", f"{root}/mcp"},
+        "/agents": {*desk, f"{root}/agents/help"},
+    }
+    assert issuer.scopes == (("tools:read", ("search", "desk/get_*")), ("tools:write", ("put",)))
+    assert issuer.first_scopes == ("tools:read",)
+    two = replace(plan, offered={"team": plan.offered["team"], "more": OfferedPlan(("desk",), PROFILE)})
+    assert issuers_of(two)["corp"].audiences["/mcp/team"] == {f"{root}/mcp/team"}
+    assert set(issuers_of(with_one_agent(plan, "help"))["corp"].audiences) == {"/agents/help", "/agents"}
+
+
+def test_a_bridge_with_issuers_may_listen_beyond_loopback(tmp_path: Path) -> None:
+    file = tmp_path / "bridge.toml"
+    file.write_text(FILE)
+    plan = replace(plan_from_file(load(file, {})), place=ProcessPlan(host="0.0.0.0"))
+    plan.require_safe()
+    with pytest.raises(UsageError, match=r"\[issuers.NAME\]"):
+        replace(plan, issuers={}).require_safe()

@@ -1,0 +1,30 @@
+"""What the bridge has to keep where it takes the tokens of issuers: sentences of the RFCs, in our own words."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from tests.requirements.requirement import Requirement, Revision, Side, Source
+
+_SOURCE: Final = Source(Revision.DESIGN, "security", "docs/security.md")
+
+OAUTH: Final = tuple(
+    Requirement(id=name, sources=(_SOURCE,), sentence=sentence, sides=frozenset({Side.BRIDGE}))
+    for name, sentence in {
+        "oauth-jwt": (
+            "A JWT counts by a configured asymmetric algorithm, its exact issuer, the audience of the face, exp and sub"
+            " (RFC 8725 sections 3.1 and 3.8 to 3.11, RFC 9068 section 4)"
+        ),
+        "oauth-scopes": "The scopes of a token say which skills and tools its principal may use",
+        "oauth-keys": (
+            "The keys of an issuer are fetched within bounds, once at a time, not for each unknown one, and the last"
+            " good set stays"
+        ),
+        "oauth-private": (
+            "Metadata of an issuer leads to its own origin, to a public address, or to one that is allowed (RFC 8414)"
+        ),
+        "oauth-bad-input": (
+            "Whatever a token or an issuer says, it is refused with one line in the log that lacks the token"
+        ),
+    }.items()
+)
