@@ -7,17 +7,20 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, LiteralString
 
 import anyio
+import psycopg
 import pytest
 
 from bridge.assembly.plan import SharedStore, changes_between
 from bridge.assembly.plan_from_file import plan_from_file
 from bridge.config.load import load
+from bridge.short_names import slug
+from bridge.store.postgres.schema import Namespace
 from tests.support.asking_bridge import AT_ONCE, Asked, asking, outcome, words_of
 from tests.support.command import ROOT
 from tests.support.drivers import PATIENCE_SECONDS, shape_of, state_of
@@ -109,6 +112,37 @@ async def test_the_work_of_a_replica_that_is_gone_is_ended_in_words_by_the_other
         assert state_of(ended) == "FAILED"
         gone = "The replica of the bridge that ran this task is gone, so its outcome is not known"
         assert words_of(ended) == gone
+
+
+@pytest.mark.proves("replicas-one-holder")
+async def test_a_replica_adopts_no_task_of_an_agent_that_it_does_not_serve() -> None:
+    agent, other = new_agent(), new_agent()
+    async with AsyncExitStack() as stack:
+        gate = Gate(Path(stack.enter_context(tempfile.TemporaryDirectory())), socket_of(database_url()))
+        await gate.start()
+        stack.push_async_callback(gate.stop)
+        same: dict[str, Any] = {"keys": KEYS, "kept": LEASE}
+        dead = await stack.enter_async_context(
+            asking("legacy", name=agent, store=SharedStore(gate.url), **same)
+        )
+        task = await dead.send(call_part("wait"), configuration=AT_ONCE)
+        (holder,) = cells(agent, "SELECT holder FROM {ns}.tasks")
+        gate.end()
+        there = {"store": SharedStore(database_url()), **same}
+        stranger = await stack.enter_async_context(asking("legacy", name=other, **there))
+        with anyio.fail_after(PATIENCE_SECONDS):  # three leases of its beats
+            while cells(other, "SELECT beat FROM {ns}.beats") < [30]:
+                await anyio.sleep(0.05)
+        assert (await stranger.refused("GetTask", id=task["id"])).reason == "TASK_NOT_FOUND"
+        assert cells(agent, "SELECT holder FROM {ns}.tasks") == [holder]
+        heir = await stack.enter_async_context(asking("legacy", name=agent, **there))
+        assert state_of(await heir.ended(task)) == "FAILED"
+
+
+def cells(agent: str, text: LiteralString) -> list[int]:
+    """The only column of what a statement reads of an agent's tables."""
+    with psycopg.connect(database_url()) as connection:
+        return [cell for (cell,) in connection.execute(Namespace.of(slug(agent)).sql(text)).fetchall()]
 
 
 @pytest.mark.proves("replicas-nothing-lost")

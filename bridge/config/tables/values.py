@@ -120,6 +120,8 @@ def _base_url(given: str) -> str:
 
 
 def _replica_url(given: str, info: ValidationInfo) -> str:
+    if "@" in given and not given.startswith(UNIX):
+        raise refused("`{key}` takes no user and no password: callers show their own credentials")
     url = given if given.startswith(UNIX) else _base_url(_url(given, info))
     try:
         ReplicaAddress.parse(url)

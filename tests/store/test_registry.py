@@ -1,0 +1,142 @@
+"""The list of replicas in PostgreSQL, of which each sees who lives, where, and with which plan."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import anyio
+import psycopg
+import pytest
+
+from bridge.errors import StoreError, UsageError
+from bridge.store.postgres.registry import PostgresRegistry
+from bridge.store.postgres.schema import Namespace
+from bridge.store.registry import ReplicaEntry
+from tests.support.postgres import BOUNDS, database_url, new_database_url
+from tests.support.postgres_cluster import Gate, socket_of
+
+WAIT_SECONDS = 30
+
+
+@dataclass
+class Listed:
+    """A replica in the list, and its way to the database."""
+
+    registry: PostgresRegistry
+    gate: Gate
+
+    async def until(self, holds: Callable[[PostgresRegistry], bool]) -> None:
+        """Wait until something holds of what it sees."""
+        with anyio.fail_after(WAIT_SECONDS):
+            while not holds(self.registry):
+                await anyio.sleep(0.01)
+
+
+@asynccontextmanager
+async def listed(url: str, address: str | None = None) -> AsyncIterator[Listed]:
+    """A replica that is in the list as long as this is entered."""
+    behind = socket_of(database_url())
+    with tempfile.TemporaryDirectory(prefix="mcp-a2a-gate-") as folder:
+        gate = Gate(Path(folder), behind)
+        await gate.start()
+        own = url.replace(f"host={Path(behind).parent}", f"host={folder}")
+        try:
+            registry = PostgresRegistry(own, BOUNDS, lambda epoch: ReplicaEntry(address, b"proof %d" % epoch))
+            async with registry:
+                yield Listed(registry, gate)
+                gate.open()
+        finally:
+            await gate.stop()
+
+
+async def test_replicas_see_each_other_with_what_they_tell_of_themselves() -> None:
+    url = new_database_url()
+    async with listed(url, "http://one") as one, listed(url) as two:
+        first, second = one.registry.epoch, two.registry.epoch
+        one.registry.tell(frozenset({b"a", b"b"}))
+        told = ReplicaEntry("http://one", b"proof %d" % first, frozenset({b"a", b"b"}))
+        await two.until(lambda registry: registry.others == {first: told})
+        await one.until(
+            lambda registry: registry.others == {second: ReplicaEntry(None, b"proof %d" % second)}
+        )
+        assert one.registry.is_mine(first)
+        assert not one.registry.is_mine(second)
+
+
+async def test_a_replica_that_was_not_seen_yet_is_found_at_once_and_one_that_is_gone_is_not() -> None:
+    url = new_database_url()
+    async with listed(url) as one:
+        async with listed(url) as two:
+            epoch = two.registry.epoch
+            assert await one.registry.find(epoch) == ReplicaEntry(None, b"proof %d" % epoch)
+        with anyio.fail_after(WAIT_SECONDS):
+            await one.registry.gone(epoch)
+        assert await one.registry.find(epoch) is None
+        assert await one.registry.find(epoch + 100) is None
+
+
+async def test_a_killed_replica_is_gone_and_one_that_was_silent_is_listed_anew_and_keeps_its_epochs() -> None:
+    url = new_database_url()
+    async with listed(url) as one, listed(url) as two:
+        before = two.registry.epoch
+        await one.until(lambda registry: before in registry.others)
+        two.gate.shut()
+        with anyio.fail_after(WAIT_SECONDS):
+            await one.registry.gone(before)
+        two.gate.open()
+        await two.until(lambda registry: registry.epoch != before)
+        await one.until(lambda registry: two.registry.epoch in registry.others)
+        assert two.registry.is_mine(before)
+        assert two.registry.is_mine(two.registry.epoch)
+        two.gate.end()
+        with anyio.fail_after(WAIT_SECONDS):
+            await one.registry.gone(two.registry.epoch)
+
+
+async def test_nobody_is_gone_for_a_replica_that_does_not_see_the_database() -> None:
+    url = new_database_url()
+    async with listed(url) as one, listed(url) as two:
+        epoch = two.registry.epoch
+        await one.until(lambda registry: epoch in registry.others)
+        one.gate.refuse()
+        await one.until(lambda registry: registry.failure is not None)
+        assert await one.registry.find(epoch) is not None
+        with pytest.raises(StoreError):
+            await one.registry.find(epoch + 1)
+        one.gate.accept()
+        await one.until(lambda registry: registry.failure is None)
+
+
+async def test_replicas_share_the_clock_of_the_database() -> None:
+    url = new_database_url()
+    async with listed(url) as one, listed(url) as two:
+        with psycopg.connect(url) as connection:
+            row = connection.execute("SELECT extract(epoch FROM clock_timestamp())::float8").fetchone()
+        assert row is not None
+        for replica in (one, two):
+            assert abs(replica.registry.now_seconds() - row[0]) < WAIT_SECONDS
+
+
+async def test_what_the_dead_told_is_forgotten() -> None:
+    url = new_database_url()
+    for _ in range(3):
+        async with listed(url):
+            pass
+    async with listed(url) as one:
+        place = Namespace.of_replicas()
+        with psycopg.connect(url) as connection:
+            for table in ("members", "beats", "epochs"):
+                found = connection.execute(f"SELECT epoch FROM {place.name}.{table}").fetchall()
+                assert found == [(one.registry.epoch,)], table
+
+
+async def test_a_database_that_is_away_ends_the_start() -> None:
+    with pytest.raises(UsageError, match="the database cannot be reached"):
+        async with PostgresRegistry(
+            "postgresql:///x?host=/nowhere", BOUNDS, lambda _: ReplicaEntry(None, b"")
+        ):
+            pass
