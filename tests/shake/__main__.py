@@ -1,217 +1,168 @@
-"""Shake replicas of one PostgreSQL: kill, stop and crash at random, and check the history of every task afterwards.
+"""Shake replicas of one PostgreSQL by kills, pauses, crashes, cuts and wrong clocks, under real calls, and check the history.
 
-python -m tests.shake --seconds 30
-python -m tests.shake --seconds 120 --faults kill,stop,crash --seed 7
+python -m tests.shake --seconds 150
+python -m tests.shake --seconds 3300 --kills 300 --pauses 50 --crashes 50 --cuts 50 --seed 7
 
-It starts a PostgreSQL of its own and four replicas, which write to it. A watcher follows every task that it sees. At
-the end each acknowledged event has to be in the store, once, in order, with nothing after a task's first end, and the
-watcher must have been told the same.
+It starts a PostgreSQL, replicas of `mcp-a2a serve` with two tool servers each, and clients that reach them through a
+balancer that replays. Afterwards every event that a client was told has to be in the database, once and in order
+(history.py says what is checked). The clocks of two replicas are an hour wrong, where libfaketime is installed.
 """
 
 from __future__ import annotations
 
 import argparse
-import json
+import contextlib
 import os
 import random
-import signal
+import shutil
 import statistics
-import subprocess
 import sys
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from collections.abc import AsyncIterator, Iterable, Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
 import anyio
 import anyio.to_thread
+import httpx2
+import psycopg
 
-from bridge.errors import StoreError
-from bridge.store.postgres.store import PostgresStore
-from bridge.store.records import Cursor, Query, StoredTask
-from bridge.store.replicas import ForeignEvent
-from tests.shake.history import END, Stored, Told, faults_of
-from tests.shake.replica import OWNERS, SHAKEN, Replica, events_in
-from tests.support.command import ROOT
+from tests.shake.balancer import Balancer
+from tests.shake.clients import Record, ShakenClient, copies_noted
+from tests.shake.faults import KINDS, FaultPlan, Shaking
+from tests.shake.fleet import AGENT, TOKENS, ShakenFleet, faketime_library, fleet_on
+from tests.shake.history import History
+from tests.shake.stores import Found, at_work, found_in, taken_over
+from tests.support.drivers import DRIVERS
 from tests.support.postgres import Database, database
+from tests.support.postgres_cluster import socket_of
 
 REPLICAS: Final = 4
-FAULTS: Final = ("kill", "stop", "crash")
-_PAUSE_SECONDS: Final = 1.2
-"""The mean pause between two faults."""
-_STOPPED_SECONDS: Final = 4.0
-_AGENT: Final = "shaken"
+CLIENTS: Final = 12
+_COPIES: Final = 0.05
+_SHARES: Final = {"kills": 0.5, "pauses": 0.2, "crashes": 0.15, "cuts": 0.15}
+_FAULT_SECONDS: Final = 5.0
+"""One fault in so many seconds, where their number is not said."""
+_END_SECONDS: Final = 120.0
+_SHOWN: Final = 25
 
 
 @dataclass
-class _Watch:
-    """Follows every task from its beginning."""
+class Options:
+    """What was asked for."""
 
-    store: PostgresStore
-    told: list[Told] = field(default_factory=list)
-    seen: set[str] = field(default_factory=set)
-
-    async def answer(self, command: bytes) -> bytes:
-        return command
-
-    async def adopt(self, task: StoredTask) -> None:
-        raise AssertionError(f"the watcher was given {task.task_id}")
-
-    def fenced(self) -> None:
-        raise AssertionError("the watcher was fenced")
-
-    def follow(self, task_id: str) -> None:
-        if task_id in self.seen:
-            return
-        self.seen.add(task_id)
-        events: list[str] = []
-
-        def tell(news: tuple[ForeignEvent, ...]) -> None:
-            for one in news:
-                if one.snapshot is not None:
-                    fresh = json.loads(one.snapshot)[len(events) :]
-                else:
-                    assert one.event is not None
-                    fresh = [one.event.decode()]
-                for event in fresh:
-                    events.append(event)
-                    self.told.append(Told(task_id, len(events), event))
-
-        self.store.replicas.follow(task_id, 0, tell)
+    seconds: float
+    counts: dict[str, int]
+    seed: int
+    with_clocks: bool
+    keep: Path | None
 
 
-@dataclass
-class _Shaken:
-    url: str
-    folder: Path
-    processes: list[subprocess.Popen[bytes]] = field(default_factory=list)
-    killed_at: dict[int, float] = field(default_factory=dict)
-    """When each process was killed, by its id, in seconds since the epoch."""
-    done: Counter[str] = field(default_factory=Counter)
-
-    def start(self) -> None:
-        log = self.folder / f"acknowledged-{len(list(self.folder.iterdir()))}"
-        command = [sys.executable, "-m", "tests.shake.replica", self.url, _AGENT, str(log)]
-        self.processes.append(subprocess.Popen(command, cwd=ROOT, stdout=subprocess.DEVNULL))
-
-    def acknowledged(self) -> list[Told]:
-        lines = (line for log in self.folder.iterdir() for line in log.read_text().splitlines(keepends=True))
-        return [Told(*json.loads(line)) for line in lines if line.endswith("\n")]
+async def _shake(options: Options, folder: Path, server: Database, record: Record) -> tuple[Shaking, ShakenFleet]:
+    chance = random.Random(options.seed)
+    fleet = fleet_on(folder, Path(socket_of(server.url)), REPLICAS, with_clocks=options.with_clocks)
+    shaking = Shaking(FaultPlan(options.counts, options.seconds, chance), fleet, server)
+    try:
+        await fleet.start()
+        async with _clients(options.seed, fleet, record) as balancer:
+            await shaking.run()
+        await fleet.ready()
+        await _until_nothing_is_at_work(server.url)
+        await _look_at_all(balancer, record)
+    finally:
+        await fleet.stop()
+    print(f"requests: {dict(balancer.done)}")
+    return shaking, fleet
 
 
-async def _shake(
-    shaken: _Shaken, server: Database, seconds: float, faults: list[str], chance: random.Random
-) -> None:
-    ends_at = anyio.current_time() + seconds
+@contextlib.asynccontextmanager
+async def _clients(seed: int, fleet: ShakenFleet, record: Record) -> AsyncIterator[Balancer]:
+    """Clients that are at work until this is left, and then end what they do."""
+    over = anyio.Event()
     async with anyio.create_task_group() as group:
-        while anyio.current_time() < ends_at:
-            await anyio.sleep(_PAUSE_SECONDS * (0.5 + chance.random()))
-            fault = chance.choice(faults)
-            shaken.done[fault] += 1
-            victim = chance.choice(shaken.processes)
-            if fault == "kill":
-                shaken.processes.remove(victim)
-                victim.kill()
-                shaken.killed_at[victim.pid] = time.time()
-                victim.wait()
-                shaken.start()
-            elif fault == "stop":
-                group.start_soon(_stop_for_a_while, victim)
-            else:
-                await anyio.to_thread.run_sync(server.crash)
+        balancer = Balancer(group, fleet.ports, random.Random(seed), _COPIES, copies_noted(record))
+        for number in range(CLIENTS):
+            client = _client(balancer, number, record, random.Random(f"{seed} {number}"))
+            group.start_soon(client.run, over)
+        yield balancer
+        over.set()
 
 
-async def _stop_for_a_while(victim: subprocess.Popen[bytes]) -> None:
-    victim.send_signal(signal.SIGSTOP)
-    await anyio.sleep(_STOPPED_SECONDS)
-    victim.send_signal(signal.SIGCONT)
+def _client(balancer: Balancer, number: int, record: Record, chance: random.Random) -> ShakenClient:
+    owner = sorted(TOKENS)[number // len(DRIVERS) % len(TOKENS)]
+    http = httpx2.AsyncClient(transport=balancer, timeout=None)
+    headers = {"Authorization": f"Bearer {TOKENS[owner]}"}
+    driver = DRIVERS[number % len(DRIVERS)](http, f"http://balancer/agents/{AGENT}", headers)
+    return ShakenClient(driver, owner, record, chance)
 
 
-async def _main(seconds: float, faults: list[str], seed: int) -> int:
-    chance = random.Random(seed)
-    print(f"seed {seed}, {seconds:g} s of {', '.join(faults)}", flush=True)
-    with tempfile.TemporaryDirectory(prefix="mcp-a2a-shake-") as folder, database() as server:
-        shaken = _Shaken(server.url, Path(folder))
-        async with (
-            PostgresStore(server.url, _AGENT, SHAKEN) as store,
-            anyio.create_task_group() as group,
-        ):
-            watch = _Watch(store)
-            group.start_soon(_follow_all, watch)
-            for _ in range(REPLICAS):
-                shaken.start()
-            try:
-                await _shake(shaken, server, seconds, faults, chance)
-                await anyio.sleep(2)
-            finally:
-                for process in shaken.processes:
-                    process.send_signal(signal.SIGCONT)
-                    process.kill()
-                    process.wait()
-            await _end_what_is_left(store, shaken)
-            stored = {task.task_id: events_in(task) for task in await _all_tasks(store)}
-            group.cancel_scope.cancel()
-        acknowledged = shaken.acknowledged()
-    found = faults_of(stored, acknowledged, watch.told)
-    taken = sorted(_taken_over(stored, shaken.killed_at))
-    ended = sum(events[-1].startswith(END) for events in stored.values())
-    adopted = sum("adopted" in events[-1] for events in stored.values())
-    print(
-        f"{dict(shaken.done)}: {len(stored)} tasks, {ended} ended, {adopted} adopted, "
-        f"{len(acknowledged)} events acknowledged, {len(watch.told)} watched, {len(found)} faults"
+async def _until_nothing_is_at_work(url: str) -> None:
+    with anyio.fail_after(_END_SECONDS):
+        while left := await anyio.to_thread.run_sync(at_work, url):
+            print(f"{left} tasks are at work", flush=True)
+            await anyio.sleep(1)
+
+
+async def _look_at_all(balancer: Balancer, record: Record) -> None:
+    """Read some tasks again, once all is still."""
+    for number, owner in ((number, sorted(TOKENS)[number // len(DRIVERS)]) for number in range(4)):
+        client = _client(balancer, number, record, random.Random())
+        tasks = [task_id for task_id, its_owner in record.owners.items() if its_owner == owner]
+        for task_id in random.Random(0).sample(tasks, min(100, len(tasks))):
+            await client.look(task_id)
+
+
+def _report(options: Options, shaking: Shaking, fleet: ShakenFleet, record: Record, found: Found) -> int:
+    began_by = {
+        task_id: message
+        for task_id, message in found.first_messages.items()
+        if message in record.never_twice
+    }
+    runs = (options_folder(fleet) / "runs").read_text().splitlines()
+    history = History(
+        found.histories, record.seen, record.lists, record.owners, began_by, record.answered, runs
     )
-    if taken:
-        print(
-            f"from kill to end by another: median {statistics.median(taken):.2f} s, longest {taken[-1]:.2f} s"
-        )
-    for fault in found[:20]:
-        print(f"    {fault}")
-    return 1 if found else 0
+    faults = [*history.faults(), *record.faults, *fleet.deaths]
+    states = Counter(events[-1].view.status.split()[0] for events in found.histories.values())
+    told = len(set(record.seen))
+    print(f"faults made: {dict(shaking.done)}; clients did: {dict(record.done)}")
+    print(
+        f"{len(found.histories)} tasks {dict(states)}, {sum(map(len, found.histories.values()))} events stored,"
+        f" {told} acknowledged, {len(record.lists)} lists, {len(runs)} runs: {len(faults)} faults found"
+    )
+    for kind, lost_at in (("killed", shaking.killed_at), ("silent", shaking.silent_at)):
+        seconds = sorted(after for _, after in taken_over(found.stored_at, lost_at))
+        if seconds:
+            print(
+                f"take-over of {len(seconds)} tasks of replicas that were {kind}: p50"
+                f" {statistics.median(seconds):.2f} s, max {seconds[-1]:.2f} s"
+            )
+    for line, number in Counter(fleet.tracebacks()).most_common(10):
+        print(f"    in the logs, {number} times: {line}")
+    for fault in faults[:_SHOWN]:
+        print(f"    FAULT {fault}")
+    return 1 if faults else 0
 
 
-async def _follow_all(watch: _Watch) -> None:
-    while True:
+def options_folder(fleet: ShakenFleet) -> Path:
+    """Where the files of a fleet are."""
+    return fleet.replicas[0].file.parent
+
+
+async def _main(options: Options) -> int:
+    clocks = "two clocks an hour wrong" if options.with_clocks else "all clocks right"
+    print(f"seed {options.seed}: {options.counts} within {options.seconds:g} s, {clocks}", flush=True)
+    record = Record()
+    with tempfile.TemporaryDirectory(prefix="mcp-a2a-shake-") as folder, database() as server:
         try:
-            for owner in OWNERS:
-                for task in (await watch.store.list(Query(owner, 100))).tasks:
-                    watch.follow(task.task_id)
-        except StoreError:
-            pass  # the database has crashed, and will be back
-        await anyio.sleep(0.1)
-
-
-async def _end_what_is_left(store: PostgresStore, shaken: _Shaken) -> None:
-    """End what the killed have left, and let the watcher hear of it."""
-    log = os.open(shaken.folder / "acknowledged-last", os.O_WRONLY | os.O_CREAT, 0o600)
-    store.replicas.start(Replica(store, log, random.Random(0)))
-    with anyio.fail_after(30):
-        while any(not task.head.ended for task in await _all_tasks(store)):
-            await anyio.sleep(0.1)
-    await anyio.sleep(2 * SHAKEN.poll_seconds)
-
-
-async def _all_tasks(store: PostgresStore) -> list[StoredTask]:
-    found: list[StoredTask] = []
-    for owner in OWNERS:
-        after: Cursor | None = None
-        while True:
-            page = await store.list(Query(owner, 500, after=after))
-            found += page.tasks
-            if not page.more:
-                break
-            after = Cursor(page.tasks[-1].head.status_ms, page.tasks[-1].task_id)
-    return found
-
-
-def _taken_over(stored: Stored, killed_at: Mapping[int, float]) -> Iterator[float]:
-    """How long after the death of its replica each adopted task was ended, in seconds."""
-    for task_id, events in stored.items():
-        words, pid = events[-1].split(), int(task_id[1:].split("-")[0])
-        if words[:2] == [END, "adopted"] and pid in killed_at:
-            yield float(words[-1]) - killed_at[pid]
+            shaking, fleet = await _shake(options, Path(folder), server, record)
+            return _report(options, shaking, fleet, record, found_in(server.url, Path(folder, "events")))
+        finally:
+            if options.keep is not None:
+                shutil.copytree(folder, options.keep, dirs_exist_ok=True)
 
 
 def parser() -> argparse.ArgumentParser:
@@ -221,22 +172,27 @@ def parser() -> argparse.ArgumentParser:
         description=__doc__,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    made.add_argument("--seconds", type=float, default=30, help="how long faults happen (30)")
-    made.add_argument("--faults", default=",".join(FAULTS), metavar="a,b,...", help=", ".join(FAULTS))
-    made.add_argument(
-        "--seed", type=int, default=None, help="the order of faults; else a new one, which is printed"
-    )
+    made.add_argument("--seconds", type=float, default=150, help="how long faults happen (150)")
+    for kind in KINDS:
+        made.add_argument(f"--{kind}", type=int, help=f"how many {kind} (by the time)")
+    made.add_argument("--seed", type=int, help="the order of faults; else a new one, which is printed")
+    made.add_argument("--keep", type=Path, help="a folder that the logs are copied to")
     return made
 
 
 def main() -> int:
     """Shake, and say what was found; 1 when a history does not hold."""
-    options = parser().parse_args()
-    faults = options.faults.split(",")
-    if unknown := set(faults) - set(FAULTS):
-        raise SystemExit(f"there is no such fault: {', '.join(sorted(unknown))}")
-    seed = random.SystemRandom().randrange(10**6) if options.seed is None else options.seed
-    return anyio.run(_main, options.seconds, faults, seed)
+    said = parser().parse_args()
+    faults = said.seconds / _FAULT_SECONDS
+    counts = {kind: getattr(said, kind) for kind in KINDS}
+    counts = {
+        kind: round(faults * _SHARES[kind]) if number is None else number for kind, number in counts.items()
+    }
+    with_clocks = faketime_library() is not None
+    if not with_clocks:
+        print("clocks are left right: libfaketime is not installed (Debian's package faketime)")
+    seed = random.SystemRandom().randrange(10**6) if said.seed is None else said.seed
+    return anyio.run(_main, Options(said.seconds, counts, seed, with_clocks, said.keep))
 
 
 if __name__ == "__main__":

@@ -1,0 +1,244 @@
+"""The replicas that are shaken: real processes of `mcp-a2a serve`, each with its own way to the database and its own clock."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final
+
+import anyio
+import httpx2
+
+from tests.shake.network import SilentProxy
+from tests.support.command import ROOT, environment
+from tests.support.forked import Forked
+from tests.support.ports import free_port
+
+AGENT: Final = "shaken"
+LEASE_SECONDS: Final = 2.0
+TOKENS: Final = {name: f"the-token-of-{name}-which-nobody-else-has" for name in ("ann", "bob")}
+_KEY: Final = "the key of all the replicas that are shaken"
+_START_SECONDS: Final = 60.0
+_SHIFTS: Final = (0, 3600, -3600, 0)
+"""How the clock of each replica is wrong, in seconds."""
+
+_PROFILE: Final = f"""
+extends = "default"
+[run]
+drain_seconds = 1
+concurrency = 64
+[requests]
+open_tasks = 100000
+[store]
+lease_seconds = {LEASE_SECONDS:g}
+statement_seconds = 5
+keep_events_seconds = 100000
+keep_ended_tasks = 10000000
+keep_ended_tasks_each = 10000000
+"""
+_FILE: Final = """
+[bridge]
+store = {store}
+keys = [{{ env = "BRIDGE_KEY" }}]
+mapping = "profile.toml"
+public_url = "http://127.0.0.1:9"
+[principals.ann]
+bearer = {{ env = "TOKEN_OF_ANN" }}
+[principals.bob]
+bearer = {{ env = "TOKEN_OF_BOB" }}
+[tool_servers.notes]
+command = ["{python}", "-S", "-E", "{tests}/shake/tool_server.py", "{folder}/runs"]
+[tool_servers.jobs]
+command = ["{python}", "-S", "-E", "{tests}/support/asking_server.py", "--era", "modern", "--jobs", "{folder}/jobs"]
+[tools_as_agent.{agent}]
+from = ["notes", "jobs"]
+mapping = "profile.toml"
+"""
+_LIBRARIES: Final = ("/usr/lib/*/faketime/libfaketime.so.1", "/usr/lib/faketime/libfaketime.so.1")
+
+
+def faketime_library() -> Path | None:
+    """The library of Debian's package `faketime`; FAKETIME_LIBRARY names it where it stands elsewhere."""
+    named = os.environ.get("FAKETIME_LIBRARY")
+    found = [Path(named)] if named else [one for way in _LIBRARIES for one in Path("/").glob(way[1:])]
+    return next((one for one in found if one.is_file()), None)
+
+
+def write_files(folder: Path, store: str) -> Path:
+    """Write the configuration of all replicas. `store` is its value in TOML."""
+    (folder / "profile.toml").write_text(_PROFILE)
+    file = folder / "bridge.toml"
+    file.write_text(
+        _FILE.format(store=store, python=sys.executable, tests=ROOT / "tests", folder=folder, agent=AGENT)
+    )
+    return file
+
+
+@dataclass
+class ShakenReplica:
+    """A replica, which is another process after each kill."""
+
+    number: int
+    file: Path
+    shift_seconds: int = 0
+    proxy: SilentProxy | None = None
+    """Its way to the database; None for a file."""
+    port: int = field(default_factory=free_port)
+    starts: int = 0
+    process: subprocess.Popen[bytes] | None = None
+
+    @property
+    def name(self) -> str:
+        """What the database calls it: another name after each start."""
+        return f"replica-{self.number}-{self.starts}"
+
+    @property
+    def log(self) -> Path:
+        """What it says."""
+        return self.file.with_name(f"log-{self.number}")
+
+    def start(self) -> None:
+        """Start a process."""
+        self.starts += 1
+        more = {f"TOKEN_OF_{name.upper()}": token for name, token in TOKENS.items()}
+        if self.proxy is not None:
+            place = f"postgresql://postgres@127.0.0.1:{self.proxy.port}/postgres"
+            more["DATABASE_URL"] = f"{place}?application_name={self.name}"
+        start: type[subprocess.Popen[bytes]] = Forked
+        library = faketime_library()
+        if self.shift_seconds and library is not None:
+            start = subprocess.Popen
+            more |= {
+                "LD_PRELOAD": str(library),
+                "FAKETIME": f"{self.shift_seconds:+d}",
+                "FAKETIME_DONT_FAKE_MONOTONIC": "1",
+                "DONT_FAKE_MONOTONIC": "1",
+            }
+        command = [sys.executable, "-P", "-m", "bridge", "serve", "--no-reload", "--port", str(self.port)]
+        with self.log.open("ab") as log:
+            self.process = start(
+                [*command, str(self.file)],
+                env=environment(self.file.parent, BRIDGE_KEY=_KEY, **more),
+                cwd=ROOT,
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+            )
+
+    def kill(self) -> float:
+        """End the process at once. Returns when that was, in seconds since the epoch."""
+        assert self.process is not None
+        self.process.kill()
+        at = time.time()
+        self.process.wait()
+        return at
+
+    def send(self, number: signal.Signals) -> float:
+        """Send a signal, unless the process has ended."""
+        assert self.process is not None
+        if self.process.poll() is None:
+            self.process.send_signal(number)
+        return time.time()
+
+    def is_running(self) -> bool:
+        """Whether its process has not ended by itself."""
+        return self.process is not None and self.process.poll() is None
+
+
+@dataclass
+class ShakenFleet:
+    """All replicas."""
+
+    replicas: list[ShakenReplica]
+    deaths: list[str] = field(default_factory=list)
+    """Processes that ended without being killed."""
+
+    @property
+    def ports(self) -> Sequence[int]:
+        """Where they listen."""
+        return [replica.port for replica in self.replicas]
+
+    async def start(self) -> None:
+        """Start all, and wait until they are ready."""
+        for replica in self.replicas:
+            if replica.proxy is not None:
+                await replica.proxy.start()
+            replica.start()
+        await self.ready()
+
+    async def ready(self) -> None:
+        """Wait until all are ready."""
+        async with httpx2.AsyncClient() as client:
+            with anyio.fail_after(_START_SECONDS):
+                for replica in self.replicas:
+                    while not await _is_ready(client, replica):
+                        await anyio.sleep(0.1)
+
+    async def stop(self) -> None:
+        """End all at once."""
+        for replica in self.replicas:
+            if replica.process is not None:
+                replica.send(signal.SIGCONT)
+                replica.kill()
+            if replica.proxy is not None:
+                await replica.proxy.stop()
+
+    def restart_dead(self) -> None:
+        """Start again what ended by itself, and note it."""
+        for replica in self.replicas:
+            if not replica.is_running():
+                self.deaths.append(f"{replica.name} ended by itself: see {replica.log}")
+                replica.start()
+
+    def tracebacks(self) -> list[str]:
+        """The last lines of the tracebacks in what they said."""
+        found = []
+        for replica in self.replicas:
+            inside = False
+            for line in replica.log.read_text(errors="replace").splitlines():
+                if line.startswith("Traceback"):
+                    inside = True
+                elif inside and line and not line.startswith(" "):
+                    found.append(line[:200])
+                    inside = False
+        return found
+
+    def keep_logs(self, folder: Path) -> None:
+        """Copy what they said to a folder."""
+        folder.mkdir(parents=True, exist_ok=True)
+        for replica in self.replicas:
+            shutil.copy(replica.log, folder)
+
+
+async def _is_ready(client: httpx2.AsyncClient, replica: ShakenReplica) -> bool:
+    try:
+        answer = await client.get(f"http://127.0.0.1:{replica.port}/readyz", timeout=5)
+    except httpx2.TransportError:
+        if not replica.is_running():
+            raise RuntimeError(f"{replica.name} did not start: {replica.log.read_text()[-2000:]}") from None
+        return False
+    return answer.status_code == 200
+
+
+def fleet_on(folder: Path, behind: Path | None, number: int, *, with_clocks: bool) -> ShakenFleet:
+    """Replicas with a store behind a unix socket of PostgreSQL, or one with a file."""
+    store = '{ env = "DATABASE_URL" }' if behind is not None else f'"{folder}/tasks.db"'
+    file = write_files(folder, store)
+    return ShakenFleet(
+        [
+            ShakenReplica(
+                place,
+                file,
+                _SHIFTS[place % len(_SHIFTS)] if with_clocks else 0,
+                SilentProxy(behind) if behind is not None else None,
+            )
+            for place in range(number)
+        ]
+    )
