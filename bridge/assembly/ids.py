@@ -5,7 +5,10 @@ from __future__ import annotations
 import secrets
 import time
 from collections.abc import Callable
-from typing import Final
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from bridge.store.contract import Store
 
 _COUNT_BITS: Final = 12
 _CHANCE_BITS: Final = 62
@@ -41,3 +44,9 @@ def now_ms() -> int:
 def elapsed_ms() -> int:
     """Milliseconds of a monotonic clock."""
     return time.monotonic_ns() // 1_000_000
+
+
+def clock_of(store: Store, machine_ms: Callable[[], int] = now_ms) -> Callable[[], int]:
+    """The clock of a store's tasks: this machine's, or the one clock that the replicas on a store share."""
+    replicas = store.replicas
+    return machine_ms if replicas is None else lambda: machine_ms() + replicas.offset_ms

@@ -17,7 +17,7 @@ from bridge.a2a.tasks.engine import Engine
 from bridge.a2a.wire.extensions import ExtensionFilter
 from bridge.a2a.wire.versions import VERSIONS
 from bridge.access.verifiers import Access
-from bridge.assembly.ids import OrderedIds, elapsed_ms, now_ms
+from bridge.assembly.ids import OrderedIds, clock_of, elapsed_ms, now_ms
 from bridge.assembly.limits import agent_limits, engine_limits, postgres_bounds, stream_pace
 from bridge.assembly.plan import ProcessPlan, PublishedPlan, SharedStore
 from bridge.assembly.replicas import require_driver
@@ -170,5 +170,6 @@ def _engine_for(agent: ToolsAgent, store: Store, profile: Profile, process: Prof
         kept.keep_ended_bytes_each,
     )
     retention = Retention(kept.keep_ended_seconds, quota, kept.clean_every_seconds)
-    ids = IdsAndClock(OrderedIds(now_ms).new, now_ms, elapsed_ms)
+    clock = clock_of(store)
+    ids = IdsAndClock(OrderedIds(clock).new, clock, elapsed_ms)
     return Engine(agent, store, ids, engine_limits(profile, process), retention)

@@ -85,6 +85,11 @@ class Replicas(Protocol):
         one replica leads; for a moment none may."""
         ...
 
+    @property
+    def offset_ms(self) -> int:
+        """What added to this machine's clock gives the store's one clock, as it was last measured."""
+        ...
+
     def start(self, engine: ReplicaEngine) -> None:
         """Serve this engine from now on. Adopt the tasks of the dead first."""
         ...

@@ -171,8 +171,7 @@ class ShakenClient:
             arguments["key"] = message_id
         if tool in _NEVER_TWICE:
             self.record.never_twice.add(message_id)
-        skill = "jobs_ask" if tool == "ask" else tool
-        said = {"messageId": message_id, "role": "ROLE_USER", "parts": [call_part(skill, **arguments)]}
+        said = {"messageId": message_id, "role": "ROLE_USER", "parts": [call_part(tool, **arguments)]}
         return {"message": said, **({"configuration": {"returnImmediately": True}} if at_once else {})}
 
     async def _send(self, tool: str, **arguments: Any) -> Json:

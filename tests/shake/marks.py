@@ -13,9 +13,10 @@ _ENDS = ("COMPLETED", "FAILED", "CANCELED", "REJECTED")
 
 
 def mark_of_status(status: Json) -> str:
-    """A status: its state, its time, and the id of its message."""
-    state = status["state"].removeprefix("TASK_STATE_")
-    return f"{state} {status['timestamp']} {status.get('message', {}).get('messageId', '')}".strip()
+    """A status: its state, its time, and its message. A question that is said again has more parts."""
+    state, message = status["state"].removeprefix("TASK_STATE_"), status.get("message")
+    words = f" {message['messageId']} of {len(message['parts'])} parts" if message else ""
+    return f"{state} {status['timestamp']}{words}"
 
 
 def mark_of_event(event: Json) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import tempfile
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from dataclasses import replace
 from pathlib import Path
 
@@ -12,7 +12,9 @@ import psycopg
 import pytest
 from psycopg.conninfo import conninfo_to_dict
 
+from bridge.assembly.ids import clock_of, now_ms
 from bridge.errors import StoreConflictError, StoreError, UsageError
+from bridge.store.postgres.clock import ClockOffset
 from bridge.store.postgres.connections import StoreTasks, with_defaults
 from bridge.store.postgres.schema import Namespace
 from bridge.store.postgres.store import PostgresStore
@@ -217,3 +219,39 @@ async def test_what_starts_more_work_while_its_store_ends_ends_quietly() -> None
     tasks.stop()
     await tasks.join()
     assert len(refused) == 1
+
+
+async def test_replicas_whose_clocks_are_hours_apart_tell_the_time_of_the_database() -> None:
+    agent, hour_ms = new_agent(), 3_600_000
+
+    def clock(ahead_ms: int) -> Callable[[], int]:
+        return lambda: now_ms() + ahead_ms
+
+    async with (
+        PostgresStore(database_url(), agent, BOUNDS, now_ms=clock(hour_ms)) as ahead,
+        PostgresStore(database_url(), agent, BOUNDS, now_ms=clock(-hour_ms)) as behind,
+    ):
+        told = [
+            clock_of(ahead, clock(hour_ms))() - now_ms(),
+            clock_of(behind, clock(-hour_ms))() - now_ms(),
+        ]
+    assert [round(milliseconds / hour_ms) for milliseconds in told] == [0, 0]
+
+
+@pytest.mark.parametrize(
+    ("measured", "offset"),
+    [
+        ([(1000, 5010, 1020)], 4000),
+        ([(1000, 5010, 1020), (2000, 9999, 9000)], 4000),
+        ([(1000, 5010, 1020), (2000, 6030, 2010)], 4020),
+        ([(1000, 5010, 1020), (2000, 5970, 2010)], 3970),
+    ],
+    ids=["the middle", "an answer that was late", "ahead", "behind"],
+)
+def test_the_difference_of_two_clocks_moves_as_little_as_it_must(
+    measured: list[tuple[int, int, int]], offset: int
+) -> None:
+    clock = ClockOffset()
+    for before_ms, database_ms, after_ms in measured:
+        clock.measured(before_ms, database_ms, after_ms)
+    assert clock.milliseconds == offset

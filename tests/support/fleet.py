@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import anyio
@@ -24,6 +24,7 @@ from bridge.a2a.tasks.agent import Commit, Job, Turn
 from bridge.a2a.tasks.engine import Engine
 from bridge.a2a.tasks.intake import CallContext
 from bridge.a2a.tasks.watcher import Watcher
+from bridge.assembly.ids import clock_of
 from bridge.store.retention import Retention
 from tests.support.agents import ALICE, PACE, Clock, Scripted, give, say
 from tests.support.drivers import shape_of
@@ -62,23 +63,27 @@ class Fleet:
     limits: dict[str, Any]
     stack: AsyncExitStack
 
-    async def start(self, *, tells_own: bool = False, retention: Retention | None = None) -> Replica:
+    async def start(
+        self, *, tells_own: bool = False, retention: Retention | None = None, ahead_ms: int = 0
+    ) -> Replica:
         """One more replica."""
-        return await self.stack.enter_async_context(self.replica(tells_own=tells_own, retention=retention))
+        replica = self.replica(tells_own=tells_own, retention=retention, ahead_ms=ahead_ms)
+        return await self.stack.enter_async_context(replica)
 
     @asynccontextmanager
     async def replica(
-        self, *, tells_own: bool = False, retention: Retention | None = None
+        self, *, tells_own: bool = False, retention: Retention | None = None, ahead_ms: int = 0
     ) -> AsyncIterator[Replica]:
-        """One more replica, for as long as the context is open."""
+        """One more replica, for as long as the context is open. Its machine's clock is ahead of the store's."""
         agent = Scripted(self.script)
         quick: dict[str, Any] = {"cancel_grace_seconds": 5, "drain_seconds": 0, "store_pace": PACE}
         limits = engine_limits(**{**quick, **self.limits})
-        async with (
-            self.shared.replica(tells_own=tells_own) as store,
-            Engine(agent, store, self.clock.ids, limits, retention) as engine,
-        ):
-            yield Replica(engine, store, agent)
+        async with self.shared.replica(tells_own=tells_own) as store:
+            store.offset_ms = -ahead_ms
+            clock = clock_of(store, lambda: self.clock.now_ms + ahead_ms)
+            ids = replace(self.clock.ids, now_ms=clock)
+            async with Engine(agent, store, ids, limits, retention) as engine:
+                yield Replica(engine, store, agent)
 
     def fence(self, replica: Replica) -> None:
         """Let a replica stand still until it is taken for dead, and then go on."""

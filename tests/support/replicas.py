@@ -222,6 +222,8 @@ class ReplicaStore:
         self.is_away = False
         """Whether the database cannot be written by this replica."""
         self.failure: str | None = None
+        self.offset_ms = 0
+        """See `Replicas.offset_ms`."""
         self.looks = True
         self.running = anyio.Event()
         self.running.set()

@@ -31,6 +31,7 @@ from bridge.a2a.model.objects import (
     TaskState,
     TaskStatus,
     TaskStatusUpdateEvent,
+    milliseconds,
     timestamp,
 )
 from bridge.jsonvalues import JsonObject
@@ -89,6 +90,18 @@ def apply_event(task: Task, event: StreamResponse) -> Task:
             return task.changed(history=(*_history_with_status(task, INTERRUPTED), payload))
         case Task():
             return payload
+
+
+def not_before(event: StreamResponse, status: TaskStatus) -> StreamResponse:
+    """An event whose status is no older than the one before it, since lists are ordered by these times: a clock may be
+    set back, and those of two replicas differ."""
+    update = event.status_update
+    if update is None or not update.status.timestamp or not status.timestamp:
+        return event
+    if milliseconds(update.status.timestamp) >= milliseconds(status.timestamp):
+        return event
+    moved = update.changed(status=update.status.changed(timestamp=status.timestamp))
+    return event.changed(status_update=moved)
 
 
 def with_history(task: Task, length: int | None) -> Task:

@@ -66,7 +66,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Final
 
-from bridge.a2a.model.life import ENDED, INTERRUPTED, SETTLED, apply_event
+from bridge.a2a.model.life import ENDED, INTERRUPTED, SETTLED, apply_event, not_before
 from bridge.a2a.model.objects import StreamResponse, Task, TaskState, milliseconds
 from bridge.a2a.model.progress import numbers_in
 from bridge.a2a.tasks.agent import Commit, RunningWork
@@ -230,6 +230,7 @@ class LiveTask:
         if self.overtaken:
             return refused_commit(self.id)
         first = self._task is None
+        event = event if self._task is None else not_before(event, self._task.status)
         task = event.task if self._task is None else apply_event(self._task, event)
         assert task is not None
         self._task = task

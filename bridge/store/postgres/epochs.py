@@ -21,15 +21,16 @@ import psycopg
 
 from bridge.concurrency import Backoff
 from bridge.errors import StoreAwayError, StoreError
+from bridge.store.postgres.clock import ClockOffset, machine_ms
 from bridge.store.postgres.connections import bounded, close, connect, cut, first_line
 from bridge.store.postgres.liveness import LivenessWatch
 from bridge.store.postgres.upgrade import OutdatedError, require_usable
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
     from typing import NoReturn
 
-    from psycopg import AsyncConnection
+    from psycopg import AsyncConnection, AsyncCursor
 
     from bridge.store.postgres.bounds import PostgresBounds
     from bridge.store.postgres.connections import DatabaseAddress, DatabaseConnections, StoreTasks
@@ -44,6 +45,7 @@ LONGEST_PAUSE_SECONDS: Final = 5.0
 _BEGIN: Final = """
     INSERT INTO {ns}.epochs (start) VALUES (%s)
     ON CONFLICT (start) DO UPDATE SET start = excluded.start RETURNING epoch"""
+_CLOCK: Final = "SELECT (extract(epoch FROM clock_timestamp()) * 1000)::bigint"
 _BEAT: Final = "UPDATE {ns}.beats SET beat = beat + 1 WHERE epoch = %s"
 _LIVING: Final = """
     SELECT e.epoch, b.beat, EXISTS (
@@ -105,7 +107,9 @@ class Epochs:
         tables: Tables,
         bounds: PostgresBounds,
         user: EpochUser,
+        now_ms: Callable[[], int] = machine_ms,
     ) -> None:
+        """`now_ms` is this machine's clock."""
         self.failure: str | None = None
         """Why this replica is out of service, in words: the database is out of sight, or its tables have become of a
         newer release. None while it serves."""
@@ -118,6 +122,8 @@ class Epochs:
         self._tables = tables
         self._bounds = bounds
         self._user = user
+        self._now_ms = now_ms
+        self._offset = ClockOffset()
         self._watch = LivenessWatch(bounds.lease)
         self._has_ended = False
         self._renewing = anyio.Lock()
@@ -126,13 +132,31 @@ class Epochs:
         self._listening = anyio.CancelScope()
         self._beat_connection: AsyncConnection | None = None
 
+    @property
+    def offset_ms(self) -> int:
+        """What added to this machine's clock gives the database's, as it was last measured."""
+        return self._offset.milliseconds or 0
+
     async def begin(self) -> None:
         """Begin an epoch.
 
         Raises:
             StoreError: the database cannot be reached, or refuses, or its tables have become of a newer release.
         """
-        self.number = await self._connections.run(partial(self._new_epoch, start=uuid4()))
+        self.number = await self._connections.run(partial(self._begun, start=uuid4()))
+
+    async def _begun(self, connection: AsyncConnection, start: UUID) -> int:
+        epoch = await self._new_epoch(connection, start)
+        before_ms = self._now_ms()
+        await self._measured(before_ms, await connection.execute(_CLOCK))
+        return epoch
+
+    async def _measured(self, before_ms: int, answer: AsyncCursor) -> None:
+        """Take in what the database's clock said after a look at this machine's."""
+        after_ms = self._now_ms()
+        row = await answer.fetchone()
+        assert row is not None
+        self._offset.measured(before_ms, row[0], after_ms)
 
     async def _new_epoch(self, connection: AsyncConnection, start: UUID) -> int:
         place = self._place
@@ -255,11 +279,14 @@ class Epochs:
             if self._beat_connection is None:
                 self._beat_connection = await connect(self._address.url, seconds, is_direct=False)
             connection = self._beat_connection
+            before_ms = self._now_ms()
             with bounded(connection, seconds):
                 async with connection.pipeline():
+                    clock = await connection.execute(_CLOCK)
                     await connection.execute(place.sql(_BEAT), (mine,))
                     living = await connection.execute(place.sql(_LIVING), (place.lock % 2**32,))
                     beside = await connection.execute(place.sql(self._user.beside))
+                await self._measured(before_ms, clock)
                 rows = await living.fetchall()
                 own = await beside.fetchall()
         except psycopg.Error as exc:

@@ -57,12 +57,14 @@ class PostgresReplicas:
         place: Namespace,
         tables: Tables,
         bounds: PostgresBounds,
+        now_ms: Callable[[], int],
     ) -> None:
+        """`now_ms` is this machine's clock."""
         self._tasks = tasks
         self._connections = connections
         self._place = place
         self._bounds = bounds
-        self.epochs = Epochs(tasks, address, connections, place, tables, bounds, self)
+        self.epochs = Epochs(tasks, address, connections, place, tables, bounds, self, now_ms)
         self._leads = False
         self._engine: ReplicaEngine | None = None
         self._writer: GroupWriter | None = None
@@ -82,6 +84,11 @@ class PostgresReplicas:
     def leads(self) -> bool:
         """See `Replicas.leads`: the oldest replica that lives leads."""
         return self._leads and self.epochs.failure is None
+
+    @property
+    def offset_ms(self) -> int:
+        """See `Replicas.offset_ms`."""
+        return self.epochs.offset_ms
 
     def start(self, engine: ReplicaEngine) -> None:
         """See `Replicas.start`."""

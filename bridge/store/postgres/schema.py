@@ -126,7 +126,7 @@ _FIRST: Final = """
     CREATE INDEX ON {ns}.tasks (owner, state, status_ms DESC, task_id DESC);
     CREATE INDEX ON {ns}.tasks (context_id, status_ms DESC, task_id DESC);
     CREATE INDEX ON {ns}.tasks (status_ms, task_id) WHERE ended;
-    CREATE INDEX ON {ns}.tasks (holder) WHERE holder IS NOT NULL;
+    CREATE INDEX ON {ns}.tasks (holder, task_id) WHERE holder IS NOT NULL;
     CREATE INDEX ON {ns}.tasks (created_ms, task_id) WHERE NOT ended;
     CREATE TABLE {ns}.snapshots (task_id text PRIMARY KEY, snapshot bytea NOT NULL);
     CREATE TABLE {ns}.privates (task_id text PRIMARY KEY, private bytea NOT NULL);

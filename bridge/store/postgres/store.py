@@ -13,6 +13,7 @@ import anyio
 
 from bridge.errors import StoreError, UsageError
 from bridge.store.postgres import evictions, reads
+from bridge.store.postgres.clock import machine_ms
 from bridge.store.postgres.connections import (
     DatabaseAddress,
     DatabaseConnections,
@@ -51,11 +52,13 @@ class PostgresStore:
         *,
         direct_url: str | None = None,
         tables: Tables = AGENT,
+        now_ms: Callable[[], int] = machine_ms,
     ) -> None:
         """Name the database by a URL that libpq understands, and the agent.
 
         `direct_url` leads past a connection pool that gives each transaction another session; without one, `url` is
-        direct itself. `tables` are those that this release knows.
+        direct itself. `tables` are those that this release knows, and `now_ms` is this machine's
+        clock.
 
         Raises:
             UsageError: libpq does not understand a URL.
@@ -69,7 +72,7 @@ class PostgresStore:
             self._tasks, self._address, bounds.connections, bounds.statement_seconds
         )
         self._replicas = PostgresReplicas(
-            self._tasks, self._address, self._connections, self._place, tables, bounds
+            self._tasks, self._address, self._connections, self._place, tables, bounds, now_ms
         )
         self._epochs = self._replicas.epochs
         self._writer = GroupWriter(

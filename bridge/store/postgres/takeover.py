@@ -34,11 +34,26 @@ logger = logging.getLogger(__name__)
 ADOPTED_AT_ONCE: Final = 64
 """How many tasks one transaction takes over."""
 
-HAS_ORPHANS: Final = """
-    SELECT EXISTS (SELECT FROM {ns}.tasks WHERE holder NOT IN (SELECT epoch FROM {ns}.epochs WHERE NOT gone))"""
-_ORPHANS: Final = """
-    SELECT task_id FROM {ns}.tasks WHERE holder NOT IN (SELECT epoch FROM {ns}.epochs WHERE NOT gone)
-    ORDER BY task_id LIMIT %s"""
+# Each holder is found by one step in the index of holders: held tasks may be a million, and holders are a few.
+_DEAD: Final = """
+    WITH RECURSIVE holders AS (
+        (SELECT holder FROM {ns}.tasks WHERE holder IS NOT NULL ORDER BY holder LIMIT 1)
+        UNION ALL
+        SELECT (SELECT t.holder FROM {ns}.tasks t WHERE t.holder > h.holder ORDER BY t.holder LIMIT 1)
+        FROM holders h WHERE h.holder IS NOT NULL
+    ), dead AS (
+        SELECT holder FROM holders h WHERE holder IS NOT NULL
+        AND NOT EXISTS (SELECT FROM {ns}.epochs e WHERE e.epoch = h.holder AND NOT e.gone)
+    )"""
+HAS_ORPHANS: Final = _DEAD + " SELECT EXISTS (SELECT FROM dead)"  # noqa: S608 - no value is in it
+_ORPHANS: Final = (
+    _DEAD  # noqa: S608 - no value is in it
+    + """
+    SELECT o.task_id FROM dead d CROSS JOIN LATERAL (
+        SELECT t.task_id FROM {ns}.tasks t WHERE t.holder >= d.holder AND t.holder <= d.holder
+        ORDER BY t.holder, t.task_id LIMIT %(most)s
+    ) o ORDER BY o.task_id LIMIT %(most)s"""
+)
 _CLAIM: Final = """
     UPDATE {ns}.tasks SET holder = %(epoch)s WHERE task_id IN (
         SELECT task_id FROM {ns}.tasks WHERE task_id = ANY(%(tasks)s)
@@ -127,7 +142,7 @@ class Takeover:
 
 
 async def _orphans(connection: AsyncConnection, place: Namespace) -> list[str]:
-    found = await connection.execute(place.sql(_ORPHANS), (ADOPTED_AT_ONCE,))
+    found = await connection.execute(place.sql(_ORPHANS), {"most": ADOPTED_AT_ONCE})
     return [task_id for (task_id,) in await found.fetchall()]
 
 

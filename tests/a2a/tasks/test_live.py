@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from bridge.a2a.model.life import EventMaker
-from bridge.a2a.model.objects import Part, StreamResponse, Task, TaskState
+from bridge.a2a.model.objects import Part, StreamResponse, Task, TaskState, milliseconds
 from bridge.a2a.tasks.live import LiveTask
 from bridge.errors import StoreConflictError, StoreError
 from bridge.store.contract import OnStored
@@ -22,6 +22,14 @@ pytestmark = pytest.mark.proves("replicas-one-holder")
 def status(state: TaskState, words: str = "") -> StreamResponse:
     """An event that sets the state."""
     return EVENTS.status(state, EVENTS.message((Part(text=words),)))
+
+
+def at(state: TaskState, time: str) -> StreamResponse:
+    """An event that sets the state at a time."""
+    event = status(state)
+    assert event.status_update is not None
+    moved = event.status_update.status.changed(timestamp=time)
+    return event.changed(status_update=event.status_update.changed(status=moved))
 
 
 class Lived:
@@ -134,3 +142,21 @@ def test_a_state_of_the_store_that_is_older_than_the_task_changes_nothing() -> N
     lived.live.told(told(4, status(INPUT, "theirs")))
     lived.live.advance(lived.live.task, lived.stored)
     assert (lived.words, lived.live.next_seq) == ("theirs", 5)
+
+
+@pytest.mark.parametrize(
+    ("time", "shown"),
+    [
+        ("2025-12-31T23:00:00.000Z", "2026-01-01T00:00:00Z"),
+        ("2026-01-01T00:00:00.001Z", "2026-01-01T00:00:00.001Z"),
+    ],
+    ids=["set back", "in order"],
+)
+def test_a_status_is_never_older_than_the_one_before_it(time: str, shown: str) -> None:
+    lived = Lived()
+    lived.live.accept(at(W, time))
+    change, _ = lived.asked[0]
+    assert change.head == TaskHead("TASK_STATE_WORKING", False, milliseconds(shown))
+    update = StreamResponse.model_validate_json(change.event).status_update
+    assert update is not None
+    assert (update.status, update.status.timestamp) == (lived.live.task.status, shown)

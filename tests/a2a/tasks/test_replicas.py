@@ -87,6 +87,18 @@ async def test_a_task_of_one_replica_is_got_listed_and_watched_at_another() -> N
         assert two.store.followed == []
 
 
+async def test_a_list_is_in_order_though_the_clocks_of_the_replicas_are_hours_apart() -> None:
+    async with fleet(finish) as found:
+        replicas = [await found.start(ahead_ms=ahead_ms) for ahead_ms in (0, 3_600_000, -3_600_000)]
+        tasks = []
+        for replica in (*replicas, *replicas):
+            found.clock.pass_ms(10)
+            tasks.append((await task_of(replica.engine, asked())).id)
+        for replica in replicas:
+            listed = await replica.engine.list(ListTasksRequest(), ALICE)
+            assert [task.id for task in listed.tasks] == tasks[::-1]
+
+
 async def test_a_get_never_lags_behind_what_another_replica_said() -> None:
     work = Steps()
     async with pair(work) as (one, two):
