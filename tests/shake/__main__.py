@@ -1,4 +1,4 @@
-"""Shake replicas of one PostgreSQL by kills, pauses, crashes, cuts and wrong clocks, under real calls, and check the history.
+"""Shake replicas of one PostgreSQL under real calls, by kills, pauses, crashes, cuts and clocks, and check the history.
 
 python -m tests.shake --seconds 150
 python -m tests.shake --seconds 3300 --kills 300 --pauses 50 --crashes 50 --cuts 50 --seed 7
@@ -12,15 +12,13 @@ from __future__ import annotations
 
 import argparse
 import contextlib
-import os
 import random
 import shutil
 import statistics
 import sys
 import tempfile
-import time
 from collections import Counter
-from collections.abc import AsyncIterator, Iterable, Iterator
+from collections.abc import AsyncIterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -28,7 +26,6 @@ from typing import Final
 import anyio
 import anyio.to_thread
 import httpx2
-import psycopg
 
 from tests.shake.balancer import Balancer
 from tests.shake.clients import Record, ShakenClient, copies_noted
@@ -61,7 +58,9 @@ class Options:
     keep: Path | None
 
 
-async def _shake(options: Options, folder: Path, server: Database, record: Record) -> tuple[Shaking, ShakenFleet]:
+async def _shake(
+    options: Options, folder: Path, server: Database, record: Record
+) -> tuple[Shaking, ShakenFleet]:
     chance = random.Random(options.seed)
     fleet = fleet_on(folder, Path(socket_of(server.url)), REPLICAS, with_clocks=options.with_clocks)
     shaking = Shaking(FaultPlan(options.counts, options.seconds, chance), fleet, server)
@@ -117,14 +116,11 @@ async def _look_at_all(balancer: Balancer, record: Record) -> None:
 
 def _report(options: Options, shaking: Shaking, fleet: ShakenFleet, record: Record, found: Found) -> int:
     began_by = {
-        task_id: message
-        for task_id, message in found.first_messages.items()
-        if message in record.never_twice
+        task_id: message for task_id, message in found.first_messages.items() if message in record.never_twice
     }
     runs = (options_folder(fleet) / "runs").read_text().splitlines()
-    history = History(
-        found.histories, record.seen, record.lists, record.owners, began_by, record.answered, runs
-    )
+    answered = [(message, task_id) for message, task_id in record.answered if message in record.never_twice]
+    history = History(found.histories, record.seen, record.lists, record.owners, began_by, answered, runs)
     faults = [*history.faults(), *record.faults, *fleet.deaths]
     states = Counter(events[-1].view.status.split()[0] for events in found.histories.values())
     told = len(set(record.seen))

@@ -47,7 +47,7 @@ class Record:
     answered: list[tuple[str, str]] = field(default_factory=list)
     owners: dict[str, str] = field(default_factory=dict)
     never_twice: set[str] = field(default_factory=set)
-    """The messages whose work must not be done twice."""
+    """The messages whose work must not be done twice. Others may be new messages once they were answered."""
     faults: list[str] = field(default_factory=list)
     """What no client may be told."""
     done: Counter[str] = field(default_factory=Counter)
@@ -133,6 +133,7 @@ class ShakenClient:
         if state_of(task) == "INPUT_REQUIRED":
             await anyio.sleep(self.chance.random())
             said = {"messageId": self._id(), "role": "ROLE_USER", "taskId": task["id"]}
+            self.record.never_twice.add(said["messageId"])
             with _unless_ended():
                 await self._task("SendMessage", {"message": {**said, "parts": [{"data": data}]}})
                 mark = f"message {said['messageId']}"
@@ -163,9 +164,7 @@ class ShakenClient:
     def _id(self) -> str:
         return str(UUID(int=self.chance.getrandbits(128)))
 
-    def _message(
-        self, tool: str, *, with_key: bool = True, at_once: bool = False, **arguments: Json
-    ) -> Json:
+    def _message(self, tool: str, *, with_key: bool = True, at_once: bool = False, **arguments: Json) -> Json:
         message_id = self._id()
         if with_key:
             arguments["key"] = message_id
@@ -271,13 +270,11 @@ class ShakenClient:
                 is_over = ends(view_of(task).status)
             else:
                 ((_, said),) = event.items()
-                self.record.seen.append(
-                    Told(said["taskId"], mark_of_event(event), time.monotonic(), stream)
-                )
+                self.record.seen.append(Told(said["taskId"], mark_of_event(event), time.monotonic(), stream))
                 is_over = is_over or ("status" in said and ends(mark_of_event(event)))
 
 
-class _unless_ended(suppress):  # noqa: N801 - it reads as `suppress` does
+class _unless_ended(suppress):
     """Go on where a task refuses since it has ended."""
 
     def __init__(self) -> None:

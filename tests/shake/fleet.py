@@ -1,4 +1,4 @@
-"""The replicas that are shaken: real processes of `mcp-a2a serve`, each with its own way to the database and its own clock."""
+"""The replicas that are shaken: processes of `mcp-a2a serve`, each with its own way to the database, and clock."""
 
 from __future__ import annotations
 
@@ -17,7 +17,8 @@ import anyio
 import httpx2
 
 from tests.shake.network import SilentProxy
-from tests.support.command import ROOT, environment
+from tests.support.command import environment
+from tests.support.fork_server import ROOT
 from tests.support.forked import Forked
 from tests.support.ports import free_port
 

@@ -5,8 +5,8 @@ The guarantees that are checked, of every task:
 - *Nothing acknowledged is lost*: each event on a stream and each view in an answer is one of the store's history.
 - *Once and in order*: a stream tells each event after its first view, none twice, none in another order.
 - *The first end wins*: one event ends a task, and it is the last.
-- *Reads never go back*: a request that begins after somebody was told of an event shows that event, or a later one. That
-  holds for whichever replica is asked, and for lists: a list holds each task that belongs on its page.
+- *Reads never go back*: a request that begins after somebody was told of an event shows that event, or a later one.
+  That holds for whichever replica is asked, and for lists: a list holds each task that belongs on its page.
 - *A message is one task*, however often it is sent, and a tool that must not be run twice is run once for it.
 
 An answer that never came proves nothing: its work may have been done or not.
@@ -194,9 +194,9 @@ def _of_reads(seen: Iterable[Seen], positions: Mapping[Seen, Interval | None]) -
         told = sorted(((one.at, low) for one, (low, _) in all_seen), key=itemgetter(0))
         times, latest = [at for at, _ in told], list(accumulate((low for _, low in told), max))
         for one, (_, high) in all_seen:
-            if isinstance(one, Shown) and (before := bisect_left(times, one.began)):
-                if high < latest[before - 1]:
-                    yield f"{one} is stale: event {latest[before - 1]} had been told, and it shows {high}"
+            before = bisect_left(times, one.began) if isinstance(one, Shown) else 0
+            if before and high < latest[before - 1]:
+                yield f"{one} is stale: event {latest[before - 1]} had been told, and it shows {high}"
 
 
 def _first_shown(
@@ -206,7 +206,9 @@ def _first_shown(
     owners: Mapping[str, str],
 ) -> Mapping[str, Mapping[str, list[tuple[float, str]]]]:
     """By owner and task: when somebody was told of which time of its status."""
-    known: defaultdict[str, defaultdict[str, list[tuple[float, str]]]] = defaultdict(lambda: defaultdict(list))
+    known: defaultdict[str, defaultdict[str, list[tuple[float, str]]]] = defaultdict(
+        lambda: defaultdict(list)
+    )
     for one in seen:
         if (found := positions[one]) is not None and one.task_id in owners:
             status = stored[one.task_id][found[0] - 1].view.status

@@ -37,7 +37,7 @@ def view_of(task: Json, *, with_artifacts: bool = True) -> View:
 
 def ends(status: str) -> bool:
     """Whether the mark of a status is one of an end."""
-    return status.split()[0] in _ENDS
+    return status.split(maxsplit=1)[0] in _ENDS
 
 
 def history_of(events: Iterable[Json]) -> Iterator[StoredEvent]:

@@ -79,9 +79,7 @@ class SilentProxy:
             self._links.discard(link)
             self._passing.discard(task)
 
-    async def _pump(
-        self, link: _Link, source: asyncio.StreamReader, target: asyncio.StreamWriter
-    ) -> None:
+    async def _pump(self, link: _Link, source: asyncio.StreamReader, target: asyncio.StreamWriter) -> None:
         with suppress(OSError):
             while chunk := await source.read(65_536):
                 if self._is_cut:

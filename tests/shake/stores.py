@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
@@ -22,7 +23,8 @@ _EVENTS: Final = """
 _HELD: Final = "SELECT count(*) FROM {ns}.tasks WHERE holder IS NOT NULL AND state NOT LIKE '%%INPUT%%'"
 _EPOCHS: Final = """
     SELECT l.objid::int8 FROM pg_locks l JOIN pg_stat_activity a USING (pid)
-    WHERE l.locktype = 'advisory' AND l.granted AND l.objsubid = 2 AND l.classid::int8 = %s AND a.application_name = %s"""
+    WHERE l.locktype = 'advisory' AND l.granted AND l.objsubid = 2 AND l.classid::int8 = %s
+    AND a.application_name = %s"""
 
 
 class StoredAt(NamedTuple):
@@ -87,7 +89,7 @@ def taken_over(
 ) -> Iterator[tuple[int, float]]:
     """How long after an epoch was lost another one ended or went on with each of its tasks, in seconds."""
     for events in stored_at.values():
-        for before, after in zip(events, events[1:], strict=False):
+        for before, after in itertools.pairwise(events):
             lost = lost_at.get(before.epoch)
             if lost is not None and after.epoch != before.epoch and before.at <= lost <= after.at:
                 yield before.epoch, after.at - lost

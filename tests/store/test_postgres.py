@@ -18,6 +18,7 @@ from bridge.store.postgres.clock import ClockOffset
 from bridge.store.postgres.connections import StoreTasks, with_defaults
 from bridge.store.postgres.schema import Namespace
 from bridge.store.postgres.store import PostgresStore
+from bridge.store.postgres.takeover import HAS_ORPHANS
 from bridge.store.records import Change, MessageKey, Quota, TaskHead
 from tests.store.changes import first, keep, keep_all
 from tests.support.command import ROOT
@@ -255,3 +256,21 @@ def test_the_difference_of_two_clocks_moves_as_little_as_it_must(
     for before_ms, database_ms, after_ms in measured:
         clock.measured(before_ms, database_ms, after_ms)
     assert clock.milliseconds == offset
+
+
+async def test_looking_for_tasks_without_a_living_holder_reads_a_few_pages_of_however_many_are_held() -> None:
+    agent = new_agent()
+    place = Namespace.of(agent)
+    async with PostgresStore(database_url(), agent, BOUNDS) as store:
+        with psycopg.connect(database_url(), autocommit=True) as connection:
+            connection.execute(
+                place.sql(
+                    "INSERT INTO {ns}.tasks SELECT 'task-' || n, 'c', 'ann', n, 'working', false, n, 1, 1, 9, %s"
+                    " FROM generate_series(1, 20000) n"
+                ),
+                (store.replicas.number,),
+            )
+            rows = connection.execute(place.sql("EXPLAIN (ANALYZE, BUFFERS, FORMAT JSON) " + HAS_ORPHANS))
+            ((plan,),) = rows.fetchall()
+    top = plan[0]["Plan"]
+    assert top["Shared Hit Blocks"] + top["Shared Read Blocks"] < 50

@@ -45,15 +45,12 @@ _DEAD: Final = """
         SELECT holder FROM holders h WHERE holder IS NOT NULL
         AND NOT EXISTS (SELECT FROM {ns}.epochs e WHERE e.epoch = h.holder AND NOT e.gone)
     )"""
-HAS_ORPHANS: Final = _DEAD + " SELECT EXISTS (SELECT FROM dead)"  # noqa: S608 - no value is in it
-_ORPHANS: Final = (
-    _DEAD  # noqa: S608 - no value is in it
-    + """
-    SELECT o.task_id FROM dead d CROSS JOIN LATERAL (
-        SELECT t.task_id FROM {ns}.tasks t WHERE t.holder >= d.holder AND t.holder <= d.holder
+HAS_ORPHANS: Final = _DEAD + " SELECT EXISTS (TABLE dead)"
+_ORPHANS: Final = f"""
+    {_DEAD} SELECT o.task_id FROM dead d CROSS JOIN LATERAL (
+        SELECT t.task_id FROM {{ns}}.tasks t WHERE t.holder >= d.holder AND t.holder <= d.holder
         ORDER BY t.holder, t.task_id LIMIT %(most)s
-    ) o ORDER BY o.task_id LIMIT %(most)s"""
-)
+    ) o ORDER BY o.task_id LIMIT %(most)s"""  # noqa: S608 - no value is in it
 _CLAIM: Final = """
     UPDATE {ns}.tasks SET holder = %(epoch)s WHERE task_id IN (
         SELECT task_id FROM {ns}.tasks WHERE task_id = ANY(%(tasks)s)
