@@ -39,6 +39,9 @@ MAX_HANDLE_CHARACTERS: Final = 512
 MIN_KEY_BYTES: Final = 32
 """The length of a secret, so that it cannot be guessed: at least what `openssl rand -hex 16` prints."""
 
+KEY_FILE: Final = "handle.key"
+"""The name of a file with a key that nobody named."""
+
 _FORMAT: Final = b"\x01"
 _KEY_ID_BYTES: Final = 2
 _NONCE_BYTES: Final = 12
@@ -173,7 +176,7 @@ class Seal:
         raise HandleError
 
 
-def key_in(folder: Path, name: str = "handle.key") -> bytes:
+def key_in(folder: Path, name: str = KEY_FILE) -> bytes:
     """Read the secret in a file of a folder, or make it on first use. Concurrent processes get the same secret.
 
     Raises:

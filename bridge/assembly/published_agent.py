@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
-from pathlib import Path
 
 from starlette.types import ASGIApp
 
@@ -18,21 +17,17 @@ from bridge.a2a.wire.extensions import ExtensionFilter
 from bridge.a2a.wire.versions import VERSIONS
 from bridge.access.verifiers import Access
 from bridge.assembly.ids import OrderedIds, clock_of, elapsed_ms, now_ms
-from bridge.assembly.limits import agent_limits, engine_limits, postgres_bounds, stream_pace
-from bridge.assembly.plan import ProcessPlan, PublishedPlan, SharedStore
-from bridge.assembly.replicas import require_driver
+from bridge.assembly.limits import agent_limits, engine_limits, stream_pace
+from bridge.assembly.plan import ProcessPlan, PublishedPlan
+from bridge.assembly.stores import store_for
 from bridge.config.tables.profile import Profile
-from bridge.config.tables.values import MEMORY_STORE
 from bridge.store.contract import Store
-from bridge.store.memory import MemoryStore
 from bridge.store.records import Quota
 from bridge.store.retention import Retention
-from bridge.store.sqlite import SQLiteStore
 from bridge.tools_as_agent.agent import SkillSource, ToolsAgent
 from bridge.tools_as_agent.options import AgentOptions
 from bridge.translate.extension import GATED
 from bridge.translate.message_to_call import RouteRules
-from bridge.user_folders import state_folder
 
 
 @dataclass(frozen=True)
@@ -99,7 +94,7 @@ async def published(
         UsageError: the store is in use, too new, or out of reach.
     """
     agent = ToolsAgent(sources, agent_options_of(plan), plan.overrides, now_ms=now_ms)
-    store, where = _store_for(name, plan, place, process)
+    store, where = store_for(name, plan, place, process)
     async with store, _engine_for(agent, store, plan.profile, process) as engine:
         server = AgentServer(
             agent,
@@ -142,23 +137,6 @@ def agent_options_of(plan: PublishedPlan) -> AgentOptions:
         name=plan.card_name,
         description=plan.card_description,
     )
-
-
-def _store_for(name: str, plan: PublishedPlan, place: ProcessPlan, process: Profile) -> tuple[Store, str]:
-    if isinstance(plan.store, SharedStore):
-        return _shared(name, plan.store, process), f"{plan.store}, which replicas share"
-    if plan.store == MEMORY_STORE:
-        return MemoryStore(), "memory only: tasks are lost when the bridge stops"
-    folder = place.state or state_folder()
-    path = Path(plan.store) if plan.store else folder / f"{name}-{place.port}.db"
-    return SQLiteStore(path, synchronous=process.store.synchronous), str(path)
-
-
-def _shared(name: str, store: SharedStore, process: Profile) -> Store:
-    require_driver()
-    from bridge.store.postgres.store import PostgresStore  # its driver is an optional extra
-
-    return PostgresStore(store.url, name, postgres_bounds(process), direct_url=store.direct_url)
 
 
 def _engine_for(agent: ToolsAgent, store: Store, profile: Profile, process: Profile) -> Engine:

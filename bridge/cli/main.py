@@ -36,6 +36,7 @@ _COMMANDS: Final = (
     "call",
     "tasks",
     "servers",
+    "store",
     "schema",
     "completion",
 )
@@ -87,6 +88,7 @@ def cli() -> None:
     Show the card of an agent:            mcp-a2a card http://127.0.0.1:8080
     Call one of its skills:               mcp-a2a call http://127.0.0.1:8080 echo message=hello
     Show, answer and cancel its tasks:    mcp-a2a tasks http://127.0.0.1:8080
+    Move its tasks to PostgreSQL:         mcp-a2a store move old.toml new.toml
     Call a tool of an MCP server:         mcp-a2a call greet name=Ada -- python server.py
 
     You can set every option as an environment variable too: --port of wrap is MCP_A2A_WRAP_PORT. The command line wins

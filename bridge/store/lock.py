@@ -74,6 +74,13 @@ class OwnedFile:
         return None
 
 
+def is_database(path: Path) -> bool:
+    """Whether a file begins as a database does. Ask before this process opens it as one."""
+    with suppress(OSError), path.open("rb") as file:
+        return file.read(len(MAGIC)) == MAGIC
+    return False
+
+
 @contextmanager
 def own_file(path: Path, *, locks_the_file: bool = _LOCKS_THE_FILE) -> Iterator[OwnedFile]:
     """Own a file for the length of the block. A missing file is created, readable by its owner only.

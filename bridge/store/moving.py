@@ -1,12 +1,13 @@
 """Moves all that one store keeps to another, and compares both sides. What a store keeps is in `contract.py`.
 
-The target keeps all or nothing: it is compared before its block ends. So a move that failed is just begun again.
+The target keeps all or nothing: it is compared before its block ends. So a move that failed is begun again, and one
+that was done is found to be done.
 """
 
 from __future__ import annotations
 
 from contextlib import aclosing
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
 from bridge.errors import StoreError, UsageError
@@ -22,31 +23,41 @@ ADDED_BYTES: Final = 8 * 1024 * 1024
 """The bounds of what is in memory at a time. A task may be larger."""
 
 
-async def move(
-    source: StoreContents,
-    target: StoreContents,
-    *,
-    on_moved: Callable[[int], None] = lambda _: None,
-    on_compared: Callable[[int], None] = lambda _: None,
-) -> int:
-    """Add every task of one store to another, which is empty, and compare them. Returns how many there are.
+@dataclass(frozen=True, slots=True)
+class Moved:
+    """What a move did."""
 
-    The callbacks are told how many tasks were added, and how many were compared.
+    tasks: int
+    unfinished: int
+    """Those of them that have not ended."""
+    is_repeat: bool = False
+    """Whether the target had them already, each as it is in the source."""
+
+
+async def move(
+    source: StoreContents, target: StoreContents, progress: Callable[[str, int], None] = lambda *_: None
+) -> Moved:
+    """Add every task of one store to another, and compare them. A target that has the same tasks is left as it is.
+
+    `progress` is told what is done, and with how many tasks it was done.
 
     Raises:
-        UsageError: the target has tasks.
+        UsageError: the target has other tasks.
         StoreError: a store cannot be read or written, or a task is not the same on both sides.
     """
     if there := await target.count():
-        raise UsageError(f"the store to move to has {there} tasks: name one that has none")
-    moved = 0
+        try:
+            return replace(await _compared(source, target, progress), is_repeat=True)
+        except StoreError as exc:
+            many = "a task" if there == 1 else f"{there} tasks"
+            raise UsageError(f"the store to move to has {many} of its own: name one that has none") from exc
+    added = 0
     async with aclosing(_groups(source.tasks())) as groups:
         async for group in groups:
             await target.add(group)
-            moved += len(group)
-            on_moved(moved)
-    await _compare(source.tasks(), target.tasks(), on_compared)
-    return moved
+            added += len(group)
+            progress("added", added)
+    return await _compared(source, target, progress)
 
 
 async def _groups(tasks: AsyncIterator[WholeTask]) -> AsyncGenerator[list[WholeTask], None]:
@@ -62,22 +73,24 @@ async def _groups(tasks: AsyncIterator[WholeTask]) -> AsyncGenerator[list[WholeT
         yield group
 
 
-async def _compare(
-    source: AsyncIterator[WholeTask], target: AsyncIterator[WholeTask], on_compared: Callable[[int], None]
-) -> None:
-    compared = 0
-    async for task in source:
-        found = await anext(target, None)
-        if found is None or _as_kept_by_all(found) != _as_kept_by_all(task):
+async def _compared(
+    source: StoreContents, target: StoreContents, progress: Callable[[str, int], None]
+) -> Moved:
+    compared = unfinished = 0
+    others = target.tasks()
+    async for task in source.tasks():
+        other = await anext(others, None)
+        if other is None or _as_kept_by_all(other) != _as_kept_by_all(task):
             raise StoreError(
                 f"task {task.task.task_id} is not the same in the store to move to; nothing was moved"
             )
         compared += 1
+        unfinished += not task.task.head.ended
         if not compared % ADDED_AT_ONCE:
-            on_compared(compared)
-    if (more := await anext(target, None)) is not None:
+            progress("compared", compared)
+    if (more := await anext(others, None)) is not None:
         raise StoreError(f"the store to move to has a task {more.task.task_id} of its own; nothing was moved")
-    on_compared(compared)
+    return Moved(compared, unfinished)
 
 
 def _as_kept_by_all(whole: WholeTask) -> WholeTask:

@@ -39,7 +39,10 @@ def unchanged(path: Path, stack: ExitStack) -> sqlite3.Connection:
         UsageError: the file was written by a newer release, or is not a store.
         sqlite3.Error: the file cannot be read.
     """
-    connection = _connect(f"{path.as_uri()}?mode=ro")
+    log = path.with_name(f"{path.name}-wal")
+    # Only a crash leaves a log with something in it. To read one, SQLite makes files beside it.
+    has_log = log.exists() and log.stat().st_size > 0
+    connection = _connect(f"{path.as_uri()}?{'mode=ro' if has_log else 'immutable=1'}")
     stack.callback(connection.close)
     version = version_of(connection, path)
     if not version:

@@ -64,7 +64,7 @@ def test_commands_are_listed_with_what_is_used_first_in_front(tmp_path: Path) ->
     listed = run_here("--help", state=tmp_path).stdout.partition("Commands:\n")[2]
     names = re.findall(r"^  (\w\S*)", listed, re.MULTILINE)
     assert names[:6] == ["wrap", "expose", "serve", "init", "check", "show"]
-    assert set(names[6:]) == {"install", "card", "call", "tasks", "servers", "schema", "completion"}
+    assert set(names[6:]) == {"install", "card", "call", "tasks", "servers", "store", "schema", "completion"}
 
 
 def test_commands_are_listed_with_whole_sentences_and_every_exit_code(tmp_path: Path) -> None:

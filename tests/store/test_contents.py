@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+import shutil
 import sqlite3
 from collections.abc import AsyncIterator, Callable, Sequence
-from contextlib import AsyncExitStack
 from dataclasses import replace
 from pathlib import Path
 from typing import Final
@@ -15,6 +15,7 @@ import pytest
 from bridge.errors import StoreError, StoreLockedError, UsageError
 from bridge.store import moving
 from bridge.store.contract import Store, StoreContents
+from bridge.store.moving import Moved
 from bridge.store.postgres.store import PostgresStore
 from bridge.store.records import (
     Change,
@@ -97,6 +98,13 @@ async def filled(store: Store, tasks: Sequence[WholeTask] = WHOLE) -> Store:
     return store
 
 
+async def moved(
+    source: Store, target: Store, progress: Callable[[str, int], None] = lambda *_: None
+) -> Moved:
+    async with target.contents(create=True) as new, source.contents(create=False) as old:
+        return await moving.move(old, new, progress)
+
+
 async def read(store: Store) -> list[WholeTask]:
     """All that a store keeps, without what stores without replicas do not keep."""
     async with store.contents(create=False) as contents:
@@ -115,13 +123,8 @@ async def test_tasks_go_from_store_to_store_and_stay_what_they_were(make: Callab
     stores = [await filled(make("memory"))]
     for kind in ("sqlite", "postgres", "sqlite", "memory"):
         stores.append(make(kind))
-        told: list[int] = []
-        async with (
-            stores[-2].contents(create=False) as source,
-            stores[-1].contents(create=True) as target,
-        ):
-            assert await moving.move(source, target, on_moved=told.append) == len(WHOLE)
-        assert told == [len(WHOLE)]
+        for is_repeat in (False, True):
+            assert await moved(stores[-2], stores[-1]) == Moved(len(WHOLE), 5, is_repeat)
     assert [await read(store) for store in stores] == [[*WHOLE]] * len(stores)
 
 
@@ -228,17 +231,26 @@ async def test_a_file_that_is_moved_stays_as_it_is_and_so_does_one_of_an_older_r
             connection.executemany(f"INSERT INTO {table} VALUES ({marks})", rows)
     made.close()
     connection.close()
-    for file in (path, older):
-        before = file.read_bytes()
+    before = {file: file.read_bytes() for file in tmp_path.iterdir()}
+    assert before.keys() == {path, older}
+    for file in before:
         assert await read(SQLiteStore(file)) == [*WHOLE]
-        assert file.read_bytes() == before
+    assert {file: file.read_bytes() for file in tmp_path.iterdir()} == before
+
+
+async def test_what_a_crash_left_in_the_log_of_a_file_is_read(tmp_path: Path) -> None:
+    path, crashed = tmp_path / "tasks.db", tmp_path / "crashed.db"
+    async with SQLiteStore(path) as store:
+        await keep(store, first("t1"))
+        for ending in ("", "-wal"):
+            shutil.copy(f"{path}{ending}", f"{crashed}{ending}")
+    assert [task.task.task_id for task in await read(SQLiteStore(crashed))] == ["t1"]
 
 
 async def test_only_an_empty_store_is_moved_to(make: Callable[[str], Store]) -> None:
     source, target = await filled(make("memory")), await filled(make("sqlite"), WHOLE[:1])
-    with pytest.raises(UsageError, match="has 1 tasks: name one that has none"):
-        async with source.contents(create=False) as one, target.contents(create=True) as two:
-            await moving.move(one, two)
+    with pytest.raises(UsageError, match="has a task of its own: name one that has none"):
+        await moved(source, target)
     assert await read(target) == [WHOLE[0]]
 
 
@@ -281,21 +293,28 @@ async def test_what_is_in_memory_of_a_move_is_bounded(make: Callable[[str], Stor
     large = [whole(f"t{number}", events=[b"x" * moving.ADDED_BYTES]) for number in range(3)]
     small = [whole(f"u{number:04}") for number in range(moving.ADDED_AT_ONCE + 5)]
     source, target = await filled(make("sqlite"), [*large, *small]), make("memory")
-    told: list[int] = []
-    async with source.contents(create=False) as one, target.contents(create=True) as two:
-        await moving.move(one, two, on_moved=told.append)
-    assert told == [1, 2, 3, 3 + moving.ADDED_AT_ONCE, 3 + len(small)]
+    told: list[tuple[str, int]] = []
+    await moved(source, target, lambda *done: told.append(done))
+    assert told == [
+        *(("added", number) for number in (1, 2, 3, 3 + moving.ADDED_AT_ONCE, 3 + len(small))),
+        ("compared", moving.ADDED_AT_ONCE),
+    ]
+
+
+async def test_one_database_is_not_moved_to_itself() -> None:
+    agent = new_agent()
+    one, two = (PostgresStore(database_url(), agent, BOUNDS) for _ in range(2))
+    await filled(one)
+    with pytest.raises(StoreLockedError, match="is being changed"):
+        await moved(one, two)
 
 
 async def test_ages_and_answers_of_messages_go_from_one_database_to_another() -> None:
     answer = WrittenAnswer(at_ms=12, is_repeatable=True, age_ms=600_000)
     message = StoredMessage("t", MessageKey("m", b"d", 11), age_ms=900_000, answer=answer)
     stores = [PostgresStore(database_url(), new_agent(), BOUNDS) for _ in range(2)]
-    async with AsyncExitStack() as stack:
-        await filled(stores[0], [replace(whole("t"), messages=(message,))])
-        source = await stack.enter_async_context(stores[0].contents(create=False))
-        target = await stack.enter_async_context(stores[1].contents(create=True))
-        await moving.move(source, target)
+    await filled(stores[0], [replace(whole("t"), messages=(message,))])
+    await moved(stores[0], stores[1])
     async with stores[1] as store:
         found = await store.find_message("ann", "m")
     assert found is not None

@@ -268,7 +268,7 @@ async def test_looking_for_tasks_without_a_living_holder_reads_a_few_pages_of_ho
                     "INSERT INTO {ns}.tasks SELECT 'task-' || n, 'c', 'ann', n, 'working', false, n, 1, 1, 9, %s"
                     " FROM generate_series(1, 20000) n"
                 ),
-                (store.replicas.number,),
+                (int(store.replicas.epoch),),
             )
             rows = connection.execute(place.sql("EXPLAIN (ANALYZE, BUFFERS, FORMAT JSON) " + HAS_ORPHANS))
             ((plan,),) = rows.fetchall()

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 LOCK: Final = "SELECT pg_advisory_xact_lock(%s, 0)"
 """Held by whoever makes or changes the tables; a start waits for it."""
 
+_TRY_LOCK: Final = "SELECT pg_try_advisory_xact_lock(%s, 0)"
 _EPOCHS: Final = """
     SELECT e.epoch, b.beat, e.begun_at, EXISTS (
         SELECT FROM pg_locks l WHERE l.locktype = 'advisory' AND l.granted AND l.objsubid = 2
@@ -90,7 +91,9 @@ async def alone(
     found = await living(connection, place, lease)
     _require_nobody(place, found.living)
     async with connection.transaction():
-        await connection.execute(LOCK, (place.lock,))
+        locked = await connection.execute(_TRY_LOCK, (place.lock,))
+        if await locked.fetchone() != (True,):
+            raise StoreLockedError(f"the store {place.name} is being changed, or a bridge starts on it")
         await connection.execute(place.sql(_STORE_ROW))
         await connection.execute(_PATIENCE)
         came = await connection.execute(place.sql(_NEWCOMERS), (list(found.dead),))
