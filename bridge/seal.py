@@ -18,7 +18,7 @@ import os
 import re
 import secrets
 import struct
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
 from pathlib import Path
@@ -196,6 +196,15 @@ def key_in(folder: Path, name: str = KEY_FILE) -> bytes:
     if len(key) < MIN_KEY_BYTES:
         raise UsageError(f"{path} holds no key for handles: remove it to get a new one")
     return key
+
+
+def keys_in(keys: Iterable[Path | str]) -> list[bytes]:
+    """The secrets that a file names: by their text, or by the file that one is in.
+
+    Raises:
+        UsageError: one cannot be read or made.
+    """
+    return [key_in(key.parent, key.name) if isinstance(key, Path) else key.encode() for key in keys]
 
 
 def _make_key(path: Path) -> None:

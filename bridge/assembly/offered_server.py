@@ -27,7 +27,6 @@ from bridge.agents_as_tools.handles import Handles
 from bridge.agents_as_tools.options import FaceOptions
 from bridge.agents_as_tools.remote_agent import RemoteAgent
 from bridge.assembly.plan import CatalogPlan, OfferedPlan, Plan, RemotePlan
-from bridge.assembly.replicas import keys_of
 from bridge.config.tables.profile import AgentsTable, Profile
 from bridge.errors import PeerError, UsageError
 from bridge.http.client import GuardedClient, PeerCredentials, fixed_credentials
@@ -35,7 +34,7 @@ from bridge.http.private_addresses import AddressGuard
 from bridge.http.probe import WantedKind, explained
 from bridge.mcp.server.server import McpLimits, McpServer
 from bridge.private_files import private_folder
-from bridge.seal import Seal, agent_mark, key_in
+from bridge.seal import Seal, agent_mark, key_in, keys_in
 from bridge.translate.extension import URI
 from bridge.translate.skill_tools import ToolRules
 from bridge.user_folders import cache_folder, state_folder
@@ -67,7 +66,7 @@ async def shared_resources(plan: Plan) -> AsyncIterator[SharedResources]:
     """
     place = plan.place
     try:
-        seal = Seal(keys_of(place) or [_own_key(place.state or state_folder())])
+        seal = Seal(keys_in(place.keys) or [_own_key(place.state or state_folder())])
     except UsageError as exc:
         raise UsageError(f"{exc}; XDG_STATE_HOME names another folder for what is kept") from exc
     timeout = httpx2.Timeout(None, connect=plan.profile.agents.agent_connect_seconds)

@@ -9,10 +9,9 @@ import logging
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from enum import Enum
-from pathlib import Path
 
 from bridge.assembly.limits import postgres_bounds
-from bridge.assembly.plan import Plan, ProcessPlan, SharedStore
+from bridge.assembly.plan import Plan, SharedStore
 from bridge.assembly.plan_digest import plan_bytes
 from bridge.errors import UsageError
 from bridge.http.hops import Hops
@@ -20,7 +19,7 @@ from bridge.http.relay import Relay
 from bridge.jsonvalues import JsonObject
 from bridge.mcp.server.shared_sessions import SessionSharing, address_proof
 from bridge.proofs import ProofPurpose, Proofs
-from bridge.seal import Seal, key_in
+from bridge.seal import Seal, keys_in
 from bridge.store.postgres.bounds import PostgresBounds
 from bridge.store.registry import ReplicaEntry, ReplicaRegistry
 
@@ -56,7 +55,8 @@ class BridgeReplicas:
             self._has_warned = True
             logger.warning(
                 "[bridge] has no `replica_url`, so the other replicas cannot pass requests for MCP sessions of"
-                " 2025-11-25 on to this one: let the balancer hash Mcp-Session-Id, or write one"
+                " 2025-11-25 on to this one: write one, or let the balancer send each Mcp-Session-Id to the replica"
+                " that gave it"
             )
 
     @property
@@ -92,15 +92,6 @@ class BridgeReplicas:
         return ServedPlan.OTHER if self._own.isdisjoint(entry.plans) else ServedPlan.SAME
 
 
-def keys_of(place: ProcessPlan) -> list[bytes]:
-    """The keys that a file names.
-
-    Raises:
-        UsageError: one cannot be read or made.
-    """
-    return [key_in(key.parent, key.name) if isinstance(key, Path) else key.encode() for key in place.keys]
-
-
 @asynccontextmanager
 async def replicas_of(plan: Plan, seal: Seal) -> AsyncIterator[BridgeReplicas | None]:
     """List this process among the replicas while the context is open; None for a bridge that is alone.
@@ -112,7 +103,7 @@ async def replicas_of(plan: Plan, seal: Seal) -> AsyncIterator[BridgeReplicas | 
     if place.shared_store is None:
         yield None
         return
-    proofs, bounds = Proofs(keys_of(place)), postgres_bounds(plan.profile)
+    proofs, bounds = Proofs(keys_in(place.keys)), postgres_bounds(plan.profile)
     relay = Relay(bounds.lease.silence_seconds)
     address = place.replica.text if place.replica else None
 

@@ -347,9 +347,11 @@ async def test_without_a_replica_url_a_session_is_answered_for_by_its_owner_alon
             await home.open()
             status, said = await status_of(elsewhere(home, other))
             assert status == 503
-            assert "lets the balancer hash Mcp-Session-Id" in said
+            assert "lets the balancer send each Mcp-Session-Id to the replica that gave it" in said
             assert await status_of(home) == (200, "listed")
-    warned = [record for record in caplog.records if "let the balancer hash Mcp-Session-Id" in record.message]
+    warned = [
+        record for record in caplog.records if "let the balancer send each Mcp-Session-Id" in record.message
+    ]
     assert len(warned) == 2
 
 

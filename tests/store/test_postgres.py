@@ -16,14 +16,16 @@ from bridge.assembly.ids import clock_of, now_ms
 from bridge.errors import StoreConflictError, StoreError, UsageError
 from bridge.store.postgres.clock import ClockOffset
 from bridge.store.postgres.connections import StoreTasks, with_defaults
+from bridge.store.postgres.registry import PostgresRegistry
 from bridge.store.postgres.schema import Namespace
 from bridge.store.postgres.store import PostgresStore
 from bridge.store.postgres.takeover import HAS_ORPHANS
 from bridge.store.records import Change, MessageKey, Quota, TaskHead
+from bridge.store.registry import ReplicaEntry
 from tests.store.changes import first, keep, keep_all
 from tests.support.command import ROOT
 from tests.support.pages import blocks_of
-from tests.support.postgres import BOUNDS, database_url, new_agent
+from tests.support.postgres import BOUNDS, database_url, new_agent, new_database_url
 from tests.support.postgres_cluster import Gate, socket_of
 from tests.support.replicas import Recorder
 
@@ -171,15 +173,28 @@ def test_a_url_that_cannot_be_understood_is_not_repeated() -> None:
     assert "hunter2" not in str(refused.value)
 
 
+def nowhere(epoch: int) -> ReplicaEntry:
+    """What a replica without an address tells of itself."""
+    return ReplicaEntry(None, b"")
+
+
 async def test_a_role_that_may_only_read_and_write_rows_is_enough_once_the_tables_are_there() -> None:
-    agent = new_agent()
+    agent, whole = new_agent(), new_database_url()
     place = Namespace.of(agent).name
-    async with PostgresStore(database_url(), agent, BOUNDS):
+    async with PostgresStore(whole, agent, BOUNDS), PostgresRegistry(whole, BOUNDS, nowhere):
         pass
     (least,) = (block.text for block in blocks_of(ROOT / "docs" / "replicas.md") if block.language == "sql")
-    execute(least.replace("mcp_a2a_files", place).replace("bridge", place))
-    url = database_url().replace("postgres@", f"{place}@")
-    async with PostgresStore(url, agent, BOUNDS) as store:
+    with psycopg.connect(whole, autocommit=True) as connection:
+        connection.execute(least.replace("mcp_a2a_files", place).replace("bridge", place))
+    url = whole.replace("postgres@", f"{place}@")
+    async with (
+        PostgresStore(url, agent, BOUNDS) as store,
+        PostgresRegistry(url, BOUNDS, nowhere) as one,
+        PostgresRegistry(url, BOUNDS, nowhere) as other,
+    ):
+        one.tell(frozenset({b"plan"}))
+        while other.others != {one.epoch: ReplicaEntry(None, b"", frozenset({b"plan"}))}:
+            await anyio.sleep(0.01)
         store.replicas.start(Recorder())
         await keep(store, first("t1"), Change("t1", 2, b"two", head=TaskHead("ended", True, 30)))
         assert await store.replicas.ask(store.replicas.epoch, b"please") == b"done: please"

@@ -239,7 +239,7 @@ class SharedSessions:
         if address is None:
             message = (
                 "This session is at another replica of the bridge, which has no `replica_url`: its operator gives it"
-                " one, or lets the balancer hash Mcp-Session-Id"
+                " one, or lets the balancer send each Mcp-Session-Id to the replica that gave it"
             )
             raise RefusedError(503, message, _AGAIN)
         return address
