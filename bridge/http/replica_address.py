@@ -34,9 +34,11 @@ class ReplicaAddress:
         Raises:
             ValueError: it stands for none.
         """
+        if not text.isascii():
+            raise ValueError("it holds letters that no host has")
         if text.startswith(UNIX):
             path = text.removeprefix(UNIX)
-            if not path.startswith("/") or len(path.encode()) > MAX_SOCKET_BYTES or not path.isprintable():
+            if not path.startswith("/") or len(path) > MAX_SOCKET_BYTES or not path.isprintable():
                 raise ValueError("no absolute path of a socket")
             return cls(text, is_secure=False, host=path, port=None, base_path="")
         place = urlsplit(text)

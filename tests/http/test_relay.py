@@ -158,6 +158,8 @@ async def test_no_proxy_of_the_environment_is_asked(monkeypatch: pytest.MonkeyPa
         "http://host:x",
         "http://ho st",
         "host:80",
+        "http://exämple.com",
+        "unix:/run/ä.sock",
     ],
 )
 def test_what_is_no_address_of_a_replica_is_refused(text: str) -> None:

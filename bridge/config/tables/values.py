@@ -127,7 +127,8 @@ def _replica_url(given: str, info: ValidationInfo) -> str:
         ReplicaAddress.parse(url)
     except ValueError as exc:
         raise refused(
-            f"`{{key}}` takes {UNIX} and the absolute path of a socket, of at most {MAX_SOCKET_BYTES} bytes"
+            f"`{{key}}` takes a URL, or {UNIX} and the absolute path of a socket of at most {MAX_SOCKET_BYTES} bytes,"
+            " in ASCII"
         ) from exc
     return url
 

@@ -108,6 +108,8 @@ class SharedSessions:
         self._sharing = sharing
         self._path = path
         self._mark = agent_mark(face)
+        self._silent: set[int] = set()
+        """The owners that did not answer the last time."""
 
     def hop_in(self, headers: Headers, verb: str) -> AcceptedHop | None:
         """The hop by which a request came; None if a client sent it.
@@ -218,13 +220,20 @@ class SharedSessions:
                 async with sharing.relay.answer(
                     address, RelayedRequest(verb, self._path, lines, body)
                 ) as answer:
+                    self._silent.discard(epoch)
                     await passage.carry(answer)
             except UnreachableReplicaError as exc:
-                logger.warning("replica %d does not answer: %s", epoch, exc)
+                self._is_silent(epoch, str(exc))
             except BrokenRelayError as exc:
                 logger.warning("an answer of replica %d broke off: %s", epoch, exc)
             tasks.cancel_scope.cancel()
         await passage.end()
+
+    def _is_silent(self, epoch: int, why: str) -> None:
+        """Log once that an owner does not answer."""
+        if epoch not in self._silent:
+            self._silent = {one for one in self._silent if one in self._sharing.registry.others} | {epoch}
+            logger.warning("replica %d does not answer: %s", epoch, why)
 
     async def _address(self, epoch: int) -> ReplicaAddress:
         try:
