@@ -178,7 +178,7 @@ async def test_a_tool_that_need_not_be_a_task_is_called_plainly() -> None:
 @pytest.mark.parametrize("http", [False, True], ids=["stdio", "http"])
 async def test_what_the_server_notifies_comes_sooner_than_the_next_poll(http: bool) -> None:
     async with asking("modern", http=http) as client:
-        with anyio.fail_after(10):
+        with anyio.fail_after(50):
             task = await client.send(call_part("task-job", steps=3, seconds=0.1, poll_ms=60_000))
         assert outcome(task) == "3 steps"
         asked = await client.ask("task-job", ask_twice=True, poll_ms=60_000)

@@ -14,7 +14,7 @@ import logging
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import anyio
 from mcp_types import INTERNAL_ERROR
@@ -38,7 +38,9 @@ from bridge.seal import (
     Seal,
     agent_mark,
 )
-from bridge.store.registry import ReplicaEntry, ReplicaRegistry
+
+if TYPE_CHECKING:
+    from bridge.store.registry import ReplicaEntry, ReplicaRegistry
 
 logger = logging.getLogger(__name__)
 
