@@ -93,6 +93,7 @@ async def test_a_request_is_passed_on_and_answered_without_what_is_about_one_con
     ]
 
 
+@pytest.mark.outside
 @pytest.mark.skipif(not hasattr(asyncio, "start_unix_server"), reason="this system has no unix sockets")
 async def test_a_request_is_passed_on_to_a_socket_of_this_machine(tmp_path: Path) -> None:
     server = Server(OK)
