@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 CONFIG_FILE_NAME: Final = "bridge.toml"
 """The default name of the file."""
 
-_OF_THE_FILE: Final = ("host", "port", "log_format", "log_level")
+_OF_THE_FILE: Final = ("host", "port", "replica_url", "log_format", "log_level")
 """Options that override the file."""
 
 
@@ -36,6 +36,11 @@ _OF_THE_FILE: Final = ("host", "port", "log_format", "log_level")
     flag_value="",
     metavar="[NAME]",
     help="Serve one MCP server of the file (agents_as_tools) over stdin and stdout, and nothing else.",
+)
+@click.option(
+    "--replica-url",
+    metavar="URL",
+    help="Where the other replicas on the same PostgreSQL reach this process alone. Default: the file's.",
 )
 @click.option("--no-reload", is_flag=True, help="Do not apply changes of the file.")
 @click.option("--log-format", type=click.Choice(["text", "json"]), help="Default: the file's.")
@@ -95,8 +100,8 @@ def _serve_stdio(path: Path, changes: dict[str, SettingOverride], options: dict[
     from bridge.process.reload import Reload
     from bridge.process.serve import serve_stdio
 
-    if refused := [name for name in ("host", "port") if name in changes]:
-        raise UsageError(f"--stdio listens nowhere: it does not go with --{refused[0]}")
+    if refused := [name for name in ("host", "port", "replica_url") if name in changes]:
+        raise UsageError(f"--stdio listens nowhere: it does not go with --{refused[0].replace('_', '-')}")
     loaded = loaded_from(path, changes)
     name, token = face_named(loaded, options["stdio"]), secrets.token_urlsafe(32)
     first = read_from(loaded)

@@ -13,7 +13,7 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from bridge.config.check.rules import rule_faults, tables_at
+from bridge.config.check.rules import is_shared_store, rule_faults, tables_at
 from bridge.config.check.validation_faults import validation_faults_of, without_guesses
 from bridge.config.import_file import LeftOut
 from bridge.config.imports import Imports, read_imports, tables_in
@@ -196,10 +196,13 @@ def _bridge_with(
     if "mapping" in given:
         given["mapping"] = absolute_name(str(given["mapping"]), here.folder)
     try:
-        return BridgeTable.model_validate({**values, **given}, context=here)
+        table = BridgeTable.model_validate({**values, **given}, context=here)
     except ValidationError as exc:
         (first, *_) = validation_faults_of(exc, config_schema(), {"bridge": given}, under=("bridge",))
         raise UsageError(told_of_option(first, changes[str(first.path[1])].by)) from exc
+    if "replica_url" in changes and not is_shared_store(table.store):
+        raise UsageError(f"{changes['replica_url'].by} is for a `store` in PostgreSQL")
+    return table
 
 
 @dataclass

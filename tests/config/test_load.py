@@ -227,6 +227,16 @@ def test_the_command_line_and_the_environment_come_before_the_file(loaded: Loade
     assert loaded.config.bridge.port == 9000
 
 
+def test_replicas_that_share_a_file_have_their_own_addresses_from_the_environment(tmp_path: Path) -> None:
+    file = tmp_path / "bridge.toml"
+    file.write_text("[bridge]\nstore = { env = 'DATABASE_URL' }\nkeys = [{ env = 'BRIDGE_KEY' }]\n")
+    loaded = load(file, {"DATABASE_URL": "postgresql://bridge:secret@db/tasks", "BRIDGE_KEY": "k" * 32})
+    variable = "MCP_A2A_SERVE_REPLICA_URL"
+    changed = loaded.given(replica_url=SettingOverride("http://10.0.0.1:8080/", variable))
+    assert changed.config.bridge.replica_url == "http://10.0.0.1:8080"
+    assert changed.sources.of(("bridge", "replica_url")) == ValueSource("environment", variable)
+
+
 def test_a_profile_that_the_command_line_names_is_found_from_the_current_folder(
     loaded: LoadedConfig, path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -242,6 +252,10 @@ def test_a_profile_that_the_command_line_names_is_found_from_the_current_folder(
         ({"store": SettingOverride("memory", "--store")}, '--store takes "memory:", .*; write "memory:"'),
         ({"mapping": SettingOverride("nope", "--mapping")}, "there is no mapping profile 'nope'"),
         ({"colour": SettingOverride("red", "--colour")}, "--colour: unknown key `colour`"),
+        (
+            {"replica_url": SettingOverride("http://10.0.0.1", "--replica-url")},
+            "--replica-url is for a `store`",
+        ),
     ],
 )
 def test_a_wrong_value_of_the_command_line_is_told_by_its_option(

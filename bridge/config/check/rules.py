@@ -14,7 +14,7 @@ from typing import Any, Final
 
 from bridge.config.text.document import ConfigFault
 from bridge.config.text.positions import KeyPath
-from bridge.config.text.secrets import HOW_TO_REFER, is_secret_header
+from bridge.config.text.secrets import HOW_TO_REFER, Secret, is_secret_header
 from bridge.config.text.wording import POSTGRES_SCHEMES, listed, meant, title
 
 
@@ -156,7 +156,7 @@ def _reference_faults(path: KeyPath, table: Mapping[str, Any]) -> Iterator[Confi
 
 def _store_faults(bridge: Mapping[str, Any]) -> Iterator[ConfigFault]:
     """Yield faults of a store that replicas share."""
-    is_shared = _is_shared(bridge.get("store"))
+    is_shared = is_shared_store(bridge.get("store"))
     if is_shared and not bridge.get("keys"):
         yield ConfigFault(
             ("bridge", "store"),
@@ -169,8 +169,9 @@ def _store_faults(bridge: Mapping[str, Any]) -> Iterator[ConfigFault]:
             yield ConfigFault(("bridge", key), message, "take it out", on_key=True)
 
 
-def _is_shared(store: object) -> bool:
-    return isinstance(store, dict) or (isinstance(store, str) and store.startswith(POSTGRES_SCHEMES))
+def is_shared_store(store: object) -> bool:
+    """Whether `store` of `[bridge]`, as it stands in the file or is read from it, is a PostgreSQL."""
+    return isinstance(store, dict | Secret) or (isinstance(store, str) and store.startswith(POSTGRES_SCHEMES))
 
 
 def _issuer_faults(data: Mapping[str, Any]) -> Iterator[ConfigFault]:
