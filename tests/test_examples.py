@@ -13,7 +13,9 @@ from tests.support.reader import reading
 
 EXAMPLES = ROOT / "examples"
 FOLDERS = sorted(folder for folder in EXAMPLES.iterdir() if folder.is_dir() and folder.name[0].isdigit())
-FILES = sorted(EXAMPLES.rglob("*.toml"))
+DEPLOY = EXAMPLES / "deploy"
+"""What tests/deploy looks at."""
+FILES = sorted(file for file in EXAMPLES.rglob("*.toml") if DEPLOY not in file.parents)
 TOKENS = {"ALICE_TOKEN": "a", "BOB_TOKEN": "b", "PARTNER_TOKEN": "p"}
 
 

@@ -1,0 +1,90 @@
+"""The systemd unit of the examples."""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+import sys
+from pathlib import Path
+from typing import Final
+
+import pytest
+
+from bridge.config.tables.profile import load_profile
+from tests.deploy.files import SYSTEMD, end_seconds, ran
+from tests.support.command import run_here
+
+pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="the examples of deployments are for Linux")
+
+UNIT: Final = SYSTEMD / "mcp-a2a.service"
+PROGRAMS: Final = "/opt/mcp-a2a/bin/"
+_EXPOSED_MOST: Final = 20
+"""In tenths, of 100."""
+
+
+def analyze() -> str:
+    """The path of systemd-analyze, or a skip by name."""
+    found = shutil.which("systemd-analyze")
+    if found is None:
+        pytest.skip("systemd-analyze is not installed")
+    return found
+
+
+def setting(name: str) -> str:
+    """What the unit says of something."""
+    (found,) = re.findall(rf"^{name}=(.*)$", UNIT.read_text(), re.MULTILINE)
+    return str(found)
+
+
+def with_programs_here(folder: Path) -> Path:
+    """The unit, with the programs of this installation."""
+    unit = folder / UNIT.name
+    unit.write_text(UNIT.read_text().replace(PROGRAMS, f"{Path(sys.executable).parent}/"))
+    return unit
+
+
+def test_systemd_finds_nothing_in_the_unit(tmp_path: Path) -> None:
+    done = ran(analyze(), "verify", "--man=no", str(with_programs_here(tmp_path)))
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+def test_systemd_would_find_a_misspelt_key(tmp_path: Path) -> None:
+    unit = with_programs_here(tmp_path)
+    unit.write_text(unit.read_text().replace("DynamicUser=", "DynamicUsers="))
+    assert "DynamicUsers" in ran(analyze(), "verify", "--man=no", str(unit)).stderr
+
+
+def test_the_unit_is_exposed_to_little(tmp_path: Path) -> None:
+    unit = str(with_programs_here(tmp_path))
+    done = ran(analyze(), "security", "--no-pager", "--offline=true", f"--threshold={_EXPOSED_MOST}", unit)
+    if "unrecognized option" in done.stderr:
+        pytest.skip("this systemd-analyze judges no file: it is older than 250")
+    assert done.returncode == 0, done.stdout
+
+
+def test_a_bridge_may_end_in_its_time_and_ends_its_tool_servers_itself() -> None:
+    profile = load_profile()
+    assert int(setting("TimeoutStopSec")) > profile.run.drain_seconds + end_seconds(profile)
+    assert setting("KillMode") == "mixed"
+
+
+def test_the_file_of_the_unit_is_right_with_its_secret_and_its_folder(tmp_path: Path) -> None:
+    credential, place = setting("LoadCredential").split(":")
+    folders = {
+        f"/run/credentials/{UNIT.name}/": tmp_path / "credentials",
+        f"/var/lib/{setting('StateDirectory')}/": tmp_path / "state",
+    }
+    text = (SYSTEMD / "bridge.toml").read_text().replace(f"{PROGRAMS}python", sys.executable)
+    for before, folder in folders.items():
+        assert before in text
+        folder.mkdir()
+        text = text.replace(before, f"{folder}/")
+    assert place.startswith(setting("WorkingDirectory"))
+    (tmp_path / "credentials" / credential).write_text("a-token")
+    file = tmp_path / "bridge.toml"
+    file.write_text(text)
+    shutil.copy(SYSTEMD.parents[1] / "demo_server.py", tmp_path)
+    done = run_here("check", str(file), "--json", state=tmp_path)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert json.loads(done.stdout)["faults"] == []
