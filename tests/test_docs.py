@@ -46,6 +46,9 @@ NOT_TYPED: Final[Mapping[str, str]] = {
 
 OTHERWISE_TYPED: Final[Mapping[str, str]] = {
     "cp mappings/default.toml mine.toml": "test_the_copied_profile_of_the_quickstart_is_taken",
+    "mcp-a2a store migrate --store-url env:OWNER_URL bridge.toml": "test_the_commands_of_the_page_about_replicas_work",
+    "mcp-a2a store migrate --dry-run bridge.toml": "the same",
+    "mcp-a2a store move old.toml new.toml": "the same",
     "mcp-a2a wrap --mapping mine.toml --port 8081 -- python examples/demo_server.py": "the same",
 }
 """Lines of pages that are not read whole, and where they are tried."""
@@ -202,14 +205,21 @@ def test_the_copied_profile_of_the_quickstart_is_taken(tmp_path: Path) -> None:
         assert "raw 1.2.3" in "".join(bridge.lines)
 
 
+def commands_of(group: click.Group, context: click.Context) -> Iterator[click.Command]:
+    """The commands of a group, and of the groups in it."""
+    for name in group.list_commands(context):
+        command = group.get_command(context, name)
+        if isinstance(command, click.Group):
+            yield from commands_of(command, context)
+        elif command is not None:
+            yield command
+
+
 def test_every_option_in_the_documentation_exists() -> None:
     from bridge.cli.main import cli
 
-    context = click.Context(cli)
-    commands = [cli.get_command(context, name) for name in cli.list_commands(context)]
-    known = {
-        option for command in commands if command for parameter in command.params for option in parameter.opts
-    }
+    commands = list(commands_of(cli, click.Context(cli)))
+    known = {option for command in commands for parameter in command.params for option in parameter.opts}
     known |= {"--help", "--version"}
     for parser in (benchmarks, cost, soak):
         known |= set(re.findall(r"--[a-z][a-z-]+", parser().format_help()))

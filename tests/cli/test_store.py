@@ -24,8 +24,9 @@ from bridge.store.postgres.upgrade import Migration
 from bridge.store.records import MessageKey, TaskHead
 from bridge.store.sqlite import SQLiteStore
 from tests.store.changes import first, keep
-from tests.support.command import run_command, run_here
+from tests.support.command import ROOT, run_command, run_here
 from tests.support.files import RAW, written
+from tests.support.pages import all_typed
 from tests.support.postgres import BOUNDS, database_url, new_agent
 
 SECRET = "a key for handles, of many letters"
@@ -260,3 +261,14 @@ def test_the_commands_of_the_group_are_completed(tmp_path: Path) -> None:
     asked = {"_MCP_A2A_COMPLETE": "bash_complete", "COMP_WORDS": "mcp-a2a store m", "COMP_CWORD": "2"}
     done = run_command(state=tmp_path, **asked)
     assert done.stdout.split() == ["plain,migrate", "plain,move"]
+
+
+def test_the_commands_of_the_page_about_replicas_work(files: Files) -> None:
+    files.fill()
+    (files.folder / "bridge.toml").write_text(files.new.read_text())
+    lines = [typed.line.split() for _, typed in all_typed([ROOT / "docs" / "replicas.md"])]
+    ours = [words for words in lines if words[:2] == ["mcp-a2a", "store"]]
+    assert len(ours) == 3
+    done = [files.store(*words[2:], OWNER_URL=database_url()) for words in ours]
+    assert [(one.returncode, one.stderr) for one in done] == [(0, "")] * 3
+    assert files.in_database() == ["t1", "t2"]

@@ -10,12 +10,14 @@ from pathlib import Path
 from typing import Final
 
 import anyio
+import psycopg
 import pytest
 
 from bridge.errors import StoreError, StoreLockedError, UsageError
 from bridge.store import moving
 from bridge.store.contract import Store, StoreContents
 from bridge.store.moving import Moved
+from bridge.store.postgres.schema import Namespace
 from bridge.store.postgres.store import PostgresStore
 from bridge.store.records import (
     Change,
@@ -299,6 +301,17 @@ async def test_what_is_in_memory_of_a_move_is_bounded(make: Callable[[str], Stor
         *(("added", number) for number in (1, 2, 3, 3 + moving.ADDED_AT_ONCE, 3 + len(small))),
         ("compared", moving.ADDED_AT_ONCE),
     ]
+
+
+async def test_a_database_knows_at_once_how_many_tasks_were_moved_to_it() -> None:
+    agent = new_agent()
+    await filled(PostgresStore(database_url(), agent, BOUNDS))
+    with psycopg.connect(database_url()) as connection:
+        tasks = (f"{Namespace.of(agent).name}.tasks",)
+        found = connection.execute(
+            "SELECT reltuples FROM pg_class WHERE oid = %s::regclass", tasks
+        ).fetchone()
+    assert found == (len(WHOLE),)
 
 
 async def test_one_database_is_not_moved_to_itself() -> None:
