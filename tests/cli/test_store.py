@@ -103,7 +103,10 @@ def test_a_role_that_may_not_make_tables_is_told_how_another_one_makes_them(file
     least = {"DATABASE_URL": database_url().replace("postgres@", f"{files.place}@")}
     done = files.store("migrate", "new.toml", **least)
     assert done.returncode == 2
-    assert "run `mcp-a2a store migrate FILE --store-url env:NAME` with the URL of one that may" in done.stderr
+    assert (
+        "run `mcp-a2a store migrate FILE --store-url env:NAME` with the URL of one that may make them"
+        in done.stderr
+    )
     done = files.store("migrate", "new.toml", "--store-url", "env:OWNER", OWNER=database_url(), **least)
     assert (done.returncode, done.stderr) == (0, "")
     assert files.in_database() == []

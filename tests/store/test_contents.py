@@ -314,6 +314,32 @@ async def test_a_database_knows_at_once_how_many_tasks_were_moved_to_it() -> Non
     assert found == (len(WHOLE),)
 
 
+async def test_a_bridge_that_starts_during_a_move_waits_for_its_end() -> None:
+    agent = new_agent()
+    lock = Namespace.of(agent).lock % 2**32
+    adopted: list[StoredTask] = []
+
+    async def start() -> None:
+        async with PostgresStore(database_url(), agent, BOUNDS) as store:
+            engine = Recorder()
+            store.replicas.start(engine)
+            await engine.until(lambda one: len(one.adopted) == 5)
+            adopted.extend(engine.adopted)
+
+    waits = "SELECT FROM pg_locks WHERE NOT granted AND locktype = 'advisory' AND classid::bigint = %s"
+    async with (
+        anyio.create_task_group() as group,
+        PostgresStore(database_url(), agent, BOUNDS).contents(create=True) as contents,
+    ):
+        await contents.add(WHOLE[:3])
+        group.start_soon(start)
+        with psycopg.connect(database_url(), autocommit=True) as connection:
+            while connection.execute(waits, (lock,)).fetchone() is None:
+                await anyio.sleep(0.01)
+        await contents.add(WHOLE[3:])
+    assert {task.task_id for task in adopted} == {"B", "b", "\u00e9", "\uffef", "\U0001f98a"}
+
+
 async def test_one_database_is_not_moved_to_itself() -> None:
     agent = new_agent()
     one, two = (PostgresStore(database_url(), agent, BOUNDS) for _ in range(2))

@@ -160,6 +160,7 @@ async def migrate(
             if anyio.current_time() >= ends_at:
                 raise
             on_wait(users)
+            await anyio.sleep(lease.beat_seconds)
         else:
             return done
 
@@ -180,8 +181,9 @@ async def _patiently(place: Namespace, work: Callable[[], Awaitable[T]]) -> T:
             await anyio.sleep(pauses.next())
         except psycopg.errors.InsufficientPrivilege as exc:
             raise UsageError(
-                f"this role may not make the tables of {place.name} ({first_line(exc)}): run"
-                " `mcp-a2a store migrate FILE --store-url env:NAME` with the URL of one that may"
+                f"this role may not make or use the tables of {place.name} ({first_line(exc)}): run"
+                " `mcp-a2a store migrate FILE --store-url env:NAME` with the URL of one that may make them, and let"
+                " this one use them"
             ) from exc
     raise AssertionError("the last try has raised")
 
