@@ -1,9 +1,11 @@
-"""The store of an agent: which one a plan means, and where that is, in words."""
+"""The stores of a plan: which one each agent has and where it is in words, and the tables that replicas share."""
 
 from __future__ import annotations
 
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
+
+import anyio
 
 from bridge.assembly.limits import postgres_bounds
 from bridge.assembly.plan import Plan, ProcessPlan, PublishedPlan, SharedStore
@@ -15,8 +17,11 @@ from bridge.store.sqlite import SQLiteStore
 from bridge.user_folders import state_folder
 
 if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Callable
+
     from bridge.config.tables.profile import Profile
-    from bridge.store.postgres.store import PostgresStore
+    from bridge.errors import StoreLockedError
+    from bridge.store.postgres.upgrade import Migration
 
 
 class PlacedStore(NamedTuple):
@@ -34,7 +39,7 @@ def store_for(name: str, plan: PublishedPlan, place: ProcessPlan, process: Profi
         UsageError: its driver is not installed, or its place cannot be one.
     """
     if isinstance(plan.store, SharedStore):
-        return PlacedStore(shared_store(name, plan.store, process), f"{plan.store}, which replicas share")
+        return PlacedStore(_shared(name, plan.store, process), f"{plan.store}, which replicas share")
     if plan.store == MEMORY_STORE:
         return PlacedStore(MemoryStore(), "memory only: tasks are lost when the bridge stops")
     folder = place.state or state_folder()
@@ -42,12 +47,7 @@ def store_for(name: str, plan: PublishedPlan, place: ProcessPlan, process: Profi
     return PlacedStore(SQLiteStore(path, synchronous=process.store.synchronous), str(path))
 
 
-def shared_store(name: str, store: SharedStore, process: Profile) -> PostgresStore:
-    """The store of an agent in a database.
-
-    Raises:
-        UsageError: its driver is not installed, or libpq does not understand its URL.
-    """
+def _shared(name: str, store: SharedStore, process: Profile) -> Store:
     require_driver()
     from bridge.store.postgres.store import PostgresStore  # its driver is an optional extra
 
@@ -61,3 +61,34 @@ def stores_of(plan: Plan) -> dict[str, PlacedStore]:
         UsageError: as for `store_for`.
     """
     return {name: store_for(name, one, plan.place, plan.profile) for name, one in plan.published.items()}
+
+
+async def migrate_shared(
+    plan: Plan,
+    url: str,
+    *,
+    wait_seconds: float,
+    dry_run: bool,
+    on_wait: Callable[[StoreLockedError], None],
+) -> AsyncIterator[Migration]:
+    """Make or update the tables that the replicas of a plan share in a database: those of each agent, and of the list
+    of replicas. Yields what was done, one by one.
+
+    Raises:
+        StoreLockedError: bridges use tables that only nobody may use.
+        UsageError: the driver is not installed, the database cannot be reached or refuses, or tables are of a newer
+            release.
+    """
+    require_driver()
+    from bridge.store.postgres.connections import DatabaseAddress  # its driver is an optional extra
+    from bridge.store.postgres.schema import AGENT, REPLICAS, Namespace
+    from bridge.store.postgres.upgrade import migrate
+
+    address, bounds = DatabaseAddress.of(url, None), postgres_bounds(plan.profile)
+    ends_at = anyio.current_time() + wait_seconds
+    places = [(Namespace.of_replicas(), REPLICAS), *((Namespace.of(name), AGENT) for name in plan.published)]
+    for place, tables in places:
+        left = max(ends_at - anyio.current_time(), 0.0)
+        yield await migrate(
+            address, place, tables, bounds, wait_seconds=left, dry_run=dry_run, on_wait=on_wait
+        )

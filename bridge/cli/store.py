@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -15,7 +15,7 @@ from bridge.errors import StoreLockedError, UsageError
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
-    from bridge.assembly.plan import Plan, SharedStore
+    from bridge.assembly.plan import Plan
     from bridge.assembly.stores import PlacedStore
     from bridge.config.load import LoadedConfig
     from bridge.config.tables.peers import KeyPlace
@@ -53,7 +53,7 @@ def store() -> None:
     help="Wait for the bridges that are in the way of a breaking change, for at most this long.",
 )
 def migrate(**options: Any) -> int:
-    """Make or update the tables of every agent of a file, in PostgreSQL.
+    """Make or update the tables of a file's agents, and of the list of replicas, in PostgreSQL.
 
     FILE defaults to bridge.toml in the current folder. A bridge makes missing tables by itself, and takes changes that
     older releases do not notice. Two things need this command: a role of the bridge that may not make tables, and a
@@ -72,20 +72,16 @@ def migrate(**options: Any) -> int:
     """
     import anyio
 
-    from bridge.assembly.plan import SharedStore
     from bridge.cli import logs, render
     from bridge.cli.serve import found, loaded_from, plan_of
 
     plan = plan_of(loaded_from(found(options["file"]), {}))
     logs.set_up("text", "error")
-    url = _url(options["store_url"])
-    shared: dict[str, SharedStore] = {}
-    for name, one in plan.published.items():
-        if isinstance(one.store, SharedStore):
-            shared[name] = replace(one.store, url=url or one.store.url)
-        else:
-            render.result(f"{name}: keeps its tasks without a database; a start makes and updates its file")
-    anyio.run(_migrate, plan, shared, options["wait_seconds"], options["dry_run"])
+    shared, url = plan.place.shared_store, _url(options["store_url"])
+    if shared is None:
+        render.result("This file has no `store` in PostgreSQL. A start makes and updates a file of tasks.")
+        return 0
+    anyio.run(_migrate, plan, url or shared.url, options["wait_seconds"], options["dry_run"])
     return 0
 
 
@@ -108,13 +104,10 @@ def _url(given: str | None) -> str | None:
     return url
 
 
-async def _migrate(plan: Plan, shared: Mapping[str, SharedStore], wait_seconds: float, dry_run: bool) -> None:
-    import anyio
-
-    from bridge.assembly.stores import shared_store
+async def _migrate(plan: Plan, url: str, wait_seconds: float, dry_run: bool) -> None:
+    from bridge.assembly.stores import migrate_shared
     from bridge.cli import render
 
-    ends_at = anyio.current_time() + wait_seconds
     said: set[str] = set()
 
     def wait(users: StoreLockedError) -> None:
@@ -122,34 +115,31 @@ async def _migrate(plan: Plan, shared: Mapping[str, SharedStore], wait_seconds: 
             render.say(f"waiting: {users}")
         said.add(str(users))
 
-    for name, one in shared.items():
-        left = max(ends_at - anyio.current_time(), 0.0)
-        try:
-            done = await shared_store(name, one, plan.profile).migrate(
-                wait_seconds=left, dry_run=dry_run, on_wait=wait
-            )
-        except StoreLockedError as exc:
-            hint = "" if wait_seconds else ", or wait for that with --wait SECONDS"
-            raise UsageError(f"{name}: {exc}{hint}") from exc
-        for line in lines_of(done, dry_run=dry_run):
-            render.result(f"{name}: {line}")
+    try:
+        async for done in migrate_shared(plan, url, wait_seconds=wait_seconds, dry_run=dry_run, on_wait=wait):
+            for line in lines_of(done, dry_run=dry_run):
+                render.result(line)
+    except StoreLockedError as exc:
+        if wait_seconds:
+            raise
+        raise UsageError(f"{exc}, or wait for that with --wait SECONDS") from exc
 
 
 def lines_of(done: Migration, *, dry_run: bool) -> Iterator[str]:
     """What a migration did, or would do, in lines."""
     if done.before == done.after:
-        yield f"the tables of {done.place} are of version {done.after}: there is nothing to do"
+        yield f"{done.place}: the tables are of version {done.after}, so there is nothing to do"
         return
     verb = "would be" if dry_run else "were"
     if not done.before:
-        yield f"the tables of {done.place} {verb} made, in version {done.after}"
+        yield f"{done.place}: the tables {verb} made, in version {done.after}"
         return
-    yield f"the tables of {done.place} {verb} brought from version {done.before} to {done.after}"
+    yield f"{done.place}: the tables {verb} brought from version {done.before} to {done.after}"
     if done.is_breaking:
-        yield f"releases for version {done.before} {'could' if dry_run else 'can'} not use them any more"
+        yield f"  releases for version {done.before} {'could' if dry_run else 'can'} not use them any more"
     if done.living:
         many = len(done.living)
-        yield f"{many} bridge{'s' if many > 1 else ''} would have to be stopped first"
+        yield f"  {many} bridge{'s' if many > 1 else ''} would have to be stopped first"
 
 
 # Move

@@ -82,17 +82,18 @@ def files(tmp_path: Path) -> Files:
 
 def test_tables_are_made_once_and_a_dry_run_makes_none(files: Files) -> None:
     said = [files.store("migrate", "new.toml", *words) for words in (["--dry-run"], [], [])]
-    assert [done.stdout for done in said] == [
-        f"{files.agent}: the tables of {files.place} would be made, in version 1\n",
-        f"{files.agent}: the tables of {files.place} were made, in version 1\n",
-        f"{files.agent}: the tables of {files.place} are of version 1: there is nothing to do\n",
+    assert [done.stdout.splitlines()[1:] for done in said] == [
+        [f"{files.place}: the tables would be made, in version 1"],
+        [f"{files.place}: the tables were made, in version 1"],
+        [f"{files.place}: the tables are of version 1, so there is nothing to do"],
     ]
+    assert [done.stdout.partition(":")[0] for done in said] == ["mcp_a2a"] * 3
     assert {done.returncode for done in said} == {0}
 
 
 def test_tables_of_a_file_without_a_database_are_made_by_its_start(files: Files) -> None:
     done = files.store("migrate", "old.toml")
-    words = f"{files.agent}: keeps its tasks without a database; a start makes and updates its file\n"
+    words = "This file has no `store` in PostgreSQL. A start makes and updates a file of tasks.\n"
     assert (done.returncode, done.stdout) == (0, words)
     assert not files.database.exists()
 
@@ -139,23 +140,23 @@ ONE = (LivingReplica(1, datetime(2026, 1, 1, tzinfo=UTC)),)
         (
             Migration("p", 1, 2, is_breaking=False),
             False,
-            ["the tables of p were brought from version 1 to 2"],
+            ["p: the tables were brought from version 1 to 2"],
         ),
         (
             Migration("p", 1, 3, is_breaking=True),
             False,
             [
-                "the tables of p were brought from version 1 to 3",
-                "releases for version 1 can not use them any more",
+                "p: the tables were brought from version 1 to 3",
+                "  releases for version 1 can not use them any more",
             ],
         ),
         (
             Migration("p", 1, 3, is_breaking=True, living=ONE * 2),
             True,
             [
-                "the tables of p would be brought from version 1 to 3",
-                "releases for version 1 could not use them any more",
-                "2 bridges would have to be stopped first",
+                "p: the tables would be brought from version 1 to 3",
+                "  releases for version 1 could not use them any more",
+                "  2 bridges would have to be stopped first",
             ],
         ),
     ],

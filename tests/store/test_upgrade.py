@@ -7,7 +7,7 @@ cannot bear.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass, replace
 from typing import Final
 
@@ -18,9 +18,10 @@ import pytest
 
 from bridge.errors import StoreError, StoreLockedError, UsageError, telling_of
 from bridge.store.postgres.bounds import Lease
+from bridge.store.postgres.connections import DatabaseAddress
 from bridge.store.postgres.schema import AGENT, Namespace, Step, Tables
 from bridge.store.postgres.store import PostgresStore
-from bridge.store.postgres.upgrade import Migration
+from bridge.store.postgres.upgrade import Migration, migrate
 from bridge.store.records import Change
 from tests.store.changes import first, keep, keep_all
 from tests.support.drivers import PATIENCE_SECONDS
@@ -71,6 +72,12 @@ class Running:
         await self._ended.wait()
 
 
+async def migrated(cluster: PostgresCluster) -> Migration:
+    """The tables of a cluster, brought to those that break it."""
+    address, place = DatabaseAddress.of(database_url(), None), Namespace.of(cluster.agent)
+    return await migrate(address, place, BREAKS, cluster.bounds)
+
+
 class Fleet:
     """Replicas of one agent, each of which writes to a task of its own for as long as it lives."""
 
@@ -82,6 +89,25 @@ class Fleet:
     def store(self, tables: Tables = AGENT) -> PostgresStore:
         """A store of one more replica, not yet entered."""
         return PostgresStore(database_url(), self.agent, PATIENT, tables=tables)
+
+    async def migrate(
+        self,
+        tables: Tables,
+        *,
+        wait_seconds: float = 0.0,
+        dry_run: bool = False,
+        on_wait: Callable[[StoreLockedError], None] = lambda _: None,
+    ) -> Migration:
+        """Make or update the tables."""
+        return await migrate(
+            DatabaseAddress.of(database_url(), None),
+            Namespace.of(self.agent),
+            tables,
+            PATIENT,
+            wait_seconds=wait_seconds,
+            dry_run=dry_run,
+            on_wait=on_wait,
+        )
 
     async def start(self, tables: Tables = AGENT) -> Running:
         """Start one more replica, of a release that knows these tables."""
@@ -145,18 +171,18 @@ async def test_a_breaking_change_is_refused_while_replicas_live_and_made_once_th
     with pytest.raises(UsageError, match=r"stop all bridges .* run `mcp-a2a store migrate FILE`"):
         await fleet.store(BREAKS).__aenter__()
     with pytest.raises(StoreLockedError, match=r"^2 bridges use the store .*, since 20.* UTC: stop them"):
-        await fleet.store(BREAKS).migrate()
+        await fleet.migrate(BREAKS)
     assert version_of(fleet.agent) == (1, 1)
     await fleet.goes_on()
     in_the_way: list[str] = []
 
-    async def migrate() -> None:
-        await fleet.store(BREAKS).migrate(
-            wait_seconds=PATIENCE_SECONDS, on_wait=lambda users: in_the_way.append(str(users)[:9])
+    async def wait() -> None:
+        await fleet.migrate(
+            BREAKS, wait_seconds=PATIENCE_SECONDS, on_wait=lambda users: in_the_way.append(str(users)[:9])
         )
 
     async with anyio.create_task_group() as group:
-        group.start_soon(migrate)
+        group.start_soon(wait)
         for replica, words in ((one, "2 bridges"), (two, "1 bridge ")):
             while words not in in_the_way:
                 await fleet.goes_on()
@@ -168,12 +194,12 @@ async def test_a_breaking_change_is_refused_while_replicas_live_and_made_once_th
 async def test_an_older_release_at_tables_that_it_cannot_use_ends_with_words_that_say_what_to_do(
     fleet: Fleet,
 ) -> None:
-    assert (await fleet.store(BREAKS).migrate()).after == 2
+    assert (await fleet.migrate(BREAKS)).after == 2
     with pytest.raises(UsageError, match="Start such a release, or restore a backup of before") as refused:
         await fleet.store().__aenter__()
     assert telling_of(refused.value).exit_code == 2
     with pytest.raises(UsageError, match="written by a newer release"):
-        await fleet.store().migrate()
+        await fleet.migrate(AGENT)
 
 
 @pytest.mark.parametrize(("tables", "is_breaking"), [(ADDS, False), (BREAKS, True)])
@@ -181,9 +207,9 @@ async def test_a_dry_run_says_what_would_change_and_who_is_in_the_way(
     fleet: Fleet, tables: Tables, is_breaking: bool
 ) -> None:
     name = Namespace.of(fleet.agent).name
-    assert await fleet.store(tables).migrate(dry_run=True) == Migration(name, 0, 2, is_breaking=False)
+    assert await fleet.migrate(tables, dry_run=True) == Migration(name, 0, 2, is_breaking=False)
     running = await fleet.start()
-    said = await fleet.store(tables).migrate(dry_run=True)
+    said = await fleet.migrate(tables, dry_run=True)
     assert [one.epoch for one in said.living] == ([running.epoch] if is_breaking else [])
     assert replace(said, living=()) == Migration(name, 1, 2, is_breaking)
     assert version_of(fleet.agent) == (1, 1)
@@ -194,7 +220,7 @@ async def test_replicas_that_died_without_a_word_are_not_in_the_way() -> None:
     cluster = PostgresCluster()
     async with cluster.replica() as store:
         cluster.kill(store)
-        done = await PostgresStore(database_url(), cluster.agent, BOUNDS, tables=BREAKS).migrate()
+        done = await migrated(cluster)
         assert (done.before, done.after) == (1, 2)
 
 
@@ -206,7 +232,7 @@ async def test_a_replica_that_stood_still_while_the_tables_changed_does_not_come
         await keep(store, first("t1"))
         epoch = store.replicas.epoch
         cluster.pause(store)
-        await PostgresStore(database_url(), cluster.agent, cluster.bounds, tables=BREAKS).migrate()
+        await migrated(cluster)
         cluster.resume(store)
         (refused,) = await keep_all(store, Change("t1", 2, b"late"))
         assert isinstance(refused, StoreError)

@@ -23,18 +23,16 @@ from bridge.store.postgres.connections import (
 from bridge.store.postgres.contents import PostgresContents, contents
 from bridge.store.postgres.replicas import PostgresReplicas
 from bridge.store.postgres.schema import AGENT, Namespace
-from bridge.store.postgres.upgrade import migrate, prepared
+from bridge.store.postgres.upgrade import prepared
 from bridge.store.postgres.writer import GroupWriter
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Collection, Mapping
     from types import TracebackType
 
-    from bridge.errors import StoreLockedError
     from bridge.store.contract import OnStored
     from bridge.store.postgres.bounds import PostgresBounds
     from bridge.store.postgres.schema import Tables
-    from bridge.store.postgres.upgrade import Migration
     from bridge.store.records import Change, Query, Quota, StoredMessage, StoredTask, TaskPage
 
 _END_SECONDS: Final = 2.0
@@ -103,30 +101,6 @@ class PostgresStore:
         self._tasks.start(self._writer.run)
         self._replicas.run(self._writer)
         return self
-
-    async def migrate(
-        self,
-        *,
-        wait_seconds: float = 0.0,
-        dry_run: bool = False,
-        on_wait: Callable[[StoreLockedError], None] = lambda _: None,
-    ) -> Migration:
-        """Make or update the tables without entering the store; see `upgrade.migrate`.
-
-        Raises:
-            StoreLockedError: replicas live that could not use the new tables.
-            UsageError: the database cannot be reached or refuses, or the tables are of a newer release.
-        """
-        async with connected(self._address, self._bounds.statement_seconds, self._place.name) as connection:
-            return await migrate(
-                connection,
-                self._place,
-                self._known,
-                self._bounds.lease,
-                wait_seconds=wait_seconds,
-                dry_run=dry_run,
-                on_wait=on_wait,
-            )
 
     @asynccontextmanager
     async def contents(self, *, create: bool) -> AsyncIterator[PostgresContents]:

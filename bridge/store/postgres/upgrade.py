@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
     from psycopg import AsyncConnection
 
-    from bridge.store.postgres.bounds import Lease
+    from bridge.store.postgres.bounds import Lease, PostgresBounds
     from bridge.store.postgres.connections import DatabaseAddress
     from bridge.store.postgres.occupancy import LivingReplica
     from bridge.store.postgres.schema import Namespace, Tables
@@ -125,10 +125,10 @@ async def prepare(connection: AsyncConnection, place: Namespace, tables: Tables)
 
 
 async def migrate(
-    connection: AsyncConnection,
+    address: DatabaseAddress,
     place: Namespace,
     tables: Tables,
-    lease: Lease,
+    bounds: PostgresBounds,
     *,
     wait_seconds: float = 0.0,
     dry_run: bool = False,
@@ -141,28 +141,25 @@ async def migrate(
 
     Raises:
         StoreLockedError: replicas live.
-        UsageError: the tables are of a newer release, or the database refuses.
-        psycopg.Error: the connection is lost.
+        UsageError: the database cannot be reached or refuses, or the tables are of a newer release.
     """
     ends_at = anyio.current_time() + wait_seconds
-    found = await _patiently(place, lambda: _settled(connection, place, tables, dry_run=dry_run))
-    done = Migration(
-        place.name, found.version, max(found.version, tables.version), tables.breaks(found.version)
-    )
-    if not done.is_breaking:
+    async with connected(address, bounds.statement_seconds, place.name) as connection:
+        found = await _patiently(place, lambda: _settled(connection, place, tables, dry_run=dry_run))
+        after, is_breaking = max(found.version, tables.version), tables.breaks(found.version)
+        done = Migration(place.name, found.version, after, is_breaking)
+        if dry_run and is_breaking:
+            return replace(done, living=(await living(connection, place, bounds.lease)).living)
+        while is_breaking:
+            try:
+                await _patiently(place, lambda: _broken(connection, place, tables, bounds.lease))
+                break
+            except StoreLockedError as users:
+                if anyio.current_time() >= ends_at:
+                    raise
+                on_wait(users)
+                await anyio.sleep(bounds.lease.beat_seconds)
         return done
-    if dry_run:
-        return replace(done, living=(await living(connection, place, lease)).living)
-    while True:
-        try:
-            await _patiently(place, lambda: _broken(connection, place, tables, lease))
-        except StoreLockedError as users:
-            if anyio.current_time() >= ends_at:
-                raise
-            on_wait(users)
-            await anyio.sleep(lease.beat_seconds)
-        else:
-            return done
 
 
 async def _patiently(place: Namespace, work: Callable[[], Awaitable[T]]) -> T:
