@@ -5,7 +5,7 @@ PORT ?= 8080
 WORKERS ?= 3
 CASES ?= 20000
 MINUTES ?= 30
-SECONDS ?= 60
+SECONDS ?= 3000
 BIN := .venv/bin
 export PIP_DISABLE_PIP_VERSION_CHECK = 1
 # With it, each of the hundreds of commands that the tests start would compile all modules again.
@@ -39,7 +39,7 @@ attacks: .venv/developing ## Attack a bridge in every known way beside an honest
 soak: .venv/developing ## Load one bridge with good and hostile callers, and see that it stays flat (MINUTES=30)
 	@$(BIN)/python -m tests.hostile.soak --minutes $(MINUTES)
 
-shake: .venv/developing ## Kill, stop and crash replicas of one PostgreSQL, and check every event (SECONDS=60)
+shake: .venv/developing ## Kill, pause, crash and cut off replicas of one PostgreSQL, and check all they told (SECONDS=3000)
 	@$(BIN)/python -m tests.shake --seconds $(SECONDS)
 
 interop: .venv/developing ## Run the tests that take minutes: a thousand kills, long runs, real peers both ways

@@ -1,7 +1,7 @@
 """Shake replicas of one PostgreSQL under real calls, by kills, pauses, crashes, cuts and clocks, and check the history.
 
-python -m tests.shake --seconds 150
-python -m tests.shake --seconds 3300 --kills 300 --pauses 50 --crashes 50 --cuts 50 --seed 7
+python -m tests.shake
+python -m tests.shake --seconds 150 --kills 30 --cuts 0 --seed 7
 
 It starts a PostgreSQL, replicas of `mcp-a2a serve` with two tool servers each, and clients that reach them through a
 balancer that replays. Afterwards every event that a client was told has to be in the database, once and in order
@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import math
 import random
 import shutil
 import statistics
@@ -40,10 +41,12 @@ from tests.support.postgres_cluster import socket_of
 REPLICAS: Final = 4
 CLIENTS: Final = 12
 _COPIES: Final = 0.05
-_SHARES: Final = {"kills": 0.5, "pauses": 0.2, "crashes": 0.15, "cuts": 0.15}
-_FAULT_SECONDS: Final = 5.0
-"""One fault in so many seconds, where their number is not said."""
+_SECONDS: Final = 3000.0
+_ONE_IN_SECONDS: Final = {"kills": 10, "pauses": 60, "crashes": 60, "cuts": 60}
+"""How often each fault happens, where its number is not said: 300 kills and 50 of each other one in 50 minutes."""
 _END_SECONDS: Final = 120.0
+_MORE_SECONDS: Final = 420.0
+"""How long the start and the end may take together."""
 _SHOWN: Final = 25
 
 
@@ -154,7 +157,8 @@ async def _main(options: Options) -> int:
     record = Record()
     with tempfile.TemporaryDirectory(prefix="mcp-a2a-shake-") as folder, database() as server:
         try:
-            shaking, fleet = await _shake(options, Path(folder), server, record)
+            with anyio.fail_after(options.seconds + _MORE_SECONDS):
+                shaking, fleet = await _shake(options, Path(folder), server, record)
             return _report(options, shaking, fleet, record, found_in(server.url, Path(folder, "events")))
         finally:
             if options.keep is not None:
@@ -168,7 +172,7 @@ def parser() -> argparse.ArgumentParser:
         description=__doc__,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    made.add_argument("--seconds", type=float, default=150, help="how long faults happen (150)")
+    made.add_argument("--seconds", type=float, default=_SECONDS, help="how long faults happen (3000)")
     for kind in KINDS:
         made.add_argument(f"--{kind}", type=int, help=f"how many {kind} (by the time)")
     made.add_argument("--seed", type=int, help="the order of faults; else a new one, which is printed")
@@ -179,11 +183,9 @@ def parser() -> argparse.ArgumentParser:
 def main() -> int:
     """Shake, and say what was found; 1 when a history does not hold."""
     said = parser().parse_args()
-    faults = said.seconds / _FAULT_SECONDS
-    counts = {kind: getattr(said, kind) for kind in KINDS}
-    counts = {
-        kind: round(faults * _SHARES[kind]) if number is None else number for kind, number in counts.items()
-    }
+    asked = {kind: getattr(said, kind) for kind in KINDS}
+    by_time = {kind: math.ceil(said.seconds / each) for kind, each in _ONE_IN_SECONDS.items()}
+    counts = {kind: by_time[kind] if number is None else number for kind, number in asked.items()}
     with_clocks = faketime_library() is not None
     if not with_clocks:
         print("clocks are left right: libfaketime is not installed (Debian's package faketime)")
