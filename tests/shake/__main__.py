@@ -127,6 +127,7 @@ def _report(options: Options, shaking: Shaking, fleet: ShakenFleet, record: Reco
     faults = [*history.faults(), *record.faults, *fleet.deaths]
     states = Counter(events[-1].view.status.split()[0] for events in found.histories.values())
     told = len(set(record.seen))
+    print(f"{fleet.without_database} starts found no database, and were made again")
     print(f"faults made: {dict(shaking.done)}; clients did: {dict(record.done)}")
     print(
         f"{len(found.histories)} tasks {dict(states)}, {sum(map(len, found.histories.values()))} events stored,"

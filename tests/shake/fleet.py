@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import shutil
 import signal
 import subprocess
 import sys
@@ -27,6 +26,8 @@ LEASE_SECONDS: Final = 2.0
 TOKENS: Final = {name: f"the-token-of-{name}-which-nobody-else-has" for name in ("ann", "bob")}
 _KEY: Final = "the key of all the replicas that are shaken"
 _START_SECONDS: Final = 60.0
+_NO_DATABASE: Final = 2
+"""The exit code of a start that finds no database: whatever supervises it starts it again."""
 _SHIFTS: Final = (0, 3600, -3600, 0)
 """How the clock of each replica is wrong, in seconds."""
 
@@ -148,18 +149,16 @@ class ShakenReplica:
             self.process.send_signal(number)
         return time.time()
 
-    def is_running(self) -> bool:
-        """Whether its process has not ended by itself."""
-        return self.process is not None and self.process.poll() is None
-
 
 @dataclass
 class ShakenFleet:
     """All replicas."""
 
     replicas: list[ShakenReplica]
+    without_database: int = 0
+    """How many starts found no database, and ended as they should."""
     deaths: list[str] = field(default_factory=list)
-    """Processes that ended without being killed."""
+    """Processes that ended otherwise without being killed."""
 
     @property
     def ports(self) -> Sequence[int]:
@@ -173,6 +172,8 @@ class ShakenFleet:
                 await replica.proxy.start()
             replica.start()
         await self.ready()
+        if self.deaths or self.without_database:
+            raise RuntimeError(f"the replicas did not start: {self.replicas[0].log.read_text()}")
 
     async def ready(self) -> None:
         """Wait until all are ready."""
@@ -180,6 +181,7 @@ class ShakenFleet:
             with anyio.fail_after(_START_SECONDS):
                 for replica in self.replicas:
                     while not await _is_ready(client, replica):
+                        self.restart_dead()
                         await anyio.sleep(0.1)
 
     async def stop(self) -> None:
@@ -194,9 +196,14 @@ class ShakenFleet:
     def restart_dead(self) -> None:
         """Start again what ended by itself, and note it."""
         for replica in self.replicas:
-            if not replica.is_running():
-                self.deaths.append(f"{replica.name} ended by itself: see {replica.log}")
-                replica.start()
+            code = None if replica.process is None else replica.process.poll()
+            if code is None:
+                continue
+            if code == _NO_DATABASE:
+                self.without_database += 1
+            else:
+                self.deaths.append(f"{replica.name} ended by itself with {code}: see {replica.log}")
+            replica.start()
 
     def tracebacks(self) -> list[str]:
         """The last lines of the tracebacks in what they said."""
@@ -211,19 +218,11 @@ class ShakenFleet:
                     inside = False
         return found
 
-    def keep_logs(self, folder: Path) -> None:
-        """Copy what they said to a folder."""
-        folder.mkdir(parents=True, exist_ok=True)
-        for replica in self.replicas:
-            shutil.copy(replica.log, folder)
-
 
 async def _is_ready(client: httpx2.AsyncClient, replica: ShakenReplica) -> bool:
     try:
         answer = await client.get(f"http://127.0.0.1:{replica.port}/readyz", timeout=5)
     except httpx2.TransportError:
-        if not replica.is_running():
-            raise RuntimeError(f"{replica.name} did not start: {replica.log.read_text()[-2000:]}") from None
         return False
     return answer.status_code == 200
 
