@@ -72,7 +72,7 @@ async def _shake(
         async with _clients(options.seed, fleet, record) as balancer:
             await shaking.run()
         await fleet.ready()
-        await _until_nothing_is_at_work(server.url)
+        await _until_nothing_is_at_work(server.url, record)
         await _look_at_all(balancer, record)
     finally:
         await fleet.stop()
@@ -101,11 +101,13 @@ def _client(balancer: Balancer, number: int, record: Record, chance: random.Rand
     return ShakenClient(driver, owner, record, chance)
 
 
-async def _until_nothing_is_at_work(url: str) -> None:
-    with anyio.fail_after(_END_SECONDS):
-        while left := await anyio.to_thread.run_sync(at_work, url):
-            print(f"{left} tasks are at work", flush=True)
-            await anyio.sleep(1)
+async def _until_nothing_is_at_work(url: str, record: Record) -> None:
+    ends_at = anyio.current_time() + _END_SECONDS
+    while left := await anyio.to_thread.run_sync(at_work, url):
+        if anyio.current_time() > ends_at:
+            record.faults.append(f"{left} tasks are still at work after {_END_SECONDS:g} s")
+            return
+        await anyio.sleep(1)
 
 
 async def _look_at_all(balancer: Balancer, record: Record) -> None:
@@ -117,21 +119,22 @@ async def _look_at_all(balancer: Balancer, record: Record) -> None:
             await client.look(task_id)
 
 
-def _report(options: Options, shaking: Shaking, fleet: ShakenFleet, record: Record, found: Found) -> int:
+def _report(shaking: Shaking, fleet: ShakenFleet, record: Record, found: Found) -> int:
     began_by = {
         task_id: message for task_id, message in found.first_messages.items() if message in record.never_twice
     }
-    runs = (options_folder(fleet) / "runs").read_text().splitlines()
+    runs = fleet.runs.read_text().splitlines()
     answered = [(message, task_id) for message, task_id in record.answered if message in record.never_twice]
     history = History(found.histories, record.seen, record.lists, record.owners, began_by, answered, runs)
     faults = [*history.faults(), *record.faults, *fleet.deaths]
     states = Counter(events[-1].view.status.split()[0] for events in found.histories.values())
-    told = len(set(record.seen))
+    told = Counter(type(one).__name__.lower() for one in set(record.seen))
     print(f"{fleet.without_database} starts found no database, and were made again")
     print(f"faults made: {dict(shaking.done)}; clients did: {dict(record.done)}")
     print(
         f"{len(found.histories)} tasks {dict(states)}, {sum(map(len, found.histories.values()))} events stored,"
-        f" {told} acknowledged, {len(record.lists)} lists, {len(runs)} runs: {len(faults)} faults found"
+        f" {told['told']} told on streams, {told['shown']} answers, {len(record.lists)} lists, {len(runs)} runs:"
+        f" {len(faults)} faults found"
     )
     for kind, lost_at in (("killed", shaking.killed_at), ("silent", shaking.silent_at)):
         seconds = sorted(after for _, after in taken_over(found.stored_at, lost_at))
@@ -147,11 +150,6 @@ def _report(options: Options, shaking: Shaking, fleet: ShakenFleet, record: Reco
     return 1 if faults else 0
 
 
-def options_folder(fleet: ShakenFleet) -> Path:
-    """Where the files of a fleet are."""
-    return fleet.replicas[0].file.parent
-
-
 async def _main(options: Options) -> int:
     clocks = "two clocks an hour wrong" if options.with_clocks else "all clocks right"
     print(f"seed {options.seed}: {options.counts} within {options.seconds:g} s, {clocks}", flush=True)
@@ -160,7 +158,7 @@ async def _main(options: Options) -> int:
         try:
             with anyio.fail_after(options.seconds + _MORE_SECONDS):
                 shaking, fleet = await _shake(options, Path(folder), server, record)
-            return _report(options, shaking, fleet, record, found_in(server.url, Path(folder, "events")))
+            return _report(shaking, fleet, record, found_in(server.url, Path(folder, "events")))
         finally:
             if options.keep is not None:
                 shutil.copytree(folder, options.keep, dirs_exist_ok=True)

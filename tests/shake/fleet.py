@@ -161,6 +161,11 @@ class ShakenFleet:
     """Processes that ended otherwise without being killed."""
 
     @property
+    def runs(self) -> Path:
+        """Where the tool server notes each run."""
+        return self.replicas[0].file.with_name("runs")
+
+    @property
     def ports(self) -> Sequence[int]:
         """Where they listen."""
         return [replica.port for replica in self.replicas]

@@ -14,7 +14,7 @@ An answer that never came proves nothing: its work may have been done or not.
 
 from __future__ import annotations
 
-from bisect import bisect_left
+from bisect import bisect_left, bisect_right
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -121,15 +121,13 @@ class History:
         return (found[0], found[-1]) if found else None
 
     def _of_lists(self, positions: Mapping[Seen, Interval | None]) -> Iterator[str]:
-        known = _first_shown(self.seen, positions, self.stored, self.owners)
+        known = _times_told(self.seen, positions, self.stored, self.owners)
         for page in self.lists:
-            has = set(page.task_ids)
-            for task_id, acknowledged in known.get(page.owner, {}).items():
-                if task_id in has:
-                    continue
-                times = [time for at, time in acknowledged if at < page.began]
-                if times and max(times) > page.oldest:
-                    yield f"{task_id} was left out of a list of {page.owner} at {page.began:.3f}"
+            has, of_owner = set(page.task_ids), known.get(page.owner, [])
+            # Only tasks that are newer at last than the last one on the page may have been so at its time.
+            for one in of_owner[bisect_right(of_owner, page.oldest, key=_TaskTimes.latest) :]:
+                if one.task_id not in has and one.before(page.began) > page.oldest:
+                    yield f"{one.task_id} was left out of a list of {page.owner} at {page.began:.3f}"
 
     def _of_repeats(self) -> Iterator[str]:
         for what, number in Counter(self.began_by.values()).items():
@@ -199,21 +197,37 @@ def _of_reads(seen: Iterable[Seen], positions: Mapping[Seen, Interval | None]) -
                 yield f"{one} is stale: event {latest[before - 1]} had been told, and it shows {high}"
 
 
-def _first_shown(
+def _times_told(
     seen: Iterable[Seen],
     positions: Mapping[Seen, Interval | None],
     stored: Stored,
     owners: Mapping[str, str],
-) -> Mapping[str, Mapping[str, list[tuple[float, str]]]]:
-    """By owner and task: when somebody was told of which time of its status."""
-    known: defaultdict[str, defaultdict[str, list[tuple[float, str]]]] = defaultdict(
-        lambda: defaultdict(list)
-    )
+) -> Mapping[str, list[_TaskTimes]]:
+    """The times of the tasks of each owner, the oldest task first."""
+    times: defaultdict[str, list[tuple[float, str]]] = defaultdict(list)
     for one in seen:
         if (found := positions[one]) is not None and one.task_id in owners:
-            status = stored[one.task_id][found[0] - 1].view.status
-            known[owners[one.task_id]][one.task_id].append((one.at, time_of(status)))
-    return known
+            times[one.task_id].append((one.at, time_of(stored[one.task_id][found[0] - 1].view.status)))
+    known: defaultdict[str, list[_TaskTimes]] = defaultdict(list)
+    for task_id, its_times in times.items():
+        known[owners[task_id]].append(_TaskTimes(task_id, sorted(its_times)))
+    return {owner: sorted(of_owner, key=_TaskTimes.latest) for owner, of_owner in known.items()}
+
+
+@dataclass
+class _TaskTimes:
+    """When somebody was told of which time of a task's status, in order."""
+
+    task_id: str
+    told: list[tuple[float, str]]
+
+    def latest(self) -> str:
+        """The newest of these times."""
+        return max(time for _, time in self.told)
+
+    def before(self, at: float) -> str:
+        """The newest time that somebody had been told; empty where nobody knew the task."""
+        return max((time for told_at, time in self.told if told_at < at), default="")
 
 
 def time_of(status: str) -> str:
