@@ -125,7 +125,9 @@ def _report(shaking: Shaking, fleet: ShakenFleet, record: Record, found: Found) 
     }
     runs = fleet.runs.read_text().splitlines()
     answered = [(message, task_id) for message, task_id in record.answered if message in record.never_twice]
-    history = History(found.histories, record.seen, record.lists, record.owners, began_by, answered, runs)
+    history = History(
+        found.histories, record.seen, record.lists, record.owners, began_by, answered, found.results, runs
+    )
     faults = [*history.faults(), *record.faults, *fleet.deaths]
     states = Counter(events[-1].view.status.split()[0] for events in found.histories.values())
     told = Counter(type(one).__name__.lower() for one in set(record.seen))

@@ -97,6 +97,8 @@ class History:
     """The message that each task began with, where that must not be worked on twice."""
     answered: Iterable[tuple[str, str]] = ()
     """Each message with the task that an answer to it named."""
+    results: Mapping[str, str] = field(default_factory=dict)
+    """What the result of each of these tasks says, which begins with the message that it began with."""
     runs: Iterable[str] = ()
     """Each run of a tool that must not be run twice, by what it was called for."""
 
@@ -133,6 +135,9 @@ class History:
         for what, number in Counter(self.began_by.values()).items():
             if number > 1:
                 yield f"message {what} became {number} tasks"
+        for task_id, said in self.results.items():
+            if not said.startswith(self.began_by.get(task_id, said)):
+                yield f"{task_id} has the result of another call: {said}"
         tasks: defaultdict[str, set[str]] = defaultdict(set)
         for message, task_id in self.answered:
             tasks[message].add(task_id)

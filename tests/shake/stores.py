@@ -43,6 +43,8 @@ class Found:
     stored_at: dict[str, list[StoredAt]] = field(default_factory=dict)
     first_messages: dict[str, str] = field(default_factory=dict)
     """The message that each task began with."""
+    results: dict[str, str] = field(default_factory=dict)
+    """The text of each task's artifact."""
 
     def add(self, task_id: str, events: Sequence[Any], stored_at: Sequence[StoredAt]) -> None:
         """Add the events of a task."""
@@ -50,6 +52,10 @@ class Found:
         self.stored_at[task_id] = list(stored_at)
         history = events[0]["task"].get("history") or [{"messageId": task_id}]
         self.first_messages[task_id] = history[0]["messageId"]
+        artifacts = [event["artifactUpdate"]["artifact"] for event in events if "artifactUpdate" in event]
+        texts = [part.get("text", "") for artifact in artifacts for part in artifact["parts"]]
+        if texts:
+            self.results[task_id] = "".join(texts)
 
 
 def found_in(url: str, log: Path) -> Found:

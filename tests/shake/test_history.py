@@ -29,6 +29,7 @@ HOLDS = History(
     {"t": "ann"},
     {"t": "m"},
     [("m", "t"), ("m", "t")],
+    {"t": "m: done"},
     ["quick m"],
 )
 
@@ -67,6 +68,7 @@ FAULTS = {
         "message m was answered with 2 tasks",
     ),
     "two tasks": (replace(HOLDS, began_by={"t": "m", "u": "m"}), "message m became 2 tasks"),
+    "another result": (replace(HOLDS, results={"t": "n: done"}), "t has the result of another call: n: done"),
     "run twice": (replace(HOLDS, runs=["quick m", "quick m"]), "quick m was run 2 times"),
     "left out of a list": (
         replace(HOLDS, lists=[Listed("ann", (), "", 10)]),
