@@ -77,16 +77,19 @@ class ShakenClient:
             ((name, act),) = self.chance.choices(
                 list(_ACTS.items()), weights=[_WEIGHTS[name] for name in _ACTS]
             )
-            try:
-                await act(self)
-            except RefusedError as refused:
-                self.record.faults.append(f"{name} was refused: {refused}")
-            except NoAnswerError as exc:
-                self.record.faults.append(f"{name} was not answered within {PATIENCE_SECONDS:g} s: {exc}")
-            else:
-                self.record.done[name] += 1
+            await self._try(name, act(self))
             if self.chance.random() < 0.3:
-                await self._list()
+                await self._try("list", self._list())
+
+    async def _try(self, name: str, act: Awaitable[None]) -> None:
+        try:
+            await act
+        except RefusedError as refused:
+            self.record.faults.append(f"{name} was refused: {refused}")
+        except NoAnswerError as exc:
+            self.record.faults.append(f"{name} was not answered within {PATIENCE_SECONDS:g} s: {exc}")
+        else:
+            self.record.done[name] += 1
 
     # What it does
 
@@ -153,10 +156,12 @@ class ShakenClient:
         self.record.lists.append(
             Listed(self.owner, tuple(task["id"] for task in page["tasks"]), oldest, began)
         )
-        self.record.done["list"] += 1
 
     async def look(self, task_id: str) -> None:
         """Read a task."""
+        await self._try("look", self._look(task_id))
+
+    async def _look(self, task_id: str) -> None:
         await self._task("GetTask", {"id": task_id})
 
     # Its requests
