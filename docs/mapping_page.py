@@ -71,6 +71,7 @@ ASIDES: Final[Mapping[str, str]] = {
     extension.UNATTRIBUTED: bridge_notes.MISSED.format(3),
     extension.UNUSED: bridge_notes._UNUSED.format(2),
     extension.BESIDE: bridge_notes._BESIDE.format(bridge_notes._waiting(["01a2"])),
+    extension.LOST_SESSION: bridge_notes.SESSION_IS_LOST,
 }
 """A sample of the words under each key."""
 

@@ -12,6 +12,7 @@ that is never used again. An unfinished task has a *holder*, the epoch that may 
   nothing of that epoch is stored. The tasks that it held are adopted by another replica in the same step.
 - A replica that finds itself fenced drops what it has in memory and goes on under a new epoch. Its engine is told
   before anything is stored under the new epoch.
+- A *session* with a peer is had by one replica at a time, its owner, which claims it by its name.
 - What one replica was told is stored can be read by all from then on.
 
 This module is the contract alone. A store in memory or in a SQLite file has one replica, which holds every task, so its
@@ -38,6 +39,19 @@ class ForeignEvent:
     seq: int
     event: bytes | None = None
     snapshot: bytes | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class SessionClaim:
+    """Which replica has a session with a peer, as the store knows it."""
+
+    name: str
+    owner: str
+    """An epoch."""
+    token: str
+    """Tells this claim from an earlier one of the same replica."""
+    is_lost: bool = False
+    """Whether a replica that is gone had the session before, so that what it held is lost."""
 
 
 OnForeignEvents = Callable[[tuple[ForeignEvent, ...]], None]
@@ -129,6 +143,21 @@ class Replicas(Protocol):
         this replica stored may be told as well, or not; an event that only another epoch of it stored is told. It goes
         on when this replica is fenced.
         """
+        ...
+
+    async def claim_session(self, name: str, idle_seconds: float) -> SessionClaim:
+        """Become the owner of a session, unless a replica that lives is. A replica that owns it already claims it anew.
+
+        Once its owner is gone, it is known for `idle_seconds` that there was such a session.
+
+        Raises:
+            StoreConflictError: this replica was fenced, or the session ended just now. Try again.
+            StoreError: the store cannot be reached.
+        """
+        ...
+
+    def end_session(self, claim: SessionClaim) -> None:
+        """Own a session no more, unless it was claimed anew. It is done soon, and lost with this replica."""
         ...
 
     async def ask(self, holder: str, command: bytes) -> bytes:

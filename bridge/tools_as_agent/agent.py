@@ -15,7 +15,7 @@ from bridge.a2a.model.objects import AgentCard, AgentSkill, TaskState
 from bridge.a2a.tasks.agent import PlannedWork, Turn
 from bridge.a2a.tasks.draft import BriefWork
 from bridge.concurrency import ToolLimiters
-from bridge.mcp.client.upstream import QueueFullError, Upstream
+from bridge.mcp.client.upstream import OwnSession, QueueFullError, Upstream
 from bridge.source_state import SourceState
 from bridge.tools_as_agent.card import ToolServerSummary, make_card
 from bridge.tools_as_agent.options import AgentOptions
@@ -29,7 +29,7 @@ from bridge.tools_as_agent.resume_state import (
     ServerQuestion,
     resume_state_from,
 )
-from bridge.tools_as_agent.route import decide, is_answer
+from bridge.tools_as_agent.route import ask_server_questions, decide, is_answer, open_questions
 from bridge.tools_as_agent.run import Conclusion, InputRequest, ToolRun
 from bridge.tools_as_agent.skills import Skill, Skills, skill_remarks, skills_of
 from bridge.translate.extension import URI
@@ -73,6 +73,10 @@ logger = logging.getLogger(__name__)
 _CALL_GONE: Final = (
     "The bridge restarted while the tool waited for an answer, and its call is gone. It was not made again, since"
     " the server does not say that the tool can be repeated"
+)
+_PROCESS_GONE: Final = (
+    "The replica of the bridge whose tool server asked is gone, and that server's process with it. The call was not"
+    " made again, since the server does not say that the tool can be repeated"
 )
 _SERVER_GONE: Final = "The tool server that works on this task is no longer one of this agent"
 
@@ -180,15 +184,33 @@ class ToolsAgent:
             case End():
                 return Conclusion(decision)
 
+    def session_of(self, turn: Turn, context_id: str) -> OwnSession | None:
+        """The own session of the turn's context or principal, where the server of its tool keeps such sessions.
+
+        Raises:
+            A2AError: see `decide`.
+        """
+        if not any(source.upstream.has_own_sessions for source in self._sources.values()):
+            return None
+        decision = decide(turn, self._skills.usable_by(turn.principal), self._options)
+        if not isinstance(decision, RunTool) or (source := self._source_of(decision)) is None:
+            return None
+        if decision.answered is not None and decision.answered.is_of_process:
+            return None  # the process that asked has to go on, whoever has the session now
+        return source.upstream.own_session(source.key, turn.principal.name, context_id)
+
     def takes_as_answer(self, turn: Turn) -> bool:
         """Whether a message that names only a context answers the context's only waiting task; see `is_answer`."""
         return is_answer(turn, self._skills.usable_by(turn.principal), self._options)
 
-    def resume(self, kept: bytes, state: TaskState, owner: str) -> PlannedWork | None:
+    def resume(
+        self, kept: bytes, state: TaskState, owner: str, *, is_adopted: bool = False
+    ) -> PlannedWork | None:
         """The work that continues a task of an earlier process; None when the task waits for its client.
 
         A task of the server is followed further. A call that was open while it asked was lost with its process. If
-        the tool can be repeated, the call is made again once the answer comes; else its task fails now.
+        the tool can be repeated, the call is made again once the answer comes; else its task fails now. So it is with a
+        round whose state may live in the process of a server, when that was the process of another replica.
         """
         known = resume_state_from(kept)
         trace.begin()
@@ -198,6 +220,8 @@ class ToolsAgent:
                 return self._run(Follow(task), owner, even_if_full=True)
             case ServerQuestion(way=ResumeMode.OPEN, is_repeatable=False) if state in INTERRUPTED:
                 return Conclusion(End(TaskState.FAILED, _CALL_GONE))
+            case ServerQuestion(is_of_process=True) as asked if is_adopted:
+                return _without_its_process(asked)
             case _:
                 return None
 
@@ -242,6 +266,15 @@ class ToolsAgent:
             for source in self._sources.values()
         ]
         return make_card(base_url, servers, self._skills, self._options)
+
+
+def _without_its_process(asked: ServerQuestion) -> PlannedWork:
+    """What is left of a round whose server's process is gone: the same question, whose answer goes into a call that is
+    made again from its start; an end where that may do harm."""
+    if not asked.is_repeatable:
+        return Conclusion(End(TaskState.FAILED, _PROCESS_GONE))
+    anew = replace(asked, way=ResumeMode.OPEN, request_state=None, is_of_process=False)
+    return InputRequest(ask_server_questions(anew, open_questions(anew)))
 
 
 def _with_text_into(options: AgentOptions, skills: Skills) -> AgentOptions:

@@ -13,7 +13,7 @@ from bridge.a2a.model.objects import Message, Part, timestamp
 from bridge.a2a.tasks.agent import Job
 from bridge.jsonvalues import JsonObject
 from bridge.mcp.client.call_queue import Claimant, SlotHold
-from bridge.translate.extension import BESIDE, UNATTRIBUTED, UNUSED
+from bridge.translate.extension import BESIDE, LOST_SESSION, UNATTRIBUTED, UNUSED
 
 UNANSWERED: Final = (
     "The question of the tool server {} was not answered within {:g} s, so the call was given up"
@@ -34,6 +34,10 @@ MISSED: Final = (
 _UNUSED: Final = (
     "{} of the messages that came while this was at work answered nothing that it asked, and had no effect"
 )
+SESSION_IS_LOST: Final = (
+    "The replica of the bridge that had the session with the tool server is gone, so this ran in a new session, without"
+    " what the last one held"
+)
 _BESIDE: Final = "In this context, {} for an answer; name the task in taskId to give it"
 
 
@@ -43,6 +47,7 @@ def notes_of(job: Job, missed: str | None = None) -> dict[str, str]:
         UNATTRIBUTED: missed,
         UNUSED: _UNUSED.format(len(job.held)) if job.held else None,
         BESIDE: _BESIDE.format(_waiting(job.turn.beside)) if job.turn.beside else None,
+        LOST_SESSION: SESSION_IS_LOST if job.turn.lost_session else None,
     }
     return {key: words for key, words in notes.items() if words is not None}
 

@@ -89,6 +89,9 @@ class ServerQuestion(_OfTrace):
     """With `source_key`, the tool. The id of its skill may have changed meanwhile."""
     occasions: dict[str, str] = field(default_factory=dict)
     """The id of the asking of each question: servers may use a key again in a later round."""
+    is_of_process: bool = False
+    """Whether what `request_state` stands for may be in the memory of a server that is a process of this bridge. Then
+    no other replica's process of that server is given it."""
     kind: Literal["server-question"] = "server-question"
 
     def to_bytes(self) -> bytes:
@@ -174,6 +177,8 @@ class RequireInput:
     metadata: JsonObject
     kept: bytes
     """Kept with the task; the next turn reads the answer by it."""
+    stays: bool = False
+    """Whether this process alone can go on with the answer."""
 
 
 @dataclass(frozen=True, slots=True)

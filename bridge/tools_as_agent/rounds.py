@@ -73,14 +73,17 @@ class CallInRounds:
         options: AgentOptions,
         patience: PausableDeadline,
         limiter: anyio.CapacityLimiter | None = None,
+        *,
+        is_process: bool,
     ) -> None:
-        """`limiter` bounds the calls of the skill."""
+        """`limiter` bounds the calls of the skill. `is_process` says that the server is a process of this bridge."""
         self._job = job
         self._queue = queue
         self._decision = decision
         self._options = options
         self._patience = patience
         self._limiter = limiter
+        self._is_process = is_process
         self._known = _known_answers(decision)
         self._asking: TaskAsker | None = None
         self._session: Session | None = None
@@ -205,6 +208,7 @@ class CallInRounds:
             _asked(self._decision, ResumeMode.ROUND, asked_now.questions),
             given=given,
             request_state=asked_now.state,
+            is_of_process=self._is_process and asked_now.state is not None,
         )
         if left := open_questions(asked):
             held = answers_held(self._job.held, left, self._options.held_answer_seconds)

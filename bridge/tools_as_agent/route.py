@@ -167,7 +167,10 @@ def ask_server_questions(
     asked = replace(asked, occasions={**asked.occasions, **again})
     now = {one.key: asked.occasions[one.key] for one in open_ones if one.key in asked.occasions}
     parts = parts_of_questions(open_ones, problems, now)
-    return RequireInput(state_of_questions(open_ones), parts, question_metadata(open_ones), asked.to_bytes())
+    metadata = question_metadata(open_ones)
+    return RequireInput(
+        state_of_questions(open_ones), parts, metadata, asked.to_bytes(), stays=asked.is_of_process
+    )
 
 
 def _understood(asked: OwnQuestion | None, turn: Turn, skills: Skills, options: AgentOptions) -> Decision:

@@ -85,7 +85,15 @@ class ToolRun:
     async def _run(self, job: Job, queue: CallQueue) -> None:
         patience = PausableDeadline(self._options.call_timeout_seconds)
         progress = ProgressRelay(job, self._options, patience)
-        call = self._call = CallInRounds(job, queue, self._decision, self._options, patience, self._limiter)
+        call = self._call = CallInRounds(
+            job,
+            queue,
+            self._decision,
+            self._options,
+            patience,
+            self._limiter,
+            is_process=self._upstream.is_process,
+        )
         match await _outcome(call, progress, patience):
             case _ if call.gave_up:
                 await self._end(job, TaskState.FAILED, _in_words(call.gave_up))
@@ -164,6 +172,8 @@ class InputRequest:
         """Set the task to the state in which it waits."""
         if self._is_all:
             job.allow_repeats()
+        if self._ask.stays:
+            job.stay()
         message = message_with_notes(job, self._ask.parts, self._ask.metadata)
         await job.status(self._ask.state, message, keep=self._ask.kept)
 

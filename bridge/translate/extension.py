@@ -37,7 +37,9 @@ UNUSED: Final = f"{URI}/unused"
 """A note in a task's message: messages that came while the task worked had no effect."""
 BESIDE: Final = f"{URI}/beside"
 """A note in a task's message: other tasks of its context wait for an answer."""
-REMARKS: Final = (UNATTRIBUTED, UNUSED, BESIDE)
+LOST_SESSION: Final = f"{URI}/lost-session"
+"""A note in a task's message: the session with the server that the task's context or principal had was lost."""
+REMARKS: Final = (UNATTRIBUTED, UNUSED, BESIDE, LOST_SESSION)
 """The metadata keys of the bridge's own notes. The words of each note stand as a part as well."""
 PEER: Final = f"{URI}/peer"
 """The peer's own metadata, nested so that none of it can be taken for the bridge's."""

@@ -21,12 +21,14 @@ from bridge.assembly.plan_from_file import plan_from_file
 from bridge.config.load import load
 from bridge.short_names import slug
 from bridge.store.postgres.schema import Namespace
+from bridge.tools_as_agent.bridge_notes import SESSION_IS_LOST
 from tests.support.asking_bridge import AT_ONCE, Asked, asking, outcome, words_of
 from tests.support.command import ROOT
 from tests.support.drivers import PATIENCE_SECONDS, shape_of, state_of
+from tests.support.limits import command_of
 from tests.support.postgres import database_url, new_agent
 from tests.support.postgres_cluster import Gate, socket_of
-from tests.support.running import call_part, message
+from tests.support.running import EXTENSION, call_part, message, texts
 
 KEYS: Final = ("the same secret for both of them, of many letters",)
 LEASE: Final = {"lease_seconds": 1.0, "close_seconds": 2.0}
@@ -156,6 +158,32 @@ async def test_a_replica_without_its_database_is_not_ready_and_comes_back_by_its
         both.gate.accept()
         await ready(both.one, 200)
         assert outcome(await both.one.send(call_part("echo", text="again"))) == "again"
+
+
+COUNTING: Final = command_of((sys.executable, "-S", "-E", str(ROOT / "tests/support/counting_server.py")))
+LOST: Final = f"{EXTENSION}/lost-session"
+
+
+async def counted(client: Asked, context_id: str) -> tuple[str, str | None]:
+    """What the server of a context counts at one replica, and what is said of a lost session."""
+    task = await client.send(call_part("count"), contextId=context_id)
+    (artifact,) = task["artifacts"]
+    said: str | None = (task["status"].get("message", {}).get("metadata") or {}).get(LOST)
+    return "\n".join(texts(artifact["parts"])), said
+
+
+@pytest.mark.proves("replicas-sessions")
+async def test_the_session_of_a_context_goes_on_over_two_replicas_until_its_owner_is_gone() -> None:
+    async with pair(target=COUNTING, server={"session": "context"}) as both:
+        assert await counted(both.one, "a") == ("1", None)
+        assert await counted(both.two, "a") == ("2", None)
+        assert await counted(both.two, "b") == ("1", None)
+        assert await counted(both.one, "a") == ("3", None)
+        assert await counted(both.one, "b") == ("2", None)
+        both.gate.end()
+        assert await counted(both.two, "a") == ("1", SESSION_IS_LOST)
+        assert await counted(both.two, "a") == ("2", None)
+        assert await counted(both.two, "b") == ("3", None)
 
 
 async def ready(client: Asked, status: int) -> None:

@@ -333,6 +333,9 @@ MAPPING: Final = (
                 "Replicas on one store answer for each other's MCP sessions of 2025-11-25, to the principal of the "
                 "session alone"
             ),
+            "replicas-sessions": (
+                "Of several replicas, one has the session of a context or principal; one that was lost is told"
+            ),
             "replicas-nothing-lost": (
                 "When a replica dies or stands still, each acknowledged event is there once and in order, "
                 "and the first end wins"

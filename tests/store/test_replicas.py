@@ -457,3 +457,45 @@ async def test_unfinished_tasks_are_counted_over_all_replicas(members: Members) 
     await keep(two.store, first("t3"), first("t4", owner="bob", context_id="other"))
     assert await three.replicas.open_of("ann") == 2
     assert await three.replicas.open_of("nobody") == 0
+
+
+async def test_a_session_has_one_owner_which_claims_it_again(members: Members) -> None:
+    one, two, _ = members
+    mine = await one.replicas.claim_session("files:ann", 60)
+    assert (mine.owner, mine.is_lost) == (one.replicas.epoch, False)
+    theirs = await two.replicas.claim_session("files:ann", 60)
+    assert (theirs.owner, theirs.is_lost) == (one.replicas.epoch, False)
+    other = await two.replicas.claim_session("files:bob", 60)
+    assert (other.owner, other.is_lost) == (two.replicas.epoch, False)
+    again = await one.replicas.claim_session("files:ann", 60)
+    assert (again.owner, again.is_lost) == (one.replicas.epoch, False)
+
+
+async def test_a_session_that_has_ended_is_nobodys_unless_it_was_claimed_anew(members: Members) -> None:
+    one, two, _ = members
+    old = await one.replicas.claim_session("files:ann", 60)
+    new = await one.replicas.claim_session("files:ann", 60)
+    one.replicas.end_session(old)
+    for _ in range(20):
+        assert (await two.replicas.claim_session("files:ann", 60)).owner == one.replicas.epoch
+    one.replicas.end_session(new)
+    while (claimed := await two.replicas.claim_session("files:ann", 60)).owner != two.replicas.epoch:
+        await anyio.sleep(0.001)
+    assert not claimed.is_lost
+
+
+async def test_a_session_of_a_replica_that_is_gone_is_lost_and_its_late_end_changes_nothing(
+    cluster: Cluster, members: Members
+) -> None:
+    one, two, three = members
+    before = await one.replicas.claim_session("files:ann", 60)
+    cluster.pause(one.store)
+    cluster.notice(one.store)
+    lost = await two.replicas.claim_session("files:ann", 60)
+    assert (lost.owner, lost.is_lost) == (two.replicas.epoch, True)
+    cluster.resume(one.store)
+    await one.engine.until(lambda engine: engine.fences)
+    one.replicas.end_session(before)
+    late = await one.replicas.claim_session("files:ann", 60)
+    assert late.owner == two.replicas.epoch
+    assert (await three.replicas.claim_session("files:ann", 60)).owner == two.replicas.epoch

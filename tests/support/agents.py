@@ -23,7 +23,7 @@ from bridge.a2a.model.objects import (
 from bridge.a2a.server.app import AgentLimits, AgentServer
 from bridge.a2a.server.event_stream import StreamPace
 from bridge.a2a.server.service import Service
-from bridge.a2a.tasks.agent import Job, PlannedWork, Turn
+from bridge.a2a.tasks.agent import Job, PlannedWork, Turn, WorkSession
 from bridge.a2a.tasks.engine import Engine
 from bridge.a2a.tasks.intake import CallContext
 from bridge.a2a.tasks.registry import StorePace
@@ -48,6 +48,7 @@ class Scripted:
     script: Callable[[Job], Awaitable[None]]
     turns: list[Turn] = field(default_factory=list)
     extensions: frozenset[str] = frozenset()
+    session: Callable[[Turn, str], WorkSession | None] = lambda turn, context_id: None
 
     def card(self, base_url: str) -> AgentCard:
         """The least that a card says."""
@@ -69,11 +70,17 @@ class Scripted:
         self.turns.append(turn)
         return self.script
 
+    def session_of(self, turn: Turn, context_id: str) -> WorkSession | None:
+        """The session that the test gives its work."""
+        return self.session(turn, context_id)
+
     def takes_as_answer(self, turn: Turn) -> bool:
         """Never: it knows no questions."""
         return False
 
-    def resume(self, kept: bytes, state: TaskState, owner: str) -> PlannedWork | None:
+    def resume(
+        self, kept: bytes, state: TaskState, owner: str, *, is_adopted: bool = False
+    ) -> PlannedWork | None:
         """Go on with what was kept as `resume`."""
         return self.script if kept == b"resume" else None
 

@@ -23,7 +23,7 @@ from bridge.errors import HolderGoneError, RepeatedMessageError, StoreConflictEr
 from bridge.store.contract import OnStored, StoreContents
 from bridge.store.memory import MemoryStore
 from bridge.store.records import Change, Query, Quota, StoredMessage, StoredTask, TaskPage, WrittenAnswer
-from bridge.store.replicas import ForeignEvent, OnForeignEvents, ReplicaEngine
+from bridge.store.replicas import ForeignEvent, OnForeignEvents, ReplicaEngine, SessionClaim
 
 
 class SharedMemory(MemoryStore):
@@ -39,6 +39,7 @@ class SharedMemory(MemoryStore):
         self._told_ms: dict[tuple[str, str], int] = {}
         self._answers: dict[tuple[str, str], tuple[str, WrittenAnswer, int]] = {}
         self._numbers = count(1)
+        self.sessions: dict[str, SessionClaim] = {}
 
     def replica(self, *, tells_own: bool = False) -> ReplicaStore:
         """One more replica, not yet entered. With `tells_own` its feed tells it of its own events, too."""
@@ -158,6 +159,21 @@ class SharedMemory(MemoryStore):
         if answer is not None and task_id == found.task_id:
             answer = replace(answer, age_ms=now_ms - since_ms)
         return replace(found, age_ms=now_ms - self._told_ms[owner, message_id], answer=answer)
+
+    def claim_session(self, name: str, epoch: str) -> SessionClaim:
+        """Give a session to an epoch, unless a living one has it."""
+        if self.is_gone(epoch):
+            raise StoreConflictError(f"{epoch} is fenced")
+        found = self.sessions.get(name)
+        if found is None or found.owner == epoch or self.is_gone(found.owner):
+            is_lost = found is not None and found.owner != epoch
+            found = self.sessions[name] = SessionClaim(name, epoch, str(next(self._numbers)), is_lost)
+        return found
+
+    def end_session(self, claim: SessionClaim) -> None:
+        """Drop a session, unless it was claimed anew."""
+        if self.sessions.get(claim.name) == claim:
+            del self.sessions[claim.name]
 
     def note_answer(self, owner: str, message_id: str, task_id: str, answer: WrittenAnswer) -> None:
         """Keep that an answer was written."""
@@ -495,6 +511,15 @@ class ReplicaStore:
     def note_answer(self, owner: str, message_id: str, task_id: str, answer: WrittenAnswer) -> None:
         """See `Replicas.note_answer`."""
         self._submit(lambda: self.shared.note_answer(owner, message_id, task_id, answer))
+
+    async def claim_session(self, name: str, idle_seconds: float) -> SessionClaim:
+        """See `Replicas.claim_session`."""
+        await self._up()
+        return self.shared.claim_session(name, self._epoch)
+
+    def end_session(self, claim: SessionClaim) -> None:
+        """See `Replicas.end_session`."""
+        self._submit(lambda: self.shared.end_session(claim))
 
     def follow(self, task_id: str, seq: int, on_events: OnForeignEvents) -> Callable[[], None]:
         """See `Replicas.follow`."""

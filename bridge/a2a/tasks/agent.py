@@ -81,6 +81,8 @@ class Turn:
     """The bytes that the worker kept with that task."""
     beside: tuple[str, ...] = ()
     """The tasks of the message's context that wait for an answer, if the message was not taken as an answer."""
+    lost_session: bool = False
+    """Whether the session that the work goes on in is a new one, since the replica that had the last one is gone."""
 
 
 AnswerHandler = Callable[[Turn], Callable[[Commit], None]]
@@ -140,6 +142,10 @@ class RunningWork:
     """Whether another replica goes on with the task, so that this work may add nothing to it."""
     outlives: bool = False
     """Whether another process could resume this work from the kept bytes, although the task is working."""
+    stays: bool = False
+    """Whether this process alone can go on with the task when it waits for its client."""
+    release: Callable[[], None] = lambda: None
+    """Called once the work has ended: gives back what was kept for it."""
     moved: Signal = field(default_factory=Signal)
     """Signalled when `hearing` or `finished` changes."""
 
@@ -168,6 +174,7 @@ class RunningWork:
         """Mark the work as finished, and drop the messages that it did not use."""
         self.held.clear()
         self.finished.set()
+        self.release()
         self.listen(None)
 
 
@@ -207,6 +214,11 @@ class Job:
         """Declare that another process can resume this work from the kept bytes, even while the task is working."""
         self.running.outlives = True
 
+    def stay(self) -> None:
+        """Declare that this process alone can go on when this work returns with a question. Of several replicas, this
+        one is passed the answer."""
+        self.running.stays = True
+
     def new_id(self) -> str:
         """A fresh id, for an artifact."""
         return self.events.ids.new()
@@ -237,6 +249,36 @@ class PlannedWork(Protocol):
     async def __call__(self, job: Job) -> None: ...
 
 
+class WorkSession(Protocol):
+    """A session with a peer in which work goes on. Of several replicas, one has it at a time."""
+
+    @property
+    def name(self) -> str:
+        """Its name, which is the same at every replica."""
+        ...
+
+    @property
+    def idle_seconds(self) -> float:
+        """How long it may be without work before it ends."""
+        ...
+
+    def open(self, on_end: Callable[[], None]) -> None:
+        """Open it in this process, where it is not open yet. `on_end` is called once it has ended.
+
+        Raises:
+            BusyError: there are too many sessions.
+        """
+        ...
+
+    def hold(self) -> Callable[[], None] | None:
+        """Keep it open until the function that is returned is called; None if it is not open here."""
+        ...
+
+    def end(self) -> None:
+        """End it once nobody uses it, and give it to nobody from now on."""
+        ...
+
+
 class Agent(Protocol):
     """An agent that an A2A server serves."""
 
@@ -257,6 +299,16 @@ class Agent(Protocol):
         """
         ...
 
+    def session_of(self, turn: Turn, context_id: str) -> WorkSession | None:
+        """The session that the work for a turn goes on in, in this context; None if any process may do the work.
+
+        It is asked only where other replicas use the same store.
+
+        Raises:
+            A2AError: the turn is refused.
+        """
+        ...
+
     def takes_as_answer(self, turn: Turn) -> bool:
         """Whether a message without a task id answers the question of `turn.task`.
 
@@ -264,10 +316,12 @@ class Agent(Protocol):
         """
         ...
 
-    def resume(self, kept: bytes, state: TaskState, owner: str) -> PlannedWork | None:
+    def resume(
+        self, kept: bytes, state: TaskState, owner: str, *, is_adopted: bool = False
+    ) -> PlannedWork | None:
         """The work that resumes a task of an earlier process, which was working or waiting when that process ended.
 
-        `kept` is the bytes that the worker kept with the task, `owner` the name of its principal. None: a waiting
-        task goes on waiting, and any other task fails.
+        `kept` is the bytes that the worker kept with the task, `owner` the name of its principal. `is_adopted` says
+        that it was a process of another replica. None: a waiting task goes on waiting, and any other task fails.
         """
         ...

@@ -21,10 +21,10 @@ from bridge.jsonvalues import JsonObject
 class SendCommand:
     """Take a message to a task in."""
 
-    task_id: str
-    """The task that the message goes to. It may name only the task's context."""
     request: SendMessageRequest
     caller: CallContext
+    task_id: str | None = None
+    """The task that the message goes to. It may name only the task's context. None: it makes a task."""
     kind: Literal["send"] = "send"
 
 

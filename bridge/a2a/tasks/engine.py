@@ -49,7 +49,8 @@ Spec: A2A 1.0 sections 3.1 (operations), 3.3.1 (idempotency), 3.4 (contexts and 
 # -----------------------------
 #
 # - Work begins once its message is stored: only then is it sure that no other replica began it as well.
-# - Work that returns with a question releases its task. The answer may then come to any replica.
+# - Work that returns with a question releases its task. The answer may then come to any replica. Work that says that
+#   it stays does not: the answer is passed to this replica, and with it the task is lost.
 # - A replica that is gone: another one adopts its tasks, by the rules of `Recovery`.
 # - A replica that was taken for dead, or was too late: its work is *abandoned*, which is cancelled and can add nothing.
 #   The task stays in memory for those who wait for it or watch it, and follows what the others store.
@@ -116,6 +117,7 @@ from bridge.a2a.tasks.live import LiveTask, refused_commit
 from bridge.a2a.tasks.others import OtherReplicas
 from bridge.a2a.tasks.recovery import Recovery
 from bridge.a2a.tasks.registry import TaskRegistry
+from bridge.a2a.tasks.sessions import SessionOwnership
 from bridge.a2a.tasks.watcher import Watcher
 from bridge.errors import StoreError
 from bridge.store.contract import Store
@@ -154,12 +156,13 @@ class Engine:
         self._closing = False
         self._idle = anyio.Event()
         self._tasks = TaskRegistry(store, ids, self.limits.store_pace, self._look_whether_idle)
-        self._intake = Intake(agent, store, ids, self._tasks, self._messages, self._start)
+        sessions = None if store.replicas is None else SessionOwnership(store.replicas)
+        self._intake = Intake(agent, store, ids, self._tasks, sessions, self._messages, self._start)
         self._recovery = Recovery(agent, store, self._tasks, self._start)
         self._others = (
             None
-            if store.replicas is None
-            else OtherReplicas(store.replicas, self._tasks, self._messages, self)
+            if store.replicas is None or sessions is None
+            else OtherReplicas(store.replicas, self._tasks, sessions, self._messages, self)
         )
         self._stack = AsyncExitStack()
 
@@ -434,7 +437,7 @@ class Engine:
                 self._tasks.conclude(live, TaskState.FAILED, _STOPPED)
             else:
                 self._tasks.conclude(live, TaskState.FAILED, _BROKE if broke else _SILENT)
-        if self._others is not None:
+        if self._others is not None and not (running.stays and live.state in INTERRUPTED):
             self._others.give_back(live, is_left=self._is_left(live, running))
         running.finish()
         self._tasks.changed(live)

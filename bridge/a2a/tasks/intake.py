@@ -35,11 +35,20 @@ from bridge.a2a.model.objects import (
     timestamp,
 )
 from bridge.a2a.model.task_names import beginning_of
-from bridge.a2a.tasks.agent import Agent, Commit, HeldLimits, PlannedWork, RunningWork, Turn
+from bridge.a2a.tasks.agent import (
+    Agent,
+    Commit,
+    HeldLimits,
+    PlannedWork,
+    RunningWork,
+    Turn,
+    WorkSession,
+)
 from bridge.a2a.tasks.draft import BriefWork, DraftTask
 from bridge.a2a.tasks.idempotency import REPEATED, Earlier, MessageBook, Repeat
 from bridge.a2a.tasks.live import LiveTask
 from bridge.a2a.tasks.registry import HeldElsewhereError, StorePace, TaskRegistry
+from bridge.a2a.tasks.sessions import SessionHold, SessionOwnership
 from bridge.a2a.tasks.watcher import Watcher
 from bridge.access.principals import Principal
 from bridge.concurrency import Signal, one_at_a_time
@@ -139,13 +148,16 @@ class Intake:
         store: Store,
         ids: IdsAndClock,
         tasks: TaskRegistry,
+        sessions: SessionOwnership | None,
         book: MessageBook,
         start: StartWork,
     ) -> None:
+        """`sessions` are those of this replica; None where no other one uses the same store."""
         self._agent = agent
         self._store = store
         self._ids = ids
         self._tasks = tasks
+        self._sessions = sessions
         self._book = book
         self._start = start
         self._is_shared = store.replicas is not None
@@ -211,21 +223,60 @@ class Intake:
             request = await self._by_its_id(name, request, principal)
             if request.message.task_id is not None and self._is_shared:
                 before = await self._book.task_of(principal.name, message.message_id)
-        turn, live = await self._addressed(request, caller)
-        if live is not None and name is not None:
-            turn = self._with_new_id(turn, live.task)
-            key = replace(key, message_id=turn.message.message_id)
-            before = before if turn.message.message_id == message.message_id else None
+        turn, live, hold = await self._placed(request, caller)
         # No await from here on: nobody else can take the room that was found, or start work on the task.
-        self._require_room(live, turn, len(told), limits)
-        if only is not None and (live is None or live.id != only):
-            raise HeldElsewhereError(only, None)
-        if live is not None:
-            self._tasks.require_here(live)
-        sent = _Sent(turn, key, len(told), before)
-        if live is not None and live.running is not None:
-            return self._hear(live, live.running, sent, limits, watch=watch)
-        return self._begin(live, sent, limits, name=name, watch=watch)
+        try:
+            if live is not None and name is not None:
+                turn = self._with_new_id(turn, live.task)
+                key = replace(key, message_id=turn.message.message_id)
+                before = before if turn.message.message_id == message.message_id else None
+            self._require_room(live, turn, len(told), limits)
+            if only is not None and (live is None or live.id != only):
+                raise HeldElsewhereError(only, None)
+            if live is not None:
+                self._tasks.require_here(live)
+            sent = _Sent(turn, key, len(told), before)
+            if live is not None and live.running is not None:
+                return self._hear(live, live.running, sent, limits, watch=watch)
+            return self._begin(live, sent, limits, name=name, watch=watch, hold=hold)
+        except BaseException:
+            if hold is not None:
+                hold.release()
+            raise
+
+    async def _placed(
+        self, request: SendMessageRequest, caller: CallContext
+    ) -> tuple[Turn, LiveTask | None, SessionHold | None]:
+        """The turn for a message, its task, and a hold on the session that its work goes on in; None if there is none.
+
+        Raises:
+            HeldElsewhereError: another replica has the session.
+        """
+        new_context = self._ids.new() if self._sessions is not None else None
+        while True:
+            turn, live = await self._addressed(request, caller)
+            if self._sessions is None or (live is not None and self._has_work(live)):
+                return turn, live, None
+            context_id = live.origin.context_id if live else turn.message.context_id or new_context
+            assert context_id is not None
+            session = self._agent.session_of(turn, context_id)
+            if session is None:
+                return turn, live, None
+            if (hold := self._sessions.hold(session)) is not None:
+                message = turn.message.changed(context_id=context_id)
+                return replace(turn, message=message, lost_session=hold.is_lost), live, hold
+            await self._claim(self._sessions, session, live)
+
+    def _has_work(self, live: LiveTask) -> bool:
+        return live.running is not None or self._tasks.is_elsewhere(live)
+
+    async def _claim(self, sessions: SessionOwnership, session: WorkSession, live: LiveTask | None) -> None:
+        try:
+            await sessions.claim(session, None if live is None else live.id)
+        except HeldElsewhereError:
+            if live is not None and self._store.replicas is not None:  # its release may have been lost
+                self._store.replicas.release(live.id, live.next_seq - 1)
+            raise
 
     async def task_named(self, name: str, principal: Principal) -> str | None:
         """The id of the task that this principal calls so now."""
@@ -301,8 +352,7 @@ class Intake:
             raise invalid_params(said, names=("message.taskId",))
         if live.task.status.state in ENDED:
             await self._tasks.reached(live, live.next_seq - 1, settled=True)
-        has_worker = live.running is not None or self._tasks.is_elsewhere(live)
-        if not has_worker or live.task.status.state in SETTLED:
+        if not self._has_work(live) or live.task.status.state in SETTLED:
             require_answerable(live.task)
         return live
 
@@ -378,6 +428,7 @@ class Intake:
         *,
         name: str | None,
         watch: bool,
+        hold: SessionHold | None,
     ) -> AcceptedMessage:
         """Start the agent's work on a message, in a new task or in the waiting task `live`.
 
@@ -391,6 +442,9 @@ class Intake:
             turn.principal.name, turn.message.context_id, name=name, is_draft=is_draft
         )
         live.running = running = RunningWork()
+        if hold is not None:
+            running.release = hold.release
+            hold.told()
         accepted = self._accept(live, sent, running, limits, watch=watch)
         self._start(live, running, turn, accepted.stored, work)
         return accepted

@@ -4,6 +4,9 @@ A replica whose client wants something of a task looks where the task is. A task
 follows. Otherwise the replica that holds the task is asked, does what a client of its own could ask for, and replies;
 the replica that asked then follows the task for its client. A replica that was asked never asks on: it says that the
 task is elsewhere, and the other one looks again.
+
+A message whose work needs a session that another replica has goes to that one, also where it makes a task
+(`sessions.py`).
 """
 
 from __future__ import annotations
@@ -13,7 +16,7 @@ from typing import Final, Protocol
 
 from bridge.a2a.model.errors import INTERNAL, A2AError, a2a_error_of, temporarily_unavailable
 from bridge.a2a.model.life import CLOSES_STREAM, ENDED, with_history
-from bridge.a2a.model.objects import SendMessageRequest, Task, TaskState
+from bridge.a2a.model.objects import SendMessageConfiguration, SendMessageRequest, Task, TaskState
 from bridge.a2a.tasks.agent import Commit
 from bridge.a2a.tasks.commands import (
     CancelCommand,
@@ -33,6 +36,7 @@ from bridge.a2a.tasks.idempotency import MessageBook
 from bridge.a2a.tasks.intake import AcceptedMessage, CallContext, EngineLimits
 from bridge.a2a.tasks.live import LiveTask
 from bridge.a2a.tasks.registry import HeldElsewhereError, TaskRegistry
+from bridge.a2a.tasks.sessions import SessionOwnership
 from bridge.errors import BridgeError, HolderGoneError, StoreAwayError, StoreConflictError, StoreError
 from bridge.store.records import StoredTask
 from bridge.store.replicas import Replicas
@@ -72,9 +76,17 @@ class ReplicaWork(Protocol):
 class OtherReplicas:
     """The other replicas, for the engine of this one, which they call a `ReplicaEngine`."""
 
-    def __init__(self, replicas: Replicas, tasks: TaskRegistry, book: MessageBook, work: ReplicaWork) -> None:
+    def __init__(
+        self,
+        replicas: Replicas,
+        tasks: TaskRegistry,
+        sessions: SessionOwnership,
+        book: MessageBook,
+        work: ReplicaWork,
+    ) -> None:
         self._replicas = replicas
         self._tasks = tasks
+        self._sessions = sessions
         self._book = book
         self._work = work
 
@@ -92,11 +104,11 @@ class OtherReplicas:
             except StoreConflictError as exc:
                 logger.info("another replica was faster: %s", exc)
             except HeldElsewhereError as there:
-                reply = await self._asked(there, SendCommand(there.task_id, request, caller))
+                passed = request if there.task_id is not None else _for_a_task(request)
+                reply = await self._asked(there, SendCommand(passed, caller, there.task_id))
                 if isinstance(reply, TakenReply):
                     return await self._followed(reply, request, caller, watch=watch)
-                if reply is None and caller.names_tasks:
-                    # Such messages have no ids, so it cannot be told whether this one was taken in.
+                if reply is None and not _is_known_again(there, caller):
                     raise temporarily_unavailable("The replica that works on the task is gone") from None
         raise temporarily_unavailable("The task goes from one replica to another at the moment")
 
@@ -112,11 +124,12 @@ class OtherReplicas:
             except StoreConflictError as exc:
                 logger.info("another replica was faster: %s", exc)
             except HeldElsewhereError as there:
-                reply = await self._asked(there, CancelCommand(there.task_id, caller))
+                held_id = there.task_id or task_id
+                reply = await self._asked(there, CancelCommand(held_id, caller))
                 if isinstance(reply, ElsewhereReply):
                     continue
                 # A replica that is gone may have canceled the task before.
-                live = await self._tasks.own(there.task_id, caller.principal)
+                live = await self._tasks.own(held_id, caller.principal)
                 task = await self._tasks.shown(live)
                 if isinstance(reply, CanceledReply) or task.status.state is TaskState.CANCELED:
                     return with_history(task, None)
@@ -130,7 +143,7 @@ class OtherReplicas:
         try:
             return reply_from(await self._replicas.ask(there.holder, command_bytes(command)))
         except HolderGoneError as exc:
-            logger.info("task %s is looked for again: %s", there.task_id, exc)
+            logger.info("%s; it is looked for again: %s", there, exc)
             return None
         except StoreError as exc:
             raise temporarily_unavailable("The replica that works on the task cannot be reached") from exc
@@ -197,3 +210,21 @@ class OtherReplicas:
         """See `ReplicaEngine.fenced`."""
         logger.warning("this replica was silent for too long; others go on with its tasks")
         self._tasks.give_up()
+        self._sessions.give_up()
+
+
+def _for_a_task(request: SendMessageRequest) -> SendMessageRequest:
+    """A message for which another replica makes a task, and replies once that is stored."""
+    configuration = request.configuration or SendMessageConfiguration()
+    return request.changed(configuration=configuration.changed(return_immediately=True))
+
+
+def _is_known_again(there: HeldElsewhereError, caller: CallContext) -> bool:
+    """Whether a message that was passed to a replica that is gone is known by its id, if that took it in.
+
+    Where clients name tasks, messages have no ids. Of callers that share a name, none is told which task another one's
+    message made.
+    """
+    if caller.names_tasks:
+        return False
+    return there.task_id is not None or caller.principal.may_list_all

@@ -38,18 +38,18 @@ class Recovery:
         """Go on with the unfinished tasks of the last process, where no other replica does."""
         last = Commit(done=True)
         async for stored in self._store.unfinished():
-            last = self._go_on(stored, _RESTARTED) or last
+            last = self._go_on(stored, _RESTARTED, is_adopted=False) or last
         await last
 
     def adopt(self, stored: StoredTask) -> None:
         """Go on with a task of a replica that is gone. This replica holds the task now."""
-        self._go_on(stored, _GONE)
+        self._go_on(stored, _GONE, is_adopted=True)
 
-    def _go_on(self, stored: StoredTask, why: str) -> Commit | None:
+    def _go_on(self, stored: StoredTask, why: str, *, is_adopted: bool) -> Commit | None:
         """Go on with a task. Returns the commit of its end, if it cannot go on; `why` is what it then says."""
         state = TaskState(stored.head.state)
         try:
-            work = self._agent.resume(stored.private, state, stored.origin.owner)
+            work = self._agent.resume(stored.private, state, stored.origin.owner, is_adopted=is_adopted)
             if work is None and state in INTERRUPTED:
                 self._let_wait(stored)
                 return None

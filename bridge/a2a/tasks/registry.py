@@ -60,11 +60,12 @@ class StorePace:
 
 
 class HeldElsewhereError(Exception):
-    """Another replica works on the task and has to be asked."""
+    """Another replica works on the task, or has the session that the task needs, and has to be asked."""
 
-    def __init__(self, task_id: str, holder: str | None) -> None:
-        super().__init__(f"task {task_id} is held by {holder or 'nobody any more'}")
+    def __init__(self, task_id: str | None, holder: str | None) -> None:
+        super().__init__(f"task {task_id or 'to be made'} belongs to {holder or 'nobody any more'}")
         self.task_id = task_id
+        """None: the message makes a task."""
         self.holder = holder
         """None: look again."""
 

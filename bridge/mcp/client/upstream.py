@@ -8,6 +8,7 @@ is never taken away. The first session is always there: it knows the tools.
 
 from __future__ import annotations
 
+import hashlib
 import logging
 from collections import Counter
 from collections.abc import AsyncIterator, Callable, Iterator
@@ -22,11 +23,12 @@ from pydantic import JsonValue
 
 from bridge.concurrency import Signal
 from bridge.errors import BusyError
-from bridge.jsonvalues import JsonObject
+from bridge.jsonvalues import JsonObject, json_bytes
 from bridge.mcp.client.call_queue import CallQueue, SlotHold
 from bridge.mcp.client.eras import Era
 from bridge.mcp.client.known_servers import Fact, ServerMemory
 from bridge.mcp.client.session import Session, SessionPace
+from bridge.mcp.client.transports.stdio import StdioTarget
 from bridge.mcp.client.transports.streamable_http import ServerTarget
 from bridge.mcp.client.values import Greeting, ToolListing
 
@@ -63,6 +65,8 @@ class _Own:
     moved: Signal = field(default_factory=Signal)
     """Told when a caller takes the session or gives it back, and when it is to be closed."""
     closing: bool = False
+    on_end: list[Callable[[], None]] = field(default_factory=list)
+    """Called once nobody is given the session any more."""
 
 
 class Upstream:
@@ -138,6 +142,11 @@ class Upstream:
         for queue in self._queues():
             for session in queue.sessions:
                 session.name = name
+
+    @property
+    def is_process(self) -> bool:
+        """Whether the server is a process of this bridge, so that no other bridge reaches its memory."""
+        return isinstance(self.target, StdioTarget)
 
     @property
     def listing(self) -> ToolListing:
@@ -224,16 +233,66 @@ class Upstream:
         Raises:
             BusyError: all sessions that there may be are in use.
         """
+        key = self._key_of(principal, context_id)
+        if key is None:
+            yield self._shared
+            return
+        async with self._own_queue(key) as queue:
+            yield queue
+
+    def _key_of(self, principal: str, context_id: str) -> tuple[str, ...] | None:
+        """The key of a caller's own session; None where callers share one."""
         match self._rules.per:
             case "shared":
-                yield self._shared
+                return None
             case "principal":
-                async with self._own_queue((principal,)) as queue:
-                    yield queue
+                return (principal,)
             case "context":
                 # Clients choose the ids of contexts: two principals may use the same id.
-                async with self._own_queue((principal, context_id)) as queue:
-                    yield queue
+                return principal, context_id
+
+    @property
+    def has_own_sessions(self) -> bool:
+        """Whether callers have sessions of their own."""
+        return self._rules.per != "shared"
+
+    def own_session(self, server: str, principal: str, context_id: str) -> OwnSession | None:
+        """A caller's own session; None where callers share one. `server` is the server's key in its agent."""
+        key = self._key_of(principal, context_id)
+        return None if key is None else OwnSession(self, server, key)
+
+    @property
+    def idle_seconds(self) -> float:
+        """How long a caller's own session may be without a call before it ends."""
+        return self._rules.idle_seconds
+
+    def open_own(self, key: tuple[str, ...], on_end: Callable[[], None]) -> None:
+        """Open a caller's own session, unless it is open. `on_end` is called once it has ended.
+
+        Raises:
+            BusyError: all sessions that there may be are in use.
+        """
+        own = self._own.get(key) or self._open_own(key)
+        own.on_end.append(on_end)
+
+    def hold_own(self, key: tuple[str, ...]) -> Callable[[], None] | None:
+        """Keep a session open until the function that is returned is called; None if it is not open."""
+        own = self._own.get(key)
+        if own is None:
+            return None
+        own.users += 1
+        own.moved.tell()
+
+        def release() -> None:
+            own.users -= 1
+            own.moved.tell()
+
+        return release
+
+    def end_own(self, key: tuple[str, ...]) -> None:
+        """Give a session to nobody any more, and end it once nobody uses it."""
+        if (own := self._own.get(key)) is not None:
+            self._drop_own(key, own)
 
     async def read(self, uri: str) -> list[JsonValue]:
         """Read a resource of the server. Returns the `contents` of resources/read.
@@ -278,23 +337,62 @@ class Upstream:
         idle = next((key for key, own in self._own.items() if own.users == 0), None)
         if idle is None:
             raise BusyError(f"all {self._rules.most} sessions with {self.name} are in use")
-        own = self._own.pop(idle)
+        self._drop_own(idle, self._own[idle])
+
+    def _drop_own(self, key: tuple[str, ...], own: _Own) -> None:
+        if self._own.get(key) is own:
+            del self._own[key]
         own.closing = True
         own.moved.tell()
+        told, own.on_end = own.on_end, []
+        for on_end in told:
+            on_end()
 
     async def _keep(self, key: tuple[str, ...], own: _Own) -> None:
         """Hold a session open until it was idle for `idle_seconds`, or its room is needed."""
         async with own.queue.session.run():
-            while not own.closing:
-                with anyio.move_on_after(None if own.users else self._rules.idle_seconds) as idle:
-                    await own.moved.wait()
-                if idle.cancelled_caught and not own.users:
-                    break
-                if self._own.get(key) is own and not own.closing:
-                    self._own[key] = self._own.pop(key)  # the latest used stands last
-            if self._own.get(key) is own:
-                del self._own[key]
+            try:
+                while not own.closing or own.users:
+                    with anyio.move_on_after(None if own.users else self._rules.idle_seconds) as idle:
+                        await own.moved.wait()
+                    if idle.cancelled_caught and not own.users:
+                        break
+                    if self._own.get(key) is own and not own.closing:
+                        self._own[key] = self._own.pop(key)  # the latest used stands last
+            finally:
+                self._drop_own(key, own)
         logger.debug("%s: an idle session was closed", self.name)
+
+
+@dataclass(frozen=True)
+class OwnSession:
+    """The session of one caller, by a name that is the same wherever the server has the same key in its agent."""
+
+    upstream: Upstream
+    server: str
+    key: tuple[str, ...]
+
+    @property
+    def name(self) -> str:
+        """The server's key, and a hash of what the session is for: clients choose the ids of contexts."""
+        return f"{self.server}:{hashlib.sha256(json_bytes([*self.key])).hexdigest()}"
+
+    @property
+    def idle_seconds(self) -> float:
+        """How long it may be without a call before it ends."""
+        return self.upstream.idle_seconds
+
+    def open(self, on_end: Callable[[], None]) -> None:
+        """See `Upstream.open_own`."""
+        self.upstream.open_own(self.key, on_end)
+
+    def hold(self) -> Callable[[], None] | None:
+        """See `Upstream.hold_own`."""
+        return self.upstream.hold_own(self.key)
+
+    def end(self) -> None:
+        """See `Upstream.end_own`."""
+        self.upstream.end_own(self.key)
 
 
 async def _hold_open(session: Session) -> None:

@@ -125,7 +125,8 @@ class Epochs:
         self._now_ms = now_ms
         self._offset = ClockOffset()
         self._watch = LivenessWatch(bounds.lease)
-        self._has_ended = False
+        self.has_ended = False
+        """Whether the end of this replica was noted, or is about to be."""
         self._renewing = anyio.Lock()
         self._told_gone = 0
         """The last epoch whose end the user was told of."""
@@ -172,7 +173,7 @@ class Epochs:
 
     async def end(self) -> None:
         """Mark this epoch as gone, so that others know at once. It is the last one of this replica."""
-        self._has_ended = True
+        self.has_ended = True
         if self.failure is not None:
             return  # the others find out by themselves
         try:
@@ -258,7 +259,7 @@ class Epochs:
     async def _beat_once(self) -> None:
         mine = self.number
         beats, in_session, rows = await self._look_around(mine)
-        if self._has_ended:
+        if self.has_ended:
             return
         if mine not in beats:
             await self.renew(mine)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
+from bridge.store.postgres.sessions import sweep_sessions
 from bridge.store.retention import surplus_of
 
 if TYPE_CHECKING:
@@ -99,7 +100,8 @@ async def evict(
 
 
 async def sweep(connection: AsyncConnection, place: Namespace, epoch: int, events_seconds: float) -> None:
-    """Delete what no replica needs any more: events folded long ago, forgotten commands, the counts of the dead."""
+    """Delete what no replica needs any more: events folded long ago, forgotten commands, the counts and
+    the sessions of the dead."""
     await connection.execute(place.sql(_DELETE_EVENTS), (events_seconds, _EVENTS_AT_ONCE))
     await connection.execute(
         place.sql("DELETE FROM {ns}.commands WHERE asked_at < now() - make_interval(secs => %s)"),
@@ -117,6 +119,7 @@ async def sweep(connection: AsyncConnection, place: Namespace, epoch: int, event
             await connection.execute(place.sql(_MERGE_COUNTS), {"gone": gone, "epoch": epoch})
             await connection.execute(place.sql("DELETE FROM {ns}.beats WHERE epoch = ANY(%s)"), (gone,))
             await connection.execute(place.sql("DELETE FROM {ns}.epochs WHERE epoch = ANY(%s)"), (gone,))
+    await sweep_sessions(connection, place)
 
 
 async def _delete(connection: AsyncConnection, place: Namespace, epoch: int, task_ids: Sequence[str]) -> int:

@@ -23,6 +23,7 @@ from bridge.store.postgres.commands import ReplicaCommands
 from bridge.store.postgres.epochs import EpochLook, Epochs
 from bridge.store.postgres.evictions import sweep
 from bridge.store.postgres.feed import GONE, Feed, Hints, hint_of
+from bridge.store.postgres.sessions import SessionRows
 from bridge.store.postgres.takeover import HAS_ORPHANS, Takeover
 
 if TYPE_CHECKING:
@@ -36,7 +37,7 @@ if TYPE_CHECKING:
     from bridge.store.postgres.schema import Namespace, Tables
     from bridge.store.postgres.writer import GroupWriter
     from bridge.store.records import Change, WrittenAnswer
-    from bridge.store.replicas import OnForeignEvents, ReplicaEngine
+    from bridge.store.replicas import OnForeignEvents, ReplicaEngine, SessionClaim
 
 logger = logging.getLogger(__name__)
 
@@ -74,6 +75,7 @@ class PostgresReplicas:
         self._commands = ReplicaCommands(
             tasks, connections, place, self._hints, lambda: self.epochs.number, bounds.poll_seconds
         )
+        self._sessions = SessionRows(tasks, connections, place, lambda: self.epochs.number)
 
     @property
     def epoch(self) -> str:
@@ -123,6 +125,15 @@ class PostgresReplicas:
     async def ask(self, holder: str, command: bytes) -> bytes:
         """See `Replicas.ask`."""
         return await self._commands.ask(holder, command)
+
+    async def claim_session(self, name: str, idle_seconds: float) -> SessionClaim:
+        """See `Replicas.claim_session`."""
+        return await self._sessions.claim(name, idle_seconds)
+
+    def end_session(self, claim: SessionClaim) -> None:
+        """See `Replicas.end_session`. A replica that ends leaves its sessions to the others, as one that is killed."""
+        if not self.epochs.has_ended:
+            self._sessions.end(claim)
 
     def stored(self, changes: Sequence[Change]) -> None:
         """Hint to the other replicas that these changes are stored."""

@@ -11,6 +11,7 @@ too. Statements name it, since a connection pool in front of the database forget
 - `events`: each event is kept for a while, also when a snapshot has it, for replicas that have not read it yet.
 - `counts`: how many tasks each owner has in each state, a row for each epoch: writers do not wait for each other.
 - `commands`: what one replica asks of another, and the reply.
+- `sessions`: which epoch has a session with a tool server. `lost_at` is when it was seen that the epoch is gone.
 """
 
 from __future__ import annotations
@@ -171,6 +172,14 @@ _FIRST: Final = """
         asked_at timestamptz NOT NULL DEFAULT now()
     );
     CREATE INDEX ON {ns}.commands (holder) WHERE reply IS NULL;
+    CREATE TABLE {ns}.sessions (
+        name text PRIMARY KEY,
+        epoch integer NOT NULL,
+        token uuid NOT NULL,
+        idle_seconds double precision NOT NULL,
+        is_lost boolean NOT NULL DEFAULT false,
+        lost_at timestamptz
+    );
     """
 
 AGENT: Final = Tables((Step(EPOCHS + _FIRST),))

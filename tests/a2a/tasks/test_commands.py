@@ -47,7 +47,6 @@ CALLER = CallContext(
     "command",
     [
         SendCommand(
-            "t1",
             asked(
                 {"text": "go"},
                 {"data": {"a": None, "b": [1.5, "ä\u0000"]}},
@@ -57,8 +56,10 @@ CALLER = CallContext(
                 unknownField={"kept": True},
             ),
             CALLER,
+            "t1",
         ),
-        SendCommand("t1", asked(), CallContext(Principal("dave"))),
+        SendCommand(asked(), CallContext(Principal("dave")), "t1"),
+        SendCommand(asked(), CallContext(Principal("dave"))),
         CancelCommand("t1", CALLER),
     ],
 )

@@ -296,7 +296,7 @@ async def test_who_is_asked_about_a_task_that_the_message_does_not_go_to_does_no
     async with pair(finish) as (one, two):
         for request in (asked(), asked(contextId="talk")):
             reply = await two.store.ask(
-                one.store.epoch, command_bytes(SendCommand("another", request, ALICE))
+                one.store.epoch, command_bytes(SendCommand(request, ALICE, "another"))
             )
             assert reply_from(reply) == ElsewhereReply()
         assert one.turns == []
