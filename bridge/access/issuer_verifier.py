@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from bridge.access.issuers import Issuer, IssuerLimits
+from bridge.access.issuers import Issuer, IssuerLimits, IssuerMetadata
 from bridge.access.key_sets import KeySource, NoKeysError
 from bridge.access.tokens import (
     IssuerKey,
@@ -19,7 +19,15 @@ from bridge.access.tokens import (
     token_in,
     verified_claims,
 )
-from bridge.access.verifiers import NOT_KNOWN, Scheme, Undecided, Verdict, WrongCredential, shown_secret
+from bridge.access.verifiers import (
+    NOT_KNOWN,
+    OF_ANOTHER_SCHEME,
+    Scheme,
+    Undecided,
+    Verdict,
+    WrongCredential,
+    shown_secret,
+)
 
 
 class IssuerVerifier:
@@ -28,9 +36,14 @@ class IssuerVerifier:
     scheme = Scheme.BEARER
 
     def __init__(self, issuer: Issuer, source: KeySource, limits: IssuerLimits) -> None:
-        self._issuer = issuer
+        self.issuer = issuer
         self._source = source
         self._limits = limits
+
+    @property
+    def metadata(self) -> IssuerMetadata | None:
+        """See `Verifier`."""
+        return self._source.metadata
 
     async def verify(self, headers: Mapping[str, str], face: str) -> Verdict:
         """See `Verifier`."""
@@ -39,18 +52,18 @@ class IssuerVerifier:
             return None
         token = token_in(shown)
         if token is None:
-            return NOT_KNOWN
+            return NOT_KNOWN if shown else OF_ANOTHER_SCHEME
         try:
-            if token.issuer != self._issuer.place.issuer:
+            if token.issuer != self.issuer.place.issuer:
                 return WrongCredential("is of another issuer")
-            require_acceptable(token, self._issuer)
+            require_acceptable(token, self.issuer)
             keys = await self._keys_for(token)
-            claims = verified_claims(token, keys, self._issuer, face, self._limits.leeway_seconds)
-            return principal_in(claims, self._issuer)
+            claims = verified_claims(token, keys, self.issuer, face, self._limits.leeway_seconds)
+            return principal_in(claims, self.issuer)
         except NoKeysError as exc:
             return Undecided(str(exc), exc.retry_seconds)
         except WrongTokenError as exc:
-            return WrongCredential(str(exc), self._issuer.name)
+            return WrongCredential(str(exc), issuer=self.issuer.name)
 
     async def _keys_for(self, token: UnverifiedToken) -> Sequence[IssuerKey]:
         """The keys of the issuer, fetched again if that may bring the key that the token names.

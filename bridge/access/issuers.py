@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Final
+from typing import Any, Final
 
 from bridge.access.principals import ScopeRule
 
-NO_AUDIENCES: Final[frozenset[str]] = frozenset()
+OPENID: Final = "/.well-known/openid-configuration"
+"""Where OpenID Connect Discovery has the metadata of an issuer."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,6 +48,29 @@ class Issuer:
     def with_audiences(self, audiences: Mapping[str, frozenset[str]]) -> Issuer:
         """A copy with the audiences of each face."""
         return replace(self, audiences=dict(audiences))
+
+
+@dataclass(frozen=True, slots=True)
+class IssuerMetadata:
+    """The metadata of an issuer, and where it was found."""
+
+    values: Mapping[str, Any]
+    url: str
+
+    @property
+    def is_openid(self) -> bool:
+        """Whether it was found where OpenID Connect Discovery has it."""
+        return OPENID in self.url
+
+    def text(self, key: str) -> str | None:
+        """A value that is a text; None if there is none."""
+        value = self.values.get(key)
+        return value if isinstance(value, str) else None
+
+    def texts(self, key: str, default: Sequence[str] = ()) -> Sequence[str]:
+        """The texts in a list; the default if there is no list."""
+        value = self.values.get(key)
+        return [one for one in value if isinstance(one, str)] if isinstance(value, list) else default
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,15 +14,14 @@ from __future__ import annotations
 
 import logging
 import math
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any, Final
+from collections.abc import Sequence
+from typing import Final
 from urllib.parse import urlsplit
 
 import anyio
 import httpx2
 
-from bridge.access.issuers import IssuerLimits, IssuerPlace
+from bridge.access.issuers import OPENID, IssuerLimits, IssuerMetadata, IssuerPlace
 from bridge.access.tokens import IssuerKey, keys_in
 from bridge.http.documents import DocumentError, DocumentLimits, MissingDocumentError, fetched_json
 from bridge.http.private_addresses import (
@@ -38,25 +37,6 @@ from bridge.http.private_addresses import (
 logger = logging.getLogger(__name__)
 
 _OAUTH: Final = "/.well-known/oauth-authorization-server"
-_OPENID: Final = "/.well-known/openid-configuration"
-
-
-@dataclass(frozen=True, slots=True)
-class FoundMetadata:
-    """The metadata of an issuer, and where it was found."""
-
-    values: Mapping[str, Any]
-    url: str
-
-    @property
-    def is_openid(self) -> bool:
-        """Whether it was found where OpenID Connect Discovery has it."""
-        return _OPENID in self.url
-
-    def text(self, key: str) -> str | None:
-        """A value that is a text; None if there is none."""
-        value = self.values.get(key)
-        return value if isinstance(value, str) else None
 
 
 class NoKeysError(Exception):
@@ -79,7 +59,7 @@ class KeySource:
         resolve: ResolveName = addresses_of,
     ) -> None:
         """`name` is the issuer's name in the configuration."""
-        self.metadata: FoundMetadata | None = None
+        self.metadata: IssuerMetadata | None = None
         """The metadata, once it was fetched."""
         self._name = name
         self._place = place
@@ -169,7 +149,7 @@ class KeySource:
         self.metadata = found
         return url
 
-    async def _found_metadata(self) -> FoundMetadata:
+    async def _found_metadata(self) -> IssuerMetadata:
         missing: DocumentError | None = None
         for url in metadata_urls(self._place.issuer):
             try:
@@ -179,7 +159,7 @@ class KeySource:
                 continue
             if not isinstance(values, dict) or values.get("issuer") != self._place.issuer:
                 raise ValueError(f"{url} is the metadata of another issuer")
-            return FoundMetadata(values, url)
+            return IssuerMetadata(values, url)
         assert missing is not None, "an issuer has several places for its metadata"
         raise missing
 
@@ -217,7 +197,7 @@ def metadata_urls(issuer: str) -> Sequence[str]:
     """The places of an issuer's metadata, in the order in which they are tried (MCP 2026-07-28, authorization)."""
     place = urlsplit(issuer)
     root, path = f"{place.scheme}://{place.netloc}", place.path.rstrip("/")
-    found = (f"{root}{_OAUTH}{path}", f"{root}{_OPENID}{path}", f"{root}{path}{_OPENID}")
+    found = (f"{root}{_OAUTH}{path}", f"{root}{OPENID}{path}", f"{root}{path}{OPENID}")
     return tuple(dict.fromkeys(found))
 
 

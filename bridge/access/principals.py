@@ -50,6 +50,14 @@ class Principal:
         """Whether this principal, as `in_face` returned it, may use a skill."""
         return _is_among(skill_id, self.skills)
 
+    def may_see(self, skill_id: str) -> bool:
+        """Whether a list shows a skill to this principal: it may use the skill, or a scope of its issuer opens it."""
+        return self.may_use(skill_id) or self.scope_for(skill_id) is not None
+
+    def missing_scope(self, skill_id: str) -> str | None:
+        """The scope that a token lacks for a skill; None if it may be used, or no scope opens it."""
+        return None if self.may_use(skill_id) else self.scope_for(skill_id)
+
     def scope_for(self, skill_id: str) -> str | None:
         """The first scope of the principal's issuer that opens a skill in this face; None if none does."""
         return next((scope for scope, globs in self.scopes if _is_among(skill_id, globs)), None)

@@ -21,6 +21,8 @@ from typing import Final, Protocol
 
 import anyio
 
+from bridge.access.challenges import REALM, token_challenge
+from bridge.access.issuers import Issuer, IssuerMetadata
 from bridge.access.principals import LOCAL, Principal
 from bridge.errors import UsageError
 from bridge.http.request_checks import API_KEY_HEADER, RefusedError
@@ -48,10 +50,7 @@ _HEADERS: Final[Mapping[Scheme, str]] = {
     Scheme.BEARER: "authorization",
     Scheme.API_KEY: API_KEY_HEADER.lower(),
 }
-_CHALLENGES: Final[Mapping[Scheme, str]] = {
-    Scheme.BEARER: 'Bearer realm="mcp-a2a"',
-    Scheme.API_KEY: f'ApiKey realm="mcp-a2a", header="{API_KEY_HEADER}"',
-}
+_KEY_CHALLENGE: Final = f'ApiKey realm="{REALM}", header="{API_KEY_HEADER}"'
 """RFC 9110 section 11.6.1: a 401 names the schemes. API keys have no registered scheme; this one is common."""
 
 
@@ -76,11 +75,14 @@ class WrongCredential:
 
     fault: str = "is not known"
     """The fault, in words for the caller: `is not known`, `has expired`."""
+    is_shown: bool = True
+    """Whether there is a secret at all; False for a header of another scheme, or without a secret."""
     issuer: str = ""
     """The configured name of the issuer that the credential says it is of; "" if it says none that is known."""
 
 
 NOT_KNOWN: Final = WrongCredential()
+OF_ANOTHER_SCHEME: Final = WrongCredential(is_shown=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,6 +104,14 @@ class Verifier(Protocol):
     def scheme(self) -> Scheme:
         """How a request carries such a credential."""
 
+    @property
+    def issuer(self) -> Issuer | None:
+        """The issuer of such credentials; None for secrets of the file."""
+
+    @property
+    def metadata(self) -> IssuerMetadata | None:
+        """The metadata of the issuer, once it is known."""
+
     async def verify(self, headers: Mapping[str, str], face: str) -> Verdict:
         """The verdict on a request, by its headers with names in lower case. `face` is the path of what it asks.
 
@@ -111,6 +121,8 @@ class Verifier(Protocol):
 
 class SecretVerifier:
     """Verifies secrets that are configured. The time of a check does not depend on the wrong secret."""
+
+    issuer = metadata = None
 
     def __init__(self, scheme: Scheme, principals: Mapping[bytes, Principal]) -> None:
         """`principals` are keyed by the digests of their secrets."""
@@ -122,6 +134,8 @@ class SecretVerifier:
         secret = shown_secret(self.scheme, headers)
         if secret is None:
             return None
+        if not secret:
+            return OF_ANOTHER_SCHEME
         given, found = _digest(secret), None
         for digest, principal in self._principals.items():
             if hmac.compare_digest(given, digest):
@@ -174,6 +188,8 @@ class Access:
         asked = {verifier.scheme for verifier in verifiers}
         self.schemes: tuple[Scheme, ...] = tuple(scheme for scheme in Scheme if scheme in asked)
         """The schemes that are accepted, the best one first."""
+        self.issuers: tuple[Issuer, ...] = tuple(one.issuer for one in verifiers if one.issuer is not None)
+        """The issuers whose tokens are accepted."""
         self.changes += 1
 
     @property
@@ -181,8 +197,16 @@ class Access:
         """Whether a request without a credential is refused."""
         return bool(self._verifiers)
 
-    async def principal_of(self, headers: Mapping[str, str], face: str = "") -> Principal:
-        """The principal of a request, by its headers with names in lower case. `face` is the path of what it asks.
+    @property
+    def first_scopes(self) -> tuple[str, ...]:
+        """The scopes that a client asks the issuers for first."""
+        return tuple(dict.fromkeys(scope for issuer in self.issuers for scope in issuer.first_scopes))
+
+    async def principal_of(
+        self, headers: Mapping[str, str], face: str = "", metadata_url: str | None = None
+    ) -> Principal:
+        """The principal of a request, by its headers with names in lower case. `face` is the path of what it asks, and
+        `metadata_url` tells a refused client of the issuers.
 
         The verdict is that of the verifiers in use when this returns: after a change the request is judged again.
 
@@ -193,7 +217,7 @@ class Access:
             changes = self.changes
             verdicts = await self._verdicts(headers, face)
             if changes == self.changes:
-                return self._judged(verdicts, face)
+                return self._judged(verdicts, face, metadata_url)
 
     async def _verdicts(self, headers: Mapping[str, str], face: str) -> Sequence[_HeaderVerdict]:
         """The verdicts on the credentials of a request. Once a verifier knows what is in a header, no other sees it:
@@ -209,25 +233,28 @@ class Access:
                     known.add(header)
         return found
 
-    def _judged(self, verdicts: Sequence[_HeaderVerdict], face: str) -> Principal:
+    def _judged(self, verdicts: Sequence[_HeaderVerdict], face: str, metadata_url: str | None) -> Principal:
         if not self._verifiers:
             return self._everyone
         found = {header: verdict for header, verdict in verdicts if isinstance(verdict, Principal)}
         for header in dict.fromkeys(header for header, _ in verdicts):
             if header not in found:
-                self._require_absent([verdict for other, verdict in verdicts if other == header], face)
+                wrong = self._wrong_among([verdict for other, verdict in verdicts if other == header], face)
+                if wrong is not None:
+                    is_token = wrong.is_shown and header == _HEADERS[Scheme.BEARER]
+                    raise self.refusal(wrong.fault, metadata_url, is_token=is_token)
         principals = list(found.values())
         if not principals:
-            raise self.refusal("is missing")
+            raise self.refusal("is missing", metadata_url)
         if any(other != principals[0] for other in principals):
-            raise self.refusal(NOT_KNOWN.fault)
+            raise self.refusal(NOT_KNOWN.fault, metadata_url)
         return principals[0]
 
-    def _require_absent(self, verdicts: Sequence[Verdict], face: str) -> None:
-        """Refuse a request for what is in one of its headers, which no verifier knows.
+    def _wrong_among(self, verdicts: Sequence[Verdict], face: str) -> WrongCredential | None:
+        """What is wrong with the credential in a header that no verifier knows; None if the header has none.
 
         Raises:
-            RefusedError: 401 or 503, the header holds a credential.
+            RefusedError: 503, it cannot be judged at the moment.
         """
         for verdict in verdicts:
             if isinstance(verdict, Undecided):
@@ -236,26 +263,36 @@ class Access:
                     503, f"The credential cannot be judged: {verdict.why}", {"Retry-After": again}
                 )
         wrong = [verdict for verdict in verdicts if isinstance(verdict, WrongCredential)]
-        if wrong:
-            worst = max(wrong, key=lambda one: (bool(one.issuer), one != NOT_KNOWN))
-            self._log(worst, face)
-            raise self.refusal(worst.fault)
+        if not wrong:
+            return None
+        told = max(wrong, key=lambda one: (bool(one.issuer), one.fault != NOT_KNOWN.fault))
+        self._log(told, face)
+        return told
 
     def _log(self, wrong: WrongCredential, face: str) -> None:
         """Log why a credential is refused, without the credential. Each fault is logged now and then only: anyone can
         send wrong credentials, and must not fill the log."""
         now = anyio.current_time()
-        if wrong != NOT_KNOWN and now - self._logged.get(wrong, -_LOG_SECONDS) >= _LOG_SECONDS:
+        if wrong.fault != NOT_KNOWN.fault and now - self._logged.get(wrong, -_LOG_SECONDS) >= _LOG_SECONDS:
             self._logged[wrong] = now
             of = f" of issuers.{wrong.issuer}" if wrong.issuer else ""
             logger.info("a token%s was refused at %s: it %s", of, face or "/", wrong.fault)
 
-    def refusal(self, fault: str) -> RefusedError:
-        """The 401 for a request, with the accepted schemes. `fault` is the fault of its credential."""
+    def refusal(self, fault: str, metadata_url: str | None = None, *, is_token: bool = False) -> RefusedError:
+        """The 401 for a request, with the accepted schemes. `fault` is the fault of its credential, and `is_token` says
+        that this is a token."""
         if not self.schemes:
             return RefusedError(401, "Who may call was changed while this was read: ask again")
         needed = " or ".join(_WORDS[scheme] for scheme in self.schemes)
-        challenge = ", ".join(_CHALLENGES[scheme] for scheme in self.schemes)
+        challenges = {
+            Scheme.BEARER: token_challenge(
+                error="invalid_token" if is_token else None,
+                scopes=self.first_scopes,
+                metadata_url=metadata_url if self.issuers else None,
+            ),
+            Scheme.API_KEY: _KEY_CHALLENGE,
+        }
+        challenge = ", ".join(challenges[scheme] for scheme in self.schemes)
         words = f"{needed[0].upper()}{needed[1:]} is needed and {fault}"
         return RefusedError(401, self._why_nobody or words, {"WWW-Authenticate": challenge})
 

@@ -186,6 +186,12 @@ class AgentsFace:
         """The examples of the skills."""
         return self._listing.prompts_for(may_use)
 
+    def tool_called(self, name: str, arguments: JsonObject) -> str | None:
+        """See `ToolFace.tool_called`."""
+        if self._options.rules.granularity == "search":
+            name = str(arguments.get("skill")) if name == "call_skill" else ""
+        return name if name in self._listing.tools.by_name else None
+
     async def call(self, incoming: IncomingCall) -> JsonObject:
         """See `ToolFace.call`."""
         try:

@@ -160,7 +160,7 @@ def found_skills(incoming: IncomingCall, tools: Sequence[AgentTool], most: int) 
     query, limit = incoming.arguments.get("query", ""), incoming.arguments.get("limit", _FOUND)
     if not isinstance(query, str) or not isinstance(limit, int):
         raise BadArgumentsError("query: what the skill should do, in words; limit: a number")
-    found = find_skills([tool for tool in tools if incoming.may_use(tool.name)], query, limit, most)
+    found = find_skills([tool for tool in tools if incoming.may_see(tool.name)], query, limit, most)
     structured: JsonObject = {"skills": [tool.listed for tool in found]}
     words = found_as_text(found) if found else "No skill was found."
     return {"content": [{"type": "text", "text": words}], "structuredContent": structured}

@@ -102,6 +102,7 @@ class Bridge:
         self._web = plan.place.web
         self.app = Router(
             self._web,
+            self._access,
             CatalogApp(self._listed, self._access, self._web, plan.profile.card.max_age_seconds),
             self._readiness,
         )

@@ -5,6 +5,7 @@ The routes may change at any time; a request in flight keeps its application.
 /agents/NAME     an agent made of tools          /agents     the catalog of them
 /mcp/NAME        an MCP server made of agents    /healthz    whether the process lives
 /, /mcp          the only face of its kind       /readyz     whether it can do its work
+/.well-known/oauth-protected-resource/mcp/NAME   who gives tokens for an MCP server
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ import math
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Final
+from urllib.parse import urlsplit
 
 from starlette.datastructures import Headers
 from starlette.responses import Response
@@ -21,11 +23,13 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from bridge.a2a.model.objects import timestamp
 from bridge.a2a.wire.rest import CARD_PATH
+from bridge.access.verifiers import Access
 from bridge.assembly.parts import Parts
-from bridge.http.request_checks import OUTER_PATH, FaceAddress, RefusedError
+from bridge.http.request_checks import ASKED_PATH, OUTER_PATH, FaceAddress, RefusedError
 from bridge.jsonvalues import JsonObject
 from bridge.mcp.client.call_queue import SlotHold
 from bridge.mcp.client.upstream import Upstream
+from bridge.mcp.server.resource_metadata import METADATA_PATH, resource_metadata
 from bridge.source_state import SourceState
 
 AGENTS: Final = "/agents"
@@ -33,6 +37,8 @@ MCP: Final = "/mcp"
 
 _JSON: Final = "application/json"
 _AGAIN_SECONDS: Final = "1"
+_METADATA_SECONDS: Final = 60
+"""How long a client may keep the metadata of an MCP server."""
 
 _HELP: Final = (
     "A task that waits for an answer keeps its server from other calls: answer it or cancel it. With a larger"
@@ -56,10 +62,15 @@ class Router:
     """The ASGI application of a bridge."""
 
     def __init__(
-        self, place: FaceAddress, catalog: ASGIApp, readiness: Callable[[], tuple[bool, JsonObject]]
+        self,
+        place: FaceAddress,
+        access: Access,
+        catalog: ASGIApp,
+        readiness: Callable[[], tuple[bool, JsonObject]],
     ) -> None:
         self.routes = RoutingTable(starting=True)
         self._place = place
+        self._access = access
         self._catalog = catalog
         self._readiness = readiness
 
@@ -77,6 +88,8 @@ class Router:
             return self._health(path == "/readyz", scope), scope
         if path.rstrip("/") == AGENTS:
             return self._catalog, scope
+        if path == METADATA_PATH or path.startswith(f"{METADATA_PATH}/"):
+            return self._metadata(path, scope), scope
         for base, app in routes.agents.items():
             if path == base or path.startswith(f"{base}/"):
                 return app, {**scope, "root_path": scope.get("root_path", "") + base}
@@ -90,11 +103,28 @@ class Router:
         routes = self.routes
         if path.rstrip("/") == MCP and len(routes.faces) == 1:
             ((base, face),) = routes.faces.items()
-            return face, {**scope, "path": scope.get("root_path", "") + base}
+            return face, {**scope, "path": scope.get("root_path", "") + base, ASKED_PATH: MCP}
         is_elsewhere = path.startswith((f"{MCP}/", f"{AGENTS}/")) or path.rstrip("/") == MCP
         if len(routes.agents) == 1 and not is_elsewhere:
             return next(iter(routes.agents.values())), scope
         return self._nothing(path), scope
+
+    def _metadata(self, path: str, scope: Scope) -> ASGIApp:
+        """The metadata of an MCP server, for clients that need a token of an issuer."""
+        headers = Headers(scope=scope)
+        base_url = self._place.base_url(scope, headers)
+        # A client puts the well-known part before the whole path of the URL, a proxy's prefix included.
+        asked = path.removeprefix(METADATA_PATH).removeprefix(urlsplit(base_url).path).rstrip("/")
+        faces = self.routes.faces
+        if len(faces) == 1 and asked == "":
+            (asked,) = faces
+        is_there = asked in faces or (asked == MCP and len(faces) == 1)
+        if not is_there or not self._access.issuers:
+            return self._nothing(path)
+        if (refused := self._read_only(scope, headers)) is not None:
+            return refused
+        found = resource_metadata(f"{base_url}{asked}", self._access)
+        return _json_answer(200, found, {"Cache-Control": f"max-age={_METADATA_SECONDS}"})
 
     def _nothing(self, path: str) -> ASGIApp:
         if self.routes.starting:
@@ -107,13 +137,19 @@ class Router:
             words = f"There are several MCP servers here: {', '.join(self.routes.faces)}"
         return _json_answer(404, {"error": {"message": words}})
 
-    def _health(self, is_about_work: bool, scope: Scope) -> ASGIApp:
+    def _read_only(self, scope: Scope, headers: Headers) -> ASGIApp | None:
+        """The refusal of a request that a foreign web page may have sent, or that does not read."""
         try:
-            self._place.require_own(Headers(scope=scope))
+            self._place.require_own(headers)
         except RefusedError as exc:
             return _json_answer(exc.status, {"error": {"message": str(exc)}})
         if scope["method"] not in ("GET", "HEAD"):
             return _json_answer(405, {"error": {"message": "This is read with GET"}}, {"Allow": "GET, HEAD"})
+        return None
+
+    def _health(self, is_about_work: bool, scope: Scope) -> ASGIApp:
+        if (refused := self._read_only(scope, Headers(scope=scope))) is not None:
+            return refused
         if not is_about_work:
             return _json_answer(200, {"status": "ok"})
         ready, state = self._readiness()

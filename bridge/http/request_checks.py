@@ -19,6 +19,9 @@ AsgiReceive = Callable[[], Awaitable[MutableMapping[str, Any]]]
 OUTER_PATH: Final = "mcp_a2a.outer_path"
 """The key in a scope for the path under which the whole bridge is mounted in another application."""
 
+ASKED_PATH: Final = "mcp_a2a.asked_path"
+"""The key in a scope for the path that was asked, below `OUTER_PATH`, where another name of it is served."""
+
 API_KEY_HEADER: Final = "X-API-Key"
 """The header that carries an API key, by its most common name."""
 

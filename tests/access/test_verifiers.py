@@ -48,10 +48,9 @@ async def test_without_a_known_token_the_answer_says_which_scheme(
 ) -> None:
     with pytest.raises(RefusedError, match=said) as refused:
         await ACCESS.principal_of({"authorization": authorization} if authorization is not None else {})
-    assert (refused.value.status, refused.value.headers) == (
-        401,
-        {"WWW-Authenticate": 'Bearer realm="mcp-a2a"'},
-    )
+    is_wrong = (authorization or "").startswith("Bearer token")  # RFC 6750 section 3.1
+    challenge = 'Bearer realm="mcp-a2a"' + (', error="invalid_token"' if is_wrong else "")
+    assert (refused.value.status, refused.value.headers) == (401, {"WWW-Authenticate": challenge})
 
 
 @pytest.mark.proves("web-auth")
@@ -118,7 +117,13 @@ async def test_each_secret_stands_for_its_principal_in_its_own_header(
 async def test_a_request_is_let_in_only_by_secrets_that_agree(headers: dict[str, str], said: str) -> None:
     with pytest.raises(RefusedError, match=said) as refused:
         await KEYS.principal_of(Headers(headers))
-    assert (refused.value.status, refused.value.headers) == (401, {"WWW-Authenticate": BOTH_CHALLENGES})
+    is_wrong = (
+        headers.get("authorization", "").startswith("Bearer") and "Bearer token-b" not in headers.values()
+    )
+    challenge = (
+        BOTH_CHALLENGES.replace('a2a"', 'a2a", error="invalid_token"', 1) if is_wrong else BOTH_CHALLENGES
+    )
+    assert (refused.value.status, refused.value.headers) == (401, {"WWW-Authenticate": challenge})
 
 
 @pytest.mark.proves("web-auth")
@@ -170,6 +175,7 @@ class Signatures:
     """Knows tokens that are signed, once it has fetched the keys."""
 
     scheme = Scheme.BEARER
+    issuer = metadata = None
     is_asked: anyio.Event = field(default_factory=anyio.Event)
     has_keys: anyio.Event = field(default_factory=anyio.Event)
 

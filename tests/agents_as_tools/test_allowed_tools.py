@@ -216,13 +216,14 @@ async def test_a_key_and_a_token_open_the_same_door(version: str, tmp_path: Path
         assert (await wire.post(message)).status_code == 200
         agreeing = await wire.post(message, authorization="Bearer token-bob")
         assert agreeing.status_code == 200
-        for wrong in (
-            {"authorization": "Bearer token-ada"},
-            {"authorization": "Bearer other"},
-            {"x-api-key": "token-bob"},
-        ):
+        wrongs: list[tuple[dict[str, str], str]] = [
+            ({"authorization": "Bearer token-ada"}, ""),
+            ({"authorization": "Bearer other"}, ', error="invalid_token"'),
+            ({"x-api-key": "token-bob"}, ""),
+        ]
+        for wrong, error in wrongs:
             refused = await wire.post(message, **wrong)
             assert refused.status_code == 401
             assert refused.headers["WWW-Authenticate"] == (
-                'Bearer realm="mcp-a2a", ApiKey realm="mcp-a2a", header="X-API-Key"'
+                f'Bearer realm="mcp-a2a"{error}, ApiKey realm="mcp-a2a", header="X-API-Key"'
             )

@@ -14,6 +14,7 @@ from anyio.streams.tls import TLSListener, TLSStream
 from starlette.responses import HTMLResponse, JSONResponse, PlainTextResponse
 
 from bridge.a2a.client.card import CardSource
+from bridge.access.verifiers import Access
 from bridge.assembly.parts import Parts
 from bridge.assembly.routes import Router, RoutingTable, readiness
 from bridge.errors import PeerError
@@ -42,7 +43,9 @@ async def an_agent() -> AsyncIterator[str]:
 @asynccontextmanager
 async def several_agents() -> AsyncIterator[str]:
     """The router of a bridge with two."""
-    router = Router(FaceAddress(), PlainTextResponse("unused"), lambda: readiness(Parts(), starting=False))
+    router = Router(
+        FaceAddress(), Access([]), PlainTextResponse("unused"), lambda: readiness(Parts(), starting=False)
+    )
     router.routes = RoutingTable({"/agents/one": JSONResponse(CARD), "/agents/two": JSONResponse(CARD)})
     async with listening(router) as url:
         yield url

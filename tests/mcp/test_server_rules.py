@@ -237,6 +237,9 @@ async def test_an_encoded_name_and_headers_of_any_case_are_taken() -> None:
 class Placed(Face):
     """A face whose only tool wants an argument in a header."""
 
+    def tool_called(self, name: str, arguments: Json) -> str | None:
+        return name
+
     def tools(self, may_use: MayUse = may_use_everything) -> list[Json]:
         place = {"type": "string", "x-mcp-header": "Place"}
         return [{"name": "echo", "inputSchema": {"type": "object", "properties": {"place": place}}}]

@@ -276,19 +276,16 @@ MCP_2025_11_25: Final = (
                 "The server says in its metadata, and with 401, which authorization servers it trusts"
             ),
         },
-        deferred=OAUTH,
     ),
     *of(
         SERVER,
         (at_2025(f"{_AUTHORIZATION}token-handling"),),
         {"mcp25-oauth-audience": "The server takes only access tokens that were issued for it"},
-        deferred=OAUTH,
     ),
     *of(
         SERVER,
         (at_2025(f"{_AUTHORIZATION}error-handling"),),
         {"mcp25-oauth-errors": "401, 403 and 400 stand for what OAuth means by them"},
-        deferred=OAUTH,
     ),
     *of(
         CLIENT,

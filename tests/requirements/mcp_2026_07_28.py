@@ -310,19 +310,16 @@ MCP_2026_07_28: Final = (
                 "The server says in its metadata, and with 401, which authorization servers it trusts"
             ),
         },
-        deferred=OAUTH,
     ),
     *of(
         SERVER,
         (at_2026(f"{_AUTHORIZATION}#token-handling"),),
         {"mcp26-oauth-audience": "The server takes only access tokens that were issued for it"},
-        deferred=OAUTH,
     ),
     *of(
         SERVER,
         (at_2026(f"{_AUTHORIZATION}#error-handling"),),
         {"mcp26-oauth-errors": "401, 403 and 400 stand for what OAuth means by them"},
-        deferred=OAUTH,
     ),
     *of(
         CLIENT,

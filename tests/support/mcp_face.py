@@ -72,6 +72,10 @@ class Face:
             if may_use(name)
         ]
 
+    def tool_called(self, name: str, arguments: Json) -> str | None:
+        """Each call is one of the tool that it names."""
+        return name
+
     def resources(self, may_use: MayUse = may_use_everything) -> Sequence[Json]:
         return [{"uri": "a2a://one/card", "name": "card", "x-unknown": 1}]
 
@@ -103,7 +107,7 @@ class Face:
             await self.moved.wait()
 
     async def _echo(self, incoming: IncomingCall) -> Json:
-        unseen = ("ask", "report", "may_use")
+        unseen = ("ask", "report", "may_use", "may_see")
         seen = {name: getattr(incoming, name) for name in incoming.__slots__ if name not in unseen}
         seen["trace"] = asdict(trace.context.get())
         return {"content": [], "structuredContent": seen}

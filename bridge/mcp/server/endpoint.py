@@ -8,7 +8,7 @@ Spec: MCP 2026-07-28 and 2025-11-25 basic/transports (Streamable HTTP).
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Final
@@ -22,17 +22,21 @@ from starlette.requests import ClientDisconnect
 from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from bridge.access.challenges import insufficient_scope
 from bridge.access.principals import Principal, PrincipalNames
 from bridge.access.verifiers import Access
+from bridge.errors import echoed
 from bridge.http.hops import AcceptedHop
 from bridge.http.request_checks import (
+    ASKED_PATH,
     FaceAddress,
     RefusedError,
     request_body,
     require_json,
     require_once,
 )
-from bridge.jsonvalues import holds_more_values
+from bridge.jsonvalues import JsonObject, holds_more_values
+from bridge.mcp.server.resource_metadata import METADATA_PATH
 from bridge.mcp.server.shared_sessions import HOP, SharedSessions
 
 _JSON: Final = "application/json"
@@ -45,10 +49,12 @@ REVOKED: Final = "Access was revoked while this request was under way"
 class AdmittedUser(AuthenticatedUser):
     """The user to whom the SDK binds a session. To another principal, the session does not exist."""
 
-    def __init__(self, principal: Principal) -> None:
+    def __init__(self, principal: Principal, metadata_url: str | None) -> None:
         super().__init__(AccessToken(token="-", client_id=principal.name, scopes=[]))  # noqa: S106
         self.principal = principal
         """The principal, with its rights in this face."""
+        self.metadata_url = metadata_url
+        """Where a client reads which issuers are trusted."""
         self.is_revoked = False
         """Whether its access was revoked after this request came."""
 
@@ -67,6 +73,8 @@ class Endpoint:
     path: str
     name: str
     """The name of the face; the rights of principals are given by it."""
+    tool_called: Callable[[str, JsonObject], str | None]
+    """The tool that a call runs, by its name and arguments."""
     body_bytes: int
     """The most bytes of one message."""
     json_values: int
@@ -106,11 +114,12 @@ class Endpoint:
         try:
             hop = self._require_own(headers, verb)
             path = scope["path"].removeprefix(scope.get("root_path", ""))
-            principal = await self._admit(verb, path, headers)
+            metadata_url = self._metadata_url(scope, headers)
+            principal = await self._admit(verb, path, headers, metadata_url)
         except RefusedError as exc:
             await _refusal(exc)(scope, receive, send)
             return
-        user = AdmittedUser(principal)
+        user = AdmittedUser(principal, metadata_url)
         admitted = {**scope, "headers": _readable(scope), "user": user, HOP: hop}
         await self._serve(admitted, receive, send, user, self._streams if verb == "GET" else self._posts)
 
@@ -127,10 +136,18 @@ class Endpoint:
             require_once(headers)
         return hop
 
-    async def _admit(self, verb: str, path: str, headers: Mapping[str, str]) -> Principal:
+    def _metadata_url(self, scope: Scope, headers: Mapping[str, str]) -> str | None:
+        """Where the metadata of this resource is; None if no issuer is trusted."""
+        if not self.access.issuers:
+            return None
+        return f"{self.place.base_url(scope, headers)}{METADATA_PATH}{scope.get(ASKED_PATH, self.path)}"
+
+    async def _admit(
+        self, verb: str, path: str, headers: Mapping[str, str], metadata_url: str | None
+    ) -> Principal:
         if path.rstrip("/") != self.path.rstrip("/"):
             raise RefusedError(404, f"There is nothing here; MCP is at {self.path}")
-        principal = await self.access.principal_of(headers, self.path)
+        principal = await self.access.principal_of(headers, self.path, metadata_url)
         if verb not in _METHODS:
             raise RefusedError(405, "MCP is spoken with POST", {"Allow": ", ".join(_METHODS)})
         if verb == "POST":
@@ -156,7 +173,7 @@ class Endpoint:
             try:
                 # A client that disconnects while it sends its request needs no answer.
                 with suppress(ClientDisconnect):
-                    await self.inner(scope, await self._bounded(scope, receive), watched_send)
+                    await self.inner(scope, await self._bounded(scope, receive, user), watched_send)
             except RefusedError as exc:
                 await _refusal(exc)(scope, receive, watched_send)
             finally:
@@ -169,23 +186,47 @@ class Endpoint:
             refused = self.access.refusal("is not known any more") if user.is_revoked else _stopping()
             await _refusal(refused)(scope, receive, send)
 
-    async def _bounded(self, scope: Scope, receive: Receive) -> Receive:
+    async def _bounded(self, scope: Scope, receive: Receive, user: AdmittedUser) -> Receive:
         """A `receive` that gives the posted message, which is read whole first.
 
         Raises:
-            RefusedError: the message is too large, or holds too many values.
+            RefusedError: the message is too large, or holds too many values; 403, it calls a tool that takes a scope
+                which the token lacks.
         """
         if scope["method"] != "POST":
             return receive
         body = await request_body(receive, Headers(scope=scope), self.body_bytes)
         if holds_more_values(body, self.json_values):
             raise RefusedError(413, f"The message holds more than {self.json_values} values and keys")
+        if user.principal.scopes:
+            self._require_scope(body, user)
         waiting: list[Message] = [{"type": "http.request", "body": body, "more_body": False}]
 
         async def replayed() -> Message:
             return waiting.pop() if waiting else await receive()
 
         return replayed
+
+    def _require_scope(self, body: bytes, user: AdmittedUser) -> None:
+        called = _call_in(body)
+        tool = self.tool_called(*called) if called else None
+        scope = user.principal.missing_scope(tool) if tool is not None else None
+        if scope is not None:
+            words = f"The tool {echoed(tool or '')} takes a token with the scope {scope}"
+            raise RefusedError(403, words, insufficient_scope(scope, user.metadata_url))
+
+
+def _call_in(body: bytes) -> tuple[str, JsonObject] | None:
+    """The name and arguments of a tools/call; None for any other message, and for what the SDK will refuse."""
+    try:
+        message = json.loads(body)
+    except (ValueError, RecursionError):
+        return None
+    match message:
+        case {"method": "tools/call", "params": {"name": str(name), **params}}:
+            arguments = params.get("arguments")
+            return name, arguments if isinstance(arguments, dict) else {}
+    return None
 
 
 def _readable(scope: Scope) -> list[tuple[bytes, bytes]]:

@@ -85,6 +85,8 @@ class IncomingCall:
     principal: str = "local"
     may_use: MayUse = may_use_everything
     """Which tools the caller may use. Needed since a call may name other tools in its arguments."""
+    may_see: MayUse = may_use_everything
+    """Which tools lists show to the caller: those that it may use, and those that a further scope would open."""
     is_modern: bool = False
     """Whether the client speaks 2026-07-28: it may be answered with `resultType` input_required."""
     takes_forms: bool = False
@@ -195,6 +197,10 @@ class ToolFace(Protocol):
 
     def prompts(self, may_use: MayUse = may_use_everything) -> Sequence[JsonObject]:
         """Each a Prompt."""
+        ...
+
+    def tool_called(self, name: str, arguments: JsonObject) -> str | None:
+        """The tool that a call runs, by the name that rights are given by; None if the call is for everyone."""
         ...
 
     async def call(self, incoming: IncomingCall) -> JsonObject:

@@ -85,6 +85,7 @@ def incoming_of(context: Context, reports: ProgressSender) -> IncomingCall:
         meta=meta,
         principal=principal.name,
         may_use=principal.may_use,
+        may_see=principal.may_see,
         is_modern=modern,
         takes_forms=declared.forms,
         takes_urls=declared.urls,

@@ -140,6 +140,7 @@ class McpServer:
             place,
             path,
             name,
+            self._face.tool_called,
             self._limits.body_bytes,
             self._limits.json_values,
             shared,
@@ -205,7 +206,7 @@ class McpServer:
             if param(context, "cursor") is not None:
                 raise McpRefusal(INVALID_PARAMS, "The cursor is not known: this list has one page")
             # A list may depend on the caller (2026-07-28 tools/list), never on earlier requests.
-            result: JsonObject = {key: list(items(principal_of(context).may_use))}
+            result: JsonObject = {key: list(items(principal_of(context).may_see))}
             if is_modern(context):
                 result |= {"ttlMs": self._limits.list_ttl_ms, "cacheScope": "private"}
             return result
@@ -250,12 +251,12 @@ class McpServer:
 
     async def _read(self, context: Context) -> JsonObject:
         principal = principal_of(context)
-        result = await self._face.read(param(context, "uri"), principal.name, principal.may_use)
+        result = await self._face.read(param(context, "uri"), principal.name, principal.may_see)
         return {"ttlMs": 0, "cacheScope": "private", **result} if is_modern(context) else result
 
     async def _prompt(self, context: Context) -> JsonObject:
         name, arguments = param(context, "name"), param(context, "arguments") or {}
-        return await self._face.prompt(name, arguments, principal_of(context).may_use)
+        return await self._face.prompt(name, arguments, principal_of(context).may_see)
 
     def _dressed(self, context: Context, result: JsonObject) -> JsonObject:
         """A result with the fields that its era requires."""

@@ -348,6 +348,7 @@ class Named:
     """Knows whoever says a name, after a while."""
 
     scheme = Scheme.BEARER
+    issuer = metadata = None
 
     async def verify(self, headers: Mapping[str, str], face: str) -> Principal | WrongCredential | None:
         await anyio.lowlevel.checkpoint()

@@ -1,0 +1,31 @@
+"""The metadata of a face as a protected resource: which issuers give tokens for it. Pure.
+
+There is one document for each face, since its `resource` has to be the very URL that clients use.
+
+Spec: RFC 9728 sections 2, 3.1 and 3.3; MCP 2026-07-28 and 2025-11-25 basic/authorization.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from bridge.access.verifiers import Access
+from bridge.jsonvalues import JsonObject
+
+METADATA_PATH: Final = "/.well-known/oauth-protected-resource"
+"""Stands before the path of the resource."""
+
+
+def resource_metadata(resource: str, access: Access) -> JsonObject:
+    """The metadata of the face at a URL.
+
+    `scopes_supported` is what a client asks for at first, and no more (MCP, scope minimization): a call that takes
+    another scope says so.
+    """
+    scopes: JsonObject = {"scopes_supported": [*access.first_scopes]} if access.first_scopes else {}
+    return {
+        "resource": resource,
+        "authorization_servers": [issuer.place.issuer for issuer in access.issuers],
+        "bearer_methods_supported": ["header"],
+        **scopes,
+    }
