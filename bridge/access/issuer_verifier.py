@@ -34,6 +34,7 @@ class IssuerVerifier:
     """Recognises the JSON Web Tokens of one issuer."""
 
     scheme = Scheme.BEARER
+    is_declared = True
 
     def __init__(self, issuer: Issuer, source: KeySource, limits: IssuerLimits) -> None:
         self.issuer = issuer

@@ -109,6 +109,10 @@ class Verifier(Protocol):
         """The issuer of such credentials; None for secrets of the file."""
 
     @property
+    def is_declared(self) -> bool:
+        """Whether cards declare the scheme. False for a secret of the bridge itself, unless nobody else has one."""
+
+    @property
     def metadata(self) -> IssuerMetadata | None:
         """The metadata of the issuer, once it is known."""
 
@@ -124,9 +128,12 @@ class SecretVerifier:
 
     issuer = metadata = None
 
-    def __init__(self, scheme: Scheme, principals: Mapping[bytes, Principal]) -> None:
+    def __init__(
+        self, scheme: Scheme, principals: Mapping[bytes, Principal], *, is_declared: bool = True
+    ) -> None:
         """`principals` are keyed by the digests of their secrets."""
         self.scheme = scheme
+        self.is_declared = is_declared
         self._principals = principals
 
     async def verify(self, headers: Mapping[str, str], face: str) -> Verdict:  # noqa: ARG002 - a secret is for all
@@ -143,7 +150,7 @@ class SecretVerifier:
         return found or NOT_KNOWN
 
 
-def verifiers_of(credentials: Iterable[Credential]) -> tuple[Verifier, ...]:
+def verifiers_of(credentials: Iterable[Credential], *, are_declared: bool = True) -> tuple[Verifier, ...]:
     """The verifiers for these credentials, one for each scheme.
 
     Raises:
@@ -156,7 +163,19 @@ def verifiers_of(credentials: Iterable[Credential]) -> tuple[Verifier, ...]:
             raise UsageError(
                 f"{before.name} and {one.principal.name} have the same secret: nobody could tell them apart"
             )
-    return tuple(SecretVerifier(scheme, principals) for scheme, principals in known.items())
+    return tuple(
+        SecretVerifier(scheme, principals, is_declared=are_declared) for scheme, principals in known.items()
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class DeclaredAccess:
+    """The ways in which a caller may show who it is, as an agent's card declares them."""
+
+    schemes: tuple[Scheme, ...]
+    """The schemes of secrets."""
+    issuers: tuple[tuple[Issuer, IssuerMetadata | None], ...]
+    """The issuers of tokens, with their metadata once it is known."""
 
 
 _HeaderVerdict = tuple[str, Verdict]
@@ -196,6 +215,13 @@ class Access:
     def needs_token(self) -> bool:
         """Whether a request without a credential is refused."""
         return bool(self._verifiers)
+
+    @property
+    def declared(self) -> DeclaredAccess:
+        """What the cards of agents declare."""
+        trusted = [(one.issuer, one.metadata) for one in self._verifiers if one.issuer is not None]
+        asked = {one.scheme for one in self._verifiers if one.issuer is None and one.is_declared}
+        return DeclaredAccess(tuple(scheme for scheme in Scheme if scheme in asked), tuple(trusted))
 
     @property
     def first_scopes(self) -> tuple[str, ...]:

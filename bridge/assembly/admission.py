@@ -131,7 +131,10 @@ class Admission:
         # By the scheme of the first credential, so that no card declares a scheme only for us.
         scheme = _scheme_of(credentials, issuers) or self._own_scheme
         own = [Credential(ITSELF, self._token, scheme)] if scheme else []
-        return [*verifiers_of([*credentials, *own]), *self.issuers.verifiers(issuers)]
+        # A card of a bridge that takes tokens of issuers alone declares no secret.
+        are_declared = bool(credentials) or not issuers
+        secrets = verifiers_of([*credentials, *own], are_declared=are_declared)
+        return [*secrets, *self.issuers.verifiers(issuers)]
 
 
 def _scheme_of(credentials: Sequence[Credential], issuers: Mapping[str, Issuer]) -> Scheme | None:

@@ -29,7 +29,13 @@ from bridge.tools_as_agent.resume_state import (
     ServerQuestion,
     resume_state_from,
 )
-from bridge.tools_as_agent.route import ask_server_questions, decide, is_answer, open_questions
+from bridge.tools_as_agent.route import (
+    ask_server_questions,
+    decide,
+    is_answer,
+    open_questions,
+    skill_named_by,
+)
 from bridge.tools_as_agent.run import Conclusion, InputRequest, ToolRun
 from bridge.tools_as_agent.skills import Skill, Skills, skill_remarks, skills_of
 from bridge.translate.extension import URI
@@ -175,6 +181,8 @@ class ToolsAgent:
         """
         if kept := resume_state_from(turn.kept):
             trace.go_on(kept.trace)
+        if turn.principal.scopes:
+            self._require_scope(turn)
         decision = decide(turn, self._skills.usable_by(turn.principal), self._options)
         match decision:
             case RunTool() | Follow():
@@ -198,6 +206,19 @@ class ToolsAgent:
         if decision.answered is not None and decision.answered.is_of_process:
             return None  # the process that asked has to go on, whoever has the session now
         return source.upstream.own_session(source.key, turn.principal.name, context_id)
+
+    def _require_scope(self, turn: Turn) -> None:
+        """Require the scope of the skill that a message names; of a caller who may use no skill, that of any.
+
+        Raises:
+            A2AError: FORBIDDEN.
+        """
+        named = skill_named_by(turn, self._skills, self._options)
+        if named is not None:
+            self._skills.require_scope(turn.principal, named)
+        elif not self._skills.usable_by(turn.principal).skills:
+            for skill in self._skills.skills:
+                self._skills.require_scope(turn.principal, skill.id)
 
     def takes_as_answer(self, turn: Turn) -> bool:
         """Whether a message that names only a context answers the context's only waiting task; see `is_answer`."""

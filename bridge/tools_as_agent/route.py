@@ -107,6 +107,13 @@ def decide(turn: Turn, skills: Skills, options: AgentOptions) -> Decision:
             return _understood(kept, whole, skills, options)
 
 
+def skill_named_by(turn: Turn, skills: Skills, options: AgentOptions) -> str | None:
+    """The skill that a message names, among all skills; None if it names none."""
+    message = with_metadata(turn.message, turn.metadata)
+    named = skill_asked_for_in(message, skills.tools, options.route)
+    return named if isinstance(named, str) else None
+
+
 def is_answer(turn: Turn, skills: Skills, options: AgentOptions) -> bool:
     """Whether a message that does not name the asking task can only be its answer: it names no skill (by rules 1 to
     3), and fits the question. A confirmation always has to name its task."""

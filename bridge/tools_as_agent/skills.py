@@ -12,7 +12,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 
+from bridge.a2a.model.errors import FORBIDDEN, A2AError
 from bridge.a2a.model.objects import AgentSkill
+from bridge.access.challenges import insufficient_scope
 from bridge.access.principals import Principal
 from bridge.mcp.tools import Tool
 from bridge.tools_as_agent.options import AgentOptions
@@ -84,6 +86,17 @@ class Skills:
     def tools(self) -> Mapping[str, Tool]:
         """The tools by the ids of their skills, as callers see them."""
         return {skill.id: skill.tool for skill in self.skills}
+
+    def require_scope(self, principal: Principal, skill_id: str) -> None:
+        """Require the scope of a skill that the principal named.
+
+        Raises:
+            A2AError: FORBIDDEN, another scope of its token's issuer opens the skill.
+        """
+        scope = principal.missing_scope(skill_id) if skill_id in self.by_id else None
+        if scope is not None:
+            words = f"The skill {skill_id} takes a token with the scope {scope}"
+            raise A2AError(FORBIDDEN, words, metadata={"scope": scope}, headers=insufficient_scope(scope))
 
     def usable_by(self, principal: Principal) -> Skills:
         """The skills that a principal may use. Cached for all principals with the same rights."""

@@ -176,6 +176,7 @@ class Signatures:
 
     scheme = Scheme.BEARER
     issuer = metadata = None
+    is_declared = True
     is_asked: anyio.Event = field(default_factory=anyio.Event)
     has_keys: anyio.Event = field(default_factory=anyio.Event)
 

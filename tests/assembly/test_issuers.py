@@ -43,9 +43,11 @@ class Guarded:
 
 
 @asynccontextmanager
-async def trusting(folder: Path, *credentials: Any, **changes: Any) -> AsyncIterator[Guarded]:
+async def trusting(
+    folder: Path, *credentials: Any, metadata: Mapping[str, Any] | None = None, **changes: Any
+) -> AsyncIterator[Guarded]:
     """Such a bridge, with an agent `a` and a server `m` made of it."""
-    issuer = TokenIssuer("")
+    issuer = TokenIssuer("", metadata=dict(metadata or {}))
     async with listening(issuer) as issuer.url:
         trusted = issuer_at(issuer.url, AUDIENCES, **changes)
         async with guarded(folder, *credentials, issuers={"corp": trusted}) as (there, tools):
@@ -81,9 +83,8 @@ async def test_a_token_without_the_scope_of_a_skill_does_not_run_it(tmp_path: Pa
     async with trusting(tmp_path, scopes=(("read", ("echo",)), ("all", ("*",)))) as there:
         task = await there.rpc(there.issuer.token("api://a", scope="read")).send(call_part("echo"))
         assert said(task)
-        await there.rpc(there.issuer.token("api://a", scope="")).call(
-            "SendMessage", message(call_part("echo"))
-        )
+        none = there.rpc(there.issuer.token("api://a", scope=""))
+        assert (await none.post("SendMessage", message(call_part("echo")))).status_code == 403
         assert there.tools.calls == [("echo", {})]
 
 

@@ -1,25 +1,22 @@
-"""Admission to one agent: who may call, for how long, how many streams at once, and the security of its card.
+"""Admission to one agent: who may call, for how long, and how many streams at once.
 
 A `RequestAdmission` stands for one request, from its arrival to the end of its answer. The request is admitted before
 its body is read, and again after each wait, since the configured callers can change in between. A stream takes a slot
 before it is opened, so that streams that are being opened are counted.
 
-Spec: A2A 1.0 sections 4.4.1, 4.5 and 7.3 (security schemes of a card)."""
+Spec: A2A 1.0 section 7.4."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Final, Protocol, Self
+from typing import Protocol, Self
 
 from starlette.datastructures import Headers
 
 from bridge import trace
 from bridge.a2a.model.errors import UNAVAILABLE, A2AError
-from bridge.a2a.model.objects import AgentCard, SecurityRequirement
 from bridge.access.principals import Principal, PrincipalNames
-from bridge.access.verifiers import Access, Scheme
-from bridge.http.request_checks import API_KEY_HEADER, FaceAddress
-from bridge.jsonvalues import JsonObject
+from bridge.access.verifiers import Access
+from bridge.http.request_checks import FaceAddress
 
 
 class Endable(Protocol):
@@ -116,17 +113,3 @@ class RequestAdmission:
     def leave_place(self) -> None:
         """Give the slot back, if the request holds one."""
         self._control.listening.discard(self)
-
-
-_DECLARED: Final[Mapping[Scheme, JsonObject]] = {
-    Scheme.BEARER: {"httpAuthSecurityScheme": {"scheme": "Bearer"}},
-    Scheme.API_KEY: {"apiKeySecurityScheme": {"location": "header", "name": API_KEY_HEADER}},
-}
-
-
-def with_security(card: AgentCard, schemes: Sequence[Scheme]) -> AgentCard:
-    """The card with security for any one of these schemes; without schemes, with none. Its own security is replaced."""
-    declared = {scheme.value: _DECLARED[scheme] for scheme in schemes}
-    # Alternatives: one of the requirements is enough (section 4.4.1).
-    needed = tuple(SecurityRequirement(schemes={name: {"list": []}}) for name in declared)
-    return card.changed(security_schemes=declared or None, security_requirements=needed or None)

@@ -36,8 +36,9 @@ from bridge.a2a.model.errors import (
 )
 from bridge.a2a.model.objects import AgentCard
 from bridge.a2a.model.operations import AnyOperation, Streamed, Unary
-from bridge.a2a.server.admission import AdmissionControl, RequestAdmission, with_security
+from bridge.a2a.server.admission import AdmissionControl, RequestAdmission
 from bridge.a2a.server.event_stream import EventStream, StreamPace, is_disconnected
+from bridge.a2a.server.security import with_security
 from bridge.a2a.server.service import Service, Stream
 from bridge.a2a.tasks.agent import Agent
 from bridge.a2a.tasks.intake import CallContext
@@ -48,7 +49,7 @@ from bridge.a2a.wire.rest import CARD_PATH, OLDER_CARD_PATH
 from bridge.a2a.wire.versions import HEADER as VERSION_HEADER
 from bridge.a2a.wire.versions import VERSIONS, Versions
 from bridge.access.principals import Principal, PrincipalNames
-from bridge.access.verifiers import Access, Scheme
+from bridge.access.verifiers import Access, DeclaredAccess
 from bridge.errors import StoreAwayError
 from bridge.http.request_checks import (
     FaceAddress,
@@ -110,6 +111,7 @@ class AgentServer:
         self._limits = limits
         self._pace = pace
         self._versions = versions
+        self._name = name
         self._admission = AdmissionControl(access, address, name, self._limits.streams)
         self._last_card: _ShownCard | None = None
 
@@ -174,13 +176,13 @@ class AgentServer:
         return Response(shown.text, media_type=_JSON, headers=headers)
 
     def _shown_at(self, base_url: str) -> _ShownCard:
-        """The card as it is sent. It is built again only when the agent's card or the schemes change."""
-        own, schemes = self._agent.card(base_url), self._access.schemes
+        """The card as it is sent. It is built again only when the agent's card or who may call changes."""
+        own, declared = self._agent.card(base_url), self._access.declared
         last = self._last_card
-        if last is None or last.own is not own or last.schemes != schemes:
-            card = self._versions.card(with_security(own, schemes))
+        if last is None or last.own is not own or last.declared != declared:
+            card = self._versions.card(with_security(own, declared, self._name))
             text = card.to_json()
-            last = _ShownCard(own, schemes, card, text, f'"{hashlib.sha256(text).hexdigest()[:32]}"')
+            last = _ShownCard(own, declared, card, text, f'"{hashlib.sha256(text).hexdigest()[:32]}"')
             self._last_card = last
         return last
 
@@ -317,7 +319,7 @@ class _ShownCard:
     """A card as it is sent, and what it was built from."""
 
     own: AgentCard
-    schemes: tuple[Scheme, ...]
+    declared: DeclaredAccess
     card: AgentCard
     text: bytes
     etag: str

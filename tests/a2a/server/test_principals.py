@@ -349,6 +349,7 @@ class Named:
 
     scheme = Scheme.BEARER
     issuer = metadata = None
+    is_declared = True
 
     async def verify(self, headers: Mapping[str, str], face: str) -> Principal | WrongCredential | None:
         await anyio.lowlevel.checkpoint()
