@@ -60,7 +60,7 @@ class IssuerVerifier:
             require_acceptable(token, self.issuer)
             keys = await self._keys_for(token)
             claims = verified_claims(token, keys, self.issuer, face, self._limits.leeway_seconds)
-            return principal_in(claims, self.issuer)
+            return principal_in(claims, self.issuer, self._limits.leeway_seconds)
         except NoKeysError as exc:
             return Undecided(str(exc), exc.retry_seconds)
         except WrongTokenError as exc:

@@ -1,7 +1,9 @@
-"""Principals, and which skills and tools each may use. Pure."""
+"""Principals, and which skills and tools each may use."""
 
 from __future__ import annotations
 
+import math
+import time
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
@@ -36,7 +38,7 @@ class Principal:
     scopes: tuple[ScopeRule, ...] = ()
     """The scopes of the principal's issuer, in the order of the file; empty where scopes open nothing."""
     expires_at: float | None = field(default=None, compare=False)
-    """When its token expires, in seconds since the epoch; None for a secret that does not expire."""
+    """Until when its token counts, in seconds since the epoch; None for a secret that does not expire."""
 
     def in_face(self, face: str) -> Principal:
         """This principal in one face: its globs are only those for that face, without the part for its name."""
@@ -49,6 +51,10 @@ class Principal:
     def may_use(self, skill_id: str) -> bool:
         """Whether this principal, as `in_face` returned it, may use a skill."""
         return _is_among(skill_id, self.skills)
+
+    def seconds_left(self) -> float:
+        """How long its token still counts; infinite for a secret that does not expire."""
+        return math.inf if self.expires_at is None else self.expires_at - time.time()
 
     def may_see(self, skill_id: str) -> bool:
         """Whether a list shows a skill to this principal: it may use the skill, or a scope of its issuer opens it."""

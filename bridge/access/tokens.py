@@ -36,6 +36,9 @@ _KEY_TYPES: Final[Mapping[str, tuple[str, str | None]]] = {
 _TYPES: Final = frozenset({"at+jwt", "application/at+jwt", "jwt"})
 """The types of access tokens. RFC 9068 asks for the first two; many issuers say `JWT` or nothing."""
 
+_LATEST: Final = 2**53
+"""The latest expiry, so that each is exact as a number of the event loop's clock."""
+
 _REQUIRED: Final = ["exp", "iss", "aud", "sub"]
 _OPTIONS: Final[Options] = {"require": _REQUIRED, "enforce_minimum_key_length": True}
 
@@ -192,7 +195,7 @@ def _words_for(fault: Exception) -> str:
     return next((words for kind, words in _FAULTS if isinstance(fault, kind)), "is not valid")
 
 
-def principal_in(claims: Mapping[str, Any], issuer: Issuer) -> Principal:
+def principal_in(claims: Mapping[str, Any], issuer: Issuer, leeway_seconds: float) -> Principal:
     """The principal that verified claims are about, with the rights that its scopes give.
 
     Raises:
@@ -207,7 +210,7 @@ def principal_in(claims: Mapping[str, Any], issuer: Issuer) -> Principal:
         f"{issuer.name}{ISSUER_MARK}{subject}",
         skills=_opened_by(_scopes_in(claims), issuer) if issuer.scopes else ("*",),
         scopes=issuer.scopes,
-        expires_at=float(claims["exp"]) if "exp" in claims else None,
+        expires_at=min(int(claims["exp"]), _LATEST) + leeway_seconds,
     )
 
 

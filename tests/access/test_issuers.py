@@ -85,7 +85,9 @@ async def test_a_token_of_a_trusted_issuer_stands_for_its_subject(kind: str | No
         claims = one.issuer.claims(["api://desk", "api://else"], "alice")
         found = await one.lets_in(signed(claims, typ=kind))
         assert found == Principal("corp:alice")
-        assert found.expires_at == claims["exp"]
+        assert found.expires_at == claims["exp"] + LIMITS.leeway_seconds
+        endless = await one.lets_in(one.issuer.token("api://desk", exp=10**400))
+        assert endless.expires_at == 2**53 + LIMITS.leeway_seconds
         assert await one.lets_in(one.issuer.token("api://other", "bob"), OTHER) == Principal("corp:bob")
 
 

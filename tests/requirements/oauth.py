@@ -16,6 +16,7 @@ OAUTH: Final = tuple(
             " (RFC 8725 sections 3.1 and 3.8 to 3.11, RFC 9068 section 4)"
         ),
         "oauth-scopes": "The scopes of a token say which skills and tools its principal may use",
+        "oauth-expiry": "The streams of a client end when its token expires; its tasks go on",
         "oauth-keys": (
             "The keys of an issuer are fetched within bounds, once at a time, not for each unknown one, and the last"
             " good set stays"

@@ -301,7 +301,8 @@ class AgentServer:
     def _event_stream(
         self, request: _Request, events: _Events, wrap: Callable[[bytes], bytes], headers: Mapping[str, str]
     ) -> EventStream:
-        answer = EventStream(events.stream, events.writer, wrap, self._pace, headers)
+        left = request.visit.principal.seconds_left()
+        answer = EventStream(events.stream, events.writer, wrap, self._pace, headers, left)
         request.visit.stream = answer
         return answer
 

@@ -7,6 +7,7 @@ for the client to disconnect. A disconnect is noticed at the next heartbeat; unt
 from __future__ import annotations
 
 import logging
+import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import cast
@@ -42,8 +43,11 @@ class EventStream:
         wrap: Callable[[bytes], bytes],
         pace: StreamPace,
         headers: Mapping[str, str],
+        seconds_left: float = math.inf,
     ) -> None:
-        """`writer` encodes events in the client's dialect; `wrap` puts each into the envelope of the binding."""
+        """`writer` encodes events in the client's dialect; `wrap` puts each into the envelope of the binding. After
+        `seconds_left` the stream ends, at the next event or heartbeat."""
+        self._ends_at = anyio.current_time() + seconds_left
         self._stream = stream
         self._writer = writer
         self._wrap = wrap
@@ -77,6 +81,8 @@ class EventStream:
         """Send the events of the stream. Returns whether the reader stayed until the end."""
         last = False
         while not last:
+            if anyio.current_time() >= self._ends_at:
+                return True
             body = HEARTBEAT
             with anyio.move_on_after(self._pace.heartbeat_seconds):
                 seen = None if self._is_ended else await self._stream.next()

@@ -8,6 +8,7 @@ Spec: MCP 2026-07-28 and 2025-11-25 basic/transports (Streamable HTTP).
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -168,7 +169,9 @@ class Endpoint:
             ended = message["type"] == "http.response.body" and not message.get("more_body", False)
             await send(message)
 
-        with anyio.CancelScope() as life:
+        # A call goes on when its token expires; a stream does not.
+        left = user.principal.seconds_left() if served is self._streams else math.inf
+        with anyio.CancelScope(deadline=anyio.current_time() + left) as life:
             served[life] = user
             try:
                 # A client that disconnects while it sends its request needs no answer.
@@ -183,7 +186,8 @@ class Endpoint:
         if began:
             await send({"type": "http.response.body", "body": b"", "more_body": False})
         else:
-            refused = self.access.refusal("is not known any more") if user.is_revoked else _stopping()
+            is_out = user.is_revoked or user.principal.seconds_left() <= 0
+            refused = self.access.refusal("is not known any more") if is_out else _stopping()
             await _refusal(refused)(scope, receive, send)
 
     async def _bounded(self, scope: Scope, receive: Receive, user: AdmittedUser) -> Receive:

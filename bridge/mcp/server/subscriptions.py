@@ -26,7 +26,7 @@ from mcp_types import (
 from bridge.access.principals import PrincipalNames
 from bridge.jsonvalues import JsonObject
 from bridge.mcp.server.face import TaskCaller, TaskFace
-from bridge.mcp.server.requests import Context, param, require_admitted
+from bridge.mcp.server.requests import Context, param, principal_of, require_admitted
 from bridge.mcp.server.tasks import caller_of, require_declared
 
 MOST_TASKS: Final = 100
@@ -67,7 +67,9 @@ class Subscriptions:
                 await stream.acknowledge()
                 for task_id in known:
                     tasks.start_soon(self._follow, task_id, caller, stream)
-                await stream.run()
+                # A stream ends when the token of its client expires.
+                with anyio.move_on_after(principal_of(context).seconds_left()):
+                    await stream.run()
                 tasks.cancel_scope.cancel()
         finally:
             self._streams.discard(stream)
