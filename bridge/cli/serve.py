@@ -42,6 +42,11 @@ _OF_THE_FILE: Final = ("host", "port", "replica_url", "log_format", "log_level")
     metavar="URL",
     help="Where the other replicas on the same PostgreSQL reach this process alone. Default: the file's.",
 )
+@click.option(
+    "--require-auth",
+    is_flag=True,
+    help="Serve nobody without a credential: the file needs principals or issuers, on loopback too.",
+)
 @click.option("--no-reload", is_flag=True, help="Do not apply changes of the file.")
 @click.option("--log-format", type=click.Choice(["text", "json"]), help="Default: the file's.")
 @click.option(
@@ -81,9 +86,13 @@ def serve(context: click.Context, /, **options: Any) -> int:
         return _serve_stdio(path, changes, options)
 
     def read() -> ReadConfig:
-        return read_from(loaded_from(path, changes))
+        given = read_from(loaded_from(path, changes))
+        # A file that loses its last principal is taken over, and nobody is let in then.
+        return replace(given, plan=closed(given.plan)) if options["require_auth"] else given
 
     first = read()
+    if options["require_auth"]:
+        require_credentials(first.plan, path)
     logs.set_up(first.log_format, first.log_level)
     audience = banner.InLog if first.log_format == "json" else banner.OnTerminal
     reload = None if options["no_reload"] else Reload(read, first, logs.set_up)
@@ -102,6 +111,8 @@ def _serve_stdio(path: Path, changes: dict[str, SettingOverride], options: dict[
 
     if refused := [name for name in ("host", "port", "replica_url") if name in changes]:
         raise UsageError(f"--stdio listens nowhere: it does not go with --{refused[0].replace('_', '-')}")
+    if options["require_auth"]:
+        raise UsageError("--stdio listens nowhere: it does not go with --require-auth")
     loaded = loaded_from(path, changes)
     name, token = face_named(loaded, options["stdio"]), secrets.token_urlsafe(32)
     first = read_from(loaded)
@@ -118,6 +129,24 @@ def _serve_stdio(path: Path, changes: dict[str, SettingOverride], options: dict[
 
     reload = None if options["no_reload"] else Reload(read, first, logs.set_up)
     return anyio.run(serve_stdio, first.plan, reload)
+
+
+def closed(plan: Plan) -> Plan:
+    """The plan, which lets nobody in without a credential."""
+    return replace(plan, allow_unauthenticated=False)
+
+
+def require_credentials(plan: Plan, path: Path) -> None:
+    """Require a plan that asks for credentials.
+
+    Raises:
+        UsageError: it would let everyone in.
+    """
+    if not plan.asks_for_credentials:
+        raise UsageError(
+            f"{path} has neither [principals.NAME] nor [issuers.NAME], so everyone would be let in, which"
+            " --require-auth forbids"
+        )
 
 
 def face_named(loaded: LoadedConfig, name: str) -> str:

@@ -364,6 +364,7 @@ async def test_nobody_else_can_call_what_is_behind_stdio(tmp_path: Path) -> None
         (["--stdio", "two.toml"], "the file comes before --stdio"),
         (["none.toml", "--stdio"], "has no MCP server: it takes a table [agents_as_tools.NAME]"),
         (["two.toml", "--stdio", "team", "--port", "1"], "does not go with --port"),
+        (["two.toml", "--stdio", "team", "--require-auth"], "does not go with --require-auth"),
     ],
 )
 def test_which_server_is_meant_has_to_be_clear(words: list[str], said: str, tmp_path: Path) -> None:
@@ -398,3 +399,25 @@ async def test_it_ends_with_its_host(tmp_path: Path) -> None:
             await process.stdout.receive()
             await process.stdin.aclose()
             assert await process.wait() == 0
+
+
+ADA = "[principals.ada]\nbearer = { env = 'TOKEN' }\n"
+OPEN = "[bridge]\nallow_unauthenticated = true\n"
+
+
+def test_with_require_auth_a_file_that_lets_everyone_in_is_not_served(tmp_path: Path) -> None:
+    written(tmp_path, OPEN, RAW, DEVTOOLS, TEAM)
+    done = run_here("serve", "--require-auth", state=tmp_path, folder=tmp_path)
+    assert done.returncode == 2
+    assert "has neither [principals.NAME] nor [issuers.NAME]" in done.stderr
+
+
+def test_with_require_auth_a_file_that_loses_its_last_principal_lets_nobody_in(tmp_path: Path) -> None:
+    file = written(tmp_path, OPEN, RAW, DEVTOOLS, TEAM, ADA)
+    with serving(file, "--require-auth", TOKEN="known") as bridge:
+        assert httpx2.get(f"{bridge.url}/agents", timeout=WAIT_SECONDS).status_code == 401
+        replaced(file, OPEN, RAW, DEVTOOLS, TEAM)
+        bridge.read_until(TAKEN_OVER)
+        for headers in ({}, {"Authorization": "Bearer known"}):
+            answer = httpx2.get(f"{bridge.url}/agents", headers=headers, timeout=WAIT_SECONDS)
+            assert answer.status_code == 401
