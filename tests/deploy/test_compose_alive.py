@@ -20,9 +20,9 @@ import pytest
 from mcp import Client
 from mcp.client.streamable_http import streamable_http_client
 
-from tests.deploy.files import compose_file, ran
+from tests.deploy.files import SECRETS, compose_file, ran
 from tests.deploy.test_container import BRIDGES, as_mounted
-from tests.support.command import WAIT_SECONDS, environment
+from tests.support.command import WAIT_SECONDS, environment, run_here
 from tests.support.drivers import state_of
 from tests.support.lines import Lines
 from tests.support.ports import free_port
@@ -62,20 +62,23 @@ class Running:
             yield client
 
 
-def with_role(server: Database, folder: Path) -> None:
-    """Make the database and the role, as the container of PostgreSQL does, and let the replicas go there."""
-    secrets = folder / "compose" / "secrets"
-    done = ran(
-        str(folder / "compose" / "bridge-role.sh"),
-        env={
-            "PATH": f"{server.programs}:{os.environ['PATH']}",
-            "PGHOST": str(server.folder),
-            "BRIDGE_PASSWORD_FILE": str(secrets / "bridge_password"),
-        },
-    )
-    assert done.returncode == 0, done.stderr
-    url = (secrets / "database_url").read_text()
-    (secrets / "database_url").write_text(f"{url.replace('@database/', '@/')}&host={server.folder}")
+def with_tables(server: Database, folder: Path, file: Path) -> None:
+    """Make the database, its roles and the tables, as two containers do, and let the replicas go there."""
+    secrets, service = folder / "compose" / "secrets", compose_file()["services"]["tables"]
+    variables = {
+        "PATH": f"{server.programs}:{os.environ['PATH']}",
+        "PGHOST": str(server.folder),
+        "SECRETS": str(secrets),
+    }
+    made = ran(str(folder / "compose" / "roles.sh"), env=variables)
+    assert made.returncode == 0, made.stderr
+    for name in ("owner_url", "database_url"):
+        url = (secrets / name).read_text()
+        (secrets / name).write_text(f"{url.replace('@database/', '@/')}&host={server.folder}")
+    words = [word.replace(SECRETS, f"{secrets}/") for word in service["command"]]
+    migrated = run_here(*words, state=folder, folder=file.parent)
+    assert migrated.returncode == 0, migrated.stderr
+    assert migrated.stdout.count("the tables were made") == 2
 
 
 @contextmanager
@@ -140,7 +143,7 @@ def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
     file, port, ports = as_mounted(folder), free_port(), {name: free_port() for name in BRIDGES}
     file.write_text(file.read_text().replace("localhost:8080", f"localhost:{port}"))
     with ExitStack() as stack:
-        with_role(stack.enter_context(database()), folder)
+        with_tables(stack.enter_context(database()), folder, file)
         replicas = [stack.enter_context(replica(file, ports[name], name)) for name in BRIDGES]
         stack.enter_context(nginx(folder, port, ports))
         token = (folder / "compose" / "secrets" / "ops_token").read_text()

@@ -137,11 +137,11 @@ def test_every_file_of_the_compose_file_is_there_but_for_the_secrets() -> None:
     assert (COMPOSE / build["context"] / build["dockerfile"]).resolve() == DOCKERFILE
 
 
-@pytest.mark.parametrize("name", [*BRIDGES, "proxy", "database"])
+@pytest.mark.parametrize("name", [*BRIDGES, "tables", "proxy", "database"])
 def test_no_container_can_gain_rights(name: str) -> None:
     service = compose_file()["services"][name]
     assert (service["cap_drop"], service["security_opt"]) == (["ALL"], ["no-new-privileges:true"])
-    assert service["restart"] == "unless-stopped"
+    assert service["restart"] == ("no" if name == "tables" else "unless-stopped")
     assert "privileged" not in service
     if name != "database":
         assert (service["read_only"], service["tmpfs"]) == (True, ["/tmp"])
@@ -164,6 +164,18 @@ def test_a_replica_differs_from_the_other_by_its_address_alone(name: str) -> Non
     assert services[name]["environment"] == {"MCP_A2A_SERVE_REPLICA_URL": f"http://{name}:8080"}
 
 
+def test_only_what_makes_the_tables_has_the_secret_of_their_role() -> None:
+    services = compose_file()["services"]
+    having = {
+        name: {"owner_url", "owner_password"} & {*one.get("secrets", [])} for name, one in services.items()
+    }
+    assert {name: names for name, names in having.items() if names} == {
+        "tables": {"owner_url"},
+        "database": {"owner_password"},
+    }
+    assert [*services["bridge-1"]["depends_on"]] == ["tables"]
+
+
 def test_a_replica_may_end_in_its_time_and_has_the_memory_that_its_limits_allow() -> None:
     profile, replica = load_profile(), compose_file()["services"]["bridge-1"]
     assert number(replica["stop_grace_period"], _SECONDS) > profile.run.drain_seconds + end_seconds(profile)
@@ -181,7 +193,8 @@ def test_the_secrets_are_made_once_for_the_group_alone(tmp_path: Path) -> None:
     files = {file.name: file.read_text() for file in made.iterdir()}
     assert files.keys() == compose_file()["secrets"].keys()
     assert {file.stat().st_mode & 0o777 for file in made.iterdir()} == {0o640}
-    assert f"bridge:{files['bridge_password']}@" in files["database_url"]
+    assert f"//bridge:{files['bridge_password']}@" in files["database_url"]
+    assert f"//tasks_owner:{files['owner_password']}@" in files["owner_url"]
     assert len({*files.values()}) == len(files)
     again = ran(script)
     assert again.returncode == 1

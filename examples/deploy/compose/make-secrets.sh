@@ -13,10 +13,13 @@ mkdir secrets
 random() {
     head -c 32 /dev/urandom | od -A n -t x1 | tr -d ' \n'
 }
-random >secrets/postgres_password
-random >secrets/bridge_password
-random >secrets/bridge_key
-random >secrets/ops_token
+for name in postgres_password owner_password bridge_password bridge_key ops_token; do
+    random >"secrets/$name"
+done
 # The database has no certificate, and only containers of this file are in its network.
-printf 'postgresql://bridge:%s@database/mcp_a2a?sslmode=disable' "$(cat secrets/bridge_password)" >secrets/database_url
+url() {
+    printf 'postgresql://%s:%s@database/tasks?sslmode=disable' "$1" "$(cat "secrets/$2")"
+}
+url tasks_owner owner_password >secrets/owner_url
+url bridge bridge_password >secrets/database_url
 echo "SECRETS_GROUP=$(id -g)" >.env
