@@ -16,6 +16,7 @@ from bridge.store.records import Cursor, Query, StoredTask
 from bridge.store.sqlite import SQLiteStore
 from tests.shake.history import History, StoredEvent, Told, View
 from tests.shake.writer import END, OWNER, events_in
+from tests.support.fork_server import ROOT
 from tests.support.forked import Forked
 from tests.support.kills import kill_often
 from tests.support.processes import PROC
@@ -40,8 +41,8 @@ async def test_a_file_whose_writer_is_killed_a_thousand_times_has_every_acknowle
     file, log, chance = tmp_path / "tasks.db", tmp_path / "log", random.Random()
     for _ in range(1000):
         before = log.stat().st_size if log.exists() else 0
-        command = [sys.executable, "-P", "-m", "tests.shake.writer", str(file), str(log)]
-        with Forked(command) as writer:
+        command = [sys.executable, "-m", "tests.shake.writer", str(file), str(log)]
+        with Forked(command, cwd=ROOT) as writer:
             with anyio.fail_after(30):
                 while not log.exists() or log.stat().st_size <= before:
                     await anyio.sleep(0.001)
