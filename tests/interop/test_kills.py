@@ -45,7 +45,7 @@ async def test_a_file_whose_writer_is_killed_a_thousand_times_has_every_acknowle
         with Forked(command, cwd=ROOT) as writer:
             with anyio.fail_after(30):
                 while not log.exists() or log.stat().st_size <= before:
-                    await anyio.sleep(0.001)
+                    await anyio.sleep(0.005)
             await anyio.sleep(chance.random() * 0.05)
             writer.kill()
     lines = [line for line in log.read_text().splitlines(keepends=True) if line.endswith("\n")]
