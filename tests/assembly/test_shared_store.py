@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import sys
@@ -22,10 +23,11 @@ from bridge.config.load import load
 from bridge.short_names import slug
 from bridge.store.postgres.schema import Namespace
 from bridge.tools_as_agent.bridge_notes import SESSION_IS_LOST
+from tests.support.asking import asking_url
 from tests.support.asking_bridge import AT_ONCE, Asked, asking, outcome, words_of
 from tests.support.command import ROOT
-from tests.support.drivers import PATIENCE_SECONDS, shape_of, state_of
-from tests.support.limits import command_of
+from tests.support.drivers import PATIENCE_SECONDS, Events, shape_of, state_of
+from tests.support.limits import command_of, url_at
 from tests.support.postgres import database_url, new_agent
 from tests.support.postgres_cluster import Gate, socket_of
 from tests.support.running import EXTENSION, call_part, message, texts
@@ -184,6 +186,65 @@ async def test_the_session_of_a_context_goes_on_over_two_replicas_until_its_owne
         assert await counted(both.two, "a") == ("1", SESSION_IS_LOST)
         assert await counted(both.two, "a") == ("2", None)
         assert await counted(both.two, "b") == ("3", None)
+
+
+ANN: Final = '"name": "Ann"'
+
+
+async def asked_in(events: Events) -> None:
+    """Read a stream until its task asks."""
+    while (event := await events.next()) is not None:
+        if "statusUpdate" in event and state_of(event["statusUpdate"]) == "INPUT_REQUIRED":
+            return
+    raise AssertionError("the stream ended")
+
+
+@pytest.mark.proves("replicas-sessions")
+async def test_a_round_of_a_process_is_answered_where_it_runs_and_fails_in_words_once_that_is_gone() -> None:
+    async with pair("modern") as both:
+        task = await both.one.ask("ask")
+        assert ANN in outcome(await both.two.answer_to(task, ANSWER))
+        assert await both.one.server_saw()
+        assert not await both.two.server_saw()
+        left = await both.one.ask("ask-unsafe")
+        async with both.two.watching(left) as events:
+            both.gate.end()
+            assert shape_of(await events.rest())[-1] == "statusUpdate FAILED"
+        assert "that server's process with it" in words_of(await both.two.get(left["id"]))
+
+
+@pytest.mark.proves("replicas-sessions")
+async def test_a_round_of_a_process_that_is_gone_is_asked_again_where_the_tool_can_be_repeated() -> None:
+    async with pair("modern") as both:
+        task = await both.one.ask("ask")
+        async with both.two.watching(task) as events:
+            both.gate.end()
+            await asked_in(events)
+        assert ANN in outcome(await both.two.answer_to(task, ANSWER))
+
+
+@pytest.mark.proves("replicas-sessions")
+async def test_a_round_of_a_server_at_a_url_is_answered_by_any_replica_and_outlives_the_one_that_asked() -> (
+    None
+):
+    with asking_url("modern") as url:
+        async with pair("modern", target=url_at(url)) as both:
+            task, left = await both.one.ask("ask"), await both.one.ask("ask")
+            assert ANN in outcome(await both.two.answer_to(task, ANSWER))
+            both.gate.end()
+            assert ANN in outcome(await both.two.answer_to(left, ANSWER))
+
+
+@pytest.mark.proves("replicas-one-agent", "map-server-tasks")
+async def test_a_task_of_a_server_at_a_url_is_followed_further_by_another_replica() -> None:
+    with asking_url("modern") as url:
+        async with pair("modern", target=url_at(url)) as both:
+            task = await both.one.ask("task-job", ask=True)
+            async with both.two.watching(task) as events:
+                both.gate.end()
+                await asked_in(events)
+            assert 'accept {"name": "Ada"}' in outcome(await both.two.answer_to(task, "Ada"))
+            assert "tasks/cancel" not in json.loads(await both.two.text("requests"))
 
 
 async def ready(client: Asked, status: int) -> None:
