@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import logging
+import socket
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
@@ -10,11 +12,13 @@ from typing import Any
 
 import anyio
 import mcp_types as types
+import psycopg
 import pytest
 from mcp import MCPError
 
 from bridge.http.hops import HOP_HEADER, VALID_SECONDS, HopRequest, Hops
 from bridge.proofs import Proofs
+from bridge.store.postgres.schema import Namespace
 from tests.support.exposing import answering
 from tests.support.face_replicas import (
     ALICE,
@@ -308,6 +312,43 @@ async def test_a_paused_owner_is_answered_for_with_503_until_it_goes_on(
             assert await session.status() == (200, "listed")
         told = f"replica {session.owner.epoch} does not answer: no answer within 1 s"
     assert [record.message for record in caplog.records].count(told) == 2
+
+
+async def test_a_call_that_was_given_up_while_its_owner_stood_still_is_not_made_later() -> None:
+    async with away() as session:
+        call = session.home.message(1, "tools/call", {"name": "echo", "arguments": {"text": "late"}})
+        request = session.home.client.build_request(
+            "POST", session.home.url, json=call, headers=session.home.headers(call)
+        )
+        request.headers[HOP_HEADER] = hop_to(session.owner, session.home.session or "", request.content)
+        lines = "".join(f"{name}: {value}\r\n" for name, value in request.headers.items())
+        place = request.url.host, request.url.port
+        # The loop of the owner stands still meanwhile, and finds the call and its end at once.
+        with socket.create_connection(place) as sender:
+            sender.sendall(f"POST {PATH} HTTP/1.1\r\n{lines}\r\n".encode() + request.content)
+        with anyio.fail_after(30):
+            while not session.owner.hops:
+                await anyio.sleep(0.01)
+        assert session.owner.hops == [("POST", 503)]
+        made = await session.home.tool(2, "requests")
+        assert json.loads(made["result"]["content"][0]["text"])["tools/call"] == 1
+
+
+async def test_an_address_that_no_replica_wrote_is_not_called(caplog: pytest.LogCaptureFixture) -> None:
+    async with face_replicas() as group:
+        owner, other = group.made
+        evil = f"{owner.url}/evil"
+        async with owner.wire() as home:
+            await home.open()
+            place = Namespace.of_replicas()
+            with psycopg.connect(group.database_url, autocommit=True) as connection:
+                connection.execute(place.sql("UPDATE {ns}.members SET address = %s"), (evil,))
+            with anyio.fail_after(30):
+                while other.registry.others[owner.epoch].address != evil:
+                    await anyio.sleep(0.01)
+            assert (await status_of(elsewhere(home, other)))[0] == 503
+        assert owner.hops == []
+    assert f"the address of replica {owner.epoch} was not written with our keys" in caplog.text
 
 
 async def test_the_session_of_a_killed_owner_is_not_found_and_its_client_initializes_anew() -> None:

@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 import anyio
+import anyio.lowlevel
 from mcp_types import INTERNAL_ERROR
 from mcp_types.version import HANDSHAKE_PROTOCOL_VERSIONS
 from starlette.datastructures import Headers, MutableHeaders
@@ -51,6 +52,8 @@ _SESSION: Final = "mcp-session-id"
 _VERSION: Final = "mcp-protocol-version"
 _EVENTS: Final = b"text/event-stream"
 _AGAIN: Final = {"Retry-After": "1"}
+_TURNS: Final = 3
+"""Turns of the event loop in which the server hears of a connection that was closed while the process stood still."""
 _EVENT_ENDS: Final = (b"\r\n\r\n", b"\n\n")
 
 _LOST: Final = (
@@ -150,7 +153,10 @@ class SharedSessions:
             return
         session = self._opened(text, principal)
         if self._sharing.registry.is_mine(session.epoch):
-            served = receive if hop is None else await _fitting(scope, receive, hop)
+            served = receive
+            if hop is not None:
+                served = await _fitting(scope, receive, hop)
+                await _require_sender(receive)
             await self._inner(_named(scope, session.own_id), served, _renamed(send, lambda _: text))
         elif hop is not None:
             raise self._misled(hop)
@@ -344,6 +350,20 @@ async def _fitting(scope: Scope, receive: Receive, hop: AcceptedHop) -> Receive:
         return waiting.pop() if waiting else await receive()
 
     return again
+
+
+async def _require_sender(receive: Receive) -> None:
+    """Refuse a request whose sender waits no more, as after a pause of this replica. The client was told so and may try
+    again, so the work must not begin.
+
+    Raises:
+        RefusedError: nobody will read the answer.
+    """
+    for _ in range(_TURNS):
+        await anyio.lowlevel.checkpoint()
+    with anyio.move_on_after(0):
+        if (await receive())["type"] == "http.disconnect":
+            raise RefusedError(503, "The replica that passed this on waits for no answer any more", _AGAIN)
 
 
 def _named(scope: Scope, own_id: str) -> Scope:
