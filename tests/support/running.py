@@ -16,6 +16,7 @@ import httpx2
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from bridge.a2a.tasks.engine import Engine
+from bridge.access.issuers import Issuer
 from bridge.access.verifiers import Credential
 from bridge.assembly.bridge import Bridge
 from bridge.assembly.limits import server_limits
@@ -70,6 +71,7 @@ class WrapConfig:
     store: str | SharedStore | None = None
     keys: tuple[Path | str, ...] = ()
     credentials: Sequence[Credential] = ()
+    issuers: Mapping[str, Issuer] = field(default_factory=dict)
     allow_unauthenticated: bool = False
     hosts: frozenset[str] = frozenset()
     era: Era = Era.AUTO
@@ -88,6 +90,7 @@ class WrapConfig:
             ProcessPlan(self.host, self.port, self.public_url, self.hosts, keys=self.keys),
             self.credentials,
             self.allow_unauthenticated,
+            issuers=self.issuers,
             servers={name: server},
             published={name: agent},
         )
