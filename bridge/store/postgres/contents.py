@@ -43,6 +43,10 @@ _MESSAGES: Final = """
         is_repeatable, (extract(epoch FROM now() - answered_at) * 1000)::bigint
     FROM {ns}.messages WHERE task_id = ANY(%s) ORDER BY message_id COLLATE "C" """
 
+# The database knows nothing of tables that this transaction fills, and would read all of them for each group of tasks.
+_BY_INDEX: Final = """
+    SELECT set_config('enable_seqscan', 'off', true), set_config('enable_hashjoin', 'off', true),
+        set_config('enable_mergejoin', 'off', true)"""
 # Without it, lists of a store that was filled at once are planned for an empty one. It skips what is another role's.
 _ANALYZE: Final = "ANALYZE {ns}.tasks, {ns}.snapshots, {ns}.privates, {ns}.events, {ns}.messages, {ns}.counts"
 _ADD_CONTEXTS: Final = """
@@ -72,8 +76,7 @@ _ADD_MESSAGES: Final = """
         AS v(owner, message_id, task_id, digest, accepted_ms, age_ms, answer_age_ms, answer_ms, is_repeatable)"""
 _COUNT: Final = """
     INSERT INTO {ns}.counts AS c (owner, state, ended, epoch, tasks, weight)
-    SELECT owner, state, ended, %(nobody)s, count(*), sum(weight) FROM {ns}.tasks WHERE task_id = ANY(%(tasks)s)
-    GROUP BY owner, state, ended
+    SELECT * FROM unnest(%s::text[], %s::text[], %s::boolean[], %s::integer[], %s::bigint[], %s::bigint[])
     ON CONFLICT (owner, state, ended, epoch)
     DO UPDATE SET tasks = c.tasks + excluded.tasks, weight = c.weight + excluded.weight"""
 
@@ -100,6 +103,7 @@ async def contents(
                 f"the tables of {place.name} are of an older release: run `mcp-a2a store migrate FILE` first"
             )
     async with alone(connection, place, lease, fences=create):
+        await connection.execute(_BY_INDEX)
         yield PostgresContents(connection, place)
         if create:
             await connection.execute(place.sql(_ANALYZE))
@@ -173,8 +177,6 @@ class PostgresContents:
                     await self._connection.execute(
                         self._place.sql(text), [list(column) for column in zip(*rows, strict=True)]
                     )
-                task_ids = [whole.task.task_id for whole in tasks]
-                await self._connection.execute(self._place.sql(_COUNT), {"nobody": NOBODY, "tasks": task_ids})
         except (psycopg.Error, UnicodeError) as exc:
             first, last = tasks[0].task.task_id, tasks[-1].task.task_id
             raise StoreError(f"one of the tasks {first} to {last} cannot be kept: {first_line(exc)}") from exc
@@ -207,7 +209,17 @@ def _rows_of(tasks: Sequence[WholeTask]) -> dict[LiteralString, list[tuple[objec
             add(_ADD_EVENTS, task_id, seq, event, NOBODY)
         for message in whole.messages:
             add(_ADD_MESSAGES, *_message_row(origin.owner, message))
+    rows[_COUNT] = _count_rows(tasks)
     return rows
+
+
+def _count_rows(tasks: Sequence[WholeTask]) -> list[tuple[object, ...]]:
+    weights: dict[tuple[str, str, bool], list[int]] = {}
+    for whole in tasks:
+        task = whole.task
+        key = task.origin.owner, task.head.state, task.head.ended
+        weights.setdefault(key, []).append(len(task.snapshot))
+    return [(*key, NOBODY, len(found), sum(found)) for key, found in weights.items()]
 
 
 def _message_row(owner: str, message: StoredMessage) -> tuple[object, ...]:
