@@ -20,13 +20,15 @@ from bridge.store.postgres.registry import PostgresRegistry
 from bridge.store.postgres.schema import Namespace
 from bridge.store.postgres.store import PostgresStore
 from bridge.store.postgres.takeover import HAS_ORPHANS
-from bridge.store.records import Change, MessageKey, Quota, TaskHead
+from bridge.store.records import Change, MessageKey, Query, Quota, TaskHead
 from bridge.store.registry import ReplicaEntry
 from tests.store.changes import first, keep, keep_all
 from tests.support.command import ROOT
+from tests.support.drivers import PATIENCE_SECONDS
 from tests.support.pages import blocks_of
+from tests.support.pgbouncer import pgbouncer
 from tests.support.postgres import BOUNDS, database_url, new_agent, new_database_url
-from tests.support.postgres_cluster import Gate, socket_of
+from tests.support.postgres_cluster import Gate, PostgresCluster, socket_of
 from tests.support.replicas import Recorder
 
 
@@ -289,3 +291,27 @@ async def test_looking_for_tasks_without_a_living_holder_reads_a_few_pages_of_ho
             ((plan,),) = rows.fetchall()
     top = plan[0]["Plan"]
     assert top["Shared Hit Blocks"] + top["Shared Read Blocks"] < 50
+
+
+@pytest.mark.proves("replicas-one-agent", "replicas-nothing-lost")
+async def test_behind_a_pool_that_gives_each_transaction_another_session_replicas_are_one_agent() -> None:
+    direct = Path(socket_of(database_url())).parent
+    with anyio.fail_after(PATIENCE_SECONDS), pgbouncer(direct) as pool_url:
+        cluster = PostgresCluster(pool_url=pool_url)
+        async with cluster.replica() as one, cluster.replica() as two:
+            engine, told = Recorder(), anyio.Event()
+            two.replicas.start(engine)
+            one.replicas.start(Recorder())
+            # More often than a connection that is direct needs for a statement to be prepared.
+            for number in range(20):
+                await keep(one, first(f"t{number}", context_id=f"c{number}"))
+            assert (await two.list(Query("ann", 50))).total == 20
+            unfollow = two.replicas.follow("t0", 1, lambda events: told.set())
+            await keep(one, Change("t0", 2, b"two"))
+            await told.wait()
+            unfollow()
+            assert (await one.replicas.ask(two.replicas.epoch, b"do")) == b"done: do"
+            assert (await one.replicas.claim_session("files", 60)).owner == one.replicas.epoch
+            cluster.kill(one)
+            await engine.until(lambda engine: len(engine.adopted) == 20)
+            assert (await two.replicas.claim_session("files", 60)).is_lost

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-import shutil
 import tempfile
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager, suppress
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from pathlib import Path
 from typing import Final
 from urllib.parse import parse_qs, urlsplit
@@ -108,43 +107,53 @@ class Gate:
             await target.wait_closed()
 
 
+@asynccontextmanager
+async def gate_before(socket: str) -> AsyncIterator[Gate]:
+    """A gate before a server's socket."""
+    with tempfile.TemporaryDirectory(prefix="mcp-a2a-gate-") as folder:
+        gate = Gate(Path(folder), socket)
+        await gate.start()
+        try:
+            yield gate
+        finally:
+            await gate.stop()
+
+
 class PostgresCluster:
     """See `Cluster` in tests/store/test_replicas.py."""
 
-    def __init__(self, bounds: PostgresBounds = BOUNDS) -> None:
+    def __init__(self, bounds: PostgresBounds = BOUNDS, *, pool_url: str | None = None) -> None:
+        """`pool_url` leads to the database through a pool; what needs a session goes past it."""
         self.agent = new_agent()
         self.bounds = bounds
-        self._gates: dict[PostgresStore, Gate] = {}
-        self._behind = socket_of(database_url())
+        self._gates: dict[PostgresStore, tuple[Gate, ...]] = {}
+        self._ways = [socket_of(url) for url in (pool_url, database_url()) if url is not None]
 
     @asynccontextmanager
     async def replica(self) -> AsyncIterator[PostgresStore]:
         """One more replica."""
-        folder = Path(tempfile.mkdtemp(prefix="mcp-a2a-gate-"))
-        try:
-            gate = Gate(folder, self._behind)
-            await gate.start()
-            try:
-                async with PostgresStore(gate.url, self.agent, self.bounds) as store:
-                    self._gates[store] = gate
-                    yield store
-                    gate.open()
-            finally:
-                await gate.stop()
-        finally:
-            shutil.rmtree(folder)
+        async with AsyncExitStack() as stack:
+            gates = [await stack.enter_async_context(gate_before(way)) for way in self._ways]
+            url, direct = gates[0].url, gates[1].url if gates[1:] else None
+            async with PostgresStore(url, self.agent, self.bounds, direct_url=direct) as store:
+                self._gates[store] = tuple(gates)
+                yield store
+                self.resume(store)
 
     def kill(self, store: PostgresStore) -> None:
         """End a replica's connections for good."""
-        self._gates[store].end()
+        for gate in self._gates[store]:
+            gate.end()
 
     def pause(self, store: PostgresStore) -> None:
         """Let nothing through between a replica and the database."""
-        self._gates[store].shut()
+        for gate in self._gates[store]:
+            gate.shut()
 
     def resume(self, store: PostgresStore) -> None:
         """Let everything through again."""
-        self._gates[store].open()
+        for gate in self._gates[store]:
+            gate.open()
 
     def notice(self, store: PostgresStore) -> None:
         """Take a replica for dead, as the others do once its lease has run out."""
