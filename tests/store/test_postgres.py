@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import re
 import tempfile
+import traceback
 from collections.abc import AsyncIterator, Callable
 from dataclasses import replace
 from pathlib import Path
@@ -23,6 +25,7 @@ from bridge.store.postgres.takeover import HAS_ORPHANS
 from bridge.store.records import Change, MessageKey, Query, Quota, TaskHead
 from bridge.store.registry import ReplicaEntry
 from tests.store.changes import first, keep, keep_all
+from tests.support.certificates import served_as
 from tests.support.command import ROOT
 from tests.support.drivers import PATIENCE_SECONDS
 from tests.support.pages import blocks_of
@@ -315,3 +318,37 @@ async def test_behind_a_pool_that_gives_each_transaction_another_session_replica
             cluster.kill(one)
             await engine.until(lambda engine: len(engine.adopted) == 20)
             assert (await two.replicas.claim_session("files", 60)).is_lost
+
+
+@pytest.mark.parametrize(
+    ("name", "trusted", "words"),
+    [
+        ("db.example", "mine/both.pem", None),
+        ("db.example", "other/both.pem", "certificate verify failed. Name the authority"),
+        ("db.example", "none.pem", 'none.pem" does not exist. Name the authority'),
+        ("else.example", "mine/both.pem", "Name the server in the URL of the store as its certificate does"),
+    ],
+)
+async def test_a_server_beyond_this_machine_is_trusted_for_a_certificate_alone(
+    tmp_path: Path, name: str, trusted: str, words: str | None
+) -> None:
+    for folder in ("mine", "other"):
+        (tmp_path / folder).mkdir()
+    served_as("db.example", tmp_path / "other")
+    gate = Gate(tmp_path, socket_of(database_url()))
+    port = await gate.start_with_tls(served_as("db.example", tmp_path / "mine"))
+    where = f"hostaddr=127.0.0.1&sslrootcert={tmp_path / trusted}"
+    store = PostgresStore(
+        f"postgresql://postgres:hunter2@{name}:{port}/postgres?{where}", new_agent(), BOUNDS
+    )
+    try:
+        if words is None:
+            async with store:
+                await keep(store, first("t1"))
+                assert await store.load("t1")
+        else:
+            with pytest.raises(UsageError, match=re.escape(words)) as refused:
+                await store.__aenter__()
+            assert "hunter2" not in "".join(traceback.format_exception(refused.value))
+    finally:
+        await gate.stop()

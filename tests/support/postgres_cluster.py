@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import ssl
 import tempfile
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
@@ -19,6 +20,8 @@ from bridge.store.postgres.store import PostgresStore
 from tests.support.postgres import BOUNDS, database_url, new_agent
 
 _SOCKET: Final = ".s.PGSQL.5432"
+_SSL_REQUEST: Final = b"\0\0\0\x08\x04\xd2\x16\x2f"
+"""The message by which a client of PostgreSQL asks for TLS."""
 
 
 def socket_of(url: str) -> str:
@@ -47,6 +50,20 @@ class Gate:
     async def start(self) -> None:
         """Listen. The caller ends it."""
         self._server = await asyncio.start_unix_server(self._pass_on, self.folder / _SOCKET)
+
+    async def start_with_tls(self, context: ssl.SSLContext) -> int:
+        """Listen with TLS at a port of this machine, and return the port. The caller ends it."""
+
+        async def pass_on(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            with suppress(OSError):  # a client that does not trust the certificate goes away
+                assert await reader.readexactly(len(_SSL_REQUEST)) == _SSL_REQUEST
+                writer.write(b"S")
+                await writer.start_tls(context)
+                await self._pass_on(reader, writer)
+
+        self._server = await asyncio.start_server(pass_on, "127.0.0.1", 0)
+        port: int = self._server.sockets[0].getsockname()[1]
+        return port
 
     def shut(self) -> None:
         """Keep back what is said, in both directions."""

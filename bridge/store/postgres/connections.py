@@ -44,6 +44,21 @@ _LIVENESS: Final[dict[str, Any]] = {
     "application_name": "mcp-a2a",
 }
 
+_NAME_AUTHORITY: Final = (
+    "Name the authority that the server's certificate is from in the URL of the store, as"
+    " ?sslrootcert=/etc/ssl/ca.pem, or as ?sslrootcert=system if this machine knows it"
+)
+_HINTS: Final = {
+    "certificate verify failed": _NAME_AUTHORITY,
+    "root certificate file": _NAME_AUTHORITY,
+    "does not match host name": "Name the server in the URL of the store as its certificate does",
+    "server does not support SSL": (
+        "Beyond this machine the server has to prove who it is: turn TLS on there, or let the URL of the store say"
+        " another sslmode"
+    ),
+}
+"""What to do, by words of libpq."""
+
 _READ_ONLY: Final = "25006"
 """The state of a statement that a server refuses because it has become a standby."""
 _OF_CONTENT: Final = ("21", "22", "23", "54")
@@ -161,7 +176,12 @@ async def connect(conninfo: str, seconds: float, *, is_direct: bool) -> AsyncCon
     except TimeoutError as exc:
         raise StoreAwayError(f"the database cannot be reached: no answer within {seconds:g} s") from exc
     except (psycopg.Error, OSError) as exc:
-        raise StoreAwayError(f"the database cannot be reached: {first_line(exc)}") from exc
+        raise StoreAwayError(f"the database cannot be reached: {first_line(exc)}{_hint_for(exc)}") from exc
+
+
+def _hint_for(exc: BaseException) -> str:
+    """What to do about a server that is not trusted, where libpq only says that it is not."""
+    return next((f". {hint}" for sign, hint in _HINTS.items() if sign in str(exc)), "")
 
 
 @asynccontextmanager
