@@ -114,6 +114,7 @@ BELOW: Final = {
         ("tools_as_agent", "*", "skills", "*"),
         ("tools_as_agent", "*", "skills", "*", "arguments", "*"),
     ),
+    "issuers": (("issuers", "*", "introspection"),),
     "agents_as_tools": (
         ("agents_as_tools", "*", "tools", "*"),
         ("agents_as_tools", "*", "tools", "*", "arguments", "*"),

@@ -1,4 +1,4 @@
-"""Verifies the tokens of one issuer.
+"""Verifies the tokens of one issuer: JSON Web Tokens by its keys, others by asking it.
 
 Most requests carry no token of this issuer, so nothing is fetched before a token says that it is of this issuer, is
 signed as the configuration asks, and is an access token.
@@ -8,8 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+from bridge.access.introspection import TokenQuestions, UnansweredTokenError
 from bridge.access.issuers import Issuer, IssuerLimits, IssuerMetadata
 from bridge.access.key_sets import KeySource, NoKeysError
+from bridge.access.principals import Principal
 from bridge.access.tokens import (
     IssuerKey,
     UnverifiedToken,
@@ -31,12 +33,20 @@ from bridge.access.verifiers import (
 
 
 class IssuerVerifier:
-    """Recognises the JSON Web Tokens of one issuer."""
+    """Recognises the tokens of one issuer."""
 
     scheme = Scheme.BEARER
     is_declared = True
 
-    def __init__(self, issuer: Issuer, source: KeySource, limits: IssuerLimits) -> None:
+    def __init__(
+        self,
+        issuer: Issuer,
+        source: KeySource,
+        limits: IssuerLimits,
+        questions: TokenQuestions | None = None,
+    ) -> None:
+        """`questions` are asked about tokens that are no JSON Web Tokens."""
+        self._questions = questions
         self.issuer = issuer
         self._source = source
         self._limits = limits
@@ -52,9 +62,11 @@ class IssuerVerifier:
         if shown is None:
             return None
         token = token_in(shown)
-        if token is None:
+        if token is None and (self._questions is None or not shown):
             return NOT_KNOWN if shown else OF_ANOTHER_SCHEME
         try:
+            if token is None:
+                return await self._asked(shown, face)
             if token.issuer != self.issuer.place.issuer:
                 return WrongCredential("is of another issuer")
             require_acceptable(token, self.issuer)
@@ -63,8 +75,24 @@ class IssuerVerifier:
             return principal_in(claims, self.issuer, self._limits.leeway_seconds)
         except NoKeysError as exc:
             return Undecided(str(exc), exc.retry_seconds)
+        except UnansweredTokenError as exc:
+            return Undecided(str(exc), self._limits.retry_seconds)
         except WrongTokenError as exc:
             return WrongCredential(str(exc), issuer=self.issuer.name)
+
+    async def _asked(self, token: str, face: str) -> Principal:
+        """The principal of a token that the issuer was asked about.
+
+        Raises:
+            NoKeysError, UnansweredTokenError: the issuer cannot be asked.
+            WrongTokenError: the token is not valid in the face.
+        """
+        assert self._questions is not None, "tokens that nobody can be asked about are refused before"
+        claims = await self._questions.claims_of(token, face)
+        try:
+            return principal_in(claims, self.issuer, self._limits.leeway_seconds)
+        except (ValueError, TypeError, OverflowError) as exc:  # an expiry that is no time
+            raise WrongTokenError("is not valid") from exc
 
     async def _keys_for(self, token: UnverifiedToken) -> Sequence[IssuerKey]:
         """The keys of the issuer, fetched again if that may bring the key that the token names.

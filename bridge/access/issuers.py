@@ -20,8 +20,18 @@ class IssuerPlace:
     """The issuer's identifier. Its metadata is found by it (RFC 8414, OpenID Connect Discovery)."""
     jwks_url: str | None = None
     """The URL of the key set; None where the metadata says it."""
+    introspection_url: str | None = None
+    """The URL at which tokens are introspected; None where the metadata says it."""
     allow_private: bool = False
     """Whether metadata may lead from a public issuer to this machine or its network."""
+
+
+@dataclass(frozen=True, slots=True)
+class IntrospectionClient:
+    """The bridge as a client of an issuer, which may ask it about tokens."""
+
+    id: str
+    secret: str = field(repr=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,6 +47,8 @@ class Issuer:
     """The claim that tells the principals of this issuer apart."""
     scopes: tuple[ScopeRule, ...] = ()
     """What each scope opens, in the order of the file; empty when every token opens everything."""
+    client: IntrospectionClient | None = None
+    """The client that asks about tokens that are no JSON Web Tokens; None refuses them."""
     audiences: Mapping[str, frozenset[str]] = field(default_factory=dict)
     """The audiences of each face, by the path of the face."""
 
@@ -89,5 +101,7 @@ class IssuerLimits:
     """How soon after a fetch the set is fetched again because a token names a key that is not in it."""
     retry_seconds: float
     """How soon after a failed fetch the set is fetched again."""
+    introspection_seconds: float
+    """How long the answer about a token counts."""
     leeway_seconds: float
     """How far the issuer's clock may differ from this machine's."""

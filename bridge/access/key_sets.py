@@ -169,9 +169,9 @@ class KeySource:
             request = self._http.build_request("GET", url)
         except (httpx2.InvalidURL, ValueError) as exc:
             raise ValueError("it leads to what is no URL") from exc
-        return await fetched_json(self._http, request, limits, self._guard(url))
+        return await fetched_json(self._http, request, limits, self.guard(url))
 
-    def _guard(self, url: str) -> AddressGuard | None:
+    def guard(self, url: str) -> AddressGuard | None:
         """The guard for connections to a URL; None if any address is allowed.
 
         Raises:
@@ -180,7 +180,11 @@ class KeySource:
         if self._place.allow_private:
             return None
         place, hint = urlsplit(url), allowing_private(on_command_line=False)
-        written = {_origin(one) for one in (self._place.issuer, self._place.jwks_url) if one}
+        written = {
+            _origin(one)
+            for one in (self._place.issuer, self._place.jwks_url, self._place.introspection_url)
+            if one
+        }
         if _origin(url) in written:
             seen = self._seen.setdefault(place.netloc, RebindingJudge())
             return AddressGuard(seen.judge(place.netloc, hint), self._resolve)

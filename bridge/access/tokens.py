@@ -210,7 +210,7 @@ def principal_in(claims: Mapping[str, Any], issuer: Issuer, leeway_seconds: floa
         f"{issuer.name}{ISSUER_MARK}{subject}",
         skills=_opened_by(_scopes_in(claims), issuer) if issuer.scopes else ("*",),
         scopes=issuer.scopes,
-        expires_at=min(int(claims["exp"]), _LATEST) + leeway_seconds,
+        expires_at=min(int(claims["exp"]), _LATEST) + leeway_seconds if "exp" in claims else None,
     )
 
 

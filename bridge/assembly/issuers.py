@@ -20,6 +20,7 @@ from bridge.config.tables.profile import IssuersTable
 from bridge.http.client import GuardedClient
 
 if TYPE_CHECKING:
+    from bridge.access.introspection import TokenQuestions
     from bridge.access.key_sets import KeySource
 
 
@@ -37,7 +38,19 @@ class Issuers:
             return ()
         from bridge.access.issuer_verifier import IssuerVerifier  # see the module's docstring
 
-        return [IssuerVerifier(one, self._source(one), self._limits) for one in issuers.values()]
+        return [
+            IssuerVerifier(one, self._source(one), self._limits, self._questions(one))
+            for one in issuers.values()
+        ]
+
+    def _questions(self, issuer: Issuer) -> TokenQuestions | None:
+        from bridge.access.introspection import TokenQuestions  # see the module's docstring
+
+        if issuer.client is None:
+            return None
+        source = self._source(issuer)
+        assert self._http is not None, "the source has it, too"
+        return TokenQuestions(issuer, source, self._http, self._limits)
 
     def _source(self, issuer: Issuer) -> KeySource:
         from bridge.access.key_sets import KeySource  # see the module's docstring
@@ -94,5 +107,6 @@ def issuer_limits(table: IssuersTable) -> IssuerLimits:
         keys_seconds=table.keys_seconds,
         unknown_key_seconds=table.unknown_key_seconds,
         retry_seconds=table.retry_seconds,
+        introspection_seconds=table.introspection_seconds,
         leeway_seconds=table.leeway_seconds,
     )

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 
-from bridge.access.issuers import Issuer, IssuerPlace
+from bridge.access.issuers import IntrospectionClient, Issuer, IssuerPlace
 from bridge.access.principals import Principal
 from bridge.access.verifiers import Credential, Scheme
 from bridge.assembly.plan import (
@@ -210,12 +210,16 @@ def _arguments(tables: Mapping[str, ArgumentTable]) -> dict[str, ArgumentRule]:
 
 
 def _issuer(name: str, table: IssuerTable) -> Issuer:
+    asked = table.introspection
+    client = IntrospectionClient(asked.client_id, asked.client_secret.value) if asked else None
+    url = asked.url if asked else None
     return Issuer(
         name,
-        IssuerPlace(table.issuer, table.jwks_url, table.allow_private),
+        IssuerPlace(table.issuer, table.jwks_url, url, table.allow_private),
         tuple(table.algorithms),
         table.principal,
         tuple((scope, tuple(globs)) for scope, globs in table.scopes.items()),
+        client,
         {face: frozenset(one) for face, one in table.audience.items()},
     )
 

@@ -95,7 +95,7 @@ async def test_a_name_of_the_operator_that_was_public_does_not_become_private(
     async with listening(issuer) as url:
         issuer.url = f"http://login.example.com:{url.rpartition(':')[2]}"
         async with source_of(issuer, names) as source:
-            guard = source._guard(issuer.url)
+            guard = source.guard(issuer.url)
             assert guard is not None
             assert await guard.addresses("login.example.com", 443) == [PUBLIC]
             names.addresses["login"] = LOOPBACK

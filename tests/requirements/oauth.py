@@ -17,6 +17,10 @@ OAUTH: Final = tuple(
         ),
         "oauth-scopes": "The scopes of a token say which skills and tools its principal may use",
         "oauth-expiry": "The streams of a client end when its token expires; its tasks go on",
+        "oauth-introspection": (
+            "A token that only its issuer can read counts if the issuer says that it is active and for the face"
+            " (RFC 7662 section 2); the answer counts for at most 60 s, and what cannot be asked is 503"
+        ),
         "oauth-keys": (
             "The keys of an issuer are fetched within bounds, once at a time, not for each unknown one, and the last"
             " good set stays"

@@ -185,6 +185,10 @@ def _issuer_faults(data: Mapping[str, Any]) -> Iterator[ConfigFault]:
         here: KeyPath = ("issuers", name)
         if isinstance(url := table.get("issuer"), str) and (other := known.setdefault(url, name)) != name:
             yield ConfigFault((*here, "issuer"), f"[issuers.{other}] has the same `issuer`")
+        asked = table.get("introspection")
+        if "jwks_url" in table and isinstance(asked, dict) and "url" not in asked:
+            message = f"{title(here)} has a `jwks_url`, so no metadata says where tokens are introspected"
+            yield ConfigFault((*here, "introspection"), message, "write `url` in it", on_key=True)
         audience = table.get("audience", {})
         given = audience if isinstance(audience, dict) else {}
         for face in given:

@@ -22,6 +22,7 @@ from bridge.config.tables.values import (
     NotNegative,
     Origins,
     ScopeName,
+    SecretValue,
     SessionOf,
     Setting,
     Table,
@@ -246,6 +247,16 @@ SignatureAlgorithm = Literal[
 ]
 
 
+class IntrospectionTable(Table):
+    """`introspection` of an issuer: how it is asked about tokens that are no JSON Web Tokens (RFC 7662)."""
+
+    client_id: Text = Field(description="the id of the bridge as a client of the issuer")
+    client_secret: SecretValue = Field(description="its secret")
+    url: HttpUrl | None = Field(
+        default=None, description="the URL to ask at; without it, the one that its metadata says"
+    )
+
+
 class IssuerTable(Table):
     """`[issuers.NAME]`: who issues the tokens of callers, by OAuth 2.0 or OpenID Connect."""
 
@@ -271,6 +282,10 @@ class IssuerTable(Table):
     )
     algorithms: Annotated[tuple[SignatureAlgorithm, ...], Field(strict=False)] = Field(
         default=("RS256", "PS256", "ES256", "EdDSA"), description="the algorithms of its signatures"
+    )
+    introspection: IntrospectionTable | None = Field(
+        default=None,
+        description="how the bridge asks it about tokens that are no JSON Web Tokens; without it, these are refused",
     )
     allow_private: bool = Field(
         default=False, description="whether its metadata may lead to a private address on another origin"

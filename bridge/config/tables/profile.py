@@ -232,6 +232,7 @@ class IssuersTable(_Table):
     keys_seconds: PositiveFloat
     unknown_key_seconds: PositiveFloat
     retry_seconds: PositiveFloat
+    introspection_seconds: Annotated[float, Field(ge=0, le=60)]
     leeway_seconds: Annotated[float, Field(ge=0, le=60)]
 
 

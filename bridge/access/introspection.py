@@ -1,0 +1,148 @@
+"""Asks an issuer what a token is that cannot be read here, and remembers the answers for a while.
+
+Anyone can send such tokens, and each unknown one costs the issuer a request. So few are asked at the same time, and
+refusals are remembered, too, up to a bound. A token is remembered by its hash.
+
+Spec: RFC 7662; RFC 6749 section 2.3.1.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import logging
+import math
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+from urllib.parse import quote, urlsplit
+
+import anyio
+import httpx2
+
+from bridge.access.issuers import Issuer, IssuerLimits
+from bridge.access.key_sets import KeySource
+from bridge.access.tokens import WrongTokenError
+from bridge.http.documents import DocumentError, DocumentLimits, fetched_json
+
+logger = logging.getLogger(__name__)
+
+_REMEMBERED: Final = 10_000
+"""Tokens whose answers are remembered; the oldest make room."""
+_AT_ONCE: Final = 8
+"""Requests to one issuer at the same time."""
+_LOG_SECONDS: Final = 60.0
+"""How often a failure is logged."""
+
+
+class UnansweredTokenError(Exception):
+    """The issuer cannot be asked at the moment."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Remembered:
+    """What the issuer said of a token; None if it is not active."""
+
+    claims: Mapping[str, Any] | None
+    until: float
+    """On the clock of the event loop."""
+
+
+class TokenQuestions:
+    """The questions to one issuer."""
+
+    def __init__(
+        self, issuer: Issuer, source: KeySource, http: httpx2.AsyncClient, limits: IssuerLimits
+    ) -> None:
+        """`source` knows the metadata of the issuer, and which addresses may be connected to."""
+        self._issuer = issuer
+        self._source = source
+        self._http = http
+        self._limits = limits
+        self._asking = anyio.CapacityLimiter(_AT_ONCE)
+        self._remembered: dict[bytes, _Remembered] = {}
+        self._logged_at = -math.inf
+
+    async def claims_of(self, token: str, face: str) -> Mapping[str, Any]:
+        """The claims of a token that is active and for a face.
+
+        Raises:
+            WrongTokenError: it is not active, or of another issuer, or for another face.
+            UnansweredTokenError: the issuer cannot be asked.
+            NoKeysError: the metadata that says where to ask never came.
+        """
+        digest = hashlib.sha256(token.encode(errors="replace")).digest()
+        known = self._known(digest)
+        if known is None:
+            try:
+                with anyio.fail_after(2 * self._limits.fetch_seconds):
+                    async with self._asking:
+                        known = self._known(digest) or await self._ask(token, digest)
+            except TimeoutError as exc:
+                raise UnansweredTokenError("its issuer is asked too much at the moment") from exc
+        if known.claims is None:
+            raise WrongTokenError("is not active")
+        return self._checked(known.claims, face)
+
+    def _known(self, digest: bytes) -> _Remembered | None:
+        known = self._remembered.get(digest)
+        return known if known is not None and anyio.current_time() < known.until else None
+
+    async def _ask(self, token: str, digest: bytes) -> _Remembered:
+        url = await self._url()
+        form = {"token": token, "token_type_hint": "access_token"}
+        request = self._http.build_request("POST", url, data=form, headers=self._client_headers())
+        limits = DocumentLimits(self._limits.document_bytes, self._limits.fetch_seconds)
+        try:
+            said = await fetched_json(self._http, request, limits, self._source.guard(url))
+        except DocumentError as exc:
+            self._log(exc)
+            raise UnansweredTokenError("its issuer cannot be asked at the moment") from exc
+        claims = said if isinstance(said, dict) and said.get("active") is True else None
+        known = _Remembered(claims, anyio.current_time() + self._limits.introspection_seconds)
+        self._remembered.pop(digest, None)
+        self._remembered[digest] = known
+        if len(self._remembered) > _REMEMBERED:
+            del self._remembered[next(iter(self._remembered))]
+        return known
+
+    async def _url(self) -> str:
+        if self._issuer.place.introspection_url is not None:
+            return self._issuer.place.introspection_url
+        await self._source.keys()
+        metadata = self._source.metadata
+        url = metadata.text("introspection_endpoint") if metadata is not None else None
+        is_secure = url is not None and urlsplit(url).scheme in (
+            "https",
+            urlsplit(self._issuer.place.issuer).scheme,
+        )
+        if url is None or not is_secure:
+            fault = DocumentError("its metadata says no introspection_endpoint that may be asked")
+            self._log(fault)
+            raise UnansweredTokenError("its issuer cannot be asked at the moment") from fault
+        return url
+
+    def _client_headers(self) -> dict[str, str]:
+        client = self._issuer.client
+        assert client is not None, "only an issuer with a client is asked"
+        words = f"{quote(client.id, safe='')}:{quote(client.secret, safe='')}"
+        return {"Authorization": f"Basic {base64.b64encode(words.encode()).decode()}"}
+
+    def _checked(self, claims: Mapping[str, Any], face: str) -> Mapping[str, Any]:
+        expiry = claims.get("exp")
+        if isinstance(expiry, int | float) and expiry + self._limits.leeway_seconds < time.time():
+            raise WrongTokenError("has expired")
+        if claims.get("iss", self._issuer.place.issuer) != self._issuer.place.issuer:
+            raise WrongTokenError("is of another issuer")
+        audience = claims.get("aud")
+        named = audience if isinstance(audience, list) else [audience]
+        if not any(isinstance(one, str) and one in self._issuer.audiences.get(face, ()) for one in named):
+            raise WrongTokenError("is for another audience")
+        return claims
+
+    def _log(self, exc: DocumentError) -> None:
+        now = anyio.current_time()
+        if now - self._logged_at >= _LOG_SECONDS:
+            self._logged_at = now
+            logger.warning("issuers.%s: a token cannot be introspected: %s", self._issuer.name, exc)

@@ -1,0 +1,181 @@
+"""Tokens that only their issuer can read: what it is asked, which answers count, and for how long."""
+
+from __future__ import annotations
+
+import base64
+import json
+import time
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field, replace
+from typing import Any
+from urllib.parse import parse_qs
+
+import anyio
+import httpx2
+import pytest
+
+from bridge.access.introspection import TokenQuestions
+from bridge.access.issuer_verifier import IssuerVerifier
+from bridge.access.issuers import IntrospectionClient, IssuerPlace
+from bridge.access.key_sets import KeySource
+from bridge.access.principals import Principal
+from bridge.access.verifiers import Access, Credential, verifiers_of
+from bridge.http.request_checks import RefusedError
+from tests.access.test_issuers import AUDIENCES, DESK, LOGIN, gone, slow
+from tests.support.issuer import LIMITS, TokenIssuer, answer, bearer, issuer_at
+
+pytestmark = pytest.mark.proves("oauth-introspection")
+
+CLIENT = IntrospectionClient("the bridge", "s:cret")
+BASIC = base64.b64encode(b"the%20bridge:s%3Acret").decode()
+
+
+@dataclass
+class Asked:
+    """An issuer that is asked about tokens, and who is let in by it."""
+
+    issuer: TokenIssuer
+    tokens: dict[str, dict[str, Any]] = field(default_factory=dict)
+    """What the issuer says of each token."""
+    questions: list[str] = field(default_factory=list)
+    access: Access = field(default_factory=lambda: Access([]))
+
+    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
+        """Answer about one token, to the bridge alone."""
+        form = parse_qs((await receive())["body"].decode())
+        headers = dict(scope["headers"])
+        assert headers[b"authorization"] == f"Basic {BASIC}".encode()
+        assert form["token_type_hint"] == ["access_token"]
+        (token,) = form["token"]
+        self.questions.append(token)
+        await answer(send, 200, json.dumps(self.tokens.get(token, {"active": False})).encode())
+
+    async def lets_in(self, token: str) -> Principal:
+        """The principal of a token."""
+        return await self.access.principal_of(bearer(token), DESK)
+
+    async def refuses(self, token: str) -> RefusedError:
+        """The refusal of a token."""
+        with pytest.raises(RefusedError) as refused:
+            await self.lets_in(token)
+        return refused.value
+
+
+@asynccontextmanager
+async def asked(
+    limits: Any = LIMITS, place: IssuerPlace | None = None, **metadata: Any
+) -> AsyncIterator[Asked]:
+    """Such an issuer, beside a principal of the file."""
+    said = {"introspection_endpoint": f"{LOGIN}/introspect", **metadata}
+    there = Asked(TokenIssuer(LOGIN, metadata=said))
+    there.issuer.answers["/introspect"] = there
+    scopes = (("read", ("get_*",)), ("write", ("*",)))
+    trusted = issuer_at(LOGIN, AUDIENCES, client=CLIENT, scopes=scopes, place=place or IssuerPlace(LOGIN))
+    async with httpx2.AsyncClient(transport=httpx2.ASGITransport(app=there.issuer)) as http:
+        source = KeySource("corp", replace(trusted.place, allow_private=True), http, limits)
+        verifier = IssuerVerifier(trusted, source, limits, TokenQuestions(trusted, source, http, limits))
+        secrets = verifiers_of([Credential(Principal("carol"), "carols-token")])
+        there.access.update([*secrets, verifier])
+        yield there
+
+
+def active(**more: Any) -> dict[str, Any]:
+    """What an issuer says of a good token."""
+    good = {"active": True, "iss": LOGIN, "aud": "api://desk", "sub": "alice", "exp": int(time.time()) + 600}
+    return {name: value for name, value in {**good, **more}.items() if value is not None}
+
+
+async def test_an_active_token_stands_for_its_subject_and_is_asked_about_once() -> None:
+    async with asked() as there:
+        there.tokens["opaque"] = active(scope="read")
+        async with anyio.create_task_group() as tasks:
+            for _ in range(20):
+                tasks.start_soon(there.lets_in, "opaque")
+        found = await there.lets_in("opaque")
+        assert (found.name, found.skills) == ("corp:alice", ("get_*",))
+        assert found.expires_at == there.tokens["opaque"]["exp"] + LIMITS.leeway_seconds
+        assert len(there.questions) <= 8
+        before = len(there.questions)
+        assert await there.lets_in("opaque") == found
+        assert len(there.questions) == before
+
+
+@pytest.mark.parametrize(
+    ("said", "fault"),
+    [
+        ({"active": False}, "is not active"),
+        ({"active": "true"}, "is not active"),
+        ({}, "is not active"),
+        ([], "is not active"),
+        (active(aud="api://other"), "is for another audience"),
+        (active(aud=["api://other", 7]), "is for another audience"),
+        (active(aud=None), "is for another audience"),
+        (active(iss="https://evil.example"), "is of another issuer"),
+        (active(exp=1), "has expired"),
+        (active(exp="soon"), "is not valid"),
+        (active(exp=float("inf")), "is not valid"),
+        (active(sub=None), "does not say whose it is"),
+    ],
+)
+async def test_any_other_answer_is_401_and_is_remembered(said: Any, fault: str) -> None:
+    async with asked() as there:
+        there.tokens["opaque"] = said
+        for _ in range(2):
+            refused = await there.refuses("opaque")
+            assert (refused.status, fault in str(refused)) == (401, True)
+        assert there.questions == ["opaque"]
+
+
+async def test_an_answer_counts_for_so_long_and_no_longer() -> None:
+    async with asked(replace(LIMITS, introspection_seconds=0)) as there:
+        there.tokens["opaque"] = active(iss=None, exp=None)
+        assert (await there.lets_in("opaque")).expires_at is None
+        there.tokens["opaque"] = {"active": False}
+        assert "is not active" in str(await there.refuses("opaque"))
+
+
+async def test_secrets_of_the_file_and_json_web_tokens_are_not_asked_about() -> None:
+    async with asked() as there:
+        assert await there.lets_in("carols-token") == Principal("carol")
+        assert (await there.lets_in(there.issuer.token("api://desk"))).name == "corp:alice"
+        assert "is for another audience" in str(await there.refuses(there.issuer.token("api://x")))
+        assert "is not known" in str(await there.refuses(""))
+        assert there.questions == []
+
+
+@pytest.mark.proves("oauth-bad-input")
+@pytest.mark.parametrize(
+    ("broken", "said"),
+    [(gone, "answered with 502"), (slow, "gave no answer within"), (None, "no introspection_endpoint")],
+)
+async def test_while_the_issuer_cannot_be_asked_a_token_is_503(
+    broken: Any, said: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    metadata = {} if broken else {"introspection_endpoint": "http://login.example.com/introspect"}
+    limits, place = (LIMITS, None)
+    if broken is slow:  # the keys would have to come as quickly
+        limits = replace(LIMITS, fetch_seconds=0.05)
+        place = IssuerPlace(LOGIN, f"{LOGIN}/jwks", f"{LOGIN}/introspect")
+    async with asked(limits, place, **metadata) as there:
+        there.tokens["opaque"] = active()
+        if broken:
+            there.issuer.answers["/introspect"] = broken
+        for _ in range(2):
+            refused = await there.refuses("opaque")
+            assert (refused.status, refused.headers) == (503, {"Retry-After": "5"})
+        (line,) = [one.getMessage() for one in caplog.records if "introspected" in one.getMessage()]
+        assert said in line
+        assert "opaque" not in caplog.text
+        assert "cret" not in caplog.text
+        if broken is not slow:
+            assert (await there.lets_in(there.issuer.token("api://desk"))).name == "corp:alice"
+
+
+async def test_where_to_ask_may_stand_in_the_file() -> None:
+    place = IssuerPlace(LOGIN, f"{LOGIN}/jwks", f"{LOGIN}/introspect")
+    async with asked(place=place) as there:
+        there.tokens["opaque"] = active()
+        assert (await there.lets_in("opaque")).name == "corp:alice"
+        assert there.issuer.asked == ["/introspect"]
+    assert "s:cret" not in repr(CLIENT)
