@@ -139,7 +139,8 @@ class TokenQuestions:
         named = audience if isinstance(audience, list) else [audience]
         if not any(isinstance(one, str) and one in self._issuer.audiences.get(face, ()) for one in named):
             raise WrongTokenError("is for another audience")
-        return claims
+        # The subject of a token that a client got for itself is the client (RFC 9068 section 2.2).
+        return {"sub": claims.get("client_id"), **claims}
 
     def _log(self, exc: DocumentError) -> None:
         now = anyio.current_time()

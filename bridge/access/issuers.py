@@ -70,9 +70,14 @@ class IssuerMetadata:
     url: str
 
     @property
-    def is_openid(self) -> bool:
-        """Whether it was found where OpenID Connect Discovery has it."""
-        return OPENID in self.url
+    def openid_url(self) -> str | None:
+        """Where OpenID Connect Discovery has the metadata; None if the issuer knows OAuth only."""
+        if OPENID in self.url:
+            return self.url
+        issuer = self.text("issuer")
+        if issuer is None or "id_token_signing_alg_values_supported" not in self.values:
+            return None
+        return f"{issuer.rstrip('/')}{OPENID}"
 
     def text(self, key: str) -> str | None:
         """A value that is a text; None if there is none."""

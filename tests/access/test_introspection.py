@@ -129,6 +129,8 @@ async def test_any_other_answer_is_401_and_is_remembered(said: Any, fault: str) 
 
 async def test_an_answer_counts_for_so_long_and_no_longer() -> None:
     async with asked(replace(LIMITS, introspection_seconds=0)) as there:
+        there.tokens["of a client"] = active(sub=None, client_id="reports")
+        assert (await there.lets_in("of a client")).name == "corp:reports"
         there.tokens["opaque"] = active(iss=None, exp=None)
         assert (await there.lets_in("opaque")).expires_at is None
         there.tokens["opaque"] = {"active": False}

@@ -56,11 +56,9 @@ def _schemes_in(issuer: Issuer, metadata: IssuerMetadata) -> Iterator[tuple[str,
     if token and "client_credentials" in grants:
         flow = {"tokenUrl": token, "scopes": scopes}
         yield f"{issuer.name}-client", _oauth2({"clientCredentials": flow}, metadata)
-    if metadata.is_openid:
-        yield (
-            f"{issuer.name}-openid",
-            {"openIdConnectSecurityScheme": {"openIdConnectUrl": metadata.url}},
-        )
+    if metadata.openid_url is not None:
+        scheme: JsonObject = {"openIdConnectUrl": metadata.openid_url}
+        yield f"{issuer.name}-openid", {"openIdConnectSecurityScheme": scheme}
 
 
 def _oauth2(flows: JsonObject, metadata: IssuerMetadata) -> JsonObject:

@@ -11,10 +11,11 @@ import pytest
 
 from bridge.a2a.client.credentials import Credentials, apply_credentials
 from bridge.a2a.model.objects import AgentCard
+from bridge.access.issuers import IssuerMetadata
 from tests.assembly.test_admission import ADA, KEY
 from tests.assembly.test_issuers import Guarded, trusting
 from tests.support.drivers import Driver
-from tests.support.issuer import OPENID, bearer
+from tests.support.issuer import OAUTH, OPENID, bearer
 from tests.support.older_drivers import EVERY_DRIVER, name_of
 from tests.support.running import call_part, message
 
@@ -122,3 +123,22 @@ async def test_a_token_that_cannot_be_judged_yet_is_503_in_every_binding(kind: A
         refused = await client.send(caller.request("SendMessage", message(call_part("echo"))))
         assert refused.status_code == 503
         assert int(refused.headers["retry-after"]) >= 1
+
+
+@pytest.mark.proves("a2a-4.4.1-card")
+@pytest.mark.parametrize(
+    ("url", "more", "openid"),
+    [
+        (f"https://a.example{OPENID}", {}, f"https://a.example{OPENID}"),
+        (f"https://a.example{OAUTH}", {}, None),
+        (
+            f"https://a.example{OAUTH}",
+            {"id_token_signing_alg_values_supported": []},
+            f"https://a.example{OPENID}",
+        ),
+    ],
+)
+def test_an_issuer_that_knows_openid_connect_is_declared_so(
+    url: str, more: dict[str, Any], openid: str | None
+) -> None:
+    assert IssuerMetadata({"issuer": "https://a.example/", **more}, url).openid_url == openid
