@@ -6,7 +6,7 @@ import asyncio
 import ssl
 import tempfile
 from collections.abc import AsyncIterator
-from contextlib import AsyncExitStack, asynccontextmanager, suppress
+from contextlib import AsyncExitStack, asynccontextmanager, closing, suppress
 from pathlib import Path
 from typing import Final
 from urllib.parse import parse_qs, urlsplit
@@ -55,7 +55,8 @@ class Gate:
         """Listen with TLS at a port of this machine, and return the port. The caller ends it."""
 
         async def pass_on(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-            with suppress(OSError):  # a client that does not trust the certificate goes away
+            # A client that does not trust the certificate goes away, and so does one that ends before it has begun.
+            with suppress(OSError, EOFError), closing(writer):
                 assert await reader.readexactly(len(_SSL_REQUEST)) == _SSL_REQUEST
                 writer.write(b"S")
                 await writer.start_tls(context)
