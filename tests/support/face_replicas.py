@@ -32,7 +32,10 @@ from tests.support.postgres_cluster import Gate, socket_of
 from tests.support.running import listening, profile_with
 
 KEYS: Final = ("the same secret for all of them, of many letters",)
-LEASE: Final[Mapping[str, Any]] = {"lease_seconds": 1.0}
+LEASE_SECONDS: Final = 10.0
+"""So long that no replica of a busy machine is taken for dead."""
+SHORT_LEASE_SECONDS: Final = 1.5
+"""For tests of replicas that are silent or dead."""
 PUBLIC_URL: Final = "http://agents.example.com"
 PATH: Final = "/mcp/face"
 ALICE: Final = Credential(Principal("alice"), "alice-token")
@@ -158,6 +161,7 @@ class FaceReplicas:
     agent_url: str
     folder: Path
     stack: AsyncExitStack
+    lease_seconds: float
     database_url: str = field(default_factory=new_database_url)
     made: list[FaceReplica] = field(default_factory=list)
 
@@ -177,7 +181,7 @@ class FaceReplicas:
         await gate.start()
         self.stack.push_async_callback(gate.stop)
         root_url = f"http://127.0.0.1:{port}"
-        profile = profile_with(store=dict(LEASE), run={"drain_seconds": 0.0})
+        profile = profile_with(store={"lease_seconds": self.lease_seconds}, run={"drain_seconds": 0.0})
         place = ProcessPlan(
             public_url=PUBLIC_URL,
             shared_store=SharedStore(
@@ -234,15 +238,15 @@ def _watched(replica: FaceReplica) -> Any:
 
 
 @asynccontextmanager
-async def face_replicas(replicas: int = 2, **options: Any) -> AsyncIterator[FaceReplicas]:
+async def face_replicas(
+    replicas: int = 2, lease_seconds: float = LEASE_SECONDS, **options: Any
+) -> AsyncIterator[FaceReplicas]:
     """Some bridges that offer the asking server's tools, through an agent of one bridge more."""
     with tempfile.TemporaryDirectory(prefix="mcp-a2a-faces-") as folder:
         async with AsyncExitStack() as stack:
             agent = await stack.enter_async_context(asking("legacy"))
             assert agent.bridge is not None
-            group = FaceReplicas(agent.bridge.base_url, Path(folder), stack)
+            group = FaceReplicas(agent.bridge.base_url, Path(folder), stack, lease_seconds)
             for _ in range(replicas):
                 await group.start(**options)
-            for one in group.made:
-                await one.until({other.epoch: "same" for other in group.made if other is not one})
             yield group

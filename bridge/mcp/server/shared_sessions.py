@@ -153,10 +153,7 @@ class SharedSessions:
             return
         session = self._opened(text, principal)
         if self._sharing.registry.is_mine(session.epoch):
-            served = receive
-            if hop is not None:
-                served = await _fitting(scope, receive, hop)
-                await _require_sender(receive)
+            served = receive if hop is None else await _fitting(receive, hop)
             await self._inner(_named(scope, session.own_id), served, _renamed(send, lambda _: text))
         elif hop is not None:
             raise self._misled(hop)
@@ -331,20 +328,17 @@ def _lost(body: bytes) -> bytes:
     return f"event: message\r\ndata: {answer}\r\n\r\n".encode()
 
 
-async def _fitting(scope: Scope, receive: Receive, hop: AcceptedHop) -> Receive:
-    """A `receive` that gives the body which was read, once it is known to be the one that was passed on.
+async def _fitting(receive: Receive, hop: AcceptedHop) -> Receive:
+    """A `receive` that gives the body which was read, once it is known to be the one that was passed on, and that its
+    sender still waits.
 
     Raises:
-        RefusedError: it is another one.
+        RefusedError: it is another one, or nobody will read the answer.
     """
-    if scope["method"] != "POST":
-        waiting: list[Message] = []
-        fits = hop.fits(b"")
-    else:
-        waiting = [await receive()]
-        fits = hop.fits(waiting[0]["body"])
-    if not fits:
+    waiting = [await receive()]
+    if not hop.fits(waiting[0].get("body", b"")):
         raise RefusedError(403, "This is not the body that a replica passed on", {HOP_HEADER: REFUSED_HOP})
+    await _require_sender(receive)
 
     async def again() -> Message:
         return waiting.pop() if waiting else await receive()
