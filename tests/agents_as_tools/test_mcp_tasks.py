@@ -220,6 +220,29 @@ async def test_a_task_goes_on_after_a_restart_and_at_a_replica_with_the_same_key
                 assert text_in((await client.end(task))["result"]).startswith("Ordered 3")
 
 
+OLD, NEW = "the old secret of both, of many letters", "the new secret of both, of many letters"
+
+
+@pytest.mark.proves("tasks-there")
+@pytest.mark.parametrize(
+    ("before", "after"), [((OLD,), (OLD, NEW)), ((OLD, NEW), (NEW, OLD)), ((NEW, OLD), (NEW,))]
+)
+async def test_at_each_step_of_a_key_rotation_two_replicas_take_each_others_tasks(
+    before: tuple[str, ...], after: tuple[str, ...], tmp_path: Path
+) -> None:
+    with anyio.fail_after(WAIT_SECONDS):
+        async with (
+            foreign_agent() as agent,
+            exposing(tmp_path, agent.url, keys=before, task_after_seconds=0) as exposed,
+            task_client(exposed) as client,
+            exposing(tmp_path, agent.url, keys=after, task_after_seconds=0) as replica,
+            task_client(replica) as elsewhere,
+        ):
+            for first, other in ((client, elsewhere), (elsewhere, client)):
+                task = await late_task(first, agent, "ask_late")
+                assert await other.asked(task) == await first.asked(task)
+
+
 @pytest.mark.proves("tasks-get", "tasks-keys", "tasks-updated")
 @pytest.mark.parametrize("streaming", [True, False], ids=["streams", "polls"])
 async def test_a_task_asks_in_several_rounds_each_under_a_key_of_its_own(

@@ -30,12 +30,13 @@ class ExposeConfig:
     state: Path | None = None
     cache: Path | None = None
     dialect: DialectChoice = "auto"
+    keys: tuple[str, ...] = ()
 
     def plan(self) -> Plan:
         """The same as a plan."""
         agents = {url: RemotePlan(url, dialect=self.dialect) for url in self.urls}
         offered = OfferedPlan(tuple(agents), self.profile, named=False, server_name=self.name)
-        place = ProcessPlan(state=self.state, cache=self.cache)
+        place = ProcessPlan(state=self.state, cache=self.cache, keys=self.keys)
         return Plan(self.profile, place, agents=agents, offered={"face": offered})
 
 
@@ -78,12 +79,19 @@ class Exposed:
 
 @asynccontextmanager
 async def exposing(
-    folder: Path, *urls: str, mapping: str = "default", dialect: DialectChoice = "auto", **agents: Any
+    folder: Path,
+    *urls: str,
+    mapping: str = "default",
+    dialect: DialectChoice = "auto",
+    keys: tuple[str, ...] = (),
+    **agents: Any,
 ) -> AsyncIterator[Exposed]:
-    """Offer the agents at these URLs as an MCP server; keywords change the `[agents]` of a profile."""
+    """Offer the agents at these URLs as an MCP server; other keywords change the `[agents]` of a profile."""
     profile = profile_of(mapping)
     profile = profile.model_copy(update={"agents": profile.agents.model_copy(update=agents)})
-    config = ExposeConfig(urls, profile, state=folder / "state", cache=folder / "cache", dialect=dialect)
+    config = ExposeConfig(
+        urls, profile, state=folder / "state", cache=folder / "cache", dialect=dialect, keys=keys
+    )
     async with _running(config, over_http=True) as bridge, listening(bridge.app) as root_url:
         (offered,) = bridge.offered
         try:
