@@ -20,6 +20,7 @@ import pytest
 from bridge.assembly.plan import SharedStore, changes_between
 from bridge.assembly.plan_from_file import plan_from_file
 from bridge.config.load import load
+from bridge.config.text.diagnostics import ConfigError
 from bridge.short_names import slug
 from bridge.store.postgres.schema import Namespace
 from bridge.tools_as_agent.bridge_notes import SESSION_IS_LOST
@@ -312,6 +313,21 @@ def test_all_agents_of_a_file_share_its_database_whose_password_is_never_shown(t
     assert {one.store for one in plan.published.values()} == {SharedStore(url, direct)}
     assert "hunter2" not in f"{plan!r} {plan.published['first'].store}"
     assert str(plan.published["first"].store) == "postgresql://pool.example/tasks"
+
+
+@pytest.mark.parametrize("key", ["store", "store_direct"])
+@pytest.mark.parametrize("secret", ["//a:hunter2@b/c", "//b/c?password=hunter2", "//b/c?sslpassword=hunter2"])
+def test_a_password_of_a_database_in_a_file_is_refused_and_not_repeated(
+    key: str, secret: str, tmp_path: Path
+) -> None:
+    file = tmp_path / "bridge.toml"
+    other = "store_direct" if key == "store" else "store"
+    file.write_text(f'[bridge]\n{key} = "postgresql:{secret}"\n{other} = "postgresql:///a"\n')
+    with pytest.raises(ConfigError) as refused:
+        load(file, {})
+    said = str(refused.value)
+    assert f"`{key}` holds a password, which does not stand in the file in plain" in said
+    assert "hunter2" not in said
 
 
 def test_another_database_takes_a_restart(tmp_path: Path) -> None:

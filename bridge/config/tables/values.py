@@ -50,6 +50,8 @@ SQLITE_SCHEME: Final = "sqlite:///"
 _STORES: Final = (
     f'`{{key}}` takes "{MEMORY_STORE}", "{SQLITE_SCHEME}PATH", the path of a file, or the URL of a PostgreSQL'
 )
+_DATABASE_SECRETS: Final = frozenset({"password", "sslpassword"})
+"""What a URL of libpq may hold beside the password of its user that is a secret."""
 _DATABASES: Final = "`{key}` takes the URL of a PostgreSQL, which begins with postgresql://"
 
 
@@ -176,7 +178,7 @@ def _database(given: object, info: ValidationInfo) -> str | Secret:
         raise refused(_DATABASES)
     try:
         place = urlsplit(url)
-        has_password = bool(place.password) or "password" in parse_qs(place.query)
+        has_password = bool(place.password) or not _DATABASE_SECRETS.isdisjoint(parse_qs(place.query))
     except ValueError as exc:
         raise refused("`{key}` is no URL") from exc
     if has_password and not isinstance(found, Secret):
