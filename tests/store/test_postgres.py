@@ -352,3 +352,11 @@ async def test_a_server_beyond_this_machine_is_trusted_for_a_certificate_alone(
             assert "hunter2" not in "".join(traceback.format_exception(refused.value))
     finally:
         await gate.stop()
+
+
+async def test_a_server_that_takes_no_writes_is_refused_with_words_on_what_to_do() -> None:
+    url = f"{database_url()}&options=-c%20default_transaction_read_only%3Don"
+    with pytest.raises(
+        UsageError, match=r"session is read-only\. This server is a standby, or takes no writes"
+    ):
+        await PostgresStore(url, new_agent(), BOUNDS).__aenter__()

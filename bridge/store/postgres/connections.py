@@ -52,6 +52,9 @@ _HINTS: Final = {
     "certificate verify failed": _NAME_AUTHORITY,
     "root certificate file": _NAME_AUTHORITY,
     "does not match host name": "Name the server in the URL of the store as its certificate does",
+    "session is read-only": (
+        "This server is a standby, or takes no writes: let the URL of the store name the one that does, or all of them"
+    ),
     "server does not support SSL": (
         "Beyond this machine the server has to prove who it is: turn TLS on there, or let the URL of the store say"
         " another sslmode"
@@ -180,7 +183,7 @@ async def connect(conninfo: str, seconds: float, *, is_direct: bool) -> AsyncCon
 
 
 def _hint_for(exc: BaseException) -> str:
-    """What to do about a server that is not trusted, where libpq only says that it is not."""
+    """What to do about a server that is refused, where libpq only says why it is."""
     return next((f". {hint}" for sign, hint in _HINTS.items() if sign in str(exc)), "")
 
 
