@@ -202,6 +202,21 @@ async def test_an_older_release_at_tables_that_it_cannot_use_ends_with_words_tha
         await fleet.migrate(AGENT)
 
 
+async def test_a_start_whose_role_may_not_change_the_tables_says_who_may(fleet: Fleet) -> None:
+    await fleet.migrate(AGENT)
+    role = Namespace.of(fleet.agent).name
+    with psycopg.connect(database_url(), autocommit=True) as connection:
+        for text in ("CREATE ROLE {}", "ALTER ROLE {} LOGIN", "GRANT USAGE ON SCHEMA {} TO {}"):
+            connection.execute(text.replace("{}", role))  # type: ignore[call-overload]
+        connection.execute(f"GRANT ALL ON ALL TABLES IN SCHEMA {role} TO {role}")  # type: ignore[call-overload]
+    url = database_url().replace("postgres@", f"{role}@")
+    with pytest.raises(UsageError, match=r"run `mcp-a2a store migrate FILE --store-url env:NAME`"):
+        await PostgresStore(url, fleet.agent, PATIENT, tables=ADDS).__aenter__()
+    await fleet.migrate(ADDS)
+    async with PostgresStore(url, fleet.agent, PATIENT) as store:
+        await keep(store, first("t1"))
+
+
 @pytest.mark.parametrize(("tables", "is_breaking"), [(ADDS, False), (BREAKS, True)])
 async def test_a_dry_run_says_what_would_change_and_who_is_in_the_way(
     fleet: Fleet, tables: Tables, is_breaking: bool
