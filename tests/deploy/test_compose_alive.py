@@ -20,6 +20,7 @@ import pytest
 from mcp import Client
 from mcp.client.streamable_http import streamable_http_client
 
+from bridge.config.tables.profile import load_profile
 from tests.deploy.files import SECRETS, compose_file, ran
 from tests.deploy.test_container import BRIDGES, as_mounted
 from tests.support.command import WAIT_SECONDS, environment, run_here
@@ -43,6 +44,7 @@ SERVER: Final = re.compile(r"server (bridge-\d):8080 resolve ")
 class Running:
     """The deployment, as its callers see it."""
 
+    server: Database
     file: Path
     ports: dict[str, int]
     replicas: list[subprocess.Popen[str]]
@@ -143,11 +145,12 @@ def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
     file, port, ports = as_mounted(folder), free_port(), {name: free_port() for name in BRIDGES}
     file.write_text(file.read_text().replace("localhost:8080", f"localhost:{port}"))
     with ExitStack() as stack:
-        with_tables(stack.enter_context(database()), folder, file)
+        server = stack.enter_context(database())
+        with_tables(server, folder, file)
         replicas = [stack.enter_context(replica(file, ports[name], name)) for name in BRIDGES]
         stack.enter_context(nginx(folder, port, ports))
         token = (folder / "compose" / "secrets" / "ops_token").read_text()
-        yield Running(file, ports, replicas, f"http://127.0.0.1:{port}", token)
+        yield Running(server, file, ports, replicas, f"http://127.0.0.1:{port}", token)
 
 
 async def card_of(running: Running, client: httpx2.AsyncClient) -> dict[str, Any]:
@@ -179,6 +182,7 @@ async def test_replicas_behind_nginx_are_one_agent_and_one_server_also_when_one_
         assert (await client.get(f"{running.url}/readyz")).status_code == 404
         await a_stream_comes_event_by_event(agent)
         await a_session_goes_on_at_either_replica(running, client)
+        the_role_that_only_reads_and_changes_rows_has_all_connections(running.server)
         await a_kill_is_told_and_costs_no_other_request(running, agent)
         with running.again(0):
             await a_stop_costs_no_request(running.replicas[1], agent)
@@ -207,6 +211,15 @@ async def a_session_goes_on_at_either_replica(running: Running, client: httpx2.A
         for _ in range(4):
             said = await host.call_tool("greet", {"name": "Ada"})
             assert said.content[0].text == "Hello, Ada!"
+
+
+def the_role_that_only_reads_and_changes_rows_has_all_connections(server: Database) -> None:
+    """No more of them than docs/operations.md says."""
+    count = "SELECT usename, count(*) FROM pg_stat_activity WHERE application_name = 'mcp-a2a' GROUP BY 1"
+    psql = str(server.programs / "psql")
+    role, _, connections = ran(psql, "-At", "-c", count, server.url).stdout.strip().partition("|")
+    assert role == "bridge"
+    assert int(connections) <= len(BRIDGES) * (load_profile().store.connections + 3 + 3)
 
 
 async def a_kill_is_told_and_costs_no_other_request(running: Running, agent: Rpc) -> None:
