@@ -72,8 +72,9 @@ class ReplicaEngine(Protocol):
     async def adopt(self, task: StoredTask) -> None:
         """Go on with a task whose holder is gone. This replica holds the task now.
 
-        It may wait for the store, so it is called in an async task other than the one that stores. A replica that goes
-        on under a new epoch may adopt what it held itself.
+        It may wait for the store, so it is called in an async task other than the one that stores. Until it returns,
+        `Store.load` of this task waits: nobody answers a task here whose engine does not have it yet. A replica that
+        goes on under a new epoch may adopt what it held itself.
         """
         ...
 

@@ -225,6 +225,33 @@ async def test_another_replica_adopts_the_tasks_of_a_dead_one(cluster: Cluster, 
     await keep(heir.store, Change("t1", 2, b"on"))
 
 
+async def test_a_task_that_is_taken_over_is_read_as_held_here_once_the_engine_has_it(
+    cluster: Cluster, members: Members
+) -> None:
+    one, two, three = members
+    await keep(one.store, first("t1"), first("t2", context_id="other", head=COMPLETED))
+    for member in (two, three):
+        member.engine.may_adopt = anyio.Event()
+    order: list[str] = []
+
+    async def read(member: Member) -> None:
+        assert (await loaded(member, "t1")).holder == member.replicas.epoch
+        order.append("read")
+
+    cluster.kill(one.store)
+    async with anyio.create_task_group() as group:
+        for member in (two, three):
+            group.start_soon(_first_adopted, member, group.cancel_scope)
+    (heir,) = (member for member in (two, three) if member.engine.adopted)
+    async with anyio.create_task_group() as group:
+        group.start_soon(read, heir)
+        for _ in range(20):  # reads that nothing holds up, in which that one would come back
+            await loaded(heir, "t2")
+        order.append("given")
+        heir.engine.may_adopt.set()
+    assert order == ["given", "read"]
+
+
 async def _first_adopted(member: Member, scope: anyio.CancelScope) -> None:
     await member.engine.until(lambda engine: engine.adopted)
     scope.cancel()

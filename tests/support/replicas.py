@@ -259,6 +259,10 @@ class ReplicaStore:
         self._may_read.set()
         self._may_reply = anyio.Event()
         self._may_reply.set()
+        self._may_adopt = anyio.Event()
+        self._may_adopt.set()
+        self._coming: dict[str, anyio.Event] = {}
+        """The tasks that this replica has claimed, and its engine does not have yet."""
 
     async def __aenter__(self) -> Self:
         self._group = anyio.create_task_group()
@@ -313,6 +317,14 @@ class ReplicaStore:
     def hold_replies(self) -> None:
         """Do what others ask, and give no reply."""
         self._may_reply = anyio.Event()
+
+    def hold_adoptions(self) -> None:
+        """Give claimed tasks to the engine only later, from now on."""
+        self._may_adopt = anyio.Event()
+
+    def let_adoptions(self) -> None:
+        """Give claimed tasks to the engine."""
+        self._may_adopt.set()
 
     def look(self) -> None:
         """Look whether this replica was fenced."""
@@ -379,11 +391,15 @@ class ReplicaStore:
 
     async def load(self, task_id: str) -> StoredTask | None:
         """See `Store.load`."""
-        await self._up()
-        found = self.shared.stored(task_id) if self.shared.has(task_id) else None
-        await checkpoint()
-        await self._may_read.wait()
-        return found
+        while True:
+            await self._up()
+            found = self.shared.stored(task_id) if self.shared.has(task_id) else None
+            await checkpoint()
+            await self._may_read.wait()
+            coming = self._coming.get(task_id)
+            if found is None or found.holder != self._epoch or coming is None:
+                return found
+            await coming.wait()
 
     async def list(self, query: Query) -> TaskPage:
         """See `Store.list`."""
@@ -478,13 +494,16 @@ class ReplicaStore:
 
     def take(self, tasks: list[StoredTask]) -> None:
         """Give adopted tasks to the engine."""
+        self._coming |= {task.task_id: anyio.Event() for task in tasks}
         self._group.start_soon(self._adopt, tasks)
 
     async def _adopt(self, tasks: list[StoredTask]) -> None:
         for task in tasks:
             await self._up()
+            await self._may_adopt.wait()
             if self._engine is not None and task.holder == self._epoch:
                 await self._engine.adopt(task)
+            self._coming.pop(task.task_id).set()
 
     def release(self, task_id: str, seq: int) -> None:
         """See `Replicas.release`."""
@@ -604,6 +623,8 @@ class Recorder:
         self.moved = Signal()
         self.may_answer = anyio.Event()
         self.may_answer.set()
+        self.may_adopt = anyio.Event()
+        self.may_adopt.set()
 
     async def answer(self, command: bytes) -> bytes:
         """Reply with what was asked."""
@@ -616,6 +637,7 @@ class Recorder:
         """Remember the task."""
         self.adopted.append(task)
         self.moved.tell()
+        await self.may_adopt.wait()
 
     def fenced(self) -> None:
         """Remember that it was so."""

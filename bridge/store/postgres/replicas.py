@@ -98,6 +98,10 @@ class PostgresReplicas:
         self._takeover.start(engine)
         self._commands.start(engine)
 
+    async def was_given(self, task_id: str) -> bool:
+        """See `Takeover.was_given`."""
+        return await self._takeover.was_given(task_id)
+
     def release(self, task_id: str, seq: int) -> None:
         """See `Replicas.release`."""
         if self._writer is not None:

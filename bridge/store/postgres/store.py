@@ -147,7 +147,11 @@ class PostgresStore:
         Raises:
             StoreError: the database cannot be reached. All reads raise it.
         """
-        return await self._connections.run(partial(reads.task, place=self._place, task_id=task_id))
+        while True:
+            task = await self._connections.run(partial(reads.task, place=self._place, task_id=task_id))
+            is_mine = task is not None and task.holder == self._replicas.epoch
+            if not is_mine or not await self._replicas.was_given(task_id):
+                return task
 
     async def list(self, query: Query) -> TaskPage:
         """One page of the owner's tasks."""

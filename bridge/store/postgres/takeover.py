@@ -18,7 +18,7 @@ from bridge.store.postgres import reads
 from bridge.store.postgres.feed import GONE
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Sequence
 
     from psycopg import AsyncConnection
 
@@ -77,6 +77,8 @@ class Takeover:
         self._hints = hints
         self._epochs = epochs
         self._engine: ReplicaEngine | None = None
+        self._coming: dict[str, anyio.Event] = {}
+        """The tasks that are being claimed, each until the engine has it or somebody else was faster."""
         self._is_stopping = False
         self._is_running = False
 
@@ -94,6 +96,14 @@ class Takeover:
         if not self._is_running:
             self._is_running = True
             self._tasks.start(self._run, tuple(dead))
+
+    async def was_given(self, task_id: str) -> bool:
+        """Wait until a task that is being claimed was given to the engine. Returns False for one that is not."""
+        coming = self._coming.get(task_id)
+        if coming is None:
+            return False
+        await coming.wait()
+        return True
 
     async def _run(self, dead: Sequence[int]) -> None:
         try:
@@ -113,10 +123,24 @@ class Takeover:
         self._hints.add(GONE)
 
     async def _adopt(self, engine: ReplicaEngine, epoch: int) -> None:
-        place = self._place
-        while orphans := await self._connections.run(partial(_orphans, place=place)):
-            claim = partial(_claimed, place=place, epoch=epoch, orphans=orphans)
-            pauses = Backoff(0.1, 2.0)
+        while orphans := await self._connections.run(partial(_orphans, place=self._place)):
+            adopted = await self._claim(orphans, epoch)
+            try:
+                for task in adopted:
+                    self._tasks.start(self._give, engine, task)
+            except StoreError:  # the store is closed
+                self._have_come(task.task_id for task in adopted)
+                raise
+            if not adopted:
+                return
+
+    async def _claim(self, orphans: Sequence[str], epoch: int) -> list[StoredTask]:
+        """Claim tasks. Returns those that this epoch holds now, of which none is read before the engine has it."""
+        place, pauses = self._place, Backoff(0.1, 2.0)
+        claim = partial(_claimed, place=place, epoch=epoch, orphans=orphans)
+        adopted: list[StoredTask] = []
+        self._coming |= {task_id: anyio.Event() for task_id in orphans}
+        try:
             while epoch == self._epochs.number:
                 try:
                     claimed = await self._connections.run(claim)
@@ -124,18 +148,23 @@ class Takeover:
                 except StoreError as exc:  # what was claimed already must not be left to nobody
                     logger.debug("a take-over waits: %s", exc)
                     await anyio.sleep(pauses.next())
-                    continue
-                for task in adopted:
-                    self._tasks.start(self._give, engine, task)
-                if not claimed:
-                    return
-                break
-            else:
-                return
+                else:
+                    break
+        finally:
+            self._have_come({*orphans} - {task.task_id for task in adopted})
+        return adopted
 
     async def _give(self, engine: ReplicaEngine, task: StoredTask) -> None:
-        if task.holder == str(self._epochs.number):
-            await engine.adopt(task)
+        try:
+            if task.holder == str(self._epochs.number):
+                await engine.adopt(task)
+        finally:
+            self._have_come([task.task_id])
+
+    def _have_come(self, task_ids: Iterable[str]) -> None:
+        for task_id in task_ids:
+            if (coming := self._coming.pop(task_id, None)) is not None:
+                coming.set()
 
 
 async def _orphans(connection: AsyncConnection, place: Namespace) -> list[str]:

@@ -112,6 +112,31 @@ async def test_a_task_that_waits_goes_on_waiting_when_its_replica_is_killed() ->
         assert found.shared.holder_of(task.id) is None
 
 
+async def test_an_answer_that_comes_while_its_task_is_taken_over_does_not_run_the_tool_again() -> None:
+    runs: list[str] = []
+
+    async def work(job: Job) -> None:
+        runs.append(text_of_parts(job.turn.message.parts))
+        if len(runs) == 1:
+            await job.status(INPUT, keep=b"resume")
+            await anyio.sleep_forever()
+        await job.status(W)
+        await anyio.sleep_forever()
+
+    async with fleet(work) as found:
+        one, two = await found.start(), await found.start()
+        task = await task_of(one.engine, asked(), ALICE)
+        two.store.hold_adoptions()
+        found.shared.kill(one.store)
+        async with anyio.create_task_group() as group:
+            answer = asked({"text": "answer"}, taskId=task.id)
+            group.start_soon(task_of, two.engine, answer, ALICE, AT_ONCE)
+            await anyio.wait_all_tasks_blocked()
+            assert runs == ["go"]
+            two.store.let_adoptions()
+        assert runs == ["go", "go"]
+
+
 async def test_who_asked_a_replica_that_dies_asks_again_and_is_answered() -> None:
     async with fleet(ask_then_finish) as found:
         one, two = await found.start(), await found.start()
