@@ -18,6 +18,7 @@ from bridge.assembly.ids import clock_of, now_ms
 from bridge.errors import StoreConflictError, StoreError, UsageError
 from bridge.store.postgres.clock import ClockOffset
 from bridge.store.postgres.connections import StoreTasks, with_defaults
+from bridge.store.postgres.evictions import sweep
 from bridge.store.postgres.registry import PostgresRegistry
 from bridge.store.postgres.schema import Namespace
 from bridge.store.postgres.store import PostgresStore
@@ -360,3 +361,21 @@ async def test_a_server_that_takes_no_writes_is_refused_with_words_on_what_to_do
         UsageError, match=r"session is read-only\. This server is a standby, or takes no writes"
     ):
         await PostgresStore(url, new_agent(), BOUNDS).__aenter__()
+
+
+@pytest.mark.proves("replicas-sessions")
+async def test_a_lost_session_is_known_for_as_long_as_it_could_have_been_idle_and_no_longer() -> None:
+    agent = new_agent()
+    place = Namespace.of(agent)
+    async with PostgresStore(database_url(), agent, BOUNDS) as one:
+        await one.replicas.claim_session("brief", 0)
+        await one.replicas.claim_session("long", 3600)
+    async with PostgresStore(database_url(), agent, BOUNDS) as two:
+        await two.replicas.claim_session("living", 0)
+        async with await psycopg.AsyncConnection.connect(database_url(), autocommit=True) as connection:
+            for _ in range(2):  # the first one sees that they are lost
+                await sweep(connection, place, two.replicas.number, 60)
+            found = await connection.execute(place.sql("SELECT name FROM {ns}.sessions ORDER BY name"))
+            assert await found.fetchall() == [("living",), ("long",)]
+        assert (await two.replicas.claim_session("long", 3600)).is_lost
+        assert not (await two.replicas.claim_session("brief", 0)).is_lost
