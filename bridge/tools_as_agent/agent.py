@@ -255,13 +255,13 @@ class ToolsAgent:
         except QueueFullError as exc:
             raise a2a_error_of(exc) from exc
         if isinstance(decision, Follow):
-            return ToolRun(decision, source.upstream, self._options)
+            return ToolRun(decision, source.upstream, self._options, principal)
         options = self._options
         for seconds in (decision.skill.override.call_timeout_seconds, source.call_timeout_seconds):
             if seconds is not None:
                 options = replace(options, call_timeout_seconds=seconds)
                 break
-        run = ToolRun(decision, source.upstream, options, self._turns.of(decision.skill.key))
+        run = ToolRun(decision, source.upstream, options, principal, self._turns.of(decision.skill.key))
         return BriefWork(run) if decision.skill.may_be_brief else run
 
     def _source_of(self, decision: RunTool | Follow) -> SkillSource | None:

@@ -55,13 +55,15 @@ class ToolRun:
         decision: RunTool | Follow,
         upstream: Upstream,
         options: AgentOptions,
+        principal: str,
         limiter: anyio.CapacityLimiter | None = None,
     ) -> None:
-        """`limiter` bounds the calls of the skill. The run keeps these values to its end, even when the agent's options
-        change meanwhile."""
+        """`principal` is the one for which the call was reserved. `limiter` bounds the calls of the skill. The run keeps
+        these values to its end, even when the agent's options change meanwhile."""
         self._decision = decision
         self._upstream = upstream
         self._options = options
+        self._principal = principal
         self._limiter = limiter
         self._call: CallInRounds | None = None
 
@@ -80,7 +82,11 @@ class ToolRun:
             logger.log(telling.log_level, "a call of %s failed: %s", self._decision.skill_id, exc)
             await self._end(job, TaskState(telling.task_state), _in_words(str(exc)))
         finally:
-            self._upstream.release(job.turn.principal.name)
+            self.drop()
+
+    def drop(self) -> None:
+        """End what `Upstream.reserve` began; by itself, in place of a run."""
+        self._upstream.release(self._principal)
 
     async def _run(self, job: Job, queue: CallQueue) -> None:
         patience = PausableDeadline(self._options.call_timeout_seconds)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Generator, Sequence
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 import anyio
 
@@ -247,6 +247,15 @@ class PlannedWork(Protocol):
     """The work for one turn. The engine calls it once the task exists."""
 
     async def __call__(self, job: Job) -> None: ...
+
+
+@runtime_checkable
+class ReservedWork(Protocol):
+    """Planned work for which something is kept from its plan on."""
+
+    def drop(self) -> None:
+        """Give back what is kept, in place of a call."""
+        ...
 
 
 class WorkSession(Protocol):

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 import anyio
 
 from bridge.a2a.model.objects import Message, Role, StreamResponse, Task, TaskState
-from bridge.a2a.tasks.agent import Commit, Job, PlannedWork
+from bridge.a2a.tasks.agent import Commit, Job, PlannedWork, ReservedWork
 from bridge.a2a.tasks.live import LiveTask, Submit
 from bridge.errors import StoreConflictError, StoreError
 from bridge.store.contract import OnStored
@@ -34,6 +34,11 @@ class BriefWork:
     async def __call__(self, job: Job) -> None:
         """Do the work."""
         await self.work(job)
+
+    def drop(self) -> None:
+        """See `ReservedWork.drop`."""
+        if isinstance(self.work, ReservedWork):
+            self.work.drop()
 
 
 class _HeldBack:

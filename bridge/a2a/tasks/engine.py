@@ -108,7 +108,15 @@ from bridge.a2a.model.objects import (
     TaskState,
 )
 from bridge.a2a.model.operations import AnswerT, RequestT, Streamed, Unary
-from bridge.a2a.tasks.agent import Agent, Commit, Job, PlannedWork, RunningWork, Turn
+from bridge.a2a.tasks.agent import (
+    Agent,
+    Commit,
+    Job,
+    PlannedWork,
+    ReservedWork,
+    RunningWork,
+    Turn,
+)
 from bridge.a2a.tasks.draft import DraftTask
 from bridge.a2a.tasks.idempotency import MessageBook
 from bridge.a2a.tasks.intake import AcceptedMessage, CallContext, EngineLimits, Intake
@@ -416,7 +424,7 @@ class Engine:
         with running.scope:
             try:
                 if self._others is not None:
-                    await job.accepted
+                    await _stored_or_dropped(job, work)
                 await work(job)
             except StoreError as exc:
                 level = logging.INFO if running.abandoned else logging.WARNING
@@ -508,3 +516,13 @@ class Engine:
             raise temporarily_unavailable("The bridge is stopping")
         if self._store.failure is not None:
             raise temporarily_unavailable("The bridge cannot store tasks at the moment")
+
+
+async def _stored_or_dropped(job: Job, work: PlannedWork) -> None:
+    """Wait until a job's message is stored. Work that is not called gives back what is kept for it."""
+    try:
+        await job.accepted
+    except BaseException:
+        if isinstance(work, ReservedWork):
+            work.drop()
+        raise

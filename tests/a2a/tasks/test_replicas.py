@@ -652,3 +652,33 @@ async def test_a_message_of_a_context_answers_the_task_that_another_replica_hold
         assert (await two.engine.cancel(other.id, ALICE)).status.state is X
         done = await task_of(two.engine, asked({"text": "this"}, contextId="talk"), ALICE)
         assert (done.id, done.status.state, texts(done)) == (task.id, C, ["this"])
+
+
+async def test_work_that_another_replica_began_first_gives_back_what_was_kept_for_it() -> None:
+    class Reserved:
+        """Work for which something is kept from its plan on."""
+
+        calls = drops = 0
+
+        async def __call__(self, job: Job) -> None:
+            self.calls += 1
+            await say(job, C)
+
+        def drop(self) -> None:
+            self.drops += 1
+
+    async with pair(finish) as (one, two):
+        works = one.agent.script, two.agent.script = Reserved(), BriefWork(late := Reserved())
+        two.store.hold_writes()
+        request, late_tasks = asked(configuration=AT_ONCE), []
+
+        async def send() -> None:
+            late_tasks.append(await task_of(two.engine, request))
+
+        async with anyio.create_task_group() as group:
+            group.start_soon(send)
+            await anyio.wait_all_tasks_blocked()
+            task = await task_of(one.engine, request)
+            two.store.let_writes()
+        assert [found.id for found in late_tasks] == [task.id]
+        assert (works[0].calls, works[0].drops, late.calls, late.drops) == (1, 0, 0, 1)
