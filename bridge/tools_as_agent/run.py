@@ -58,8 +58,8 @@ class ToolRun:
         principal: str,
         limiter: anyio.CapacityLimiter | None = None,
     ) -> None:
-        """`principal` is the one for which the call was reserved. `limiter` bounds the calls of the skill. The run keeps
-        these values to its end, even when the agent's options change meanwhile."""
+        """`principal` is the one for which the call was reserved. `limiter` bounds the calls of the skill. The run
+        keeps these values to its end, even when the agent's options change meanwhile."""
         self._decision = decision
         self._upstream = upstream
         self._options = options
