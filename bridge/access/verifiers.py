@@ -176,6 +176,8 @@ class DeclaredAccess:
     """The schemes of secrets."""
     issuers: tuple[tuple[Issuer, IssuerMetadata | None], ...]
     """The issuers of tokens, with their metadata once it is known."""
+    needs_credential: bool
+    """Whether a request without a credential is refused."""
 
 
 _HeaderVerdict = tuple[str, Verdict]
@@ -221,7 +223,8 @@ class Access:
         """What the cards of agents declare."""
         trusted = [(one.issuer, one.metadata) for one in self._verifiers if one.issuer is not None]
         asked = {one.scheme for one in self._verifiers if one.issuer is None and one.is_declared}
-        return DeclaredAccess(tuple(scheme for scheme in Scheme if scheme in asked), tuple(trusted))
+        schemes = tuple(scheme for scheme in Scheme if scheme in asked)
+        return DeclaredAccess(schemes, tuple(trusted), self.needs_token)
 
     @property
     def first_scopes(self) -> tuple[str, ...]:

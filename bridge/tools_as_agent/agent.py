@@ -14,6 +14,7 @@ from bridge.a2a.model.life import INTERRUPTED
 from bridge.a2a.model.objects import AgentCard, AgentSkill, TaskState
 from bridge.a2a.tasks.agent import PlannedWork, Turn
 from bridge.a2a.tasks.draft import BriefWork
+from bridge.access.principals import Principal
 from bridge.concurrency import ToolLimiters
 from bridge.mcp.client.upstream import OwnSession, QueueFullError, Upstream
 from bridge.source_state import SourceState
@@ -171,7 +172,11 @@ class ToolsAgent:
 
     def card(self, base_url: str) -> AgentCard:
         """The Agent Card for clients that reach the agent at this base URL."""
-        return self._card_at(base_url)
+        return self._card_at(base_url, self._skills.public)
+
+    def extended_card(self, base_url: str, principal: Principal) -> AgentCard:
+        """The card with all skills that a principal may use, or could with another scope."""
+        return self._card_at(base_url, self._skills.seen_by(principal))
 
     def plan(self, turn: Turn) -> PlannedWork:
         """Decide what a turn means. A call is counted in its server's queue.
@@ -278,7 +283,7 @@ class ToolsAgent:
             if remark not in before:
                 logger.warning("%s", remark)
 
-    def _make_card(self, base_url: str) -> AgentCard:
+    def _make_card(self, base_url: str, skills: Skills) -> AgentCard:
         listing = {skill.source_key for skill in self._skills.skills}
         servers = [
             ToolServerSummary(
@@ -286,7 +291,8 @@ class ToolsAgent:
             )
             for source in self._sources.values()
         ]
-        return make_card(base_url, servers, self._skills, self._options)
+        nothing = "none of its skills is for this caller" if self._skills.skills else ""
+        return make_card(base_url, servers, skills, self._options, nothing)
 
 
 def _without_its_process(asked: ServerQuestion) -> PlannedWork:

@@ -40,10 +40,15 @@ class ToolServerSummary:
 
 
 def make_card(
-    base_url: str, servers: Sequence[ToolServerSummary], skills: Skills, options: AgentOptions
+    base_url: str,
+    servers: Sequence[ToolServerSummary],
+    skills: Skills,
+    options: AgentOptions,
+    nothing: str = "",
 ) -> AgentCard:
-    """The card of an agent that is reached at `base_url`. The A2A server adds its security schemes."""
-    shown = [skill.shown for skill in skills.skills] or [_placeholder(servers)]
+    """The card of an agent that is reached at `base_url`. The A2A server adds its security schemes. `nothing` says why
+    the agent has no skills, if that is not the servers' fault."""
+    shown = [skill.shown for skill in skills.skills] or [_placeholder(servers, nothing)]
     greeting = servers[0].greeting if len(servers) == 1 else None
     name = options.name or ", ".join(server.name for server in servers) or "tools"
     return AgentCard(
@@ -89,10 +94,10 @@ def _version(servers: Sequence[ToolServerSummary]) -> str:
     return ", ".join(f"{key} {version}" for key, version in known.items()) or "0"
 
 
-def _placeholder(servers: Sequence[ToolServerSummary]) -> AgentSkill:
+def _placeholder(servers: Sequence[ToolServerSummary], nothing: str) -> AgentSkill:
     """A skill for a card that has none, since a card must have one."""
     whys = [_why(server, alone=len(servers) == 1) for server in servers]
-    why = "; ".join(whys) or "it has no tool server"
+    why = nothing or "; ".join(whys) or "it has no tool server"
     return AgentSkill(
         id="unavailable",
         name="No skills at the moment",

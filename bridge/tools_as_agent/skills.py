@@ -15,7 +15,7 @@ from functools import cached_property
 from bridge.a2a.model.errors import FORBIDDEN, A2AError
 from bridge.a2a.model.objects import AgentSkill
 from bridge.access.challenges import insufficient_scope
-from bridge.access.principals import Principal
+from bridge.access.principals import Principal, ScopeRule
 from bridge.mcp.tools import Tool
 from bridge.tools_as_agent.options import AgentOptions
 from bridge.translate.arguments import problems_of, properties_of
@@ -61,6 +61,10 @@ class Skill:
         return self.override.reply == "message" and self.tool.is_repeatable
 
 
+_Rights = tuple[tuple[str, ...], tuple[ScopeRule, ...]]
+"""The rights of a principal: its globs, and those of the scopes of its issuer."""
+
+
 @dataclass(frozen=True, eq=False)
 class Skills:
     """All skills of an agent, in the order of the card."""
@@ -71,6 +75,7 @@ class Skills:
     refused_ids: Mapping[str, str] = field(default_factory=dict)
     """For ids of skills, the configured ids that could not be given to them."""
     _usable: dict[tuple[str, ...], Skills] = field(default_factory=dict, init=False, repr=False)
+    _seen: dict[_Rights, Skills] = field(default_factory=dict, init=False, repr=False)
 
     @cached_property
     def by_id(self) -> Mapping[str, Skill]:
@@ -97,6 +102,22 @@ class Skills:
         if scope is not None:
             words = f"The skill {skill_id} takes a token with the scope {scope}"
             raise A2AError(FORBIDDEN, words, metadata={"scope": scope}, headers=insufficient_scope(scope))
+
+    @cached_property
+    def public(self) -> Skills:
+        """The skills that everyone may read of."""
+        left = tuple(skill for skill in self.skills if skill.override.public is not False)
+        return self if len(left) == len(self.skills) else replace(self, skills=left)
+
+    def seen_by(self, principal: Principal) -> Skills:
+        """The skills that a principal may use, or could with another scope. Cached like `usable_by`."""
+        if "*" in principal.skills:
+            return self
+        rights = principal.skills, principal.scopes
+        if rights not in self._seen:
+            left = tuple(skill for skill in self.skills if principal.may_see(skill.id))
+            self._seen[rights] = replace(self, skills=left)
+        return self._seen[rights]
 
     def usable_by(self, principal: Principal) -> Skills:
         """The skills that a principal may use. Cached for all principals with the same rights."""

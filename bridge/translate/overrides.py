@@ -63,6 +63,8 @@ class SkillOverride:
     """Replace the generated examples."""
     hidden: bool | None = None
     """Whether the skill is neither on the card nor callable."""
+    public: bool | None = None
+    """Whether everyone reads of the skill on the card; if not, only callers who may use it or could."""
     text_into: str | None = None
     """The name of the argument that takes plain text."""
     arguments: Mapping[str, ArgumentRule] = field(default_factory=dict)

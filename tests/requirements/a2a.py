@@ -82,9 +82,7 @@ _HEADINGS: Final = {
 """Section by section, what the specification's page calls its heading in a link."""
 
 _PUSH: Final = "Push notifications come later: the card declares none, and the bridge asks no agent for them"
-_EXTENDED: Final = (
-    "The extended card comes with OAuth: the card declares none, and the bridge asks no agent for it"
-)
+_EXTENDED: Final = "The bridge asks no agent for its extended card: it calls what the public card tells"
 _GRPC: Final = "gRPC comes later: the card declares no such interface, and the bridge passes over an agent's"
 _SIGNING: Final = (
     "Signed cards come later: the bridge signs none, and trusts the origin that a card comes from"
@@ -297,7 +295,6 @@ A2A: Final = (
         "a2a-13.3-extended",
         "13.3",
         "The extended card is given to authenticated clients, as far as they may see it",
-        deferred=_EXTENDED,
     ),
     # Versions and extensions
     _both("a2a-3.6-patch", "3.6", "Patch numbers count for nothing when a version is chosen"),

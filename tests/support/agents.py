@@ -29,7 +29,7 @@ from bridge.a2a.tasks.intake import CallContext
 from bridge.a2a.tasks.registry import StorePace
 from bridge.a2a.wire.extensions import ExtensionFilter
 from bridge.a2a.wire.versions import VERSIONS, Versions
-from bridge.access.principals import LOCAL
+from bridge.access.principals import LOCAL, Principal
 from bridge.access.verifiers import Access
 from bridge.http.request_checks import FaceAddress
 from bridge.store.contract import Store
@@ -64,6 +64,10 @@ class Scripted:
             default_output_modes=("text/plain",),
             skills=(AgentSkill(id="act", name="Act", description="Acts", tags=("test",)),),
         )
+
+    def extended_card(self, base_url: str, principal: Principal) -> AgentCard:
+        """The same for everyone."""
+        return self.card(base_url)
 
     def plan(self, turn: Turn) -> PlannedWork:
         """Take every turn."""

@@ -53,12 +53,13 @@ class AdmissionControl:
 class RequestAdmission:
     """One request to an agent. Enter it for as long as the request is answered."""
 
-    __slots__ = ("_changes", "_control", "_headers", "_path", "principal", "stream")
+    __slots__ = ("_changes", "_control", "_headers", "path", "principal", "stream")
 
     def __init__(self, control: AdmissionControl, headers: Headers, path: str) -> None:
         self._control = control
         self._headers = headers
-        self._path = path
+        self.path = path
+        """The path of the agent, below the address of the bridge."""
         self._changes = 0
         """`Access.changes` when the request was admitted."""
         self.principal: Principal
@@ -81,7 +82,7 @@ class RequestAdmission:
         """
         control = self._control
         control.address.require_own(self._headers)
-        principal = await control.access.principal_of(self._headers, self._path)
+        principal = await control.access.principal_of(self._headers, self.path)
         self._changes = control.access.changes
         self.principal = principal.in_face(control.face)
         return self.principal

@@ -35,7 +35,7 @@ from bridge.a2a.model.errors import (
     temporarily_unavailable,
 )
 from bridge.a2a.model.objects import AgentCard
-from bridge.a2a.model.operations import AnyOperation, Streamed, Unary
+from bridge.a2a.model.operations import GET_EXTENDED_AGENT_CARD, AnyOperation, Streamed, Unary
 from bridge.a2a.server.admission import AdmissionControl, RequestAdmission
 from bridge.a2a.server.event_stream import EventStream, StreamPace, is_disconnected
 from bridge.a2a.server.security import with_security
@@ -64,6 +64,9 @@ logger = logging.getLogger(__name__)
 _JSON: Final = rest.PLAIN_MEDIA_TYPE
 _ACCEPTED: Final = frozenset({_JSON, rest.MEDIA_TYPE})
 _WITH_BODY: Final = frozenset({"POST", "PUT"})
+
+_ANYONE: Final = Principal("(itself)")
+"""May use every skill."""
 
 _REFUSALS: Final[Mapping[int, ErrorKind]] = {
     400: replace(INVALID_REQUEST, at_http_level=True),
@@ -155,6 +158,19 @@ class AgentServer:
         """The agent's public card for this base URL, with the security of this server."""
         return self._shown_at(base_url).card
 
+    def whole_card(self, base_url: str) -> AgentCard:
+        """The agent's card with all its skills, for the process itself."""
+        return self._secured(self._agent.extended_card(base_url, _ANYONE), self._access.declared)
+
+    def _secured(self, card: AgentCard, declared: DeclaredAccess) -> AgentCard:
+        return self._versions.card(with_security(card, declared, self._name))
+
+    def _extended_card(self, request: _Request, principal: Principal) -> AgentCard:
+        """The card for one principal (section 3.1.11), which no cache may give to another."""
+        request.answer_headers = {"Cache-Control": "private, no-cache"}
+        base_url = self._address.base_url(request.scope, request.headers) + request.visit.path
+        return self._secured(self._agent.extended_card(base_url, principal), self._access.declared)
+
     def _card(self, request: _Request, base_path: str) -> Response:
         try:
             self._address.require_own(request.headers)
@@ -180,7 +196,7 @@ class AgentServer:
         own, declared = self._agent.card(base_url), self._access.declared
         last = self._last_card
         if last is None or last.own is not own or last.declared != declared:
-            card = self._versions.card(with_security(own, declared, self._name))
+            card = self._secured(own, declared)
             text = card.to_json()
             last = _ShownCard(own, declared, card, text, f'"{hashlib.sha256(text).hexdigest()[:32]}"')
             self._last_card = last
@@ -213,7 +229,7 @@ class AgentServer:
         except Exception:
             logger.exception("a request failed")
             return _jsonrpc_error(request_id, dialect, _internal())
-        headers = _activated(caller, dialect)
+        headers = {**_activated(caller, dialect), **request.answer_headers}
         if isinstance(result, _Events):
             return self._event_stream(request, result, partial(jsonrpc.result_bytes, request_id), headers)
         return Response(jsonrpc.result_bytes(request_id, result), media_type=_JSON, headers=headers)
@@ -237,7 +253,7 @@ class AgentServer:
         except Exception:
             logger.exception("a request failed")
             return _rest_error(request, dialect, _internal())
-        headers = _activated(caller, dialect)
+        headers = {**_activated(caller, dialect), **request.answer_headers}
         if isinstance(result, _Events):
             return self._event_stream(request, result, bytes, headers)
         return _rest_answer(request, dialect, result, dialect.statuses.get(operation, 200), headers)
@@ -279,6 +295,8 @@ class AgentServer:
         principal = await request.visit.readmit()
         if principal is not caller.principal:
             caller = self._caller(request, principal)
+        if operation is GET_EXTENDED_AGENT_CARD and self._access.needs_token:
+            return dialect.result(GET_EXTENDED_AGENT_CARD, self._extended_card(request, caller.principal))
         self._service.require_served(operation)
         asked = dialect.request_from(operation, dialect.identified(params, self._service.new_id))
         if dialect.clients_name_tasks or dialect.streams_begin_late:
@@ -329,11 +347,23 @@ class _ShownCard:
 class _Request:
     """An HTTP request, parsed as far as both bindings need it."""
 
-    __slots__ = ("headers", "on_written", "path", "query", "receive", "scope", "verb", "visit")
+    __slots__ = (
+        "answer_headers",
+        "headers",
+        "on_written",
+        "path",
+        "query",
+        "receive",
+        "scope",
+        "verb",
+        "visit",
+    )
 
     def __init__(self, scope: Scope, receive: Receive, headers: Headers, visit: RequestAdmission) -> None:
         self.on_written: Callable[[], None] | None = None
         """To be called once the answer was written in full to a connected client."""
+        self.answer_headers: Mapping[str, str] = {}
+        """More headers of a successful answer."""
         self.scope = scope
         self.receive = receive
         self.headers = headers

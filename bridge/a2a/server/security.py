@@ -31,13 +31,21 @@ _USUAL_GRANTS: Final = ("authorization_code", "implicit")
 
 def with_security(card: AgentCard, declared: DeclaredAccess, face: str) -> AgentCard:
     """The card with security for any one of the declared ways; with none of them, with no security. Its own security is
-    replaced. `face` is the agent's name, which the globs of scopes refer to."""
+    replaced. `face` is the agent's name, which the globs of scopes refer to.
+
+    Where callers are told apart, each has an extended card of its own (section 3.1.11).
+    """
     schemes: dict[str, JsonObject] = {scheme.value: _DECLARED[scheme] for scheme in declared.schemes}
     for issuer, metadata in declared.issuers:
         schemes |= _of_issuer(issuer, metadata)
     needed = _alternatives(declared, lambda issuer: issuer.first_scopes)
     skills = tuple(_with_requirements(skill, declared, face, needed) for skill in card.skills)
-    return card.changed(security_schemes=schemes or None, security_requirements=needed or None, skills=skills)
+    return card.changed(
+        capabilities=card.capabilities.changed(extended_agent_card=declared.needs_credential),
+        security_schemes=schemes or None,
+        security_requirements=needed or None,
+        skills=skills,
+    )
 
 
 def _of_issuer(issuer: Issuer, metadata: IssuerMetadata | None) -> dict[str, JsonObject]:

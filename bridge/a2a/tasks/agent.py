@@ -292,7 +292,11 @@ class Agent(Protocol):
     """An agent that an A2A server serves."""
 
     def card(self, base_url: str) -> AgentCard:
-        """The agent's card, with addresses below `base_url`."""
+        """The agent's public card, with addresses below `base_url`."""
+        ...
+
+    def extended_card(self, base_url: str, principal: Principal) -> AgentCard:
+        """The agent's card for a principal of this face, with what only it is shown."""
         ...
 
     @property

@@ -162,6 +162,11 @@ class SkillTable(Table):
     tags: Texts = Field(default=(), description="tags in addition to its own")
     examples: Texts = Field(default=(), description="examples in place of the generated ones")
     hidden: bool = Field(default=False, description="callers can neither see nor call it")
+    public: bool = Field(
+        default=True,
+        description="whether the public card shows it; without, only the extended card of callers who may use it, or "
+        "could with another scope of their issuer",
+    )
     text_into: Text | None = Field(default=None, description="the property that takes plain text")
     arguments: dict[Text, ArgumentTable] = Field(default_factory=dict, description="its arguments, by name")
     call_timeout_seconds: PositiveFloat | None = Field(default=None, description="the time limit of a call")
