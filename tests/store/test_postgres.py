@@ -374,7 +374,7 @@ async def test_a_lost_session_is_known_for_as_long_as_it_could_have_been_idle_an
         await two.replicas.claim_session("living", 0)
         async with await psycopg.AsyncConnection.connect(database_url(), autocommit=True) as connection:
             for _ in range(2):  # the first one sees that they are lost
-                await sweep(connection, place, two.replicas.number, 60)
+                await sweep(connection, place, int(two.replicas.epoch), 60)
             found = await connection.execute(place.sql("SELECT name FROM {ns}.sessions ORDER BY name"))
             assert await found.fetchall() == [("living",), ("long",)]
         assert (await two.replicas.claim_session("long", 3600)).is_lost
