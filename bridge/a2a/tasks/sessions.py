@@ -56,7 +56,7 @@ class SessionOwnership:
 
     def hold(self, session: WorkSession) -> SessionHold | None:
         """Keep a session open; None if this replica does not have it."""
-        owned = self._owned.get(session.name)
+        owned = self._of(session)
         release = None if owned is None else session.hold()
         return None if owned is None or release is None else SessionHold(owned, release)
 
@@ -72,8 +72,13 @@ class SessionOwnership:
         # Shielded, since a claim that nobody knows of would be kept for ever. The store bounds its own time.
         async with one_at_a_time(self._claiming, session.name):
             with anyio.CancelScope(shield=True):
-                if session.name not in self._owned:
+                if self._of(session) is None:
                     await self._claim(session, task_id)
+
+    def _of(self, session: WorkSession) -> _OwnedSession | None:
+        """A session of this replica; None also for one of the same name with a server that was replaced since."""
+        owned = self._owned.get(session.name)
+        return owned if owned is not None and owned.session == session else None
 
     async def _claim(self, session: WorkSession, task_id: str | None) -> None:
         claim = await self._replicas.claim_session(session.name, session.idle_seconds)

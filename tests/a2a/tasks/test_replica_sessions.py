@@ -33,7 +33,7 @@ async def deadline() -> AsyncIterator[None]:
         yield
 
 
-@dataclass
+@dataclass(eq=False)
 class Sessions:
     """The sessions of one replica, which count the work that was done in them."""
 
@@ -269,6 +269,16 @@ async def test_a_refused_message_keeps_no_session_and_leaves_the_note_of_its_los
         two.engine.limits = usual
         assert not second.holds.total()
         assert await said(two, "a") == "1 lost"
+
+
+async def test_a_server_that_was_replaced_gets_a_session_of_its_own_at_the_same_replica() -> None:
+    async with counting() as (_, (one, two), (first, _)):
+        assert await said(one, "a") == "1"
+        settle(one, newer := Sessions())
+        assert await said(two, "a") == "1"
+        first.end("a")
+        assert await said(two, "a") == "2"
+        assert newer.counts["a"] == 2
 
 
 async def test_work_that_stays_is_given_its_answer_and_ends_with_its_replica() -> None:
