@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import secrets
 import tempfile
-from collections.abc import AsyncIterator, Iterable, Iterator, Mapping
+from collections.abc import AsyncIterator, Iterable, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -152,6 +152,10 @@ class FaceRow:
     title: str
 
 
+_GrantedGlobs = tuple[tuple[str | int, ...], str, Sequence[str]]
+"""Globs of somebody's rights: their place in the file, their title in messages, and the globs."""
+
+
 @dataclass(frozen=True)
 class FaceFindings:
     """The findings about one agent or MCP server that would be served."""
@@ -182,7 +186,7 @@ class Findings:
     """What the preview did not look at."""
 
     useless: tuple[FindingFault, ...] = ()
-    """Globs in the skills of principals that match nothing."""
+    """Globs in the skills of principals, and of scopes, that match nothing."""
     left_out: tuple[FindingFault, ...] = ()
     """Agents of imported files that the bridge cannot call."""
 
@@ -228,8 +232,8 @@ async def findings_of(plan: Plan, bridge: Bridge) -> Findings:
     return Findings(
         (*servers, *remote.values(), *catalogs),
         faces,
-        tuple(_unused(plan)),
-        useless=tuple(_useless(faces, principals.values())),
+        (*_unused(plan), *_on_claims(plan)),
+        useless=tuple(_useless(faces, _granted(plan))),
         left_out=tuple(_left_out(plan)),
     )
 
@@ -257,7 +261,8 @@ def offline_findings(plan: Plan) -> Findings:
         "the tools and skills that they list: names, collisions, rules for nothing",
         *(("what each principal may use of them",) if plan.credentials else ()),
     )
-    return Findings(peers, faces, tuple(_unused(plan)), unseen, left_out=tuple(_left_out(plan)))
+    notes = (*_unused(plan), *_on_claims(plan))
+    return Findings(peers, faces, notes, unseen, left_out=tuple(_left_out(plan)))
 
 
 def _server(key: str, upstream: Upstream, *, is_needed: bool) -> PeerFindings:
@@ -406,17 +411,35 @@ def _usable(
     return {name: tuple(row.name for row in rows if one.may_use(row.name)) for name, one in here.items()}
 
 
-def _useless(faces: Iterable[FaceFindings], principals: Iterable[Principal]) -> Iterator[FindingFault]:
-    """Yield the globs in the skills of principals that match nothing."""
+def _useless(faces: Iterable[FaceFindings], rights: Iterable[_GrantedGlobs]) -> Iterator[FindingFault]:
+    """Yield the globs in the rights of callers that match nothing."""
     served = [(face.name, (*(row.name for row in face.rows), *face.own)) for face in faces if face.rows]
-    for principal in principals if served else ():
-        for number, glob in enumerate(principal.skills):
-            one = Principal(principal.name, skills=(glob,))
+    for where, title, globs in rights if served else ():
+        for number, glob in enumerate(globs):
+            one = Principal("", skills=(glob,))
             here = ((one.in_face(face), names) for face, names in served)
             if not any(there.may_use(name) for there, names in here for name in names):
-                where = ("principals", principal.name, "skills", number)
-                words = f"principals.{principal.name}: skills: `{glob}` matches nothing that is served"
-                yield FindingFault(where, words)
+                yield FindingFault((*where, number), f"{title}: `{glob}` matches nothing that is served")
+
+
+def _granted(plan: Plan) -> Iterator[_GrantedGlobs]:
+    """The globs of each principal, and of each scope of an issuer."""
+    principals = {one.principal.name: one.principal.skills for one in plan.credentials}
+    for name, globs in principals.items():
+        yield ("principals", name, "skills"), f"principals.{name}: skills", globs
+    for name, issuer in plan.issuers.items():
+        for scope, globs in issuer.scopes:
+            yield ("issuers", name, "scopes", scope), f"issuers.{name}: scopes.{scope}", globs
+
+
+def _on_claims(plan: Plan) -> Iterator[str]:
+    """Notes on issuers whose principals another claim than the subject tells apart."""
+    for name, issuer in plan.issuers.items():
+        if (claim := issuer.principal_claim) != "sub":
+            yield (
+                f"issuers.{name}: `{claim}` tells its principals apart: whoever is given the same value later gets the"
+                " tasks of the one before; `sub` is given once"
+            )
 
 
 def _left_out(plan: Plan) -> Iterator[FindingFault]:

@@ -462,3 +462,15 @@ def test_an_agent_of_a_hermes_configuration_that_wants_oauth_2_is_a_fault(tmp_pa
     assert [found["ok"], found["places"], len(found["faults"])] == [False, ["hermes.yaml:3"], 1]
     assert found["faults"][0].startswith("agents.billing is left out: it asks for OAuth 2")
     assert check(tmp_path, "--offline").returncode == 1
+
+
+def test_scopes_that_open_nothing_are_faults_and_a_claim_that_may_move_is_noted(tmp_path: Path) -> None:
+    issuer = (
+        "[issuers.corp]\nissuer = 'https://login.example.com'\nprincipal = 'email'\n"
+        "audience = { devtools = ['api://devtools'] }\nscopes.read = ['echo', 'nothing']\n"
+    )
+    written(tmp_path, RAW, DEVTOOLS, issuer)
+    found = found_in(tmp_path)
+    assert found["faults"] == ["issuers.corp: scopes.read: `nothing` matches nothing that is served"]
+    (note,) = [one for one in found["notes"] if one.startswith("issuers.corp")]
+    assert "`email` tells its principals apart" in note
