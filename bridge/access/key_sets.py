@@ -90,9 +90,12 @@ class KeySource:
         await self._fetch_unless_tried(self._limits.unknown_key_seconds)
         return self._known()
 
-    async def look(self) -> None:
-        """Fetch the keys, so that they are known before the first token. A failure is logged."""
-        await self._fetch_unless_tried(self._limits.retry_seconds)
+    async def look(self) -> bool:
+        """Fetch the keys, so that they are known before the first token. Returns whether they are; a failure is
+        logged."""
+        if not self._keys:
+            await self._fetch_unless_tried(0)
+        return bool(self._keys)
 
     def _known(self) -> Sequence[IssuerKey]:
         if not self._keys:

@@ -16,6 +16,7 @@ from bridge.access.verifiers import Verifier
 from bridge.assembly.plan import Plan
 from bridge.assembly.published_agent import path_of
 from bridge.assembly.routes import AGENTS, MCP
+from bridge.concurrency import Backoff
 from bridge.config.tables.profile import IssuersTable
 from bridge.http.client import GuardedClient
 
@@ -30,10 +31,13 @@ class Issuers:
     def __init__(self, limits: IssuerLimits) -> None:
         self._limits = limits
         self._sources: dict[tuple[str, IssuerPlace], KeySource] = {}
+        self._looked: set[KeySource] = set()
         self._http: GuardedClient | None = None
 
     def verifiers(self, issuers: Mapping[str, Issuer]) -> Sequence[Verifier]:
-        """The verifiers of the tokens of these issuers."""
+        """The verifiers of the tokens of these issuers. The keys of all others are forgotten."""
+        wanted = {(one.name, one.place) for one in issuers.values()}
+        self._sources = {key: source for key, source in self._sources.items() if key in wanted}
         if not issuers:
             return ()
         from bridge.access.issuer_verifier import IssuerVerifier  # see the module's docstring
@@ -62,10 +66,19 @@ class Issuers:
         return self._sources[key]
 
     async def look(self) -> None:
-        """Fetch the keys of all issuers that were not asked yet."""
+        """Fetch the keys of the issuers that were not asked yet, until they are known: cards say what metadata says."""
+        fresh = [source for source in self._sources.values() if source not in self._looked]
+        self._looked = {*self._sources.values()}
         async with anyio.create_task_group() as group:
-            for source in self._sources.values():
-                group.start_soon(source.look)
+            for source in fresh:
+                group.start_soon(self._look_at, source)
+
+    async def _look_at(self, source: KeySource) -> None:
+        pauses = Backoff(self._limits.retry_seconds, self._limits.keys_seconds)
+        while source in self._sources.values():
+            if await source.look():
+                return
+            await anyio.sleep(pauses.next())
 
     async def close(self) -> None:
         """Close the connections to the issuers."""

@@ -8,19 +8,21 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+import anyio
 import pytest
 
 from bridge.access.issuers import Issuer
-from bridge.assembly.issuers import issuers_of
+from bridge.assembly.issuers import Issuers, issuers_of
 from bridge.assembly.plan import OfferedPlan, ProcessPlan, with_one_agent
 from bridge.assembly.plan_from_file import plan_from_file
 from bridge.config.load import load
 from bridge.errors import UsageError
+from tests.access.test_issuers import gone
 from tests.assembly.test_admission import ADA, cannot_be_taken_over, guarded, statuses
 from tests.assembly.test_admission import bearer as shown_by
 from tests.assembly.test_bridge import NOWHERE, PROFILE, Live, agent, said, server
 from tests.support.drivers import JsonRpcDriver, new_client, shape_of
-from tests.support.issuer import TokenIssuer, bearer, issuer_at
+from tests.support.issuer import LIMITS, TokenIssuer, bearer, issuer_at
 from tests.support.limits import url_at
 from tests.support.running import Rpc, call_part, listening, message
 from tests.support.tool_server import ToolServer
@@ -187,3 +189,20 @@ def test_a_bridge_with_issuers_may_listen_beyond_loopback(tmp_path: Path) -> Non
     plan.require_safe()
     with pytest.raises(UsageError, match=r"\[issuers.NAME\]"):
         replace(plan, issuers={}).require_safe()
+
+
+@pytest.mark.proves("oauth-keys")
+async def test_an_issuer_that_is_down_at_the_start_is_known_once_it_is_up() -> None:
+    issuer = TokenIssuer("")
+    issuer.answers["/jwks"] = gone
+    limits = replace(LIMITS, retry_seconds=0.01, keys_seconds=0.02)
+    async with listening(issuer) as issuer.url, anyio.create_task_group() as tasks:
+        issuers = Issuers(limits)
+        (verifier,) = issuers.verifiers({"corp": issuer_at(issuer.url, {})})
+        tasks.start_soon(issuers.look)
+        while issuer.asked.count("/jwks") < 3:
+            await anyio.sleep(0.01)
+        issuer.answers.clear()
+    # The context waits until the keys are known.
+    assert verifier.metadata is not None
+    await issuers.close()

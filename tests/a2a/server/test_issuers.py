@@ -34,7 +34,7 @@ async def card_once_known(there: Guarded) -> dict[str, Any]:
         card: dict[str, Any] = await there.live.json(CARD)
         if "corp-token" not in card["securitySchemes"]:
             return card
-        await anyio.lowlevel.checkpoint()
+        await anyio.sleep(0.01)
 
 
 @pytest.mark.proves("a2a-4.4.1-card", "oauth-scopes")
