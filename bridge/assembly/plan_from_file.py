@@ -36,6 +36,7 @@ from bridge.config.tables.profile import Profile, ServerTable
 from bridge.config.tables.values import MEMORY_STORE
 from bridge.config.text.secrets import Secret
 from bridge.config.text.wording import POSTGRES_SCHEMES
+from bridge.http.oauth import OAuthClient
 from bridge.http.replica_address import ReplicaAddress
 from bridge.mcp.client.eras import Era
 from bridge.mcp.client.transports.stdio import ChildPace, StdioTarget
@@ -106,6 +107,7 @@ def _target(table: ToolServerTable, server: ServerTable, *, on_line: bool) -> Se
         return HttpTarget(
             table.url,
             table.request_headers(),
+            _oauth_client(table),
             shown=table.shown("url") or "",
             allow_private=table.allow_private,
             on_command_line=on_line,
@@ -126,6 +128,22 @@ def _target(table: ToolServerTable, server: ServerTable, *, on_line: bool) -> Se
             server.child_quiet_seconds,
             server.child_output_seconds,
         ),
+    )
+
+
+def _oauth_client(table: ToolServerTable) -> OAuthClient | None:
+    oauth2 = table.auth.oauth2 if table.auth else None
+    secret = (oauth2.private_key or oauth2.client_secret) if oauth2 else None
+    if oauth2 is None or secret is None:
+        return None
+    return OAuthClient(
+        oauth2.issuer,
+        oauth2.client_id,
+        secret.value,
+        "private_key_jwt" if oauth2.private_key else oauth2.client_auth,
+        oauth2.scopes,
+        (table.url or "") if oauth2.resource is None else oauth2.resource,
+        table.allow_private,
     )
 
 

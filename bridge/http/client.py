@@ -16,6 +16,7 @@ Redirects must not be left to the HTTP library, which copies headers to the new 
 from __future__ import annotations
 
 import ssl
+from abc import ABC, abstractmethod
 from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -41,6 +42,9 @@ _OF_THE_LIBRARY: Final = frozenset({b"host", b"accept-encoding", b"connection", 
 protocol's."""
 _ANY_ANSWER: Final = (b"accept", b"*/*")
 """The Accept header that the library adds if the protocol has none."""
+
+_SHORT_BYTES: Final = 64 * 1024
+"""The longest response with status 401 after which the request is sent again with new credentials."""
 
 _Connect = Callable[[str], Awaitable[httpcore2.AsyncNetworkStream]]
 
@@ -218,8 +222,20 @@ NO_CREDENTIALS: Final = fixed_credentials(PeerCredentials())
 """A source without credentials."""
 
 
+class RenewableCredentials(ABC):
+    """A source of credentials that the peer may refuse before their time, and that has others then."""
+
+    @abstractmethod
+    async def __call__(self) -> PeerCredentials:
+        """The credentials for the next request."""
+
+    @abstractmethod
+    def refused(self, shown: PeerCredentials) -> None:
+        """Give out these credentials no more: the peer refused them."""
+
+
 class PeerAuth(httpx2.Auth):
-    """Adds credentials to requests to one origin."""
+    """Adds credentials to requests to one origin. Renewed ones are tried once when the peer answers 401."""
 
     def __init__(self, url: str | httpx2.URL, source: CredentialsSource) -> None:
         """`url` is any URL of the origin."""
@@ -230,16 +246,23 @@ class PeerAuth(httpx2.Auth):
         self, request: httpx2.Request
     ) -> AsyncGenerator[httpx2.Request, httpx2.Response]:
         """Yield the request, with credentials if it goes to the origin."""
+        plain, shown = request.headers, None
         if _origin(request.url) == self._origin:
             shown = await self._source()
             if shown.headers:
-                request.headers = _with(request.headers, shown)
+                request.headers = _with(plain, shown)
             if shown.query:
                 request.url = request.url.copy_merge_params(shown.query)
         if request.url.userinfo.strip(b":"):
             # The library does so for requests without an Auth: the user in the URL takes precedence.
             next(httpx2.BasicAuth(request.url.username, request.url.password).auth_flow(request))
-        yield request
+        response = yield request
+        if shown and isinstance(self._source, RenewableCredentials) and response.status_code == 401:
+            self._source.refused(shown)
+            # The library reads the first response whole. A long one is left to the caller, and its bounds.
+            if _is_short(response):
+                request.headers = _with(plain, await self._source())
+                yield request
 
 
 def _with(headers: httpx2.Headers, shown: PeerCredentials) -> httpx2.Headers:
@@ -256,6 +279,11 @@ def _with(headers: httpx2.Headers, shown: PeerCredentials) -> httpx2.Headers:
             library.append(line)
     added = [line for line in shown.lines if line[0].lower() not in needed]
     return httpx2.Headers([*library, *added, *protocol])
+
+
+def _is_short(response: httpx2.Response) -> bool:
+    length = response.headers.get("content-length", "")
+    return length.isdecimal() and len(length) < 8 and int(length) <= _SHORT_BYTES
 
 
 def _origin(url: httpx2.URL) -> tuple[str, str, int | None]:

@@ -31,7 +31,8 @@ class KeyChoice:
 CHOICES: Final = (
     KeyChoice(("bridge", "keys", "*"), ("file", "env")),
     KeyChoice(("tool_servers", "*"), ("command", "url")),
-    KeyChoice(("tool_servers", "*", "auth"), ("bearer", "api_key")),
+    KeyChoice(("tool_servers", "*", "auth"), ("bearer", "api_key", "oauth2")),
+    KeyChoice(("tool_servers", "*", "auth", "oauth2"), ("client_secret", "private_key")),
     KeyChoice(("agents", "*", "auth"), ("bearer", "api_key"), only_one=False),
     KeyChoice(("catalogs", "*", "auth"), ("bearer", "api_key")),
     KeyChoice(("principals", "*"), ("bearer", "api_key"), only_one=False),
@@ -204,7 +205,7 @@ def _issuer_faults(data: Mapping[str, Any]) -> Iterator[ConfigFault]:
 
 def _headers_of_auth(auth: object) -> Iterator[str]:
     match auth:
-        case {"bearer": _}:
+        case {"bearer": _} | {"oauth2": _}:
             yield "Authorization"
         case {"api_key": {"header": str(header)}}:
             yield header

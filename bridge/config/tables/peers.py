@@ -22,6 +22,7 @@ from bridge.config.tables.values import (
     NotNegative,
     Origins,
     ScopeName,
+    SecretIssuerUrl,
     SecretValue,
     SessionOf,
     Setting,
@@ -44,7 +45,7 @@ class HeaderKey(Table):
 
 
 class EndpointAuth(Table):
-    """`auth` of a tool server or catalog: what it is shown to be let in."""
+    """`auth` of a catalog: what it is shown to be let in."""
 
     bearer: Token | None = Field(default=None, description="the token, sent as `Authorization: Bearer`")
     api_key: HeaderKey | None = Field(
@@ -56,6 +57,37 @@ class EndpointAuth(Table):
         if self.api_key is not None:
             return {self.api_key.header: self.api_key.value.value}
         return {"Authorization": f"Bearer {self.bearer.value}"} if self.bearer else {}
+
+
+class OAuth2Table(Table):
+    """`auth.oauth2` of a tool server: how the bridge gets an access token of its own for it."""
+
+    grant: Literal["client_credentials"] = Field(description="how it gets the token: as itself")
+    issuer: SecretIssuerUrl = Field(
+        description="the authorization server, exactly as its metadata names it; no other gets the secret"
+    )
+    client_id: Text = Field(description="the name of the bridge there")
+    client_secret: SecretValue | None = Field(default=None, description="the secret of the bridge there")
+    private_key: SecretValue | None = Field(
+        default=None,
+        description="a private key of the bridge as PEM (RSA, P-256, P-384, Ed25519), which signs instead of a secret",
+    )
+    client_auth: Literal["basic", "post"] = Field(
+        default="basic", description="how the secret is sent: in the header `Authorization`, or in the body"
+    )
+    scopes: Texts = Field(default=(), description="the scopes to ask for")
+    resource: str | None = Field(
+        default=None,
+        description='what the token is for, if not the URL of the server; `""` asks for no resource (RFC 8707)',
+    )
+
+
+class ToolServerAuth(EndpointAuth):
+    """`auth` of a tool server: what it is shown to be let in."""
+
+    oauth2: OAuth2Table | None = Field(
+        default=None, description="an access token of OAuth 2.0, which the bridge gets and renews itself"
+    )
 
 
 class AgentAuth(Table):
@@ -81,7 +113,9 @@ class ToolServerTable(Table):
     headers: dict[HeaderName, HeaderSetting] = Field(
         default_factory=dict, repr=False, description="HTTP headers for the URL"
     )
-    auth: EndpointAuth | None = Field(default=None, description="the credentials that the bridge sends to it")
+    auth: ToolServerAuth | None = Field(
+        default=None, description="the credentials that the bridge sends to it"
+    )
     era: Literal["auto", "legacy", "modern"] = Field(
         default="auto",
         description="its generation of MCP: `legacy` is 2025-11-25 and older, `modern` 2026-07-28",

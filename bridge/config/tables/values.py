@@ -40,6 +40,7 @@ from bridge.config.text.secrets import (
 from bridge.config.text.wording import HEADER_NAME, NAME, POSTGRES_SCHEMES, SCOPE_NAME, shown_url
 from bridge.http.private_addresses import is_private_host
 from bridge.http.replica_address import MAX_SOCKET_BYTES, UNIX, ReplicaAddress
+from bridge.http.request_checks import is_loopback
 
 _HOST_NAME: Final = re.compile(r"[A-Za-z0-9._-]+|[0-9A-Fa-f:]+")
 _BAGGAGE_KEY: Final = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
@@ -110,6 +111,15 @@ def _url(given: str, info: ValidationInfo) -> str:
         raise refused("`{key}` takes a URL that begins with http:// or https:// and names a host")
     if "@" in place.netloc and not reading_of(info).on_command_line:
         raise refused("a user or password does not stand in a URL", "write `auth` or `headers`")
+    return given
+
+
+def _secret_issuer(given: str) -> str:
+    place = urlsplit(given)
+    if place.scheme != "https" and not is_loopback(place.hostname or ""):
+        raise refused("`{key}` takes an https:// URL: a secret is sent there")
+    if place.query or place.fragment:
+        raise refused("`{key}` takes the URL of an issuer, which has no query")
     return given
 
 
@@ -256,6 +266,7 @@ HeaderName = Annotated[str, StringConstraints(pattern=HEADER_NAME)]
 Json = Annotated[JsonValue, WithJsonSchema({})]
 HttpUrl = Annotated[str, AfterValidator(_url), WithJsonSchema(_URL_SCHEMA)]
 IssuerUrl = Annotated[HttpUrl, AfterValidator(_issuer_url), WithJsonSchema(_URL_SCHEMA)]
+SecretIssuerUrl = Annotated[HttpUrl, AfterValidator(_secret_issuer), WithJsonSchema(_URL_SCHEMA)]
 ScopeName = Annotated[str, StringConstraints(pattern=SCOPE_NAME)]
 BaseUrl = Annotated[HttpUrl, AfterValidator(_base_url)]
 NetworkText = Annotated[str, AfterValidator(_network)]

@@ -12,7 +12,8 @@ import re
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import aclosing, asynccontextmanager
 from dataclasses import dataclass, field
-from typing import Final
+from functools import cached_property
+from typing import Any, Final
 from urllib.parse import urlsplit
 
 import httpx2
@@ -21,6 +22,7 @@ from mcp.client.streamable_http import streamable_http_client
 
 from bridge.errors import PeerError, reason_of
 from bridge.http.client import (
+    CredentialsSource,
     GuardedClient,
     GuardedTransport,
     PeerAuth,
@@ -28,6 +30,7 @@ from bridge.http.client import (
     fixed_credentials,
     guarded_by,
 )
+from bridge.http.oauth import ClientCredentials, OAuthClient, TokenError
 from bridge.http.private_addresses import (
     AddressGuard,
     PrivateAddressError,
@@ -84,6 +87,8 @@ class HttpTarget:
 
     url: str = field(repr=False)
     headers: Mapping[str, str] = field(default_factory=dict, repr=False)
+    oauth: OAuthClient | None = None
+    """How the bridge gets an access token for the server, if it needs one."""
     connect_seconds: float = field(kw_only=True)
     result_limit_bytes: int = field(kw_only=True)
     result_json_values: int = field(kw_only=True)
@@ -102,6 +107,13 @@ class HttpTarget:
         if self.allow_private or is_private_host(host):
             return None
         return AddressGuard(self.seen.judge(host, allowing_private(on_command_line=self.on_command_line)))
+
+    @cached_property
+    def credentials(self) -> CredentialsSource:
+        """The credentials for each request. All sessions with the server share one access token."""
+        if self.oauth is None:
+            return fixed_credentials(PeerCredentials(self.headers))
+        return ClientCredentials(self.oauth, self.connect_seconds, self.headers)
 
     def __str__(self) -> str:
         parts = urlsplit(self.shown or self.url)
@@ -138,12 +150,32 @@ def client_of(target: HttpTarget, transport: httpx2.AsyncBaseTransport) -> httpx
     async def have_judged(request: httpx2.Request) -> None:
         request.extensions.update(guarded)
 
-    return httpx2.AsyncClient(
+    return _TargetClient(
         transport=transport,
         timeout=timeout,
-        auth=PeerAuth(target.url, fixed_credentials(PeerCredentials(target.headers))),
+        auth=PeerAuth(target.url, target.credentials),
         event_hooks={"request": [have_judged]},
+        on_token_error=transport.unreachable if isinstance(transport, FaultMappingTransport) else None,
     )
+
+
+class _TargetClient(httpx2.AsyncClient):
+    """A client for which a missing access token is a fault of the transport, if the transport tells faults so."""
+
+    def __init__(
+        self, *, on_token_error: Callable[[httpx2.Request, PeerError], httpx2.Response] | None, **options: Any
+    ) -> None:
+        super().__init__(**options)
+        self._on_token_error = on_token_error
+
+    async def send(self, request: httpx2.Request, **options: Any) -> httpx2.Response:
+        """Send a request. Nothing is sent without the token."""
+        try:
+            return await super().send(request, **options)
+        except TokenError as exc:
+            if self._on_token_error is None:
+                raise
+            return self._on_token_error(request, exc)
 
 
 async def explained_at(target: HttpTarget, fault: PeerError) -> PeerError:
@@ -167,7 +199,7 @@ class FaultMappingTransport(GuardedTransport):
         try:
             response = await super().handle_async_request(request)
         except PrivateAddressError as exc:
-            return self._fault(request, 502, UNREACHABLE, str(exc))
+            return self.unreachable(request, exc)
         except NOT_SENT as exc:
             return self._fault(request, 502, UNREACHABLE, f"{self._name} cannot be reached: {reason_of(exc)}")
         except httpx2.TransportError as exc:
@@ -177,6 +209,10 @@ class FaultMappingTransport(GuardedTransport):
         kind = response.headers.get("content-type", "").lower()
         unpacked = _unpacked(request, response, self._bounds, in_events=kind.startswith(_EVENTS))
         return await self._whole(request, unpacked) if kind.startswith("application/json") else unpacked
+
+    def unreachable(self, request: httpx2.Request, fault: PeerError) -> httpx2.Response:
+        """The response for a request that was not sent."""
+        return self._fault(request, 502, UNREACHABLE, str(fault))
 
     async def _whole(self, request: httpx2.Request, response: httpx2.Response) -> httpx2.Response:
         """Read a body that is one JSON text whole, so that a fault in it can still become an error."""

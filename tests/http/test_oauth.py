@@ -1,0 +1,218 @@
+"""How the bridge gets access tokens as itself, and what an authorization server can do wrong."""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import replace
+from typing import Any
+
+import anyio
+import httpx2
+import jwt
+import pytest
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
+from starlette.requests import Request
+from starlette.responses import JSONResponse, RedirectResponse, Response
+from starlette.types import Receive, Scope, Send
+
+from bridge.errors import UsageError
+from bridge.http.client import PeerAuth
+from bridge.http.oauth import ANSWER_BYTES, ClientCredentials, OAuthClient, TokenError
+from bridge.mcp.client.transports.streamable_http import HttpTarget
+from tests.support.authorization_server import METADATA, AuthorizationServer, TokenRequest
+from tests.support.mcp_wire import LEGACY
+from tests.support.recording_server import Got, RecordingServer
+from tests.support.running import config_for, wrapped
+
+SECRET = "s3cret/+"
+
+
+def client_at(issuer: str, **changes: Any) -> OAuthClient:
+    base = OAuthClient(issuer, "bridge", SECRET, "basic", ("read", "write"), "https://tools.example/mcp")
+    return replace(base, **changes)
+
+
+@asynccontextmanager
+async def source_at(server: AuthorizationServer, **changes: Any) -> AsyncIterator[ClientCredentials]:
+    with anyio.fail_after(30):
+        async with server.serve() as issuer:
+            yield ClientCredentials(client_at(issuer, **changes), 20)
+
+
+async def refusal(server: AuthorizationServer, **changes: Any) -> str:
+    """Why no token could be had."""
+    async with source_at(server, **changes) as source:
+        with pytest.raises(TokenError) as caught:
+            await source()
+    assert SECRET not in str(caught.value)
+    return str(caught.value).replace(server.issuer, "ISSUER")
+
+
+FORM = {"grant_type": "client_credentials", "scope": "read write", "resource": "https://tools.example/mcp"}
+
+
+async def test_a_token_is_asked_for_with_the_secret_in_the_header() -> None:
+    server = AuthorizationServer()
+    async with source_at(server) as source:
+        shown = await source()
+    assert shown.headers == {"Authorization": "Bearer token-1"}
+    # RFC 6749 section 2.3.1: both are form-encoded before they are joined.
+    assert server.asked == [TokenRequest(FORM, "Basic YnJpZGdlOnMzY3JldCUyRiUyQg==")]
+
+
+async def test_a_token_is_asked_for_with_the_secret_in_the_body() -> None:
+    server = AuthorizationServer()
+    async with source_at(server, method="post", resource="", scopes=()) as source:
+        await source()
+    form = {"grant_type": "client_credentials", "client_id": "bridge", "client_secret": SECRET}
+    assert server.asked == [TokenRequest(form, None)]
+
+
+async def test_a_token_is_asked_for_with_an_assertion_for_the_issuer() -> None:
+    key = ec.generate_private_key(ec.SECP256R1())
+    pem = key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption()).decode()
+    server = AuthorizationServer()
+    async with source_at(server, method="private_key_jwt", secret=pem) as source:
+        await source()
+    (asked,) = server.asked
+    claims = jwt.decode(
+        asked.form["client_assertion"], key.public_key(), algorithms=["ES256"], audience=server.issuer
+    )
+    assert (claims["iss"], claims["sub"], claims["exp"] - claims["iat"]) == ("bridge", "bridge", 60)
+
+
+def test_a_key_that_cannot_sign_is_refused_at_the_start() -> None:
+    with pytest.raises(UsageError, match="the private key of the client bridge cannot sign"):
+        ClientCredentials(client_at("https://login.example", method="private_key_jwt", secret="no key"), 1)
+
+
+async def test_callers_at_the_same_time_share_one_request_for_a_token() -> None:
+    server = AuthorizationServer()
+    async with source_at(server) as source, anyio.create_task_group() as tasks:
+        for _ in range(20):
+            tasks.start_soon(source)
+    assert len(server.asked) == 1
+
+
+async def test_a_token_without_a_known_end_is_kept_until_it_is_refused() -> None:
+    server = AuthorizationServer(lives_seconds=None)
+    async with source_at(server) as source:
+        first = await source()
+        assert await source() is first
+        source.refused(first)
+        second = await source()
+        source.refused(first)  # by another caller, which was shown it too
+        assert await source() is second
+    assert server.paths == [METADATA, "/token", "/token"]
+
+
+async def test_the_metadata_of_another_issuer_gets_no_secret() -> None:
+    server = AuthorizationServer({"issuer": "https://evil.example"})
+    assert await refusal(server) == (
+        f"ISSUER{METADATA} is the metadata of another issuer: https://evil.example."
+        " If that is the right one, write `issuer` exactly so"
+    )
+    assert server.asked == []
+
+
+@pytest.mark.parametrize(
+    ("endpoint", "words"),
+    [
+        ("https://169.254.169.254/token", "leads to 169.254.169.254, a private address"),
+        ("http://login.example/token", "no https:// URL"),
+        ("https://user@login.example/token", "no https:// URL"),
+        ("https://[/token", "that is no URL"),
+        (7, "names no token_endpoint"),
+    ],
+)
+async def test_metadata_leads_no_secret_astray(endpoint: object, words: str) -> None:
+    assert words in await refusal(AuthorizationServer({"token_endpoint": endpoint}))
+
+
+async def test_a_redirect_is_not_followed_with_a_secret() -> None:
+    server = AuthorizationServer(token=lambda server: RedirectResponse(f"{server.issuer}/elsewhere", 307))
+    assert await refusal(server) == "ISSUER answered HTTP 307 instead of a token"
+    assert server.paths == [METADATA, "/token"]
+
+
+@pytest.mark.parametrize(
+    ("answer", "words"),
+    [
+        (Response("no json"), "ISSUER answered HTTP 200 instead of a token"),
+        (Response("x" * (ANSWER_BYTES + 1)), f"ISSUER/token answered with more than {ANSWER_BYTES} bytes"),
+        (JSONResponse({}), "ISSUER answered without an access token that a header can carry"),
+        (
+            JSONResponse({"access_token": "a\nb", "token_type": "Bearer"}),
+            "ISSUER answered without an access token that a header can carry",
+        ),
+        (
+            JSONResponse({"access_token": "t", "token_type": "DPoP"}),
+            "ISSUER gave a token that is not of the type Bearer",
+        ),
+        (
+            JSONResponse({"error": "invalid_client"}, 401),
+            "ISSUER gave no token to bridge: invalid_client. Check `client_id` and its secret or key",
+        ),
+        (
+            JSONResponse({"error": "invalid_target", "error_description": "what\x1b?"}, 400),
+            "ISSUER gave no token to bridge: invalid_target: what\\x1b?. Set `resource` to the name it knows, "
+            'or "" to send none',
+        ),
+    ],
+)
+async def test_an_answer_without_a_token_says_whose_fault_it_is(answer: Response, words: str) -> None:
+    assert await refusal(AuthorizationServer(token=lambda _: answer)) == words
+
+
+async def test_a_silent_authorization_server_is_given_up() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        issuer = f"http://127.0.0.1:{silent.getsockname()[1]}"
+        with pytest.raises(TokenError, match=r"gave no token within 0\.05 s"):
+            await ClientCredentials(client_at(issuer), 0.05)()
+
+
+async def test_a_refused_token_is_replaced_once_and_never_sent_elsewhere() -> None:
+    server = AuthorizationServer()
+    seen: list[str | None] = []
+
+    async def peer(scope: Scope, receive: Receive, send: Send) -> None:
+        seen.append(Request(scope).headers.get("authorization"))
+        await Response(status_code=401)(scope, receive, send)
+
+    async with source_at(server) as source, httpx2.AsyncClient(transport=httpx2.ASGITransport(peer)) as http:
+        auth = PeerAuth("https://tools.example/mcp", source)
+        assert (await http.post("https://tools.example/mcp", auth=auth)).status_code == 401
+        await http.post("https://other.example/mcp", auth=auth)
+    assert seen == ["Bearer token-1", "Bearer token-2", None]
+
+
+async def test_a_tool_server_gets_a_token_and_a_new_one_when_it_refuses_that() -> None:
+    server = AuthorizationServer()
+
+    def listed(got: Got) -> Any:
+        if got.headers["authorization"] == "Bearer token-1":
+            return Response(status_code=401)
+        return {"tools": [{"name": "echo", "inputSchema": {"type": "object"}}]}
+
+    tools = RecordingServer(LEGACY, answers={"tools/list": listed})
+    with anyio.fail_after(30):
+        async with server.serve() as issuer, tools.serve() as url:
+            target = HttpTarget(
+                url,
+                oauth=client_at(issuer, resource=url),
+                connect_seconds=20,
+                result_limit_bytes=1 << 20,
+                result_json_values=10_000,
+            )
+            async with wrapped(config_for(target)):
+                pass
+    assert [got.headers["authorization"] for got in tools.of("initialize")] == ["Bearer token-1"]
+    assert [got.headers["authorization"] for got in tools.of("tools/list")] == [
+        "Bearer token-1",
+        "Bearer token-2",
+    ]
+    assert [asked.form["resource"] for asked in server.asked] == [url, url]
+    assert SECRET not in repr(target)
