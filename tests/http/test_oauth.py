@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import re
 import socket
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import anyio
@@ -18,6 +20,9 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, RedirectResponse, Response
 from starlette.types import Receive, Scope, Send
 
+from bridge.assembly.plan_from_file import plan_from_file
+from bridge.config.load import load
+from bridge.config.text.diagnostics import ConfigError
 from bridge.errors import UsageError
 from bridge.http.client import PeerAuth
 from bridge.http.oauth import ANSWER_BYTES, ClientCredentials, OAuthClient, TokenError
@@ -216,3 +221,58 @@ async def test_a_tool_server_gets_a_token_and_a_new_one_when_it_refuses_that() -
     ]
     assert [asked.form["resource"] for asked in server.asked] == [url, url]
     assert SECRET not in repr(target)
+
+
+def test_a_file_says_how_a_tool_server_gets_its_token(tmp_path: Path) -> None:
+    file = tmp_path / "bridge.toml"
+    file.write_text("""
+[tool_servers]
+crm.url = "https://crm.example/mcp"
+[tool_servers.crm.auth.oauth2]
+grant = "client_credentials"
+issuer = "https://login.example"
+client_id = "bridge"
+client_secret = { env = "SECRET" }
+scopes = ["read"]
+[tool_servers.hrm]
+url = "https://hrm.example/mcp"
+allow_private = true
+[tool_servers.hrm.auth.oauth2]
+grant = "client_credentials"
+issuer = "https://login.example"
+client_id = "b"
+private_key = { env = "KEY" }
+resource = ""
+[tools_as_agent.desk]
+from = ["crm", "hrm"]
+""")
+    plan = plan_from_file(load(file, {"SECRET": "s3", "KEY": "pem"}))
+    targets = [one.target for one in plan.servers.values() if isinstance(one.target, HttpTarget)]
+    assert [target.oauth for target in targets] == [
+        OAuthClient("https://login.example", "bridge", "s3", "basic", ("read",), "https://crm.example/mcp"),
+        OAuthClient("https://login.example", "b", "pem", "private_key_jwt", (), "", allow_private=True),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("keys", "words"),
+    [
+        ('issuer = "http://login.example", client_secret = { env = "SECRET" }', "takes an https:// URL"),
+        ('issuer = "https://login.example"', "needs `client_secret` or `private_key`"),
+        (
+            'issuer = "https://login.example", client_secret = { env = "SECRET" }, private_key = { env = "SECRET" }',
+            "has both `client_secret` and `private_key`",
+        ),
+    ],
+)
+def test_a_file_that_would_give_a_secret_away_or_has_none_is_refused(
+    keys: str, words: str, tmp_path: Path
+) -> None:
+    file = tmp_path / "bridge.toml"
+    file.write_text(f"""
+[tool_servers.crm]
+url = "https://crm.example/mcp"
+auth = {{ oauth2 = {{ grant = "client_credentials", client_id = "bridge", {keys} }} }}
+""")
+    with pytest.raises(ConfigError, match=re.escape(words)):
+        load(file, {"SECRET": "s3"})
