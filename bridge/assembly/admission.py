@@ -33,10 +33,10 @@ NOBODY_LEFT: Final = (
 class Admission:
     """The verifiers of a bridge, and how a plan changes them."""
 
-    def __init__(self, plan: Plan) -> None:
-        """Admit the principals of the plan."""
+    def __init__(self, plan: Plan, own_token: str | None = None) -> None:
+        """Admit the principals of the plan. `own_token` is the bridge's own secret, if other workers know it too."""
         self._everyone = LOCAL if is_loopback(plan.place.host) else ANONYMOUS
-        self._token = secrets.token_urlsafe(32)
+        self._token = own_token or secrets.token_urlsafe(32)
         self._credentials = tuple(plan.credentials)
         self._issuers: Mapping[str, Issuer] = issuers_of(plan)
         self.issuers = Issuers(issuer_limits(plan.profile.issuers))

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import logging
 import math
-from collections.abc import AsyncIterator, Callable, Iterator, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -55,9 +55,12 @@ from bridge.assembly.plan import (
 from bridge.assembly.published_agent import PublishedAgent, path_of, published
 from bridge.assembly.replicas import BridgeReplicas, replicas_of
 from bridge.assembly.routes import MCP, Router, RoutingTable, readiness
+from bridge.assembly.workers import WorkerSharing
 from bridge.errors import PeerError, UsageError
 from bridge.jsonvalues import JsonObject
+from bridge.mcp.client.contract import ToolServer
 from bridge.mcp.client.known_servers import FILE_NAME, Fact, ServerMemory
+from bridge.mcp.client.shared.server import SharedRules, SharedServer
 from bridge.mcp.client.transports.stdio import StdioTarget
 from bridge.mcp.client.upstream import Upstream
 from bridge.short_names import name_of, slug
@@ -77,12 +80,14 @@ class Bridge:
         *,
         over_http: bool = True,
         own_url: str | None = None,
+        sharing: WorkerSharing | None = None,
     ) -> None:
         """Serve nothing yet. Of the plan only its place, its credentials and the profile of the process count here.
 
         `own_url` is the URL at which this process reaches `app`. Without it no MCP server can be made of agents that
-        are published here.
+        are published here. `sharing` is what a worker shares with others; None is for a process that is alone.
         """
+        self._sharing = sharing
         self._own_url = own_url
         self._place = plan.place
         self._process = plan.profile
@@ -97,7 +102,7 @@ class Bridge:
         self._plan = self._read = Plan(plan.profile, plan.place, plan.credentials, issuers=plan.issuers)
         self._memory = ServerMemory(state_folder() / FILE_NAME)
         self._applying = anyio.Lock()
-        self._admission = Admission(plan)
+        self._admission = Admission(plan, None if sharing is None else sharing.own_token)
         self._access = self._admission.access
         self._web = plan.place.web
         self.app = Router(
@@ -126,11 +131,20 @@ class Bridge:
                     await self._admission.issuers.close()
                 self._group.cancel_scope.cancel()
 
-    async def apply(self, plan: Plan, *, patience_seconds: float = math.inf) -> Changes:
+    async def apply(
+        self,
+        plan: Plan,
+        *,
+        patience_seconds: float = math.inf,
+        agreed: Callable[[], Awaitable[None]] | None = None,
+    ) -> Changes:
         """Serve a plan; return the changes it made, and those that need a restart.
 
         After `patience_seconds` the plan is served before its tool servers are up. A server whose `fail` is `closed`
         then ends the bridge's `run` when it turns out to be down.
+
+        `agreed` is awaited once all that can fail has been done, before anything that is served changes. When it
+        raises, the plan is not taken over.
 
         When this fails, everything goes on as it was, except that principals which the plan leaves out have lost
         their access already.
@@ -153,6 +167,8 @@ class Bridge:
                 await self._start_catalogs(plan, fresh)
                 await self._start_published(plan, fresh)
                 await self._start_offered(plan, fresh)
+                if agreed is not None:
+                    await agreed()
             except BaseException:
                 first.give_up()
                 with anyio.CancelScope(shield=True):
@@ -217,7 +233,7 @@ class Bridge:
         return tuple(face.offered for face in self._parts.faces)
 
     @property
-    def upstreams(self) -> Mapping[str, Upstream]:
+    def upstreams(self) -> Mapping[str, ToolServer]:
         """The tool servers, by key."""
         return self._parts.upstreams
 
@@ -235,7 +251,7 @@ class Bridge:
         for key in servers_of(plan):
             known, wanted = self._parts.servers.get(key), plan.servers[key]
             if known is None or known.plan != wanted:
-                unit = PartTask(self._upstream(key, wanted).run)
+                unit = PartTask(self._server(key, wanted).run)
                 await unit.start(self._group)
                 fresh.servers[key] = PlannedPart(wanted, unit)
                 if self._observer:
@@ -254,7 +270,7 @@ class Bridge:
         if waiting.cancelled_caught:
             logger.info("served before its tool servers are up: the start has waited %g s", patience_seconds)
 
-    async def _require_later(self, first: FirstConnections, key: str, upstream: Upstream) -> None:
+    async def _require_later(self, first: FirstConnections, key: str, upstream: ToolServer) -> None:
         """End the bridge if a server that it serves without turns out to be down, unless a newer plan leaves it out."""
         try:
             await first.require(key, upstream)
@@ -262,7 +278,22 @@ class Bridge:
             if self._parts.upstreams.get(key) is upstream:
                 raise
 
-    def _upstream(self, key: str, plan: ServerPlan) -> Upstream:
+    def _server(self, key: str, plan: ServerPlan) -> ToolServer:
+        """A tool server, which another worker may run."""
+        sharing = self._sharing
+        if sharing is None or plan.shared_as is None:
+            return self._upstream(key, plan, self._server_changed)
+        return SharedServer(
+            key,
+            plan.shared_as,
+            partial(self._upstream, key, plan),
+            limits=SharedRules(plan.pace, plan.rules, sharing.workers),
+            holders=sharing.holders,
+            held=sharing.held,
+            on_change=self._server_changed,
+        )
+
+    def _upstream(self, key: str, plan: ServerPlan, on_change: Callable[[], None]) -> Upstream:
         target = plan.target
         return Upstream(
             key or name_of(target.argv if isinstance(target, StdioTarget) else target.url),
@@ -272,7 +303,7 @@ class Bridge:
             pace=plan.pace,
             rules=plan.rules,
             baggage_keys=self._place.baggage_keys,
-            on_change=self._server_changed,
+            on_change=on_change,
         )
 
     def _server_changed(self) -> None:
@@ -306,7 +337,7 @@ class Bridge:
                 await unit.start(self._group)
                 fresh.published[name] = unit
 
-    def _named_after_its_server(self, upstream: Upstream) -> str:
+    def _named_after_its_server(self, upstream: ToolServer) -> str:
         upstream.name = _own_name(upstream, self._memory)
         return slug(upstream.name)
 
@@ -445,7 +476,7 @@ class _Retiring:
 
 
 def _sources(
-    name: str, plan: PublishedPlan, servers: Mapping[str, PlannedPart[ServerPlan, Upstream]]
+    name: str, plan: PublishedPlan, servers: Mapping[str, PlannedPart[ServerPlan, ToolServer]]
 ) -> list[SkillSource]:
     made = ((key, servers[key]) for key in plan.servers)
     return [SkillSource(key or name, one.unit.value, one.plan.call_timeout_seconds) for key, one in made]
@@ -455,7 +486,7 @@ def _mcp_path(name: str) -> str:
     return f"{MCP}/{name}"
 
 
-def _own_name(upstream: Upstream, memory: ServerMemory) -> str:
+def _own_name(upstream: ToolServer, memory: ServerMemory) -> str:
     """The name that a server gives itself; while it is down, the remembered one. Paths depend on this name."""
     if upstream.greeting is None:
         return memory.recall(Fact.NAME, str(upstream.target)) or upstream.name

@@ -21,7 +21,7 @@ from bridge.assembly.offered_server import OfferedServer
 from bridge.assembly.plan import CatalogPlan, Plan, ServerPlan
 from bridge.assembly.published_agent import PublishedAgent
 from bridge.errors import PeerError, UsageError
-from bridge.mcp.client.upstream import Upstream
+from bridge.mcp.client.contract import ToolServer
 
 T = TypeVar("T")
 
@@ -84,7 +84,7 @@ class MountedServer:
 class Parts:
     """The running parts of each kind."""
 
-    servers: dict[str, PlannedPart[ServerPlan, Upstream]] = field(default_factory=dict)
+    servers: dict[str, PlannedPart[ServerPlan, ToolServer]] = field(default_factory=dict)
     catalogs: dict[str, PlannedPart[CatalogPlan, CatalogSource]] = field(default_factory=dict)
     published: dict[str, PartTask[PublishedAgent]] = field(default_factory=dict)
     offered: dict[str, PartTask[MountedServer]] = field(default_factory=dict)
@@ -152,7 +152,7 @@ class Parts:
         await _end(one.unit for one in self.catalogs.values())
 
     @property
-    def upstreams(self) -> Mapping[str, Upstream]:
+    def upstreams(self) -> Mapping[str, ToolServer]:
         """The tool servers."""
         return {key: one.unit.value for key, one in self.servers.items()}
 
@@ -196,7 +196,7 @@ class StartObserver(Protocol):
         """A tool server is being started or called."""
         ...
 
-    def connected(self, key: str, upstream: Upstream) -> None:
+    def connected(self, key: str, upstream: ToolServer) -> None:
         """The server is up."""
         ...
 
@@ -226,12 +226,12 @@ class FirstConnections:
         for scope in self._looking:
             scope.cancel()
 
-    async def require(self, key: str, upstream: Upstream) -> None:
+    async def require(self, key: str, upstream: ToolServer) -> None:
         """Wait until a server is up. Raises the error that keeps it down."""
         await upstream.ready()
         self._is_up(key, upstream)
 
-    async def look(self, key: str, upstream: Upstream) -> None:
+    async def look(self, key: str, upstream: ToolServer) -> None:
         """Note whether a server came up or failed; raise nothing."""
         try:
             with anyio.CancelScope() as scope:
@@ -248,7 +248,7 @@ class FirstConnections:
         else:
             self._is_up(key, upstream)
 
-    def _is_up(self, key: str, upstream: Upstream) -> None:
+    def _is_up(self, key: str, upstream: ToolServer) -> None:
         self.missing.discard(key)
         if self._observer:
             self._observer.connected(key, upstream)

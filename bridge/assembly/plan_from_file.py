@@ -84,7 +84,12 @@ def _server(table: ToolServerTable, process: Profile, *, on_line: bool) -> Serve
     run = process.run.model_copy(update={key: written[key] for key in written.keys() & {"concurrency"}})
     target = _target(table, server, on_line=on_line)
     plan = ServerPlan.as_profile_says(target, Era(table.era), server, run)
-    return replace(plan, fail=table.fail, call_timeout_seconds=table.call_timeout_seconds)
+    return replace(
+        plan,
+        fail=table.fail,
+        call_timeout_seconds=table.call_timeout_seconds,
+        each_worker=table.each_worker,
+    )
 
 
 def store_of(place: str | None, name: str) -> str | None:

@@ -28,7 +28,7 @@ from bridge.assembly.parts import Parts
 from bridge.http.request_checks import ASKED_PATH, OUTER_PATH, FaceAddress, RefusedError
 from bridge.jsonvalues import JsonObject
 from bridge.mcp.client.call_queue import SlotHold
-from bridge.mcp.client.upstream import Upstream
+from bridge.mcp.client.contract import ToolServer
 from bridge.mcp.server.resource_metadata import METADATA_PATH, resource_metadata
 from bridge.source_state import SourceState
 
@@ -202,7 +202,7 @@ def _states(states: Iterable[SourceState]) -> dict[str, JsonObject]:
     }
 
 
-def _busy(upstream: Upstream) -> JsonObject:
+def _busy(upstream: ToolServer) -> JsonObject:
     """The calls that hold a server's slots while they wait for an answer, and what can be done about it."""
     if not upstream.holds:
         return {}

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from bridge.assembly.plan import Plan, ProcessPlan
     from bridge.assembly.published_agent import PublishedAgent
     from bridge.jsonvalues import JsonObject
-    from bridge.mcp.client.upstream import Upstream
+    from bridge.mcp.client.contract import ToolServer
     from bridge.tools_as_agent.skills import Skill
 
 logger = logging.getLogger(__name__)
@@ -55,7 +55,7 @@ class OnTerminal:
         """A server that is started or called, before it has answered."""
         err.say(("Connecting to ", "dim"), *_named(key, "dim "), (str(target), "dim"))
 
-    def connected(self, key: str, upstream: Upstream) -> None:
+    def connected(self, key: str, upstream: ToolServer) -> None:
         """A server that is there."""
         greeting = upstream.greeting
         name = f"{greeting.name} {greeting.version}".strip() if greeting else upstream.name
@@ -94,11 +94,7 @@ class OnTerminal:
 
     def stopping(self, running: int) -> None:
         """Print that the bridge stops, after the first Ctrl+C."""
-        if not running:
-            err.print("Stopping.")
-            return
-        tasks = "1 running task" if running == 1 else f"{running} running tasks"
-        err.print(f"Stopping: waiting for {tasks}. Press Ctrl+C again to stop now.")
+        _say_stopping(running)
 
 
 class InLog:
@@ -111,7 +107,7 @@ class InLog:
         """A server that is started or called, before it has answered."""
         logger.info("connecting to %s%s", f"{key}: " if key else "", target)
 
-    def connected(self, key: str, upstream: Upstream) -> None:
+    def connected(self, key: str, upstream: ToolServer) -> None:
         """A server that is there."""
         logger.info("%s is up, %d tools", key or upstream.name, len(upstream.listing.tools))
 
@@ -132,6 +128,34 @@ class InLog:
         logger.info("stopping, %d tasks running", running)
 
 
+class WorkersOnTerminal:
+    """Tells a person of all workers, beside what the first of them tells."""
+
+    def started(self, plan: Plan, workers: int) -> None:
+        """Print how many workers serve, and each one's share of the limits."""
+        from bridge.assembly.workers import shares_in_words  # imports what a bridge is made of
+
+        err.say("\n", (f"{workers} workers", "bold"), f"  each with {shares_in_words(plan, workers)}")
+
+    def stopping(self, running: int) -> None:
+        """Print that all workers stop."""
+        _say_stopping(running)
+
+
+class WorkersInLog:
+    """Writes the same as log lines."""
+
+    def started(self, plan: Plan, workers: int) -> None:
+        """Log how many workers serve, and each one's share of the limits."""
+        from bridge.assembly.workers import shares_in_words  # as above
+
+        logger.info("%d workers serve, each with %s", workers, shares_in_words(plan, workers))
+
+    def stopping(self, running: int) -> None:
+        """Log that all workers stop."""
+        logger.info("stopping, %d tasks running", running)
+
+
 class Quiet(InLog):
     """Prints only the address, for `expose --http`."""
 
@@ -139,6 +163,14 @@ class Quiet(InLog):
         """Log the address."""
         alias = "" if len(bridge.offered) == 1 else f"/{bridge.offered[0].name}"
         logger.warning("serving MCP at %s/mcp%s (Ctrl+C stops)", root_url(self._plan.place, port), alias)
+
+
+def _say_stopping(running: int) -> None:
+    if not running:
+        err.print("Stopping.")
+        return
+    tasks = "1 running task" if running == 1 else f"{running} running tasks"
+    err.print(f"Stopping: waiting for {tasks}. Press Ctrl+C again to stop now.")
 
 
 def root_url(place: ProcessPlan, port: int) -> str:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final
 from bridge.cli import render
 
 if TYPE_CHECKING:
-    from bridge.mcp.client.upstream import Upstream
+    from bridge.mcp.client.contract import ToolServer
     from bridge.process.preview import FaceFindings, Findings, PeerFindings
 
 _KINDS: Final = {
@@ -30,7 +30,7 @@ class CheckProgress:
         """A server that is started or called, before it has answered."""
         self._say(f"connecting to {key}: {target}")
 
-    def connected(self, key: str, upstream: Upstream) -> None:
+    def connected(self, key: str, upstream: ToolServer) -> None:
         """A server that is there."""
         self._say(f"{key} is up, {len(upstream.listing.tools)} tools")
 

@@ -13,6 +13,8 @@ from bridge import __version__
 from bridge.errors import UsageError
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from bridge.assembly.plan import Plan
     from bridge.config.load import LoadedConfig, SettingOverride
     from bridge.process.reload import ReadConfig
@@ -47,6 +49,13 @@ _OF_THE_FILE: Final = ("host", "port", "replica_url", "log_format", "log_level")
     is_flag=True,
     help="Serve nobody without a credential: the file needs principals or issuers, on loopback too.",
 )
+@click.option(
+    "--workers",
+    type=click.IntRange(1),
+    default=1,
+    metavar="N",
+    help="Serve with N processes, one for each core. Takes a PostgreSQL (`store`) and `keys` in [bridge]. Default: 1.",
+)
 @click.option("--no-reload", is_flag=True, help="Do not apply changes of the file.")
 @click.option("--log-format", type=click.Choice(["text", "json"]), help="Default: the file's.")
 @click.option(
@@ -65,10 +74,15 @@ def serve(context: click.Context, /, **options: Any) -> int:
     mcp-a2a serve --port 9000 team.toml
     mcp-a2a serve team.toml --stdio
     mcp-a2a serve team.toml --stdio research
+    mcp-a2a serve team.toml --workers 4
 
     With --stdio an MCP host starts the command (`mcp-a2a install` tells the host how). You may leave out NAME if the
     file has one MCP server. If that server is made of agents of the same file, they run in the same process. Nobody
     else can call them, and their tasks end with the process.
+
+    One process uses one core. With --workers several processes serve the same port as one bridge. Each tool server
+    that the bridge starts runs once, for all of them (`each_worker = true` starts it in each). The limits of the file
+    are divided among them. A worker that dies is started anew; 5 deaths in a minute end the whole with exit code 1.
 
     You may change the file while the bridge runs. The bridge applies the changes without a restart, and loses no call.
     It refuses a file with mistakes, and goes on with the last one.
@@ -94,9 +108,32 @@ def serve(context: click.Context, /, **options: Any) -> int:
     if options["require_auth"]:
         require_credentials(first.plan, path)
     logs.set_up(first.log_format, first.log_level)
+    if options["workers"] > 1:
+        return _serve_with_workers(read, first, options)
     audience = banner.InLog if first.log_format == "json" else banner.OnTerminal
     reload = None if options["no_reload"] else Reload(read, first, logs.set_up)
     return anyio.run(serve_plan, first.plan, audience(first.plan), reload)
+
+
+def _serve_with_workers(read: Callable[[], ReadConfig], first: ReadConfig, options: dict[str, Any]) -> int:
+    import sys
+    from functools import partial
+
+    import anyio
+
+    from bridge.cli import banner, logs
+    from bridge.process.reload import Reload
+    from bridge.process.supervisor import Supervisor
+
+    # -P: what lies in the current folder is not imported, as it is not by the command itself.
+    command = (sys.executable, "-P", "-m", "bridge.cli.worker")
+    observer = banner.WorkersInLog() if first.log_format == "json" else banner.WorkersOnTerminal()
+    supervisor = Supervisor(
+        first.plan, options["workers"], command, observer, (first.log_format, first.log_level)
+    )
+    set_up = partial(supervisor.set_up_log, logs.set_up)
+    reload = None if options["no_reload"] else Reload(read, first, set_up)
+    return anyio.run(supervisor.serve, reload)
 
 
 def _serve_stdio(path: Path, changes: dict[str, SettingOverride], options: dict[str, Any]) -> int:
@@ -109,6 +146,8 @@ def _serve_stdio(path: Path, changes: dict[str, SettingOverride], options: dict[
     from bridge.process.reload import Reload
     from bridge.process.serve import serve_stdio
 
+    if options["workers"] > 1:
+        raise UsageError("--stdio serves one host: it does not go with --workers")
     if refused := [name for name in ("host", "port", "replica_url") if name in changes]:
         raise UsageError(f"--stdio listens nowhere: it does not go with --{refused[0].replace('_', '-')}")
     if options["require_auth"]:

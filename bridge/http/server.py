@@ -42,7 +42,7 @@ _BACKLOG: Final = 2048
 
 _AT_ONCE: Final = 16
 """Connections that are accepted in one turn of the event loop: fewer than the descriptors that `connections.py`
-reserves."""
+reserves. Processes that share a listener accept one, so that each gets its part of them."""
 
 _NO_DESCRIPTOR: Final = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM})
 
@@ -372,7 +372,7 @@ class BoundedServer(uvicorn.Server):
     uvicorn's handler would end the streams at the first signal, before the bridge could drain its tasks.
     """
 
-    def __init__(self, app: ASGIApp, limits: HttpServerLimits) -> None:
+    def __init__(self, app: ASGIApp, limits: HttpServerLimits, *, accepts_at_once: int = _AT_ONCE) -> None:
         super().__init__(
             uvicorn.Config(
                 app,
@@ -387,6 +387,7 @@ class BoundedServer(uvicorn.Server):
             )
         )
         self._limits = limits
+        self._accepts_at_once = accepts_at_once
         self._accepting = anyio.CancelScope()
 
     async def serve_on(self, listener: socket.socket) -> None:
@@ -418,7 +419,7 @@ class BoundedServer(uvicorn.Server):
             while True:
                 await anyio.wait_readable(listener)
                 async with anyio.create_task_group() as batch:
-                    for accepted in _accepted(listener, connections):
+                    for accepted in _accepted(listener, connections, self._accepts_at_once):
                         batch.start_soon(self._connect, accepted, connections)
 
     async def _connect(self, accepted: socket.socket | None, connections: Connections) -> None:
@@ -433,9 +434,9 @@ class BoundedServer(uvicorn.Server):
         )
 
 
-def _accepted(listener: socket.socket, connections: Connections) -> Iterator[socket.socket | None]:
-    """Accept waiting connections, at most `_AT_ONCE`; None stands for one without a free descriptor."""
-    for _ in range(_AT_ONCE):
+def _accepted(listener: socket.socket, connections: Connections, most: int) -> Iterator[socket.socket | None]:
+    """Accept waiting connections, at most `most`; None stands for one without a free descriptor."""
+    for _ in range(most):
         try:
             accepted, _ = listener.accept()
         except (BlockingIOError, InterruptedError):

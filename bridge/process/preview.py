@@ -31,7 +31,7 @@ from bridge.assembly.plan import Plan, RemotePlan, for_preview
 from bridge.assembly.published_agent import PublishedAgent
 from bridge.assembly.routes import MCP
 from bridge.errors import PeerError
-from bridge.mcp.client.upstream import Upstream
+from bridge.mcp.client.contract import ToolServer
 from bridge.process.serve import unannounced_bridge
 from bridge.safe_text import without_hidden_characters
 from bridge.seal import key_in
@@ -86,7 +86,7 @@ class _Settled:
         if self._other:
             self._other.connecting(key, target)
 
-    def connected(self, key: str, upstream: Upstream) -> None:
+    def connected(self, key: str, upstream: ToolServer) -> None:
         if self._other:
             self._other.connected(key, upstream)
         self._left.discard(key)
@@ -265,7 +265,7 @@ def offline_findings(plan: Plan) -> Findings:
     return Findings(peers, faces, notes, unseen, left_out=tuple(_left_out(plan)))
 
 
-def _server(key: str, upstream: Upstream, *, is_needed: bool) -> PeerFindings:
+def _server(key: str, upstream: ToolServer, *, is_needed: bool) -> PeerFindings:
     greeting, listing = upstream.greeting, upstream.listing
     says = f"{greeting.name} {greeting.version}, {_number(len(listing.tools), 'tool')}" if greeting else ""
     ends = "; `serve` would end at once (fail = closed)" if is_needed else ""

@@ -10,12 +10,11 @@ import logging
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Final
+from typing import Final, Protocol
 
 import anyio
 from watchfiles import awatch
 
-from bridge.assembly.bridge import Bridge
 from bridge.assembly.plan import Changes, Plan
 from bridge.config.text.diagnostics import ConfigError
 from bridge.errors import BridgeError, UsageError, leaf_of
@@ -40,6 +39,19 @@ class ReadConfig:
     log_level: str
 
 
+class TakesPlans(Protocol):
+    """A bridge, or the supervisor of several workers."""
+
+    @property
+    def asks_for_credentials(self) -> bool:
+        """See `Bridge.asks_for_credentials`."""
+        ...
+
+    async def apply(self, plan: Plan) -> Changes:
+        """See `Bridge.apply`."""
+        ...
+
+
 class Reload:
     """Watches the files of a plan, and applies their changes."""
 
@@ -59,7 +71,7 @@ class Reload:
         """Request a reload, whether the files have changed or not."""
         self._asked.set()
 
-    async def run(self, bridge: Bridge) -> None:
+    async def run(self, bridge: TakesPlans) -> None:
         """Apply each change to the bridge, until cancelled."""
         while True:
             async with anyio.create_task_group() as watching:
@@ -92,7 +104,7 @@ class Reload:
             group.cancel_scope.cancel()
         self.ask()
 
-    async def _take_over(self, bridge: Bridge) -> None:
+    async def _take_over(self, bridge: TakesPlans) -> None:
         try:
             read = await self._settled()
             if not bridge.asks_for_credentials:  # a reload does not change that
@@ -109,7 +121,7 @@ class Reload:
             logger.warning("%s", changes)
         self._last, self._is_refused = read, False
 
-    async def _applied(self, bridge: Bridge, plan: Plan) -> Changes | None:
+    async def _applied(self, bridge: TakesPlans, plan: Plan) -> Changes | None:
         """Apply a plan. Returns None if the files changed meanwhile: their new content must not wait.
 
         Raises:

@@ -54,13 +54,13 @@ async def serve_http(plan: Plan, audience: ServeObserver, reload: Reload | None 
     plan.require_safe()
     share_malloc_arenas()
     keep_code()
-    stopping = Shutdown(on_hangup=reload.ask if reload is not None and not _has_terminal() else None)
+    stopping = Shutdown(on_hangup=reload.ask if reload is not None and not has_terminal() else None)
     async with listening(plan.place.host, plan.place.port) as listener, anyio.create_task_group() as tasks:
         port: int = listener.getsockname()[1]
         plan = replace(plan, place=replace(plan.place, port=port))
         with stopping.starting:
             await tasks.start(watch_signals, stopping)
-            bridge = Bridge(plan, audience, own_url=_own_url(plan.place.host, port))
+            bridge = Bridge(plan, audience, own_url=url_of(plan.place.host, port))
             async with bridge.run(), anyio.create_task_group() as serving:
                 server = BoundedServer(bridge.app, server_limits(plan.profile, raise_descriptors()))
                 # Before the plan is applied: an offered server may use an agent that is published here.
@@ -126,7 +126,7 @@ async def unannounced_bridge(
         listener.listen()  # an early call then waits and is not refused
         port: int = listener.getsockname()[1]
         plan = replace(plan, place=replace(plan.place, host=LOOPBACK_HOST, port=port))
-        bridge = Bridge(plan, watching, over_http=over_http, own_url=_own_url(LOOPBACK_HOST, port))
+        bridge = Bridge(plan, watching, over_http=over_http, own_url=url_of(LOOPBACK_HOST, port))
         server = BoundedServer(bridge.app, server_limits(plan.profile, raise_descriptors()))
         serving.start_soon(server.serve_on, listener)
         async with bridge.run():
@@ -140,13 +140,13 @@ async def _serve_on(server: BoundedServer, listener: socket.socket, scope: anyio
     scope.cancel()
 
 
-def _own_url(host: str, port: int) -> str:
-    """The URL under which this process reaches itself."""
+def url_of(host: str, port: int) -> str:
+    """The URL under which a process on this machine reaches a server that listens there."""
     near = {"0.0.0.0": "127.0.0.1", "::": "::1", "localhost": "127.0.0.1"}.get(host, host)
     return f"http://[{near}]:{port}" if ":" in near else f"http://{near}:{port}"
 
 
-def _has_terminal() -> bool:
+def has_terminal() -> bool:
     """Whether a terminal controls this process. SIGHUP then means that the terminal is gone."""
     try:
         os.close(os.open("/dev/tty", os.O_RDWR))

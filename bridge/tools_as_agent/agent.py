@@ -16,7 +16,8 @@ from bridge.a2a.tasks.agent import PlannedWork, Turn
 from bridge.a2a.tasks.draft import BriefWork
 from bridge.access.principals import Principal
 from bridge.concurrency import ToolLimiters
-from bridge.mcp.client.upstream import OwnSession, QueueFullError, Upstream
+from bridge.mcp.client.contract import ToolServer
+from bridge.mcp.client.upstream import OwnSession, QueueFullError
 from bridge.source_state import SourceState
 from bridge.tools_as_agent.card import ToolServerSummary, make_card
 from bridge.tools_as_agent.options import AgentOptions
@@ -50,7 +51,7 @@ class SkillSource:
 
     key: str
     """Its name in tags, and the prefix of skill ids that would collide."""
-    upstream: Upstream
+    upstream: ToolServer
     call_timeout_seconds: float | None = None
     """How long a call of its tools may take; None uses the agent's options."""
 
@@ -161,7 +162,7 @@ class ToolsAgent:
         return tuple(self._states)
 
     @property
-    def upstreams(self) -> Mapping[str, Upstream]:
+    def upstreams(self) -> Mapping[str, ToolServer]:
         """The servers themselves, by their keys."""
         return {key: source.upstream for key, source in self._sources.items()}
 

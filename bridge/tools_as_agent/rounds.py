@@ -21,10 +21,10 @@ from bridge.a2a.tasks.agent import Job
 from bridge.concurrency import turn
 from bridge.errors import PeerError
 from bridge.jsonvalues import JsonObject
-from bridge.mcp.client.call_queue import CallQueue, CallSlot, Claimant, SlotHold
+from bridge.mcp.client.call_queue import Claimant, SlotHold
+from bridge.mcp.client.contract import ToolQueue, ToolSession, ToolSlot
 from bridge.mcp.client.faults import ServerRefusedError
 from bridge.mcp.client.rounds import Round, result_in_rounds
-from bridge.mcp.client.session import Session
 from bridge.mcp.client.tasks import TaskHandle, follow, handle_from
 from bridge.mcp.client.values import ToolCall
 from bridge.tools_as_agent.bridge_notes import words_on_waiting
@@ -68,7 +68,7 @@ class CallInRounds:
     def __init__(
         self,
         job: Job,
-        queue: CallQueue,
+        queue: ToolQueue,
         decision: RunTool | Follow,
         options: AgentOptions,
         patience: PausableDeadline,
@@ -86,7 +86,7 @@ class CallInRounds:
         self._is_process = is_process
         self._known = _known_answers(decision)
         self._asking: TaskAsker | None = None
-        self._session: Session | None = None
+        self._session: ToolSession | None = None
         """The session of the latest round."""
         self._is_anew = False
 
@@ -162,7 +162,7 @@ class CallInRounds:
         state = TaskState.SUBMITTED if is_new else TaskState.WORKING
         self._job.status(state, self._job.message((Part(text=words),)))
 
-    async def _follow(self, handle: TaskHandle, session: Session) -> JsonObject:
+    async def _follow(self, handle: TaskHandle, session: ToolSession) -> JsonObject:
         """Follow the task that the server made of the call. Its id is kept, to follow it after a restart, too."""
         kept = FollowedTask(
             self._decision.skill_id,
@@ -179,7 +179,7 @@ class CallInRounds:
         return await follow(session, handle, self._asking, self._tell)
 
     def _asking_that_keeps(
-        self, keep: Callable[[ElicitationsByKey], bytes], slot: CallSlot | None = None
+        self, keep: Callable[[ElicitationsByKey], bytes], slot: ToolSlot | None = None
     ) -> TaskAsker:
         # Nothing here refers back to this call. In a reference cycle the task and its result would stay in memory
         # after their end, until the garbage collector runs.

@@ -24,10 +24,9 @@ from bridge.a2a.model.objects import Artifact, Part, TaskState
 from bridge.a2a.tasks.agent import Job
 from bridge.errors import BusyError, PeerError, telling_of
 from bridge.jsonvalues import JsonObject, json_bytes
-from bridge.mcp.client.call_queue import CallQueue
+from bridge.mcp.client.contract import ToolQueue, ToolServer
 from bridge.mcp.client.faults import ServerRefusedError
 from bridge.mcp.client.tasks import TaskCancelledError
-from bridge.mcp.client.upstream import Upstream
 from bridge.tools_as_agent.bridge_notes import message_with_notes, notes_of
 from bridge.tools_as_agent.options import AgentOptions
 from bridge.tools_as_agent.progress import ProgressRelay
@@ -53,7 +52,7 @@ class ToolRun:
     def __init__(
         self,
         decision: RunTool | Follow,
-        upstream: Upstream,
+        upstream: ToolServer,
         options: AgentOptions,
         principal: str,
         limiter: anyio.CapacityLimiter | None = None,
@@ -88,7 +87,7 @@ class ToolRun:
         """End what `Upstream.reserve` began; by itself, in place of a run."""
         self._upstream.release(self._principal)
 
-    async def _run(self, job: Job, queue: CallQueue) -> None:
+    async def _run(self, job: Job, queue: ToolQueue) -> None:
         patience = PausableDeadline(self._options.call_timeout_seconds)
         progress = ProgressRelay(job, self._options, patience)
         call = self._call = CallInRounds(

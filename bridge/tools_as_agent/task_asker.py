@@ -17,7 +17,7 @@ import anyio
 from bridge.a2a.model.objects import Message, Part, TaskState
 from bridge.a2a.tasks.agent import Commit, HeldMessage, Job, Turn
 from bridge.jsonvalues import JsonObject
-from bridge.mcp.client.call_queue import CallSlot
+from bridge.mcp.client.contract import ToolSlot
 from bridge.mcp.client.elicitation_routing import CANCEL
 from bridge.tools_as_agent.bridge_notes import (
     GAVE_WAY,
@@ -112,7 +112,7 @@ class TaskAsker:
         pace: QuestionPace,
         keep: Callable[[ElicitationsByKey], bytes],
         known: dict[str, JsonObject],
-        slot: CallSlot | None,
+        slot: ToolSlot | None,
     ) -> None:
         """`keep` gives the bytes that are kept with the task while questions are open.
 

@@ -38,10 +38,21 @@ CHOICES: Final = (
     KeyChoice(("principals", "*"), ("bearer", "api_key"), only_one=False),
 )
 
-_GOES_WITH: Final = {"env": "command", "cwd": "command", "headers": "url", "auth": "url"}
+_GOES_WITH: Final = {
+    "env": "command",
+    "cwd": "command",
+    "each_worker": "command",
+    "headers": "url",
+    "auth": "url",
+}
 """Keys of a tool server, each with the key that it depends on."""
 
-_INSTEAD: Final = {"env": "write `headers` or `auth`", "headers": "write `env`", "auth": "write `env`"}
+_INSTEAD: Final = {
+    "each_worker": "take it out: each worker connects to a URL by itself",
+    "env": "write `headers` or `auth`",
+    "headers": "write `env`",
+    "auth": "write `env`",
+}
 
 
 _SETTINGS: Final = {"env": "variables", "headers": "headers"}

@@ -190,6 +190,11 @@ class ToolServerTable(Table):
         default=False,
         description="whether the name in its URL may lead to a private address after it was public",
     )
+    each_worker: bool = Field(
+        default=False,
+        description="whether each of several workers (`serve --workers`) starts the command for itself; else one "
+        "worker runs it for all",
+    )
     concurrency: PositiveInt | None = Field(default=None, description="the most calls at the same time")
     call_timeout_seconds: PositiveFloat | None = Field(default=None, description="the time limit of a call")
 

@@ -24,9 +24,9 @@ from pydantic import JsonValue
 
 from bridge.errors import PeerError
 from bridge.jsonvalues import JsonObject, exceeds_floats
+from bridge.mcp.client.contract import ToolSession
 from bridge.mcp.client.elicitation_routing import elicitation_in
 from bridge.mcp.client.faults import ServerLostError, ServerRefusedError
-from bridge.mcp.client.session import Session
 from bridge.mcp.client.values import Asker
 
 logger = logging.getLogger(__name__)
@@ -73,7 +73,7 @@ def handle_from(result: JsonObject) -> TaskHandle | None:
 
 
 async def follow(
-    session: Session,
+    session: ToolSession,
     handle: TaskHandle,
     asker: Asker,
     on_status: OnStatus,
@@ -100,7 +100,7 @@ async def follow(
 class _TaskPoller:
     """Follows one task; used once."""
 
-    def __init__(self, session: Session, handle: TaskHandle, asker: Asker, on_status: OnStatus) -> None:
+    def __init__(self, session: ToolSession, handle: TaskHandle, asker: Asker, on_status: OnStatus) -> None:
         self._session = session
         self._handle = handle
         self._asker = asker

@@ -176,9 +176,18 @@ async def started(
         ValueError: a word, a variable or the folder can be given to no program.
     """
     _, process = await asyncio.get_running_loop().subprocess_exec(
-        ChildProcess, *argv, env=env, cwd=cwd, **ProcessTree.OPTIONS
+        ChildProcess, *argv, env=env, cwd=cwd, **ProcessTree.options()
     )
     return process, ProcessTree(process)
+
+
+def _has_terminal() -> bool:
+    """Whether a terminal controls this process."""
+    try:
+        os.close(os.open("/dev/tty", os.O_RDWR))
+    except OSError:
+        return False
+    return True
 
 
 if sys.platform == "win32":
@@ -192,7 +201,10 @@ if sys.platform == "win32":
     class ProcessTree:
         """A process and what it starts: a Job Object, of which nobody can leave."""
 
-        OPTIONS: Final[Mapping[str, Any]] = {"creationflags": subprocess.CREATE_NO_WINDOW}
+        @staticmethod
+        def options() -> Mapping[str, Any]:
+            """The options of a new process."""
+            return {"creationflags": subprocess.CREATE_NO_WINDOW}
 
         def __init__(self, process: ChildProcess) -> None:
             self._process = process
@@ -224,7 +236,15 @@ else:
     class ProcessTree:
         """A process and what it starts: a process group, which a process leaves only on purpose."""
 
-        OPTIONS: Final[Mapping[str, Any]] = {"start_new_session": True}
+        @staticmethod
+        def options() -> Mapping[str, Any]:
+            """The options of a new process: it leads a process group, and a session too.
+
+            But what the leader of a session without a terminal starts stays in its session. So whoever has made a
+            worker the leader of one finds all that the worker has started (`process/worker_sessions.py`).
+            """
+            is_leader = os.getsid(0) == os.getpid() and not _has_terminal()
+            return {"process_group": 0} if is_leader else {"start_new_session": True}
 
         def __init__(self, process: ChildProcess) -> None:
             self._process = process

@@ -1,0 +1,153 @@
+"""What the callers of a tool server use of it, whether this process runs it (`upstream.py`) or another worker does
+(`shared/server.py`)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import AbstractAsyncContextManager, AbstractContextManager
+from typing import TYPE_CHECKING, Protocol
+
+from pydantic import JsonValue
+
+from bridge.jsonvalues import JsonObject
+from bridge.mcp.client.call_queue import Claimant, OnHeld, SlotHold
+from bridge.mcp.client.dispatcher import OnTaskNews
+from bridge.mcp.client.values import Asker, Greeting, OnProgress, ToolCall, ToolListing
+
+if TYPE_CHECKING:
+    from bridge.mcp.client.upstream import OwnSession
+
+
+class ToolSession(Protocol):
+    """A session with a tool server; see `Session`."""
+
+    @property
+    def name(self) -> str:
+        """The server's name in messages and logs."""
+        ...
+
+    async def call(
+        self, call: ToolCall, on_progress: OnProgress | None = None, asker: Asker | None = None
+    ) -> JsonObject:
+        """Call a tool; see `Session.call`."""
+        ...
+
+    async def request(self, method: str, params: JsonObject, *, name: str | None = None) -> JsonObject:
+        """Send a request; see `Session.request`."""
+        ...
+
+    def about_task(
+        self, task_id: str, asker: Asker, on_news: OnTaskNews
+    ) -> AbstractContextManager[Callable[[], None]]:
+        """Route what concerns one of the server's tasks; see `Session.about_task`."""
+        ...
+
+
+class ToolSlot(Protocol):
+    """The slot of a call; see `CallSlot`."""
+
+    @property
+    def session(self) -> ToolSession:
+        """The session on which the call runs."""
+        ...
+
+    def hold(self, tell: Callable[[float], None], give_up: Callable[[], None]) -> None:
+        """Keep the slot while the call's client is asked something; see `CallSlot.hold`."""
+        ...
+
+    def go_on(self) -> None:
+        """End the hold."""
+        ...
+
+
+class ToolQueue(Protocol):
+    """The calls of some callers, in turn; see `CallQueue`."""
+
+    @property
+    def session(self) -> ToolSession:
+        """A session for requests that need no slot."""
+        ...
+
+    def slot(
+        self, caller: Claimant, within_seconds: float, on_held: OnHeld = ...
+    ) -> AbstractAsyncContextManager[ToolSlot]:
+        """Wait for a slot, and keep it as long as this is entered; see `CallQueue.slot`."""
+        ...
+
+
+class ToolServer(Protocol):
+    """A tool server; see `Upstream`."""
+
+    name: str
+
+    @property
+    def target(self) -> object:
+        """How it is reached, in words that may be shown."""
+        ...
+
+    @property
+    def is_process(self) -> bool:
+        """Whether it is a process of this bridge, so that what it knows of a call ends with it."""
+        ...
+
+    @property
+    def has_own_sessions(self) -> bool:
+        """Whether callers have sessions of their own, each at one replica."""
+        ...
+
+    def own_session(self, server: str, principal: str, context_id: str) -> OwnSession | None:
+        """A caller's own session; see `Upstream.own_session`."""
+        ...
+
+    @property
+    def listing(self) -> ToolListing:
+        """The tools that it lists."""
+        ...
+
+    @property
+    def greeting(self) -> Greeting | None:
+        """Its own description."""
+        ...
+
+    @property
+    def down(self) -> str | None:
+        """Why it cannot be called, in words; None while it can."""
+        ...
+
+    @property
+    def holds(self) -> tuple[SlotHold, ...]:
+        """The calls that keep their slots while their clients are asked something, as far as this process knows."""
+        ...
+
+    @property
+    def waiting(self) -> int:
+        """How many calls wait for a slot, as far as this process knows."""
+        ...
+
+    def run(self) -> AbstractAsyncContextManager[ToolServer]:
+        """Connect now, and again after each loss; end on exit."""
+        ...
+
+    async def ready(self) -> None:
+        """Wait for the first connection; see `Session.ready`."""
+        ...
+
+    def reserve(self, principal: str, *, even_if_full: bool = False) -> None:
+        """Count a call among those that run or wait, until `release`; see `Upstream.reserve`."""
+        ...
+
+    def release(self, principal: str) -> None:
+        """End what `reserve` began."""
+        ...
+
+    async def idle(self) -> None:
+        """Wait until no call runs or waits."""
+        ...
+
+    def queue(self, principal: str, context_id: str) -> AbstractAsyncContextManager[ToolQueue]:
+        """The queue for a caller; see `Upstream.queue`."""
+        ...
+
+    async def read(self, uri: str) -> list[JsonValue]:
+        """Read a resource; see `Upstream.read`."""
+        ...

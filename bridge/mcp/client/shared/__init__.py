@@ -1,0 +1,1 @@
+"""A tool server that one of several workers runs for all of them."""
