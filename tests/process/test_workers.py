@@ -1,0 +1,278 @@
+"""`mcp-a2a serve --workers`, as processes: what they serve together, and what is left of them when some die."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import AsyncIterator, Iterator
+from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Final
+from uuid import uuid4
+
+import anyio
+import httpx2
+import pytest
+
+from tests.support.command import children_of, environment, gone, run_here
+from tests.support.forked import Forked
+from tests.support.lines import WAIT_SECONDS, Lines
+from tests.support.ports import free_port
+from tests.support.postgres import database_url, new_agent
+from tests.support.processes import PROC, children_with, is_running
+from tests.support.running import RAW_SERVER, VERSION
+
+pytestmark = pytest.mark.skipif(not PROC.is_dir(), reason="processes are looked up in /proc")
+
+KEY: Final = "k" * 40
+GATED_SERVER: Final = RAW_SERVER.with_name("gated_server.py")
+MEMORY: Final = Path(__file__).parents[2] / ".peers/node_modules/.bin/mcp-server-memory"
+BRIDGE: Final = (
+    '[bridge]\nport = {port}\nstore = {{ env = "DATABASE_URL" }}\nkeys = [{{ env = "BRIDGE_KEY" }}]\n'
+)
+
+
+@dataclass
+class Serving:
+    """A supervisor with its workers."""
+
+    process: subprocess.Popen[str]
+    port: int
+    file: Path
+    agent: str
+    said: Lines = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.said = Lines(self.process, self.process.stderr)
+
+    @property
+    def workers(self) -> list[int]:
+        """The workers, oldest first."""
+        return children_with("bridge.cli.worker", self.process.pid)
+
+    @property
+    def holder(self) -> int:
+        """The worker that runs the tool server."""
+        (found,) = (worker for worker in self.workers if children_of(worker))
+        return found
+
+    async def until(self, words: str) -> None:
+        """Read the log until a line holds these words."""
+        await anyio.to_thread.run_sync(self.said.until, words)
+
+    @asynccontextmanager
+    async def client_of_another(self, worker: int) -> AsyncIterator[httpx2.AsyncClient]:
+        """A client whose one connection another worker has accepted."""
+        async with httpx2.AsyncClient(timeout=WAIT_SECONDS) as client:
+            os.kill(worker, signal.SIGSTOP)
+            await client.get(f"http://127.0.0.1:{self.port}/healthz")
+            os.kill(worker, signal.SIGCONT)
+            yield client
+
+    async def send(
+        self, skill: str, client: httpx2.AsyncClient | None = None, **arguments: Any
+    ) -> dict[str, Any]:
+        """Send a message, on a connection of its own unless a client is given; the task that it made."""
+        parts = [{"data": {"skill": skill, "arguments": arguments}}]
+        message = {"messageId": uuid4().hex, "role": "ROLE_USER", "parts": parts}
+        body = {"jsonrpc": "2.0", "id": 1, "method": "SendMessage", "params": {"message": message}}
+        url = f"http://127.0.0.1:{self.port}/agents/{self.agent}"
+        async with AsyncExitStack() as stack:
+            client = client or await stack.enter_async_context(httpx2.AsyncClient(timeout=WAIT_SECONDS))
+            answer = (await client.post(url, json=body, headers=VERSION)).json()
+        result: dict[str, Any] = answer["result"]
+        task: dict[str, Any] = result.get("task", result)
+        return task
+
+    async def end(self, number: int) -> int:
+        """Send a signal and wait for the end; the exit code."""
+        self.process.send_signal(number)
+        return await anyio.to_thread.run_sync(self.process.wait, WAIT_SECONDS)
+
+
+@contextmanager
+def serving(folder: Path, server: str = "", workers: int = 2) -> Iterator[Serving]:
+    """Two workers that serve one agent, of the raw server unless another is named."""
+    agent, port, file = new_agent(), free_port(), folder / "bridge.toml"
+    server = server or f"command = {json.dumps([sys.executable, '-S', '-E', str(RAW_SERVER)])}"
+    file.write_text(
+        BRIDGE.format(port=port)
+        + f'[tool_servers.tools]\n{server}\n[tools_as_agent.{agent}]\nfrom = ["tools"]\n'
+    )
+    words = [
+        sys.executable,
+        "-P",
+        "-m",
+        "bridge",
+        "serve",
+        str(file),
+        "--workers",
+        str(workers),
+        "--log-format",
+        "json",
+    ]
+    known = environment(folder, DATABASE_URL=database_url(), BRIDGE_KEY=KEY)
+    with Forked(words, stderr=subprocess.PIPE, stdin=subprocess.DEVNULL, text=True, env=known) as process:
+        one = Serving(process, port, file, agent)
+        try:
+            one.said.until(f"{workers} workers serve")
+            yield one
+        finally:
+            left = children_of(process.pid)
+            if process.poll() is None:
+                process.kill()
+            assert gone(left)
+
+
+def gated(folder: Path) -> str:
+    """The lines of the gated server."""
+    return f"command = {json.dumps([sys.executable, '-S', '-E', str(GATED_SERVER), str(folder)])}"
+
+
+async def calls_of(folder: Path, number: int) -> None:
+    """Wait until the gated server has so many calls."""
+    with anyio.fail_after(WAIT_SECONDS):
+        while not (folder / "calls").exists() or len((folder / "calls").read_text().splitlines()) < number:
+            await anyio.sleep(0.01)
+
+
+def state_of(task: dict[str, Any]) -> tuple[str, str]:
+    """The state of a task, and its words."""
+    parts = task["status"].get("message", {}).get("parts", [])
+    return task["status"]["state"], " ".join(part.get("text", "") for part in parts)
+
+
+@pytest.mark.anyio
+async def test_a_killed_worker_fails_its_calls_in_words_and_another_one_runs_its_tool_server(
+    tmp_path: Path,
+) -> None:
+    with serving(tmp_path, gated(tmp_path)) as bridge:
+        first = bridge.holder
+        (server,) = children_of(first)
+        failed = []
+        async with bridge.client_of_another(first) as client, anyio.create_task_group() as calling:
+
+            async def call() -> None:
+                failed.append(state_of(await bridge.send("hold", client)))
+
+            calling.start_soon(call)
+            await calls_of(tmp_path, 1)
+            os.kill(first, signal.SIGKILL)
+        (tmp_path / "open").touch()
+        assert state_of(await bridge.send("hold"))[0] == "TASK_STATE_COMPLETED"
+        assert not is_running(server)
+        assert bridge.holder != first
+    why = "the process that ran tools for all workers has ended while it had the call."
+    assert failed == [("TASK_STATE_FAILED", f"{why} Whether the server acted on it is not known")]
+
+
+@pytest.mark.anyio
+async def test_a_changed_file_is_taken_by_all_workers_or_by_none(tmp_path: Path) -> None:
+    with serving(tmp_path) as bridge:
+        good = bridge.file.read_text()
+        bad = f'[tool_servers.bad]\ncommand = ["{sys.executable}", "-c", ""]\n'
+        bridge.file.write_text(f'{good}{bad}[tools_as_agent.bad]\nfrom = ["bad"]\n')
+        await bridge.until("The file is not taken over")
+        more = f'{good}[tools_as_agent.{bridge.agent}_too]\nfrom = ["tools"]\n'
+        bridge.file.write_text(more)
+        await bridge.until("read again and taken over")
+        async with httpx2.AsyncClient() as client:
+            for _ in range(6):
+                answer = await client.get(
+                    f"http://127.0.0.1:{bridge.port}/agents", headers={"Connection": "close"}
+                )
+                assert [one["name"] for one in answer.json()["agents"]] == [
+                    bridge.agent,
+                    f"{bridge.agent}_too",
+                ]
+        assert await bridge.end(signal.SIGTERM) == 0
+
+
+@pytest.mark.anyio
+async def test_two_workers_share_one_memory_server_and_its_file_stays_whole(tmp_path: Path) -> None:
+    if not MEMORY.exists():
+        pytest.skip("the npm peers are not installed")
+    kept = tmp_path / "memory.jsonl"
+    server = f'command = ["{MEMORY}"]\nenv = {{ MEMORY_FILE_PATH = "{kept}" }}\nconcurrency = 1'
+    states = []
+    with serving(tmp_path, server) as bridge:
+
+        async def create(name: str) -> None:
+            entity = {"name": name, "entityType": "thing", "observations": ["seen"]}
+            states.append(state_of(await bridge.send("create_entities", entities=[entity]))[0])
+
+        async with anyio.create_task_group() as calling:
+            for number in range(30):
+                calling.start_soon(create, f"e{number}")
+        assert sum(len(children_of(worker)) for worker in bridge.workers) == 1
+    assert states == ["TASK_STATE_COMPLETED"] * 30
+    assert {json.loads(line)["name"] for line in kept.read_text().splitlines()} == {
+        f"e{n}" for n in range(30)
+    }
+
+
+@pytest.mark.anyio
+async def test_five_deaths_in_a_minute_end_the_whole_with_1_and_say_why(tmp_path: Path) -> None:
+    with serving(tmp_path) as bridge:
+        for number in range(5):
+            if number:
+                await bridge.until("serves again")
+            os.kill(bridge.workers[-1], signal.SIGKILL)
+        await bridge.until("5 workers died within 60 s, the last one since signal 9 killed it")
+        assert await anyio.to_thread.run_sync(bridge.process.wait, WAIT_SECONDS) == 1
+
+
+@pytest.mark.anyio
+async def test_the_first_signal_lets_the_calls_of_all_workers_end_and_nothing_is_left(tmp_path: Path) -> None:
+    with serving(tmp_path, gated(tmp_path)) as bridge:
+        everyone = children_of(bridge.process.pid)
+        states = []
+        async with bridge.client_of_another(bridge.holder) as client, anyio.create_task_group() as calling:
+
+            async def call(*given: httpx2.AsyncClient) -> None:
+                states.append(state_of(await bridge.send("hold", *given))[0])
+
+            calling.start_soon(call, client)
+            calling.start_soon(call)
+            await calls_of(tmp_path, 2)
+            bridge.process.send_signal(signal.SIGINT)
+            await bridge.until("stopping, 2 tasks running")
+            (tmp_path / "open").touch()
+        assert await anyio.to_thread.run_sync(bridge.process.wait, WAIT_SECONDS) == 130
+        assert states == ["TASK_STATE_COMPLETED"] * 2
+        assert gone(everyone)
+
+
+@pytest.mark.anyio
+async def test_a_killed_supervisor_leaves_no_process(tmp_path: Path) -> None:
+    with serving(tmp_path) as bridge:
+        everyone = children_of(bridge.process.pid)
+        assert len(everyone) == 3
+        bridge.process.kill()
+        assert gone(everyone)
+
+
+@pytest.mark.parametrize(
+    ("lacking", "words"),
+    [
+        ('store = { env = "DATABASE_URL" }', "--workers needs a store that the workers share: a PostgreSQL"),
+        (
+            'keys = [{ env = "BRIDGE_KEY" }]',
+            "replicas that share a store share the `keys` that seal handles, too",
+        ),
+    ],
+)
+def test_without_a_shared_store_or_keys_workers_are_refused_with_2(
+    tmp_path: Path, lacking: str, words: str
+) -> None:
+    file = tmp_path / "bridge.toml"
+    text = BRIDGE.format(port=0) + '[tool_servers.t]\ncommand = ["x"]\n[tools_as_agent.t]\nfrom = ["t"]\n'
+    file.write_text(text.replace(lacking, ""))
+    given = {"DATABASE_URL": "postgresql:///none", "BRIDGE_KEY": KEY}
+    done = run_here("serve", str(file), "--workers", "2", state=tmp_path, **given)
+    assert done.returncode == 2
+    assert words in done.stderr
