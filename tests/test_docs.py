@@ -52,6 +52,7 @@ _OF_OTHERS: Final = "sudo|claude|docker|kubectl|helm|pg_dump|pg_restore"
 """Commands whose options are not ours."""
 
 OTHERWISE_TYPED: Final[Mapping[str, str]] = {
+    "mcp-a2a serve bridge.toml --workers 4": "tests/process/test_workers.py, with two",
     "cp mappings/default.toml mine.toml": "test_the_copied_profile_of_the_quickstart_is_taken",
     "mcp-a2a store migrate --store-url env:OWNER_URL bridge.toml": "test_the_commands_of_the_page_about_replicas_work",
     "mcp-a2a store migrate --dry-run bridge.toml": "the same",
