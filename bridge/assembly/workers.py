@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from bridge.assembly.parts import servers_of
-from bridge.assembly.plan import Plan, ServerPlan, SharedStore
+from bridge.assembly.plan import Plan, ServerPlan
 from bridge.config.tables.profile import Profile
 from bridge.errors import UsageError
 from bridge.mcp.client.shared.holder import HeldServers
@@ -48,11 +48,15 @@ def require_workers_can_share(plan: Plan) -> None:
     Raises:
         UsageError: tasks would be in one worker alone, or handles would open in one alone.
     """
-    lacking = [name for name, one in plan.published.items() if not isinstance(one.store, SharedStore)]
-    if lacking:
+    if plan.place.shared_store is None:
         raise UsageError(
             '--workers needs a store that the workers share: a PostgreSQL, as `store = { env = "DATABASE_URL" }` in'
             " [bridge]. Without one each worker would know other tasks"
+        )
+    if plan.place.replica is not None:
+        raise UsageError(
+            "--workers does not go with `replica_url` in [bridge]: it leads to any of the workers. Take it out; workers"
+            " find each other by themselves"
         )
     if not plan.place.keys:
         raise UsageError(

@@ -14,9 +14,9 @@ import signal
 import socket
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Final
 
@@ -30,6 +30,7 @@ from bridge.assembly.plan import Plan
 from bridge.assembly.workers import WorkerSharing
 from bridge.concurrency import Signal
 from bridge.errors import BridgeError, UsageError, leaf_of
+from bridge.http.replica_address import UNIX, ReplicaAddress
 from bridge.http.server import BoundedServer
 from bridge.jsonvalues import JsonObject
 from bridge.mcp.client.shared.holder import HeldServers
@@ -45,6 +46,10 @@ logger = logging.getLogger(__name__)
 
 _STUCK_SECONDS: Final = 15.0
 """How long a worker may take to end after its supervisor has."""
+
+
+_OF_SESSIONS: Final = ".http"
+"""What the socket for requests of other workers' MCP sessions ends with."""
 
 
 class Worker:
@@ -98,17 +103,19 @@ class Worker:
         start, held = self._start, HeldServers(self._start.secret)
         sharing = WorkerSharing(start.workers, start.own_token, self._holders, held)
         watching: StartObserver | None = self._observer
-        bridge = Bridge(start.plan, watching, own_url=start.own_url, sharing=sharing)
-        with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as inner:
-            inner.bind(start.address)
+        plan = self._reached_here(start.plan)
+        bridge = Bridge(plan, watching, own_url=start.own_url, sharing=sharing)
+        with _bound(start.address) as inner, _bound(start.address + _OF_SESSIONS) as sessions:
             async with anyio.create_task_group() as passing:
                 passing.start_soon(held.serve, inner)
                 async with bridge.run(), anyio.create_task_group() as serving:
                     limits = server_limits(start.plan.profile, raise_descriptors())
                     server = BoundedServer(bridge.app, limits, accepts_at_once=1)
+                    from_others = BoundedServer(bridge.app, limits)
+                    serving.start_soon(from_others.serve_on, sessions)
                     if not start.others_serve:
                         serving.start_soon(self._serve_on, server, serving.cancel_scope)
-                    await bridge.apply(start.plan)
+                    await bridge.apply(plan)
                     if start.others_serve:
                         serving.start_soon(self._serve_on, server, serving.cancel_scope)
                     self._stopping.serving = True
@@ -117,8 +124,13 @@ class Worker:
                     if self._observer is not None:
                         self._observer.serving(bridge, start.plan.place.port)
                     serving.start_soon(self._take_plans, bridge)
-                    serving.start_soon(self._stop_server, server, bridge)
+                    serving.start_soon(self._stop_servers, (server, from_others), bridge)
                 passing.cancel_scope.cancel()
+
+    def _reached_here(self, plan: Plan) -> Plan:
+        """The plan with the socket at which other workers reach the MCP sessions of this one."""
+        address = ReplicaAddress.parse(f"{UNIX}{self._start.address}{_OF_SESSIONS}")
+        return replace(plan, place=replace(plan.place, replica=address))
 
     async def _serve_on(self, server: BoundedServer, scope: anyio.CancelScope) -> None:
         await server.serve_on(self._listener)
@@ -183,7 +195,7 @@ class Worker:
             await change.is_agreed.wait()
 
         try:
-            changes = await bridge.apply(change.plan, agreed=agreed)
+            changes = await bridge.apply(self._reached_here(change.plan), agreed=agreed)
         except Exception as exc:
             fault = leaf_of(exc)
             if not isinstance(fault, BridgeError):
@@ -195,7 +207,7 @@ class Worker:
 
     # The end
 
-    async def _stop_server(self, server: BoundedServer, bridge: Bridge) -> None:
+    async def _stop_servers(self, servers: Sequence[BoundedServer], bridge: Bridge) -> None:
         await self._stopping.asked.wait()
         self._link.post({"stopping": bridge.running})
         async with anyio.create_task_group() as tasks:
@@ -205,7 +217,8 @@ class Worker:
             if self._waits_for_all:
                 await self._may_end.wait()
             tasks.cancel_scope.cancel()
-        server.should_exit = True
+        for server in servers:
+            server.should_exit = True
 
     async def _hurry(self, bridge: Bridge) -> None:
         await self._stopping.at_once.wait()
@@ -220,6 +233,13 @@ class _PlannedChange:
     plan: Plan
     is_agreed: anyio.Event = field(default_factory=anyio.Event)
     scope: anyio.CancelScope = field(default_factory=anyio.CancelScope)
+
+
+def _bound(address: str) -> socket.socket:
+    """A unix socket for other workers."""
+    listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    listener.bind(address)
+    return listener
 
 
 def end_with_supervisor(lifeline: int) -> None:
