@@ -95,14 +95,20 @@ class Serving:
 
 
 @contextmanager
-def serving(folder: Path, server: str = "", workers: int = 2) -> Iterator[Serving]:
-    """Two workers that serve one agent, of the raw server unless another is named."""
+def serving(
+    folder: Path, server: str = "", *, and_tools: bool = False, workers: int = 2
+) -> Iterator[Serving]:
+    """Two workers that serve one agent, of the raw server unless another is named; its skills are tools, too, if
+    `and_tools` is said."""
     agent, port, file = new_agent(), free_port(), folder / "bridge.toml"
     server = server or f"command = {json.dumps([sys.executable, '-S', '-E', str(RAW_SERVER)])}"
     file.write_text(
         BRIDGE.format(port=port)
         + f'[tool_servers.tools]\n{server}\n[tools_as_agent.{agent}]\nfrom = ["tools"]\n'
     )
+    if and_tools:
+        with file.open("a") as more:
+            more.write(f'[agents_as_tools.desk]\nfrom = ["{agent}"]\n')
     words = [
         sys.executable,
         "-P",
@@ -168,6 +174,35 @@ async def test_a_killed_worker_fails_its_calls_in_words_and_another_one_runs_its
         assert bridge.holder != first
     why = "the process that ran tools for all workers has ended while it had the call."
     assert failed == [("TASK_STATE_FAILED", f"{why} Whether the server acted on it is not known")]
+
+
+@pytest.mark.anyio
+async def test_a_session_of_2025_11_25_is_answered_through_every_worker(tmp_path: Path) -> None:
+    with serving(tmp_path, and_tools=True) as bridge:
+        url = f"http://127.0.0.1:{bridge.port}/mcp"
+        about = {
+            "protocolVersion": "2025-11-25",
+            "capabilities": {},
+            "clientInfo": {"name": "t", "version": "1"},
+        }
+        headers = {"Accept": "application/json, text/event-stream"}
+        bodies = [
+            {"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": about},
+            {"jsonrpc": "2.0", "method": "notifications/initialized"},
+            *({"jsonrpc": "2.0", "id": number, "method": "tools/list"} for number in range(2, 4)),
+        ]
+        statuses = []
+        async with (
+            bridge.client_of_another(bridge.workers[0]) as one,
+            bridge.client_of_another(bridge.workers[1]) as two,
+        ):
+            for client, body in zip((one, one, one, two), bodies, strict=True):
+                answer = await client.post(url, json=body, headers=headers)
+                statuses.append(answer.status_code)
+                if session := answer.headers.get("Mcp-Session-Id"):
+                    headers |= {"Mcp-Session-Id": session, "MCP-Protocol-Version": "2025-11-25"}
+        assert statuses == [200, 202, 200, 200]
+        assert "echo" in answer.text
 
 
 @pytest.mark.anyio
