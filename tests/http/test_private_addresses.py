@@ -311,8 +311,13 @@ def test_all_connections_to_peers_are_made_where_they_are_judged() -> None:
         if isinstance(call, ast.Call) and isinstance(call.func, ast.Attribute)
         if call.func.attr in CONNECTING and "transport" not in [keyword.arg for keyword in call.keywords]
     }
-    # A replica is no peer: its address is in the list of replicas, written with our keys.
-    assert made == {("http/client.py", "connect_tcp"), ("http/relay.py", "connect_tcp")}
+    # A replica is no peer: its address is in the list of replicas, written with our keys. A link of workers is made of
+    # a socket that is connected, to a unix socket of this machine or by the supervisor.
+    assert made == {
+        ("http/client.py", "connect_tcp"),
+        ("http/relay.py", "connect_tcp"),
+        ("worker_link.py", "open_connection"),
+    }
 
 
 async def test_a_name_of_the_users_own_may_lead_inside_from_the_start_or_where_it_is_allowed() -> None:
