@@ -19,9 +19,17 @@ from bridge.jsonvalues import JsonObject, json_bytes
 
 _LENGTH: Final = struct.Struct("!I")
 
+_UNIX: Final[int] = getattr(socket, "AF_UNIX", 1)
+"""Absent on Windows, where no bridge has workers."""
+
 MOST_BYTES: Final = 256 * 1024 * 1024
 """The largest frame, and the most that waits for the other end: more than the largest message of a tool server
 (`result_limit_bytes`, 64 MiB) takes."""
+
+
+def unix_socket() -> socket.socket:
+    """A socket that is found by its place in the file system."""
+    return socket.socket(_UNIX, socket.SOCK_STREAM)
 
 
 class LinkEndedError(Exception):
@@ -47,7 +55,7 @@ class WorkerLink:
         Raises:
             LinkEndedError: nobody listens there.
         """
-        near = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        near = unix_socket()
         near.setblocking(False)
         try:
             await asyncio.get_running_loop().sock_connect(near, path)

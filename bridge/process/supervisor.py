@@ -47,6 +47,9 @@ from bridge.worker_link import LinkEndedError, WorkerLink
 
 logger = logging.getLogger(__name__)
 
+_CAN_SHARE_SOCKETS: Final = sys.platform != "win32"
+"""Whether several processes can accept on one socket that one of them has bound."""
+
 DEATHS_MOST: Final = 5
 """So many deaths of workers within `DEATHS_SECONDS` end the whole: what kills them would go on."""
 DEATHS_SECONDS: Final = 60.0
@@ -129,7 +132,7 @@ class Supervisor:
         Raises:
             UsageError: this system, or the plan, is not for several workers.
         """
-        if sys.platform == "win32":
+        if not _CAN_SHARE_SOCKETS:
             raise UsageError(
                 "--workers does not work on Windows, where processes cannot share a listening socket"
             )

@@ -15,7 +15,6 @@ import socket
 import threading
 import time
 from collections.abc import Callable, Sequence
-from contextlib import suppress
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Final
@@ -39,8 +38,8 @@ from bridge.process.resources import free_what_was_replaced, keep_code, raise_de
 from bridge.process.serve import ServeObserver
 from bridge.process.shutdown import Shutdown, watch_signals
 from bridge.process.worker_frames import WorkerStart, packed_fault, unpacked
-from bridge.process.worker_sessions import processes_of
-from bridge.worker_link import LinkEndedError, WorkerLink
+from bridge.process.worker_sessions import end_process, processes_of
+from bridge.worker_link import LinkEndedError, WorkerLink, unix_socket
 
 logger = logging.getLogger(__name__)
 
@@ -237,7 +236,7 @@ class _PlannedChange:
 
 def _bound(address: str) -> socket.socket:
     """A unix socket for other workers."""
-    listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    listener = unix_socket()
     listener.bind(address)
     return listener
 
@@ -252,5 +251,4 @@ def _wait_for_the_end(lifeline: int) -> None:
     time.sleep(_STUCK_SECONDS)
     own = os.getpid()
     for one in (*(one for one in processes_of(own) if one != own), own):
-        with suppress(ProcessLookupError, PermissionError):
-            os.kill(one, signal.SIGKILL)
+        end_process(one)

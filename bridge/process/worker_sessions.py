@@ -13,7 +13,7 @@ import logging
 import os
 import signal
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
 from typing import Final
@@ -29,17 +29,27 @@ _TOLD_AFTER_SECONDS: Final = 5.0
 """The log says so when something cannot be ended for so long."""
 
 
+_session_of: Final[Callable[[int], int]] = getattr(os, "getsid", lambda number: number)
+_KILL: Final = getattr(signal, "SIGKILL", signal.SIGTERM)
+"""Windows, where no bridge has workers, has neither."""
+
+
 async def end_session(leader: int) -> None:
     """End every process of a session, and wait until none is left."""
     since, is_told = anyio.current_time(), False
     while left := list(processes_of(leader)):
         for one in left:
-            with suppress(ProcessLookupError, PermissionError):
-                os.kill(one, signal.SIGKILL)
+            end_process(one)
         if not is_told and anyio.current_time() - since > _TOLD_AFTER_SECONDS:
             logger.warning("processes of worker process %d do not end: %s", leader, left)
             is_told = True
         await anyio.sleep(_PAUSE_SECONDS)
+
+
+def end_process(number: int) -> None:
+    """End a process at once, if it still runs."""
+    with suppress(ProcessLookupError, PermissionError):
+        os.kill(number, _KILL)
 
 
 def processes_of(leader: int) -> Iterator[int]:
@@ -61,5 +71,5 @@ def _processes_listed(leader: int) -> Iterator[int]:
     for line in listed.stdout.splitlines():
         number, state = line.split()[:2]
         with suppress(OSError):
-            if not state.startswith("Z") and os.getsid(int(number)) == leader:
+            if not state.startswith("Z") and _session_of(int(number)) == leader:
                 yield int(number)
