@@ -88,7 +88,7 @@ def _server(table: ToolServerTable, process: Profile, *, on_line: bool) -> Serve
         plan,
         fail=table.fail,
         call_timeout_seconds=table.call_timeout_seconds,
-        each_worker=table.each_worker,
+        each_worker=bool(table.each_worker),
     )
 
 

@@ -21,7 +21,7 @@ This module is the contract alone. A store in memory or in a SQLite file has one
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
@@ -143,6 +143,14 @@ class Replicas(Protocol):
         An event is told once it is stored, at the latest a second after, and never within this call. An event that
         this replica stored may be told as well, or not; an event that only another epoch of it stored is told. It goes
         on when this replica is fenced.
+        """
+        ...
+
+    async def events_after(self, task_id: str, seq: int) -> Sequence[ForeignEvent]:
+        """What `follow` would tell of a task after event `seq`, as far as it is stored and comes in one read.
+
+        Raises:
+            StoreError: the store cannot be reached.
         """
         ...
 

@@ -356,6 +356,17 @@ async def test_a_follower_of_folded_events_is_told_the_snapshot(cluster: Cluster
     assert await heard.up_to(4) == [ForeignEvent(3, snapshot=b"at three"), ForeignEvent(4, event=b"four")]
 
 
+async def test_what_would_be_told_can_be_read_at_once(cluster: Cluster, members: Members) -> None:
+    one, two, _ = members
+    await keep(one.store, first("t1"), Change("t1", 2, b"two"), Change("t1", 3, b"three", snapshot=b"whole"))
+    told = [ForeignEvent(2, event=b"two"), ForeignEvent(3, event=b"three")]
+    assert [*await two.replicas.events_after("t1", 1)] == told
+    assert [*await two.replicas.events_after("t1", 3)] == []
+    assert [*await two.replicas.events_after("t9", 0)] == []
+    cluster.forget_events("t1")
+    assert [*await two.replicas.events_after("t1", 1)] == [ForeignEvent(3, snapshot=b"whole")]
+
+
 async def test_the_feed_goes_on_when_a_replica_was_fenced(cluster: Cluster, members: Members) -> None:
     one, two, _ = members
     await keep(one.store, first("t1"))

@@ -566,6 +566,11 @@ class ReplicaStore:
         if told:
             following.on_events(told)
 
+    async def events_after(self, task_id: str, seq: int) -> list[ForeignEvent]:
+        """See `Replicas.events_after`."""
+        await self._up()
+        return [event for _, event in self.shared.events_after(task_id, seq)]
+
     async def ask(self, holder: str, command: bytes) -> bytes:
         """See `Replicas.ask`."""
         await self._up()

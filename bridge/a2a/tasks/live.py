@@ -61,7 +61,7 @@ crash could take back. A watcher that does not keep up is cut off; the task goes
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Final
@@ -308,12 +308,16 @@ class LiveTask:
         self._take_in()
         self._moved.tell()
 
-    def told(self, events: tuple[ForeignEvent, ...]) -> None:
+    def told(self, events: Sequence[ForeignEvent]) -> None:
         """Take in what another replica stored, once the store has answered for every own event."""
         self._told += events
         self._take_in()
         self._moved.tell()
         self._on_change(self)
+
+    def would_skip(self, stored: StoredTask) -> bool:
+        """Whether the streams of this task would miss an event if it advanced to a stored state now."""
+        return bool(self._watchers) and self._visible_seq < stored.seq - len(stored.events)
 
     def advance(self, task: Task, stored: StoredTask) -> None:
         """Go on to a later state from the store. `task` is the fold of `stored`, of which no event is missing."""

@@ -148,6 +148,7 @@ class TaskRegistry:
         return self._live.get(task_id) or await self._load(task_id)
 
     async def _look_up(self, task_id: str) -> LiveTask | None:
+        replicas = self._store.replicas
         while True:
             stored = await self._store.load(task_id)
             live = self._live.get(task_id)
@@ -157,6 +158,8 @@ class TaskRegistry:
                 await live.caught_up(stored.seq)
                 if live.is_mine or live.failure is not None:
                     return live
+            elif replicas is not None and live.would_skip(stored):
+                self._told(task_id, await replicas.events_after(task_id, live.next_seq - 1))
             elif self._has_advanced(live, stored):
                 return self._attached(live)
 
@@ -343,7 +346,7 @@ class TaskRegistry:
                 live.id, live.next_seq - 1, partial(self._told, live.id)
             )
 
-    def _told(self, task_id: str, events: tuple[ForeignEvent, ...]) -> None:
+    def _told(self, task_id: str, events: Sequence[ForeignEvent]) -> None:
         live = self._live.get(task_id)
         if live is not None:
             live.told(events)

@@ -190,8 +190,8 @@ class ToolServerTable(Table):
         default=False,
         description="whether the name in its URL may lead to a private address after it was public",
     )
-    each_worker: bool = Field(
-        default=False,
+    each_worker: bool | None = Field(
+        default=None,
         description="whether each of several workers (`serve --workers`) starts the command for itself; else one "
         "worker runs it for all",
     )

@@ -21,7 +21,7 @@ from bridge.store.postgres import reads
 from bridge.store.replicas import ForeignEvent
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
     from typing import NoReturn
 
     from psycopg import AsyncConnection
@@ -105,18 +105,28 @@ class Feed:
 
     async def _told(self) -> bool:
         """Read once and tell. Returns whether there may be more to read."""
-        seen = [(task_id, min(f.seq for f in some)) for task_id, some in self._followers.items()]
+        seen = {task_id: min(f.seq for f in some) for task_id, some in self._followers.items()}
+        news, is_whole = await self.news(seen)
+        for task_id, events in news.items():
+            self._tell(task_id, events)
+        return not is_whole
+
+    async def news(self, seen: Mapping[str, int]) -> tuple[Mapping[str, Sequence[ForeignEvent]], bool]:
+        """What is stored of tasks, each after the number of an event, and whether that is all.
+
+        Raises:
+            StoreError: the database cannot be read.
+        """
         rows = await self._connections.run(
-            lambda connection: reads.news(connection, self._place, seen, _EVENTS_AT_ONCE)
+            lambda connection: reads.news(connection, self._place, [*seen.items()], _EVENTS_AT_ONCE)
         )
         news: defaultdict[str, list[ForeignEvent]] = defaultdict(list)
         for task_id, seq, event in rows:
             events = news[task_id]
             if seq is not None:
                 events.append(ForeignEvent(seq, event))
-        since = dict(seen)
         torn = [
-            task_id for task_id, events in news.items() if not events or events[0].seq != since[task_id] + 1
+            task_id for task_id, events in news.items() if not events or events[0].seq != seen[task_id] + 1
         ]
         if torn:
             folded = await self._connections.run(
@@ -126,9 +136,7 @@ class Feed:
                 upto, snapshot = folded.get(task_id, (0, b""))
                 later = [event for event in news[task_id] if event.seq > upto]
                 news[task_id] = [ForeignEvent(upto, snapshot=snapshot), *later] if upto else []
-        for task_id, events in news.items():
-            self._tell(task_id, events)
-        return len(rows) == _EVENTS_AT_ONCE
+        return news, len(rows) < _EVENTS_AT_ONCE
 
     def _tell(self, task_id: str, events: Sequence[ForeignEvent]) -> None:
         for follower in tuple(self._followers.get(task_id, ())):

@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from bridge.store.postgres.schema import Namespace, Tables
     from bridge.store.postgres.writer import GroupWriter
     from bridge.store.records import Change, WrittenAnswer
-    from bridge.store.replicas import OnForeignEvents, ReplicaEngine, SessionClaim
+    from bridge.store.replicas import ForeignEvent, OnForeignEvents, ReplicaEngine, SessionClaim
 
 logger = logging.getLogger(__name__)
 
@@ -125,6 +125,11 @@ class PostgresReplicas:
     def follow(self, task_id: str, seq: int, on_events: OnForeignEvents) -> Callable[[], None]:
         """See `Replicas.follow`."""
         return self._feed.follow(task_id, seq, on_events)
+
+    async def events_after(self, task_id: str, seq: int) -> Sequence[ForeignEvent]:
+        """See `Replicas.events_after`."""
+        news, _ = await self._feed.news({task_id: seq})
+        return news.get(task_id, ())
 
     async def ask(self, holder: str, command: bytes) -> bytes:
         """See `Replicas.ask`."""
