@@ -30,7 +30,7 @@ pytestmark = pytest.mark.proves("mcp-eras")
 
 Json = dict[str, Any]
 
-PACE: Final = session_pace(connect_seconds=10, longest_pause_seconds=0.3, retire_seconds=5)
+PACE: Final = session_pace(connect_seconds=30, longest_pause_seconds=0.3, retire_seconds=5)
 INFO: Final = {"name": "slow", "version": "1"}
 DISCOVERED: Final[Json] = {
     "result": {

@@ -45,7 +45,7 @@ from tests.support.sdk_server import NAMES, HttpServer, Tools
 
 ROOT: Final = Path(__file__).parents[3]
 PACE: Final = session_pace(
-    connect_seconds=10, longest_pause_seconds=0.3, retire_seconds=2, settle_seconds=0.05
+    connect_seconds=30, longest_pause_seconds=0.3, retire_seconds=2, settle_seconds=0.05
 )
 MEGABYTE: Final = 1024 * 1024
 
