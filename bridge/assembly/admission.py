@@ -33,16 +33,21 @@ NOBODY_LEFT: Final = (
 class Admission:
     """The verifiers of a bridge, and how a plan changes them."""
 
-    def __init__(self, plan: Plan, own_token: str | None = None) -> None:
-        """Admit the principals of the plan. `own_token` is the bridge's own secret, if other workers know it too."""
+    def __init__(self, plan: Plan, own_token: str | None = None, own_scheme: Scheme | None = None) -> None:
+        """Admit the principals of the plan.
+
+        `own_token` is the bridge's own secret, if other workers know it too, and `own_scheme` its scheme, if they ask
+        for credentials. A worker that begins later then admits nobody either, where the plan has no principal left.
+        """
         self._everyone = LOCAL if is_loopback(plan.place.host) else ANONYMOUS
         self._token = own_token or secrets.token_urlsafe(32)
         self._credentials = tuple(plan.credentials)
         self._issuers: Mapping[str, Issuer] = issuers_of(plan)
         self.issuers = Issuers(issuer_limits(plan.profile.issuers))
         """The keys of the issuers."""
-        self._own_scheme = _scheme_of(self._credentials, self._issuers)
-        self.access = Access(self._known_by(self._credentials, self._issuers), self._everyone)
+        self._own_scheme = own_scheme
+        self.access = Access((), self._everyone)
+        self._set(self._credentials, self._issuers, is_open=own_scheme is None)
 
     @property
     def credentials(self) -> Sequence[Credential]:
@@ -53,6 +58,11 @@ class Admission:
     def trusted(self) -> Mapping[str, Issuer]:
         """The issuers whose tokens are accepted, by name."""
         return self._issuers
+
+    @property
+    def own_scheme(self) -> Scheme | None:
+        """The scheme of the bridge's own secret; None while no credential is asked for."""
+        return self._own_scheme
 
     @property
     def closed(self) -> str | None:

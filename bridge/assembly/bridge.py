@@ -24,6 +24,7 @@ from starlette.types import ASGIApp
 from bridge.a2a.client.catalog import CatalogSource
 from bridge.a2a.server.catalog import CatalogAgent as Listed
 from bridge.a2a.server.catalog import CatalogApp
+from bridge.access.principals import PrincipalNames
 from bridge.assembly.admission import Admission
 from bridge.assembly.offered_server import (
     OfferedServer,
@@ -102,7 +103,8 @@ class Bridge:
         self._plan = self._read = Plan(plan.profile, plan.place, plan.credentials, issuers=plan.issuers)
         self._memory = ServerMemory(state_folder() / FILE_NAME)
         self._applying = anyio.Lock()
-        self._admission = Admission(plan, None if sharing is None else sharing.own_token)
+        own = (None, None) if sharing is None else (sharing.own_token, sharing.own_scheme)
+        self._admission = Admission(plan, *own)
         self._access = self._admission.access
         self._web = plan.place.web
         self.app = Router(
@@ -159,9 +161,7 @@ class Bridge:
             read, changes = plan, changes_between(self._read, plan, running)
             plan, fresh, first = as_it_runs(plan, running), Parts(), FirstConnections(self._observer)
             self._admission.require_clear(plan)
-            turned_away = self._admission.turn_away(plan)
-            for parts in self._running_parts():
-                parts.let_go(turned_away)
+            turned_away = self._turned_away(plan)
             try:
                 await self._start_servers(plan, fresh, first, patience_seconds)
                 await self._start_catalogs(plan, fresh)
@@ -173,12 +173,7 @@ class Bridge:
                 first.give_up()
                 with anyio.CancelScope(shield=True):
                     await fresh.end()
-                if turned_away:
-                    known = {**plan.issuers, **self._read.issuers}
-                    left = {name: known[name] for name in self._admission.trusted}
-                    credentials = self._admission.credentials
-                    self._read = replace(self._read, credentials=credentials, issuers=left)
-                    logger.warning("let in no more all the same: %s", turned_away)
+                self._keep_out(plan, turned_away)
                 raise
             self._take_over(plan, fresh)
             self._group.start_soon(self._admission.issuers.look)
@@ -191,6 +186,24 @@ class Bridge:
             if self.replicas is not None:
                 self.replicas.serve(plan)
             return changes
+
+    def turn_away(self, plan: Plan) -> None:
+        """Take the access from the principals that a plan leaves out, and take over nothing else of it."""
+        self._keep_out(plan, self._turned_away(plan))
+
+    def _turned_away(self, plan: Plan) -> PrincipalNames:
+        turned_away = self._admission.turn_away(plan)
+        for parts in self._running_parts():
+            parts.let_go(turned_away)
+        return turned_away
+
+    def _keep_out(self, plan: Plan, turned_away: PrincipalNames) -> None:
+        """Note who has lost access although the plan is not taken over."""
+        if turned_away:
+            known = {**plan.issuers, **self._read.issuers}
+            left = {name: known[name] for name in self._admission.trusted}
+            self._read = replace(self._read, credentials=self._admission.credentials, issuers=left)
+            logger.warning("let in no more all the same: %s", turned_away)
 
     async def drain(self, seconds: float) -> None:
         """Refuse new work, and wait at most `seconds` for running work."""

@@ -12,6 +12,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Final
 
+from bridge.access.verifiers import Scheme
 from bridge.assembly.parts import servers_of
 from bridge.assembly.plan import Plan, ServerPlan
 from bridge.config.tables.profile import Profile
@@ -38,6 +39,8 @@ class WorkerSharing:
     workers: int
     own_token: str
     """The secret with which the bridge calls agents that it publishes: any worker may get such a call."""
+    own_scheme: Scheme | None
+    """The scheme of that secret in the other workers; None while they ask for no credentials."""
     holders: Holders
     held: HeldServers
 

@@ -8,31 +8,26 @@ tool server, starts a dead one anew, and stops them all.
        └──────────── dies ────────────▶ its session is ended ──▶ its servers have other holders ──▶ started anew
 
 A tool server has another holder only once every process that the dead worker had started is gone
-(`worker_sessions.py`). A new plan is taken in two steps: all workers get ready for it, then all take it over; when one
+(`worker_processes.py`). A new plan is taken in two steps: all workers get ready for it, then all take it over; when one
 cannot, none does. Meanwhile no worker is started, so that none begins with the plan that the others leave.
 """
 
 from __future__ import annotations
 
 import logging
-import os
 import secrets
-import shutil
 import socket
-import subprocess
 import sys
-import tempfile
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
-from functools import partial
-from pathlib import Path
 from typing import Any, Final, Protocol
 
 import anyio
 import anyio.abc
 
+from bridge.assembly.admission import Admission
 from bridge.assembly.plan import Changes, Plan, as_it_runs
 from bridge.assembly.workers import for_workers, require_workers_can_share, shared_servers
 from bridge.concurrency import Backoff, Signal
@@ -42,7 +37,7 @@ from bridge.process.reload import Reload
 from bridge.process.serve import has_terminal, url_of
 from bridge.process.shutdown import Shutdown, watch_signals
 from bridge.process.worker_frames import WorkerStart, packed, unpacked_fault
-from bridge.process.worker_sessions import end_session
+from bridge.process.worker_processes import RunningWorker, begun, end_whole, lifeline, socket_folder
 from bridge.worker_link import LinkEndedError, WorkerLink
 
 logger = logging.getLogger(__name__)
@@ -60,6 +55,10 @@ _LONGEST_PAUSE_SECONDS: Final = 10.0
 
 _END_SECONDS: Final = 15.0
 """How long a worker may take to end beyond the time in which its tasks may go on."""
+_READY_SECONDS: Final = 60.0
+"""How long a worker may take until it serves a plan, besides the time that its tool servers have to connect."""
+_TAKE_SECONDS: Final = 15.0
+"""How long a worker may take for what remains once it is ready for a plan."""
 _AT_ONCE_SECONDS: Final = 10.0
 """How long it may take once it was told to stop at once."""
 
@@ -74,24 +73,6 @@ class FleetObserver(Protocol):
     def stopping(self, running: int) -> None:
         """The first signal came, and `running` tasks still run."""
         ...
-
-
-@dataclass(eq=False)
-class _RunningWorker:
-    """A worker that was started, as long as it is known to run."""
-
-    number: int
-    address: str
-    process: subprocess.Popen[bytes]
-    link: WorkerLink
-    serves: bool = False
-    fault: BridgeError | None = None
-    """Why it could not start."""
-    running: int | None = None
-    """How many tasks it had when it was told to stop."""
-    drained: bool = False
-    answer: tuple[str, Any] | None = None
-    """What it said of the plan that it was last asked to get ready for."""
 
 
 @dataclass(eq=False)
@@ -144,8 +125,9 @@ class Supervisor:
         self._command = tuple(command)
         self._observer = observer
         self._log = log
-        self._asks = bool(plan.credentials)
-        self._running: dict[int, _RunningWorker] = {}
+        self._admission = Admission(self._plan)
+        """Whom the workers admit. One that is started later admits nobody whom the others have turned away."""
+        self._running: dict[int, RunningWorker] = {}
         self._ownership = _Ownership()
         self._servers = shared_servers(self._plan)
         """The tool servers that workers share: those of the plan, and of a plan that they get ready for."""
@@ -173,7 +155,7 @@ class Supervisor:
             listener.listen()
             self._place_at(listener.getsockname()[1])
             await tasks.start(watch_signals, stopping)
-            with _socket_folder() as self._folder, _lifeline() as self._lifeline:
+            with socket_folder() as self._folder, lifeline() as self._lifeline:
                 try:
                     await self._supervise(listener, reload)
                 finally:
@@ -252,13 +234,13 @@ class Supervisor:
             if self._failure is None:
                 await anyio.sleep(pauses.next())
 
-    async def _start(self, number: int, listener: socket.socket) -> _RunningWorker:
+    async def _start(self, number: int, listener: socket.socket) -> RunningWorker:
         self._starts += 1
         ours, theirs = socket.socketpair()
         address = str(self._folder / f"{number}.{self._starts}.sock")
         with theirs:
-            process = _begun(self._command, (theirs.fileno(), listener.fileno(), self._lifeline))
-        worker = _RunningWorker(number, address, process, await WorkerLink.over(ours))
+            process = begun(self._command, (theirs.fileno(), listener.fileno(), self._lifeline))
+        worker = RunningWorker(number, address, process, await WorkerLink.over(ours))
         self._running[number] = worker
         is_first = number == 1 and not self._was_up
         start = WorkerStart(
@@ -269,6 +251,7 @@ class Supervisor:
             self._plan,
             url_of(self._plan.place.host, self._plan.place.port),
             self._own_token,
+            self._admission.own_scheme,
             self._secret,
             address,
             self._addresses(),
@@ -280,13 +263,13 @@ class Supervisor:
             worker.link.post({"drain": True})
         return worker
 
-    async def _attend(self, worker: _RunningWorker) -> None:
+    async def _attend(self, worker: RunningWorker) -> None:
         """Take what a worker says until it ends; then see to it that nothing of it is left."""
         try:
             with suppress(LinkEndedError):
                 while True:
                     self._hear(worker, await worker.link.receive())
-            await _end_whole(worker.process)
+            await end_whole(worker.process)
             del self._running[worker.number]
             self._ownership.release(worker.number)
             self._assign()
@@ -295,7 +278,7 @@ class Supervisor:
                 await worker.link.close()
             self._moved.tell()
 
-    def _hear(self, worker: _RunningWorker, frame: dict[str, Any]) -> None:
+    def _hear(self, worker: RunningWorker, frame: dict[str, Any]) -> None:
         match frame:
             case {"serving": True}:
                 worker.serves = True
@@ -314,8 +297,8 @@ class Supervisor:
                     worker.answer = next(iter(frame)), frame
         self._moved.tell()
 
-    def _count_death(self, worker: _RunningWorker) -> None:
-        now, why = anyio.current_time(), _why(worker)
+    def _count_death(self, worker: RunningWorker) -> None:
+        now, why = anyio.current_time(), worker.why_ended
         self._deaths.append(now)
         while now - self._deaths[0] > DEATHS_SECONDS:
             self._deaths.popleft()
@@ -354,19 +337,25 @@ class Supervisor:
 
     @property
     def asks_for_credentials(self) -> bool:
-        """Whether requests without a secret are refused."""
-        return self._asks
+        """Whether requests without a credential are refused."""
+        return self._admission.access.needs_token
 
     async def apply(self, plan: Plan) -> Changes:
-        """Let all workers serve a plan, or none.
+        """Let all workers serve a plan, or none. Principals that it leaves out lose their access in either case.
 
         Raises:
             UsageError, PeerError: a worker cannot serve it.
         """
-        require_workers_can_share(plan)
         async with self._changing:
+            self._turn_away(plan)
+            await self._started(_patience(self._plan))
+            try:
+                require_workers_can_share(plan)
+            except UsageError:
+                self._tell_all({"turn_away": packed(plan)})
+                raise
             given = for_workers(plan, self._workers, self._plan)
-            voters = [worker for worker in self._running.values() if worker.serves]
+            voters = tuple(self._running.values())
             self._servers = (*dict.fromkeys((*self._servers, *shared_servers(given))),)
             self._assign()
             self._changes += 1
@@ -377,42 +366,78 @@ class Supervisor:
                 self._forget_servers()
                 raise
             with anyio.CancelScope(shield=True):
-                changes = await self._taken(voters)
                 running = replace(self._plan, profile=self._first_share.profile, place=self._first.place)
                 self._plan = as_it_runs(given, running)
-                self._asks = self._asks or bool(plan.credentials)
+                self._admission.admit(plan)
+                changes = await self._taken(voters)
                 self._forget_servers()
             return changes
 
-    async def _prepare(self, plan: Plan, voters: Sequence[_RunningWorker]) -> None:
+    def _turn_away(self, plan: Plan) -> None:
+        """Let workers that are started from now on admit nobody whom a plan leaves out. The others turn these away as
+        soon as they are told of the plan."""
+        self._admission.require_clear(plan)
+        self._admission.turn_away(plan)
+        credentials, issuers = self._admission.credentials, self._admission.trusted
+        self._plan = replace(self._plan, credentials=credentials, issuers=issuers)
+
+    async def _started(self, seconds: float) -> None:
+        """Wait for the workers that are being started: they begin with the plan that the others are about to leave."""
+        await self._all_of(tuple(self._running.values()), lambda one: one.serves, seconds)
+
+    async def _prepare(self, plan: Plan, voters: Sequence[RunningWorker]) -> None:
         """Wait until each of these workers is ready for a plan. One that dies meanwhile begins with the plan that
         the others then have."""
         for worker in voters:
             worker.answer = None
             worker.link.post({"prepare": self._changes, "plan": packed(plan)})
-        await self._until(
-            lambda: _refusal(voters) is not None or all(one.answer or not self._lives(one) for one in voters)
+        await self._all_of(
+            voters, lambda one: one.answer is not None or _refusal(voters) is not None, _patience(plan)
         )
         if (refusal := _refusal(voters)) is not None:
             raise refusal
         if not any(self._lives(one) for one in voters):
             raise PeerError("all workers died while they got ready for it")
 
-    async def _taken(self, voters: Sequence[_RunningWorker]) -> Changes:
+    async def _taken(self, voters: Sequence[RunningWorker]) -> Changes:
+        """Let these workers, which are ready for it, take the plan over. One that cannot any more is ended: it begins
+        anew with the plan."""
         for worker in voters:
             worker.answer = None
         self._tell_all({"take": self._changes})
-        await self._until(lambda: all(one.answer or not self._lives(one) for one in voters))
-        told: dict[str, Any] = next(
-            (one.answer[1]["changes"] for one in voters if one.answer is not None), {}
-        )
+        await self._all_of(voters, lambda one: one.answer is not None, _TAKE_SECONDS)
+        if (refusal := _refusal(voters)) is not None:
+            logger.error("a worker that was ready for a plan could not take it over: %s", refusal)
+        told: dict[str, Any] = {}
+        for worker in voters:
+            match worker.answer:
+                case "taken", {"changes": dict() as changes}:
+                    told = told or changes
+                case "refused", _:
+                    worker.process.kill()
         return Changes(**{kind: tuple(keys) for kind, keys in told.items()})
+
+    async def _all_of(
+        self, workers: Sequence[RunningWorker], condition: Callable[[RunningWorker], bool], seconds: float
+    ) -> None:
+        """Wait until something is so of each of these workers that lives. One of which it is not so in time is
+        ended."""
+
+        def late() -> list[RunningWorker]:
+            return [one for one in workers if self._lives(one) and not condition(one)]
+
+        with anyio.move_on_after(seconds):
+            await self._until(lambda: not late())
+        for one in late():
+            logger.error("worker %d has said nothing for %g s, and is ended", one.number, seconds)
+            one.process.kill()
+        await self._until(lambda: not late())
 
     @property
     def _first_share(self) -> Plan:
         return for_workers(self._first, self._workers)
 
-    def _lives(self, worker: _RunningWorker) -> bool:
+    def _lives(self, worker: RunningWorker) -> bool:
         return self._running.get(worker.number) is worker
 
     def _forget_servers(self) -> None:
@@ -450,62 +475,16 @@ class Supervisor:
         for worker in self._running.values():
             worker.process.kill()
         for worker in tuple(self._running.values()):
-            await _end_whole(worker.process)
+            await end_whole(worker.process)
         self._running.clear()
 
 
-def _begun(command: Sequence[str], descriptors: Sequence[int]) -> subprocess.Popen[bytes]:
-    """A new process as the leader of a session, with these descriptors."""
-    return subprocess.Popen(  # noqa: S603 - the command is this program
-        [*command, *map(str, descriptors)],
-        pass_fds=descriptors,
-        stdin=subprocess.DEVNULL,
-        start_new_session=True,
-    )
+def _patience(plan: Plan) -> float:
+    """How long a worker may take until it serves a plan, or is ready to, in seconds."""
+    return _READY_SECONDS + max((one.pace.connect_seconds for one in plan.servers.values()), default=0.0)
 
 
-async def _end_whole(process: subprocess.Popen[bytes]) -> None:
-    """Wait until a worker has ended, and end what is left of its session."""
-    if sys.platform == "linux":
-        # It stays a zombie meanwhile, so that its number goes to no other process.
-        look = partial(os.waitid, os.P_PID, process.pid, os.WEXITED | os.WNOWAIT)
-        await anyio.to_thread.run_sync(look, abandon_on_cancel=True)
-        await end_session(process.pid)
-        process.wait()
-    else:
-        await anyio.to_thread.run_sync(process.wait, abandon_on_cancel=True)
-        await end_session(process.pid)
-
-
-def _refusal(voters: Sequence[_RunningWorker]) -> BridgeError | None:
+def _refusal(voters: Sequence[RunningWorker]) -> BridgeError | None:
     """Why one of these workers cannot serve a plan."""
     answers = (one.answer for one in voters if one.answer is not None)
     return next((unpacked_fault(frame) for kind, frame in answers if kind == "refused"), None)
-
-
-def _why(worker: _RunningWorker) -> str:
-    if worker.fault is not None:
-        return str(worker.fault)
-    code = worker.process.returncode
-    return f"signal {-code} killed it" if code < 0 else f"it ended with exit code {code}"
-
-
-@contextmanager
-def _socket_folder() -> Iterator[Path]:
-    """A folder for the unix sockets of workers, which other users cannot enter. Paths of sockets must be short."""
-    folder = Path(tempfile.mkdtemp(prefix="mcp-a2a-", dir="/tmp"))
-    try:
-        yield folder
-    finally:
-        shutil.rmtree(folder, ignore_errors=True)
-
-
-@contextmanager
-def _lifeline() -> Iterator[int]:
-    """The end of a pipe for workers. Its other end is closed when this process ends, however it does."""
-    theirs, ours = os.pipe()
-    try:
-        yield theirs
-    finally:
-        os.close(theirs)
-        os.close(ours)

@@ -38,7 +38,7 @@ from bridge.process.resources import free_what_was_replaced, keep_code, raise_de
 from bridge.process.serve import ServeObserver
 from bridge.process.shutdown import Shutdown, watch_signals
 from bridge.process.worker_frames import WorkerStart, packed_fault, unpacked
-from bridge.process.worker_sessions import end_process, processes_of
+from bridge.process.worker_processes import end_process, processes_of
 from bridge.worker_link import LinkEndedError, WorkerLink, unix_socket
 
 logger = logging.getLogger(__name__)
@@ -73,6 +73,7 @@ class Worker:
         self._waits_for_all = False
         """Whether the supervisor says when all workers have drained. Until then the others may use our servers."""
         self._is_orphan = False
+        self._bridge: Bridge | None = None
         self._change: _PlannedChange | None = None
         self._asked_to_change = Signal()
         self._holders = Holders(start.address, start.holders)
@@ -100,10 +101,10 @@ class Worker:
 
     async def _run(self) -> None:
         start, held = self._start, HeldServers(self._start.secret)
-        sharing = WorkerSharing(start.workers, start.own_token, self._holders, held)
+        sharing = WorkerSharing(start.workers, start.own_token, start.own_scheme, self._holders, held)
         watching: StartObserver | None = self._observer
         plan = self._reached_here(start.plan)
-        bridge = Bridge(plan, watching, own_url=start.own_url, sharing=sharing)
+        bridge = self._bridge = Bridge(plan, watching, own_url=start.own_url, sharing=sharing)
         with _bound(start.address) as inner, _bound(start.address + _OF_SESSIONS) as sessions:
             async with anyio.create_task_group() as passing:
                 passing.start_soon(held.serve, inner)
@@ -159,6 +160,8 @@ class Worker:
                 self._change.is_agreed.set()
             case {"abandon": int() as number} if self._change is not None and self._change.number == number:
                 self._change.scope.cancel()
+            case {"turn_away": str() as plan} if self._bridge is not None:
+                self._bridge.turn_away(unpacked(plan))
             case {"log": [str() as log_format, str() as level]}:
                 self._set_up_log(log_format, level)
             case {"drain": True}:

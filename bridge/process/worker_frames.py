@@ -12,6 +12,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
+from bridge.access.verifiers import Scheme
 from bridge.assembly.plan import Plan
 from bridge.errors import BridgeError, PeerError, UsageError
 
@@ -32,6 +33,8 @@ class WorkerStart:
     plan: Plan
     own_url: str
     own_token: str
+    own_scheme: Scheme | None
+    """See `WorkerSharing`."""
     secret: str
     """Known to the workers of one supervisor."""
     address: str

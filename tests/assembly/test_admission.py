@@ -16,8 +16,8 @@ import pytest
 
 from bridge.access.principals import Principal
 from bridge.access.verifiers import Credential, Scheme
-from bridge.assembly.admission import NOBODY_LEFT
-from bridge.assembly.plan import OfferedPlan
+from bridge.assembly.admission import NOBODY_LEFT, Admission
+from bridge.assembly.plan import OfferedPlan, Plan
 from bridge.errors import PeerError, leaf_of
 from bridge.http.request_checks import API_KEY_HEADER
 from tests.assembly.test_bridge import NOWHERE, PROFILE, Live, agent, live, said, server, servers
@@ -295,3 +295,16 @@ async def test_a_call_that_was_taken_goes_on_without_the_principal_that_made_it(
             await there.apply(credentials=())
             one.released.set()
         assert said(results[0])
+
+
+def test_a_bridge_that_begins_beside_others_that_ask_for_credentials_asks_for_them_too() -> None:
+    plan = Plan(PROFILE)
+    admission = Admission(plan, "shared", Scheme.API_KEY)
+    assert admission.access.needs_token
+    assert admission.closed == NOBODY_LEFT
+    assert admission.own_headers == {API_KEY_HEADER: "shared"}
+    admission.admit(plan)
+    assert admission.access.needs_token
+    admission.admit(replace(plan, allow_unauthenticated=True))
+    assert not admission.access.needs_token
+    assert admission.own_scheme is None

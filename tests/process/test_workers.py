@@ -7,7 +7,7 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -29,6 +29,7 @@ from tests.support.running import RAW_SERVER, VERSION
 pytestmark = pytest.mark.skipif(not PROC.is_dir(), reason="processes are looked up in /proc")
 
 KEY: Final = "k" * 40
+TOKENS: Final = {"ann": "a" * 40, "bob": "b" * 40}
 GATED_SERVER: Final = RAW_SERVER.with_name("gated_server.py")
 MEMORY: Final = Path(__file__).parents[2] / ".peers/node_modules/.bin/mcp-server-memory"
 BRIDGE: Final = (
@@ -73,6 +74,26 @@ class Serving:
             os.kill(worker, signal.SIGCONT)
             yield client
 
+    async def admits(self, *names: str | None) -> list[set[int]]:
+        """What all workers answer to each of these principals, and to nobody: status codes."""
+        found: list[set[int]] = [set() for _ in names]
+        for worker in self.workers:
+            async with self.client_of_another(worker) as client:
+                for name, statuses in zip(names, found, strict=True):
+                    headers = {"Authorization": f"Bearer {TOKENS[name]}"} if name else {}
+                    url = f"http://127.0.0.1:{self.port}/agents/{self.agent}/tasks"
+                    statuses.add((await client.get(url, headers={**headers, **VERSION})).status_code)
+        return found
+
+    async def start_anew(self, worker: int) -> int:
+        """Kill a worker; the one that is started for it, as soon as it is."""
+        others = {*self.workers}
+        os.kill(worker, signal.SIGKILL)
+        with anyio.fail_after(WAIT_SECONDS):
+            while not (begun := {*self.workers} - others):
+                await anyio.sleep(0.01)
+        return begun.pop()
+
     async def send(
         self, skill: str, client: httpx2.AsyncClient | None = None, **arguments: Any
     ) -> dict[str, Any]:
@@ -96,10 +117,15 @@ class Serving:
 
 @contextmanager
 def serving(
-    folder: Path, server: str = "", *, and_tools: bool = False, workers: int = 2
+    folder: Path,
+    server: str = "",
+    *,
+    and_tools: bool = False,
+    workers: int = 2,
+    names: Sequence[str] = (),
 ) -> Iterator[Serving]:
     """Two workers that serve one agent, of the raw server unless another is named; its skills are tools, too, if
-    `and_tools` is said."""
+    `and_tools` is said. `names` are principals; without any, everyone is let in."""
     agent, port, file = new_agent(), free_port(), folder / "bridge.toml"
     server = server or f"command = {json.dumps([sys.executable, '-S', '-E', str(RAW_SERVER)])}"
     file.write_text(
@@ -109,6 +135,9 @@ def serving(
     if and_tools:
         with file.open("a") as more:
             more.write(f'[agents_as_tools.desk]\nfrom = ["{agent}"]\n')
+    with file.open("a") as more:
+        for name in names:
+            more.write(f'[principals.{name}]\nbearer = {{ env = "{name.upper()}" }}\n')
     words = [
         sys.executable,
         "-P",
@@ -121,7 +150,9 @@ def serving(
         "--log-format",
         "json",
     ]
-    known = environment(folder, DATABASE_URL=database_url(), BRIDGE_KEY=KEY)
+    known = environment(
+        folder, DATABASE_URL=database_url(), BRIDGE_KEY=KEY, **{name.upper(): TOKENS[name] for name in names}
+    )
     with Forked(words, stderr=subprocess.PIPE, stdin=subprocess.DEVNULL, text=True, env=known) as process:
         one = Serving(process, port, file, agent)
         try:
@@ -225,6 +256,45 @@ async def test_a_changed_file_is_taken_by_all_workers_or_by_none(tmp_path: Path)
                     f"{bridge.agent}_too",
                 ]
         assert await bridge.end(signal.SIGTERM) == 0
+
+
+@pytest.mark.anyio
+async def test_a_worker_that_starts_later_lets_nobody_in_whom_the_others_have_turned_away(
+    tmp_path: Path,
+) -> None:
+    with serving(tmp_path, names=("ann", "bob")) as bridge:
+        whole = bridge.file.read_text()
+        served, people = whole.split("[principals.ann]")
+        only_ann = f"{served}[principals.ann]{people.split('[principals.bob]')[0]}"
+        assert await bridge.admits("ann", "bob", None) == [{200}, {200}, {401}]
+
+        bad = f'[tool_servers.bad]\ncommand = ["{sys.executable}", "-c", ""]\n'
+        bridge.file.write_text(f'{only_ann}{bad}[tools_as_agent.bad]\nfrom = ["bad"]\n')
+        await bridge.until("The file is not taken over")
+        await bridge.start_anew(bridge.workers[0])
+        await bridge.until("serves again")
+        assert await bridge.admits("ann", "bob", None) == [{200}, {401}, {401}]
+
+        starting = await bridge.start_anew(bridge.workers[0])
+        os.kill(starting, signal.SIGSTOP)
+        bridge.file.write_text(served)
+        os.kill(starting, signal.SIGCONT)
+        await bridge.until("read again and taken over")
+        assert await bridge.admits("ann", "bob", None) == [{401}] * 3
+
+        await bridge.start_anew(bridge.workers[0])
+        await bridge.until("serves again")
+        assert await bridge.admits("ann", "bob", None) == [{401}] * 3
+
+
+@pytest.mark.anyio
+async def test_principals_are_turned_away_by_a_file_that_workers_cannot_serve(tmp_path: Path) -> None:
+    with serving(tmp_path, names=("ann", "bob")) as bridge:
+        whole = bridge.file.read_text()
+        elsewhere = 'replica_url = "http://127.0.0.1:9"\nkeys = '
+        bridge.file.write_text(whole.split("[principals.bob]")[0].replace("keys = ", elsewhere))
+        await bridge.until("The file is not taken over")
+        assert await bridge.admits("ann", "bob") == [{200}, {401}]
 
 
 @pytest.mark.anyio

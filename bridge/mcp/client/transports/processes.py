@@ -241,7 +241,7 @@ else:
             """The options of a new process: it leads a process group, and a session too.
 
             But what the leader of a session without a terminal starts stays in its session. So whoever has made a
-            worker the leader of one finds all that the worker has started (`process/worker_sessions.py`).
+            worker the leader of one finds all that the worker has started (`process/worker_processes.py`).
             """
             is_leader = os.getsid(0) == os.getpid() and not _has_terminal()
             return {"process_group": 0} if is_leader else {"start_new_session": True}
