@@ -57,7 +57,7 @@ tck: .venv/developing ## Run the MUST tests of the official A2A TCK against the 
 proxies: .venv/developing ## Run the bridge behind nginx and Caddy, as docs/guides says (installs them with apt, as root)
 	@$(BIN)/python -m tests.proxies
 
-bench: .venv/benching peers ## Measure the bridge beside the MCP SDK and a2a-sdk (10 minutes; docs/benchmarks.md)
+bench: .venv/benching peers ## Measure the bridge beside the MCP SDK and a2a-sdk (15 minutes; docs/benchmarks.md)
 	@$(BIN)/python -m tests.benchmarks
 
 cost: .venv/developing ## Measure the CPU time of a call beside another checkout (BEFORE=its folder; 6 minutes)

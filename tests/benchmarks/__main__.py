@@ -36,7 +36,7 @@ PARTS: Final = {
     "i": "1,000,000 stored tasks: listing, reading and opening, in SQLite and in PostgreSQL",
 }
 _EXAMPLES: Final = """examples:
-  python -m tests.benchmarks                         all of it, about 10 minutes
+  python -m tests.benchmarks                         all of it, about 15 minutes
   python -m tests.benchmarks --quick                 all of it in small: to see that it works, not for figures
   python -m tests.benchmarks --only b --rounds 5     own CPU beside a2a-sdk, better
   python -m tests.benchmarks --only a --servers raw --stores memory --requests 5000
