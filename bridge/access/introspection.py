@@ -90,12 +90,8 @@ class TokenQuestions:
         return known if known is not None and anyio.current_time() < known.until else None
 
     async def _ask(self, token: str, digest: bytes) -> _Remembered:
-        url = await self._url()
-        form = {"token": token, "token_type_hint": "access_token"}
-        request = self._http.build_request("POST", url, data=form, headers=self._client_headers())
-        limits = DocumentLimits(self._limits.document_bytes, self._limits.fetch_seconds)
         try:
-            said = await fetched_json(self._http, request, limits, self._source.guard(url))
+            said = await self._said_of(token)
         except DocumentError as exc:
             self._log(exc)
             raise UnansweredTokenError("its issuer cannot be asked at the moment") from exc
@@ -107,20 +103,30 @@ class TokenQuestions:
             del self._remembered[next(iter(self._remembered))]
         return known
 
-    async def _url(self) -> str:
-        if self._issuer.place.introspection_url is not None:
-            return self._issuer.place.introspection_url
+    async def _said_of(self, token: str) -> object:
+        """What the issuer answers about a token.
+
+        Raises:
+            DocumentError: it cannot be asked.
+            NoKeysError: the metadata that says where to ask never came.
+        """
+        url = self._issuer.place.introspection_url or await self._url_in_metadata()
+        form = {"token": token, "token_type_hint": "access_token"}
+        try:
+            request = self._http.build_request("POST", url, data=form, headers=self._client_headers())
+            guard = self._source.guard(url)
+        except (httpx2.InvalidURL, ValueError) as exc:
+            raise DocumentError("its introspection_endpoint is no URL") from exc
+        limits = DocumentLimits(self._limits.document_bytes, self._limits.fetch_seconds)
+        return await fetched_json(self._http, request, limits, guard)
+
+    async def _url_in_metadata(self) -> str:
         await self._source.keys()
         metadata = self._source.metadata
         url = metadata.text("introspection_endpoint") if metadata is not None else None
-        is_secure = url is not None and urlsplit(url).scheme in (
-            "https",
-            urlsplit(self._issuer.place.issuer).scheme,
-        )
-        if url is None or not is_secure:
-            fault = DocumentError("its metadata says no introspection_endpoint that may be asked")
-            self._log(fault)
-            raise UnansweredTokenError("its issuer cannot be asked at the moment") from fault
+        secure = ("https", urlsplit(self._issuer.place.issuer).scheme)
+        if url is None or url.partition(":")[0].lower() not in secure:
+            raise DocumentError("its metadata says no introspection_endpoint that may be asked")
         return url
 
     def _client_headers(self) -> dict[str, str]:

@@ -174,6 +174,20 @@ async def test_while_the_issuer_cannot_be_asked_a_token_is_503(
             assert (await there.lets_in(there.issuer.token("api://desk"))).name == "corp:alice"
 
 
+@pytest.mark.proves("oauth-bad-input")
+@pytest.mark.parametrize(
+    "place", ["https://[bad", "https://h:99999/x", "https://h:port/x", "https://h/\n", "https:"]
+)
+async def test_a_place_in_metadata_that_is_no_url_is_as_if_the_issuer_could_not_be_asked(
+    place: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with asked(introspection_endpoint=place) as there:
+        refused = await there.refuses("opaque")
+        assert (refused.status, refused.headers) == (503, {"Retry-After": "5"})
+        assert "issuers.corp: a token cannot be introspected" in caplog.text
+        assert (await there.lets_in(there.issuer.token("api://desk"))).name == "corp:alice"
+
+
 async def test_where_to_ask_may_stand_in_the_file() -> None:
     place = IssuerPlace(LOGIN, f"{LOGIN}/jwks", f"{LOGIN}/introspect")
     async with asked(place=place) as there:
