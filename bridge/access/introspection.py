@@ -83,7 +83,8 @@ class TokenQuestions:
                 raise UnansweredTokenError("its issuer is asked too much at the moment") from exc
         if known.claims is None:
             raise WrongTokenError("is not active")
-        return self._checked(known.claims, face)
+        self._require_valid(known.claims, face)
+        return known.claims
 
     def _known(self, digest: bytes) -> _Remembered | None:
         known = self._remembered.get(digest)
@@ -135,7 +136,7 @@ class TokenQuestions:
         words = f"{quote(client.id, safe='')}:{quote(client.secret, safe='')}"
         return {"Authorization": f"Basic {base64.b64encode(words.encode()).decode()}"}
 
-    def _checked(self, claims: Mapping[str, Any], face: str) -> Mapping[str, Any]:
+    def _require_valid(self, claims: Mapping[str, Any], face: str) -> None:
         expiry = claims.get("exp")
         if isinstance(expiry, int | float) and expiry + self._limits.leeway_seconds < time.time():
             raise WrongTokenError("has expired")
@@ -145,8 +146,6 @@ class TokenQuestions:
         named = audience if isinstance(audience, list) else [audience]
         if not any(isinstance(one, str) and one in self._issuer.audiences.get(face, ()) for one in named):
             raise WrongTokenError("is for another audience")
-        # The subject of a token that a client got for itself is the client (RFC 9068 section 2.2).
-        return {"sub": claims.get("client_id"), **claims}
 
     def _log(self, exc: DocumentError) -> None:
         now = anyio.current_time()

@@ -64,14 +64,21 @@ class Asked:
 
 @asynccontextmanager
 async def asked(
-    limits: Any = LIMITS, place: IssuerPlace | None = None, **metadata: Any
+    limits: Any = LIMITS, place: IssuerPlace | None = None, principal_claim: str = "sub", **metadata: Any
 ) -> AsyncIterator[Asked]:
     """Such an issuer, beside a principal of the file."""
     said = {"introspection_endpoint": f"{LOGIN}/introspect", **metadata}
     there = Asked(TokenIssuer(LOGIN, metadata=said))
     there.issuer.answers["/introspect"] = there
     scopes = (("read", ("get_*",)), ("write", ("*",)))
-    trusted = issuer_at(LOGIN, AUDIENCES, client=CLIENT, scopes=scopes, place=place or IssuerPlace(LOGIN))
+    trusted = issuer_at(
+        LOGIN,
+        AUDIENCES,
+        client=CLIENT,
+        scopes=scopes,
+        place=place or IssuerPlace(LOGIN),
+        principal_claim=principal_claim,
+    )
     async with httpx2.AsyncClient(transport=httpx2.ASGITransport(app=there.issuer)) as http:
         source = KeySource("corp", replace(trusted.place, allow_private=True), http, limits)
         verifier = IssuerVerifier(trusted, source, limits, TokenQuestions(trusted, source, http, limits))
@@ -116,6 +123,8 @@ async def test_an_active_token_stands_for_its_subject_and_is_asked_about_once() 
         (active(exp="soon"), "is not valid"),
         (active(exp=float("inf")), "is not valid"),
         (active(sub=None), "does not say whose it is"),
+        (active(sub=None, client_id="app"), "does not say whose it is"),
+        (active(sub=None, username="alice", client_id="app"), "does not say whose it is"),
     ],
 )
 async def test_any_other_answer_is_401_and_is_remembered(said: Any, fault: str) -> None:
@@ -127,10 +136,14 @@ async def test_any_other_answer_is_401_and_is_remembered(said: Any, fault: str) 
         assert there.questions == ["opaque"]
 
 
-async def test_an_answer_counts_for_so_long_and_no_longer() -> None:
-    async with asked(replace(LIMITS, introspection_seconds=0)) as there:
+async def test_clients_are_principals_where_the_table_says_so() -> None:
+    async with asked(principal_claim="client_id") as there:
         there.tokens["of a client"] = active(sub=None, client_id="reports")
         assert (await there.lets_in("of a client")).name == "corp:reports"
+
+
+async def test_an_answer_counts_for_so_long_and_no_longer() -> None:
+    async with asked(replace(LIMITS, introspection_seconds=0)) as there:
         there.tokens["opaque"] = active(iss=None, exp=None)
         assert (await there.lets_in("opaque")).expires_at is None
         there.tokens["opaque"] = {"active": False}

@@ -312,7 +312,8 @@ class IssuerTable(Table):
     )
     principal: Text = Field(
         default="sub",
-        description="the claim that tells its principals apart; others than `sub` can be given to another person",
+        description="the claim that tells its principals apart, which each token needs. Others than `sub` can be given "
+        "to another person; with `client_id`, all who use a client are one principal",
     )
     scopes: dict[ScopeName, Texts] = Field(
         default_factory=dict,
