@@ -1,7 +1,8 @@
 """Asks an issuer what a token is that cannot be read here, and remembers the answers for a while.
 
-Anyone can send such tokens, and each unknown one costs the issuer a request. So few are asked at the same time, and
-refusals are remembered, too, up to a bound. A token is remembered by its hash.
+Anyone can send such tokens, and each unknown one costs the issuer a request. So few are asked about at the same time,
+and refusals are remembered, too, up to a bound. A token that was active before waits behind no unknown one, and no
+refusal takes its place in memory. A token is remembered by its hash.
 
 Spec: RFC 7662; RFC 6749 section 2.3.1.
 """
@@ -29,9 +30,9 @@ from bridge.http.documents import DocumentError, DocumentLimits, fetched_json
 logger = logging.getLogger(__name__)
 
 _REMEMBERED: Final = 10_000
-"""Tokens whose answers are remembered; the oldest make room."""
+"""Active tokens that are remembered, and as many refused ones; the oldest make room."""
 _AT_ONCE: Final = 8
-"""Requests to one issuer at the same time."""
+"""Requests to one issuer at the same time about unknown tokens, and as many about tokens that were active before."""
 _LOG_SECONDS: Final = 60.0
 """How often a failure is logged."""
 
@@ -56,12 +57,15 @@ class TokenQuestions:
         self, issuer: Issuer, source: KeySource, http: httpx2.AsyncClient, limits: IssuerLimits
     ) -> None:
         """`source` knows the metadata of the issuer, and which addresses may be connected to."""
-        self._issuer = issuer
+        self.issuer = issuer
         self._source = source
         self._http = http
         self._limits = limits
         self._asking = anyio.CapacityLimiter(_AT_ONCE)
-        self._remembered: dict[bytes, _Remembered] = {}
+        self._renewing = anyio.CapacityLimiter(_AT_ONCE)
+        self._active: dict[bytes, _Remembered] = {}
+        """Stay beyond their time, so that the next question is a renewal."""
+        self._refused: dict[bytes, _Remembered] = {}
         self._logged_at = -math.inf
 
     async def claims_of(self, token: str, face: str) -> Mapping[str, Any]:
@@ -76,9 +80,7 @@ class TokenQuestions:
         known = self._known(digest)
         if known is None:
             try:
-                with anyio.fail_after(2 * self._limits.fetch_seconds):
-                    async with self._asking:
-                        known = self._known(digest) or await self._ask(token, digest)
+                known = await self._asked(token, digest)
             except TimeoutError as exc:
                 raise UnansweredTokenError("its issuer is asked too much at the moment") from exc
         if known.claims is None:
@@ -87,8 +89,25 @@ class TokenQuestions:
         return known.claims
 
     def _known(self, digest: bytes) -> _Remembered | None:
-        known = self._remembered.get(digest)
+        known = self._active.get(digest) or self._refused.get(digest)
         return known if known is not None and anyio.current_time() < known.until else None
+
+    async def _asked(self, token: str, digest: bytes) -> _Remembered:
+        """What the issuer says, once it is this token's turn.
+
+        Raises:
+            TimeoutError: it is not its turn within the time of one answer, or the answer takes too long.
+            UnansweredTokenError, NoKeysError: see `claims_of`.
+        """
+        turns = self._renewing if digest in self._active else self._asking
+        # The wait takes nothing from the time of the answer: else no answer comes in time where many wait.
+        with anyio.fail_after(self._limits.fetch_seconds):
+            await turns.acquire()
+        try:
+            with anyio.fail_after(2 * self._limits.fetch_seconds):  # metadata, and the answer
+                return self._known(digest) or await self._ask(token, digest)
+        finally:
+            turns.release()
 
     async def _ask(self, token: str, digest: bytes) -> _Remembered:
         try:
@@ -98,10 +117,12 @@ class TokenQuestions:
             raise UnansweredTokenError("its issuer cannot be asked at the moment") from exc
         claims = said if isinstance(said, dict) and said.get("active") is True else None
         known = _Remembered(claims, anyio.current_time() + self._limits.introspection_seconds)
-        self._remembered.pop(digest, None)
-        self._remembered[digest] = known
-        if len(self._remembered) > _REMEMBERED:
-            del self._remembered[next(iter(self._remembered))]
+        self._active.pop(digest, None)
+        self._refused.pop(digest, None)
+        kind = self._refused if claims is None else self._active
+        kind[digest] = known
+        if len(kind) > _REMEMBERED:
+            del kind[next(iter(kind))]
         return known
 
     async def _said_of(self, token: str) -> object:
@@ -111,7 +132,7 @@ class TokenQuestions:
             DocumentError: it cannot be asked.
             NoKeysError: the metadata that says where to ask never came.
         """
-        url = self._issuer.place.introspection_url or await self._url_in_metadata()
+        url = self.issuer.place.introspection_url or await self._url_in_metadata()
         form = {"token": token, "token_type_hint": "access_token"}
         try:
             request = self._http.build_request("POST", url, data=form, headers=self._client_headers())
@@ -125,13 +146,13 @@ class TokenQuestions:
         await self._source.keys()
         metadata = self._source.metadata
         url = metadata.text("introspection_endpoint") if metadata is not None else None
-        secure = ("https", urlsplit(self._issuer.place.issuer).scheme)
+        secure = ("https", urlsplit(self.issuer.place.issuer).scheme)
         if url is None or url.partition(":")[0].lower() not in secure:
             raise DocumentError("its metadata says no introspection_endpoint that may be asked")
         return url
 
     def _client_headers(self) -> dict[str, str]:
-        client = self._issuer.client
+        client = self.issuer.client
         assert client is not None, "only an issuer with a client is asked"
         words = f"{quote(client.id, safe='')}:{quote(client.secret, safe='')}"
         return {"Authorization": f"Basic {base64.b64encode(words.encode()).decode()}"}
@@ -140,15 +161,15 @@ class TokenQuestions:
         expiry = claims.get("exp")
         if isinstance(expiry, int | float) and expiry + self._limits.leeway_seconds < time.time():
             raise WrongTokenError("has expired")
-        if claims.get("iss", self._issuer.place.issuer) != self._issuer.place.issuer:
+        if claims.get("iss", self.issuer.place.issuer) != self.issuer.place.issuer:
             raise WrongTokenError("is of another issuer")
         audience = claims.get("aud")
         named = audience if isinstance(audience, list) else [audience]
-        if not any(isinstance(one, str) and one in self._issuer.audiences.get(face, ()) for one in named):
+        if not any(isinstance(one, str) and one in self.issuer.audiences.get(face, ()) for one in named):
             raise WrongTokenError("is for another audience")
 
     def _log(self, exc: DocumentError) -> None:
         now = anyio.current_time()
         if now - self._logged_at >= _LOG_SECONDS:
             self._logged_at = now
-            logger.warning("issuers.%s: a token cannot be introspected: %s", self._issuer.name, exc)
+            logger.warning("issuers.%s: a token cannot be introspected: %s", self.issuer.name, exc)

@@ -31,30 +31,36 @@ class Issuers:
     def __init__(self, limits: IssuerLimits) -> None:
         self._limits = limits
         self._sources: dict[tuple[str, IssuerPlace], KeySource] = {}
+        self._questions: dict[str, TokenQuestions] = {}
         self._looked: set[KeySource] = set()
         self._http: GuardedClient | None = None
 
     def verifiers(self, issuers: Mapping[str, Issuer]) -> Sequence[Verifier]:
-        """The verifiers of the tokens of these issuers. The keys of all others are forgotten."""
+        """The verifiers of the tokens of these issuers. The keys of all others are forgotten, and what others said."""
         wanted = {(one.name, one.place) for one in issuers.values()}
         self._sources = {key: source for key, source in self._sources.items() if key in wanted}
+        self._questions = {
+            name: asked for name, asked in self._questions.items() if issuers.get(name) == asked.issuer
+        }
         if not issuers:
             return ()
         from bridge.access.issuer_verifier import IssuerVerifier  # see the module's docstring
 
         return [
-            IssuerVerifier(one, self._source(one), self._limits, self._questions(one))
+            IssuerVerifier(one, self._source(one), self._limits, self._questions_to(one))
             for one in issuers.values()
         ]
 
-    def _questions(self, issuer: Issuer) -> TokenQuestions | None:
+    def _questions_to(self, issuer: Issuer) -> TokenQuestions | None:
         from bridge.access.introspection import TokenQuestions  # see the module's docstring
 
         if issuer.client is None:
             return None
-        source = self._source(issuer)
-        assert self._http is not None, "the source has it, too"
-        return TokenQuestions(issuer, source, self._http, self._limits)
+        if issuer.name not in self._questions:
+            source = self._source(issuer)
+            assert self._http is not None, "the source has it, too"
+            self._questions[issuer.name] = TokenQuestions(issuer, source, self._http, self._limits)
+        return self._questions[issuer.name]
 
     def _source(self, issuer: Issuer) -> KeySource:
         from bridge.access.key_sets import KeySource  # see the module's docstring

@@ -23,6 +23,7 @@ from bridge.access.principals import Principal
 from bridge.access.verifiers import Access, Credential, verifiers_of
 from bridge.http.request_checks import RefusedError
 from tests.access.test_issuers import AUDIENCES, DESK, LOGIN, gone, slow
+from tests.support.drivers import PATIENCE_SECONDS
 from tests.support.issuer import LIMITS, TokenIssuer, answer, bearer, issuer_at
 
 pytestmark = pytest.mark.proves("oauth-introspection")
@@ -38,7 +39,11 @@ class Asked:
     issuer: TokenIssuer
     tokens: dict[str, dict[str, Any]] = field(default_factory=dict)
     """What the issuer says of each token."""
+    unanswered: frozenset[str] = frozenset()
+    """Tokens about which the issuer says nothing."""
     questions: list[str] = field(default_factory=list)
+    begun: anyio.Semaphore = field(default_factory=lambda: anyio.Semaphore(0))
+    """Counts the questions."""
     access: Access = field(default_factory=lambda: Access([]))
 
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
@@ -49,6 +54,9 @@ class Asked:
         assert form["token_type_hint"] == ["access_token"]
         (token,) = form["token"]
         self.questions.append(token)
+        self.begun.release()
+        if token in self.unanswered:
+            await anyio.sleep_forever()
         await answer(send, 200, json.dumps(self.tokens.get(token, {"active": False})).encode())
 
     async def lets_in(self, token: str) -> Principal:
@@ -148,6 +156,23 @@ async def test_an_answer_counts_for_so_long_and_no_longer() -> None:
         assert (await there.lets_in("opaque")).expires_at is None
         there.tokens["opaque"] = {"active": False}
         assert "is not active" in str(await there.refuses("opaque"))
+
+
+async def test_a_token_that_was_active_waits_behind_no_unknown_one() -> None:
+    async with asked(replace(LIMITS, introspection_seconds=0, fetch_seconds=PATIENCE_SECONDS)) as there:
+        there.tokens["opaque"] = active()
+        alice = await there.lets_in("opaque")
+        await there.begun.acquire()
+        unknown = [f"unknown {number}" for number in range(20)]
+        there.unanswered = frozenset(unknown)
+        async with anyio.create_task_group() as tasks:
+            for one in unknown:
+                tasks.start_soon(there.lets_in, one)
+            for _ in range(8):
+                await there.begun.acquire()
+            assert await there.lets_in("opaque") == alice
+            tasks.cancel_scope.cancel()
+        assert there.questions == ["opaque", *unknown[:8], "opaque"]
 
 
 async def test_secrets_of_the_file_and_json_web_tokens_are_not_asked_about() -> None:

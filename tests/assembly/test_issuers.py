@@ -11,12 +11,13 @@ from typing import Any
 import anyio
 import pytest
 
-from bridge.access.issuers import Issuer
+from bridge.access.issuers import Issuer, IssuerPlace
 from bridge.assembly.issuers import Issuers, issuers_of
 from bridge.assembly.plan import OfferedPlan, ProcessPlan, with_one_agent
 from bridge.assembly.plan_from_file import plan_from_file
 from bridge.config.load import load
 from bridge.errors import UsageError
+from tests.access.test_introspection import CLIENT, Asked, active
 from tests.access.test_issuers import gone
 from tests.assembly.test_admission import ADA, cannot_be_taken_over, guarded, statuses
 from tests.assembly.test_admission import bearer as shown_by
@@ -206,3 +207,26 @@ async def test_an_issuer_that_is_down_at_the_start_is_known_once_it_is_up() -> N
     # The context waits until the keys are known.
     assert verifier.metadata is not None
     await issuers.close()
+
+
+@asynccontextmanager
+async def asked_there() -> AsyncIterator[tuple[Asked, Issuer]]:
+    """An issuer that listens and is asked about tokens."""
+    there = Asked(TokenIssuer(""))
+    there.issuer.answers["/introspect"] = there
+    async with listening(there.issuer) as url:
+        place = IssuerPlace(url, f"{url}/jwks", f"{url}/introspect")
+        yield there, issuer_at(url, AUDIENCES, client=CLIENT, place=place)
+
+
+@pytest.mark.proves("oauth-introspection")
+async def test_what_an_issuer_said_of_a_token_stays_while_its_table_does() -> None:
+    async with asked_there() as (there, issuer):
+        there.tokens["opaque"] = active(iss=None, aud="api://a")
+        issuers, questions = Issuers(LIMITS), []
+        for one in (issuer, issuer, replace(issuer, algorithms=("ES256",))):
+            there.access.update(issuers.verifiers({"corp": one}))
+            await there.access.principal_of(bearer("opaque"), "a")
+            questions.append(len(there.questions))
+        assert questions == [1, 1, 2]
+        await issuers.close()
