@@ -10,11 +10,10 @@ Spec: RFC 7662; RFC 6749 section 2.3.1.
 from __future__ import annotations
 
 import base64
-import hashlib
 import logging
 import math
 import time
-from collections.abc import Mapping
+from collections.abc import Container, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 from urllib.parse import quote, urlsplit
@@ -25,6 +24,7 @@ import httpx2
 from bridge.access.issuers import Issuer, IssuerLimits
 from bridge.access.key_sets import KeySource
 from bridge.access.tokens import WrongTokenError
+from bridge.access.verifiers import NOT_KNOWN, digest_of
 from bridge.http.documents import DocumentError, DocumentLimits, fetched_json
 
 logger = logging.getLogger(__name__)
@@ -54,13 +54,20 @@ class TokenQuestions:
     """The questions to one issuer."""
 
     def __init__(
-        self, issuer: Issuer, source: KeySource, http: httpx2.AsyncClient, limits: IssuerLimits
+        self,
+        issuer: Issuer,
+        source: KeySource,
+        http: httpx2.AsyncClient,
+        limits: IssuerLimits,
+        withheld: Container[bytes] = (),
     ) -> None:
-        """`source` knows the metadata of the issuer, and which addresses may be connected to."""
+        """`source` knows the metadata of the issuer, and which addresses may be connected to. `withheld` are the
+        digests of secrets that the issuer must not see."""
         self.issuer = issuer
         self._source = source
         self._http = http
         self._limits = limits
+        self._withheld = withheld
         self._asking = anyio.CapacityLimiter(_AT_ONCE)
         self._renewing = anyio.CapacityLimiter(_AT_ONCE)
         self._active: dict[bytes, _Remembered] = {}
@@ -72,11 +79,13 @@ class TokenQuestions:
         """The claims of a token that is active and for a face.
 
         Raises:
-            WrongTokenError: it is not active, or of another issuer, or for another face.
+            WrongTokenError: it is not active, or of another issuer, or for another face, or a secret of somebody else.
             UnansweredTokenError: the issuer cannot be asked.
             NoKeysError: the metadata that says where to ask never came.
         """
-        digest = hashlib.sha256(token.encode(errors="replace")).digest()
+        digest = digest_of(token)
+        if digest in self._withheld:
+            raise WrongTokenError(NOT_KNOWN.fault)
         known = self._known(digest)
         if known is None:
             try:

@@ -143,7 +143,7 @@ class SecretVerifier:
             return None
         if not secret:
             return OF_ANOTHER_SCHEME
-        given, found = _digest(secret), None
+        given, found = digest_of(secret), None
         for digest, principal in self._principals.items():
             if hmac.compare_digest(given, digest):
                 found = principal
@@ -158,7 +158,7 @@ def verifiers_of(credentials: Iterable[Credential], *, are_declared: bool = True
     """
     known: dict[Scheme, dict[bytes, Principal]] = {}
     for one in credentials:
-        before = known.setdefault(one.scheme, {}).setdefault(_digest(one.token), one.principal)
+        before = known.setdefault(one.scheme, {}).setdefault(digest_of(one.token), one.principal)
         if before != one.principal:
             raise UsageError(
                 f"{before.name} and {one.principal.name} have the same secret: nobody could tell them apart"
@@ -337,5 +337,6 @@ def shown_secret(scheme: Scheme, headers: Mapping[str, str]) -> str | None:
     return token.strip() if kind.lower() == "bearer" else ""
 
 
-def _digest(secret: str) -> bytes:
+def digest_of(secret: str) -> bytes:
+    """The hash by which a secret is compared and remembered."""
     return hashlib.sha256(secret.encode()).digest()

@@ -143,6 +143,7 @@ class Admission:
         own = [Credential(ITSELF, self._token, scheme)] if scheme else []
         # A card of a bridge that takes tokens of issuers alone declares no secret.
         are_declared = bool(credentials) or not issuers
+        self.issuers.withhold(one.token for one in (*credentials, *own))
         secrets = verifiers_of([*credentials, *own], are_declared=are_declared)
         return [*secrets, *self.issuers.verifiers(issuers)]
 

@@ -6,13 +6,13 @@ a start, and most bridges need it not.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 import anyio
 
 from bridge.access.issuers import Issuer, IssuerLimits, IssuerPlace
-from bridge.access.verifiers import Verifier
+from bridge.access.verifiers import Verifier, digest_of
 from bridge.assembly.plan import Plan
 from bridge.assembly.published_agent import path_of
 from bridge.assembly.routes import AGENTS, MCP
@@ -32,8 +32,14 @@ class Issuers:
         self._limits = limits
         self._sources: dict[tuple[str, IssuerPlace], KeySource] = {}
         self._questions: dict[str, TokenQuestions] = {}
+        self._withheld: set[bytes] = set()
+        """The digests of all secrets that any plan had: a secret that was taken out is still known somewhere."""
         self._looked: set[KeySource] = set()
         self._http: GuardedClient | None = None
+
+    def withhold(self, secrets: Iterable[str]) -> None:
+        """Ask no issuer about these secrets, from now on for good."""
+        self._withheld.update(map(digest_of, secrets))
 
     def verifiers(self, issuers: Mapping[str, Issuer]) -> Sequence[Verifier]:
         """The verifiers of the tokens of these issuers. The keys of all others are forgotten, and what others said."""
@@ -59,7 +65,9 @@ class Issuers:
         if issuer.name not in self._questions:
             source = self._source(issuer)
             assert self._http is not None, "the source has it, too"
-            self._questions[issuer.name] = TokenQuestions(issuer, source, self._http, self._limits)
+            self._questions[issuer.name] = TokenQuestions(
+                issuer, source, self._http, self._limits, self._withheld
+            )
         return self._questions[issuer.name]
 
     def _source(self, issuer: Issuer) -> KeySource:

@@ -12,11 +12,15 @@ import anyio
 import pytest
 
 from bridge.access.issuers import Issuer, IssuerPlace
+from bridge.access.principals import Principal
+from bridge.access.verifiers import Credential, Scheme
+from bridge.assembly.admission import Admission
 from bridge.assembly.issuers import Issuers, issuers_of
-from bridge.assembly.plan import OfferedPlan, ProcessPlan, with_one_agent
+from bridge.assembly.plan import OfferedPlan, Plan, ProcessPlan, with_one_agent
 from bridge.assembly.plan_from_file import plan_from_file
 from bridge.config.load import load
 from bridge.errors import UsageError
+from bridge.http.request_checks import RefusedError
 from tests.access.test_introspection import CLIENT, Asked, active
 from tests.access.test_issuers import gone
 from tests.assembly.test_admission import ADA, cannot_be_taken_over, guarded, statuses
@@ -210,6 +214,15 @@ async def test_an_issuer_that_is_down_at_the_start_is_known_once_it_is_up() -> N
 
 
 @asynccontextmanager
+async def closing(issuers: Issuers) -> AsyncIterator[None]:
+    """Close the connections to issuers after a block, whatever happened in it."""
+    try:
+        yield
+    finally:
+        await issuers.close()
+
+
+@asynccontextmanager
 async def asked_there() -> AsyncIterator[tuple[Asked, Issuer]]:
     """An issuer that listens and is asked about tokens."""
     there = Asked(TokenIssuer(""))
@@ -221,12 +234,35 @@ async def asked_there() -> AsyncIterator[tuple[Asked, Issuer]]:
 
 @pytest.mark.proves("oauth-introspection")
 async def test_what_an_issuer_said_of_a_token_stays_while_its_table_does() -> None:
-    async with asked_there() as (there, issuer):
+    issuers, questions = Issuers(LIMITS), list[int]()
+    async with asked_there() as (there, issuer), closing(issuers):
         there.tokens["opaque"] = active(iss=None, aud="api://a")
-        issuers, questions = Issuers(LIMITS), []
         for one in (issuer, issuer, replace(issuer, algorithms=("ES256",))):
             there.access.update(issuers.verifiers({"corp": one}))
             await there.access.principal_of(bearer("opaque"), "a")
             questions.append(len(there.questions))
         assert questions == [1, 1, 2]
-        await issuers.close()
+
+
+@pytest.mark.proves("oauth-introspection")
+async def test_no_issuer_is_asked_about_a_secret_that_the_file_has_or_had() -> None:
+    key = Credential(Principal("bob"), "bobs-key", Scheme.API_KEY)
+    async with asked_there() as (there, issuer):
+        plan = Plan(PROFILE, ProcessPlan(), (ADA, key), issuers={"corp": issuer})
+        admission = Admission(plan, "own")
+        async with closing(admission.issuers):
+            for left, known in [((ADA, key), {ADA.token, "own"}), ((key,), set[str]()), ((), {"own"})]:
+                admission.turn_away(replace(plan, credentials=left))
+                admission.admit(replace(plan, credentials=left))
+                for token in (ADA.token, key.token, "own", "mistyped"):
+                    assert await is_known(admission, token) == (token in known)
+        assert there.questions == ["mistyped"]
+
+
+async def is_known(admission: Admission, token: str) -> bool:
+    """Whether a bearer token is anyone's."""
+    try:
+        await admission.access.principal_of(bearer(token))
+    except RefusedError as exc:
+        return exc.status != 401
+    return True

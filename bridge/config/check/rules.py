@@ -96,6 +96,7 @@ def rule_faults(data: Mapping[str, Any], imported: ImportedNames) -> Iterator[Co
             yield from _reference_faults(path, table)
     yield from _store_faults(_table(data, "bridge"))
     yield from _issuer_faults(data)
+    yield from _introspection_faults(data)
     yield from _source_faults(data, imported)
     for section in ("tools_as_agent", "agents_as_tools"):
         for path, face in tables_at(data, (section, "*")):
@@ -197,10 +198,6 @@ def _issuer_faults(data: Mapping[str, Any]) -> Iterator[ConfigFault]:
         here: KeyPath = ("issuers", name)
         if isinstance(url := table.get("issuer"), str) and (other := known.setdefault(url, name)) != name:
             yield ConfigFault((*here, "issuer"), f"[issuers.{other}] has the same `issuer`")
-        asked = table.get("introspection")
-        if "jwks_url" in table and isinstance(asked, dict) and "url" not in asked:
-            message = f"{title(here)} has a `jwks_url`, so no metadata says where tokens are introspected"
-            yield ConfigFault((*here, "introspection"), message, "write `url` in it", on_key=True)
         audience = table.get("audience", {})
         given = audience if isinstance(audience, dict) else {}
         for face in given:
@@ -212,6 +209,24 @@ def _issuer_faults(data: Mapping[str, Any]) -> Iterator[ConfigFault]:
             message = f"tokens for {listed((f'`{face}`' for face in missing), 'and')} have no audience"
             hint = f"write `public_url` in [bridge], or audience.{missing[0]} = [...] in {title(here)}"
             yield ConfigFault(here, message, hint, on_key=True)
+
+
+def _introspection_faults(data: Mapping[str, Any]) -> Iterator[ConfigFault]:
+    """Yield faults of issuers that are asked about tokens: several, and one that nothing says where to ask."""
+    first = ""
+    for (_, name), table in tables_at(data, ("issuers", "*")):
+        asked, here = table.get("introspection"), ("issuers", name, "introspection")
+        if not isinstance(asked, dict):
+            continue
+        if first:
+            message = (
+                f"[issuers.{first}] has `introspection`, too, and each would be sent the tokens of the other"
+            )
+            yield ConfigFault(here, message, "keep it where tokens are no JSON Web Tokens", on_key=True)
+        first = first or str(name)
+        if "jwks_url" in table and "url" not in asked:
+            message = f"{title(here[:2])} has a `jwks_url`, so no metadata says where tokens are introspected"
+            yield ConfigFault(here, message, "write `url` in it", on_key=True)
 
 
 def _headers_of_auth(auth: object) -> Iterator[str]:

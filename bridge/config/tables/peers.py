@@ -325,7 +325,8 @@ class IssuerTable(Table):
     )
     introspection: IntrospectionTable | None = Field(
         default=None,
-        description="how the bridge asks it about tokens that are no JSON Web Tokens; without it, these are refused",
+        description="how the bridge asks it about tokens that are no JSON Web Tokens; without it, these are refused. "
+        "One issuer may have it",
     )
     allow_private: bool = Field(
         default=False, description="whether its metadata may lead to a private address on another origin"
