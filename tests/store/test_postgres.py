@@ -65,9 +65,33 @@ def execute(text: str) -> None:
         ("postgresql://localhost,db.example/a", "verify-full"),
         ("postgresql://10.1.2.3/a", "verify-full"),
         ("postgresql://db.example/a?sslmode=require", "require"),
+        ("postgresql://localhost/a?hostaddr=10.1.2.3", "verify-full"),
+        ("postgresql://localhost/a?hostaddr=127.0.0.1", None),
+        ("postgresql:///a?service=production", "verify-full"),
+        ("postgresql://localhost/a?service=production", "verify-full"),
+        ("postgresql:///a?service=production&sslmode=require", "require"),
     ],
 )
 def test_a_server_beyond_this_machine_has_to_prove_who_it_is(url: str, mode: str | None) -> None:
+    assert conninfo_to_dict(with_defaults(url)).get("sslmode") == mode
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "url", "mode"),
+    [
+        ("PGHOST", "db.example", "postgresql:///a", "verify-full"),
+        ("PGHOST", "db.example", "postgresql://localhost/a", None),
+        ("PGHOSTADDR", "10.1.2.3", "postgresql://localhost/a", "verify-full"),
+        ("PGHOSTADDR", "10.1.2.3", "postgresql://localhost/a?hostaddr=127.0.0.1", None),
+        ("PGHOSTADDR", "127.0.0.1", "postgresql://localhost/a", None),
+        ("PGSERVICE", "production", "postgresql://localhost/a", "verify-full"),
+        ("PGSSLMODE", "disable", "postgresql://db.example/a", "verify-full"),
+    ],
+)
+def test_a_variable_of_libpq_leads_no_connection_past_the_proof(
+    name: str, value: str, url: str, mode: str | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(name, value)
     assert conninfo_to_dict(with_defaults(url)).get("sslmode") == mode
 
 

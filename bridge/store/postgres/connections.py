@@ -11,7 +11,7 @@ import asyncio
 import ipaddress
 import os
 import socket
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
 from contextlib import asynccontextmanager, contextmanager, suppress
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final, Self, TypeVar
@@ -43,6 +43,9 @@ _LIVENESS: Final[dict[str, Any]] = {
     "target_session_attrs": "read-write",
     "application_name": "mcp-a2a",
 }
+
+_PLACES: Final = {"host": "PGHOST", "hostaddr": "PGHOSTADDR", "service": "PGSERVICE"}
+"""The parameters of libpq that say where the server is, with the variables that it reads without them."""
 
 _NAME_AUTHORITY: Final = (
     "Name the authority that the server's certificate is from in the URL of the store, as"
@@ -145,11 +148,17 @@ def with_defaults(url: str) -> str:
     """The connection string of a URL, in which what the URL leaves open is set. Beyond this machine the server has to
     prove by TLS who it is."""
     said = conninfo_to_dict(url)
-    hosts = [str(host) for key in ("host", "hostaddr") if said.get(key) for host in str(said[key]).split(",")]
     defaults = dict(_LIVENESS)
-    if not all(map(_is_here, hosts or [os.environ.get("PGHOST", "")])):
+    if not _leads_here(said):
         defaults["sslmode"] = "verify-full"
     return make_conninfo("", **{**defaults, **said})
+
+
+def _leads_here(said: Mapping[str, Any]) -> bool:
+    """Whether all servers are on this machine. A service stands in another file, so it may be anywhere."""
+    given = {key: str(said.get(key) or os.environ.get(name, "")) for key, name in _PLACES.items()}
+    hosts = [host for key in ("host", "hostaddr") for host in given[key].split(",")]
+    return not given["service"] and all(map(_is_here, hosts))
 
 
 def _is_here(host: str) -> bool:
