@@ -74,6 +74,12 @@ def _checked_timestamp(text: str) -> str:
     return text
 
 
+def _checked_id(text: str) -> str:
+    if "\0" in text:
+        raise ValueError("holds the character U+0000")
+    return text
+
+
 class _FirstFault(FailFast):
     """pydantic's FailFast with a hash, because annotations are compared."""
 
@@ -91,8 +97,9 @@ PlainObject = SerializeAsAny[JsonObject]
 
 Base64 = Annotated[str, AfterValidator(_checked_base64)]
 Timestamp = Annotated[str, AfterValidator(_checked_timestamp)]
-Id = Annotated[str, Field(min_length=1, max_length=512)]
-"""An identifier that one side makes and the other repeats. It is bounded because it becomes a key in the store."""
+Id = Annotated[str, Field(min_length=1, max_length=512), AfterValidator(_checked_id)]
+"""An identifier that one side makes and the other repeats. It is bounded because it becomes a key in the store, and
+without the one character that no text of a PostgreSQL holds."""
 MaybeId = Annotated[Id | None, BeforeValidator(lambda value: None if value == "" else value)]
 """An optional identifier. "" is read as absent, as protocol buffers write it."""
 

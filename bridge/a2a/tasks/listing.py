@@ -77,8 +77,8 @@ def _cursor_from(token: str) -> Cursor:
     try:
         text = base64.urlsafe_b64decode(token + "=" * (-len(token) % 4)).decode()
         milliseconds_text, colon, task_id = text.partition(":")
-        if not colon:
-            raise ValueError("no colon")
+        if not colon or "\0" in task_id:
+            raise ValueError("no task")
         status_ms = int(milliseconds_text)
         if not 0 <= status_ms < _BEYOND_ANY_TIME:
             raise ValueError("no time")

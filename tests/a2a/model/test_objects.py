@@ -9,6 +9,7 @@ from pydantic import ValidationError
 from pydantic_core import from_json
 
 from bridge.a2a.model import objects
+from bridge.a2a.model.errors import Violation, violations_from
 from bridge.a2a.model.objects import (
     AgentCard,
     Message,
@@ -171,6 +172,13 @@ def test_names_are_camel_case_and_states_are_the_protos() -> None:
 def test_values_that_the_protocol_does_not_have_are_refused(model: type[objects.Model], written: Any) -> None:
     with pytest.raises(ValidationError):
         model.model_validate(written)
+
+
+@pytest.mark.parametrize("key", ["messageId", "contextId", "taskId"])
+def test_an_id_with_the_character_that_no_database_stores_is_refused_by_name(key: str) -> None:
+    with pytest.raises(ValidationError) as refused:
+        Message.model_validate({**MESSAGE, key: "a\0b"})
+    assert violations_from(refused.value) == (Violation(key, "holds the character U+0000"),)
 
 
 def test_an_empty_optional_id_is_an_absent_one() -> None:

@@ -296,6 +296,8 @@ ERRORS: Final[list[Case]] = [
     ("SendMessage", lambda _: {}, -32602, 400, "INVALID_ARGUMENT", "INVALID_PARAMS"),
     ("SendStreamingMessage", lambda _: {}, -32602, 400, "INVALID_ARGUMENT", "INVALID_PARAMS"),
     ("ListTasks", lambda _: {"pageSize": 0}, -32602, 400, "INVALID_ARGUMENT", "INVALID_PARAMS"),
+    ("GetTask", lambda _: {"id": "\0"}, -32602, 400, "INVALID_ARGUMENT", "INVALID_PARAMS"),
+    ("ListTasks", lambda _: {"contextId": "\0"}, -32602, 400, "INVALID_ARGUMENT", "INVALID_PARAMS"),
 ]
 
 

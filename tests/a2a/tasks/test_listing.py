@@ -127,6 +127,7 @@ def token(text: str) -> str:
         token(":t"),
         token("five:t"),
         token("-1:t"),
+        token("1:t\0"),
         token(f"{2**63}:t"),
         token("9" * 5000 + ":t"),
         base64.urlsafe_b64encode(b"\xff\xfe").decode(),
