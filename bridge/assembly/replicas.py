@@ -9,6 +9,7 @@ import logging
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from enum import Enum
+from typing import Final
 
 from bridge.assembly.limits import postgres_bounds
 from bridge.assembly.plan import Plan, SharedStore
@@ -24,6 +25,9 @@ from bridge.store.postgres.bounds import PostgresBounds
 from bridge.store.registry import ReplicaEntry, ReplicaRegistry
 
 logger = logging.getLogger(__name__)
+
+_AWAY: Final = "the database cannot be used at the moment; the log says why"
+"""All that a reader without a credential is told: the driver's words name hosts, ports and roles."""
 
 
 class ServedPlan(Enum):
@@ -66,8 +70,8 @@ class BridgeReplicas:
             str(epoch): {"plan": self._plan_of(entry).value}
             for epoch, entry in sorted(self._registry.others.items())
         }
-        away = self._registry.failure
-        return {"own": self._registry.epoch, "others": others, **({"why": away} if away else {})}
+        why: JsonObject = {"why": _AWAY} if self._registry.failure else {}
+        return {"own": self._registry.epoch, "others": others, **why}
 
     def _compare(self) -> None:
         """Log each replica that began to serve another plan, or the same one again."""

@@ -430,6 +430,20 @@ async def test_sessions_that_were_seen_go_on_at_every_replica_while_the_database
 # What replicas serve
 
 
+async def test_readiness_says_that_the_database_is_away_and_the_log_alone_says_how(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    async with face_replicas(1, SHORT_LEASE_SECONDS) as group:
+        (one,) = group.made
+        one.gate.refuse()
+        with anyio.fail_after(30):
+            while one.registry.failure is None:
+                await anyio.sleep(0.01)
+        why = "the database cannot be used at the moment; the log says why"
+        assert await one.report() == {"own": one.epoch, "others": {}, "why": why}
+        assert "this replica is out of service: the database " in caplog.text
+
+
 async def test_a_replica_that_serves_another_plan_shows_once_in_the_log_and_in_readiness(
     caplog: pytest.LogCaptureFixture,
 ) -> None:

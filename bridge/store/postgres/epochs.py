@@ -222,18 +222,20 @@ class Epochs:
                 except OutdatedError as exc:
                     outdated = exc
                 except StoreError as exc:
-                    self._fails(str(exc))
+                    self._fails(exc)
                     await anyio.sleep(pauses.next())
             if epoch > self._told_gone:
                 self._told_gone = epoch
                 self._user.renewed()
                 self._listening.cancel()
             if outdated is not None:
-                self._fails(str(outdated))
+                self._fails(outdated)
                 raise outdated
 
-    def _fails(self, why: str) -> None:
-        if self.failure is None:
+    def _fails(self, exc: StoreError) -> None:
+        why = str(exc)
+        # A database that is away says so in ever other words, and tables that are too new say it once.
+        if self.failure is None or (isinstance(exc, OutdatedError) and self.failure != why):
             logger.warning("this replica is out of service: %s", why)
         self.failure = why
 
@@ -245,7 +247,7 @@ class Epochs:
             try:
                 await self._beat_once()
             except (StoreAwayError, OutdatedError) as exc:
-                self._fails(str(exc))
+                self._fails(exc)
                 self._watch.interrupted()
                 await anyio.sleep(pauses.next())
             else:
