@@ -26,6 +26,13 @@ MOST_BYTES: Final = 256 * 1024 * 1024
 """The largest frame, and the most that waits for the other end: more than the largest message of a tool server
 (`result_limit_bytes`, 64 MiB) takes."""
 
+STUCK_SECONDS: Final = 30.0
+"""How long the other end may take nothing in before it counts as stuck. A process of a busy machine may stand still for
+seconds."""
+
+_DISCARDED_BYTES: Final = 65_536
+"""How much is read at once of what is thrown away."""
+
 
 def unix_socket() -> socket.socket:
     """A socket that is found by its place in the file system."""
@@ -91,10 +98,20 @@ class WorkerLink:
         return frame
 
     async def ended(self) -> None:
-        """Wait until the other end has closed the link. What still comes is not read."""
-        with suppress(LinkEndedError):
-            while True:
-                await self.receive()
+        """Wait until the other end has closed the link. What still comes is thrown away, as it may begin in the middle
+        of a frame."""
+        with suppress(OSError):
+            while await self._reader.read(_DISCARDED_BYTES):
+                pass
+
+    async def stuck(self, within_seconds: float = STUCK_SECONDS) -> None:
+        """Wait until the other end has taken in nothing of what waits for it, for so long."""
+        buffered = self._writer.transport.get_write_buffer_size
+        while True:
+            before = buffered()
+            await anyio.sleep(within_seconds)
+            if 0 < before <= buffered():
+                return
 
     async def close(self, within_seconds: float = 1.0) -> None:
         """Close the link once what was posted is sent, or the time is up."""

@@ -120,7 +120,8 @@ class _Errand:
         self._keep_up: Callable[[], None] = lambda: None
 
     async def run(self, found: Callable[[], Awaitable[_Held]]) -> None:
-        """Do it, unless the other end closes the link first."""
+        """Do it, unless the other end closes the link first. It closes the link once it has the outcome, however long
+        it takes to read that: the server has acted, so the outcome is not to be lost."""
         wishes: Mapping[str, Callable[[_Held], Awaitable[None]]] = {
             "state": self._tell_state,
             "session": self._keep_session,
@@ -137,6 +138,8 @@ class _Errand:
             except Exception as exc:
                 logger.exception("what another worker asked for failed")
                 self._link.post(fault_frame(PeerError(_BUG, detail=str(leaf_of(exc)))))
+            await self._link.stuck()
+            logger.warning("another worker does not take in what it asked for, and is given up")
             group.cancel_scope.cancel()
 
     async def _listen(self, scope: anyio.CancelScope) -> None:

@@ -3,12 +3,13 @@ is a real child of the one that holds it."""
 
 from __future__ import annotations
 
+import asyncio
 import math
 import socket
 import tempfile
 from collections.abc import AsyncIterator, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +21,7 @@ from bridge.errors import BusyError
 from bridge.jsonvalues import JsonObject
 from bridge.mcp.client.call_queue import Claimant, SlotHold
 from bridge.mcp.client.faults import ServerDownError, ServerLostError, ServerRefusedError
+from bridge.mcp.client.shared.frames import SessionPlace, opening
 from bridge.mcp.client.shared.holder import HeldServers
 from bridge.mcp.client.shared.server import Holders, SharedRules, SharedServer
 from bridge.mcp.client.tasks import follow, handle_from
@@ -83,6 +85,10 @@ class Worker:
                 async with self.server.run():
                     self.began.set()
                     await anyio.sleep_forever()
+
+    def opening(self, wish: str, **more: Any) -> JsonObject:
+        """The first frame of a link of this worker."""
+        return opening(SECRET, "shared#1", wish, SessionPlace(), more)
 
     async def until(self, condition: Any) -> None:
         """Wait until something is so of the server."""
@@ -336,6 +342,34 @@ async def test_whoever_does_not_know_the_secret_gets_nothing() -> None:
         with pytest.raises(LinkEndedError):
             await link.receive()
         await link.close()
+
+
+@pytest.mark.anyio
+async def test_a_large_result_is_kept_for_a_worker_that_does_not_read_it_yet() -> None:
+    size = 20_000_000
+    async with two(raw_command()) as both:
+        reader, writer = await asyncio.open_unix_connection(both.holder.holders.own_address)
+        link = WorkerLink(reader, writer)
+        wish = {"caller": {"principal": "ada"}, "within_seconds": None}
+        link.post(both.other.opening("call", **wish))
+        assert await link.receive() == {"slot": 0}
+        link.post({"call": asdict(call_of("big", {"bytes": size}))})
+        await both.holder.server.idle()
+        link.post({"more than a socket takes in": "x" * 4_000_000})
+        await writer.drain()
+        result: Any = (await link.receive())["result"]
+        assert len(texts(result)[0]) == size
+        await link.close()
+
+
+@pytest.mark.anyio
+async def test_a_worker_that_takes_nothing_in_counts_as_stuck_after_its_time() -> None:
+    near, far = socket.socketpair()
+    with far, anyio.fail_after(WITHIN_SECONDS):
+        link = await WorkerLink.over(near)
+        link.post({"more than a socket takes in": "x" * 4_000_000})
+        await link.stuck(0.01)
+        await link.close(0.01)
 
 
 @pytest.mark.anyio
