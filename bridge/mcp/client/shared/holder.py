@@ -13,7 +13,6 @@ import socket
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import asdict, dataclass, field
-from functools import partial
 from typing import Any, Final
 
 import anyio
@@ -23,6 +22,7 @@ from bridge.concurrency import Signal
 from bridge.errors import BridgeError, PeerError, UsageError, leaf_of
 from bridge.jsonvalues import JsonObject
 from bridge.mcp.client.call_queue import CallSlot, Claimant, SlotHold
+from bridge.mcp.client.faults import ServerDownError
 from bridge.mcp.client.session import Session
 from bridge.mcp.client.shared.frames import (
     SessionPlace,
@@ -39,6 +39,8 @@ from bridge.worker_link import LinkEndedError, WorkerLink
 logger = logging.getLogger(__name__)
 
 _BUG: Final = "the worker that runs the server failed at this; its log says how"
+
+_NOT_HELD: Final = "the worker that is to run it for all workers does not, or no longer"
 
 _LINKS_MOST: Final = 20_000
 """Links of other workers at the same time. Their calls are bounded by what they may reserve."""
@@ -93,17 +95,23 @@ class HeldServers:
                 frame = await link.receive()
                 if secrets.compare_digest(str(frame.get("secret")), self.secret):
                     take_trace_of(frame)
-                    await _Errand(link, frame).run(partial(self._found, str(frame["server"])))
+                    await _Errand(link, frame).run(self._found)
         except LinkEndedError:
             pass
         finally:
             await link.close()
 
-    async def _found(self, name: str) -> _Held:
-        """A server, once this worker has started it. Whoever asks gives up by closing the link."""
-        while (held := self._held.get(name)) is None:
-            await self._arrived.wait()
-        return held
+    async def _found(self, name: str, within_seconds: float) -> _Held:
+        """A server, once this worker has started it.
+
+        Raises:
+            ServerDownError: it has not within that time; another plan may have taken the server away.
+        """
+        with anyio.move_on_after(within_seconds):
+            while (held := self._held.get(name)) is None:
+                await self._arrived.wait()
+            return held
+        raise ServerDownError(f"{name.rpartition('#')[0]} is down: {_NOT_HELD}")
 
 
 class _Errand:
@@ -119,7 +127,7 @@ class _Errand:
         self._called = anyio.Event()
         self._keep_up: Callable[[], None] = lambda: None
 
-    async def run(self, found: Callable[[], Awaitable[_Held]]) -> None:
+    async def run(self, found: Callable[[str, float], Awaitable[_Held]]) -> None:
         """Do it, unless the other end closes the link first. It closes the link once it has the outcome, however long
         it takes to read that: the server has acted, so the outcome is not to be lost."""
         wishes: Mapping[str, Callable[[_Held], Awaitable[None]]] = {
@@ -132,7 +140,8 @@ class _Errand:
         async with anyio.create_task_group() as group:
             group.start_soon(self._listen, group.cancel_scope)
             try:
-                await wishes[self._first["wish"]](await found())
+                held = await found(self._first["server"], self._first["start_seconds"])
+                await wishes[self._first["wish"]](held)
             except BridgeError as exc:
                 self._link.post(fault_frame(exc))
             except Exception as exc:

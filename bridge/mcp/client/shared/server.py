@@ -5,8 +5,8 @@ others use it (`holder.py`). They know its tools and its state from the holder, 
 A worker holds a server until it ends. The supervisor names another holder only once the last one, and all that it
 started, is gone: two processes on one file would destroy it.
 
-A call that was under way fails when the holder dies. A call that comes meanwhile waits for the next holder, at most as
-long as connecting to the server may take.
+A call that was under way fails when the holder dies. A call that comes meanwhile waits for the next holder, and then
+until that has started the server, each at most as long as connecting to the server may take.
 """
 
 from __future__ import annotations
@@ -242,7 +242,9 @@ class SharedServer:
     async def open(self, wish: str, place: SessionPlace, **more: Any) -> WorkerLink:
         """See `Links.open`."""
         pauses = Backoff(_FIRST_PAUSE_SECONDS, _LONGEST_PAUSE_SECONDS)
-        with anyio.move_on_after(self._limits.pace.connect_seconds):
+        seconds = self._limits.pace.connect_seconds
+        more["start_seconds"] = seconds  # the holder may have to start the server first
+        with anyio.move_on_after(seconds):
             while True:
                 changed, holder = self._holders.changed.next, self._holder
                 if holder is not None:
@@ -312,14 +314,16 @@ class SharedServer:
                 try:
                     while True:
                         frame = await link.receive()
-                        self._fault = fault_in(frame)
+                        self._fault = fault = fault_in(frame)
+                        if fault is not None and "tools" not in frame:
+                            raise fault
                         self._take(state_in(frame, self._limits.pace.list_bounds.schema_values))
                         pauses.reset()
                 finally:
                     await link.close()
             except LinkEndedError:
                 self._take(replace(self._state, down=_HOLDER_ENDED))
-            except ServerDownError as exc:
+            except BridgeError as exc:  # nobody has started it, or its holder failed
                 self._fault = exc
                 self._take(self._state)
             await anyio.sleep(pauses.next())

@@ -10,6 +10,7 @@ import tempfile
 from collections.abc import AsyncIterator, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import asdict, dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -88,6 +89,7 @@ class Worker:
 
     def opening(self, wish: str, **more: Any) -> JsonObject:
         """The first frame of a link of this worker."""
+        more["start_seconds"] = self.connect_seconds
         return opening(SECRET, "shared#1", wish, SessionPlace(), more)
 
     async def until(self, condition: Any) -> None:
@@ -378,3 +380,28 @@ async def test_without_a_holder_a_call_says_so_in_its_time() -> None:
         worker = Worker(1, Path(folder), raw_command(), connect_seconds=0.01)
         with pytest.raises(ServerDownError, match="no worker has started it yet"):
             await worker.call("echo", {"text": "x"})
+
+
+@pytest.mark.anyio
+async def test_a_holder_that_does_not_run_the_server_any_more_says_so_in_the_callers_time() -> None:
+    with (
+        tempfile.TemporaryDirectory(prefix="w") as folder,
+        socket.socket(socket.AF_UNIX) as listener,
+        anyio.fail_after(WITHIN_SECONDS),
+    ):
+        worker = Worker(2, Path(folder), raw_command(), connect_seconds=0.1)
+        listener.bind(str(Path(folder) / "1.sock"))
+        worker.holders.update({"shared#1": listener.getsockname()})
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(HeldServers(SECRET).serve, listener)
+            tasks.start_soon(worker.run)
+            for asked in (worker.server.ready, partial(worker.call, "echo", {"text": "x"})):
+                with pytest.raises(ServerDownError, match="shared is down"):
+                    await asked()
+            link = await WorkerLink.to(listener.getsockname())
+            link.post({**worker.opening("state"), "start_seconds": 0})
+            message = "shared is down: the worker that is to run it for all workers does not, or no longer"
+            fault = {"kind": "ServerDownError", "message": message, "detail": ""}
+            assert await link.receive() == {"fault": fault}
+            await link.close()
+            tasks.cancel_scope.cancel()
