@@ -234,7 +234,7 @@ class Epochs:
 
     def _fails(self, exc: StoreError) -> None:
         why = str(exc)
-        # A database that is away says so in ever other words, and tables that are too new say it once.
+        # A database that is away is told of once, although its words change; tables that are too new are told of, too.
         if self.failure is None or (isinstance(exc, OutdatedError) and self.failure != why):
             logger.warning("this replica is out of service: %s", why)
         self.failure = why
