@@ -29,7 +29,7 @@ from tests.support.running import RAW_SERVER, VERSION
 pytestmark = pytest.mark.skipif(not PROC.is_dir(), reason="processes are looked up in /proc")
 
 KEY: Final = "k" * 40
-TOKENS: Final = {"ann": "a" * 40, "bob": "b" * 40}
+TOKENS: Final = {name: name[0] * 40 for name in ("ann", "bob", "eve")}
 GATED_SERVER: Final = RAW_SERVER.with_name("gated_server.py")
 MEMORY: Final = Path(__file__).parents[2] / ".peers/node_modules/.bin/mcp-server-memory"
 BRIDGE: Final = (
@@ -262,39 +262,34 @@ async def test_a_changed_file_is_taken_by_all_workers_or_by_none(tmp_path: Path)
 async def test_a_worker_that_starts_later_lets_nobody_in_whom_the_others_have_turned_away(
     tmp_path: Path,
 ) -> None:
-    with serving(tmp_path, names=("ann", "bob")) as bridge:
-        whole = bridge.file.read_text()
-        served, people = whole.split("[principals.ann]")
-        only_ann = f"{served}[principals.ann]{people.split('[principals.bob]')[0]}"
-        assert await bridge.admits("ann", "bob", None) == [{200}, {200}, {401}]
+    everyone = ("ann", "bob", "eve", None)
+    with serving(tmp_path, names=("ann", "bob", "eve")) as bridge:
+        served, ann, bob, _ = bridge.file.read_text().split("[principals.")
+        assert await bridge.admits(*everyone) == [{200}, {200}, {200}, {401}]
+
+        # Workers cannot serve this file at all: it has a `replica_url`.
+        elsewhere = served.replace("keys = ", 'replica_url = "http://127.0.0.1:9"\nkeys = ')
+        bridge.file.write_text(f"{elsewhere}[principals.{ann}[principals.{bob}")
+        await bridge.until("The file is not taken over")
+        assert await bridge.admits(*everyone) == [{200}, {200}, {401}, {401}]
 
         bad = f'[tool_servers.bad]\ncommand = ["{sys.executable}", "-c", ""]\n'
-        bridge.file.write_text(f'{only_ann}{bad}[tools_as_agent.bad]\nfrom = ["bad"]\n')
+        bridge.file.write_text(f'{served}[principals.{ann}{bad}[tools_as_agent.bad]\nfrom = ["bad"]\n')
         await bridge.until("The file is not taken over")
         await bridge.start_anew(bridge.workers[0])
         await bridge.until("serves again")
-        assert await bridge.admits("ann", "bob", None) == [{200}, {401}, {401}]
+        assert await bridge.admits(*everyone) == [{200}, {401}, {401}, {401}]
 
         starting = await bridge.start_anew(bridge.workers[0])
         os.kill(starting, signal.SIGSTOP)
         bridge.file.write_text(served)
         os.kill(starting, signal.SIGCONT)
         await bridge.until("read again and taken over")
-        assert await bridge.admits("ann", "bob", None) == [{401}] * 3
+        assert await bridge.admits(*everyone) == [{401}] * 4
 
         await bridge.start_anew(bridge.workers[0])
         await bridge.until("serves again")
-        assert await bridge.admits("ann", "bob", None) == [{401}] * 3
-
-
-@pytest.mark.anyio
-async def test_principals_are_turned_away_by_a_file_that_workers_cannot_serve(tmp_path: Path) -> None:
-    with serving(tmp_path, names=("ann", "bob")) as bridge:
-        whole = bridge.file.read_text()
-        elsewhere = 'replica_url = "http://127.0.0.1:9"\nkeys = '
-        bridge.file.write_text(whole.split("[principals.bob]")[0].replace("keys = ", elsewhere))
-        await bridge.until("The file is not taken over")
-        assert await bridge.admits("ann", "bob") == [{200}, {401}]
+        assert await bridge.admits(*everyone) == [{401}] * 4
 
 
 @pytest.mark.anyio
