@@ -26,7 +26,7 @@ from bridge.store.records import Change
 from tests.store.changes import first, keep, keep_all
 from tests.support.drivers import PATIENCE_SECONDS
 from tests.support.postgres import BOUNDS, database_url, new_agent
-from tests.support.postgres_cluster import PostgresCluster
+from tests.support.postgres_cluster import PostgresCluster, gate_before, socket_of
 from tests.support.replicas import Recorder
 
 ADDS: Final = Tables(
@@ -255,3 +255,24 @@ async def test_a_replica_that_stood_still_while_the_tables_changed_does_not_come
             await anyio.sleep(0.01)
         assert "a newer release has changed the tables" in store.failure
         assert (store.replicas.epoch, engine.fences) == (epoch, 1)
+
+
+async def test_tables_that_have_become_too_new_are_said_in_the_log_though_the_database_was_away(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    agent, bounds = new_agent(), replace(BOUNDS, lease=Lease(0.05, 0.3, 0.6))
+    async with (
+        gate_before(socket_of(database_url())) as gate,
+        PostgresStore(gate.url, agent, bounds) as store,
+    ):
+        gate.refuse()
+        with anyio.fail_after(PATIENCE_SECONDS):
+            while store.failure is None:
+                await anyio.sleep(0.01)
+        await migrate(DatabaseAddress.of(database_url(), None), Namespace.of(agent), BREAKS, bounds)
+        gate.accept()
+        with anyio.fail_after(PATIENCE_SECONDS):
+            while "a newer release" not in (store.failure or ""):
+                await anyio.sleep(0.01)
+    told = [one.getMessage() for one in caplog.records if "out of service" in one.getMessage()]
+    assert ["a newer release has changed the tables" in one for one in told] == [False, True]
