@@ -96,6 +96,7 @@ class Admission:
         the plan is about to hide. So do the principals of an issuer with other rules.
         """
         before, trusted = self._credentials, self._issuers
+        self.issuers.withhold(one.token for one in plan.credentials)  # those that are not granted yet, too
         if not self.access.needs_token:
             # Everyone may do everything: to ask for any secret takes rights away.
             self._set(tuple(plan.credentials), issuers_of(plan), is_open=True)

@@ -23,7 +23,7 @@ from bridge.errors import UsageError
 from bridge.http.request_checks import RefusedError
 from tests.access.test_introspection import CLIENT, Asked, active
 from tests.access.test_issuers import gone
-from tests.assembly.test_admission import ADA, cannot_be_taken_over, guarded, statuses
+from tests.assembly.test_admission import ADA, BOB, cannot_be_taken_over, guarded, statuses
 from tests.assembly.test_admission import bearer as shown_by
 from tests.assembly.test_bridge import NOWHERE, PROFILE, Live, agent, said, server
 from tests.support.drivers import JsonRpcDriver, new_client, shape_of
@@ -256,6 +256,8 @@ async def test_no_issuer_is_asked_about_a_secret_that_the_file_has_or_had() -> N
                 admission.admit(replace(plan, credentials=left))
                 for token in (ADA.token, key.token, "own", "mistyped"):
                     assert await is_known(admission, token) == (token in known)
+            admission.turn_away(replace(plan, credentials=(BOB,)))
+            assert not await is_known(admission, BOB.token)
         assert there.questions == ["mistyped"]
 
 
