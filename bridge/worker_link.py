@@ -1,7 +1,8 @@
 """A connection between two processes of one bridge: frames of JSON, each behind its length in four bytes.
 
-Both ends are the same program of the same user, so a malformed frame is a bug. The size of a frame, and of what waits
-to be read by the other end, is bounded all the same: a process that stands still must not fill the memory of another.
+Both ends are the same program of the same user, so a malformed frame is a bug, and ends the link alone. The size of a
+frame, and of what waits to be read by the other end, is bounded: a process that stands still must not fill the memory
+of another.
 """
 
 from __future__ import annotations
@@ -40,7 +41,7 @@ def unix_socket() -> socket.socket:
 
 
 class LinkEndedError(Exception):
-    """The other end is closed, or has taken nothing in for too long."""
+    """The other end is closed, or has taken nothing in for too long, or says what is no frame."""
 
 
 class WorkerLink:
@@ -86,15 +87,17 @@ class WorkerLink:
         """The next frame.
 
         Raises:
-            LinkEndedError: there are no more.
+            LinkEndedError: there are no more, or the next one is malformed.
         """
         try:
             (length,) = _LENGTH.unpack(await self._reader.readexactly(_LENGTH.size))
             if length > MOST_BYTES:
                 raise LinkEndedError
-            frame: JsonObject = json.loads(await self._reader.readexactly(length))
-        except (asyncio.IncompleteReadError, OSError) as exc:
+            frame = json.loads(await self._reader.readexactly(length))
+        except (asyncio.IncompleteReadError, OSError, ValueError, RecursionError) as exc:
             raise LinkEndedError from exc
+        if not isinstance(frame, dict):
+            raise LinkEndedError
         return frame
 
     async def ended(self) -> None:

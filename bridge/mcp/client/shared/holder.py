@@ -45,6 +45,9 @@ _NOT_HELD: Final = "the worker that is to run it for all workers does not, or no
 _LINKS_MOST: Final = 20_000
 """Links of other workers at the same time. Their calls are bounded by what they may reserve."""
 
+_PAUSE_SECONDS: Final = 0.1
+"""The pause after an attempt to accept a link failed: without a free descriptor, the link goes on waiting."""
+
 
 @dataclass(eq=False)
 class _Held:
@@ -84,22 +87,30 @@ class HeldServers:
                 try:
                     accepted, _ = listener.accept()
                 except OSError as exc:
-                    logger.debug("another worker went away before it was heard: %s", exc)
+                    logger.debug("a link of another worker cannot be accepted at the moment: %s", exc)
+                    await anyio.sleep(_PAUSE_SECONDS)
                     continue
                 links.start_soon(self._answer, accepted)
 
     async def _answer(self, accepted: socket.socket) -> None:
+        """Do what one link asks for. Whatever goes wrong, the others go on."""
         link = await WorkerLink.over(accepted)
         try:
             async with self._room:
                 frame = await link.receive()
-                if secrets.compare_digest(str(frame.get("secret")), self.secret):
+                if self._knows_secret(frame):
                     take_trace_of(frame)
                     await _Errand(link, frame).run(self._found)
         except LinkEndedError:
             pass
+        except Exception:
+            logger.exception("a link of another worker failed")
         finally:
             await link.close()
+
+    def _knows_secret(self, frame: Mapping[str, Any]) -> bool:
+        said = str(frame.get("secret")).encode(errors="surrogatepass")
+        return secrets.compare_digest(said, self.secret.encode())
 
     async def _found(self, name: str, within_seconds: float) -> _Held:
         """A server, once this worker has started it.

@@ -4,6 +4,8 @@ is a real child of the one that holds it."""
 from __future__ import annotations
 
 import asyncio
+import errno
+import json
 import math
 import socket
 import tempfile
@@ -16,6 +18,7 @@ from typing import Any
 
 import anyio
 import anyio.abc
+import anyio.lowlevel
 import pytest
 
 from bridge.errors import BusyError
@@ -372,6 +375,55 @@ async def test_a_worker_that_takes_nothing_in_counts_as_stuck_after_its_time() -
         link.post({"more than a socket takes in": "x" * 4_000_000})
         await link.stuck(0.01)
         await link.close(0.01)
+
+
+@pytest.mark.anyio
+async def test_a_malformed_frame_ends_its_link_and_the_worker_goes_on() -> None:
+    frames = (
+        b"{",
+        b"[]",
+        b"5",
+        b"\xff",
+        b"[" * 100_000,
+        b"{}",
+        b'{"secret": "\\ud800"}',
+        '{"secret": "é"}'.encode(),
+    )
+    known = (
+        {"secret": SECRET},
+        {"secret": SECRET, "call_id": "", "trace": {"unknown": 1}},
+    )
+    async with two(raw_command()) as both:
+        for frame in (*frames, *(json.dumps(one).encode() for one in known)):
+            reader, writer = await asyncio.open_unix_connection(both.holder.holders.own_address)
+            writer.write(len(frame).to_bytes(4, "big") + frame)
+            assert await reader.read() == b""
+            writer.close()
+            await writer.wait_closed()
+        assert texts(await both.other.call("echo", {"text": "x"})) == ["x"]
+
+
+@pytest.mark.anyio
+async def test_a_worker_without_a_free_descriptor_pauses_before_it_accepts_again() -> None:
+    tries = 0
+
+    class Listener(socket.socket):
+        def accept(self) -> tuple[socket.socket, Any]:
+            nonlocal tries
+            tries += 1
+            raise OSError(errno.EMFILE, "Too many open files")
+
+    with tempfile.TemporaryDirectory(prefix="w") as folder, Listener(socket.AF_UNIX) as listener:
+        listener.bind(str(Path(folder) / "1.sock"))
+        async with anyio.create_task_group() as serving:
+            serving.start_soon(HeldServers(SECRET).serve, listener)
+            await anyio.lowlevel.checkpoint()
+            link = await WorkerLink.to(listener.getsockname())
+            for _ in range(100):
+                await anyio.lowlevel.checkpoint()
+            assert 0 < tries < 10
+            serving.cancel_scope.cancel()
+        await link.close()
 
 
 @pytest.mark.anyio
