@@ -54,11 +54,15 @@ class Shutdown:
             self.on_hangup()
         elif self.signal is None:
             self.signal = number
-            self.asked.set()
-            if not self.serving:
-                self.starting.cancel()
+            self.ask()
         else:
             self.at_once.set()
+
+    def ask(self) -> None:
+        """Stop the process. This is no signal, so one that follows is the first."""
+        self.asked.set()
+        if not self.serving:
+            self.starting.cancel()
 
 
 async def watch_signals(stopping: Shutdown, *, task_status: anyio.abc.TaskStatus[None]) -> None:

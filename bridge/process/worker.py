@@ -166,9 +166,9 @@ class Worker:
                 self._set_up_log(log_format, level)
             case {"drain": True}:
                 self._waits_for_all = True
-                self._stopping.hear(signal.SIGTERM)
+                self._stopping.ask()
             case {"stop": True}:
-                self._stopping.hear(signal.SIGTERM)
+                self._stopping.at_once.set()
             case {"end": True}:
                 self._may_end.set()
 

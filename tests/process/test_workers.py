@@ -348,6 +348,30 @@ async def test_the_first_signal_lets_the_calls_of_all_workers_end_and_nothing_is
 
 
 @pytest.mark.anyio
+async def test_a_signal_that_workers_get_beside_their_supervisor_is_their_first(tmp_path: Path) -> None:
+    """systemd sends it to each process of a unit, unless KillMode says otherwise."""
+    with serving(tmp_path, gated(tmp_path)) as bridge:
+        states = []
+        (other,) = (worker for worker in bridge.workers if worker != bridge.holder)
+        async with bridge.client_of_another(other) as client, anyio.create_task_group() as calling:
+
+            async def call() -> None:
+                states.append(state_of(await bridge.send("hold", client))[0])
+
+            calling.start_soon(call)
+            await calls_of(tmp_path, 1)
+            workers = bridge.workers
+            bridge.process.send_signal(signal.SIGTERM)
+            await bridge.until("stopping, 1 tasks running")
+            for worker in workers:
+                os.kill(worker, signal.SIGTERM)
+                await bridge.until("received SIGTERM")
+            (tmp_path / "open").touch()
+        assert await anyio.to_thread.run_sync(bridge.process.wait, WAIT_SECONDS) == 0
+        assert states == ["TASK_STATE_COMPLETED"]
+
+
+@pytest.mark.anyio
 async def test_a_killed_supervisor_leaves_no_process(tmp_path: Path) -> None:
     with serving(tmp_path) as bridge:
         everyone = children_of(bridge.process.pid)
