@@ -3,7 +3,8 @@
 This module knows the statements of the writer. It must not know queues, tasks or connections that break.
 
 The transaction locks the fence of its epoch first, and then the rows that it judges by, in the order of their keys. It
-takes two round trips, or three where a message came: one begins, locks and reads, and the last one writes and commits.
+takes two round trips, or three where a message came to a task that was there: one begins, locks and reads, and the last
+one writes and commits.
 A row that another replica stored in between is a violation of its key.
 """
 
@@ -11,6 +12,7 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import TYPE_CHECKING, Final, LiteralString, TypeAlias
 
 from bridge.errors import RepeatedMessageError, StoreConflictError
@@ -19,7 +21,7 @@ from bridge.store.records import TaskPosition, position_after
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from psycopg import AsyncConnection
+    from psycopg import AsyncConnection, AsyncCursor
 
     from bridge.store.postgres.schema import Namespace
     from bridge.store.records import Change, WrittenAnswer
@@ -275,10 +277,11 @@ async def _locked(
     changes = [entry for entry in entries if not isinstance(entry, (Release, Answered))]
     task_ids = sorted({entry.task_id for entry in entries if not isinstance(entry, Answered)})
     contexts = sorted({change.origin.context_id for change in changes if change.origin is not None})
-    keys = sorted({change.message.message_id for change in changes if change.message is not None})
+    addressed = [change for change in changes if change.message is not None]
+    owners = {change.task_id: change.origin.owner for change in changes if change.origin is not None}
     fence = await connection.execute(place.sql(_FENCE), (idle_ms, epoch))
     tasks = await connection.execute(place.sql(_TASKS), (task_ids,))
-    owners = await connection.execute(place.sql(_CONTEXTS), (contexts,)) if contexts else None
+    known = await connection.execute(place.sql(_CONTEXTS), (contexts,)) if contexts else None
     kept = (
         await connection.execute(
             place.sql(_KEPT), [*_columns([(c.task_id, c.seq) for c in changes], 2), epoch]
@@ -286,28 +289,32 @@ async def _locked(
         if in_doubt
         else None
     )
+    are_new = all(change.task_id in owners for change in addressed)
+    messages = await _messages(connection, place, addressed, owners) if are_new and addressed else None
     if await fence.fetchone() is None:
         raise FencedError(f"replica {epoch} was taken for dead")
     rows = {
         task_id: _Row(TaskPosition(owner, seq, snapshot_seq, ended), state, holder, weight)
         for task_id, owner, seq, snapshot_seq, ended, state, holder, weight in await tasks.fetchall()
     }
-    messages = await _messages(connection, place, changes, rows) if keys else {}
+    if not are_new:
+        owners = {task_id: row.position.owner for task_id, row in rows.items()} | owners
+        messages = await _messages(connection, place, addressed, owners)
     return _Group(
         epoch,
         rows,
-        dict(await owners.fetchall()) if owners is not None else {},
-        messages,
+        dict(await known.fetchall()) if known is not None else {},
+        {(owner, message_id): task_id for owner, message_id, task_id in await messages.fetchall()}
+        if messages is not None
+        else {},
         {(task_id, seq): event for task_id, seq, event in await kept.fetchall()} if kept is not None else {},
     )
 
 
 async def _messages(
-    connection: AsyncConnection, place: Namespace, changes: Sequence[Change], rows: dict[str, _Row]
-) -> dict[MessageOf, str]:
-    """Where the messages of these changes went before. Their owners are known only once the tasks are."""
-    owners = {task_id: row.position.owner for task_id, row in rows.items()}
-    owners |= {change.task_id: change.origin.owner for change in changes if change.origin is not None}
+    connection: AsyncConnection, place: Namespace, changes: Sequence[Change], owners: Mapping[str, str]
+) -> AsyncCursor:
+    """Lock and read where the messages of these changes went before. `owners` are those of tasks."""
     keys = sorted(
         {
             (owners[change.task_id], change.message.message_id)
@@ -315,27 +322,38 @@ async def _messages(
             if change.message is not None and change.task_id in owners
         }
     )
-    found = await connection.execute(place.sql(_MESSAGES), _columns(keys, 2))
-    return {(owner, message_id): task_id for owner, message_id, task_id in await found.fetchall()}
+    return await connection.execute(place.sql(_MESSAGES), _columns(keys, 2))
 
 
 async def _write(connection: AsyncConnection, place: Namespace, group: _Group) -> None:
-    async def run(text: LiteralString, rows: Sequence[tuple[object, ...]]) -> None:
-        if rows:
-            await connection.execute(place.sql(text), _columns(rows, len(rows[0])))
-
-    await run(_ADD_CONTEXTS, sorted(group.new_contexts.items()))
-    await run(_ADD_TASKS, [_task_row(group, task_id) for task_id in group.new_tasks])
-    await run(
-        _MOVE_TASKS, [_moved_row(group, task_id) for task_id in sorted(group.moved - group.new_tasks.keys())]
+    """Write what is collected, with one statement: a statement costs more than the few rows of a call."""
+    moved = sorted(group.moved - group.new_tasks.keys())
+    tables: tuple[tuple[LiteralString, Sequence[tuple[object, ...]]], ...] = (
+        (_ADD_CONTEXTS, sorted(group.new_contexts.items())),
+        (_ADD_TASKS, [_task_row(group, task_id) for task_id in group.new_tasks]),
+        (_MOVE_TASKS, [_moved_row(group, task_id) for task_id in moved]),
+        (_ADD_EVENTS, _event_rows(group)),
+        (_SET_SNAPSHOTS, sorted(group.snapshots.items())),
+        (_SET_PRIVATES, sorted(group.privates.items())),
+        (_ADD_MESSAGES, _message_rows(group.new_messages)),
+        (_MOVE_MESSAGES, _message_rows(group.moved_messages)),
+        (_COUNT, _count_rows(group)),
     )
-    await run(_ADD_EVENTS, _event_rows(group))
-    await run(_SET_SNAPSHOTS, sorted(group.snapshots.items()))
-    await run(_SET_PRIVATES, sorted(group.privates.items()))
-    await run(_ADD_MESSAGES, _message_rows(group.new_messages))
-    await run(_MOVE_MESSAGES, _message_rows(group.moved_messages))
-    await run(_ANSWER_MESSAGES, [_answer_row(group.answers[key]) for key in sorted(group.answers)])
-    await run(_COUNT, _count_rows(group))
+    written = [(text, rows) for text, rows in tables if rows]
+    if written:
+        values = [column for _, rows in written for column in _columns(rows, len(rows[0]))]
+        await connection.execute(place.sql(_together(*(text for text, _ in written))), values)
+    if group.answers:
+        # After the rest, of which one statement sees nothing: a message may be of the same group.
+        rows = [_answer_row(group.answers[key]) for key in sorted(group.answers)]
+        await connection.execute(place.sql(_ANSWER_MESSAGES), _columns(rows, len(rows[0])))
+
+
+@lru_cache(maxsize=256)
+def _together(*texts: LiteralString) -> LiteralString:
+    """One statement that does what these do, of which none sees what another one writes."""
+    parts = ", ".join(f"part_{number} AS ({text})" for number, text in enumerate(texts))
+    return f"WITH {parts} SELECT 1"
 
 
 def _columns(rows: Sequence[tuple[object, ...]], width: int) -> list[list[object]]:
