@@ -23,6 +23,8 @@ class ProofPurpose(Enum):
     """That a request was passed on by a replica."""
     ADDRESS = "replica address"
     """That a replica has an address."""
+    COMMAND = "command"
+    """That a replica asks something of another one."""
     PLAN = "plan"
     """Which plan a replica serves: a digest that only a holder of the key can compare."""
 

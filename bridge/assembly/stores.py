@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -11,6 +12,8 @@ from bridge.assembly.limits import postgres_bounds
 from bridge.assembly.plan import Plan, ProcessPlan, PublishedPlan, SharedStore
 from bridge.assembly.replicas import require_driver
 from bridge.config.tables.values import MEMORY_STORE
+from bridge.proofs import Proofs
+from bridge.seal import keys_in
 from bridge.store.contract import Store
 from bridge.store.memory import MemoryStore
 from bridge.store.sqlite import SQLiteStore
@@ -39,7 +42,7 @@ def store_for(name: str, plan: PublishedPlan, place: ProcessPlan, process: Profi
         UsageError: its driver is not installed, or its place cannot be one.
     """
     if isinstance(plan.store, SharedStore):
-        return PlacedStore(_shared(name, plan.store, process), f"{plan.store}, which replicas share")
+        return PlacedStore(_shared(name, plan.store, place, process), f"{plan.store}, which replicas share")
     if plan.store == MEMORY_STORE:
         return PlacedStore(MemoryStore(), "memory only: tasks are lost when the bridge stops")
     folder = place.state or state_folder()
@@ -47,20 +50,25 @@ def store_for(name: str, plan: PublishedPlan, place: ProcessPlan, process: Profi
     return PlacedStore(SQLiteStore(path, synchronous=process.store.synchronous), str(path))
 
 
-def _shared(name: str, store: SharedStore, process: Profile) -> Store:
+def _shared(name: str, store: SharedStore, place: ProcessPlan, process: Profile) -> Store:
     require_driver()
     from bridge.store.postgres.store import PostgresStore  # its driver is an optional extra
 
-    return PostgresStore(store.url, name, postgres_bounds(process), direct_url=store.direct_url)
+    proofs = Proofs(keys_in(place.keys)) if place.keys else None
+    return PostgresStore(
+        store.url, name, postgres_bounds(process), direct_url=store.direct_url, proofs=proofs
+    )
 
 
 def stores_of(plan: Plan) -> dict[str, PlacedStore]:
-    """The stores of all agents of a plan, by their names.
+    """The stores of all agents of a plan, by their names, for reading and moving what they keep. No key is read: they
+    ask nothing of replicas.
 
     Raises:
         UsageError: as for `store_for`.
     """
-    return {name: store_for(name, one, plan.place, plan.profile) for name, one in plan.published.items()}
+    place = replace(plan.place, keys=())
+    return {name: store_for(name, one, place, plan.profile) for name, one in plan.published.items()}
 
 
 async def migrate_shared(

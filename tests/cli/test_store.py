@@ -18,7 +18,7 @@ from bridge.cli.store import lines_of
 from bridge.store.contract import Store
 from bridge.store.lock import own_file
 from bridge.store.postgres.occupancy import LivingReplica
-from bridge.store.postgres.schema import Namespace
+from bridge.store.postgres.schema import AGENT, Namespace
 from bridge.store.postgres.store import PostgresStore
 from bridge.store.postgres.upgrade import Migration
 from bridge.store.records import MessageKey, TaskHead
@@ -83,9 +83,9 @@ def files(tmp_path: Path) -> Files:
 def test_tables_are_made_once_and_a_dry_run_makes_none(files: Files) -> None:
     said = [files.store("migrate", "new.toml", *words) for words in (["--dry-run"], [], [])]
     assert [done.stdout.splitlines()[1:] for done in said] == [
-        [f"{files.place}: the tables would be made, in version 1"],
-        [f"{files.place}: the tables were made, in version 1"],
-        [f"{files.place}: the tables are of version 1, so there is nothing to do"],
+        [f"{files.place}: the tables would be made, in version {AGENT.version}"],
+        [f"{files.place}: the tables were made, in version {AGENT.version}"],
+        [f"{files.place}: the tables are of version {AGENT.version}, so there is nothing to do"],
     ]
     assert [done.stdout.partition(":")[0] for done in said] == ["mcp_a2a"] * 3
     assert {done.returncode for done in said} == {0}

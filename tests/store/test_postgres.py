@@ -8,6 +8,7 @@ import traceback
 from collections.abc import AsyncIterator, Callable
 from dataclasses import replace
 from pathlib import Path
+from uuid import uuid4
 
 import anyio
 import psycopg
@@ -15,7 +16,8 @@ import pytest
 from psycopg.conninfo import conninfo_to_dict
 
 from bridge.assembly.ids import clock_of, now_ms
-from bridge.errors import StoreConflictError, StoreError, UsageError
+from bridge.errors import HolderGoneError, StoreConflictError, StoreError, UsageError
+from bridge.proofs import ProofPurpose, Proofs
 from bridge.store.postgres.clock import ClockOffset
 from bridge.store.postgres.connections import StoreTasks, with_defaults
 from bridge.store.postgres.evictions import sweep
@@ -32,7 +34,7 @@ from tests.support.drivers import PATIENCE_SECONDS
 from tests.support.pages import blocks_of
 from tests.support.pgbouncer import pgbouncer
 from tests.support.postgres import BOUNDS, database_url, new_agent, new_database_url
-from tests.support.postgres_cluster import Gate, PostgresCluster, socket_of
+from tests.support.postgres_cluster import PROOFS, Gate, PostgresCluster, socket_of
 from tests.support.replicas import Recorder
 
 
@@ -218,7 +220,7 @@ async def test_a_role_that_may_only_read_and_write_rows_is_enough_once_the_table
         connection.execute(least.replace("mcp_a2a_files", place).replace("bridge", place))
     url = whole.replace("postgres@", f"{place}@")
     async with (
-        PostgresStore(url, agent, BOUNDS) as store,
+        PostgresStore(url, agent, BOUNDS, proofs=PROOFS) as store,
         PostgresRegistry(url, BOUNDS, nowhere) as one,
         PostgresRegistry(url, BOUNDS, nowhere) as other,
     ):
@@ -231,6 +233,43 @@ async def test_a_role_that_may_only_read_and_write_rows_is_enough_once_the_table
         assert await store.evict(100, Quota(0, 0)) == 1
         while not store.replicas.leads:
             await anyio.sleep(0.01)
+
+
+async def test_a_command_is_done_only_if_a_replica_wrote_it_for_this_holder_of_this_agent() -> None:
+    cluster, engine, request, command = PostgresCluster(), Recorder(), uuid4(), b"cancel as ann"
+    place = Namespace.of(cluster.agent)
+    async with cluster.replica() as one, cluster.replica() as two:
+        one.replicas.start(engine)
+        said = [place.name.encode(), one.replicas.epoch.encode(), request.bytes, command]
+        others = [b"mcp_a2a_other", two.replicas.epoch.encode(), uuid4().bytes, b"cancel as bob"]
+        false = [[*said[:at], other, *said[at + 1 :]] for at, other in enumerate(others)]
+        proofs = [
+            None,  # as an earlier release writes it
+            b"",
+            Proofs([b"o" * 40]).proof(ProofPurpose.COMMAND, *said),
+            PROOFS.proof(ProofPurpose.ADDRESS, *said),
+            *(PROOFS.proof(ProofPurpose.COMMAND, *one) for one in false),
+        ]
+        add = place.sql("INSERT INTO {ns}.commands (request, holder, command, proof) VALUES (%s, %s, %s, %s)")
+        left = place.sql("SELECT count(*) FROM {ns}.commands WHERE request = %s")
+        with psycopg.connect(database_url(), autocommit=True) as connection:
+            for proof in proofs:
+                connection.execute(add, (request, int(one.replicas.epoch), command, proof))
+                assert await two.replicas.ask(one.replicas.epoch, b"please") == b"done: please"
+                assert connection.execute(left, (request,)).fetchone() == (0,)
+    assert engine.asked == [b"please"] * len(proofs)
+
+
+async def test_a_replica_with_other_keys_is_told_that_nothing_was_done() -> None:
+    agent, engine = new_agent(), Recorder()
+    async with (
+        PostgresStore(database_url(), agent, BOUNDS, proofs=PROOFS) as one,
+        PostgresStore(database_url(), agent, BOUNDS, proofs=Proofs([b"o" * 40])) as other,
+    ):
+        one.replicas.start(engine)
+        with anyio.fail_after(PATIENCE_SECONDS), pytest.raises(HolderGoneError, match="has other `keys`"):
+            await other.replicas.ask(one.replicas.epoch, b"please")
+    assert engine.asked == []
 
 
 async def test_a_replica_that_has_ended_begins_no_other_epoch_and_takes_nothing_over() -> None:

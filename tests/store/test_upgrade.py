@@ -157,7 +157,7 @@ async def test_two_replicas_roll_forward_and_back_while_they_write(fleet: Fleet)
             await old.stop()
             replicas.remove(old)
             replicas.append(await fleet.start(tables))
-        assert version_of(fleet.agent) == (2, 1)
+        assert version_of(fleet.agent) == (ADDS.version, 1)
     for last in replicas:
         await last.stop()
     await fleet.require_all(AGENT)
@@ -172,7 +172,7 @@ async def test_a_breaking_change_is_refused_while_replicas_live_and_made_once_th
         await fleet.store(BREAKS).__aenter__()
     with pytest.raises(StoreLockedError, match=r"^2 bridges use the store .*, since 20.* UTC: stop them"):
         await fleet.migrate(BREAKS)
-    assert version_of(fleet.agent) == (1, 1)
+    assert version_of(fleet.agent) == (AGENT.version, 1)
     await fleet.goes_on()
     in_the_way: list[str] = []
 
@@ -187,14 +187,14 @@ async def test_a_breaking_change_is_refused_while_replicas_live_and_made_once_th
             while words not in in_the_way:
                 await fleet.goes_on()
             await replica.stop()
-    assert version_of(fleet.agent) == (2, 2)
+    assert version_of(fleet.agent) == (BREAKS.version, BREAKS.version)
     await fleet.require_all(BREAKS)
 
 
 async def test_an_older_release_at_tables_that_it_cannot_use_ends_with_words_that_say_what_to_do(
     fleet: Fleet,
 ) -> None:
-    assert (await fleet.migrate(BREAKS)).after == 2
+    assert (await fleet.migrate(BREAKS)).after == BREAKS.version
     with pytest.raises(UsageError, match="Start such a release, or restore a backup of before") as refused:
         await fleet.store().__aenter__()
     assert telling_of(refused.value).exit_code == 2
@@ -222,12 +222,12 @@ async def test_a_dry_run_says_what_would_change_and_who_is_in_the_way(
     fleet: Fleet, tables: Tables, is_breaking: bool
 ) -> None:
     name = Namespace.of(fleet.agent).name
-    assert await fleet.migrate(tables, dry_run=True) == Migration(name, 0, 2, is_breaking=False)
+    assert await fleet.migrate(tables, dry_run=True) == Migration(name, 0, tables.version, is_breaking=False)
     running = await fleet.start()
     said = await fleet.migrate(tables, dry_run=True)
     assert [one.epoch for one in said.living] == ([running.epoch] if is_breaking else [])
-    assert replace(said, living=()) == Migration(name, 1, 2, is_breaking)
-    assert version_of(fleet.agent) == (1, 1)
+    assert replace(said, living=()) == Migration(name, AGENT.version, tables.version, is_breaking)
+    assert version_of(fleet.agent) == (AGENT.version, 1)
     await running.stop()
 
 
@@ -236,7 +236,7 @@ async def test_replicas_that_died_without_a_word_are_not_in_the_way() -> None:
     async with cluster.replica() as store:
         cluster.kill(store)
         done = await migrated(cluster)
-        assert (done.before, done.after) == (1, 2)
+        assert (done.before, done.after) == (AGENT.version, BREAKS.version)
 
 
 async def test_a_replica_that_stood_still_while_the_tables_changed_does_not_come_back_to_them() -> None:

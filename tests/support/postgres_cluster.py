@@ -14,10 +14,14 @@ from urllib.parse import parse_qs, urlsplit
 import anyio
 import psycopg
 
+from bridge.proofs import Proofs
 from bridge.store.postgres.bounds import PostgresBounds
 from bridge.store.postgres.schema import Namespace
 from bridge.store.postgres.store import PostgresStore
 from tests.support.postgres import BOUNDS, database_url, new_agent
+
+PROOFS: Final = Proofs([b"k" * 40])
+"""The proofs of all replicas."""
 
 _SOCKET: Final = ".s.PGSQL.5432"
 _SSL_REQUEST: Final = b"\0\0\0\x08\x04\xd2\x16\x2f"
@@ -153,7 +157,8 @@ class PostgresCluster:
         async with AsyncExitStack() as stack:
             gates = [await stack.enter_async_context(gate_before(way)) for way in self._ways]
             url, direct = gates[0].url, gates[1].url if gates[1:] else None
-            async with PostgresStore(url, self.agent, self.bounds, direct_url=direct) as store:
+            store = PostgresStore(url, self.agent, self.bounds, direct_url=direct, proofs=PROOFS)
+            async with store:
                 self._gates[store] = tuple(gates)
                 yield store
                 self.resume(store)

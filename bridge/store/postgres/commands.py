@@ -2,6 +2,10 @@
 
 A hint says when to look, and a poll finds what a lost hint would have told. A command is done at most once by an epoch:
 it is remembered until its reply is stored, or its row is gone.
+
+A command names the principal for whom it is done. So it is done only if a holder of the bridge's keys wrote it for this
+epoch of this agent: nobody becomes a principal by writing a row. Any other command is deleted, and whoever waits for it
+looks for the task again.
 """
 
 from __future__ import annotations
@@ -16,6 +20,7 @@ import anyio
 
 from bridge.concurrency import Backoff, Signal
 from bridge.errors import HolderGoneError, StoreError
+from bridge.proofs import ProofPurpose
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Sequence
@@ -23,6 +28,7 @@ if TYPE_CHECKING:
 
     from psycopg import AsyncConnection
 
+    from bridge.proofs import Proofs
     from bridge.store.postgres.connections import DatabaseConnections, StoreTasks
     from bridge.store.postgres.feed import Hints
     from bridge.store.postgres.schema import Namespace
@@ -35,15 +41,15 @@ ASKED_AT_ONCE: Final = 100
 
 # A command that is sent twice, since the first connection broke, is one row.
 _ADD: Final = """
-    INSERT INTO {ns}.commands (request, holder, command) VALUES (%s, %s, %s)
+    INSERT INTO {ns}.commands (request, holder, command, proof) VALUES (%s, %s, %s, %s)
     ON CONFLICT (request) DO UPDATE SET request = excluded.request RETURNING id"""
 _REPLY: Final = """
     SELECT c.reply, EXISTS (SELECT FROM {ns}.epochs e WHERE e.epoch = c.holder AND NOT e.gone)
     FROM {ns}.commands c WHERE c.id = %s"""
 # The numbers of rows say nothing about the order in which they became visible.
 _ASKED: Final = """
-    SELECT id, command FROM {ns}.commands WHERE holder = %s AND reply IS NULL AND id <> ALL(%s::bigint[])
-    ORDER BY id LIMIT %s"""
+    SELECT id, request, command, proof FROM {ns}.commands
+    WHERE holder = %s AND reply IS NULL AND id <> ALL(%s::bigint[]) ORDER BY id LIMIT %s"""
 
 
 class ReplicaCommands:
@@ -57,7 +63,10 @@ class ReplicaCommands:
         hints: Hints,
         epoch: Callable[[], int],
         poll_seconds: float,
+        proofs: Proofs | None,
     ) -> None:
+        """Without `proofs` nothing is done for others, and nobody does what this replica asks."""
+        self._proofs = proofs
         self._tasks = tasks
         self._connections = connections
         self._place = place
@@ -95,9 +104,8 @@ class ReplicaCommands:
     async def ask(self, holder: str, command: bytes) -> bytes:
         """See `Replicas.ask`."""
         place = self._place
-        number = await self._connections.run(
-            partial(_add, place=place, request=uuid4(), holder=int(holder), command=command)
-        )
+        row = self._written(uuid4(), int(holder), command)
+        number = await self._connections.run(partial(_add, place=place, row=row))
         signal = self._asked[number] = Signal()
         try:
             self._hints.add(f"c{holder}")
@@ -107,13 +115,28 @@ class ReplicaCommands:
                 if reply is not None:
                     return reply
                 if not lives:
-                    raise HolderGoneError(f"replica {holder} is gone")
+                    raise HolderGoneError(f"replica {holder} is gone, or has other `keys`")
                 with anyio.move_on_after(self._poll_seconds):
                     await moved.wait()
         finally:
             del self._asked[number]
             with suppress(StoreError):  # the store is closed; the sweep finds the row
                 self._tasks.start(self._forget, number)
+
+    def _written(self, request: UUID, holder: int, command: bytes) -> tuple[UUID, int, bytes, bytes | None]:
+        """A command as a row, with its proof."""
+        said = self._said(request, holder, command)
+        proof = None if self._proofs is None else self._proofs.proof(ProofPurpose.COMMAND, *said)
+        return request, holder, command, proof
+
+    def _is_proved(self, request: UUID, holder: int, command: bytes, proof: bytes | None) -> bool:
+        """Whether a replica wrote this row."""
+        if self._proofs is None or proof is None:
+            return False
+        return self._proofs.holds(proof, ProofPurpose.COMMAND, *self._said(request, holder, command))
+
+    def _said(self, request: UUID, holder: int, command: bytes) -> tuple[bytes, ...]:
+        return self._place.name.encode(), str(holder).encode(), request.bytes, command
 
     async def _forget(self, number: int) -> None:
         try:
@@ -143,9 +166,18 @@ class ReplicaCommands:
             asked = await self._connections.run(
                 partial(_asked_of, place=self._place, holder=epoch, but=tuple(self._at_work))
             )
-            for number, command in asked:
-                self._at_work.add(number)
-                self._tasks.start(self._reply, engine, epoch, number, command)
+            for number, request, command, proof in asked:
+                if self._is_proved(request, epoch, command, proof):
+                    self._at_work.add(number)
+                    self._tasks.start(self._reply, engine, epoch, number, command)
+                else:
+                    logger.warning(
+                        "a command in %s is not done and is deleted: no replica with our `keys` wrote it, or one of an"
+                        " earlier release",
+                        self._place.name,
+                    )
+                    await self._forget(number)
+                    self._hints.add(f"r{number}")
             if len(asked) < ASKED_AT_ONCE:
                 return
 
@@ -172,12 +204,12 @@ class ReplicaCommands:
 
 
 async def _add(
-    connection: AsyncConnection, place: Namespace, request: UUID, holder: int, command: bytes
+    connection: AsyncConnection, place: Namespace, row: tuple[UUID, int, bytes, bytes | None]
 ) -> int:
-    found = await connection.execute(place.sql(_ADD), (request, holder, command))
-    row = await found.fetchone()
-    assert row is not None
-    return int(row[0])
+    found = await connection.execute(place.sql(_ADD), row)
+    added = await found.fetchone()
+    assert added is not None
+    return int(added[0])
 
 
 async def _reply_to(connection: AsyncConnection, place: Namespace, number: int) -> tuple[bytes | None, bool]:
@@ -187,6 +219,6 @@ async def _reply_to(connection: AsyncConnection, place: Namespace, number: int) 
 
 async def _asked_of(
     connection: AsyncConnection, place: Namespace, holder: int, but: Collection[int]
-) -> Sequence[tuple[int, bytes]]:
+) -> Sequence[tuple[int, UUID, bytes, bytes | None]]:
     found = await connection.execute(place.sql(_ASKED), (holder, list(but), ASKED_AT_ONCE))
     return await found.fetchall()

@@ -32,6 +32,7 @@ if TYPE_CHECKING:
 
     from psycopg import AsyncConnection
 
+    from bridge.proofs import Proofs
     from bridge.store.postgres.bounds import PostgresBounds
     from bridge.store.postgres.connections import DatabaseAddress, DatabaseConnections, StoreTasks
     from bridge.store.postgres.schema import Namespace, Tables
@@ -59,8 +60,9 @@ class PostgresReplicas:
         tables: Tables,
         bounds: PostgresBounds,
         now_ms: Callable[[], int],
+        proofs: Proofs | None,
     ) -> None:
-        """`now_ms` is this machine's clock."""
+        """`now_ms` is this machine's clock. `proofs` prove what replicas ask of each other."""
         self._tasks = tasks
         self._connections = connections
         self._place = place
@@ -73,7 +75,7 @@ class PostgresReplicas:
         self._hints = Hints(connections, place)
         self._takeover = Takeover(tasks, connections, place, self._hints, self.epochs)
         self._commands = ReplicaCommands(
-            tasks, connections, place, self._hints, lambda: self.epochs.number, bounds.poll_seconds
+            tasks, connections, place, self._hints, lambda: self.epochs.number, bounds.poll_seconds, proofs
         )
         self._sessions = SessionRows(tasks, connections, place, lambda: self.epochs.number)
 

@@ -10,7 +10,7 @@ too. Statements name it, since a connection pool in front of the database forget
 - `tasks`: the columns that tasks are found by, and `holder`, the epoch that may append.
 - `events`: each event is kept for a while, also when a snapshot has it, for replicas that have not read it yet.
 - `counts`: how many tasks each owner has in each state, a row for each epoch: writers do not wait for each other.
-- `commands`: what one replica asks of another, and the reply.
+- `commands`: what one replica asks of another, with the proof that a replica wrote it, and the reply.
 - `sessions`: which epoch has a session with a tool server. `lost_at` is when it was seen that the epoch is gone.
 """
 
@@ -182,7 +182,12 @@ _FIRST: Final = """
     );
     """
 
-AGENT: Final = Tables((Step(EPOCHS + _FIRST),))
+AGENT: Final = Tables(
+    (
+        Step(EPOCHS + _FIRST),
+        Step("ALTER TABLE {ns}.commands ADD COLUMN proof bytea;"),
+    )
+)
 """The tables of an agent."""
 
 REPLICAS: Final = Tables(

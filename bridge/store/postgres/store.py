@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Collection, Mapping
     from types import TracebackType
 
+    from bridge.proofs import Proofs
     from bridge.store.contract import OnStored
     from bridge.store.postgres.bounds import PostgresBounds
     from bridge.store.postgres.schema import Tables
@@ -51,12 +52,13 @@ class PostgresStore:
         direct_url: str | None = None,
         tables: Tables = AGENT,
         now_ms: Callable[[], int] = machine_ms,
+        proofs: Proofs | None = None,
     ) -> None:
         """Name the database by a URL that libpq understands, and the agent.
 
         `direct_url` leads past a connection pool that gives each transaction another session; without one, `url` is
         direct itself. `tables` are those that this release knows, and `now_ms` is this machine's
-        clock.
+        clock. `proofs` prove what replicas ask of each other; without them none does what another one asks.
 
         Raises:
             UsageError: libpq does not understand a URL.
@@ -70,7 +72,7 @@ class PostgresStore:
             self._tasks, self._address, bounds.connections, bounds.statement_seconds
         )
         self._replicas = PostgresReplicas(
-            self._tasks, self._address, self._connections, self._place, tables, bounds, now_ms
+            self._tasks, self._address, self._connections, self._place, tables, bounds, now_ms, proofs
         )
         self._epochs = self._replicas.epochs
         self._writer = GroupWriter(
