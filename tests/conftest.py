@@ -7,7 +7,7 @@ import logging
 import os
 import signal
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager, nullcontext
 from pathlib import Path
 from typing import Final
@@ -16,6 +16,8 @@ from uuid import uuid4
 import pytest
 from hypothesis import settings
 
+from tests.peers.node import require_peers
+from tests.peers.oidc_provider import OidcProvider, running_issuers
 from tests.requirements import REQUIREMENTS
 from tests.support import forked, outside, proactor_like
 
@@ -86,6 +88,14 @@ def _fork_server_ends() -> Iterator[None]:
     """With its worker, and not some time later."""
     yield
     forked.stop()
+
+
+@pytest.fixture(scope="session")
+def issuers() -> Iterator[Mapping[str, OidcProvider]]:
+    """Issuers of tokens that nobody here wrote, for all tests of a run: see tests/peers/oidc_provider.py."""
+    require_peers()
+    with running_issuers() as found:
+        yield found
 
 
 @pytest.fixture(autouse=True)

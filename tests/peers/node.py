@@ -16,6 +16,7 @@ from tests.peers.install import PEERS, NotInstalled, check_installed, node
 
 JS_CLIENT: Final = Path(__file__).with_name("js_client.mjs")
 JS_AGENT: Final = Path(__file__).with_name("js_agent.mjs")
+OIDC_PROVIDER: Final = Path(__file__).with_name("oidc_provider.mjs")
 
 
 def require_peers() -> None:
@@ -81,6 +82,11 @@ def js_client_command(
 def js_agent_command() -> list[str]:
     """Return the command of an agent on the JavaScript SDK's server; its skills are in `js_agent.mjs`."""
     return [str(node()), str(JS_AGENT), str(package_manifest("@a2a-js/sdk"))]
+
+
+def oidc_provider_command(*names: str) -> list[str]:
+    """Return the command of issuers with these names; what they do is in `oidc_provider.py`."""
+    return [str(node()), str(OIDC_PROVIDER), str(package_manifest("oidc-provider")), *names]
 
 
 def inspector_command(*args: str) -> list[str]:
