@@ -11,6 +11,7 @@ from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Any, Final
+from urllib.parse import urlsplit
 
 import anyio
 import httpx2
@@ -20,9 +21,18 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse
 from starlette.routing import Route
 
+from bridge.http.oauth import OAuthClient
 from bridge.mcp.client.eras import Era
 from tests.support.limits import url_at
-from tests.support.running import EXTENSION, Rpc, call_part, config_for, listening, running
+from tests.support.running import (
+    EXTENSION,
+    Rpc,
+    WrapConfig,
+    call_part,
+    config_for,
+    listening,
+    running,
+)
 
 logger = logging.getLogger(__name__)
 
@@ -34,6 +44,8 @@ _ANSWERS: Final = 8
 _VALUES: Final = {"number": 2, "integer": 2, "boolean": True, "object": {}, "array": []}
 _RAW_ARGUMENTS: Final = frozenset({"http-custom-headers"})
 """Scenarios whose arguments are not as the schema says, which only a client with our extension may send."""
+_OWN_RIGHTS: Final = "auth/client-credentials-"
+"""Scenarios in which the bridge is a client of the authorization server in its own name."""
 _ECHO: Final = ("json-schema-2020-12-preservation", "json_schema_echo", "json_schema_2020_12_tool")
 """A scenario in which a tool is called with the schema of another one."""
 
@@ -93,8 +105,29 @@ def arguments_for(schema: dict[str, Any]) -> dict[str, Any]:
 
 async def act(scenario: Scenario) -> str:
     """Do what a scenario wants; what was done, in words."""
-    config = config_for(url_at(scenario.url), era=Era.AUTO)
-    async with running(config) as bridge, httpx2.AsyncClient(timeout=SCENARIO_SECONDS) as http:
+    async with httpx2.AsyncClient(timeout=SCENARIO_SECONDS) as http:
+        oauth = await oauth_of(scenario, http) if scenario.name.startswith(_OWN_RIGHTS) else None
+        return await used(scenario, config_for(url_at(scenario.url, oauth=oauth), era=Era.AUTO), http)
+
+
+async def oauth_of(scenario: Scenario, http: httpx2.AsyncClient) -> OAuthClient:
+    """What a file says of the bridge as a client. Whoever writes it looks the issuer up at the server."""
+    url = urlsplit(scenario.url)
+    metadata = f"{url.scheme}://{url.netloc}/.well-known/oauth-protected-resource{url.path}"
+    (issuer,) = (await http.get(metadata)).json()["authorization_servers"]
+    key = scenario.context.get("private_key_pem")
+    return OAuthClient(
+        issuer,
+        scenario.context["client_id"],
+        key or scenario.context["client_secret"],
+        "private_key_jwt" if key else "basic",
+        resource=scenario.url,
+    )
+
+
+async def used(scenario: Scenario, config: WrapConfig, http: httpx2.AsyncClient) -> str:
+    """Use the agent that is made of the scenario's server; what was done, in words."""
+    async with running(config) as bridge:
         card = (await http.get(f"{bridge.base_url}/.well-known/agent-card.json")).json()
         headers = {"A2A-Extensions": EXTENSION} if scenario.name in _RAW_ARGUMENTS else None
         person = Person(Rpc(http, f"{bridge.base_url}/", headers), card)
