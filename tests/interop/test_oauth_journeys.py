@@ -6,6 +6,7 @@ protected server is the MCP SDK's. What the bridge does is in a file, as a user 
 
 from __future__ import annotations
 
+import json
 from collections.abc import AsyncIterator, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
@@ -13,9 +14,18 @@ from pathlib import Path
 from typing import Any
 
 import anyio
+import httpx
 import httpx2
+import jwt
 import mcp_types as types
 import pytest
+from a2a.client import A2ACardResolver, ClientConfig, ClientFactory
+from a2a.client.auth import AuthInterceptor, CredentialService
+from a2a.client.client import ClientCallContext
+from a2a.types import AgentCard, a2a_pb2
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
+from google.protobuf.json_format import ParseDict
 from mcp import Client
 from mcp.client.auth import OAuthClientProvider
 from mcp.client.auth.oauth2 import TokenStorage
@@ -28,10 +38,13 @@ from mcp.shared.auth import (
 )
 from pydantic import AnyUrl
 
+from bridge.errors import leaf_of
 from tests.peers import PeerRefused, Transport, user_message
-from tests.peers.oidc_provider import CALLBACK, Browser, OidcProvider
+from tests.peers.node import js_mcp_client_command
+from tests.peers.oidc_provider import CALLBACK, Browser, OidcProvider, RegisteredClient
 from tests.peers.py_client import PyClient
-from tests.support.running import call_part, texts
+from tests.support.protected_server import ProtectedServer
+from tests.support.running import Rpc, call_part, texts
 from tests.support.serving_file import serving_file
 from tests.support.tool_server import ToolServer, listed
 
@@ -126,6 +139,46 @@ async def test_a2a_sdk_calls_a_wrapped_server_with_a_token_of_the_agent_alone(
     assert [name for name, _ in trusting.tools.calls] == ["put"]
 
 
+class AsTheCardSays(CredentialService):
+    """Gets a token of an issuer as a client of its own, where the card of the agent says."""
+
+    def __init__(self, card: AgentCard, client: RegisteredClient) -> None:
+        self._card, self._client = card, client
+
+    async def get_credentials(
+        self, security_scheme_name: str, context: ClientCallContext | None
+    ) -> str | None:
+        """A token for the scheme of client credentials; no other is known."""
+        scheme = self._card.security_schemes[security_scheme_name].oauth2_security_scheme
+        if scheme.flows.client_credentials.token_url != f"{self._client.issuer.url}/token":
+            return None
+        scope = " ".join(scheme.flows.client_credentials.scopes)
+        return await self._client.token(resource=self._card.supported_interfaces[0].url, scope=scope)
+
+
+async def test_a2a_sdk_gets_a_token_as_the_card_says(trusting: Trusting, issuers: Issuers) -> None:
+    client = await issuers["corp"].machine()
+    with anyio.fail_after(WAIT_SECONDS):
+        async with httpx.AsyncClient(timeout=WAIT_SECONDS, trust_env=False) as http:
+            resolver = A2ACardResolver(http, trusting.agent)
+            while (
+                not (card := await resolver.get_agent_card())
+                .security_schemes["corp-client"]
+                .HasField("oauth2_security_scheme")
+            ):
+                await anyio.sleep(0.01)  # the card says it once the issuer has answered
+            caller = ClientFactory(ClientConfig(httpx_client=http, streaming=False)).create(
+                card, interceptors=[AuthInterceptor(AsTheCardSays(card, client))]
+            )
+            asked = ParseDict(calling("put", text="hello"), a2a_pb2.SendMessageRequest())
+            (answer,) = [event async for event in caller.send_message(asked)]
+    assert answer.task.status.state == a2a_pb2.TASK_STATE_COMPLETED
+    assert [event["event"] for event in await issuers["corp"].seen(client.id)] == [
+        "registration",
+        "grant.success",
+    ]
+
+
 async def test_a_task_is_of_one_person_of_one_issuer_for_a2a_sdk(
     trusting: Trusting, issuers: Issuers
 ) -> None:
@@ -211,6 +264,19 @@ def said(result: types.CallToolResult) -> str:
     return content.text
 
 
+async def test_a_token_of_the_agent_does_not_open_the_mcp_server(
+    trusting: Trusting, issuers: Issuers
+) -> None:
+    client = await issuers["corp"].register(token_endpoint_auth_method="none")
+    tokens = {
+        face: await client.token_of("alice", face, "tools:read") for face in (trusting.server, trusting.agent)
+    }
+    async with httpx2.AsyncClient(timeout=WAIT_SECONDS) as http:
+        for face, status in ((trusting.server, 400), (trusting.agent, 401)):
+            answer = await http.post(trusting.server, json={}, headers=bearer(tokens[face]))
+            assert answer.status_code == status
+
+
 @pytest.mark.parametrize("mode", ["auto", "legacy"])
 async def test_the_official_client_discovers_registers_logs_in_and_steps_up_by_itself(
     mode: str, trusting: Trusting, issuers: Issuers
@@ -233,3 +299,103 @@ async def test_the_official_client_discovers_registers_logs_in_and_steps_up_by_i
         "registration",
         *["authorization.success", "grant.success"] * 2,
     ]
+
+
+async def test_the_client_in_typescript_does_the_same(trusting: Trusting, issuers: Issuers) -> None:
+    calls: list[tuple[str, dict[str, Any]]] = [("look", {}), ("put", {"text": "hello"}), ("look", {})]
+    command = js_mcp_client_command(trusting.server, CALLBACK, "alice", calls)
+    with anyio.fail_after(WAIT_SECONDS):
+        done = await anyio.run_process(command, stderr=None)
+    told = json.loads(done.stdout)
+    assert [one["scope"] for one in told["came"]] == ["tools:read", *["tools:read tools:write"] * 2]
+    assert "hello" in told["came"][1]["content"][0]["text"]
+    assert [event["event"] for event in await issuers["corp"].seen(told["client_id"])] == [
+        "registration",
+        *["authorization.success", "grant.success"] * 2,
+    ]
+    assert [name for name, _ in trusting.tools.calls] == ["look", "put", "look"]
+
+
+# A protected server, wrapped
+
+WRAPPED = """
+[tool_servers.crm]
+url = "{server}"
+
+[tool_servers.crm.auth.oauth2]
+grant = "client_credentials"
+issuer = "{corp}"
+client_id = "{client}"
+{secret}
+scopes = ["read"]
+
+[tools_as_agent.desk]
+from = ["crm"]
+"""
+SECRET = 'client_secret = { env = "SECRET" }'
+PRIVATE_KEY = ec.generate_private_key(ec.SECP256R1())
+
+
+def public_keys() -> dict[str, Any]:
+    """The key set of a client with that private key."""
+    public = jwt.algorithms.ECAlgorithm.to_jwk(PRIVATE_KEY.public_key(), as_dict=True)
+    return {"keys": [{**public, "use": "sig", "alg": "ES256"}]}
+
+
+WAYS: Mapping[str, tuple[str, dict[str, Any]]] = {
+    "client_secret_basic": (SECRET, {}),
+    "client_secret_post": (f'{SECRET}\nclient_auth = "post"', {}),
+    "private_key_jwt": ('private_key = { env = "PRIVATE_KEY" }', {"jwks": public_keys()}),
+}
+
+
+@pytest.mark.parametrize("way", WAYS)
+async def test_a_server_that_wants_tokens_is_wrapped_with_those_of_the_bridge_itself(
+    way: str, issuers: Issuers, tmp_path: Path
+) -> None:
+    corp = issuers["corp"]
+    line, metadata = WAYS[way]
+    client = await corp.machine(token_endpoint_auth_method=way, **metadata)
+    pem = PRIVATE_KEY.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption()).decode()
+    environment = {"SECRET": client.metadata.get("client_secret", "-"), "PRIVATE_KEY": pem}
+    with anyio.fail_after(WAIT_SECONDS):
+        async with ProtectedServer(corp.url).run() as server, httpx2.AsyncClient() as http:
+            places = {"server": server.url, "corp": corp.url, "client": client.id, "secret": line}
+            async with serving_file(tmp_path, WRAPPED, environment, **places) as root:
+                agent = Rpc(http, f"{root}/agents/desk")
+                found = {"subject": client.id, "client": client.id, "scopes": ["read"], "actor": None}
+                assert json.loads(answered(await agent.send(call_part("whoami")))) == found
+                assert len(server.shown) == 1
+                server.revoked.update(server.shown)
+                assert json.loads(answered(await agent.send(call_part("whoami")))) == found
+    assert len(server.shown) == 2
+    seen = await corp.seen(client.id)
+    assert [(event["event"], event.get("resource")) for event in seen] == [
+        ("registration", None),
+        *[("grant.success", server.url)] * 2,
+    ]
+
+
+async def test_a_secret_that_the_issuer_refuses_is_said_at_the_start(
+    issuers: Issuers, tmp_path: Path
+) -> None:
+    corp = issuers["corp"]
+    client = await corp.machine()
+    with anyio.fail_after(WAIT_SECONDS):
+        async with ProtectedServer(corp.url).run() as server:
+            places = {"server": server.url, "corp": corp.url, "client": client.id, "secret": SECRET}
+            with pytest.raises(ExceptionGroup) as refused:
+                async with serving_file(tmp_path, WRAPPED, {"SECRET": "wrong"}, **places):
+                    raise AssertionError("it serves")
+    said_of_it = str(leaf_of(refused.value))
+    assert "gave no token" in said_of_it
+    assert "invalid_client" in said_of_it
+    assert "Check `client_id` and its secret or key" in said_of_it
+    assert "wrong" not in said_of_it
+    assert server.shown == []
+
+
+def answered(task: dict[str, Any]) -> str:
+    """The text of a completed task."""
+    assert task["status"]["state"] == "TASK_STATE_COMPLETED", task
+    return texts(task["artifacts"][0]["parts"])[0]

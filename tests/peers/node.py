@@ -5,17 +5,18 @@ Knows how an npm package names its program. What is installed, and how, is `inst
 
 import json
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
 import pytest
 
-from tests.peers import Transport
+from tests.peers import Json, Transport
 from tests.peers.install import PEERS, NotInstalled, check_installed, node
 
 JS_CLIENT: Final = Path(__file__).with_name("js_client.mjs")
 JS_AGENT: Final = Path(__file__).with_name("js_agent.mjs")
+JS_MCP_CLIENT: Final = Path(__file__).with_name("js_mcp_client.mjs")
 OIDC_PROVIDER: Final = Path(__file__).with_name("oidc_provider.mjs")
 
 
@@ -77,6 +78,14 @@ def js_client_command(
     """Return the command of the driver of the JavaScript SDK's client; its protocol is in `js_client.mjs`."""
     sdk = str(package_manifest("@a2a-js/sdk"))
     return [str(node()), str(JS_CLIENT), sdk, base_url, transport, json.dumps(dict(headers or {}))]
+
+
+def js_mcp_client_command(
+    server: str, redirect: str, person: str, calls: Sequence[tuple[str, Json]]
+) -> list[str]:
+    """Return the command of a person with the TypeScript SDK's MCP client; see `js_mcp_client.mjs`."""
+    sdk = str(package_manifest("@modelcontextprotocol/client"))
+    return [str(node()), str(JS_MCP_CLIENT), sdk, server, redirect, person, json.dumps(calls)]
 
 
 def js_agent_command() -> list[str]:
