@@ -8,7 +8,9 @@ from contextlib import asynccontextmanager
 from dataclasses import replace
 from typing import Any
 
+import anyio
 import pytest
+from starlette.types import Receive, Scope, Send
 
 from bridge.access.issuers import IssuerPlace
 from bridge.access.key_sets import KeySource, NoKeysError
@@ -103,3 +105,22 @@ async def test_a_name_of_the_operator_that_was_public_does_not_become_private(
                 await source.keys()
         assert f"led to the public address {PUBLIC} and now leads to the private address" in caplog.text
         assert issuer.asked == []
+
+
+async def test_keys_that_drip_in_are_given_up(caplog: pytest.LogCaptureFixture) -> None:
+    async def dripping(scope: Scope, receive: Receive, send: Send) -> None:
+        await send({"type": "http.response.start", "status": 200, "headers": []})
+        while True:
+            await send({"type": "http.response.body", "body": b" ", "more_body": True})
+            with anyio.move_on_after(0.01):
+                await receive()
+                await receive()
+                return
+
+    issuer = TokenIssuer("", answers={"/jwks": dripping})
+    async with listening(issuer) as issuer.url, GuardedClient(timeout=None) as http:
+        place = IssuerPlace(issuer.url, jwks_url=f"{issuer.url}/jwks")
+        source = KeySource("corp", place, http, replace(LIMITS, fetch_seconds=0.2), Names())
+        with anyio.fail_after(30), pytest.raises(NoKeysError):
+            await source.keys()
+        assert "they did not come within 0.2 s" in caplog.text

@@ -18,6 +18,7 @@ import httpx2
 import jwt
 import pytest
 from cryptography.hazmat.primitives import serialization
+from cryptography.hazmat.primitives.asymmetric import rsa
 
 from bridge.access.issuer_verifier import IssuerVerifier
 from bridge.access.issuers import Issuer, IssuerPlace
@@ -149,6 +150,14 @@ WRONG = {
         "is not signed with a key",
     ),
     "an unknown key": (lambda one: signed(one.claims("api://desk"), "two"), "is not signed with a key"),
+    "a key that comes with it": (
+        lambda one: signed(one.claims("api://desk"), "two", kid="one", jwk=jwk("two")),
+        "is not signed with a key",
+    ),
+    "a key that it leads to": (
+        lambda one: signed(one.claims("api://desk"), "two", jku=f"{LOGIN}/evil", x5u=f"{LOGIN}/evil"),
+        "is not signed with a key",
+    ),
     "altered": (lambda one: altered(one.token("api://desk"), sub="bob"), "is not signed with a key"),
     "unsigned": (lambda one: one.token("api://desk").rpartition(".")[0] + ".", "is not signed with a key"),
     "alg none": (
@@ -188,6 +197,20 @@ async def test_a_token_that_is_not_valid_is_refused_with_one_line_in_the_log(
         logged = [record.getMessage() for record in caplog.records if record.name.startswith("bridge")]
         assert len(logged) == (0 if said == "is not known" else 1)
         assert all(said in line and token not in line and "eyJ" not in line for line in logged)
+        assert await one.lets_in(one.issuer.token("api://desk")) == Principal("corp:alice")
+        assert set(one.issuer.asked) <= {OAUTH, OPENID, "/jwks"}
+
+
+@pytest.mark.proves("oauth-jwt", "oauth-bad-input")
+async def test_a_key_that_is_too_short_signs_nothing() -> None:
+    short = rsa.generate_private_key(public_exponent=65537, key_size=1024)
+    public = jwt.algorithms.RSAAlgorithm.to_jwk(short.public_key(), as_dict=True) | {"kid": "short"}
+    async with door(TokenIssuer(LOGIN, [jwk("one"), public])) as one:
+        with pytest.warns(jwt.InsecureKeyLengthWarning):
+            token = jwt.encode(
+                one.issuer.claims("api://desk"), short, algorithm="RS256", headers={"kid": "short"}
+            )
+        assert (await one.refuses(token)).status == 401
         assert await one.lets_in(one.issuer.token("api://desk")) == Principal("corp:alice")
 
 
@@ -392,6 +415,13 @@ async def test_metadata_that_is_not_of_the_issuer_or_leads_astray_is_refused(
     async with door(TokenIssuer(LOGIN, metadata=metadata)) as one:
         assert (await one.refuses(one.issuer.token("api://desk"))).status == 503
         assert said in caplog.text
+
+
+@pytest.mark.proves("oauth-keys", "oauth-bad-input")
+async def test_a_set_of_too_many_keys_is_refused(caplog: pytest.LogCaptureFixture) -> None:
+    async with door(TokenIssuer(LOGIN, [jwk("one")] * (LIMITS.keys + 1))) as one:
+        assert (await one.refuses(one.issuer.token("api://desk"))).status == 503
+        assert f"it has {LIMITS.keys + 1} keys, and {LIMITS.keys} are the most" in caplog.text
 
 
 @pytest.mark.proves("oauth-keys")

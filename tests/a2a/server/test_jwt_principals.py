@@ -86,9 +86,14 @@ def alice(stranger: Driver, trusting: Trusting) -> Driver:
     return stranger.with_headers(Authorization=f"Bearer {trusting.corp.token(AUDIENCE, 'alice')}")
 
 
-@pytest.fixture
-def bob(stranger: Driver, trusting: Trusting) -> Driver:
-    return stranger.with_headers(Authorization=f"Bearer {trusting.corp.token(AUDIENCE, 'bob')}")
+@pytest.fixture(params=["another subject", "another issuer"])
+def bob(request: pytest.FixtureRequest, stranger: Driver, trusting: Trusting) -> Driver:
+    """Somebody else than Alice: of her issuer, or who has her subject at another one."""
+    if request.param == "another subject":
+        token = trusting.corp.token(AUDIENCE, "bob")
+    else:
+        token = trusting.partner.token(AUDIENCE, "alice")
+    return stranger.with_headers(Authorization=f"Bearer {token}")
 
 
 @pytest.mark.proves("a2a-13.1-scope", "oauth-jwt")
