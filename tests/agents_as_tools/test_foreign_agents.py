@@ -17,14 +17,13 @@ import pytest
 from mcp import Client, MCPError
 from mcp.client.streamable_http import streamable_http_client
 
-from bridge.access.principals import Principal
-from bridge.access.verifiers import Access, Credential, verifiers_of
 from bridge.config.tables.profile import load_profile
 from bridge.http.request_checks import FaceAddress
 from bridge.translate.tool_names import slug
 from tests.peers import sdk_behaviours as told
 from tests.support.exposing import ExposeConfig, Exposed, answering, exposed, exposing
 from tests.support.foreign import Foreign, foreign_agent
+from tests.support.principals import WAYS, Knowing
 from tests.support.running import listening
 
 each_mode = pytest.mark.parametrize("mode", ["auto", "legacy"])
@@ -599,19 +598,22 @@ async def reading(there: Exposed, mode: str, token: str | None = None) -> AsyncI
                 yield client
 
 
-@pytest.mark.proves("map-handles", "mcp-elicit-state", "mcp25-state-session", "mcp-elicit-bound")
+@pytest.mark.proves("map-handles", "mcp-elicit-state", "mcp25-state-session", "mcp-elicit-bound", "oauth-jwt")
+@pytest.mark.parametrize("knowing", WAYS)
 @each_mode
-async def test_what_one_principal_was_given_opens_nothing_for_another(mode: str, tmp_path: Path) -> None:
-    known = [Credential(Principal(name), f"token-{name}") for name in ("ada", "bob")]
-    async with foreign_agent() as agent:
+async def test_what_one_principal_was_given_opens_nothing_for_another(
+    mode: str, knowing: Knowing, tmp_path: Path
+) -> None:
+    async with foreign_agent() as agent, knowing() as known:
         config = ExposeConfig([agent.url], load_profile(), state=tmp_path / "state", cache=tmp_path / "cache")
         async with (
             exposed(config) as exposure,
-            exposure.server.at(Access(verifiers_of(known)), FaceAddress()) as app,
+            exposure.server.at(known.access, FaceAddress()) as app,
             listening(app) as root_url,
         ):
             there = Exposed(exposure, f"{root_url}/mcp")
-            async with reading(there, mode, "token-ada") as ada, reading(there, mode, "token-bob") as bob:
+            ada, bob = (reading(there, mode, token) for token in known.tokens.values())
+            async with ada as ada, bob as bob:
                 asked = await ada.call_tool("ask", {"message": "order"})
                 handle, context = handle_in(asked), (asked.meta or {})["mcp-a2a/context"]
                 link = (await ada.call_tool("big", {"message": "go"})).content[1].uri

