@@ -23,11 +23,12 @@ from starlette.types import Receive, Scope, Send
 from bridge.assembly.plan_from_file import plan_from_file
 from bridge.config.load import load
 from bridge.config.text.diagnostics import ConfigError
-from bridge.errors import UsageError
+from bridge.errors import UsageError, leaf_of
 from bridge.http.client import PeerAuth
 from bridge.http.oauth import ANSWER_BYTES, ClientCredentials, OAuthClient, TokenError
 from bridge.mcp.client.transports.streamable_http import HttpTarget
 from tests.support.authorization_server import METADATA, AuthorizationServer, TokenRequest
+from tests.support.limits import url_at
 from tests.support.mcp_wire import LEGACY
 from tests.support.recording_server import Got, RecordingServer
 from tests.support.running import config_for, wrapped
@@ -137,6 +138,27 @@ async def test_metadata_leads_no_secret_astray(endpoint: object, words: str) -> 
     assert words in await refusal(AuthorizationServer({"token_endpoint": endpoint}))
 
 
+@pytest.mark.parametrize(
+    ("said", "words"),
+    [
+        (
+            Response(b"x" * (ANSWER_BYTES + 1)),
+            f"ISSUER{METADATA} answered with more than {ANSWER_BYTES} bytes",
+        ),
+        (
+            RedirectResponse("https://evil.example/"),
+            f"ISSUER has no metadata: ISSUER{METADATA} answered HTTP 307",
+        ),
+        (Response(b"[" * 90_000), f"ISSUER has no metadata: ISSUER{METADATA} answered HTTP 200, not JSON"),
+        (Response(status_code=503), f"ISSUER has no metadata: ISSUER{METADATA} answered HTTP 503"),
+    ],
+)
+async def test_metadata_that_is_none_gets_no_secret(said: Response, words: str) -> None:
+    server = AuthorizationServer(said=lambda _: said)
+    assert (await refusal(server)).startswith(words)
+    assert server.asked == []
+
+
 async def test_a_redirect_is_not_followed_with_a_secret() -> None:
     server = AuthorizationServer(token=lambda server: RedirectResponse(f"{server.issuer}/elsewhere", 307))
     assert await refusal(server) == "ISSUER answered HTTP 307 instead of a token"
@@ -221,6 +243,24 @@ async def test_a_tool_server_gets_a_token_and_a_new_one_when_it_refuses_that() -
     ]
     assert [asked.form["resource"] for asked in server.asked] == [url, url]
     assert SECRET not in repr(target)
+
+
+async def test_what_a_server_says_of_authorization_servers_is_not_read() -> None:
+    ours, evil = AuthorizationServer(), AuthorizationServer()
+    tools = RecordingServer(LEGACY)
+    with anyio.fail_after(30):
+        async with ours.serve() as issuer, evil.serve() as elsewhere, tools.serve() as url:
+            challenge = f'Bearer resource_metadata="{elsewhere}/prm", authorization_uri="{elsewhere}"'
+            refused = Response(status_code=401, headers={"www-authenticate": challenge})
+            tools.answers["initialize"] = lambda _: refused
+            with pytest.raises(ExceptionGroup) as down:
+                async with wrapped(config_for(url_at(url, oauth=client_at(issuer, resource=url)))):
+                    raise AssertionError("it serves")
+    assert "401" in str(leaf_of(down.value))
+    shown = [got.headers.get("authorization") for got in tools.got]
+    # What looks for a server elsewhere once it is refused shows nothing.
+    assert [one for one in shown if one] == ["Bearer token-1", "Bearer token-2"]
+    assert evil.paths == []
 
 
 def test_a_file_says_how_a_tool_server_gets_its_token(tmp_path: Path) -> None:

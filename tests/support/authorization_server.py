@@ -29,9 +29,10 @@ class TokenRequest:
 
 @dataclass
 class AuthorizationServer:
-    """The server. `metadata` is put over what it says of itself; `token` answers in its place."""
+    """The server. `metadata` is put over what it says of itself; `said` and `token` answer in its place."""
 
     metadata: dict[str, Any] = field(default_factory=dict)
+    said: Answer | None = None
     token: Answer | None = None
     lives_seconds: int | None = 3600
     issuer: str = ""
@@ -52,6 +53,8 @@ class AuthorizationServer:
     async def _response(self, request: Request) -> Response:
         self.paths.append(request.url.path)
         if request.url.path == METADATA:
+            if self.said:
+                return self.said(self)
             own = {"issuer": self.issuer, "token_endpoint": f"{self.issuer}/token"}
             return JSONResponse(own | self.metadata)
         if request.url.path != "/token":
