@@ -28,10 +28,10 @@ that it keeps for itself; POSIX answers it for a port that is for root."""
 
 @asynccontextmanager
 async def listening(host: str, port: int) -> AsyncIterator[socket.socket]:
-    """A bound socket for a server. It is bound before anything else starts, so that a taken port is noticed early.
+    """A listening socket for a server. It listens before anything else starts, so that a taken port is noticed early.
 
     Raises:
-        UsageError: the socket cannot be bound.
+        UsageError: the socket cannot listen there.
     """
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     # asyncio turns Nagle's algorithm off only if the protocol is named; otherwise each answer waits 40 ms.
@@ -46,6 +46,7 @@ async def listening(host: str, port: int) -> AsyncIterator[socket.socket]:
             listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, _DEAD_PEER_MS)
         try:
             listener.bind((host, port))
+            listener.listen()  # on Linux a port that is only bound can be bound again
         except (OSError, OverflowError) as exc:
             raise refusal_of(host, port, exc) from exc
         listener.set_inheritable(False)
@@ -60,7 +61,7 @@ def sole_owner_option(names: Mapping[str, int]) -> int:
 
 
 def refusal_of(host: str, port: int, exc: OSError | OverflowError) -> UsageError:
-    """Say why a socket could not be bound, and what helps."""
+    """Say why a socket cannot listen, and what helps."""
     reason = exc.strerror if isinstance(exc, OSError) else str(exc)
     hint = (
         "; choose another with --port (make run: PORT=...)"

@@ -152,7 +152,6 @@ class Supervisor:
         stopping = self._stopping = Shutdown(on_hangup=on_hangup)
         place = self._plan.place
         async with listening(place.host, place.port) as listener, anyio.create_task_group() as tasks:
-            listener.listen()
             self._place_at(listener.getsockname()[1])
             await tasks.start(watch_signals, stopping)
             with socket_folder() as self._folder, lifeline() as self._lifeline:

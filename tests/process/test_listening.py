@@ -22,8 +22,7 @@ def test_a_port_is_taken_with_the_option_that_keeps_others_out(names: dict[str, 
 
 async def test_a_port_has_one_owner() -> None:
     port = free_port()
-    async with listening("127.0.0.1", port) as first:
-        first.listen()
+    async with listening("127.0.0.1", port):
         with pytest.raises(UsageError, match=rf"cannot listen on 127\.0\.0\.1 port {port}: .*--port"):
             async with listening("127.0.0.1", port):
                 pass
@@ -32,7 +31,6 @@ async def test_a_port_has_one_owner() -> None:
 async def test_a_port_that_was_left_can_be_had_at_once() -> None:
     port = free_port()
     async with listening("127.0.0.1", port) as first:
-        first.listen()
         with socket.create_connection(("127.0.0.1", port)) as caller:
             served, _ = first.accept()
             served.close()  # so that the connection stays in TIME_WAIT at the server
@@ -45,7 +43,6 @@ async def test_a_port_that_was_left_can_be_had_at_once() -> None:
 async def test_every_address_is_that_of_both_families() -> None:
     port = free_port()
     async with listening("::", port) as listener:
-        listener.listen()
         for host in ("127.0.0.1", "::1"):
             with socket.create_connection((host, port)):
                 listener.accept()[0].close()
@@ -54,8 +51,7 @@ async def test_every_address_is_that_of_both_families() -> None:
 @pytest.mark.windows
 async def test_windows_keeps_out_a_server_that_would_share_the_port() -> None:
     port = free_port()
-    async with listening("127.0.0.1", port) as first:
-        first.listen()
+    async with listening("127.0.0.1", port):
         with socket.socket() as other:
             other.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             with pytest.raises(PermissionError):
