@@ -10,6 +10,7 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from enum import Enum
 from typing import Final
+from uuid import UUID
 
 from bridge.assembly.limits import postgres_bounds
 from bridge.assembly.plan import Plan, SharedStore
@@ -111,8 +112,9 @@ async def replicas_of(plan: Plan, seal: Seal) -> AsyncIterator[BridgeReplicas | 
     relay = Relay(bounds.lease.silence_seconds)
     address = place.replica.text if place.replica else None
 
-    def entry_of(epoch: int) -> ReplicaEntry:
-        return ReplicaEntry(address, address_proof(proofs, epoch, address) if address else b"")
+    def entry_of(epoch: int, start: UUID) -> ReplicaEntry:
+        proof = address_proof(proofs, epoch, start, address) if address else b""
+        return ReplicaEntry(address, proof, start)
 
     try:
         async with _registry_in(place.shared_store, bounds, entry_of) as registry:
@@ -123,7 +125,7 @@ async def replicas_of(plan: Plan, seal: Seal) -> AsyncIterator[BridgeReplicas | 
 
 
 def _registry_in(
-    store: SharedStore, bounds: PostgresBounds, entry_of: Callable[[int], ReplicaEntry]
+    store: SharedStore, bounds: PostgresBounds, entry_of: Callable[[int, UUID], ReplicaEntry]
 ) -> ReplicaRegistry:
     require_driver()
     from bridge.store.postgres.registry import PostgresRegistry  # its driver is an optional extra

@@ -12,6 +12,7 @@ from collections.abc import Callable, Mapping
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 from typing import Protocol, Self
+from uuid import UUID
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,6 +23,8 @@ class ReplicaEntry:
     """Where the others reach it; None if nobody said."""
     proof: bytes
     """Shows who wrote the address. Whoever uses the address checks that first."""
+    start: UUID
+    """The name of its epoch's start. No other epoch of any list has it, which is not so of the epoch's number."""
     plans: frozenset[bytes] = frozenset()
     """Digests of the plan that it serves, one for each of its keys. Empty while it starts. Two replicas that have a
     digest in common serve the same plan."""

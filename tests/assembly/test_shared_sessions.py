@@ -9,6 +9,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
 from typing import Any
+from uuid import uuid4
 
 import anyio
 import mcp_types as types
@@ -17,7 +18,7 @@ import pytest
 from mcp import MCPError
 
 from bridge.http.hops import HOP_HEADER, VALID_SECONDS, HopRequest, Hops
-from bridge.proofs import Proofs
+from bridge.proofs import ProofPurpose, Proofs
 from bridge.store.postgres.schema import Namespace
 from tests.support.exposing import answering
 from tests.support.face_replicas import (
@@ -335,7 +336,14 @@ async def test_a_call_that_was_given_up_while_its_owner_stood_still_is_not_made_
         assert json.loads(made["result"]["content"][0]["text"])["tools/call"] == 1
 
 
-async def test_an_address_that_no_replica_wrote_is_not_called(caplog: pytest.LogCaptureFixture) -> None:
+@pytest.mark.parametrize(
+    "proved_for",
+    [None, (), (uuid4().bytes,)],
+    ids=["another address", "an epoch of this number", "another start"],
+)
+async def test_an_address_that_no_replica_wrote_for_this_start_is_not_called(
+    proved_for: tuple[bytes, ...] | None, caplog: pytest.LogCaptureFixture
+) -> None:
     async with face_replicas() as group:
         owner, other = group.made
         evil = f"{owner.url}/evil"
@@ -344,6 +352,10 @@ async def test_an_address_that_no_replica_wrote_is_not_called(caplog: pytest.Log
             place = Namespace.of_replicas()
             with psycopg.connect(group.database_url, autocommit=True) as connection:
                 connection.execute(place.sql("UPDATE {ns}.members SET address = %s"), (evil,))
+                if proved_for is not None:
+                    said = (str(owner.epoch).encode(), *proved_for, evil.encode())
+                    proof = Proofs([key.encode() for key in KEYS]).proof(ProofPurpose.ADDRESS, *said)
+                    connection.execute(place.sql("UPDATE {ns}.members SET proof = %s"), (proof,))
             with anyio.fail_after(30):
                 while (entry := await other.registry.find(owner.epoch)) and entry.address != evil:
                     await anyio.sleep(0.01)

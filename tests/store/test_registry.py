@@ -7,6 +7,7 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from uuid import UUID
 
 import anyio
 import psycopg
@@ -28,6 +29,13 @@ class Listed:
 
     registry: PostgresRegistry
     gate: Gate
+    starts: dict[int, UUID]
+    """The starts of its epochs."""
+
+    def entry(self, address: str | None = None, *plans: bytes) -> ReplicaEntry:
+        """What the others see of its epoch."""
+        epoch = self.registry.epoch
+        return ReplicaEntry(address, b"proof %d" % epoch, self.starts[epoch], frozenset(plans))
 
     async def until(self, holds: Callable[[PostgresRegistry], bool]) -> None:
         """Wait until something holds of what it sees."""
@@ -44,10 +52,15 @@ async def listed(url: str, address: str | None = None) -> AsyncIterator[Listed]:
         gate = Gate(Path(folder), behind)
         await gate.start()
         own = url.replace(f"host={Path(behind).parent}", f"host={folder}")
+        starts = {}
+
+        def entry_of(epoch: int, start: UUID) -> ReplicaEntry:
+            starts[epoch] = start
+            return ReplicaEntry(address, b"proof %d" % epoch, start)
+
         try:
-            registry = PostgresRegistry(own, BOUNDS, lambda epoch: ReplicaEntry(address, b"proof %d" % epoch))
-            async with registry:
-                yield Listed(registry, gate)
+            async with PostgresRegistry(own, BOUNDS, entry_of) as registry:
+                yield Listed(registry, gate, starts)
                 gate.open()
         finally:
             await gate.stop()
@@ -58,11 +71,8 @@ async def test_replicas_see_each_other_with_what_they_tell_of_themselves() -> No
     async with listed(url, "http://one") as one, listed(url) as two:
         first, second = one.registry.epoch, two.registry.epoch
         one.registry.tell(frozenset({b"a", b"b"}))
-        told = ReplicaEntry("http://one", b"proof %d" % first, frozenset({b"a", b"b"}))
-        await two.until(lambda registry: registry.others == {first: told})
-        await one.until(
-            lambda registry: registry.others == {second: ReplicaEntry(None, b"proof %d" % second)}
-        )
+        await two.until(lambda registry: registry.others == {first: one.entry("http://one", b"a", b"b")})
+        await one.until(lambda registry: registry.others == {second: two.entry()})
         assert one.registry.is_mine(first)
         assert not one.registry.is_mine(second)
 
@@ -72,7 +82,7 @@ async def test_a_replica_that_was_not_seen_yet_is_found_at_once_and_one_that_is_
     async with listed(url) as one:
         async with listed(url) as two:
             epoch = two.registry.epoch
-            assert await one.registry.find(epoch) == ReplicaEntry(None, b"proof %d" % epoch)
+            assert await one.registry.find(epoch) == two.entry()
         with anyio.fail_after(WAIT_SECONDS):
             await one.registry.gone(epoch)
         assert await one.registry.find(epoch) is None
@@ -137,6 +147,6 @@ async def test_what_the_dead_told_is_forgotten() -> None:
 async def test_a_database_that_is_away_ends_the_start() -> None:
     with pytest.raises(UsageError, match="the database cannot be reached"):
         async with PostgresRegistry(
-            "postgresql:///x?host=/nowhere", BOUNDS, lambda _: ReplicaEntry(None, b"")
+            "postgresql:///x?host=/nowhere", BOUNDS, lambda _, start: ReplicaEntry(None, b"", start)
         ):
             pass

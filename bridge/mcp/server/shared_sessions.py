@@ -15,6 +15,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
+from uuid import UUID
 
 import anyio
 import anyio.lowlevel
@@ -61,9 +62,13 @@ _LOST: Final = (
 )
 
 
-def address_proof(proofs: Proofs, epoch: int, address: str) -> bytes:
-    """The proof that the replica with this epoch has this address."""
-    return proofs.proof(ProofPurpose.ADDRESS, str(epoch).encode(), address.encode())
+def address_proof(proofs: Proofs, epoch: int, start: UUID, address: str) -> bytes:
+    """The proof that the replica with this epoch, which began by this start, has this address."""
+    return proofs.proof(ProofPurpose.ADDRESS, *_address_said(epoch, start, address))
+
+
+def _address_said(epoch: int, start: UUID, address: str) -> tuple[bytes, ...]:
+    return str(epoch).encode(), start.bytes, address.encode()
 
 
 @dataclass(frozen=True)
@@ -82,9 +87,9 @@ class SessionSharing:
         """The address in an entry; None if there is none that a holder of our keys wrote."""
         if entry.address is None:
             return None
-        said = (str(epoch).encode(), entry.address.encode())
+        said = _address_said(epoch, entry.start, entry.address)
         if not self.proofs.holds(entry.proof, ProofPurpose.ADDRESS, *said):
-            logger.warning("the address of replica %d was not written with our keys", epoch)
+            logger.warning("the address of replica %d was not written with our keys for its start", epoch)
             return None
         try:
             return ReplicaAddress.parse(entry.address)

@@ -74,7 +74,7 @@ class EpochUser(Protocol):
     beside: LiteralString
     """A statement that is read with each beat."""
 
-    async def began(self, connection: AsyncConnection, epoch: int) -> None:
+    async def began(self, connection: AsyncConnection, epoch: int, start: UUID) -> None:
         """Store what belongs to a new epoch, in its transaction. The same epoch may come twice."""
         ...
 
@@ -168,7 +168,7 @@ class Epochs:
             await connection.execute(
                 place.sql("INSERT INTO {ns}.beats VALUES (%s, 0) ON CONFLICT DO NOTHING"), row
             )
-            await self._user.began(connection, int(row[0]))
+            await self._user.began(connection, int(row[0]), start)
         return int(row[0])
 
     async def end(self) -> None:

@@ -22,6 +22,7 @@ from bridge.store.registry import ReplicaEntry
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
     from types import TracebackType
+    from uuid import UUID
 
     from psycopg import AsyncConnection
 
@@ -35,7 +36,7 @@ _END_SECONDS: Final = 2.0
 """How long the end of a replica may take to be noted. Others find out by themselves, too."""
 
 _ENTRIES: Final = """
-    SELECT m.epoch, m.address, m.proof, m.plans, extract(epoch FROM clock_timestamp())::float8
+    SELECT m.epoch, m.address, m.proof, e.start, m.plans, extract(epoch FROM clock_timestamp())::float8
     FROM {ns}.members m JOIN {ns}.epochs e USING (epoch) WHERE NOT e.gone"""
 _ENTER: Final = """
     INSERT INTO {ns}.members (epoch, address, proof, plans) VALUES (%s, %s, %s, %s)
@@ -57,11 +58,12 @@ class PostgresRegistry:
         self,
         url: str,
         bounds: PostgresBounds,
-        entry_of: Callable[[int], ReplicaEntry],
+        entry_of: Callable[[int, UUID], ReplicaEntry],
         *,
         direct_url: str | None = None,
     ) -> None:
-        """`entry_of` gives what this replica tells of itself under an epoch. For the URLs see `PostgresStore`.
+        """`entry_of` gives what this replica tells of itself under an epoch and its start. For the URLs see
+        `PostgresStore`.
 
         Raises:
             UsageError: libpq does not understand a URL.
@@ -186,9 +188,9 @@ class PostgresRegistry:
 
     # What its epochs tell: see `EpochUser`
 
-    async def began(self, connection: AsyncConnection, epoch: int) -> None:
+    async def began(self, connection: AsyncConnection, epoch: int, start: UUID) -> None:
         """Enter this replica under an epoch, and forget those that are gone."""
-        entry = self._entry_of(epoch)
+        entry = self._entry_of(epoch, start)
         found = await connection.execute(
             self._place.sql(_ENTER), (epoch, entry.address, entry.proof, sorted(self._plans))
         )
@@ -233,6 +235,6 @@ class PostgresRegistry:
 
 def _entries_in(rows: Sequence[tuple[Any, ...]]) -> dict[int, ReplicaEntry]:
     return {
-        epoch: ReplicaEntry(address, bytes(proof), frozenset(map(bytes, plans)))
-        for epoch, address, proof, plans, _ in rows
+        epoch: ReplicaEntry(address, bytes(proof), start, frozenset(map(bytes, plans)))
+        for epoch, address, proof, start, plans, _ in rows
     }

@@ -29,6 +29,7 @@ from bridge.store.postgres.takeover import HAS_ORPHANS, Takeover
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from typing import NoReturn
+    from uuid import UUID
 
     from psycopg import AsyncConnection
 
@@ -178,7 +179,7 @@ class PostgresReplicas:
 
     # What its epochs tell: see `EpochUser`
 
-    async def began(self, connection: AsyncConnection, epoch: int) -> None:
+    async def began(self, connection: AsyncConnection, epoch: int, start: UUID) -> None:
         """Nothing more belongs to an epoch."""
 
     def renewed(self) -> None:
