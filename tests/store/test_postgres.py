@@ -260,6 +260,29 @@ async def test_a_command_is_done_only_if_a_replica_wrote_it_for_this_holder_of_t
     assert engine.asked == [b"please"] * len(proofs)
 
 
+async def test_a_command_that_is_put_back_after_its_reply_is_not_done_again() -> None:
+    cluster, engine, request = PostgresCluster(), Recorder(), uuid4()
+    place = Namespace.of(cluster.agent)
+    async with cluster.replica() as one, cluster.replica() as two:
+        one.replicas.start(engine)
+        said = (place.name.encode(), one.replicas.epoch.encode(), request.bytes, b"once")
+        row = (request, int(one.replicas.epoch), b"once", PROOFS.proof(ProofPurpose.COMMAND, *said))
+        add = place.sql("INSERT INTO {ns}.commands (request, holder, command, proof) VALUES (%s, %s, %s, %s)")
+        take = place.sql("DELETE FROM {ns}.commands WHERE request = %s AND reply IS NOT NULL RETURNING reply")
+        left = place.sql("SELECT count(*) FROM {ns}.commands WHERE request = %s")
+        with (
+            psycopg.connect(database_url(), autocommit=True) as connection,
+            anyio.fail_after(PATIENCE_SECONDS),
+        ):
+            connection.execute(add, row)
+            while connection.execute(take, (request,)).fetchone() != (b"done: once",):
+                await anyio.sleep(0.01)
+            connection.execute(add, row)
+            assert await two.replicas.ask(one.replicas.epoch, b"please") == b"done: please"
+            assert connection.execute(left, (request,)).fetchone() == (0,)
+    assert engine.asked == [b"once", b"please"]
+
+
 async def test_a_replica_with_other_keys_is_told_that_nothing_was_done() -> None:
     agent, engine = new_agent(), Recorder()
     async with (

@@ -4,8 +4,8 @@ A hint says when to look, and a poll finds what a lost hint would have told. A c
 it is remembered until its reply is stored, or its row is gone.
 
 A command names the principal for whom it is done. So it is done only if a holder of the bridge's keys wrote it for this
-epoch of this agent: nobody becomes a principal by writing a row. Any other command is deleted, and whoever waits for it
-looks for the task again.
+epoch of this agent, and once: nobody becomes a principal by writing a row. Any other command is deleted, and whoever
+waits for it looks for the task again.
 """
 
 from __future__ import annotations
@@ -38,6 +38,9 @@ logger = logging.getLogger(__name__)
 
 ASKED_AT_ONCE: Final = 100
 """How many commands are read by one statement."""
+
+MOST_REMEMBERED: Final = 20_000
+"""How many requests are remembered as begun, the latest ones: some 3 MB. One that is put back later is done again."""
 
 # A command that is sent twice, since the first connection broke, is one row.
 _ADD: Final = """
@@ -78,6 +81,8 @@ class ReplicaCommands:
         """Set when this replica may have been asked something."""
         self._at_work: set[int] = set()
         """The commands that are being done."""
+        self._begun: dict[UUID, None] = {}
+        """The latest requests that were begun, the oldest first."""
         self._asked: dict[int, Signal] = {}
         """The commands that this replica waits for."""
 
@@ -135,6 +140,15 @@ class ReplicaCommands:
             return False
         return self._proofs.holds(proof, ProofPurpose.COMMAND, *self._said(request, holder, command))
 
+    def _is_first(self, request: UUID) -> bool:
+        """Whether a request comes for the first time. It is remembered."""
+        if request in self._begun:
+            return False
+        self._begun[request] = None
+        if len(self._begun) > MOST_REMEMBERED:
+            del self._begun[next(iter(self._begun))]
+        return True
+
     def _said(self, request: UUID, holder: int, command: bytes) -> tuple[bytes, ...]:
         return self._place.name.encode(), str(holder).encode(), request.bytes, command
 
@@ -167,13 +181,13 @@ class ReplicaCommands:
                 partial(_asked_of, place=self._place, holder=epoch, but=tuple(self._at_work))
             )
             for number, request, command, proof in asked:
-                if self._is_proved(request, epoch, command, proof):
+                if self._is_proved(request, epoch, command, proof) and self._is_first(request):
                     self._at_work.add(number)
                     self._tasks.start(self._reply, engine, epoch, number, command)
                 else:
                     logger.warning(
                         "a command in %s is not done and is deleted: no replica with our `keys` wrote it, or one of an"
-                        " earlier release",
+                        " earlier release, or it came before",
                         self._place.name,
                     )
                     await self._forget(number)
