@@ -39,7 +39,8 @@ from mcp.shared.auth import (
 from pydantic import AnyUrl
 
 from bridge.errors import leaf_of
-from tests.peers import PeerRefused, Transport, user_message
+from tests.peers import PeerClient, PeerRefused, Transport, user_message
+from tests.peers.js_client import JsClient
 from tests.peers.node import js_mcp_client_command
 from tests.peers.oidc_provider import (
     CALLBACK,
@@ -122,27 +123,25 @@ def calling(skill: str, **arguments: Any) -> dict[str, Any]:
     return asked
 
 
+@pytest.mark.parametrize("sdk", [PyClient, JsClient])
 @pytest.mark.parametrize("transport", ["JSONRPC", "HTTP+JSON"])
-async def test_a2a_sdk_calls_a_wrapped_server_with_a_token_of_the_agent_alone(
-    transport: Transport, trusting: Trusting, issuers: Issuers
+async def test_the_official_clients_call_a_wrapped_server_with_a_token_of_the_agent_alone(
+    transport: Transport, sdk: type[PeerClient], trusting: Trusting, issuers: Issuers
 ) -> None:
     client = await issuers["corp"].register(token_endpoint_auth_method="none")
     asked = {"scope": "tools:read tools:write"}
     token = await client.token_of("alice", trusting.agent, **asked)
-    async with PyClient(trusting.agent, transport, headers=bearer(token)) as alice:
+    async with sdk(trusting.agent, transport, headers=bearer(token)) as alice:
         task = (await alice.send(calling("put", text="hello")))["task"]
         assert task["status"]["state"] == "TASK_STATE_COMPLETED"
         assert "hello" in texts(task["artifacts"][0]["parts"])[0]
         assert (await alice.list())["tasks"][0]["id"] == task["id"]
-    for wrong in (
-        await client.token_of("alice", trusting.server, **asked),
-        await client.token_of("alice", "https://else.example.com", **asked),
-    ):
-        # The client reads the extended card first, which takes a token.
-        with pytest.raises(PeerRefused) as refused:
-            async with PyClient(trusting.agent, transport, headers=bearer(wrong)) as alice:
-                await alice.send(calling("look"))
-        assert refused.value.code == 401
+    wrong = await client.token_of("alice", trusting.server, **asked)
+    # The client reads the extended card first, which takes a token.
+    with pytest.raises(PeerRefused) as refused:
+        async with sdk(trusting.agent, transport, headers=bearer(wrong)) as alice:
+            await alice.send(calling("look"))
+    assert refused.value.code == 401 or "is for another audience" in refused.value.message
     assert [name for name, _ in trusting.tools.calls] == ["put"]
 
 
@@ -176,6 +175,29 @@ async def test_what_else_an_issuer_signs_or_gives_opens_nothing(
         right = Rpc(http, trusting.agent, bearer(given["access_token"]))
         assert answered(await right.send(call_part("look")))
     assert not [token for token in wrong.values() if token in caplog.text]
+
+
+async def test_a_token_that_only_its_issuer_can_read_opens_the_face_that_it_is_for(
+    issuers: Issuers, tmp_path: Path
+) -> None:
+    corp = issuers["corp"]
+    asking = await corp.machine()
+    person = await corp.register(token_endpoint_auth_method="none", access_token_format="opaque")
+    asked = f'introspection = {{ client_id = "{asking.id}", client_secret = {{ env = "SECRET" }} }}'
+    text = BRIDGE.replace("[issuers.partner]", f"{asked}\n\n[issuers.partner]")
+    async with AsyncExitStack() as stack:
+        tools = await stack.enter_async_context(ToolServer("one", [listed("look")]).run())
+        places = {name: issuer.url for name, issuer in issuers.items()}
+        bridge = serving_file(tmp_path, text, {"SECRET": asking.secret}, tools=tools.url, **places)
+        root = await stack.enter_async_context(bridge)
+        http = await stack.enter_async_context(httpx2.AsyncClient(timeout=WAIT_SECONDS))
+        agent, server = f"{root}/agents/desk", f"{root}/mcp/team"
+        token = await person.token_of("alice", agent, "tools:read")
+        assert answered(await Rpc(http, agent, bearer(token)).send(call_part("look")))
+        await corp.answer("/token/revocation", data={"client_id": person.id, "token": token})
+        for wrong in (token, await person.token_of("alice", agent), "unknown"):
+            refused = await http.post(server, json={}, headers=bearer(wrong))
+            assert refused.status_code == 401
 
 
 class AsTheCardSays(CredentialService):

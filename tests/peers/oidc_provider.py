@@ -112,7 +112,7 @@ class OidcProvider:
             response = await http.post(self.url + path, **request)
         if response.status_code >= 400:
             raise AuthorizationRefused(response.text)
-        found: dict[str, Any] = response.json()
+        found: dict[str, Any] = response.json() if response.content else {}
         return found
 
 
