@@ -22,12 +22,12 @@ from bridge.config.load import load
 from bridge.errors import UsageError
 from bridge.http.request_checks import RefusedError
 from tests.access.test_introspection import CLIENT, Asked, active
-from tests.access.test_issuers import gone
+from tests.access.test_issuers import WRONG, gone
 from tests.assembly.test_admission import ADA, BOB, cannot_be_taken_over, guarded, statuses
 from tests.assembly.test_admission import bearer as shown_by
 from tests.assembly.test_bridge import NOWHERE, PROFILE, Live, agent, said, server
 from tests.support.drivers import JsonRpcDriver, new_client, shape_of
-from tests.support.issuer import LIMITS, TokenIssuer, bearer, issuer_at
+from tests.support.issuer import LIMITS, TokenIssuer, bearer, issuer_at, jwk, rsa_jwk
 from tests.support.limits import url_at
 from tests.support.running import Rpc, call_part, listening, message
 from tests.support.tool_server import ToolServer
@@ -76,6 +76,23 @@ async def test_a_token_of_one_face_is_refused_at_the_other(audience: str, tmp_pa
         assert {door for door, status in found.items() if status != 401} == DOORS[audience]
         assert set((await statuses(there.live, bearer(there.issuer.token("api://x")))).values()) == {401}
         assert set((await statuses(there.live, {})).values()) == {401}
+
+
+@pytest.mark.proves("oauth-jwt", "web-auth", "oauth-bad-input")
+async def test_no_door_opens_to_a_token_that_is_not_valid(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    audiences = {face: frozenset({"api://desk"}) for face in AUDIENCES}
+    async with trusting(tmp_path) as there:
+        await there.live.apply(issuers={"corp": replace(there.trusted, audiences=audiences)})
+        there.issuer.keys = [jwk("one"), rsa_jwk("two")]
+        wrong = {case: make(there.issuer) for case, (make, _) in WRONG.items()}
+        for case, token in wrong.items():
+            found = await statuses(there.live, bearer(token))
+            assert set(found.values()) == {401}, case
+            assert token not in caplog.text
+        right = await statuses(there.live, bearer(there.issuer.token("api://desk")))
+        assert 401 not in right.values()
 
 
 @pytest.mark.proves("oauth-jwt")
