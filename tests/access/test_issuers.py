@@ -19,6 +19,7 @@ import jwt
 import pytest
 from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import rsa
+from starlette.types import Receive, Scope, Send
 
 from bridge.access.issuer_verifier import IssuerVerifier
 from bridge.access.issuers import Issuer, IssuerPlace
@@ -449,6 +450,38 @@ async def test_a_caller_that_leaves_does_not_keep_others_from_the_keys() -> None
                 first.cancel_scope.cancel()
             release.set()
         assert found == [Principal("corp:alice")]
+
+
+@pytest.mark.proves("oauth-keys", "oauth-bad-input")
+async def test_while_keys_are_awaited_others_are_let_in() -> None:
+    async with door(limits=replace(LIMITS, fetch_seconds=30)) as one:
+        release, asked = anyio.Event(), anyio.Event()
+
+        async def held(scope: Scope, receive: Receive, send: Send) -> None:
+            asked.set()
+            await release.wait()
+            del one.issuer.answers["/jwks"]
+            await one.issuer(scope, receive, send)
+
+        one.issuer.answers["/jwks"] = held
+        carol, found = Principal("carol"), list[Principal]()
+        both = Access([*verifiers_of([Credential(carol, "carols-token")]), *one.access._verifiers])
+
+        async def come(token: str) -> None:
+            found.append(await both.principal_of(bearer(token), DESK))
+
+        with anyio.fail_after(30):
+            async with anyio.create_task_group() as tasks:
+                tasks.start_soon(come, one.issuer.token("api://desk"))
+                await asked.wait()
+                await come("carols-token")
+                assert found == [carol]
+                with pytest.raises(RefusedError, match="is not known"):
+                    await come("unknown")
+                with pytest.raises(RefusedError, match="is not signed with an accepted algorithm"):
+                    await come(jwt.encode(one.issuer.claims("api://desk"), None, algorithm="none"))
+                release.set()
+        assert found == [carol, Principal("corp:alice")]
 
 
 async def test_the_places_of_metadata_follow_both_specifications() -> None:

@@ -95,6 +95,20 @@ async def test_no_door_opens_to_a_token_that_is_not_valid(
         assert 401 not in right.values()
 
 
+@pytest.mark.proves("oauth-keys", "oauth-bad-input")
+async def test_an_issuer_that_is_down_stops_nobody_else(tmp_path: Path) -> None:
+    down = TokenIssuer("http://127.0.0.1:9")
+    trusted = issuer_at(down.url, AUDIENCES)
+    async with guarded(tmp_path, ADA, issuers={"corp": trusted}) as (there, _):
+        await there.json("/readyz")
+        await there.json("/agents/a/.well-known/agent-card.json")
+        assert 401 not in (await statuses(there, shown_by(ADA))).values()
+        for audience, doors in DOORS.items():
+            found = await statuses(there, bearer(down.token(audience)))
+            assert {found[door] for door in doors} == {503}
+        assert set((await statuses(there, bearer(down.token("api://a", iss="x")))).values()) == {401}
+
+
 @pytest.mark.proves("oauth-jwt")
 async def test_a_call_with_a_token_runs_a_tool_and_the_token_goes_no_further(tmp_path: Path) -> None:
     async with trusting(tmp_path) as there:
