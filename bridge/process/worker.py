@@ -47,6 +47,8 @@ _STUCK_SECONDS: Final = 15.0
 """How long a worker may take to end after its supervisor has."""
 
 
+_SUPERVISOR_SECONDS: Final = 5.0
+"""How long a worker that got a signal of its own waits for its supervisor, which may have got one, too."""
 _OF_SESSIONS: Final = ".http"
 """What the socket for requests of other workers' MCP sessions ends with."""
 
@@ -70,8 +72,8 @@ class Worker:
         self._set_up_log = set_up_log
         self._stopping = Shutdown()
         self._may_end = anyio.Event()
-        self._waits_for_all = False
-        """Whether the supervisor says when all workers have drained. Until then the others may use our servers."""
+        self._drains_with_all = anyio.Event()
+        """Set once the supervisor is to say when all have drained. Until then other workers may use our servers."""
         self._is_orphan = False
         self._bridge: Bridge | None = None
         self._change: _PlannedChange | None = None
@@ -145,6 +147,7 @@ class Worker:
         except LinkEndedError:
             logger.warning("the supervisor is gone: this worker ends")
             self._is_orphan = True
+            self._drains_with_all.set()
             self._may_end.set()
             for _ in range(2):
                 self._stopping.hear(signal.SIGTERM)
@@ -165,7 +168,7 @@ class Worker:
             case {"log": [str() as log_format, str() as level]}:
                 self._set_up_log(log_format, level)
             case {"drain": True}:
-                self._waits_for_all = True
+                self._drains_with_all.set()
                 self._stopping.ask()
             case {"stop": True}:
                 self._stopping.at_once.set()
@@ -216,7 +219,9 @@ class Worker:
             tasks.start_soon(self._hurry, bridge)
             await bridge.drain(bridge.drain_seconds)
             self._link.post({"drained": True})
-            if self._waits_for_all:
+            with anyio.move_on_after(_SUPERVISOR_SECONDS):
+                await self._drains_with_all.wait()
+            if self._drains_with_all.is_set():
                 await self._may_end.wait()
             tasks.cancel_scope.cancel()
         for server in servers:
