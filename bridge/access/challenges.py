@@ -20,7 +20,11 @@ def token_challenge(
     return "Bearer " + ", ".join(f'{name}="{value}"' for name, value in given.items() if value)
 
 
-def insufficient_scope(scope: str, metadata_url: str | None = None) -> dict[str, str]:
-    """The header of a 403 for an operation that takes this scope."""
-    challenge = token_challenge(error="insufficient_scope", scopes=[scope], metadata_url=metadata_url)
+def insufficient_scope(
+    scope: str, metadata_url: str | None = None, held: Iterable[str] = ()
+) -> dict[str, str]:
+    """The header of a 403 for an operation that takes this scope. `held` are scopes to keep, which are named before
+    it."""
+    scopes = [*held, scope]
+    challenge = token_challenge(error="insufficient_scope", scopes=scopes, metadata_url=metadata_url)
     return {"WWW-Authenticate": challenge}

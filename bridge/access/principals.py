@@ -64,6 +64,11 @@ class Principal:
         """The scope that a token lacks for a skill; None if it may be used, or no scope opens it."""
         return None if self.may_use(skill_id) else self.scope_for(skill_id)
 
+    def held_scopes(self) -> list[str]:
+        """The scopes of the principal's issuer that open something in this face, of which it may use all."""
+        skills = frozenset(self.skills)
+        return [scope for scope, globs in self.scopes if globs and skills.issuperset(globs)]
+
     def scope_for(self, skill_id: str) -> str | None:
         """The first scope of the principal's issuer that opens a skill in this face; None if none does."""
         return next((scope for scope, globs in self.scopes if _is_among(skill_id, globs)), None)

@@ -362,9 +362,10 @@ async def test_the_official_client_discovers_registers_logs_in_and_steps_up_by_i
     ]
 
 
-async def test_the_client_in_typescript_does_the_same(trusting: Trusting, issuers: Issuers) -> None:
+@pytest.mark.parametrize("sdk", ["client", "sdk"])
+async def test_the_clients_in_typescript_do_the_same(sdk: str, trusting: Trusting, issuers: Issuers) -> None:
     calls: list[tuple[str, dict[str, Any]]] = [("look", {}), ("put", {"text": "hello"}), ("look", {})]
-    command = js_mcp_client_command(trusting.server, CALLBACK, "alice", calls)
+    command = js_mcp_client_command(sdk, trusting.server, CALLBACK, "alice", calls)
     with anyio.fail_after(WAIT_SECONDS):
         done = await anyio.run_process(command, stderr=None)
     told = json.loads(done.stdout)

@@ -1,4 +1,5 @@
-// A person with a client built on @modelcontextprotocol/client, who logs in wherever the client asks for it.
+// A person with a client built on the TypeScript SDK, who logs in wherever the client asks for it. The SDK is
+// @modelcontextprotocol/client, or @modelcontextprotocol/sdk, which was there before it.
 //
 //   node js_mcp_client.mjs <package.json of the SDK> <URL of the server> <redirect URI> <person> <calls>
 //
@@ -9,7 +10,9 @@ import { createRequire } from "node:module";
 
 const [, , manifest, server, redirectUrl, person, calls] = process.argv;
 const require = createRequire(manifest);
-const { Client, StreamableHTTPClientTransport, UnauthorizedError } = require("@modelcontextprotocol/client");
+const { name } = require(manifest);
+const parts = name.endsWith("/sdk") ? ["/client/index.js", "/client/streamableHttp.js", "/client/auth.js"] : [""];
+const sdk = Object.assign({}, ...parts.map((part) => require(name + part)));
 
 const kept = {};
 const provider = {
@@ -46,15 +49,16 @@ async function loggedIn(work) {
   try {
     return await work();
   } catch (error) {
-    if (!(error instanceof UnauthorizedError)) throw error;
-    await transport.finishAuth(await browsed());
+    if (!(error instanceof sdk.UnauthorizedError)) throw error;
+    const came = await browsed();
+    await transport.finishAuth(parts.length > 1 ? came.get("code") : came);
     return await work();
   }
 }
 
-const client = new Client({ name: "a client", version: "1.0" });
+const client = new sdk.Client({ name: "a client", version: "1.0" });
 await loggedIn(async () => {
-  transport = new StreamableHTTPClientTransport(new URL(server), { authProvider: provider });
+  transport = new sdk.StreamableHTTPClientTransport(new URL(server), { authProvider: provider });
   await client.connect(transport);
 });
 const came = [];

@@ -81,11 +81,11 @@ def js_client_command(
 
 
 def js_mcp_client_command(
-    server: str, redirect: str, person: str, calls: Sequence[tuple[str, Json]]
+    sdk: str, server: str, redirect: str, person: str, calls: Sequence[tuple[str, Json]]
 ) -> list[str]:
-    """Return the command of a person with the TypeScript SDK's MCP client; see `js_mcp_client.mjs`."""
-    sdk = str(package_manifest("@modelcontextprotocol/client"))
-    return [str(node()), str(JS_MCP_CLIENT), sdk, server, redirect, person, json.dumps(calls)]
+    """Return the command of a person with an MCP client of the TypeScript SDK; see `js_mcp_client.mjs`."""
+    manifest = str(package_manifest(f"@modelcontextprotocol/{sdk}"))
+    return [str(node()), str(JS_MCP_CLIENT), manifest, server, redirect, person, json.dumps(calls)]
 
 
 def js_agent_command() -> list[str]:

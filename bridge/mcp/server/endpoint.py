@@ -18,6 +18,7 @@ import anyio
 from mcp.server.auth.middleware.bearer_auth import AuthenticatedUser
 from mcp.server.auth.provider import AccessToken
 from mcp_types import INVALID_REQUEST
+from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 from starlette.datastructures import Headers
 from starlette.requests import ClientDisconnect
 from starlette.responses import Response
@@ -199,11 +200,12 @@ class Endpoint:
         """
         if scope["method"] != "POST":
             return receive
-        body = await request_body(receive, Headers(scope=scope), self.body_bytes)
+        headers = Headers(scope=scope)
+        body = await request_body(receive, headers, self.body_bytes)
         if holds_more_values(body, self.json_values):
             raise RefusedError(413, f"The message holds more than {self.json_values} values and keys")
         if user.principal.scopes:
-            self._require_scope(body, user)
+            self._require_scope(body, headers, user)
         waiting: list[Message] = [{"type": "http.request", "body": body, "more_body": False}]
 
         async def replayed() -> Message:
@@ -211,13 +213,16 @@ class Endpoint:
 
         return replayed
 
-    def _require_scope(self, body: bytes, user: AdmittedUser) -> None:
+    def _require_scope(self, body: bytes, headers: Headers, user: AdmittedUser) -> None:
         called = _call_in(body)
         tool = self.tool_called(*called) if called else None
         scope = user.principal.missing_scope(tool) if tool is not None else None
         if scope is not None:
             words = f"The tool {echoed(tool or '')} takes a token with the scope {scope}"
-            raise RefusedError(403, words, insufficient_scope(scope, user.metadata_url))
+            # Clients of older revisions ask for what is named here alone, and lose the scopes that they had.
+            is_modern = headers.get("mcp-protocol-version") in MODERN_PROTOCOL_VERSIONS
+            held = () if is_modern else user.principal.held_scopes()
+            raise RefusedError(403, words, insufficient_scope(scope, user.metadata_url, held))
 
 
 def _call_in(body: bytes) -> tuple[str, JsonObject] | None:
