@@ -245,6 +245,10 @@ async def test_the_scopes_of_a_token_say_what_it_may_use() -> None:
             assert found.scope_for("put") == "tools:write"
             assert found.scope_for("search") == "tools:read"
             assert found.scope_for("drop") is None
+        whole = await one.lets_in(one.issuer.token("api://desk", scope="tools:read tools:write"))
+        for face, held in {"desk": ["tools:read", "tools:write"], "third": ["tools:read"]}.items():
+            assert whole.in_face(face).held_scopes() == held
+        assert found.held_scopes() == ["tools:read"]
         for claims in ({"scope": 7}, {"scope": None, "scp": {}}, {"scope": [7, None]}):
             assert (await one.lets_in(one.issuer.token("api://desk", **claims))).skills == ()
 
