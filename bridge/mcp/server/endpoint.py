@@ -219,7 +219,8 @@ class Endpoint:
         scope = user.principal.missing_scope(tool) if tool is not None else None
         if scope is not None:
             words = f"The tool {echoed(tool or '')} takes a token with the scope {scope}"
-            # Clients of older revisions ask for what is named here alone, and lose the scopes that they had.
+            # Clients of older revisions ask for what is named here alone, and would lose the scopes that they have
+            # (MCP 2025-11-25 basic/authorization, "Server Scope Management"). Newer ones unite both.
             is_modern = headers.get("mcp-protocol-version") in MODERN_PROTOCOL_VERSIONS
             held = () if is_modern else user.principal.held_scopes()
             raise RefusedError(403, words, insufficient_scope(scope, user.metadata_url, held))
