@@ -71,6 +71,11 @@ class Admission:
         return NOBODY_LEFT if self.access.needs_token and not has_any else None
 
     @property
+    def own_token(self) -> str:
+        """The bridge's own secret."""
+        return self._token
+
+    @property
     def own_headers(self) -> Mapping[str, str]:
         """The header with the bridge's own API key, if API keys are accepted first; else empty."""
         return {API_KEY_HEADER: self._token} if self._own_scheme is Scheme.API_KEY else {}

@@ -55,7 +55,7 @@ from bridge.assembly.plan import (
 )
 from bridge.assembly.published_agent import PublishedAgent, path_of, published
 from bridge.assembly.replicas import BridgeReplicas, replicas_of
-from bridge.assembly.routes import MCP, Router, RoutingTable, readiness
+from bridge.assembly.routes import MCP, OWN_DOOR_HEADER, OwnDoor, Router, RoutingTable, readiness
 from bridge.assembly.workers import WorkerSharing
 from bridge.errors import PeerError, UsageError
 from bridge.jsonvalues import JsonObject
@@ -113,6 +113,8 @@ class Bridge:
             CatalogApp(self._listed, self._access, self._web, plan.profile.card.max_age_seconds),
             self._readiness,
         )
+        self.own_door = OwnDoor(self.app, self._admission.own_token)
+        """The application at `own_url`, where the address for others takes TLS."""
 
     @asynccontextmanager
     async def run(self) -> AsyncIterator[Bridge]:
@@ -404,9 +406,10 @@ class Bridge:
                 f"{name} is published by this very process, which is told nowhere at which address it is"
             )
         url = f"{self._own_url}{path_of(name)}"
+        door = {OWN_DOOR_HEADER: self._admission.own_token} if self._place.tls else {}
         return RemotePlan(
             url,
-            headers=self._admission.own_headers,
+            headers={**self._admission.own_headers, **door},
             bearer=self._admission.own_bearer,
             account="itself",
             allow_private=True,

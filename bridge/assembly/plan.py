@@ -26,6 +26,7 @@ from bridge.config.text.wording import shown_url
 from bridge.errors import UsageError
 from bridge.http.replica_address import ReplicaAddress
 from bridge.http.request_checks import FaceAddress, is_loopback
+from bridge.http.tls import TlsFiles
 from bridge.mcp.client.eras import Era
 from bridge.mcp.client.link import ListBounds
 from bridge.mcp.client.session import SessionPace
@@ -44,6 +45,7 @@ _PROCESS_KEYS: Final = {
     "keys": "keys",
     "store": "shared_store",
     "replica_url": "replica",
+    "tls": "tls",
 }
 """Keys of `[bridge]` that only a restart changes, and their attributes in a `ProcessPlan`."""
 
@@ -201,6 +203,13 @@ class ProcessPlan:
     """Baggage keys that are sent to peers on other machines."""
     cache: Path | None = None
     """The folder for cached cards; None is the user's cache folder."""
+    tls: TlsFiles | None = None
+    """The files of its TLS; None serves plain HTTP. What stands in them is read again without a restart."""
+
+    @property
+    def scheme(self) -> str:
+        """The scheme of its address."""
+        return "http" if self.tls is None else "https"
 
     @property
     def web(self) -> FaceAddress:

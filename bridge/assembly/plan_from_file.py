@@ -28,6 +28,7 @@ from bridge.config.tables.models import (
     IssuerTable,
     PrincipalTable,
     SkillTable,
+    TlsTable,
     ToolsAsAgentTable,
     ToolServerTable,
     ToolTable,
@@ -38,6 +39,7 @@ from bridge.config.text.secrets import Secret
 from bridge.config.text.wording import POSTGRES_SCHEMES
 from bridge.http.oauth import OAuthClient
 from bridge.http.replica_address import ReplicaAddress
+from bridge.http.tls import TlsFiles
 from bridge.mcp.client.eras import Era
 from bridge.mcp.client.transports.stdio import ChildPace, StdioTarget
 from bridge.mcp.client.transports.streamable_http import HttpTarget, ServerTarget
@@ -54,6 +56,7 @@ def plan_from_file(loaded: LoadedConfig) -> Plan:
             host=table.host,
             port=table.port,
             public_url=table.public_url,
+            tls=_tls(table.tls),
             hosts=frozenset(table.hosts),
             baggage_keys=frozenset(table.baggage),
             hosts_by="--allow-host {}" if on_line else 'hosts = ["{}"] in [bridge]',
@@ -73,6 +76,12 @@ def plan_from_file(loaded: LoadedConfig) -> Plan:
         offered={name: _offered(one, loaded) for name, one in config.agents_as_tools.items()},
         left_out=loaded.left_out,
     )
+
+
+def _tls(table: TlsTable | None) -> TlsFiles | None:
+    if table is None:
+        return None
+    return TlsFiles(table.certificate, table.key, table.client_ca, table.client_certificate)
 
 
 def _server(table: ToolServerTable, process: Profile, *, on_line: bool) -> ServerPlan:

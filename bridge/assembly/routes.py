@@ -10,6 +10,7 @@ The routes may change at any time; a request in flight keeps its application.
 
 from __future__ import annotations
 
+import hmac
 import json
 import math
 from collections.abc import Callable, Iterable, Mapping
@@ -35,6 +36,9 @@ from bridge.source_state import SourceState
 AGENTS: Final = "/agents"
 MCP: Final = "/mcp"
 
+OWN_DOOR_HEADER: Final = "X-MCP-A2A-Own"
+"""The header that opens an `OwnDoor`."""
+
 _JSON: Final = "application/json"
 _AGAIN_SECONDS: Final = "1"
 _METADATA_SECONDS: Final = 60
@@ -44,6 +48,22 @@ _HELP: Final = (
     "A task that waits for an answer keeps its server from other calls: answer it or cancel it. With a larger"
     " `sessions`, in [tool_servers.NAME] or in [server] of the mapping profile, other calls run beside it"
 )
+
+
+class OwnDoor:
+    """The application for calls of the bridge by itself, at a socket of its own where other clients need TLS. It lets
+    in nobody else who finds the socket."""
+
+    def __init__(self, app: ASGIApp, token: str) -> None:
+        self._app = app
+        self._token = token.encode()
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Pass on a request that shows the token."""
+        shown = Headers(scope=scope).get(OWN_DOOR_HEADER, "")
+        is_own = hmac.compare_digest(shown.encode(), self._token)
+        app = self._app if is_own else _json_answer(403, {"error": {"message": "This is not for others"}})
+        await app(scope, receive, send)
 
 
 @dataclass(frozen=True)

@@ -178,7 +178,7 @@ def root_url(place: ProcessPlan, port: int) -> str:
     if place.public_url:
         return place.public_url
     shown = "127.0.0.1" if place.host in ("0.0.0.0", "::") else place.host
-    return f"http://[{shown}]:{port}" if ":" in shown else f"http://{shown}:{port}"
+    return f"{place.scheme}://[{shown}]:{port}" if ":" in shown else f"{place.scheme}://{shown}:{port}"
 
 
 def _named(key: str, style: str = "") -> tuple[tuple[str, str], ...]:

@@ -116,6 +116,23 @@ class Connection(Protocol):
         ...
 
 
+@dataclass(eq=False)
+class PendingHandshake:
+    """A connection that is not secure yet. It counts as one that waits for its head, and is closed in every case."""
+
+    peer: str
+    abort: Callable[[], None]
+    kept: bool = False
+    site: str | None = None
+    has_sent_all: Final = True
+
+    def head_is_late(self) -> None:
+        """See `Connection`."""
+        self.abort()
+
+    look_at_body = rest_is_over = give_way = read_no_more = refuse_more = head_is_late
+
+
 class WaitingConnections:
     """Connections that wait for the same thing, the longest first. One that has waited too long is removed and told."""
 

@@ -30,7 +30,8 @@ from starlette.types import ASGIApp
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
 from uvicorn.server import ServerState
 
-from bridge.http.connections import ConnectionLimits, Connections
+from bridge.http.connections import ConnectionLimits, Connections, PendingHandshake
+from bridge.http.tls import TlsPoint
 
 logger = logging.getLogger(__name__)
 
@@ -130,6 +131,8 @@ class BoundedProtocol(HttpToolsProtocol):
         super().__init__(config, server_state, app_state)
         self.kept = False
         self.site: str | None = None
+        self.handshake: PendingHandshake | None = None
+        """What stood for this connection until it was secure."""
         self.url = b""
         self.headers = []
         self._limits = limits
@@ -205,6 +208,8 @@ class BoundedProtocol(HttpToolsProtocol):
 
     def connection_made(self, transport: Any) -> None:
         super().connection_made(transport)
+        if self.handshake is not None:
+            self._connections.left(self.handshake)
         self._connections.arrived(self)
 
     def connection_lost(self, exc: Exception | None) -> None:
@@ -346,6 +351,10 @@ class BoundedProtocol(HttpToolsProtocol):
             return
         self.transport.write(refusal.answer)
         self._connections.refused(self)
+        if (
+            not self.transport.can_write_eof()
+        ):  # TLS has no half of a connection: the peer closes it, or the drain
+            return
         try:
             self.transport.write_eof()
         except OSError:  # the peer is gone, and asyncio does not know yet
@@ -372,7 +381,14 @@ class BoundedServer(uvicorn.Server):
     uvicorn's handler would end the streams at the first signal, before the bridge could drain its tasks.
     """
 
-    def __init__(self, app: ASGIApp, limits: HttpServerLimits, *, accepts_at_once: int = _AT_ONCE) -> None:
+    def __init__(
+        self,
+        app: ASGIApp,
+        limits: HttpServerLimits,
+        *,
+        accepts_at_once: int = _AT_ONCE,
+        tls: TlsPoint | None = None,
+    ) -> None:
         super().__init__(
             uvicorn.Config(
                 app,
@@ -388,6 +404,7 @@ class BoundedServer(uvicorn.Server):
         )
         self._limits = limits
         self._accepts_at_once = accepts_at_once
+        self._tls = tls
         self._accepting = anyio.CancelScope()
 
     async def serve_on(self, listener: socket.socket) -> None:
@@ -416,22 +433,63 @@ class BoundedServer(uvicorn.Server):
     async def _accept(self, listener: socket.socket) -> None:
         connections = Connections(self._limits.connections)
         with listener, self._accepting:
-            while True:
-                await anyio.wait_readable(listener)
-                async with anyio.create_task_group() as batch:
-                    for accepted in _accepted(listener, connections, self._accepts_at_once):
-                        batch.start_soon(self._connect, accepted, connections)
+            async with anyio.create_task_group() as handshakes:
+                while True:
+                    await anyio.wait_readable(listener)
+                    async with anyio.create_task_group() as batch:
+                        for accepted in _accepted(listener, connections, self._accepts_at_once):
+                            if accepted is None:
+                                batch.start_soon(anyio.sleep, _PAUSE_SECONDS)
+                            elif self._tls is None:
+                                batch.start_soon(self._connect, accepted, connections)
+                            else:
+                                handshakes.start_soon(self._secure, accepted, connections, self._tls)
 
-    async def _connect(self, accepted: socket.socket | None, connections: Connections) -> None:
-        if accepted is None:
-            await anyio.sleep(_PAUSE_SECONDS)
-            return
-        await asyncio.get_running_loop().connect_accepted_socket(
-            lambda: BoundedProtocol(
+    async def _connect(
+        self,
+        accepted: socket.socket,
+        connections: Connections,
+        handshake: PendingHandshake | None = None,
+        **tls: Any,
+    ) -> None:
+        def protocol() -> BoundedProtocol:
+            made = BoundedProtocol(
                 self.config, self.server_state, self.lifespan.state, self._limits.requests, connections
-            ),
-            accepted,
-        )
+            )
+            made.handshake = handshake
+            return made
+
+        await asyncio.get_running_loop().connect_accepted_socket(protocol, accepted, **tls)
+
+    async def _secure(self, accepted: socket.socket, connections: Connections, tls: TlsPoint) -> None:
+        """Do the handshake of a connection. A peer that takes long holds up nobody else."""
+        limits = self._limits.connections
+        with anyio.CancelScope() as scope:
+            handshake = PendingHandshake(_address_of(accepted), scope.cancel)
+            try:
+                connections.arrived(handshake)
+                if scope.cancel_called:
+                    accepted.close()
+                    return
+                await self._connect(
+                    accepted,
+                    connections,
+                    handshake,
+                    ssl=tls.context(),
+                    ssl_handshake_timeout=limits.head_seconds,
+                    ssl_shutdown_timeout=_GOODBYE_SECONDS,
+                )
+            except OSError as exc:
+                logger.debug("a connection did not become secure: %s", exc)
+            finally:
+                connections.left(handshake)
+
+
+def _address_of(accepted: socket.socket) -> str:
+    try:
+        return str(accepted.getpeername()[0])
+    except (OSError, IndexError):  # gone already, or without a name
+        return ""
 
 
 def _accepted(listener: socket.socket, connections: Connections, most: int) -> Iterator[socket.socket | None]:

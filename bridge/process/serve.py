@@ -11,7 +11,7 @@ from __future__ import annotations
 import logging
 import os
 import socket
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from typing import Protocol
@@ -24,6 +24,7 @@ from bridge.assembly.limits import server_limits
 from bridge.assembly.parts import StartObserver
 from bridge.assembly.plan import LOOPBACK_HOST, Plan, calls_itself
 from bridge.http.server import BoundedServer
+from bridge.http.tls import TlsPoint
 from bridge.process.listening import listening
 from bridge.process.reload import Reload
 from bridge.process.resources import free_what_was_replaced, keep_code, raise_descriptors, share_malloc_arenas
@@ -55,20 +56,31 @@ async def serve_http(plan: Plan, audience: ServeObserver, reload: Reload | None 
     share_malloc_arenas()
     keep_code()
     stopping = Shutdown(on_hangup=reload.ask if reload is not None and not has_terminal() else None)
-    async with listening(plan.place.host, plan.place.port) as listener, anyio.create_task_group() as tasks:
+    tls = tls_of(plan)
+    async with (
+        listening(plan.place.host, plan.place.port) as listener,
+        own_listener(plan) as inner,
+        anyio.create_task_group() as tasks,
+    ):
         port: int = listener.getsockname()[1]
         plan = replace(plan, place=replace(plan.place, port=port))
         with stopping.starting:
             await tasks.start(watch_signals, stopping)
-            bridge = Bridge(plan, audience, own_url=url_of(plan.place.host, port))
+            own_url = url_of(plan.place.host, port) if inner is None else url_at(inner)
+            bridge = Bridge(plan, audience, own_url=own_url)
             async with bridge.run(), anyio.create_task_group() as serving:
-                server = BoundedServer(bridge.app, server_limits(plan.profile, raise_descriptors()))
+                limits = server_limits(plan.profile, raise_descriptors())
+                server = BoundedServer(bridge.app, limits, tls=tls)
+                servers = [server]
+                if inner is not None:
+                    servers.append(BoundedServer(bridge.own_door, limits))
+                    serving.start_soon(servers[-1].serve_on, inner)
                 # Before the plan is applied: an offered server may use an agent that is published here.
                 serving.start_soon(_serve_on, server, listener, serving.cancel_scope)
                 await bridge.apply(plan)
                 stopping.serving = True
                 audience.serving(bridge, port)
-                serving.start_soon(_stop_server, server, bridge, stopping, audience)
+                serving.start_soon(_stop_servers, servers, bridge, stopping, audience)
                 bridge.on_retired = free_what_was_replaced
                 if reload is not None:
                     serving.start_soon(_reload_until_stopping, reload, bridge, stopping)
@@ -140,6 +152,32 @@ async def _serve_on(server: BoundedServer, listener: socket.socket, scope: anyio
     scope.cancel()
 
 
+def tls_of(plan: Plan) -> TlsPoint | None:
+    """The TLS of a server for others; None where they come over plain HTTP.
+
+    Raises:
+        UsageError: a file of it cannot be used.
+    """
+    return None if plan.place.tls is None else TlsPoint(plan.place.tls)
+
+
+@asynccontextmanager
+async def own_listener(plan: Plan) -> AsyncIterator[socket.socket | None]:
+    """Where the bridge calls its own agents: a free port of loopback if others need TLS, and none else. Its own
+    certificate is not for the name `127.0.0.1`, and it may ask for a client's."""
+    if plan.place.tls is None:
+        yield None
+        return
+    async with listening(LOOPBACK_HOST, 0) as listener:
+        listener.listen()
+        yield listener
+
+
+def url_at(listener: socket.socket) -> str:
+    """The URL of a server on this listener."""
+    return url_of(*listener.getsockname()[:2])
+
+
 def url_of(host: str, port: int) -> str:
     """The URL under which a process on this machine reaches a server that listens there."""
     near = {"0.0.0.0": "127.0.0.1", "::": "::1", "localhost": "127.0.0.1"}.get(host, host)
@@ -162,8 +200,8 @@ async def _reload_until_stopping(reload: Reload, bridge: Bridge, stopping: Shutd
         tasks.cancel_scope.cancel()
 
 
-async def _stop_server(
-    server: BoundedServer, bridge: Bridge, stopping: Shutdown, audience: ServeObserver
+async def _stop_servers(
+    servers: Sequence[BoundedServer], bridge: Bridge, stopping: Shutdown, audience: ServeObserver
 ) -> None:
     await stopping.asked.wait()
     audience.stopping(bridge.running)
@@ -171,7 +209,8 @@ async def _stop_server(
         tasks.start_soon(_hurry, bridge, stopping)
         await bridge.drain(bridge.drain_seconds)
         tasks.cancel_scope.cancel()
-    server.should_exit = True
+    for server in servers:
+        server.should_exit = True
 
 
 async def _hurry(bridge: Bridge, stopping: Shutdown) -> None:

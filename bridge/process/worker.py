@@ -35,7 +35,7 @@ from bridge.jsonvalues import JsonObject
 from bridge.mcp.client.shared.holder import HeldServers
 from bridge.mcp.client.shared.server import Holders
 from bridge.process.resources import free_what_was_replaced, keep_code, raise_descriptors, share_malloc_arenas
-from bridge.process.serve import ServeObserver
+from bridge.process.serve import ServeObserver, own_listener, tls_of, url_at
 from bridge.process.shutdown import Shutdown, watch_signals
 from bridge.process.worker_frames import WorkerStart, packed_fault, unpacked
 from bridge.process.worker_processes import end_process, processes_of
@@ -106,15 +106,20 @@ class Worker:
         sharing = WorkerSharing(start.workers, start.own_token, start.own_scheme, self._holders, held)
         watching: StartObserver | None = self._observer
         plan = self._reached_here(start.plan)
-        bridge = self._bridge = Bridge(plan, watching, own_url=start.own_url, sharing=sharing)
+        tls = tls_of(plan)
         with _bound(start.address) as inner, _bound(start.address + _OF_SESSIONS) as sessions:
-            async with anyio.create_task_group() as passing:
+            async with own_listener(plan) as own, anyio.create_task_group() as passing:
                 passing.start_soon(held.serve, inner)
+                own_url = start.own_url if own is None else url_at(own)
+                bridge = self._bridge = Bridge(plan, watching, own_url=own_url, sharing=sharing)
                 async with bridge.run(), anyio.create_task_group() as serving:
                     limits = server_limits(start.plan.profile, raise_descriptors())
-                    server = BoundedServer(bridge.app, limits, accepts_at_once=1)
-                    from_others = BoundedServer(bridge.app, limits)
-                    serving.start_soon(from_others.serve_on, sessions)
+                    server = BoundedServer(bridge.app, limits, accepts_at_once=1, tls=tls)
+                    servers = [server, BoundedServer(bridge.app, limits)]
+                    serving.start_soon(servers[-1].serve_on, sessions)
+                    if own is not None:
+                        servers.append(BoundedServer(bridge.own_door, limits))
+                        serving.start_soon(servers[-1].serve_on, own)
                     if not start.others_serve:
                         serving.start_soon(self._serve_on, server, serving.cancel_scope)
                     await bridge.apply(plan)
@@ -126,7 +131,7 @@ class Worker:
                     if self._observer is not None:
                         self._observer.serving(bridge, start.plan.place.port)
                     serving.start_soon(self._take_plans, bridge)
-                    serving.start_soon(self._stop_servers, (server, from_others), bridge)
+                    serving.start_soon(self._stop_servers, servers, bridge)
                 passing.cancel_scope.cancel()
 
     def _reached_here(self, plan: Plan) -> Plan:

@@ -23,6 +23,7 @@ from bridge.assembly.limits import server_limits
 from bridge.assembly.plan import Plan, ProcessPlan, PublishedPlan, ServerPlan, SharedStore
 from bridge.config.tables.profile import Profile, load_profile
 from bridge.http.server import BoundedServer, HttpServerLimits
+from bridge.http.tls import TlsPoint
 from bridge.mcp.client.eras import Era
 from bridge.mcp.client.transports.stdio import StdioTarget
 from bridge.mcp.client.transports.streamable_http import ServerTarget
@@ -167,9 +168,11 @@ DEFAULT_LIMITS: Final = server_limits(profile_of("default"), descriptors=4096)
 
 
 @asynccontextmanager
-async def listening(app: Any, port: int = 0, limits: HttpServerLimits = DEFAULT_LIMITS) -> AsyncIterator[str]:
+async def listening(
+    app: Any, port: int = 0, limits: HttpServerLimits = DEFAULT_LIMITS, tls: TlsPoint | None = None
+) -> AsyncIterator[str]:
     """Serve an ASGI application, by default on a free port; its root URL."""
-    server = _Server(app, limits)
+    server = _Server(app, limits, tls)
     async with (
         bound("127.0.0.1", port or free_port()) as listener,
         anyio.create_task_group() as tasks,
@@ -177,7 +180,7 @@ async def listening(app: Any, port: int = 0, limits: HttpServerLimits = DEFAULT_
         tasks.start_soon(server.serve_on, listener)
         await server.starting.wait()
         try:
-            yield f"http://127.0.0.1:{listener.getsockname()[1]}"
+            yield f"{'http' if tls is None else 'https'}://127.0.0.1:{listener.getsockname()[1]}"
         finally:
             server.ending.set()
 
@@ -196,8 +199,8 @@ class _Server(BoundedServer):
     """The bridge's server, which ends at once where its own looks ten times a second: over all tests these tenths are
     minutes."""
 
-    def __init__(self, app: Any, limits: HttpServerLimits) -> None:
-        super().__init__(app, limits)
+    def __init__(self, app: Any, limits: HttpServerLimits, tls: TlsPoint | None) -> None:
+        super().__init__(app, limits, tls=tls)
         self.starting, self.ending = anyio.Event(), anyio.Event()
 
     async def main_loop(self) -> None:

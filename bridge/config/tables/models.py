@@ -27,6 +27,7 @@ from bridge.config.tables.values import (
     BaseUrl,
     DatabaseUrl,
     FailPolicy,
+    FilePath,
     FilePaths,
     HostNames,
     Json,
@@ -58,6 +59,7 @@ __all__ = [
     "PrincipalTable",
     "Secret",
     "SkillTable",
+    "TlsTable",
     "ToolServerTable",
     "ToolTable",
     "ToolsAsAgentTable",
@@ -67,6 +69,24 @@ DEFAULT_PROFILE: Final = "default"
 
 FACES: Final = ("tools_as_agent", "agents_as_tools")
 """The tables of faces."""
+
+
+class TlsTable(Table):
+    """`tls` of `[bridge]`: the files of HTTPS, in PEM. A changed file is read again for the next connection."""
+
+    certificate: FilePath = Field(
+        description="the certificate of the bridge, and behind it those that lead to its authority"
+    )
+    key: FilePath = Field(description="its private key, without a passphrase")
+    client_ca: FilePath | None = Field(
+        default=None,
+        description="the authorities whose certificates clients show; without it, clients show none",
+    )
+    client_certificate: Literal["required", "optional"] = Field(
+        default="required",
+        description="with `client_ca`, whether a client must show a certificate; `optional` lets one with a token "
+        "connect without",
+    )
 
 
 class BridgeTable(Table):
@@ -83,6 +103,10 @@ class BridgeTable(Table):
         default=None,
         description="the address on cards, for a bridge behind a proxy; without it, cards have the address "
         "of each request",
+    )
+    tls: TlsTable | None = Field(
+        default=None,
+        description='serves HTTPS: `{ certificate = "PATH", key = "PATH" }`; without it, plain HTTP',
     )
     store: StorePlace | None = Field(
         default=None,

@@ -1,0 +1,181 @@
+"""TLS of our server, over real sockets: whom it lets connect, and how it follows its files."""
+
+from __future__ import annotations
+
+import ipaddress
+import logging
+import shutil
+import ssl
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, Final
+
+import anyio
+import httpx2
+import pytest
+from cryptography import x509
+
+from bridge.errors import UsageError
+from bridge.http.tls import TlsFiles, TlsPoint, server_context
+from tests.support.certificates import Authority, Issued
+from tests.support.running import DEFAULT_LIMITS, listening
+
+pytestmark = pytest.mark.anyio
+
+HERE: Final = x509.IPAddress(ipaddress.ip_address("127.0.0.1"))
+WAIT_SECONDS: Final = 30.0
+
+
+async def scheme_asked(scope: Any, receive: Any, send: Any) -> None:
+    """Answers with the scheme of the request."""
+    while (await receive()).get("more_body"):
+        pass
+    await send({"type": "http.response.start", "status": 200, "headers": [(b"content-length", b"5")]})
+    await send({"type": "http.response.body", "body": scope["scheme"].encode()})
+
+
+@pytest.fixture
+def authority(tmp_path: Path) -> Authority:
+    return Authority(tmp_path)
+
+
+@pytest.fixture
+def files(authority: Authority) -> TlsFiles:
+    issued = authority.issues("bridge", HERE)
+    return TlsFiles(issued.certificate, issued.key)
+
+
+def put(new: Issued, files: TlsFiles) -> None:
+    """Put other files in the place of those that are served."""
+    shutil.copyfile(new.certificate, files.certificate)
+    shutil.copyfile(new.key, files.key)
+
+
+def client_of(authority: Authority, shown: Issued | None = None) -> httpx2.AsyncClient:
+    return httpx2.AsyncClient(verify=authority.trusted(shown), trust_env=False)
+
+
+def serial_of(response: httpx2.Response) -> int:
+    tls = response.extensions["network_stream"].get_extra_info("ssl_object")
+    return x509.load_der_x509_certificate(tls.getpeercert(binary_form=True)).serial_number
+
+
+async def test_a_request_over_tls_is_one_of_https(authority: Authority, files: TlsFiles) -> None:
+    async with listening(scheme_asked, tls=TlsPoint(files)) as url, client_of(authority) as client:
+        assert (await client.get(url)).text == "https"
+
+
+def test_tls_1_2_is_the_least(files: TlsFiles) -> None:
+    context = server_context(files)
+    assert context.minimum_version is ssl.TLSVersion.TLSv1_2
+
+
+async def test_a_renewed_certificate_is_shown_to_the_next_connection_and_none_is_dropped(
+    authority: Authority, files: TlsFiles
+) -> None:
+    async with listening(scheme_asked, tls=TlsPoint(files)) as url, client_of(authority) as before:
+        first = serial_of(await before.get(url))
+        put(authority.issues("bridge", HERE, as_file="renewed"), files)
+        async with client_of(authority) as after:
+            renewed = serial_of(await after.get(url))
+        assert serial_of(await before.get(url)) == first != renewed
+
+
+async def test_a_broken_new_certificate_is_refused_with_one_line_and_the_last_one_goes_on(
+    authority: Authority, files: TlsFiles, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.WARNING)
+    serials = []
+    async with listening(scheme_asked, tls=TlsPoint(files)) as url:
+        for step in range(3):
+            async with client_of(authority) as client:
+                serials.append(serial_of(await client.get(url)))
+            if not step:
+                shutil.copyfile(authority.issues("bridge", HERE, as_file="other").key, files.key)
+    assert len(set(serials)) == 1
+    assert caplog.messages == [
+        "the new certificate is refused, and the last one is shown on: "
+        f"the key in {files.key} is not that of the certificate in {files.certificate}"
+    ]
+
+
+async def test_a_peer_that_begins_no_handshake_holds_up_nobody(authority: Authority, files: TlsFiles) -> None:
+    limits = replace(DEFAULT_LIMITS, connections=replace(DEFAULT_LIMITS.connections, new=2))
+    async with listening(scheme_asked, limits=limits, tls=TlsPoint(files)) as url:
+        port = httpx2.URL(url).port
+        assert port is not None
+        silent = [await anyio.connect_tcp("127.0.0.1", port) for _ in range(5)]
+        try:
+            async with client_of(authority) as client:
+                assert (await client.get(url)).text == "https"
+            # More of them than may wait: the first were closed.
+            with (
+                anyio.fail_after(WAIT_SECONDS),
+                pytest.raises((anyio.EndOfStream, anyio.BrokenResourceError)),
+            ):
+                await silent[0].receive()
+        finally:
+            for one in silent:
+                await one.aclose()
+
+
+async def test_what_is_no_tls_is_turned_away_and_the_next_is_served(
+    authority: Authority, files: TlsFiles
+) -> None:
+    async with listening(scheme_asked, tls=TlsPoint(files)) as url, client_of(authority) as client:
+        with pytest.raises(httpx2.TransportError):
+            await client.get(url.replace("https", "http"))
+        assert (await client.get(url)).text == "https"
+
+
+async def test_a_request_above_a_bound_is_refused_over_tls_too(authority: Authority, files: TlsFiles) -> None:
+    async with listening(scheme_asked, tls=TlsPoint(files)) as url, client_of(authority) as client:
+        refused = await client.get(url, headers={"X-Much": "x" * 1_000_000})
+        assert (refused.status_code, refused.headers["connection"]) == (431, "close")
+        assert (await client.get(url)).text == "https"
+
+
+async def test_without_a_clients_certificate_a_handshake_fails_where_one_is_required(
+    authority: Authority, files: TlsFiles
+) -> None:
+    asking = replace(files, client_ca=authority.file)
+    async with listening(scheme_asked, tls=TlsPoint(asking)) as url:
+        async with client_of(authority) as nobody:
+            with pytest.raises(httpx2.TransportError):
+                await nobody.get(url)
+        async with client_of(authority, authority.issues("desk")) as desk:
+            assert (await desk.get(url)).text == "https"
+
+
+async def test_where_a_clients_certificate_is_optional_one_may_come_without_and_none_with_a_strangers(
+    authority: Authority, files: TlsFiles, tmp_path: Path
+) -> None:
+    asking = replace(files, client_ca=authority.file, client_certificate="optional")
+    stranger = Authority(tmp_path, "A stranger").issues("mallory")
+    async with listening(scheme_asked, tls=TlsPoint(asking)) as url:
+        async with client_of(authority) as nobody:
+            assert (await nobody.get(url)).text == "https"
+        async with client_of(authority, stranger) as mallory:
+            with pytest.raises(httpx2.TransportError):
+                await mallory.get(url)
+
+
+@pytest.mark.parametrize(
+    ("broken", "why"),
+    [
+        ("missing", "{certificate} cannot be read: No such file or directory"),
+        ("text", "{certificate} and {key} hold no certificate and key in PEM: NO_CERTIFICATE_OR_CRL_FOUND"),
+    ],
+)
+def test_files_that_are_no_certificate_are_refused_at_the_start(
+    files: TlsFiles, broken: str, why: str
+) -> None:
+    if broken == "missing":
+        files.certificate.unlink()
+    else:
+        files.certificate.write_text("a certificate")
+    with pytest.raises(UsageError) as refused:
+        TlsPoint(files)
+    assert str(refused.value).startswith(
+        why.format(certificate=files.certificate, key=files.key).partition(": NO_")[0]
+    )
