@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import hashlib
 import hmac
+import json
 import logging
 import math
 from collections.abc import Iterable, Mapping, Sequence
@@ -25,7 +26,7 @@ from bridge.access.challenges import REALM, token_challenge
 from bridge.access.issuers import Issuer, IssuerMetadata
 from bridge.access.principals import LOCAL, Principal
 from bridge.errors import UsageError
-from bridge.http.request_checks import API_KEY_HEADER, RefusedError
+from bridge.http.request_checks import API_KEY_HEADER, SHOWN_HEADER, RefusedError
 
 logger = logging.getLogger(__name__)
 
@@ -40,23 +41,34 @@ class Scheme(StrEnum):
     """A bearer token in the Authorization header."""
     API_KEY = "apiKey"
     """The secret itself, in the header `API_KEY_HEADER`."""
+    CONNECTION = "mtls"
+    """A certificate that the connection has shown, or what a trusted proxy says of the caller."""
 
 
 _WORDS: Final[Mapping[Scheme, str]] = {
     Scheme.BEARER: "a bearer token",
     Scheme.API_KEY: f"an API key ({API_KEY_HEADER})",
+    Scheme.CONNECTION: "a client certificate",
 }
 _HEADERS: Final[Mapping[Scheme, str]] = {
     Scheme.BEARER: "authorization",
     Scheme.API_KEY: API_KEY_HEADER.lower(),
+    Scheme.CONNECTION: SHOWN_HEADER,
 }
 _KEY_CHALLENGE: Final = f'ApiKey realm="{REALM}", header="{API_KEY_HEADER}"'
 """RFC 9110 section 11.6.1: a 401 names the schemes. API keys have no registered scheme; this one is common."""
 
 
+_CERTIFICATE_CHALLENGE: Final = f'Certificate realm="{REALM}"'
+"""A certificate is shown before the request, so that no challenge can ask for one; this says what is missing."""
+
+FORWARDED: Final = "forwarded:"
+"""What the identities begin with that a trusted proxy says. Those of certificates begin with what they are."""
+
+
 @dataclass(frozen=True, slots=True)
 class Credential:
-    """A secret and its principal. A principal may have several credentials."""
+    """A secret, or an identity of connections, and its principal. A principal may have several credentials."""
 
     principal: Principal
     token: str = field(repr=False)
@@ -150,8 +162,37 @@ class SecretVerifier:
         return found or NOT_KNOWN
 
 
-def verifiers_of(credentials: Iterable[Credential], *, are_declared: bool = True) -> tuple[Verifier, ...]:
-    """The verifiers for these credentials, one for each scheme.
+class ConnectionVerifier:
+    """Verifies what a connection has shown, which the server knows and no header of a client can say.
+
+    A certificate of nobody is no credential: the authority of clients may have made it for something else, and a token
+    in the request says who calls.
+    """
+
+    scheme = Scheme.CONNECTION
+    issuer = metadata = None
+
+    def __init__(self, principals: Mapping[bytes, Principal], *, is_declared: bool = True) -> None:
+        """`principals` are keyed by the digests of their identities."""
+        self.is_declared = is_declared
+        self._principals = principals
+
+    async def verify(self, headers: Mapping[str, str], face: str) -> Verdict:  # noqa: ARG002 - it is for all faces
+        """See `Verifier`."""
+        shown = headers.get(SHOWN_HEADER)
+        if shown is None:
+            return None
+        digests = [_digest(one) for one in json.loads(shown)]
+        found = dict.fromkeys(self._principals[one] for one in digests if one in self._principals)
+        if len(found) > 1:
+            return NOT_KNOWN
+        return next(iter(found), None)
+
+
+def verifiers_of(
+    credentials: Iterable[Credential], declared: frozenset[Scheme] = frozenset(Scheme)
+) -> tuple[Verifier, ...]:
+    """The verifiers for these credentials, one for each scheme. `declared` are the schemes that cards may declare.
 
     Raises:
         UsageError: two principals have the same secret.
@@ -164,7 +205,10 @@ def verifiers_of(credentials: Iterable[Credential], *, are_declared: bool = True
                 f"{before.name} and {one.principal.name} have the same secret: nobody could tell them apart"
             )
     return tuple(
-        SecretVerifier(scheme, principals, is_declared=are_declared) for scheme, principals in known.items()
+        ConnectionVerifier(principals, is_declared=scheme in declared)
+        if scheme is Scheme.CONNECTION
+        else SecretVerifier(scheme, principals, is_declared=scheme in declared)
+        for scheme, principals in known.items()
     )
 
 
@@ -320,6 +364,7 @@ class Access:
                 metadata_url=metadata_url if self.issuers else None,
             ),
             Scheme.API_KEY: _KEY_CHALLENGE,
+            Scheme.CONNECTION: _CERTIFICATE_CHALLENGE,
         }
         challenge = ", ".join(challenges[scheme] for scheme in self.schemes)
         words = f"{needed[0].upper()}{needed[1:]} is needed and {fault}"

@@ -14,7 +14,7 @@ from typing import Final
 
 from bridge.access.issuers import Issuer
 from bridge.access.principals import ANONYMOUS, LOCAL, Principal, PrincipalNames
-from bridge.access.verifiers import Access, Credential, Scheme, Verifier, verifiers_of
+from bridge.access.verifiers import FORWARDED, Access, Credential, Scheme, Verifier, verifiers_of
 from bridge.assembly.issuers import Issuers, issuer_limits, issuers_of
 from bridge.assembly.plan import Plan
 from bridge.http.request_checks import API_KEY_HEADER, is_loopback
@@ -147,17 +147,17 @@ class Admission:
         # By the scheme of the first credential, so that no card declares a scheme only for us.
         scheme = _scheme_of(credentials, issuers) or self._own_scheme
         own = [Credential(ITSELF, self._token, scheme)] if scheme else []
-        # A card of a bridge that takes tokens of issuers alone declares no secret.
-        are_declared = bool(credentials) or not issuers
         self.issuers.withhold(one.token for one in (*credentials, *own))
-        secrets = verifiers_of([*credentials, *own], are_declared=are_declared)
+        # A card declares no scheme only for us, unless nobody else may call.
+        declared = {one.scheme for one in credentials if not one.token.startswith(FORWARDED)}
+        alone = {scheme} if scheme and not credentials and not issuers else set[Scheme]()
+        secrets = verifiers_of([*credentials, *own], frozenset(declared | alone))
         return [*secrets, *self.issuers.verifiers(issuers)]
 
 
 def _scheme_of(credentials: Sequence[Credential], issuers: Mapping[str, Issuer]) -> Scheme | None:
-    if credentials:
-        return credentials[0].scheme
-    return Scheme.BEARER if issuers else None
+    in_headers = (one.scheme for one in credentials if one.scheme is not Scheme.CONNECTION)
+    return next(in_headers, Scheme.BEARER if issuers or credentials else None)
 
 
 def _left(before: Sequence[Credential], now: Sequence[Credential]) -> tuple[Credential, ...]:

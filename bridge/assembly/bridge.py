@@ -112,6 +112,7 @@ class Bridge:
             self._access,
             CatalogApp(self._listed, self._access, self._web, plan.profile.card.max_age_seconds),
             self._readiness,
+            plan.place.proxies,
         )
         self.own_door = OwnDoor(self.app, self._admission.own_token)
         """The application at `own_url`, where the address for others takes TLS."""

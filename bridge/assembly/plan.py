@@ -25,7 +25,7 @@ from bridge.config.tables.values import MEMORY_STORE
 from bridge.config.text.wording import shown_url
 from bridge.errors import UsageError
 from bridge.http.replica_address import ReplicaAddress
-from bridge.http.request_checks import FaceAddress, is_loopback
+from bridge.http.request_checks import NO_PROXIES, FaceAddress, TrustedProxies, is_loopback
 from bridge.http.tls import TlsFiles
 from bridge.mcp.client.eras import Era
 from bridge.mcp.client.link import ListBounds
@@ -46,6 +46,7 @@ _PROCESS_KEYS: Final = {
     "store": "shared_store",
     "replica_url": "replica",
     "tls": "tls",
+    "trusted_proxies": "proxies",
 }
 """Keys of `[bridge]` that only a restart changes, and their attributes in a `ProcessPlan`."""
 
@@ -205,6 +206,9 @@ class ProcessPlan:
     """The folder for cached cards; None is the user's cache folder."""
     tls: TlsFiles | None = None
     """The files of its TLS; None serves plain HTTP. What stands in them is read again without a restart."""
+
+    proxies: TrustedProxies = NO_PROXIES
+    """Who may say in a header who calls."""
 
     @property
     def scheme(self) -> str:

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
+from ipaddress import ip_network
 from pathlib import Path
 
 from bridge.access.issuers import IntrospectionClient, Issuer, IssuerPlace
 from bridge.access.principals import Principal
-from bridge.access.verifiers import Credential, Scheme
+from bridge.access.verifiers import FORWARDED, Credential, Scheme
 from bridge.assembly.plan import (
     CatalogPlan,
     OfferedPlan,
@@ -39,6 +40,7 @@ from bridge.config.text.secrets import Secret
 from bridge.config.text.wording import POSTGRES_SCHEMES
 from bridge.http.oauth import OAuthClient
 from bridge.http.replica_address import ReplicaAddress
+from bridge.http.request_checks import TrustedProxies
 from bridge.http.tls import TlsFiles
 from bridge.mcp.client.eras import Era
 from bridge.mcp.client.transports.stdio import ChildPace, StdioTarget
@@ -57,6 +59,10 @@ def plan_from_file(loaded: LoadedConfig) -> Plan:
             port=table.port,
             public_url=table.public_url,
             tls=_tls(table.tls),
+            proxies=TrustedProxies(
+                (table.principal_header or "").lower(),
+                tuple(ip_network(one, strict=False) for one in table.trusted_proxies),
+            ),
             hosts=frozenset(table.hosts),
             baggage_keys=frozenset(table.baggage),
             hosts_by="--allow-host {}" if on_line else 'hosts = ["{}"] in [bridge]',
@@ -259,8 +265,12 @@ def _issuer(name: str, table: IssuerTable) -> Issuer:
 def _credentials(name: str, table: PrincipalTable) -> list[Credential]:
     principal = Principal(name, skills=tuple(table.skills))
     found = [(table.bearer, Scheme.BEARER), (table.api_key, Scheme.API_KEY)]
+    identities = [*table.certificate, *([f"{FORWARDED}{table.forwarded}"] if table.forwarded else [])]
     return [
-        Credential(principal, secret.value, scheme, secret.reference)
-        for secret, scheme in found
-        if secret is not None
+        *(
+            Credential(principal, secret.value, scheme, secret.reference)
+            for secret, scheme in found
+            if secret is not None
+        ),
+        *(Credential(principal, one, Scheme.CONNECTION) for one in identities),
     ]

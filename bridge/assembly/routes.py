@@ -24,9 +24,18 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from bridge.a2a.model.objects import timestamp
 from bridge.a2a.wire.rest import CARD_PATH
-from bridge.access.verifiers import Access
+from bridge.access.verifiers import FORWARDED, Access
 from bridge.assembly.parts import Parts
-from bridge.http.request_checks import ASKED_PATH, OUTER_PATH, FaceAddress, RefusedError
+from bridge.http.request_checks import (
+    ASKED_PATH,
+    IDENTITIES,
+    NO_PROXIES,
+    OUTER_PATH,
+    SHOWN_HEADER,
+    FaceAddress,
+    RefusedError,
+    TrustedProxies,
+)
 from bridge.jsonvalues import JsonObject
 from bridge.mcp.client.call_queue import SlotHold
 from bridge.mcp.client.contract import ToolServer
@@ -87,18 +96,25 @@ class Router:
         access: Access,
         catalog: ASGIApp,
         readiness: Callable[[], tuple[bool, JsonObject]],
+        proxies: TrustedProxies = NO_PROXIES,
     ) -> None:
         self.routes = RoutingTable(starting=True)
         self._place = place
         self._access = access
         self._catalog = catalog
         self._readiness = readiness
+        self._proxies = proxies
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Dispatch a request by its path."""
         if scope["type"] != "http":
             return
-        found, inner = self._found({**scope, **_outer(scope)})
+        try:
+            inner: Scope = {**scope, **_outer(scope, self._proxies)}
+        except RefusedError as exc:
+            await _json_answer(exc.status, {"error": {"message": str(exc)}})(scope, receive, send)
+            return
+        found, inner = self._found(inner)
         await found(inner, receive, send)
 
     def _found(self, scope: Scope) -> tuple[ASGIApp, Scope]:
@@ -176,10 +192,19 @@ class Router:
         return _json_answer(200 if ready else 503, state)
 
 
-def _outer(scope: Scope) -> Scope:
+def _outer(scope: Scope, proxies: TrustedProxies) -> Scope:
     """The path at which the bridge is mounted, and the headers without the white space that the parser leaves at
-    their ends (RFC 9110 section 5.5)."""
-    headers = [(name, value.strip(b" \t")) for name, value in scope["headers"]]
+    their ends (RFC 9110 section 5.5). Who a trusted proxy says that calls, and whose certificate the connection has
+    shown, stands in one header; what anyone else says of that is removed.
+
+    Raises:
+        RefusedError: 400, see `TrustedProxies.identity_in`.
+    """
+    said, ours = proxies.identity_in(scope), (proxies.header.encode(), SHOWN_HEADER.encode())
+    headers = [(name, value.strip(b" \t")) for name, value in scope["headers"] if name not in ours]
+    shown = [*scope.get(IDENTITIES, ()), *([] if said is None else [f"{FORWARDED}{said}"])]
+    if shown:
+        headers.append((SHOWN_HEADER.encode(), json.dumps(shown).encode()))
     return {"headers": headers, OUTER_PATH: scope.get("root_path", "")}
 
 

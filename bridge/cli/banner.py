@@ -264,7 +264,7 @@ def _words(arguments: JsonObject) -> Iterator[str]:
 
 
 def _options(known: Credential | None) -> tuple[str, ...]:
-    return (_OPTIONS[known.scheme], known.reference) if known else ()
+    return (_OPTIONS[known.scheme], known.reference) if known and known.scheme in _OPTIONS else ()
 
 
 def _curl(base: str, skill_id: str, arguments: JsonObject, known: Credential | None) -> str:
@@ -280,7 +280,7 @@ def _curl(base: str, skill_id: str, arguments: JsonObject, known: Credential | N
 
 def _header(known: Credential | None) -> str:
     """The option of curl for a secret header; the shell inserts the secret from its variable or file."""
-    if known is None:
+    if known is None or known.scheme not in _HEADERS:
         return ""
     source, _, place = known.reference.partition(":")
     secret = f"${{{place}}}" if source == "env" else f"$(cat {shlex.quote(place)})"

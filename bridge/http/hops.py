@@ -22,6 +22,9 @@ HOP_HEADER: Final = "mcp-a2a-hop"
 
 REFUSED_HOP: Final = "refused"
 
+SHOWN_BEFORE: Final = "mcp-a2a-shown"
+"""The header of a hop for what the client's connection has shown. It counts only with the proof of a hop."""
+
 VALID_SECONDS: Final = 30.0
 """How long a hop is valid, and how far ahead it may be."""
 
@@ -47,6 +50,8 @@ class HopRequest:
     """The path of the face, whatever stands before it."""
     session: str
     """The id of the session, as the client has it."""
+    shown: str = ""
+    """What the client's connection has shown, as `SHOWN_HEADER` has it; only the first replica knows."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,4 +116,5 @@ class Hops:
 
 def _said(epoch: int, at_ms: int, nonce: str, digest: bytes, request: HopRequest) -> tuple[bytes, ...]:
     parts = (str(epoch), str(at_ms), nonce, request.verb, request.path, request.session)
-    return (*(part.encode() for part in parts), digest)
+    shown = (request.shown.encode(),) if request.shown else ()
+    return (*(part.encode() for part in parts), digest, *shown)

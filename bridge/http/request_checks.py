@@ -22,6 +22,13 @@ OUTER_PATH: Final = "mcp_a2a.outer_path"
 ASKED_PATH: Final = "mcp_a2a.asked_path"
 """The key in a scope for the path that was asked, below `OUTER_PATH`, where another name of it is served."""
 
+IDENTITIES: Final = "mcp_a2a.identities"
+"""The key in a scope for the identities in the certificate that the connection's peer has shown."""
+
+SHOWN_HEADER: Final = ":shown"
+"""The header in which the verifiers find the identities of a connection, as a JSON list. A parser of HTTP refuses a
+name with a colon, so no client can send it."""
+
 API_KEY_HEADER: Final = "X-API-Key"
 """The header that carries an API key, by its most common name."""
 
@@ -30,6 +37,9 @@ _ONLY_ONCE: Final = ("host", "origin", "authorization", API_KEY_HEADER.lower())
 
 _HOST: Final = re.compile(r"(?:\[(?P<address>[0-9a-f:.%a-z]+)\]|(?P<name>[^\s:@/?#\[\]]+))(?::\d*)?")
 _PATH: Final = re.compile(r"(/[^/\s?#\\][^\s?#\\]*)?")
+
+
+IpNetwork = ipaddress.IPv4Network | ipaddress.IPv6Network
 
 
 class RefusedError(Exception):
@@ -96,6 +106,41 @@ class FaceAddress:
     def _names(self) -> frozenset[str]:
         public = urlsplit(self.public_url).hostname if self.public_url else None
         return self.hosts | {"localhost"} | ({public} if public else set())
+
+
+@dataclass(frozen=True, slots=True)
+class TrustedProxies:
+    """Proxies that say in a header who calls."""
+
+    header: str = ""
+    """The header, in lower case; "" if they say nothing."""
+    networks: tuple[IpNetwork, ...] = ()
+
+    def identity_in(self, scope: AsgiScope) -> str | None:
+        """What a trusted proxy says; None if it says nothing, or if the request does not come from one.
+
+        Raises:
+            RefusedError: 400, it says it twice, and one of them may be the caller's own.
+        """
+        if not self.header or not self._are_at(_client_of(scope)):
+            return None
+        name = self.header.encode()
+        said = [value for key, value in scope["headers"] if key == name]
+        if len(said) > 1:
+            raise RefusedError(400, f"The header {self.header} is sent more than once")
+        return said[0].decode("latin-1").strip() or None if said else None
+
+    def _are_at(self, client: str) -> bool:
+        try:
+            address = ipaddress.ip_address(client.partition("%")[0])
+        except ValueError:  # a socket without an address
+            return False
+        address = getattr(address, "ipv4_mapped", None) or address
+        return any(address in network for network in self.networks)
+
+
+NO_PROXIES: Final = TrustedProxies()
+"""Nobody says who calls."""
 
 
 def require_once(headers: Mapping[str, str]) -> None:

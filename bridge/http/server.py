@@ -31,7 +31,8 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResp
 from uvicorn.server import ServerState
 
 from bridge.http.connections import ConnectionLimits, Connections, PendingHandshake
-from bridge.http.tls import TlsPoint
+from bridge.http.request_checks import IDENTITIES
+from bridge.http.tls import TlsPoint, identities_in
 
 logger = logging.getLogger(__name__)
 
@@ -133,6 +134,7 @@ class BoundedProtocol(HttpToolsProtocol):
         self.site: str | None = None
         self.handshake: PendingHandshake | None = None
         """What stood for this connection until it was secure."""
+        self._identities: tuple[str, ...] = ()
         self.url = b""
         self.headers = []
         self._limits = limits
@@ -210,6 +212,7 @@ class BoundedProtocol(HttpToolsProtocol):
         super().connection_made(transport)
         if self.handshake is not None:
             self._connections.left(self.handshake)
+            self._identities = identities_in(transport.get_extra_info("ssl_object"))
         self._connections.arrived(self)
 
     def connection_lost(self, exc: Exception | None) -> None:
@@ -250,6 +253,12 @@ class BoundedProtocol(HttpToolsProtocol):
             self._body_goes_on(len(data), is_body=is_body)
 
     # Calls of the parser
+
+    def on_message_begin(self) -> None:
+        super().on_message_begin()
+        if self._identities:
+            scope: dict[str, Any] = {**self.scope, IDENTITIES: self._identities}
+            self.scope = scope  # type: ignore[assignment] # uvicorn's type has no key of ours
 
     def on_headers_complete(self) -> None:
         limits = self._limits

@@ -19,6 +19,13 @@ logger = logging.getLogger(__name__)
 
 ClientCertificates = Literal["required", "optional"]
 
+SUBJECT: Final = "subject:"
+
+_NAMES: Final = {"DNSName": "dns:", "UniformResourceIdentifier": "uri:", "RFC822Name": "email:"}
+"""The alternative names that say who a client is, and what their identities begin with."""
+
+IDENTITY_KINDS: Final = (SUBJECT, *_NAMES.values())
+
 _Stamp = tuple[int, int, int] | None
 """The time of the last change of a file, its size and its number; None for a missing file."""
 
@@ -85,6 +92,27 @@ def server_context(files: TlsFiles) -> ssl.SSLContext:
         is_required = files.client_certificate == "required"
         context.verify_mode = ssl.CERT_REQUIRED if is_required else ssl.CERT_OPTIONAL
     return context
+
+
+def identities_in(tls: ssl.SSLObject | None) -> tuple[str, ...]:
+    """The identities in the certificate that a client has shown: its subject as RFC 4514 writes it, and its alternative
+    names. Empty if it has shown none, or none was asked for."""
+    shown = tls.getpeercert(binary_form=True) if tls is not None else None
+    if shown is None:
+        return ()
+    from cryptography import x509  # takes long to import, and most bridges ask for no certificates
+
+    certificate = x509.load_der_x509_certificate(shown)
+    subject = certificate.subject.rfc4514_string()
+    try:
+        others = [*certificate.extensions.get_extension_for_class(x509.SubjectAlternativeName).value]
+    except (ValueError, x509.ExtensionNotFound):  # a broken extension says nothing
+        others = []
+    kinds = ((_NAMES.get(type(other).__name__), other.value) for other in others)
+    return (
+        *([f"{SUBJECT}{subject}"] if subject else []),
+        *(f"{kind}{value}" for kind, value in kinds if kind is not None),
+    )
 
 
 def load_own(context: ssl.SSLContext, certificate: Path, key: Path) -> None:

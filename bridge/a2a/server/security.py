@@ -21,6 +21,7 @@ from bridge.jsonvalues import JsonObject
 _DECLARED: Final[Mapping[Scheme, JsonObject]] = {
     Scheme.BEARER: {"httpAuthSecurityScheme": {"scheme": "Bearer"}},
     Scheme.API_KEY: {"apiKeySecurityScheme": {"location": "header", "name": API_KEY_HEADER}},
+    Scheme.CONNECTION: {"mtlsSecurityScheme": {}},
 }
 _TOKEN: Final[JsonObject] = {"httpAuthSecurityScheme": {"scheme": "Bearer", "bearerFormat": "JWT"}}
 """The scheme of an issuer whose metadata is not known: where its clients get tokens cannot be said."""

@@ -35,7 +35,7 @@ CHOICES: Final = (
     KeyChoice(("tool_servers", "*", "auth", "oauth2"), ("client_secret", "private_key")),
     KeyChoice(("agents", "*", "auth"), ("bearer", "api_key"), only_one=False),
     KeyChoice(("catalogs", "*", "auth"), ("bearer", "api_key")),
-    KeyChoice(("principals", "*"), ("bearer", "api_key"), only_one=False),
+    KeyChoice(("principals", "*"), ("bearer", "api_key", "certificate", "forwarded"), only_one=False),
 )
 
 _GOES_WITH: Final = {
@@ -97,6 +97,7 @@ def rule_faults(data: Mapping[str, Any], imported: ImportedNames) -> Iterator[Co
     yield from _store_faults(_table(data, "bridge"))
     yield from _issuer_faults(data)
     yield from _introspection_faults(data)
+    yield from _connection_faults(data)
     yield from _source_faults(data, imported)
     for section in ("tools_as_agent", "agents_as_tools"):
         for path, face in tables_at(data, (section, "*")):
@@ -227,6 +228,23 @@ def _introspection_faults(data: Mapping[str, Any]) -> Iterator[ConfigFault]:
         if "jwks_url" in table and "url" not in asked:
             message = f"{title(here[:2])} has a `jwks_url`, so no metadata says where tokens are introspected"
             yield ConfigFault(here, message, "write `url` in it", on_key=True)
+
+
+def _connection_faults(data: Mapping[str, Any]) -> Iterator[ConfigFault]:
+    """Yield faults of principals that no connection can show, and of proxies that cannot say who calls."""
+    bridge = _table(data, "bridge")
+    has_ca = "client_ca" in _table(bridge, "tls")
+    for name, table in _table(data, "principals").items():
+        given = table if isinstance(table, dict) else {}
+        if "certificate" in given and not has_ca:
+            message = "no client is asked for a certificate: `tls` of [bridge] has no `client_ca`"
+            yield ConfigFault(("principals", name, "certificate"), message, on_key=True)
+        if "forwarded" in given and "principal_header" not in bridge:
+            message = "no proxy says who calls: [bridge] has no `principal_header`"
+            yield ConfigFault(("principals", name, "forwarded"), message, on_key=True)
+    for key, other in (("principal_header", "trusted_proxies"), ("trusted_proxies", "principal_header")):
+        if key in bridge and other not in bridge:
+            yield ConfigFault(("bridge", key), f"`{key}` goes with `{other}`", "add it", on_key=True)
 
 
 def _headers_of_auth(auth: object) -> Iterator[str]:

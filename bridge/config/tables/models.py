@@ -29,9 +29,11 @@ from bridge.config.tables.values import (
     FailPolicy,
     FilePath,
     FilePaths,
+    HeaderName,
     HostNames,
     Json,
     Name,
+    Networks,
     NotNegative,
     ReplicaUrl,
     SourceNames,
@@ -107,6 +109,15 @@ class BridgeTable(Table):
     tls: TlsTable | None = Field(
         default=None,
         description='serves HTTPS: `{ certificate = "PATH", key = "PATH" }`; without it, plain HTTP',
+    )
+    trusted_proxies: Networks = Field(
+        default=(),
+        description="addresses and networks of proxies whose `principal_header` says who calls; it is removed from "
+        "any other request",
+    )
+    principal_header: HeaderName | None = Field(
+        default=None,
+        description="the header in which a trusted proxy says who calls, see `forwarded` of a principal",
     )
     store: StorePlace | None = Field(
         default=None,

@@ -17,6 +17,7 @@ from bridge.config.tables.values import (
     HeaderSecret,
     HeaderSetting,
     HttpUrl,
+    Identities,
     IssuerUrl,
     Name,
     NotNegative,
@@ -274,6 +275,15 @@ class PrincipalTable(Table):
 
     bearer: Token | None = Field(default=None, description="the token of the principal")
     api_key: Token | None = Field(default=None, description="the API key of the principal")
+    certificate: Identities = Field(
+        default=(),
+        description="whose client certificate is the principal's: `subject:CN=...`, `dns:NAME`, `uri:URI` or "
+        "`email:ADDRESS`, or a list of them; it takes `client_ca` in `tls` of [bridge]",
+    )
+    forwarded: Text | None = Field(
+        default=None,
+        description="what a trusted proxy says in the `principal_header` of [bridge] for the principal",
+    )
     skills: Texts = Field(
         default=("*",),
         description="globs of the skills and tools that it may use: `GLOB` for every face, `FACE/GLOB` for "

@@ -41,6 +41,7 @@ from bridge.config.text.wording import HEADER_NAME, NAME, POSTGRES_SCHEMES, SCOP
 from bridge.http.private_addresses import is_private_host
 from bridge.http.replica_address import MAX_SOCKET_BYTES, UNIX, ReplicaAddress
 from bridge.http.request_checks import is_loopback
+from bridge.http.tls import IDENTITY_KINDS
 
 _HOST_NAME: Final = re.compile(r"[A-Za-z0-9._-]+|[0-9A-Fa-f:]+")
 _BAGGAGE_KEY: Final = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
@@ -218,6 +219,14 @@ def _network(given: str) -> str:
     return given
 
 
+def _identity(given: str) -> str:
+    kind = next((one for one in IDENTITY_KINDS if given.startswith(one)), None)
+    if kind is None or len(given) == len(kind):
+        kinds = ", ".join(f'"{one}..."' for one in IDENTITY_KINDS)
+        raise refused(f"`{{key}}` takes what a certificate says: {kinds}")
+    return given
+
+
 def _from_variable(given: object, info: ValidationInfo) -> Secret:
     if isinstance(given, str):
         return from_environment(given, reading_of(info))
@@ -294,6 +303,13 @@ SourceNames = Annotated[tuple[Text, ...], Field(strict=False, min_length=1)]
 Origins = Annotated[tuple[OriginUrl, ...], Field(strict=False)]
 HostNames = Annotated[tuple[Annotated[str, AfterValidator(_host_name)], ...], Field(strict=False)]
 BaggageKeys = Annotated[tuple[Annotated[str, AfterValidator(_baggage_key)], ...], Field(strict=False)]
+Networks = Annotated[tuple[NetworkText, ...], Field(strict=False)]
+Identities = Annotated[
+    tuple[Annotated[str, AfterValidator(_identity)], ...],
+    Field(strict=False),
+    BeforeValidator(_one_or_more),
+    WithJsonSchema({"anyOf": [_TEXT_SCHEMA, {"type": "array", "items": _TEXT_SCHEMA}]}),
+]
 FilePaths = Annotated[
     tuple[FilePath, ...], Field(strict=False), BeforeValidator(_one_or_more), WithJsonSchema(_PATHS_SCHEMA)
 ]

@@ -28,9 +28,10 @@ from bridge.access.challenges import insufficient_scope
 from bridge.access.principals import Principal, PrincipalNames
 from bridge.access.verifiers import Access
 from bridge.errors import echoed
-from bridge.http.hops import AcceptedHop
+from bridge.http.hops import SHOWN_BEFORE, AcceptedHop
 from bridge.http.request_checks import (
     ASKED_PATH,
+    SHOWN_HEADER,
     FaceAddress,
     RefusedError,
     request_body,
@@ -115,6 +116,10 @@ class Endpoint:
         headers, verb = Headers(scope=scope), scope["method"]
         try:
             hop = self._require_own(headers, verb)
+            if hop is not None and SHOWN_BEFORE in headers:
+                shown = (SHOWN_HEADER.encode(), headers[SHOWN_BEFORE].encode())
+                scope = {**scope, "headers": [*scope["headers"], shown]}
+                headers = Headers(scope=scope)
             path = scope["path"].removeprefix(scope.get("root_path", ""))
             metadata_url = self._metadata_url(scope, headers)
             principal = await self._admit(verb, path, headers, metadata_url)

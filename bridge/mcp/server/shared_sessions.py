@@ -25,10 +25,18 @@ from starlette.datastructures import Headers, MutableHeaders
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from bridge.errors import StoreError
-from bridge.http.hops import HOP_HEADER, REFUSED_HOP, AcceptedHop, HopRefusedError, HopRequest, Hops
+from bridge.http.hops import (
+    HOP_HEADER,
+    REFUSED_HOP,
+    SHOWN_BEFORE,
+    AcceptedHop,
+    HopRefusedError,
+    HopRequest,
+    Hops,
+)
 from bridge.http.relay import BrokenRelayError, Relay, RelayedAnswer, RelayedRequest, UnreachableReplicaError
 from bridge.http.replica_address import ReplicaAddress
-from bridge.http.request_checks import RefusedError
+from bridge.http.request_checks import SHOWN_HEADER, RefusedError
 from bridge.jsonvalues import JsonObject
 from bridge.proofs import ProofPurpose, Proofs
 from bridge.seal import (
@@ -130,7 +138,8 @@ class SharedSessions:
         lines = headers.getlist(HOP_HEADER)
         if not lines:
             return None
-        request = HopRequest(verb, self._path, headers.get(_SESSION, ""))
+        shown = headers.get(SHOWN_BEFORE, "")
+        request = HopRequest(verb, self._path, headers.get(_SESSION, ""), shown)
         try:
             hop = self._sharing.hops.accept(",".join(lines), request, self._sharing.registry.now_seconds())
         except HopRefusedError as exc:
@@ -206,10 +215,14 @@ class SharedSessions:
         address = await self._address(epoch)
         sharing, verb = self._sharing, scope["method"]
         body = (await receive())["body"] if verb == "POST" else b""
-        hop = sharing.hops.header(
-            epoch, HopRequest(verb, self._path, text), body, sharing.registry.now_seconds()
-        )
-        lines = [*scope["headers"], (HOP_HEADER.encode(), hop.encode())]
+        ours = (SHOWN_HEADER.encode(), SHOWN_BEFORE.encode())
+        shown = Headers(scope=scope).get(SHOWN_HEADER, "")
+        request = HopRequest(verb, self._path, text, shown)
+        hop = sharing.hops.header(epoch, request, body, sharing.registry.now_seconds())
+        lines = [line for line in scope["headers"] if line[0] not in ours]
+        lines.append((HOP_HEADER.encode(), hop.encode()))
+        if shown:
+            lines.append((SHOWN_BEFORE.encode(), shown.encode()))
         passage = _Passage(send, body)
         async with anyio.create_task_group() as tasks:
 
