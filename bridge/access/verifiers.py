@@ -182,7 +182,7 @@ class ConnectionVerifier:
         shown = headers.get(SHOWN_HEADER)
         if shown is None:
             return None
-        digests = [_digest(one) for one in json.loads(shown)]
+        digests = [digest_of(one) for one in json.loads(shown)]
         found = dict.fromkeys(self._principals[one] for one in digests if one in self._principals)
         if len(found) > 1:
             return NOT_KNOWN
