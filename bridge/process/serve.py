@@ -169,7 +169,6 @@ async def own_listener(plan: Plan) -> AsyncIterator[socket.socket | None]:
         yield None
         return
     async with listening(LOOPBACK_HOST, 0) as listener:
-        listener.listen()
         yield listener
 
 
