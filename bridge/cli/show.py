@@ -42,9 +42,11 @@ def show(**options: Any) -> int:
     mcp-a2a show --card devtools | jq .skills
     mcp-a2a show --tools team team.toml
     """
+    from bridge.assembly.plan_from_file import plan_from_file
     from bridge.cli import logs, render
     from bridge.cli.serve import found, loaded_from, plan_of
     from bridge.config.toml_text import shown_values, text_of_shown
+    from bridge.process.preview import tls_faults
 
     if options["card"] and options["tools"]:
         raise UsageError("give --card or --tools, not both")
@@ -59,6 +61,8 @@ def show(**options: Any) -> int:
     render.write_document(text_of_shown(shown_values(loaded), sources=options["sources"]))
     for name, one in loaded.left_out.items():
         render.say(f"agents.{name} at {one.place} is left out: {one.words}")
+    for fault in tls_faults(plan_from_file(loaded)):
+        render.say(str(fault))
     return 0
 
 

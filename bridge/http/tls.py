@@ -9,11 +9,15 @@ from __future__ import annotations
 
 import logging
 import ssl
+from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass
+from datetime import datetime
 from pathlib import Path
 from typing import Final, Literal
 
 from bridge.errors import UsageError
+from bridge.private_files import may_others_use
 
 logger = logging.getLogger(__name__)
 
@@ -92,6 +96,30 @@ def server_context(files: TlsFiles) -> ssl.SSLContext:
         is_required = files.client_certificate == "required"
         context.verify_mode = ssl.CERT_REQUIRED if is_required else ssl.CERT_OPTIONAL
     return context
+
+
+def faults_of(files: TlsFiles, now: datetime) -> Iterator[tuple[str, str]]:
+    """The keys of the table that something is wrong with, and what. An expired certificate
+    is served all the same: it is for clients to refuse it."""
+    try:
+        server_context(files)
+    except UsageError as exc:
+        yield "certificate", str(exc)
+    else:
+        yield from _faults_of_time(files.certificate, now)
+    with suppress(OSError):  # which the line above has said
+        if may_others_use(files.key.stat()):
+            yield "key", f"other users of this machine can read {files.key}: chmod it to 600"
+
+
+def _faults_of_time(file: Path, now: datetime) -> Iterator[tuple[str, str]]:
+    from cryptography import x509  # as below
+
+    certificate = x509.load_pem_x509_certificate(file.read_bytes())
+    if now > (end := certificate.not_valid_after_utc):
+        yield "certificate", f"the certificate in {file} expired on {end:%Y-%m-%d}"
+    if now < (begin := certificate.not_valid_before_utc):
+        yield "certificate", f"the certificate in {file} counts from {begin:%Y-%m-%d} on"
 
 
 def identities_in(tls: ssl.SSLObject | None) -> tuple[str, ...]:

@@ -13,6 +13,7 @@ import tempfile
 from collections.abc import AsyncIterator, Iterable, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Final
 
@@ -31,6 +32,7 @@ from bridge.assembly.plan import Plan, RemotePlan, for_preview
 from bridge.assembly.published_agent import PublishedAgent
 from bridge.assembly.routes import MCP
 from bridge.errors import PeerError
+from bridge.http.tls import faults_of
 from bridge.mcp.client.contract import ToolServer
 from bridge.process.serve import unannounced_bridge
 from bridge.safe_text import without_hidden_characters
@@ -189,6 +191,8 @@ class Findings:
     """Globs in the skills of principals, and of scopes, that match nothing."""
     left_out: tuple[FindingFault, ...] = ()
     """Agents of imported files that the bridge cannot call."""
+    of_tls: tuple[FindingFault, ...] = ()
+    """Faults of the certificate that the bridge shows, and of its key."""
 
     @property
     def faults(self) -> tuple[FindingFault, ...]:
@@ -200,6 +204,7 @@ class Findings:
         ]
         return (
             *self.left_out,
+            *self.of_tls,
             *down,
             *(FindingFault.at((peer.kind, peer.key), fault) for peer in self.peers for fault in peer.faults),
             *(fault for face in self.faces for fault in face.faults),
@@ -235,6 +240,7 @@ async def findings_of(plan: Plan, bridge: Bridge) -> Findings:
         (*_unused(plan), *_on_claims(plan)),
         useless=tuple(_useless(faces, _granted(plan))),
         left_out=tuple(_left_out(plan)),
+        of_tls=tuple(tls_faults(plan)),
     )
 
 
@@ -262,7 +268,15 @@ def offline_findings(plan: Plan) -> Findings:
         *(("what each principal may use of them",) if plan.credentials else ()),
     )
     notes = (*_unused(plan), *_on_claims(plan))
-    return Findings(peers, faces, notes, unseen, left_out=tuple(_left_out(plan)))
+    left_out, of_tls = tuple(_left_out(plan)), tuple(tls_faults(plan))
+    return Findings(peers, faces, notes, unseen, left_out=left_out, of_tls=of_tls)
+
+
+def tls_faults(plan: Plan) -> Iterator[FindingFault]:
+    """Yield faults of the certificate that the bridge shows, and of its key."""
+    if plan.place.tls is not None:
+        for key, words in faults_of(plan.place.tls, datetime.now(UTC)):
+            yield FindingFault(("bridge", "tls", key), f"bridge.tls.{key}: {words}")
 
 
 def _server(key: str, upstream: ToolServer, *, is_needed: bool) -> PeerFindings:

@@ -474,3 +474,12 @@ def test_scopes_that_open_nothing_are_faults_and_a_claim_that_may_move_is_noted(
     assert found["faults"] == ["issuers.corp: scopes.read: `nothing` matches nothing that is served"]
     (note,) = [one for one in found["notes"] if one.startswith("issuers.corp")]
     assert "`email` tells its principals apart" in note
+
+
+def test_a_certificate_that_cannot_be_used_is_a_fault_of_its_line(tmp_path: Path) -> None:
+    tls = '[bridge]\ntls = { certificate = "none.pem", key = "none.key" }\n'
+    written(tmp_path, tls, RAW, DEVTOOLS)
+    why = f"bridge.tls.certificate: {tmp_path / 'none.pem'} cannot be read: No such file or directory"
+    assert found_in(tmp_path, "--offline")["faults"] == [why]
+    said = check(tmp_path, "--offline")
+    assert f"bridge.toml:2: {why}" in " ".join(said.stdout.split())

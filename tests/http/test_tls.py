@@ -7,6 +7,7 @@ import logging
 import shutil
 import ssl
 from dataclasses import replace
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any, Final
 
@@ -16,7 +17,8 @@ import pytest
 from cryptography import x509
 
 from bridge.errors import UsageError
-from bridge.http.tls import TlsFiles, TlsPoint, server_context
+from bridge.http.tls import TlsFiles, TlsPoint, faults_of, server_context
+from bridge.private_files import HAS_MODES
 from tests.support.certificates import Authority, Issued
 from tests.support.running import DEFAULT_LIMITS, listening
 
@@ -179,3 +181,28 @@ def test_files_that_are_no_certificate_are_refused_at_the_start(
     assert str(refused.value).startswith(
         why.format(certificate=files.certificate, key=files.key).partition(": NO_")[0]
     )
+
+
+NOW: Final = datetime.now(UTC)
+
+
+def test_what_is_wrong_with_a_certificate_and_its_key_is_told(authority: Authority, files: TlsFiles) -> None:
+    assert list(faults_of(files, NOW)) == []
+    expired = authority.issues("old", HERE, days=-2)
+    end = f"{NOW - timedelta(days=2):%Y-%m-%d}"
+    assert [*faults_of(TlsFiles(expired.certificate, expired.key), NOW)] == [
+        ("certificate", f"the certificate in {expired.certificate} expired on {end}")
+    ]
+    early = NOW - timedelta(days=20)
+    assert [key for key, _ in faults_of(files, early)] == ["certificate"]
+    assert [*faults_of(replace(files, key=expired.key), NOW)] == [
+        ("certificate", f"the key in {expired.key} is not that of the certificate in {files.certificate}")
+    ]
+
+
+@pytest.mark.skipif(not HAS_MODES, reason="modes say nothing here")
+def test_a_key_that_others_can_read_is_told(files: TlsFiles) -> None:
+    files.key.chmod(0o644)
+    assert [*faults_of(files, NOW)] == [
+        ("key", f"other users of this machine can read {files.key}: chmod it to 600")
+    ]
