@@ -104,8 +104,8 @@ def _take_away(path: Path, found: os.stat_result, rights: int, verb: str) -> Non
     logger.warning("everyone on this machine could %s %s; its mode is %o from now on", verb, path, mode)
 
 
-def write_privately(file: Path, text: bytes) -> None:
-    """Write a file that only its owner can read: completely or not at all.
+def write_privately(file: Path, text: bytes, *, lasting: bool = False) -> None:
+    """Write a file that only its owner can read: completely or not at all. A `lasting` one is on the disk afterwards.
 
     Raises:
         UsageError: as `private_folder` does.
@@ -117,6 +117,9 @@ def write_privately(file: Path, text: bytes) -> None:
     try:
         with os.fdopen(os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as out:
             out.write(text)
+            if lasting:
+                out.flush()
+                os.fsync(out.fileno())
         patiently(lambda: beside.replace(file))
     except BaseException:
         with suppress(OSError):

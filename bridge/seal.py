@@ -19,6 +19,7 @@ import re
 import secrets
 import struct
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from enum import Enum
 from pathlib import Path
@@ -88,6 +89,10 @@ class HandleError(CallerError):
         )
 
 
+class SealedRecordError(Exception):
+    """A sealed record does not open: it is foreign, damaged, or sealed with a key that is gone."""
+
+
 class HandleTooLongError(PeerError):
     """The ids of an agent are too long to be sealed into a handle."""
 
@@ -132,10 +137,7 @@ class Seal:
         Raises:
             UsageError: there is no secret, or one is too short.
         """
-        if not keys or any(len(key) < MIN_KEY_BYTES for key in keys):
-            raise UsageError(
-                f"a key for handles has at least {MIN_KEY_BYTES} bytes, and there is at least one"
-            )
+        _require_keys(keys)
         self._ciphers = {
             purpose: [(_key_id(key), AESGCM(_derived(key, purpose))) for key in keys]
             for purpose in HandlePurpose
@@ -176,6 +178,39 @@ class Seal:
         raise HandleError
 
 
+class RecordSeal:
+    """Seals records of any length that the bridge keeps, with the first key of a ring, and opens them with any key."""
+
+    def __init__(self, keys: Sequence[bytes], kind: str) -> None:
+        """`kind` is what the records are: each kind has keys of its own.
+
+        Raises:
+            UsageError: there is no secret, or one is too short.
+        """
+        _require_keys(keys)
+        info = f"mcp-a2a record: {kind}".encode()
+        self._ciphers = [(_key_id(key), AESGCM(_expanded(key, info))) for key in keys]
+
+    def seal(self, record: bytes, place: bytes) -> bytes:
+        """Seal a record for the place that it is kept in. It opens nowhere else."""
+        key_id, cipher = self._ciphers[0]
+        head, nonce = _FORMAT + key_id, secrets.token_bytes(_NONCE_BYTES)
+        return head + nonce + cipher.encrypt(nonce, record, head + place)
+
+    def open(self, sealed: bytes, place: bytes) -> bytes:
+        """Open what was sealed for a place.
+
+        Raises:
+            SealedRecordError: it does not open.
+        """
+        head, rest = sealed[: 1 + _KEY_ID_BYTES], sealed[1 + _KEY_ID_BYTES :]
+        for key_id, cipher in self._ciphers:
+            if head == _FORMAT + key_id:
+                with suppress(InvalidTag, ValueError):
+                    return cipher.decrypt(rest[:_NONCE_BYTES], rest[_NONCE_BYTES:], head + place)
+        raise SealedRecordError
+
+
 def key_in(folder: Path, name: str = KEY_FILE) -> bytes:
     """Read the secret in a file of a folder, or make it on first use. Concurrent processes get the same secret.
 
@@ -207,6 +242,11 @@ def keys_in(keys: Iterable[Path | str]) -> list[bytes]:
     return [key_in(key.parent, key.name) if isinstance(key, Path) else key.encode() for key in keys]
 
 
+def _require_keys(keys: Sequence[bytes]) -> None:
+    if not keys or any(len(key) < MIN_KEY_BYTES for key in keys):
+        raise UsageError(f"a key for handles has at least {MIN_KEY_BYTES} bytes, and there is at least one")
+
+
 def _make_key(path: Path) -> None:
     path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     draft = path.with_name(f"{path.name}.{secrets.token_hex(8)}")
@@ -229,7 +269,10 @@ def _key_id(key: bytes) -> bytes:
 
 
 def _derived(key: bytes, purpose: HandlePurpose) -> bytes:
-    info = f"mcp-a2a handle: {purpose.value}".encode()
+    return _expanded(key, f"mcp-a2a handle: {purpose.value}".encode())
+
+
+def _expanded(key: bytes, info: bytes) -> bytes:
     return HKDF(algorithm=SHA256(), length=32, salt=None, info=info).derive(key)
 
 

@@ -49,6 +49,11 @@ class Namespace:
         """The namespace of the list of replicas. No agent has it."""
         return cls("mcp_a2a")
 
+    @classmethod
+    def of_logins(cls) -> Namespace:
+        """The namespace of logins, which all replicas of a database share. No agent has it."""
+        return cls("mcp_a2a__logins")
+
     @property
     def lock(self) -> int:
         """The first number of this namespace's advisory locks, of 32 bits with a sign."""
@@ -206,3 +211,8 @@ REPLICAS: Final = Tables(
     )
 )
 """The tables of the list of replicas. `members` has what each epoch tells of itself."""
+
+LOGINS: Final = Tables(
+    (Step("CREATE TABLE {ns}.logins (id text PRIMARY KEY, sealed bytea NOT NULL);"),),
+)
+"""The table of logins. A row says nothing without a key of the bridge."""

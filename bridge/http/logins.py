@@ -1,0 +1,116 @@
+"""Logins: what an authorization server gave the bridge for one peer and one principal, and who keeps it.
+
+A login is kept by peer and principal. The operator of the bridge is the principal without a name. A keeper gives one
+process at a time, of all processes and replicas that share it, the right to renew a login: a refresh token that is
+used twice ends the whole login at servers that rotate it.
+
+This module knows neither HTTP nor where logins are kept.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import AbstractAsyncContextManager
+from dataclasses import dataclass, field
+from typing import Final, Literal, Protocol
+from urllib.parse import urlsplit
+
+OPERATOR: Final = ""
+"""The principal of logins that the operator made, which serve every caller."""
+
+EARLY_SECONDS: Final = 30.0
+"""A token is replaced so long before it expires, or at half its life if that is shorter: a call takes time."""
+
+LoginClientAuth = Literal["none", "basic", "post"]
+
+
+@dataclass(frozen=True)
+class LoginKey:
+    """Whose login it is, and with which peer."""
+
+    peer: str
+    """The URL of the peer, as `peer_of` makes it."""
+    principal: str = OPERATOR
+
+    @property
+    def shown(self) -> str:
+        """The peer for a person: without the query, in which a key may stand."""
+        return urlsplit(self.peer)._replace(query="").geturl()
+
+
+@dataclass(frozen=True)
+class Login:
+    """The tokens of a login, and what is needed to renew them. Times are seconds since the epoch."""
+
+    issuer: str
+    token_url: str
+    client_id: str
+    access_token: str = field(repr=False)
+    got_at: float
+    since: float
+    """When the person logged in."""
+    client_secret: str = field(default="", repr=False)
+    client_auth: LoginClientAuth = "none"
+    refresh_token: str | None = field(default=None, repr=False)
+    expires_at: float | None = None
+    scopes: tuple[str, ...] = ()
+    resource: str = ""
+    renewing_since: float | None = None
+    """When a refresh began whose answer was not written yet. Whoever finds this alone follows one that crashed."""
+    lost: str = ""
+    """Why it cannot be renewed any more; empty while it can."""
+
+    def is_fresh(self, now: float) -> bool:
+        """Whether the access token can be sent."""
+        if self.expires_at is None:
+            return True
+        return now < self.expires_at - min(EARLY_SECONDS, (self.expires_at - self.got_at) / 2)
+
+
+class HeldLogin(Protocol):
+    """A login that nobody else renews, writes or removes meanwhile."""
+
+    @property
+    def login(self) -> Login | None:
+        """The login as it was when it was held, or as it was written since; None if there is none."""
+        ...
+
+    async def write(self, login: Login) -> None:
+        """Keep a login in place of this one. It is durable when this returns."""
+        ...
+
+    async def remove(self) -> None:
+        """Forget it."""
+        ...
+
+
+class LoginKeeper(Protocol):
+    """Keeps logins, sealed. Keepers of one place are equal.
+
+    All methods raise UsageError if the place cannot be used or a login was sealed with another key, StoreError if a
+    database is away, and OSError if a file cannot be read or written.
+    """
+
+    @property
+    def where(self) -> str:
+        """The place in words, without a password."""
+        ...
+
+    async def find(self, key: LoginKey) -> Login | None:
+        """A login; None if there is none."""
+        ...
+
+    def held(self, key: LoginKey) -> AbstractAsyncContextManager[HeldLogin]:
+        """Wait until nobody else holds a login, then hold it, and read it again."""
+        ...
+
+    async def all(self) -> Sequence[tuple[LoginKey, Login]]:
+        """All logins, by peer and principal."""
+        ...
+
+
+def peer_of(url: str) -> str:
+    """A peer in keys: its URL without a user and fragment."""
+    parts = urlsplit(url)
+    place = parts.netloc.rpartition("@")[2].lower()
+    return parts._replace(scheme=parts.scheme.lower(), netloc=place, fragment="").geturl()

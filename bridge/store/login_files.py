@@ -1,0 +1,127 @@
+"""Logins in files that only their owner can read, one for each login.
+
+The processes of a machine share them, also while one of them owns the SQLite stores of its agents. Whoever renews a
+login owns the lock beside its file. The system releases that lock when its owner dies. It cannot be waited for with an
+event, so it is tried again after short pauses.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Iterator, Sequence
+from contextlib import ExitStack, asynccontextmanager, suppress
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import Final
+
+import anyio
+import anyio.to_thread
+
+from bridge.concurrency import Backoff
+from bridge.errors import StoreLockedError, UsageError
+from bridge.http.logins import Login, LoginKey
+from bridge.private_files import private_file, private_folder, write_privately
+from bridge.seal import key_in, keys_in
+from bridge.store.lock import own_file
+from bridge.store.login_records import LoginRecords, login_id
+
+FOLDER: Final = "logins"
+"""The name of the folder in the folder for state."""
+
+_ENDING: Final = ".login"
+_LOCK_ENDING: Final = ".lock"
+
+_FIRST_PAUSE_SECONDS: Final = 0.01
+_LONGEST_PAUSE_SECONDS: Final = 0.25
+"""Between tries for the lock: a refresh takes tenths of a second."""
+
+
+@dataclass(frozen=True)
+class LoginFiles:
+    """Logins in a folder. See `LoginKeeper`."""
+
+    state: Path
+    """The folder for state, which has the folder of logins, and the key if nobody named one."""
+    keys: tuple[Path | str, ...] = field(default=(), repr=False)
+
+    @property
+    def where(self) -> str:
+        """The folder."""
+        return str(self._folder)
+
+    @property
+    def _folder(self) -> Path:
+        return self.state / FOLDER
+
+    @cached_property
+    def _records(self) -> LoginRecords:
+        return LoginRecords(keys_in(self.keys) or [key_in(self.state)])
+
+    async def find(self, key: LoginKey) -> Login | None:
+        """See `LoginKeeper`."""
+        return await anyio.to_thread.run_sync(self._read, key)
+
+    @asynccontextmanager
+    async def held(self, key: LoginKey) -> AsyncIterator[HeldFile]:
+        """See `LoginKeeper`."""
+        private_folder(self._folder)
+        pauses = Backoff(_FIRST_PAUSE_SECONDS, _LONGEST_PAUSE_SECONDS)
+        with ExitStack() as stack:
+            while True:
+                try:
+                    stack.enter_context(own_file(self._path(key).with_suffix(_LOCK_ENDING)))
+                    break
+                except StoreLockedError:
+                    await anyio.sleep(pauses.next())
+            yield HeldFile(self, key, self._read(key))
+
+    async def all(self) -> Sequence[tuple[LoginKey, Login]]:
+        """See `LoginKeeper`."""
+        found = await anyio.to_thread.run_sync(lambda: list(self._all()))
+        return sorted(found, key=lambda one: (one[0].peer, one[0].principal))
+
+    def _all(self) -> Iterator[tuple[LoginKey, Login]]:
+        for path in self._folder.glob(f"*{_ENDING}"):
+            with suppress(FileNotFoundError):  # it was removed meanwhile
+                yield self._records.opened(path.stem, path.read_bytes())
+
+    def _path(self, key: LoginKey) -> Path:
+        return self._folder / f"{login_id(key)}{_ENDING}"
+
+    def _read(self, key: LoginKey) -> Login | None:
+        path = self._path(key)
+        try:
+            private_file(path)
+            found, login = self._records.opened(path.stem, path.read_bytes())
+        except FileNotFoundError:
+            return None
+        if found != key:
+            raise UsageError(f"{path} holds the login of another: remove it, and log in again")
+        return login
+
+    def write(self, key: LoginKey, login: Login) -> None:
+        """Write a login that is held."""
+        write_privately(self._path(key), self._records.sealed(key, login), lasting=True)
+
+    def remove(self, key: LoginKey) -> None:
+        """Remove a login that is held. The lock beside it stays: another process may be about to take it."""
+        self._path(key).unlink(missing_ok=True)
+
+
+class HeldFile:
+    """One login while its lock is held. See `HeldLogin`."""
+
+    def __init__(self, files: LoginFiles, key: LoginKey, login: Login | None) -> None:
+        self.login = login
+        self._files = files
+        self._key = key
+
+    async def write(self, login: Login) -> None:
+        """See `HeldLogin`."""
+        await anyio.to_thread.run_sync(self._files.write, self._key, login)
+        self.login = login
+
+    async def remove(self) -> None:
+        """See `HeldLogin`."""
+        await anyio.to_thread.run_sync(self._files.remove, self._key)
+        self.login = None

@@ -1,0 +1,53 @@
+"""Logins as bytes: sealed with the keys of the bridge, and bound to the row or the file that they stand in.
+
+So a row that is copied over another one does not open there. The id of a login says nothing of it.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Sequence
+from dataclasses import asdict
+
+from bridge.errors import UsageError
+from bridge.http.logins import Login, LoginKey
+from bridge.seal import RecordSeal, SealedRecordError
+
+
+def login_id(key: LoginKey) -> str:
+    """The name of a login's row or file."""
+    return hashlib.sha256(json.dumps([key.peer, key.principal]).encode()).hexdigest()[:32]
+
+
+class LoginRecords:
+    """Logins to sealed bytes, and back."""
+
+    def __init__(self, keys: Sequence[bytes]) -> None:
+        """The first key seals, and all of them open.
+
+        Raises:
+            UsageError: there is no key, or one is too short.
+        """
+        self._seal = RecordSeal(keys, "login")
+
+    def sealed(self, key: LoginKey, login: Login) -> bytes:
+        """A login as bytes."""
+        text = json.dumps({"peer": key.peer, "principal": key.principal, "login": asdict(login)})
+        return self._seal.seal(text.encode(), login_id(key).encode())
+
+    def opened(self, name: str, data: bytes) -> tuple[LoginKey, Login]:
+        """The login in the bytes with this id.
+
+        Raises:
+            UsageError: the key that sealed them is gone, or they are damaged.
+        """
+        try:
+            found = json.loads(self._seal.open(data, name.encode()))
+            said = found["login"] | {"scopes": tuple(found["login"]["scopes"])}
+            return LoginKey(found["peer"], found["principal"]), Login(**said)
+        except (SealedRecordError, ValueError, TypeError, KeyError) as exc:
+            raise UsageError(
+                f"the login {name} was sealed with a key that is not here, by a newer release, or is damaged:"
+                " put the key back among `keys`, or log in again"
+            ) from exc

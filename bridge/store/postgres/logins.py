@@ -1,0 +1,121 @@
+"""Logins in the PostgreSQL that replicas share, in a schema of their own.
+
+Whoever renews a login has an advisory lock in a transaction of its own. The database releases it when the connection
+ends. Rows are written over a second connection, so that each write is durable while the lock is still held: what was
+written before a crash has to stay. Both work through a connection pool that gives each transaction another session.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from bridge.http.logins import Login, LoginKey
+from bridge.seal import keys_in
+from bridge.store.login_records import LoginRecords, login_id
+from bridge.store.postgres.connections import DatabaseAddress, connected
+from bridge.store.postgres.schema import LOGINS, Namespace
+from bridge.store.postgres.upgrade import prepare
+
+if TYPE_CHECKING:
+    from psycopg import AsyncConnection
+
+_CONNECT_SECONDS: Final = 10.0
+"""How long making one of the connections may take. The caller bounds the rest."""
+
+
+@dataclass(frozen=True)
+class PostgresLogins:
+    """Logins in a database. See `LoginKeeper`."""
+
+    url: str = field(repr=False)
+    keys: tuple[Path | str, ...] = field(repr=False)
+    where: str
+    """The database in words."""
+
+    @property
+    def _place(self) -> Namespace:
+        return Namespace.of_logins()
+
+    @cached_property
+    def _records(self) -> LoginRecords:
+        return LoginRecords(keys_in(self.keys))
+
+    @asynccontextmanager
+    async def _connected(self) -> AsyncIterator[AsyncConnection]:
+        # An address for transactions alone, since a pool may be in front of the database.
+        address = DatabaseAddress.of(self.url, self.url)
+        async with connected(address, _CONNECT_SECONDS, self._place.name) as connection:
+            await prepare(connection, self._place, LOGINS)
+            yield connection
+
+    async def find(self, key: LoginKey) -> Login | None:
+        """See `LoginKeeper`."""
+        async with self._connected() as connection:
+            return await self.read(connection, key)
+
+    @asynccontextmanager
+    async def held(self, key: LoginKey) -> AsyncIterator[HeldRow]:
+        """See `LoginKeeper`."""
+        number = int.from_bytes(bytes.fromhex(login_id(key)[:8]), signed=True)
+        async with self._connected() as lock, self._connected() as rows, lock.transaction():
+            # PostgreSQL would end the session of whoever waits for an issuer, if it is set up so.
+            await lock.execute("SET LOCAL idle_in_transaction_session_timeout = 0")
+            await lock.execute("SELECT pg_advisory_xact_lock(%s, %s)", (self._place.lock, number))
+            yield HeldRow(self, rows, key, await self.read(rows, key))
+
+    async def all(self) -> Sequence[tuple[LoginKey, Login]]:
+        """See `LoginKeeper`."""
+        async with self._connected() as connection:
+            found = await connection.execute(self._place.sql("SELECT id, sealed FROM {ns}.logins"))
+            opened = [self._records.opened(name, bytes(sealed)) for name, sealed in await found.fetchall()]
+        return sorted(opened, key=lambda one: (one[0].peer, one[0].principal))
+
+    async def read(self, connection: AsyncConnection, key: LoginKey) -> Login | None:
+        """The login as it is stored now."""
+        name = login_id(key)
+        found = await connection.execute(
+            self._place.sql("SELECT sealed FROM {ns}.logins WHERE id = %s"), (name,)
+        )
+        row = await found.fetchone()
+        return None if row is None else self._records.opened(name, bytes(row[0]))[1]
+
+    async def write(self, connection: AsyncConnection, key: LoginKey, login: Login) -> None:
+        """Write a login that is held."""
+        await connection.execute(
+            self._place.sql(
+                "INSERT INTO {ns}.logins (id, sealed) VALUES (%s, %s)"
+                " ON CONFLICT (id) DO UPDATE SET sealed = excluded.sealed"
+            ),
+            (login_id(key), self._records.sealed(key, login)),
+        )
+
+    async def remove(self, connection: AsyncConnection, key: LoginKey) -> None:
+        """Remove a login that is held."""
+        await connection.execute(self._place.sql("DELETE FROM {ns}.logins WHERE id = %s"), (login_id(key),))
+
+
+class HeldRow:
+    """One login while its lock is held. See `HeldLogin`."""
+
+    def __init__(
+        self, logins: PostgresLogins, connection: AsyncConnection, key: LoginKey, login: Login | None
+    ) -> None:
+        self.login = login
+        self._logins = logins
+        self._connection = connection
+        self._key = key
+
+    async def write(self, login: Login) -> None:
+        """See `HeldLogin`."""
+        await self._logins.write(self._connection, self._key, login)
+        self.login = login
+
+    async def remove(self) -> None:
+        """See `HeldLogin`."""
+        await self._logins.remove(self._connection, self._key)
+        self.login = None

@@ -1,0 +1,152 @@
+"""Where logins are kept: sealed, one holder at a time, in files and in PostgreSQL alike."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import stat
+from dataclasses import replace
+from pathlib import Path
+
+import anyio
+import psycopg
+import pytest
+
+from bridge.errors import UsageError
+from bridge.http.logins import Login, LoginKeeper, LoginKey, peer_of
+from bridge.store.login_files import LoginFiles
+from bridge.store.login_records import login_id
+from bridge.store.postgres.logins import PostgresLogins
+from bridge.store.postgres.schema import Namespace
+from tests.support.postgres import new_database_url
+
+KEYS = ("a key of replicas that has 32 bytes", "another key that has its 32 bytes")
+KEY = LoginKey("https://tools.example/mcp")
+LOGIN = Login(
+    issuer="https://login.example",
+    token_url="https://login.example/token",
+    client_id="bridge",
+    access_token="access-1",
+    refresh_token="refresh-1",
+    got_at=1000.0,
+    since=900.0,
+    expires_at=1060.0,
+    scopes=("read", "write"),
+)
+
+
+@pytest.fixture(params=["files", pytest.param("postgres", marks=pytest.mark.outside)])
+def keeper(request: pytest.FixtureRequest, tmp_path: Path) -> LoginKeeper:
+    """A keeper of each kind, without logins."""
+    if request.param == "files":
+        return LoginFiles(tmp_path, KEYS)
+    return PostgresLogins(new_database_url(), KEYS, "a database")
+
+
+async def put(keeper: LoginKeeper, key: LoginKey, login: Login) -> None:
+    async with keeper.held(key) as held:
+        await held.write(login)
+
+
+async def test_a_login_is_found_by_peer_and_principal_alone(keeper: LoginKeeper) -> None:
+    alice = LoginKey(KEY.peer, "corp/alice")
+    await put(keeper, KEY, LOGIN)
+    await put(keeper, alice, other := replace(LOGIN, access_token="access-of-alice"))
+    assert await keeper.find(KEY) == LOGIN
+    assert await keeper.find(alice) == other
+    assert await keeper.find(LoginKey(KEY.peer, "corp/bob")) is None
+    assert await keeper.find(LoginKey("https://tools.example/other")) is None
+    assert await keeper.all() == [(KEY, LOGIN), (alice, other)]
+
+
+async def test_a_login_that_was_removed_is_gone(keeper: LoginKeeper) -> None:
+    await put(keeper, KEY, LOGIN)
+    async with keeper.held(KEY) as held:
+        await held.remove()
+        assert held.login is None
+    assert await keeper.find(KEY) is None
+    assert await keeper.all() == []
+
+
+async def test_a_login_is_held_by_one_at_a_time_and_read_again(keeper: LoginKeeper) -> None:
+    await put(keeper, KEY, replace(LOGIN, got_at=0.0))
+    inside = most = 0
+
+    async def add_one() -> None:
+        nonlocal inside, most
+        async with keeper.held(KEY) as held:
+            inside += 1
+            most = max(most, inside)
+            assert held.login is not None
+            seen = held.login.got_at
+            await anyio.lowlevel.checkpoint()
+            await held.write(replace(held.login, got_at=seen + 1))
+            inside -= 1
+
+    with anyio.fail_after(30):
+        async with anyio.create_task_group() as tasks:
+            for _ in range(8):
+                tasks.start_soon(add_one)
+    found = await keeper.find(KEY)
+    assert (most, found and found.got_at) == (1, 8.0)
+
+
+async def test_what_was_written_stays_though_its_holder_ends_with_an_error(keeper: LoginKeeper) -> None:
+    async def write_and_fail() -> None:
+        async with keeper.held(KEY) as held:
+            await held.write(LOGIN)
+            raise RuntimeError
+
+    with pytest.raises(RuntimeError):
+        await write_and_fail()
+    assert await keeper.find(KEY) == LOGIN
+
+
+async def test_logins_of_different_peers_are_held_at_the_same_time(keeper: LoginKeeper) -> None:
+    with anyio.fail_after(30):
+        async with keeper.held(KEY), keeper.held(LoginKey("https://other.example/mcp")):
+            pass
+
+
+async def test_a_login_opens_with_an_older_key_and_not_without_its_key(tmp_path: Path) -> None:
+    await put(LoginFiles(tmp_path, KEYS[1:]), KEY, LOGIN)
+    assert await LoginFiles(tmp_path, KEYS).find(KEY) == LOGIN
+    with pytest.raises(UsageError, match="was sealed with a key that is not here"):
+        await LoginFiles(tmp_path, KEYS[:1]).find(KEY)
+
+
+async def test_files_of_logins_are_their_owners_alone_and_hold_no_token_in_plain(tmp_path: Path) -> None:
+    await put(LoginFiles(tmp_path), KEY, LOGIN)
+    (file,) = (tmp_path / "logins").glob("*.login")
+    assert file.name == f"{login_id(KEY)}.login"
+    if os.name == "posix":
+        assert stat.S_IMODE(file.stat().st_mode) == 0o600
+        assert stat.S_IMODE(file.parent.stat().st_mode) == 0o700
+    for word in (b"access", b"refresh", b"tools.example"):
+        assert word not in file.read_bytes()
+
+
+async def test_a_file_in_the_place_of_another_login_does_not_open(tmp_path: Path) -> None:
+    files, bob = LoginFiles(tmp_path), LoginKey(KEY.peer, "corp/bob")
+    await put(files, KEY, LOGIN)
+    folder = tmp_path / "logins"
+    shutil.copy(folder / f"{login_id(KEY)}.login", folder / f"{login_id(bob)}.login")
+    with pytest.raises(UsageError, match="or is damaged"):
+        await files.find(bob)
+
+
+@pytest.mark.outside
+async def test_rows_of_logins_hold_no_token_in_plain() -> None:
+    keeper = PostgresLogins(new_database_url(), KEYS, "a database")
+    await put(keeper, KEY, LOGIN)
+    async with await psycopg.AsyncConnection.connect(keeper.url) as connection:
+        found = await connection.execute(Namespace.of_logins().sql("SELECT id, sealed FROM {ns}.logins"))
+        ((name, sealed),) = await found.fetchall()
+    assert name == login_id(KEY)
+    assert b"access" not in bytes(sealed)
+    assert b"refresh" not in bytes(sealed)
+
+
+def test_a_peer_is_its_url_without_user_and_fragment() -> None:
+    assert peer_of("HTTPS://user:word@Tools.example/MCP?key=1#top") == "https://tools.example/MCP?key=1"
+    assert LoginKey("https://tools.example/mcp?key=1").shown == "https://tools.example/mcp"
