@@ -1,0 +1,316 @@
+"""Sends the access token of a login, and renews it once for all processes and replicas.
+
+A refresh token may be good for one use. So the login is held while it is renewed, read again first, and the answer is
+written before it is used. Before the refresh token leaves, it is noted that it does: a process that finds such a note
+follows one that crashed between the two, and says so, since the token may have been used.
+
+A person is asked only for what cannot be renewed. Nobody waits for that: the request fails with the command to run.
+
+Spec: RFC 6749 section 6 (refresh), RFC 9700 section 4.14 (rotation), RFC 8707 (resource indicators).
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import logging
+import math
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
+from typing import Final, Literal
+from urllib.parse import quote_plus, urlsplit
+
+import anyio
+import httpx2
+
+from bridge.errors import BridgeError, reason_of
+from bridge.http.client import GuardedClient, PeerCredentials, RenewableCredentials, guarded_by
+from bridge.http.logins import OPERATOR, HeldLogin, Login, LoginKeeper, LoginKey, peer_of
+from bridge.http.oauth import ANSWER_BYTES, TokenError
+from bridge.http.private_addresses import AddressGuard, PrivateAddressError, refusing_private
+from bridge.jsonvalues import JsonObject
+from bridge.safe_text import with_visible_characters
+
+logger = logging.getLogger(__name__)
+
+_LONGEST_WORDS: Final = 300
+"""Characters of an authorization server's words that a message repeats."""
+
+_WRITE_SECONDS: Final = 10.0
+"""How long the answer to a refresh may take to be written, also for a caller that has gone."""
+
+_FINAL: Final = frozenset({"invalid_grant", "invalid_client", "unauthorized_client"})
+"""The errors after which the same refresh token is not tried again (RFC 6749 section 5.2)."""
+
+
+class LoginNeededError(TokenError):
+    """A person has to log in. The message names the command."""
+
+
+@dataclass(frozen=True)
+class LoginWish:
+    """A login that a peer needs, as it is configured."""
+
+    url: str
+    """The URL of the peer."""
+    keeper: LoginKeeper = field(repr=False)
+    name: str = ""
+    """What the command `login` takes for this peer; empty for its URL."""
+    principal: str = OPERATOR
+    issuer: str = ""
+    """The only issuer that may be logged in to; empty for the one that the peer names."""
+    client_id: str = ""
+    """The registered client; empty to register, or to be known by `client_metadata_url`."""
+    secret: str = field(default="", repr=False)
+    method: Literal["basic", "post"] = "basic"
+    client_metadata_url: str = ""
+    scopes: tuple[str, ...] = ()
+    """Empty for those that the peer asks for."""
+    resource: str | None = None
+    """The resource indicator, if not the one of the peer; empty to send none."""
+    pkce: Literal["required", "assume"] = "required"
+    allow_private: bool = False
+
+    @property
+    def key(self) -> LoginKey:
+        """Where the login is kept."""
+        return LoginKey(peer_of(self.url), self.principal)
+
+    @property
+    def command(self) -> str:
+        """What a person runs."""
+        return f"mcp-a2a login {self.name or self.key.shown}"
+
+
+class LoginCredentials(RenewableCredentials):
+    """Credentials that hold the access token of a login."""
+
+    def __init__(self, wish: LoginWish, seconds: float, headers: Mapping[str, str] | None = None) -> None:
+        """`seconds` bounds the way to a token. `headers` go to the peer beside the token."""
+        self._wish = wish
+        self._seconds = seconds
+        self._headers = headers or {}
+        self._lock = anyio.Lock()
+        self._current: tuple[PeerCredentials, Login] | None = None
+        self._refused = ""
+
+    async def __call__(self) -> PeerCredentials:
+        """The credentials with a token that is valid.
+
+        Raises:
+            LoginNeededError: a person has to log in.
+            TokenError: the login cannot be read, or the issuer cannot be reached.
+        """
+        try:
+            with anyio.fail_after(self._seconds):
+                async with self._lock:
+                    return await self._fresh()
+        except TimeoutError as exc:
+            raise TokenError(
+                f"the login at {self._wish.key.shown} took more than {self._seconds:g} s"
+            ) from exc
+        except TokenError:
+            raise
+        except (BridgeError, OSError) as exc:
+            raise TokenError(f"the login at {self._wish.key.shown} cannot be read: {reason_of(exc)}") from exc
+
+    def refused(self, shown: PeerCredentials) -> None:
+        """Send this token no more."""
+        if self._current is not None and self._current[0] is shown:
+            self._refused = self._current[1].access_token
+            self._current = None
+
+    async def _fresh(self) -> PeerCredentials:
+        if self._current is None or not self._is_good(self._current[1]):
+            login = self._usable(await self._wish.keeper.find(self._wish.key))
+            if not self._is_good(login):
+                async with self._wish.keeper.held(self._wish.key) as held:
+                    login = await self._renewed(held)
+            headers = {"Authorization": f"Bearer {login.access_token}", **self._headers}
+            self._current = PeerCredentials(headers), login
+        return self._current[0]
+
+    def _is_good(self, login: Login) -> bool:
+        return login.is_fresh(time.time()) and login.access_token != self._refused
+
+    def _usable(self, login: Login | None) -> Login:
+        """The login, if it may be used for this peer as it is configured now."""
+        if login is None:
+            raise self._needed("nobody has logged in")
+        if self._wish.issuer and login.issuer != self._wish.issuer:
+            raise self._needed(f"the login is one of {login.issuer}, and the file names {self._wish.issuer}")
+        if login.lost:
+            raise self._needed(login.lost)
+        return login
+
+    async def _renewed(self, held: HeldLogin) -> Login:
+        """The login with a new access token, which is written. Another holder may have renewed it meanwhile."""
+        login = self._usable(held.login)
+        if self._is_good(login):
+            return login
+        if login.refresh_token is None:
+            why = (
+                "the access token was refused"
+                if login.is_fresh(time.time())
+                else "the access token has expired"
+            )
+            raise self._needed(f"{why}, and {login.issuer} gave no refresh token")
+        # Once the refresh token has left, the answer has to be written, also if the caller has gone.
+        with anyio.fail_after(self._seconds + _WRITE_SECONDS, shield=True):
+            return await self._exchanged(held, login, login.refresh_token)
+
+    async def _exchanged(self, held: HeldLogin, login: Login, refresh_token: str) -> Login:
+        doubt = ""
+        if login.renewing_since is not None:
+            doubt = (
+                f" (a refresh that began at {_shown_time(login.renewing_since)} has no answer: the bridge ended, or"
+                " the connection did. So the refresh token may have been used then)"
+            )
+            logger.warning("the login at %s is renewed once more%s", self._wish.key.shown, doubt)
+        await held.write(replace(login, renewing_since=time.time()))
+        try:
+            with anyio.fail_after(self._seconds):
+                answer = await _refresh(self._wish, login, refresh_token)
+        except _NotSentError as exc:
+            await held.write(login)
+            raise TokenError(str(exc)) from exc
+        except _RefusedError as exc:
+            if not exc.is_final:
+                await held.write(login)
+                raise TokenError(str(exc)) from exc
+            lost = f"{exc}{doubt}"
+            await held.write(replace(login, renewing_since=None, refresh_token=None, lost=lost))
+            raise self._needed(lost) from exc
+        renewed = with_tokens(login, answer, time.time())
+        await held.write(renewed)
+        return renewed
+
+    def _needed(self, why: str) -> LoginNeededError:
+        return LoginNeededError(f"login needed at {self._wish.key.shown}: {why}. Run `{self._wish.command}`")
+
+
+class _NotSentError(Exception):
+    """The refresh token did not leave, or no server took it."""
+
+
+class _RefusedError(Exception):
+    def __init__(self, words: str, *, is_final: bool) -> None:
+        super().__init__(words)
+        self.is_final = is_final
+
+
+def with_tokens(login: Login, answer: JsonObject, now: float) -> Login:
+    """The login with the tokens of an answer. A refresh token that it leaves out stays (RFC 6749 section 6).
+
+    Raises:
+        TokenError: there is no token that a header can carry.
+    """
+    token, life, scope = answer.get("access_token"), answer.get("expires_in"), answer.get("scope")
+    if (
+        not isinstance(token, str)
+        or not token.isascii()
+        or not token.isprintable()
+        or " " in token
+        or not token
+    ):
+        raise TokenError(f"{login.issuer} answered without an access token that a header can carry")
+    if str(answer.get("token_type")).lower() != "bearer":
+        raise TokenError(f"{login.issuer} gave a token that is not of the type Bearer")
+    has_life = (
+        isinstance(life, int | float) and not isinstance(life, bool) and life > 0 and math.isfinite(life)
+    )
+    refresh = answer.get("refresh_token")
+    return replace(
+        login,
+        access_token=token,
+        refresh_token=refresh if isinstance(refresh, str) and refresh else login.refresh_token,
+        expires_at=now + float(str(life)) if has_life else None,
+        got_at=now,
+        scopes=tuple(scope.split()) if isinstance(scope, str) else login.scopes,
+        renewing_since=None,
+        lost="",
+    )
+
+
+async def _refresh(wish: LoginWish, login: Login, refresh_token: str) -> JsonObject:
+    """Send the refresh token to the token endpoint that the login was made at."""
+    form = {"grant_type": "refresh_token", "refresh_token": refresh_token}
+    headers = {"Accept": "application/json"}
+    if login.resource:
+        form["resource"] = login.resource
+    if login.client_auth == "basic":
+        pair = f"{quote_plus(login.client_id)}:{quote_plus(login.client_secret)}"
+        headers["Authorization"] = f"Basic {base64.b64encode(pair.encode()).decode()}"
+    else:
+        form["client_id"] = login.client_id
+        if login.client_auth == "post":
+            form["client_secret"] = login.client_secret
+    status, answer = await _posted(wish, login, form, headers)
+    if status == 200 and answer is not None:
+        return answer
+    said = [str(one) for key in ("error", "error_description") if (one := (answer or {}).get(key))]
+    words = with_visible_characters(": ".join(said)[:_LONGEST_WORDS], in_one_line=True) or f"HTTP {status}"
+    refusal = f"{login.issuer} renewed no token: {words}"
+    if not said:
+        raise TokenError(refusal)  # whether the refresh token was used is unknown
+    raise _RefusedError(refusal, is_final=said[0] in _FINAL)
+
+
+async def _posted(
+    wish: LoginWish, login: Login, form: Mapping[str, str], headers: Mapping[str, str]
+) -> tuple[int, JsonObject | None]:
+    url = login.token_url
+    async with GuardedClient(timeout=None) as http:
+        try:
+            guard = issuer_guard(url, (wish.url, wish.issuer), allow_private=wish.allow_private)
+            request = http.build_request(
+                "POST", url, data=form, headers=headers, extensions=guarded_by(guard)
+            )
+            response = await http.send(request, stream=True, follow_redirects=False)
+        except (PrivateAddressError, httpx2.ConnectError, httpx2.ConnectTimeout, httpx2.ProxyError) as exc:
+            raise _NotSentError(f"{url} cannot be reached for a token: {reason_of(exc)}") from exc
+        except (httpx2.HTTPError, httpx2.InvalidURL) as exc:
+            raise TokenError(f"{url} broke off while a token was renewed: {reason_of(exc)}") from exc
+        try:
+            body = b""
+            async for chunk in response.aiter_bytes():
+                body += chunk
+                if len(body) > ANSWER_BYTES:
+                    raise TokenError(f"{url} answered with more than {ANSWER_BYTES} bytes")
+        except httpx2.HTTPError as exc:
+            raise TokenError(f"{url} broke off while a token was renewed: {reason_of(exc)}") from exc
+        finally:
+            await response.aclose()
+    return response.status_code, _object_in(body)
+
+
+def issuer_guard(url: str, written: tuple[str, ...], *, allow_private: bool) -> AddressGuard | None:
+    """What the operator wrote may be private. What it leads to on another origin has to be public.
+
+    Raises:
+        PrivateAddressError: the host of the URL is a private address.
+    """
+    asked = urlsplit(url)
+    origins = [(one.scheme, one.netloc) for one in map(urlsplit, filter(None, written))]
+    if allow_private or (asked.scheme, asked.netloc) in origins:
+        return None
+    judge = refusing_private(
+        f"the login leads to {asked.hostname}, a private address, where nothing was sent."
+        " If that is right, set `allow_private = true`"
+    )
+    judge([asked.hostname or ""])  # a proxy resolves names itself, and is not guarded
+    return AddressGuard(judge)
+
+
+def _object_in(body: bytes) -> JsonObject | None:
+    try:
+        found = json.loads(body)
+    except (ValueError, RecursionError):
+        return None
+    return found if isinstance(found, dict) else None
+
+
+def _shown_time(seconds: float) -> str:
+    return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%d %H:%M:%S UTC")

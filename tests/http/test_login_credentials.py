@@ -1,0 +1,254 @@
+"""How the token of a login is sent and renewed: once for all who share it, written before it is used."""
+
+from __future__ import annotations
+
+import re
+import socket
+import time
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import anyio
+import httpx2
+import pytest
+from starlette.responses import JSONResponse, Response
+
+from bridge.http.client import PeerAuth
+from bridge.http.login_credentials import LoginCredentials, LoginNeededError, LoginWish
+from bridge.http.logins import Login, LoginKeeper
+from bridge.http.oauth import TokenError
+from bridge.store.login_files import LoginFiles
+from bridge.store.postgres.logins import PostgresLogins
+from tests.support.login_server import LoginServer
+from tests.support.postgres import new_database_url
+
+KEYS = ("a key of replicas that has 32 bytes",)
+
+
+async def put(keeper: LoginKeeper, wish: LoginWish, login: Login) -> None:
+    async with keeper.held(wish.key) as held:
+        await held.write(login)
+
+
+@asynccontextmanager
+async def logged_in(
+    server: LoginServer, keeper: LoginKeeper, wished: dict[str, Any] | None = None, **changes: Any
+) -> AsyncIterator[LoginWish]:
+    """A wish whose login is there."""
+    with anyio.fail_after(60):
+        async with server.serve() as url:
+            access, refresh = server.start()
+            login = Login(server.issuer, f"{server.issuer}/token", "bridge", access, time.time(), time.time())
+            wish = LoginWish(url, keeper, "tools", **(wished or {}))
+            await put(keeper, wish, replace(login, refresh_token=refresh or None, **changes))
+            yield wish
+
+
+def source_of(wish: LoginWish) -> LoginCredentials:
+    return LoginCredentials(wish, 30)
+
+
+EXPIRED: dict[str, Any] = {"got_at": 0.0, "expires_at": 60.0}
+
+
+async def refusal(wish: LoginWish, server: LoginServer) -> str:
+    """Why no token can be sent."""
+    with pytest.raises(LoginNeededError) as caught:
+        await source_of(wish)()
+    words = str(caught.value)
+    assert not re.search(r"access-\d|refresh-\d", words)
+    return words.replace(server.issuer, "ISSUER")
+
+
+async def test_a_login_is_sent_as_it_is_while_it_is_fresh(tmp_path: Path) -> None:
+    server = LoginServer()
+    async with logged_in(server, LoginFiles(tmp_path)) as wish:
+        shown = await LoginCredentials(wish, 30, {"X-Team": "desk"})()
+    assert shown.headers == {"Authorization": "Bearer access-1", "X-Team": "desk"}
+    assert server.asked == []
+
+
+async def test_a_login_that_has_expired_is_renewed_and_the_answer_is_kept_for_the_next_start(
+    tmp_path: Path,
+) -> None:
+    server, files = LoginServer(), LoginFiles(tmp_path)
+    changes = {**EXPIRED, "client_auth": "basic", "client_secret": "s3cret", "resource": "https://desk"}
+    async with logged_in(server, files, **changes) as wish:
+        first = await source_of(wish)()
+        # A process that starts later, and reads what the first has written.
+        after_restart = await LoginCredentials(replace(wish, keeper=LoginFiles(tmp_path)), 30)()
+    assert first == after_restart
+    assert first.headers == {"Authorization": "Bearer access-2"}
+    assert server.asked == [
+        {"grant_type": "refresh_token", "refresh_token": "refresh-1", "resource": "https://desk"}
+    ]
+    assert server.authorization_headers == ["Basic YnJpZGdlOnMzY3JldA=="]
+    kept = await files.find(wish.key)
+    assert kept is not None
+    assert (kept.access_token, kept.refresh_token, kept.renewing_since) == ("access-2", "refresh-2", None)
+
+
+async def test_a_token_that_the_peer_refuses_is_renewed_once_and_the_request_sent_again(
+    tmp_path: Path,
+) -> None:
+    server = LoginServer()
+    async with logged_in(server, LoginFiles(tmp_path)) as wish, httpx2.AsyncClient() as client:
+        server.forget()
+        answer = await client.post(wish.url, auth=PeerAuth(wish.url, source_of(wish)))
+    assert answer.json() == {"token": "access-2"}
+    assert len(server.asked) == 1
+
+
+async def test_callers_at_the_same_time_share_one_refresh(tmp_path: Path) -> None:
+    server = LoginServer()
+    async with logged_in(server, LoginFiles(tmp_path), **EXPIRED) as wish:
+        source = source_of(wish)
+        async with anyio.create_task_group() as tasks:
+            for _ in range(20):
+                tasks.start_soon(source)
+    assert len(server.asked) == 1
+
+
+@pytest.mark.parametrize("kind", ["files", pytest.param("postgres", marks=pytest.mark.outside)])
+async def test_a_hundred_refreshes_at_two_replicas_never_revoke_the_family(tmp_path: Path, kind: str) -> None:
+    server = LoginServer()
+    url = new_database_url() if kind == "postgres" else ""
+
+    def keeper() -> LoginKeeper:
+        return PostgresLogins(url, KEYS, "a database") if url else LoginFiles(tmp_path, KEYS)
+
+    async def use(wish: LoginWish) -> None:
+        source = source_of(wish)
+        while len(server.asked) < 100:
+            source.refused(await source())
+
+    async with logged_in(server, keeper()) as wish, anyio.create_task_group() as tasks:
+        for _ in range(2):
+            tasks.start_soon(use, replace(wish, keeper=keeper()))
+    assert not server.revoked
+    sent = [form["refresh_token"] for form in server.asked]
+    assert len(sent) == len(set(sent)) >= 100
+
+
+async def test_a_refresh_token_that_stays_the_same_is_kept(tmp_path: Path) -> None:
+    server, files = LoginServer(rotates=False), LoginFiles(tmp_path)
+    async with logged_in(server, files, **EXPIRED) as wish:
+        await source_of(wish)()
+        kept = await files.find(wish.key)
+    assert kept is not None
+    assert (kept.access_token, kept.refresh_token) == ("access-2", "refresh-1")
+
+
+async def test_without_a_login_a_person_is_told_the_command(tmp_path: Path) -> None:
+    server = LoginServer()
+    with anyio.fail_after(30):
+        async with server.serve() as url:
+            wish = LoginWish(url, LoginFiles(tmp_path), "tools")
+            assert await refusal(wish, server) == (
+                "login needed at ISSUER/mcp: nobody has logged in. Run `mcp-a2a login tools`"
+            )
+            unnamed = replace(wish, name="")
+            assert (await refusal(unnamed, server)).endswith("Run `mcp-a2a login ISSUER/mcp`")
+
+
+async def test_a_login_without_a_refresh_token_is_needed_again_once_it_expires(tmp_path: Path) -> None:
+    server = LoginServer(has_refresh=False)
+    async with logged_in(server, LoginFiles(tmp_path), **EXPIRED) as wish:
+        assert await refusal(wish, server) == (
+            "login needed at ISSUER/mcp: the access token has expired, and ISSUER gave no refresh token."
+            " Run `mcp-a2a login tools`"
+        )
+    assert server.asked == []
+
+
+async def test_a_login_whose_refresh_token_was_revoked_is_not_tried_again(tmp_path: Path) -> None:
+    server = LoginServer(revoked=True)
+    async with logged_in(server, LoginFiles(tmp_path), **EXPIRED) as wish:
+        first = await refusal(wish, server)
+        assert first == (
+            "login needed at ISSUER/mcp: ISSUER renewed no token: invalid_grant: revoked. Run `mcp-a2a login tools`"
+        )
+        assert await refusal(wish, server) == first
+    assert len(server.asked) == 1
+
+
+async def test_a_login_of_another_issuer_than_the_file_names_is_not_sent(tmp_path: Path) -> None:
+    server = LoginServer()
+    async with logged_in(server, LoginFiles(tmp_path), {"issuer": "https://login.example"}) as wish:
+        assert await refusal(wish, server) == (
+            "login needed at ISSUER/mcp: the login is one of ISSUER, and the file names https://login.example."
+            " Run `mcp-a2a login tools`"
+        )
+
+
+async def test_a_crash_between_a_refresh_and_its_answer_is_said(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    server = LoginServer(revoked=True)
+    async with logged_in(server, LoginFiles(tmp_path), **EXPIRED, renewing_since=0.0) as wish:
+        words = await refusal(wish, server)
+    said = "a refresh that began at 1970-01-01 00:00:00 UTC has no answer: the bridge ended, or the connection did."
+    assert said in words
+    assert said in caplog.text
+    assert "refresh-1" not in caplog.text
+
+
+async def test_an_answer_that_breaks_off_leaves_a_note_and_an_error_of_the_server_does_not(
+    tmp_path: Path,
+) -> None:
+    server, files = LoginServer(), LoginFiles(tmp_path)
+    async with logged_in(server, files, **EXPIRED) as wish:
+        for answer, has_note in (
+            (JSONResponse({"error": "temporarily_unavailable"}, 503), False),
+            (Response("gateway", 502), True),
+        ):
+            server.token = lambda answer=answer: answer  # type: ignore[misc]
+            with pytest.raises(TokenError, match="renewed no token"):
+                await source_of(wish)()
+            kept = await files.find(wish.key)
+            assert kept is not None
+            assert (kept.renewing_since is not None) is has_note
+        server.token = None
+        assert (await source_of(wish)()).headers == {"Authorization": "Bearer access-2"}
+
+
+async def test_an_issuer_that_is_down_costs_no_login(tmp_path: Path) -> None:
+    server, files = LoginServer(), LoginFiles(tmp_path)
+    async with logged_in(server, files, **EXPIRED) as wish:
+        with socket.socket() as closed:
+            closed.bind(("127.0.0.1", 0))
+            kept = await files.find(wish.key)
+            assert kept is not None
+            down = f"http://127.0.0.1:{closed.getsockname()[1]}/token"
+            away = replace(kept, token_url=down)
+            private = LoginWish(wish.url, files, "tools", allow_private=True)
+            await put(files, wish, away)
+            with pytest.raises(TokenError, match="cannot be reached for a token"):
+                await source_of(private)()
+        assert await files.find(wish.key) == away
+
+
+async def test_a_refresh_token_is_not_sent_to_a_private_address_that_nobody_wrote(tmp_path: Path) -> None:
+    server, files = LoginServer(), LoginFiles(tmp_path)
+    elsewhere = {"token_url": "https://169.254.169.254/token"}
+    async with logged_in(server, files, **EXPIRED, **elsewhere) as wish:
+        with pytest.raises(TokenError, match=r"169\.254\.169\.254, a private address"):
+            await source_of(wish)()
+
+
+async def test_a_caller_that_leaves_during_a_refresh_leaves_the_answer_written(tmp_path: Path) -> None:
+    server, files = LoginServer(), LoginFiles(tmp_path)
+    async with logged_in(server, files, **EXPIRED) as wish, anyio.create_task_group() as tasks:
+
+        def leave() -> Response:
+            tasks.cancel_scope.cancel()
+            return server.granted(server.asked[-1])
+
+        server.token = leave
+        tasks.start_soon(source_of(wish))
+    kept = await files.find(wish.key)
+    assert kept is not None
+    assert (kept.refresh_token, kept.renewing_since) == ("refresh-2", None)

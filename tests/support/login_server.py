@@ -1,0 +1,157 @@
+"""An authorization server with a login page and rotating refresh tokens, and a tool server that it protects."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import itertools
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from typing import Any, Final
+from urllib.parse import parse_qsl, urlencode
+
+from starlette.requests import Request
+from starlette.responses import JSONResponse, RedirectResponse, Response
+from starlette.types import Receive, Scope, Send
+
+from tests.support.running import listening
+
+METADATA: Final = "/.well-known/oauth-authorization-server"
+RESOURCE: Final = "/.well-known/oauth-protected-resource/mcp"
+
+Page = Callable[[dict[str, str]], Response]
+
+
+@dataclass
+class LoginServer:
+    """Issuer and resource on one origin. `metadata` and `back` are put over what it says by itself.
+
+    A refresh token that comes a second time revokes its whole family, as servers do that rotate (RFC 9700 section
+    4.14.2).
+    """
+
+    metadata: dict[str, Any] = field(default_factory=dict)
+    back: dict[str, str] = field(default_factory=dict)
+    """What the redirect back says otherwise; a key with an empty value is left out."""
+    token: Callable[[], Response] | None = None
+    """Answers in place of the token endpoint."""
+    lives_seconds: int = 3600
+    has_refresh: bool = True
+    rotates: bool = True
+    issuer: str = ""
+    asked: list[dict[str, str]] = field(default_factory=list)
+    """The forms at the token endpoint."""
+    authorizations: list[dict[str, str]] = field(default_factory=list)
+    registered: list[dict[str, Any]] = field(default_factory=list)
+    authorization_headers: list[str | None] = field(default_factory=list)
+    revoked: bool = False
+    """Whether the family was revoked."""
+    _codes: dict[str, dict[str, str]] = field(default_factory=dict)
+    _used: set[str] = field(default_factory=set)
+    _good: set[str] = field(default_factory=set)
+    _refresh: str = ""
+    _numbers: itertools.count[int] = field(default_factory=lambda: itertools.count(1))
+
+    @property
+    def url(self) -> str:
+        """The URL of the tool server."""
+        return f"{self.issuer}/mcp"
+
+    @asynccontextmanager
+    async def serve(self) -> AsyncIterator[str]:
+        """Listen on loopback; the URL of the tool server."""
+        async with listening(self) as self.issuer:
+            yield self.url
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer one request."""
+        if scope["type"] == "http":
+            await (await self._response(Request(scope, receive)))(scope, receive, send)
+
+    async def _response(self, request: Request) -> Response:
+        match request.url.path:
+            case "/mcp":
+                return self._resource(request)
+            case path if path == RESOURCE:
+                return JSONResponse({"resource": self.url, "authorization_servers": [self.issuer]})
+            case path if path == METADATA:
+                return JSONResponse({k: v for k, v in self._said().items() if v is not None})
+            case "/authorize":
+                return self._authorize(dict(request.query_params))
+            case "/register":
+                self.registered.append(await request.json())
+                return JSONResponse({"client_id": "registered", **self.registered[-1]}, 201)
+            case "/token":
+                form = dict(parse_qsl((await request.body()).decode()))
+                self.asked.append(form)
+                self.authorization_headers.append(request.headers.get("authorization"))
+                return self.token() if self.token else self.granted(form)
+        return Response(status_code=404)
+
+    def _said(self) -> dict[str, Any]:
+        return {
+            "issuer": self.issuer,
+            "authorization_endpoint": f"{self.issuer}/authorize",
+            "token_endpoint": f"{self.issuer}/token",
+            "registration_endpoint": f"{self.issuer}/register",
+            "code_challenge_methods_supported": ["S256"],
+            "authorization_response_iss_parameter_supported": True,
+            "token_endpoint_auth_methods_supported": ["none", "client_secret_basic", "client_secret_post"],
+        } | self.metadata
+
+    def _resource(self, request: Request) -> Response:
+        token = request.headers.get("authorization", "").removeprefix("Bearer ")
+        if token in self._good:
+            return JSONResponse({"token": token})
+        link = f'Bearer resource_metadata="{self.issuer}{RESOURCE}"'
+        return Response(status_code=401, headers={"WWW-Authenticate": link})
+
+    def _authorize(self, query: dict[str, str]) -> Response:
+        """The person consents, unless `back` says an error."""
+        self.authorizations.append(query)
+        code = f"code-{next(self._numbers)}"
+        self._codes[code] = query
+        said = {"code": code, "state": query["state"], "iss": self.issuer} | self.back
+        return RedirectResponse(
+            f"{query['redirect_uri']}?{urlencode({k: v for k, v in said.items() if v})}", 302
+        )
+
+    def granted(self, form: dict[str, str]) -> Response:
+        """The tokens that a form is good for."""
+        if form["grant_type"] == "authorization_code":
+            query = self._codes.pop(form.get("code", ""), None)
+            digest = hashlib.sha256(form.get("code_verifier", "").encode()).digest()
+            challenge = base64.urlsafe_b64encode(digest).rstrip(b"=").decode()
+            if query is None or query["code_challenge"] != challenge:
+                return JSONResponse({"error": "invalid_grant"}, 400)
+            return self._tokens()
+        token = form.get("refresh_token", "")
+        if self.revoked or token != self._refresh:
+            self.revoked = self.revoked or token in self._used
+            return JSONResponse({"error": "invalid_grant", "error_description": "revoked"}, 400)
+        return self._tokens()
+
+    def _tokens(self) -> Response:
+        number = next(self._numbers)
+        self._good.add(f"access-{number}")
+        answer: dict[str, Any] = {
+            "access_token": f"access-{number}",
+            "token_type": "Bearer",
+            "expires_in": self.lives_seconds,
+            "scope": "read",
+        }
+        if self.has_refresh and (self.rotates or not self._refresh):
+            self._used.add(self._refresh)
+            self._refresh = f"refresh-{number}"
+            answer["refresh_token"] = self._refresh
+        return JSONResponse(answer)
+
+    def start(self) -> tuple[str, str]:
+        """An access token and a refresh token, as if a person had logged in."""
+        self._tokens()
+        return max(self._good, key=lambda one: int(one.partition("-")[2])), self._refresh
+
+    def forget(self) -> None:
+        """Take no access token any more that was given so far."""
+        self._good.clear()
