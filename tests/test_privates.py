@@ -46,6 +46,7 @@ INHERITED: Final[dict[str, set[str]]] = {
         "_write_stream",
     },
     "httpx2.AsyncClient": {"_init_transport"},
+    "mcp.client.auth.oauth2.OAuthClientProvider": {"_perform_authorization"},
     "httpx2.AsyncHTTPTransport": {"_pool"},
 }
 """Class to those of its private names that a class of the bridge replaces, calls or sets."""

@@ -20,6 +20,7 @@ from bridge.assembly.plan import (
     ServerPlan,
     SharedStore,
 )
+from bridge.assembly.stores import keeper_for
 from bridge.config.load import LoadedConfig
 from bridge.config.tables.models import (
     AgentsAsToolsTable,
@@ -34,10 +35,12 @@ from bridge.config.tables.models import (
     ToolServerTable,
     ToolTable,
 )
+from bridge.config.tables.peers import KeyPlace
 from bridge.config.tables.profile import Profile, ServerTable
 from bridge.config.tables.values import MEMORY_STORE
 from bridge.config.text.secrets import Secret
 from bridge.config.text.wording import POSTGRES_SCHEMES
+from bridge.http.login_credentials import LoginWish
 from bridge.http.oauth import OAuthClient
 from bridge.http.replica_address import ReplicaAddress
 from bridge.http.request_checks import TrustedProxies
@@ -52,30 +55,34 @@ def plan_from_file(loaded: LoadedConfig) -> Plan:
     """Make the plan of a configuration."""
     config, table = loaded.config, loaded.config.bridge
     process, on_line = loaded.bridge_profile, loaded.on_command_line
+    place = ProcessPlan(
+        host=table.host,
+        port=table.port,
+        public_url=table.public_url,
+        tls=_tls(table.tls),
+        proxies=TrustedProxies(
+            (table.principal_header or "").lower(),
+            tuple(ip_network(one, strict=False) for one in table.trusted_proxies),
+        ),
+        hosts=frozenset(table.hosts),
+        baggage_keys=frozenset(table.baggage),
+        hosts_by="--allow-host {}" if on_line else 'hosts = ["{}"] in [bridge]',
+        shared_store=_shared_store(loaded),
+        replica=ReplicaAddress.parse(table.replica_url) if table.replica_url else None,
+        keys=tuple(map(_key, table.keys)),
+    )
     return Plan(
         profile=process,
-        place=ProcessPlan(
-            host=table.host,
-            port=table.port,
-            public_url=table.public_url,
-            tls=_tls(table.tls),
-            proxies=TrustedProxies(
-                (table.principal_header or "").lower(),
-                tuple(ip_network(one, strict=False) for one in table.trusted_proxies),
-            ),
-            hosts=frozenset(table.hosts),
-            baggage_keys=frozenset(table.baggage),
-            hosts_by="--allow-host {}" if on_line else 'hosts = ["{}"] in [bridge]',
-            shared_store=_shared_store(loaded),
-            replica=ReplicaAddress.parse(table.replica_url) if table.replica_url else None,
-            keys=tuple(key.file or (key.secret.value if key.secret else "") for key in table.keys),
-        ),
+        place=place,
         credentials=[
             credential for name, one in config.principals.items() for credential in _credentials(name, one)
         ],
         issuers={name: _issuer(name, one) for name, one in config.issuers.items()},
         allow_unauthenticated=table.allow_unauthenticated,
-        servers={key: _server(one, process, on_line=on_line) for key, one in config.tool_servers.items()},
+        servers={
+            key: _server(key, one, process, place, on_line=on_line)
+            for key, one in config.tool_servers.items()
+        },
         agents={key: _remote(one, config.agents, on_line=on_line) for key, one in config.agents.items()},
         catalogs={key: _catalog(one) for key, one in config.catalogs.items()},
         published={name: _published(name, one, loaded) for name, one in config.tools_as_agent.items()},
@@ -90,14 +97,20 @@ def _tls(table: TlsTable | None) -> TlsFiles | None:
     return TlsFiles(table.certificate, table.key, table.client_ca, table.client_certificate)
 
 
-def _server(table: ToolServerTable, process: Profile, *, on_line: bool) -> ServerPlan:
+def _key(place: KeyPlace) -> Path | str:
+    return place.file or (place.secret.value if place.secret else "")
+
+
+def _server(
+    name: str, table: ToolServerTable, process: Profile, place: ProcessPlan, *, on_line: bool
+) -> ServerPlan:
     """The plan of a tool server. Settings that its table leaves out come from the profile of the process."""
     written = {key: value for key, value in table if value is not None}
     server = process.server.model_copy(
         update={key: written[key] for key in written.keys() & _of(process.server)}
     )
     run = process.run.model_copy(update={key: written[key] for key in written.keys() & {"concurrency"}})
-    target = _target(table, server, on_line=on_line)
+    target = _target(table, server, _login_wish(name, table, place), on_line=on_line)
     plan = ServerPlan.as_profile_says(target, Era(table.era), server, run)
     return replace(
         plan,
@@ -122,12 +135,14 @@ def _of(table: object) -> set[str]:
     return set(type(table).model_fields)  # type: ignore[attr-defined]
 
 
-def _target(table: ToolServerTable, server: ServerTable, *, on_line: bool) -> ServerTarget:
+def _target(
+    table: ToolServerTable, server: ServerTable, login: LoginWish | None, *, on_line: bool
+) -> ServerTarget:
     if table.url is not None:
         return HttpTarget(
             table.url,
             table.request_headers(),
-            _oauth_client(table),
+            login or _oauth_client(table),
             shown=table.shown("url") or "",
             allow_private=table.allow_private,
             on_command_line=on_line,
@@ -154,7 +169,7 @@ def _target(table: ToolServerTable, server: ServerTable, *, on_line: bool) -> Se
 def _oauth_client(table: ToolServerTable) -> OAuthClient | None:
     oauth2 = table.auth.oauth2 if table.auth else None
     secret = (oauth2.private_key or oauth2.client_secret) if oauth2 else None
-    if oauth2 is None or secret is None:
+    if oauth2 is None or secret is None or oauth2.issuer is None or oauth2.client_id is None:
         return None
     return OAuthClient(
         oauth2.issuer,
@@ -164,6 +179,26 @@ def _oauth_client(table: ToolServerTable) -> OAuthClient | None:
         oauth2.scopes,
         (table.url or "") if oauth2.resource is None else oauth2.resource,
         table.allow_private,
+    )
+
+
+def _login_wish(name: str, table: ToolServerTable, place: ProcessPlan) -> LoginWish | None:
+    oauth2 = table.auth.oauth2 if table.auth else None
+    if oauth2 is None or oauth2.grant != "authorization_code" or table.url is None:
+        return None
+    return LoginWish(
+        table.url,
+        keeper_for(place),
+        name,
+        issuer=oauth2.issuer or "",
+        client_id=oauth2.client_id or "",
+        secret=oauth2.client_secret.value if oauth2.client_secret else "",
+        method=oauth2.client_auth,
+        client_metadata_url=oauth2.client_metadata_url or "",
+        scopes=oauth2.scopes,
+        resource=oauth2.resource,
+        pkce=oauth2.pkce,
+        allow_private=table.allow_private,
     )
 
 

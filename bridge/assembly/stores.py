@@ -15,6 +15,7 @@ from bridge.config.tables.values import MEMORY_STORE
 from bridge.proofs import Proofs
 from bridge.seal import keys_in
 from bridge.store.contract import Store
+from bridge.store.login_files import LoginFiles
 from bridge.store.memory import MemoryStore
 from bridge.store.sqlite import SQLiteStore
 from bridge.user_folders import state_folder
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
 
     from bridge.config.tables.profile import Profile
     from bridge.errors import StoreLockedError
+    from bridge.http.logins import LoginKeeper
     from bridge.store.postgres.upgrade import Migration
 
 
@@ -58,6 +60,21 @@ def _shared(name: str, store: SharedStore, place: ProcessPlan, process: Profile)
     return PostgresStore(
         store.url, name, postgres_bounds(process), direct_url=store.direct_url, proofs=proofs
     )
+
+
+def keeper_for(place: ProcessPlan) -> LoginKeeper:
+    """Where the logins of a bridge are: in the database that its replicas share, or in the user's state folder.
+
+    Raises:
+        UsageError: the driver of the database is not installed.
+    """
+    keys, shared = tuple(place.keys), place.shared_store
+    if shared is None:
+        return LoginFiles(place.state or state_folder(), keys)
+    require_driver()
+    from bridge.store.postgres.logins import PostgresLogins  # its driver is an optional extra
+
+    return PostgresLogins(shared.url, keys, str(shared))
 
 
 def stores_of(plan: Plan) -> dict[str, PlacedStore]:

@@ -55,7 +55,8 @@ class LoginWish:
 
     url: str
     """The URL of the peer."""
-    keeper: LoginKeeper = field(repr=False)
+    keeper: LoginKeeper = field(repr=False, compare=False)
+    """Where replicas of one file keep logins may differ by right, as the place of other state."""
     name: str = ""
     """What the command `login` takes for this peer; empty for its URL."""
     principal: str = OPERATOR

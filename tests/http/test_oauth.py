@@ -299,6 +299,8 @@ from = ["crm", "hrm"]
     [
         ('issuer = "http://login.example", client_secret = { env = "SECRET" }', "takes an https:// URL"),
         ('issuer = "https://login.example"', "needs `client_secret` or `private_key`"),
+        ('client_secret = { env = "SECRET" }', "needs `issuer`"),
+        ('client_secret = { env = "SECRET" }, pkce = "assume"', "not for the grant `client_credentials`"),
         (
             'issuer = "https://login.example", client_secret = { env = "SECRET" }, private_key = { env = "SECRET" }',
             "has both `client_secret` and `private_key`",

@@ -32,7 +32,6 @@ CHOICES: Final = (
     KeyChoice(("bridge", "keys", "*"), ("file", "env")),
     KeyChoice(("tool_servers", "*"), ("command", "url")),
     KeyChoice(("tool_servers", "*", "auth"), ("bearer", "api_key", "oauth2")),
-    KeyChoice(("tool_servers", "*", "auth", "oauth2"), ("client_secret", "private_key")),
     KeyChoice(("agents", "*", "auth"), ("bearer", "api_key"), only_one=False),
     KeyChoice(("catalogs", "*", "auth"), ("bearer", "api_key")),
     KeyChoice(("principals", "*"), ("bearer", "api_key", "certificate", "forwarded"), only_one=False),
@@ -73,6 +72,15 @@ SECTION_NOUNS: Final = {
 }
 """What the tables of each section are: one of them, and several."""
 
+_KEYS_OF_GRANTS: Final[Mapping[str, tuple[tuple[tuple[str, ...], ...], tuple[str, ...]]]] = {
+    "client_credentials": (
+        (("issuer",), ("client_id",), ("client_secret", "private_key")),
+        ("client_metadata_url", "pkce"),
+    ),
+    "authorization_code": ((), ("private_key",)),
+}
+"""For each grant, choices of keys that it needs, and keys that it does not take."""
+
 NamesBySection = Mapping[str, frozenset[str]]
 
 ImportedNames = Mapping[str, frozenset[str] | None]
@@ -94,6 +102,8 @@ def rule_faults(data: Mapping[str, Any], imported: ImportedNames) -> Iterator[Co
         for path, table in tables_at(data, (section, "*")):
             yield from _header_faults(path, table)
             yield from _reference_faults(path, table)
+    for path, table in tables_at(data, ("tool_servers", "*", "auth", "oauth2")):
+        yield from _grant_faults(path, table)
     yield from _store_faults(_table(data, "bridge"))
     yield from _issuer_faults(data)
     yield from _introspection_faults(data)
@@ -122,13 +132,36 @@ def _inner(value: object, step: str | int) -> Iterable[tuple[str | int, object]]
 
 def _choice_faults(data: Mapping[str, Any], choice: KeyChoice) -> Iterator[ConfigFault]:
     for path, table in tables_at(data, choice.path):
-        there = [key for key in choice.keys if key in table]
-        if len(there) > 1 and choice.only_one:
-            message = f"{title(path)} has both `{there[0]}` and `{there[1]}`"
-            yield ConfigFault((*path, there[1]), message, "keep one of them", on_key=True)
-        elif not there:
-            either = listed(f"`{key}`" for key in choice.keys)
-            yield ConfigFault(path, f"{title(path)} needs {either}", on_key=True, missing=choice.keys[0])
+        yield from _faults_of_choice(path, table, choice)
+
+
+def _faults_of_choice(path: KeyPath, table: Mapping[str, Any], choice: KeyChoice) -> Iterator[ConfigFault]:
+    there = [key for key in choice.keys if key in table]
+    if len(there) > 1 and choice.only_one:
+        message = f"{title(path)} has both `{there[0]}` and `{there[1]}`"
+        yield ConfigFault((*path, there[1]), message, "keep one of them", on_key=True)
+    elif not there:
+        either = listed(f"`{key}`" for key in choice.keys)
+        yield ConfigFault(path, f"{title(path)} needs {either}", on_key=True, missing=choice.keys[0])
+
+
+def _grant_faults(path: KeyPath, table: Mapping[str, Any]) -> Iterator[ConfigFault]:
+    """Yield faults of keys that a grant needs or does not take."""
+    grant = table.get("grant")
+    if not isinstance(grant, str) or grant not in _KEYS_OF_GRANTS:
+        return
+    needed, foreign = _KEYS_OF_GRANTS[grant]
+    for keys in needed:
+        yield from _faults_of_choice(path, table, KeyChoice(path, keys))
+    for key in foreign:
+        if key in table:
+            yield ConfigFault(
+                (*path, key), f"`{key}` is not for the grant `{grant}`", "take it out", on_key=True
+            )
+    if grant == "authorization_code" and "client_secret" in table:
+        # Without an issuer the server would choose who gets the secret.
+        for key in ("issuer", "client_id"):
+            yield from _faults_of_choice(path, table, KeyChoice(path, (key,)))
 
 
 def _misplaced(path: KeyPath, table: Mapping[str, Any]) -> Iterator[ConfigFault]:

@@ -63,11 +63,23 @@ class EndpointAuth(Table):
 class OAuth2Table(Table):
     """`auth.oauth2` of a tool server: how the bridge gets an access token of its own for it."""
 
-    grant: Literal["client_credentials"] = Field(description="how it gets the token: as itself")
-    issuer: SecretIssuerUrl = Field(
-        description="the authorization server, exactly as its metadata names it; no other gets the secret"
+    grant: Literal["client_credentials", "authorization_code"] = Field(
+        description="how it gets the token: as itself, or by a login of the operator (`mcp-a2a login NAME`)"
     )
-    client_id: Text = Field(description="the name of the bridge there")
+    issuer: SecretIssuerUrl | None = Field(
+        default=None,
+        description="the authorization server, exactly as its metadata names it; no other gets the secret. A login may "
+        "leave it out: the server names one then, and the login is bound to it",
+    )
+    client_id: Text | None = Field(
+        default=None,
+        description="the name of the bridge there; a login may leave it out, and registers the bridge then",
+    )
+    client_metadata_url: SecretIssuerUrl | None = Field(
+        default=None,
+        description="for a login: the URL of a document that describes the bridge as a client (CIMD), used where the "
+        "authorization server knows such documents",
+    )
     client_secret: SecretValue | None = Field(default=None, description="the secret of the bridge there")
     private_key: SecretValue | None = Field(
         default=None,
@@ -80,6 +92,10 @@ class OAuth2Table(Table):
     resource: str | None = Field(
         default=None,
         description='what the token is for, if not the URL of the server; `""` asks for no resource (RFC 8707)',
+    )
+    pkce: Literal["required", "assume"] = Field(
+        default="required",
+        description="for a login: `assume` logs in though the metadata does not say that PKCE with S256 is checked",
     )
 
 

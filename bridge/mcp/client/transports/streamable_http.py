@@ -30,6 +30,7 @@ from bridge.http.client import (
     fixed_credentials,
     guarded_by,
 )
+from bridge.http.login_credentials import LoginCredentials, LoginWish
 from bridge.http.oauth import ClientCredentials, OAuthClient, TokenError
 from bridge.http.private_addresses import (
     AddressGuard,
@@ -87,7 +88,7 @@ class HttpTarget:
 
     url: str = field(repr=False)
     headers: Mapping[str, str] = field(default_factory=dict, repr=False)
-    oauth: OAuthClient | None = None
+    oauth: OAuthClient | LoginWish | None = None
     """How the bridge gets an access token for the server, if it needs one."""
     connect_seconds: float = field(kw_only=True)
     result_limit_bytes: int = field(kw_only=True)
@@ -113,6 +114,8 @@ class HttpTarget:
         """The credentials for each request. All sessions with the server share one access token."""
         if self.oauth is None:
             return fixed_credentials(PeerCredentials(self.headers))
+        if isinstance(self.oauth, LoginWish):
+            return LoginCredentials(self.oauth, self.connect_seconds, self.headers)
         return ClientCredentials(self.oauth, self.connect_seconds, self.headers)
 
     def __str__(self) -> str:

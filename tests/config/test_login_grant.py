@@ -1,0 +1,101 @@
+"""How a file says that a tool server needs a login of the operator."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from bridge.assembly.plan_from_file import plan_from_file
+from bridge.config.load import load
+from bridge.config.text.diagnostics import ConfigError
+from bridge.http.login_credentials import LoginWish
+from bridge.http.logins import LoginKey
+from bridge.mcp.client.transports.streamable_http import HttpTarget
+from bridge.store.login_files import LoginFiles
+from bridge.store.postgres.logins import PostgresLogins
+from bridge.user_folders import state_folder
+
+TABLES = """
+[tool_servers.crm]
+url = "https://crm.example/mcp"
+auth = { oauth2 = { grant = "authorization_code" } }
+[tool_servers.hrm]
+url = "https://hrm.example/mcp"
+[tool_servers.hrm.auth.oauth2]
+grant = "authorization_code"
+issuer = "https://login.example"
+client_id = "bridge"
+client_secret = { env = "SECRET" }
+client_auth = "post"
+scopes = ["read"]
+resource = ""
+pkce = "assume"
+[tools_as_agent.desk]
+from = ["crm", "hrm"]
+"""
+GIVEN = {
+    "SECRET": "s3cret",
+    "KEY": "a key of replicas that has 32 bytes",
+    "STORE": "postgresql://u:p@db.example/d",
+}
+
+
+def wishes(file: Path, text: str) -> list[LoginWish]:
+    """The logins that the servers of a file need."""
+    file.write_text(text)
+    targets = [one.target for one in plan_from_file(load(file, GIVEN)).servers.values()]
+    return [one.oauth for one in targets if isinstance(one, HttpTarget) and isinstance(one.oauth, LoginWish)]
+
+
+def test_a_file_says_which_login_a_tool_server_needs(tmp_path: Path) -> None:
+    keeper = LoginFiles(state_folder())
+    found = wishes(tmp_path / "bridge.toml", TABLES)
+    assert found == [
+        LoginWish("https://crm.example/mcp", keeper, "crm"),
+        LoginWish(
+            "https://hrm.example/mcp",
+            keeper,
+            "hrm",
+            issuer="https://login.example",
+            client_id="bridge",
+            secret="s3cret",
+            method="post",
+            scopes=("read",),
+            resource="",
+            pkce="assume",
+        ),
+    ]
+    assert [one.keeper for one in found] == [keeper, keeper]
+    assert found[0].key == LoginKey("https://crm.example/mcp")
+    assert "s3cret" not in repr(found)
+
+
+def test_replicas_keep_logins_in_their_database_sealed_with_their_keys(tmp_path: Path) -> None:
+    bridge = '[bridge]\nstore = { env = "STORE" }\nkeys = [{ env = "KEY" }]\n'
+    for wish in wishes(tmp_path / "bridge.toml", bridge + TABLES):
+        assert wish.keeper == PostgresLogins(GIVEN["STORE"], (GIVEN["KEY"],), "postgresql://db.example/d")
+        assert GIVEN["KEY"] not in repr(wish.keeper)
+        assert "u:p" not in repr(wish.keeper)
+
+
+@pytest.mark.parametrize(
+    ("keys", "words"),
+    [
+        ('private_key = { env = "SECRET" }', "`private_key` is not for the grant `authorization_code`"),
+        ('client_id = "bridge", client_secret = { env = "SECRET" }', "needs `issuer`"),
+        ('issuer = "https://login.example", client_secret = { env = "SECRET" }', "needs `client_id`"),
+        ('issuer = "http://login.example"', "takes an https:// URL"),
+        ('pkce = "never"', "pkce"),
+    ],
+)
+def test_a_login_that_would_give_a_secret_away_is_refused(keys: str, words: str, tmp_path: Path) -> None:
+    file = tmp_path / "bridge.toml"
+    file.write_text(f"""
+[tool_servers.crm]
+url = "https://crm.example/mcp"
+auth = {{ oauth2 = {{ grant = "authorization_code", {keys} }} }}
+""")
+    with pytest.raises(ConfigError, match=re.escape(words)):
+        load(file, GIVEN)

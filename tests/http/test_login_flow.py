@@ -1,0 +1,225 @@
+"""A person's login at an authorization server, and what servers, browsers and pages elsewhere can do wrong."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import anyio
+import httpx2
+import pytest
+from starlette.responses import JSONResponse, RedirectResponse
+
+from bridge.errors import UsageError
+from bridge.http.login_credentials import LoginWish
+from bridge.http.login_flow import LoginFlowError, log_in
+from bridge.http.login_landing import LoginLanding, login_landing
+from bridge.http.logins import Login
+from bridge.http.oauth import ANSWER_BYTES
+from bridge.store.login_files import LoginFiles
+from tests.support.login_server import METADATA, LoginServer
+
+
+class Browser:
+    """A browser of a person who consents to everything. It keeps the pages that it was given."""
+
+    def __init__(self) -> None:
+        self.opened: list[str] = []
+        self.back: list[httpx2.Response] = []
+
+    async def __call__(self, url: str) -> None:
+        self.opened.append(url)
+        async with httpx2.AsyncClient(trust_env=False, timeout=30) as client:
+            page = await client.get(url)
+            self.back.append(await client.get(page.headers["location"]))
+
+
+@asynccontextmanager
+async def began(
+    server: LoginServer, tmp_path: Path, **wished: Any
+) -> AsyncIterator[tuple[LoginWish, LoginLanding]]:
+    """A login that can begin."""
+    with anyio.fail_after(60):
+        async with server.serve() as url, login_landing("127.0.0.1", 0) as landing:
+            yield LoginWish(url, LoginFiles(tmp_path), "tools", **wished), landing
+
+
+async def login_at(server: LoginServer, tmp_path: Path, **wished: Any) -> Login:
+    async with began(server, tmp_path, **wished) as (wish, landing):
+        return await log_in(wish, landing, Browser(), 30)
+
+
+async def refusal(server: LoginServer, tmp_path: Path, **wished: Any) -> str:
+    """Why there is no login."""
+    async with began(server, tmp_path, **wished) as (wish, landing):
+        with pytest.raises(LoginFlowError) as caught:
+            await log_in(wish, landing, Browser(), 30)
+    return str(caught.value).replace(server.issuer, "ISSUER")
+
+
+async def test_a_person_logs_in_at_the_issuer_that_the_server_names(tmp_path: Path) -> None:
+    server, before = LoginServer(), time.time()
+    login = await login_at(server, tmp_path)
+    assert login == Login(
+        issuer=server.issuer,
+        token_url=f"{server.issuer}/token",
+        client_id="registered",
+        access_token="access-2",
+        refresh_token="refresh-2",
+        got_at=login.got_at,
+        since=login.got_at,
+        expires_at=login.got_at + 3600,
+        scopes=("read",),
+        resource=server.url,
+    )
+    assert before <= login.got_at <= time.time()
+    (asked,) = server.authorizations
+    assert (asked["code_challenge_method"], asked["resource"], asked["client_id"]) == (
+        "S256",
+        server.url,
+        "registered",
+    )
+    (registered,) = server.registered
+    assert registered["redirect_uris"] == [asked["redirect_uri"]]
+    assert registered["application_type"] == "native"
+
+
+async def test_a_registered_client_logs_in_with_its_secret_and_the_wished_scopes(tmp_path: Path) -> None:
+    server = LoginServer()
+    login = await login_at(server, tmp_path, client_id="bridge", secret="s3cret", scopes=("read", "write"))
+    assert server.registered == []
+    assert (server.authorizations[0]["client_id"], server.authorizations[0]["scope"]) == (
+        "bridge",
+        "read write",
+    )
+    assert server.authorization_headers == ["Basic YnJpZGdlOnMzY3JldA=="]
+    assert (login.client_id, login.client_secret, login.client_auth) == ("bridge", "s3cret", "basic")
+
+
+async def test_a_client_that_a_document_describes_is_known_by_its_url(tmp_path: Path) -> None:
+    server = LoginServer({"client_id_metadata_document_supported": True})
+    document = "https://tools.example/mcp-a2a.json"
+    login = await login_at(server, tmp_path, client_metadata_url=document)
+    assert (login.client_id, server.registered) == (document, [])
+
+
+@pytest.mark.parametrize("resource", ["https://desk.example", ""])
+async def test_the_resource_that_the_operator_says_is_asked_for(resource: str, tmp_path: Path) -> None:
+    server = LoginServer()
+    login = await login_at(server, tmp_path, resource=resource)
+    assert login.resource == resource
+    assert server.authorizations[0].get("resource", "") == resource
+    assert server.asked[0].get("resource", "") == resource
+
+
+async def test_metadata_without_s256_is_refused_unless_it_is_assumed(tmp_path: Path) -> None:
+    server = LoginServer({"code_challenge_methods_supported": None})
+    assert "does not say that it checks PKCE with S256" in await refusal(server, tmp_path)
+    assert (server.authorizations, server.asked) == ([], [])
+    assert (await login_at(server, tmp_path, pkce="assume")).access_token
+
+
+async def test_another_issuer_than_the_configured_one_gets_nothing(tmp_path: Path) -> None:
+    server = LoginServer()
+    words = await refusal(
+        server, tmp_path, issuer="https://login.example", client_id="bridge", secret="s3cret"
+    )
+    assert words.endswith("the server leads to the issuer ISSUER, and `issuer` is https://login.example")
+    assert (server.authorizations, server.asked) == ([], [])
+
+
+@pytest.mark.parametrize("iss", ["https://evil.example", ""])
+async def test_a_wrong_or_missing_iss_sends_no_code(iss: str, tmp_path: Path) -> None:
+    server = LoginServer(back={"iss": iss})
+    assert "iss" in await refusal(server, tmp_path)
+    assert server.asked == []
+
+
+async def test_a_denied_consent_is_said(tmp_path: Path) -> None:
+    server = LoginServer(back={"code": "", "error": "access_denied", "error_description": "not today"})
+    assert (await refusal(server, tmp_path)).endswith("ISSUER gave no code: access_denied: not today")
+    assert server.asked == []
+
+
+async def test_an_answer_with_another_state_changes_nothing(tmp_path: Path) -> None:
+    server, pages = LoginServer(), []
+
+    async with began(server, tmp_path) as (wish, landing), httpx2.AsyncClient(trust_env=False) as client:
+
+        async def show(url: str) -> None:
+            for query in ("code=stolen&state=other", "code=stolen", "code=a&state=x&state=y"):
+                pages.append((await client.get(f"{landing.redirect_uri}?{query}")).status_code)
+            await Browser()(url)
+
+        login = await log_in(wish, landing, show, 30)
+    assert pages == [400, 400, 400]
+    assert login.access_token == "access-2"
+    assert [form["code"] for form in server.asked] == ["code-1"]
+
+
+async def test_a_code_that_comes_twice_is_used_once(tmp_path: Path) -> None:
+    server = LoginServer()
+    async with began(server, tmp_path) as (wish, landing), httpx2.AsyncClient(trust_env=False) as client:
+
+        async def show(url: str) -> None:
+            page = await client.get(url)
+            statuses.extend([(await client.get(page.headers["location"])).status_code for _ in range(2)])
+
+        statuses: list[int] = []
+        await log_in(wish, landing, show, 30)
+    assert statuses == [200, 410]
+    assert len(server.asked) == 1
+
+
+async def test_a_page_by_another_name_or_path_is_not_answered(tmp_path: Path) -> None:
+    async with login_landing("127.0.0.1", 0) as landing, httpx2.AsyncClient(trust_env=False) as client:
+        landing.state = "ours"
+        root = landing.redirect_uri.removesuffix("/callback")
+        other = {"Host": f"evil.example:{landing.port}"}
+        answers = [
+            await client.get(f"{landing.redirect_uri}?state=ours&code=1", headers=other),
+            await client.get(f"{root}/favicon.ico"),
+            await client.post(f"{landing.redirect_uri}?state=ours&code=1"),
+        ]
+        assert [one.status_code for one in answers] == [421, 404, 405]
+        assert not landing.came.is_set()
+
+
+async def test_a_code_is_not_carried_to_another_origin_by_a_redirect(tmp_path: Path) -> None:
+    server, other = LoginServer(), LoginServer()
+    with anyio.fail_after(60):
+        async with other.serve():
+            server.token = lambda: RedirectResponse(f"{other.issuer}/token", 307)
+            assert "307" in await refusal(server, tmp_path)
+    assert (len(server.asked), other.asked) == (1, [])
+
+
+@pytest.mark.parametrize(
+    ("said", "words"),
+    [
+        ({"token_endpoint": "https://169.254.169.254/token"}, "a private address"),
+        ({"token_endpoint": "http://login.example/token"}, "no https:// URL"),
+        ({"authorization_endpoint": "http://login.example/authorize"}, "no https:// URL"),
+        ({"authorization_endpoint": "file:///etc/passwd"}, "no login at"),
+        ({"issuer": "https://evil.example"}, "evil.example"),
+    ],
+)
+async def test_metadata_leads_no_login_astray(said: dict[str, Any], words: str, tmp_path: Path) -> None:
+    assert words in await refusal(LoginServer(said), tmp_path)
+
+
+async def test_a_huge_answer_is_not_read(tmp_path: Path) -> None:
+    server = LoginServer(token=lambda: JSONResponse({"access_token": "x" * ANSWER_BYTES}))
+    assert f"more than {ANSWER_BYTES} bytes" in await refusal(server, tmp_path)
+
+
+async def test_a_server_that_asks_for_no_login_is_told_from_one_that_does(tmp_path: Path) -> None:
+    server = LoginServer()
+    async with began(server, tmp_path) as (wish, landing):
+        elsewhere = replace(wish, url=f"{server.issuer}{METADATA}")
+        with pytest.raises(UsageError, match="asks for no login: it answered HTTP 200"):
+            await log_in(elsewhere, landing, Browser(), 30)
