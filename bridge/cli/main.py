@@ -35,6 +35,9 @@ _COMMANDS: Final = (
     "card",
     "call",
     "tasks",
+    "login",
+    "logins",
+    "logout",
     "servers",
     "store",
     "schema",
@@ -88,6 +91,7 @@ def cli() -> None:
     Show the card of an agent:            mcp-a2a card http://127.0.0.1:8080
     Call one of its skills:               mcp-a2a call http://127.0.0.1:8080 echo message=hello
     Show, answer and cancel its tasks:    mcp-a2a tasks http://127.0.0.1:8080
+    Log in at a tool server:              mcp-a2a login https://mcp.example.com/mcp
     Move its tasks to PostgreSQL:         mcp-a2a store move old.toml new.toml
     Call a tool of an MCP server:         mcp-a2a call greet name=Ada -- python server.py
 

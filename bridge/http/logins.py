@@ -67,12 +67,27 @@ class Login:
         return now < self.expires_at - min(EARLY_SECONDS, (self.expires_at - self.got_at) / 2)
 
 
+@dataclass(frozen=True)
+class KeptLogins:
+    """All that a keeper has."""
+
+    logins: Sequence[tuple[LoginKey, Login]]
+    """By peer and principal."""
+    sealed_otherwise: int = 0
+    """How many there are beside these that were sealed with other keys."""
+
+
 class HeldLogin(Protocol):
     """A login that nobody else renews, writes or removes meanwhile."""
 
     @property
     def login(self) -> Login | None:
-        """The login as it was when it was held, or as it was written since; None if there is none."""
+        """The login as it was when it was held, or as it was written since; None if there is none that opens."""
+        ...
+
+    @property
+    def is_there(self) -> bool:
+        """Whether there was one when it was held, also if it was sealed with another key."""
         ...
 
     async def write(self, login: Login) -> None:
@@ -87,8 +102,8 @@ class HeldLogin(Protocol):
 class LoginKeeper(Protocol):
     """Keeps logins, sealed. Keepers of one place are equal.
 
-    All methods raise UsageError if the place cannot be used or a login was sealed with another key, StoreError if a
-    database is away, and OSError if a file cannot be read or written.
+    All methods raise UsageError if the place cannot be used, StoreError if a database is away, and OSError if a file
+    cannot be read or written; `find` raises UsageError also if the login was sealed with another key.
     """
 
     @property
@@ -104,8 +119,8 @@ class LoginKeeper(Protocol):
         """Wait until nobody else holds a login, then hold it, and read it again."""
         ...
 
-    async def all(self) -> Sequence[tuple[LoginKey, Login]]:
-        """All logins, by peer and principal."""
+    async def all(self) -> KeptLogins:
+        """All logins."""
         ...
 
 

@@ -7,7 +7,7 @@ event, so it is tried again after short pauses.
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Iterator, Sequence
+from collections.abc import AsyncIterator, Iterator
 from contextlib import ExitStack, asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -19,7 +19,7 @@ import anyio.to_thread
 
 from bridge.concurrency import Backoff
 from bridge.errors import StoreLockedError, UsageError
-from bridge.http.logins import Login, LoginKey
+from bridge.http.logins import KeptLogins, Login, LoginKey
 from bridge.private_files import private_file, private_folder, write_privately
 from bridge.seal import key_in, keys_in
 from bridge.store.lock import own_file
@@ -73,17 +73,19 @@ class LoginFiles:
                     break
                 except StoreLockedError:
                     await anyio.sleep(pauses.next())
-            yield HeldFile(self, key, self._read(key))
+            login, is_there = None, self._path(key).exists()
+            with suppress(UsageError):  # whoever logs in again writes over what does not open
+                login = self._read(key)
+            yield HeldFile(self, key, login, is_there=is_there)
 
-    async def all(self) -> Sequence[tuple[LoginKey, Login]]:
+    async def all(self) -> KeptLogins:
         """See `LoginKeeper`."""
-        found = await anyio.to_thread.run_sync(lambda: list(self._all()))
-        return sorted(found, key=lambda one: (one[0].peer, one[0].principal))
+        return await anyio.to_thread.run_sync(lambda: self._records.all_of(self._rows()))
 
-    def _all(self) -> Iterator[tuple[LoginKey, Login]]:
+    def _rows(self) -> Iterator[tuple[str, bytes]]:
         for path in self._folder.glob(f"*{_ENDING}"):
             with suppress(FileNotFoundError):  # it was removed meanwhile
-                yield self._records.opened(path.stem, path.read_bytes())
+                yield path.stem, path.read_bytes()
 
     def _path(self, key: LoginKey) -> Path:
         return self._folder / f"{login_id(key)}{_ENDING}"
@@ -92,9 +94,10 @@ class LoginFiles:
         path = self._path(key)
         try:
             private_file(path)
-            found, login = self._records.opened(path.stem, path.read_bytes())
+            sealed = path.read_bytes()
         except FileNotFoundError:
             return None
+        found, login = self._records.opened(path.stem, sealed)
         if found != key:
             raise UsageError(f"{path} holds the login of another: remove it, and log in again")
         return login
@@ -111,8 +114,9 @@ class LoginFiles:
 class HeldFile:
     """One login while its lock is held. See `HeldLogin`."""
 
-    def __init__(self, files: LoginFiles, key: LoginKey, login: Login | None) -> None:
+    def __init__(self, files: LoginFiles, key: LoginKey, login: Login | None, *, is_there: bool) -> None:
         self.login = login
+        self.is_there = is_there
         self._files = files
         self._key = key
 

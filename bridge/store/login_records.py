@@ -7,11 +7,11 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import asdict
 
 from bridge.errors import UsageError
-from bridge.http.logins import Login, LoginKey
+from bridge.http.logins import KeptLogins, Login, LoginKey
 from bridge.seal import RecordSeal, SealedRecordError
 
 
@@ -51,3 +51,14 @@ class LoginRecords:
                 f"the login {name} was sealed with a key that is not here, by a newer release, or is damaged:"
                 " put the key back among `keys`, or log in again"
             ) from exc
+
+    def all_of(self, rows: Iterable[tuple[str, bytes]]) -> KeptLogins:
+        """The logins in rows of an id and bytes."""
+        opened, sealed_otherwise = [], 0
+        for name, data in rows:
+            try:
+                opened.append(self.opened(name, data))
+            except UsageError:
+                sealed_otherwise += 1
+        opened.sort(key=lambda one: (one[0].peer, one[0].principal))
+        return KeptLogins(opened, sealed_otherwise)

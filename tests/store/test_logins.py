@@ -13,7 +13,7 @@ import psycopg
 import pytest
 
 from bridge.errors import UsageError
-from bridge.http.logins import Login, LoginKeeper, LoginKey, peer_of
+from bridge.http.logins import KeptLogins, Login, LoginKeeper, LoginKey, peer_of
 from bridge.store.login_files import LoginFiles
 from bridge.store.login_records import login_id
 from bridge.store.postgres.logins import PostgresLogins
@@ -56,7 +56,7 @@ async def test_a_login_is_found_by_peer_and_principal_alone(keeper: LoginKeeper)
     assert await keeper.find(alice) == other
     assert await keeper.find(LoginKey(KEY.peer, "corp/bob")) is None
     assert await keeper.find(LoginKey("https://tools.example/other")) is None
-    assert await keeper.all() == [(KEY, LOGIN), (alice, other)]
+    assert await keeper.all() == KeptLogins([(KEY, LOGIN), (alice, other)])
 
 
 async def test_a_login_that_was_removed_is_gone(keeper: LoginKeeper) -> None:
@@ -65,7 +65,7 @@ async def test_a_login_that_was_removed_is_gone(keeper: LoginKeeper) -> None:
         await held.remove()
         assert held.login is None
     assert await keeper.find(KEY) is None
-    assert await keeper.all() == []
+    assert await keeper.all() == KeptLogins([])
 
 
 async def test_a_login_is_held_by_one_at_a_time_and_read_again(keeper: LoginKeeper) -> None:
@@ -111,8 +111,14 @@ async def test_logins_of_different_peers_are_held_at_the_same_time(keeper: Login
 async def test_a_login_opens_with_an_older_key_and_not_without_its_key(tmp_path: Path) -> None:
     await put(LoginFiles(tmp_path, KEYS[1:]), KEY, LOGIN)
     assert await LoginFiles(tmp_path, KEYS).find(KEY) == LOGIN
+    other = LoginFiles(tmp_path, KEYS[:1])
     with pytest.raises(UsageError, match="was sealed with a key that is not here"):
-        await LoginFiles(tmp_path, KEYS[:1]).find(KEY)
+        await other.find(KEY)
+    assert await other.all() == KeptLogins([], 1)
+    async with other.held(KEY) as held:
+        assert (held.login, held.is_there) == (None, True)
+        await held.write(LOGIN)  # as whoever logs in again does
+    assert await other.find(KEY) == LOGIN
 
 
 async def test_files_of_logins_are_their_owners_alone_and_hold_no_token_in_plain(tmp_path: Path) -> None:

@@ -7,14 +7,15 @@ written before a crash has to stay. Both work through a connection pool that giv
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from bridge.http.logins import Login, LoginKey
+from bridge.errors import UsageError
+from bridge.http.logins import KeptLogins, Login, LoginKey
 from bridge.seal import keys_in
 from bridge.store.login_records import LoginRecords, login_id
 from bridge.store.postgres.connections import DatabaseAddress, connected
@@ -56,7 +57,8 @@ class PostgresLogins:
     async def find(self, key: LoginKey) -> Login | None:
         """See `LoginKeeper`."""
         async with self._connected() as connection:
-            return await self.read(connection, key)
+            sealed = await self._read(connection, key)
+        return None if sealed is None else self._records.opened(login_id(key), sealed)[1]
 
     @asynccontextmanager
     async def held(self, key: LoginKey) -> AsyncIterator[HeldRow]:
@@ -66,23 +68,23 @@ class PostgresLogins:
             # PostgreSQL would end the session of whoever waits for an issuer, if it is set up so.
             await lock.execute("SET LOCAL idle_in_transaction_session_timeout = 0")
             await lock.execute("SELECT pg_advisory_xact_lock(%s, %s)", (self._place.lock, number))
-            yield HeldRow(self, rows, key, await self.read(rows, key))
+            sealed, login = await self._read(rows, key), None
+            with suppress(UsageError):  # whoever logs in again writes over what does not open
+                login = None if sealed is None else self._records.opened(login_id(key), sealed)[1]
+            yield HeldRow(self, rows, key, login, is_there=sealed is not None)
 
-    async def all(self) -> Sequence[tuple[LoginKey, Login]]:
+    async def all(self) -> KeptLogins:
         """See `LoginKeeper`."""
         async with self._connected() as connection:
             found = await connection.execute(self._place.sql("SELECT id, sealed FROM {ns}.logins"))
-            opened = [self._records.opened(name, bytes(sealed)) for name, sealed in await found.fetchall()]
-        return sorted(opened, key=lambda one: (one[0].peer, one[0].principal))
+            return self._records.all_of([(name, bytes(sealed)) for name, sealed in await found.fetchall()])
 
-    async def read(self, connection: AsyncConnection, key: LoginKey) -> Login | None:
-        """The login as it is stored now."""
-        name = login_id(key)
+    async def _read(self, connection: AsyncConnection, key: LoginKey) -> bytes | None:
         found = await connection.execute(
-            self._place.sql("SELECT sealed FROM {ns}.logins WHERE id = %s"), (name,)
+            self._place.sql("SELECT sealed FROM {ns}.logins WHERE id = %s"), (login_id(key),)
         )
         row = await found.fetchone()
-        return None if row is None else self._records.opened(name, bytes(row[0]))[1]
+        return None if row is None else bytes(row[0])
 
     async def write(self, connection: AsyncConnection, key: LoginKey, login: Login) -> None:
         """Write a login that is held."""
@@ -103,9 +105,16 @@ class HeldRow:
     """One login while its lock is held. See `HeldLogin`."""
 
     def __init__(
-        self, logins: PostgresLogins, connection: AsyncConnection, key: LoginKey, login: Login | None
+        self,
+        logins: PostgresLogins,
+        connection: AsyncConnection,
+        key: LoginKey,
+        login: Login | None,
+        *,
+        is_there: bool,
     ) -> None:
         self.login = login
+        self.is_there = is_there
         self._logins = logins
         self._connection = connection
         self._key = key

@@ -1,0 +1,209 @@
+"""`mcp-a2a login`: logs a person in at the authorization server of a tool server."""
+
+from __future__ import annotations
+
+import logging
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+import click
+
+from bridge.errors import PeerError, UsageError
+
+if TYPE_CHECKING:
+    from bridge.http.login_credentials import LoginWish
+    from bridge.http.logins import Login, LoginKeeper
+
+_WAIT_SECONDS: Final = 600.0
+_ANSWER_SECONDS: Final = 30.0
+"""How long a server may take for each answer."""
+
+_WEB: Final = ("http://", "https://")
+
+
+@click.command()
+@click.argument("peer", metavar="NAME|URL")
+@click.argument("file", required=False, type=click.Path(path_type=Path), metavar="[FILE]")
+@click.option(
+    "--no-browser",
+    is_flag=True,
+    help="Open no browser; print the address of the page to log in at, and wait.",
+)
+@click.option(
+    "--port",
+    type=click.IntRange(0, 65535),
+    default=0,
+    help="The port to which the browser comes back, for issuers that know one. By default a free one.",
+)
+@click.option(
+    "--redirect-host",
+    type=click.Choice(["127.0.0.1", "localhost"]),
+    default="127.0.0.1",
+    show_default=True,
+    help="How the address says this machine: some issuers know `localhost` alone.",
+)
+@click.option(
+    "--wait-seconds",
+    type=click.FloatRange(min=0, min_open=True, max=86_400),
+    default=_WAIT_SECONDS,
+    show_default=True,
+    help="How long the person may take.",
+)
+@click.option("--issuer", metavar="URL", help="For a URL: log in at this issuer alone.")
+@click.option("--client-id", metavar="ID", help="For a URL: the name of the bridge at the issuer.")
+@click.option(
+    "--client-metadata-url", metavar="URL", help="For a URL: a document that describes the bridge (CIMD)."
+)
+@click.option(
+    "--scope", "scopes", multiple=True, metavar="SCOPE", help="For a URL: ask for this scope. Repeatable."
+)
+@click.option(
+    "--resource", metavar="URI", help='For a URL: what the token is for; "" to say nothing (RFC 8707).'
+)
+@click.option(
+    "--assume-pkce",
+    is_flag=True,
+    help="For a URL: log in though the issuer does not say that it checks PKCE.",
+)
+@click.option("--allow-private", is_flag=True, help="For a URL: let the server lead to private addresses.")
+def login(**options: Any) -> int:
+    """Log in at a tool server that needs a person.
+
+    NAME is a server of FILE whose `auth` has the grant authorization_code; FILE defaults to bridge.toml in the current
+    folder. A URL needs no file. The server says where to log in. A browser opens there, and comes back to this machine.
+
+    \b
+    mcp-a2a login crm
+    mcp-a2a login crm team.toml
+    mcp-a2a login https://mcp.example.com/mcp
+    mcp-a2a login crm --no-browser --port 8765    (over ssh -L 8765:127.0.0.1:8765)
+
+    The tokens are sealed with the `keys` of the file and kept: in its PostgreSQL, or else in the state folder of this
+    user. Every bridge that shares them sends and renews them, also one that runs already. `mcp-a2a logins` lists them,
+    and `mcp-a2a logout NAME` forgets one.
+
+    Exit codes: 0 logged in; 1 the server, its issuer or the person refused, or nobody answered; 2 the command or the
+    file is at fault.
+    """
+    import anyio
+
+    from bridge.cli import logs
+
+    logs.set_up("text", "error")
+    logging.getLogger("mcp.client.auth").setLevel(logging.CRITICAL)  # it logs what is raised as well
+    wish = wish_of(options["peer"], options["file"], options)
+    anyio.run(_log_in, wish, options)
+    return 0
+
+
+_OF_A_URL: Final = (
+    "issuer",
+    "client_id",
+    "client_metadata_url",
+    "scopes",
+    "resource",
+    "assume_pkce",
+    "allow_private",
+)
+
+
+def wish_of(peer: str, file: Path | None, options: dict[str, Any]) -> LoginWish:
+    """The login that is meant.
+
+    Raises:
+        UsageError: there is no such server, or it needs no login.
+    """
+    from bridge.assembly.plan_from_file import plan_from_file
+    from bridge.cli.serve import found, loaded_from
+    from bridge.config.text.wording import meant
+    from bridge.http.login_credentials import LoginWish
+    from bridge.mcp.client.transports.streamable_http import HttpTarget
+
+    if peer.startswith(_WEB):
+        return _wish_at(peer, file, options)
+    if given := next((key for key in _OF_A_URL if options.get(key)), None):
+        raise UsageError(
+            f"--{given.replace('_', '-').rstrip('s')} is for a URL: write it into `auth` of {peer}"
+        )
+    servers = plan_from_file(loaded_from(found(file), {})).servers
+    if peer not in servers:
+        hint = meant(peer, list(servers))
+        raise UsageError(f"there is no [tool_servers.{peer}]" + (f": {hint}" if hint else ""))
+    target = servers[peer].target
+    if not isinstance(target, HttpTarget) or not isinstance(target.oauth, LoginWish):
+        raise UsageError(
+            f'tool_servers.{peer} needs no login: for one, write auth = {{ oauth2 = {{ grant = "authorization_code" }}'
+            " }"
+        )
+    return target.oauth
+
+
+def _wish_at(url: str, file: Path | None, options: dict[str, Any]) -> LoginWish:
+    from bridge.http.login_credentials import LoginWish
+
+    return LoginWish(
+        url,
+        keeper_of(file),
+        issuer=options.get("issuer") or "",
+        client_id=options.get("client_id") or "",
+        client_metadata_url=options.get("client_metadata_url") or "",
+        scopes=tuple(options.get("scopes") or ()),
+        resource=options.get("resource"),
+        pkce="assume" if options.get("assume_pkce") else "required",
+        allow_private=bool(options.get("allow_private")),
+    )
+
+
+def keeper_of(file: Path | None) -> LoginKeeper:
+    """Where the logins of a file are, or those of this user without one."""
+    from bridge.assembly.plan import ProcessPlan
+    from bridge.assembly.plan_from_file import plan_from_file
+    from bridge.assembly.stores import keeper_for
+    from bridge.cli.serve import loaded_from
+
+    return keeper_for(ProcessPlan() if file is None else plan_from_file(loaded_from(file, {})).place)
+
+
+async def _log_in(wish: LoginWish, options: dict[str, Any]) -> None:
+    import anyio
+
+    from bridge.cli import render
+    from bridge.http.login_flow import log_in
+    from bridge.http.login_landing import login_landing
+
+    async def show(url: str) -> None:
+        render.say(f"Log in at this page: {url}")
+        if not options["no_browser"] and not await anyio.to_thread.run_sync(_opened, url):
+            render.say("No browser could be opened here: open the page yourself")
+
+    try:
+        async with login_landing(options["redirect_host"], options["port"]) as landing:
+            with anyio.fail_after(options["wait_seconds"]):
+                made = await log_in(wish, landing, show, _ANSWER_SECONDS)
+    except TimeoutError as exc:
+        raise PeerError(f"nobody logged in within {options['wait_seconds']:g} s") from exc
+    except OSError as exc:
+        raise UsageError(f"cannot listen at port {options['port']}: {exc.strerror}") from exc
+    await _keep(wish, made)
+    render.say(f"Logged in at {wish.key.shown}, with {made.issuer}. The login is kept in {wish.keeper.where}")
+    if made.refresh_token is None and made.expires_at is not None:
+        render.say("The issuer gave no refresh token: log in again when the token has expired")
+
+
+async def _keep(wish: LoginWish, made: Login) -> None:
+    import anyio
+
+    with anyio.CancelScope(shield=True):
+        async with wish.keeper.held(wish.key) as held:
+            await held.write(made)
+
+
+def _opened(url: str) -> bool:
+    """Open a page, whose URL was checked, without a shell."""
+    import subprocess
+    import webbrowser
+
+    if sys.platform == "darwin":  # where webbrowser asks a shell to start AppleScript
+        return subprocess.run(["/usr/bin/open", url], check=False).returncode == 0  # noqa: S603 - no shell
+    return webbrowser.open(url)

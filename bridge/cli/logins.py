@@ -1,0 +1,93 @@
+"""`mcp-a2a logins`: lists logins, never a token."""
+
+from __future__ import annotations
+
+import json
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from bridge.http.logins import Login, LoginKey
+    from bridge.jsonvalues import JsonObject
+
+
+@click.command()
+@click.argument("file", required=False, type=click.Path(path_type=Path), metavar="[FILE]")
+@click.option("--json", "as_json", is_flag=True, help="Print the list as JSON.")
+def logins(**options: Any) -> int:
+    """List the logins at tool servers.
+
+    They are those of FILE, of bridge.toml in the current folder, or of this user where there is no file. The list says
+    the server, the issuer, the scopes, since when, when the access token expires, and whether it can be renewed. It
+    never shows a token.
+
+    \b
+    mcp-a2a logins
+    mcp-a2a logins team.toml
+    mcp-a2a logins --json | jq '.logins[] | select(.lost)'
+    """
+    import anyio
+
+    from bridge.cli import logs, render
+    from bridge.cli.login import keeper_of
+    from bridge.cli.serve import CONFIG_FILE_NAME
+
+    logs.set_up("text", "error")
+    here = Path(CONFIG_FILE_NAME)
+    keeper = keeper_of(options["file"] or (here if here.is_file() else None))
+    found = anyio.run(keeper.all)
+    if found.sealed_otherwise:
+        render.say(f"{found.sealed_otherwise} in {keeper.where} are sealed with other keys, and not listed")
+    if options["as_json"]:
+        listed: list[JsonObject] = [_object(key, one) for key, one in found.logins]
+        text = json.dumps({"where": keeper.where, "logins": listed}, indent=2, ensure_ascii=False)
+        render.write_document(text + "\n")
+        return 0
+    return _print(found.logins, keeper.where)
+
+
+def _print(found: Sequence[tuple[LoginKey, Login]], where: str) -> int:
+    from bridge.cli import render
+
+    if not found:
+        render.say(f"there are no logins in {where}")
+    for key, one in found:
+        render.heading(key.shown + (f"  of {key.principal}" if key.principal else ""))
+        render.result(f"  issuer: {one.issuer}")
+        render.result(f"  scopes: {' '.join(one.scopes) or '(not said)'}")
+        render.result(f"  since: {_time(one.since)}")
+        render.result(f"  access token: {_life(one)}")
+        render.result(f"  refresh token: {'yes' if one.refresh_token else 'no'}")
+        if one.lost:
+            render.result(f"  login needed: {one.lost}")
+    return 0
+
+
+def _life(one: Login) -> str:
+    return (
+        "expires at a time that was not said"
+        if one.expires_at is None
+        else f"expires {_time(one.expires_at)}"
+    )
+
+
+def _object(key: LoginKey, one: Login) -> JsonObject:
+    return {
+        "server": key.shown,
+        "principal": key.principal or None,
+        "issuer": one.issuer,
+        "scopes": [*one.scopes],
+        "since": _time(one.since),
+        "expires": None if one.expires_at is None else _time(one.expires_at),
+        "hasRefreshToken": one.refresh_token is not None,
+        "lost": one.lost or None,
+    }
+
+
+def _time(seconds: float) -> str:
+    return datetime.fromtimestamp(int(seconds), UTC).strftime("%Y-%m-%dT%H:%M:%SZ")

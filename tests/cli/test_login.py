@@ -1,0 +1,138 @@
+"""`mcp-a2a login`, `logins` and `logout`, with a browser of a script."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import anyio
+import anyio.to_thread
+import pytest
+
+from bridge.http.logins import Login, LoginKey
+from bridge.store.login_files import LoginFiles
+from tests.support.command import run_command, run_here
+from tests.support.login_server import LoginServer
+
+BROWSER = """
+import sys, urllib.request
+print(urllib.request.build_opener(urllib.request.ProxyHandler({})).open(sys.argv[1]).read().decode())
+"""
+LOGIN = Login(
+    issuer="https://login.example",
+    token_url="https://login.example/token",
+    client_id="bridge",
+    access_token="access-1",
+    refresh_token="refresh-1",
+    got_at=1_700_000_000.0,
+    since=1_600_000_000.5,
+    expires_at=1_700_003_600.0,
+    scopes=("read", "write"),
+)
+
+
+def bridge_file(folder: Path, url: str) -> None:
+    """A file with a server that needs a login, and one that needs none."""
+    (folder / "bridge.toml").write_text(f"""
+[tool_servers.crm]
+url = "{url}"
+auth = {{ oauth2 = {{ grant = "authorization_code" }} }}
+[tool_servers.plain]
+url = "{url}"
+[tools_as_agent.desk]
+from = ["crm"]
+""")
+
+
+def keep(state: Path, url: str, login: Login) -> None:
+    """Keep a login as the commands find it."""
+
+    async def write() -> None:
+        async with LoginFiles(state / "mcp-a2a").held(LoginKey(url)) as held:
+            await held.write(login)
+
+    anyio.run(write)
+
+
+@pytest.mark.outside
+@pytest.mark.parametrize("by", ["name", "url"])
+async def test_a_person_logs_in_with_a_browser(by: str, tmp_path: Path) -> None:
+    server = LoginServer()
+    (browser := tmp_path / "browser.py").write_text(BROWSER)
+
+    async with server.serve() as url:
+        bridge_file(tmp_path, url)
+        words = [url] if by == "url" else ["crm", str(tmp_path / "bridge.toml")]
+
+        def run() -> subprocess.CompletedProcess[str]:
+            return run_command("login", *words, state=tmp_path, BROWSER=f"{sys.executable} {browser} %s")
+
+        done = await anyio.to_thread.run_sync(run)
+        kept = await LoginFiles(tmp_path / "mcp-a2a").find(LoginKey(url))
+    assert done.returncode == 0, done.stderr
+    assert f"Logged in at {url}, with {server.issuer}." in done.stderr + done.stdout
+    assert kept is not None
+    assert (kept.access_token, kept.refresh_token) == ("access-2", "refresh-2")
+    assert "access-2" not in done.stdout + done.stderr
+
+
+def test_logins_are_listed_without_a_token(tmp_path: Path) -> None:
+    keep(tmp_path, "https://crm.example/mcp?key=s3cret", LOGIN)
+    done = run_here("logins", state=tmp_path, folder=tmp_path)
+    assert done.stdout.splitlines() == [
+        "https://crm.example/mcp",
+        "  issuer: https://login.example",
+        "  scopes: read write",
+        "  since: 2020-09-13T12:26:40Z",
+        "  access token: expires 2023-11-14T23:13:20Z",
+        "  refresh token: yes",
+    ]
+    listed = run_here("logins", "--json", state=tmp_path, folder=tmp_path).stdout
+    assert json.loads(listed) == {
+        "where": str(tmp_path / "mcp-a2a" / "logins"),
+        "logins": [
+            {
+                "server": "https://crm.example/mcp",
+                "principal": None,
+                "issuer": "https://login.example",
+                "scopes": ["read", "write"],
+                "since": "2020-09-13T12:26:40Z",
+                "expires": "2023-11-14T23:13:20Z",
+                "hasRefreshToken": True,
+                "lost": None,
+            }
+        ],
+    }
+    for word in ("access-1", "refresh-1", "s3cret"):
+        assert word not in done.stdout + done.stderr + listed
+
+
+def test_a_logout_forgets_the_login_by_name(tmp_path: Path) -> None:
+    bridge_file(tmp_path, "https://crm.example/mcp")
+    keep(tmp_path, "https://crm.example/mcp", LOGIN)
+    done = run_here("logout", "crm", state=tmp_path, folder=tmp_path)
+    assert (done.returncode, done.stderr + done.stdout) == (
+        0,
+        "forgotten: the login at https://crm.example/mcp\n",
+    )
+    again = run_here("logout", "https://crm.example/mcp", state=tmp_path, folder=tmp_path)
+    assert again.returncode == 2
+    assert "there is no login at https://crm.example/mcp" in again.stderr
+    assert "there are no logins" in run_here("logins", state=tmp_path, folder=tmp_path).stderr
+
+
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        (["plain"], "tool_servers.plain needs no login"),
+        (["cmr"], "there is no [tool_servers.cmr]: did you mean"),
+        (["crm", "--issuer", "https://login.example"], "--issuer is for a URL"),
+    ],
+)
+def test_a_login_that_nobody_needs_is_refused(words: list[str], says: str, tmp_path: Path) -> None:
+    bridge_file(tmp_path, "https://crm.example/mcp")
+    done = run_here("login", *words, state=tmp_path, folder=tmp_path)
+    assert done.returncode == 2
+    assert says in " ".join(done.stderr.split())
