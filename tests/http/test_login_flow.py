@@ -175,6 +175,7 @@ async def test_a_code_that_comes_twice_is_used_once(tmp_path: Path) -> None:
     assert len(server.asked) == 1
 
 
+@pytest.mark.outside
 async def test_a_page_by_another_name_or_path_is_not_answered(tmp_path: Path) -> None:
     async with login_landing("127.0.0.1", 0) as landing, httpx2.AsyncClient(trust_env=False) as client:
         landing.state = "ours"
