@@ -204,6 +204,8 @@ def _opened(url: str) -> bool:
     import subprocess
     import webbrowser
 
-    if sys.platform == "darwin":  # where webbrowser asks a shell to start AppleScript
+    from bridge.hosts.places import System, system_of
+
+    if system_of(sys.platform) is System.MACOS:  # where webbrowser asks a shell to start AppleScript
         return subprocess.run(["/usr/bin/open", url], check=False).returncode == 0  # noqa: S603 - no shell
     return webbrowser.open(url)
