@@ -60,8 +60,8 @@ _NAMES: Final = {
 _INSTEAD: Final = {
     ("agents", "oauth2"): ("OAuth 2 is not supported yet", f"get a token elsewhere: bearer = {HOW_TO_REFER}"),
     ("tool_servers", "oauth2"): (
-        "OAuth 2 is not supported yet",
-        f"get a token elsewhere: bearer = {HOW_TO_REFER}",
+        "`oauth2` stands in the table `auth`",
+        'write auth.oauth2 = { grant = "client_credentials", ... }',
     ),
     ("catalogs", "oauth2"): (
         "OAuth 2 is not supported yet",

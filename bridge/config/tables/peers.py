@@ -64,7 +64,8 @@ class OAuth2Table(Table):
     """`auth.oauth2` of a tool server: how the bridge gets an access token of its own for it."""
 
     grant: Literal["client_credentials", "authorization_code"] = Field(
-        description="how it gets the token: as itself, or by a login of the operator (`mcp-a2a login NAME`)"
+        description="how it gets the token: as itself (`client_credentials`), or by a login of the operator "
+        "(`authorization_code`, `mcp-a2a login NAME`)"
     )
     issuer: SecretIssuerUrl | None = Field(
         default=None,
