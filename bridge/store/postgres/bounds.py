@@ -15,7 +15,7 @@ class Lease:
     grace_seconds: float
     """How long the beat of a replica may stand still once its session has ended."""
     silence_seconds: float
-    """How long it may stand still at all. A look that comes later than this counts as a break."""
+    """How long it may stand still at all. A look that comes later than half of this counts as a break."""
 
     @classmethod
     def of(cls, seconds: float) -> Self:
