@@ -48,7 +48,7 @@ NOT_TYPED: Final[Mapping[str, str]] = {
 }
 """Lines that are not typed as they stand, and why."""
 
-_OF_OTHERS: Final = "sudo|claude|docker|kubectl|helm|pg_dump|pg_restore"
+_OF_OTHERS: Final = "openssl|curl|sudo|claude|docker|kubectl|helm|pg_dump|pg_restore"
 """Commands whose options are not ours."""
 
 OTHERWISE_TYPED: Final[Mapping[str, str]] = {

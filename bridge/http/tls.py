@@ -160,7 +160,7 @@ def load_own(context: ssl.SSLContext, certificate: Path, key: Path) -> None:
     except ssl.SSLError as exc:
         if exc.reason == "KEY_VALUES_MISMATCH":
             raise UsageError(f"the key in {key} is not that of the certificate in {certificate}") from exc
-        raise UsageError(f"{certificate} and {key} hold no certificate and key in PEM: {exc.reason}") from exc
+        raise UsageError(f"{certificate} and {key} hold no certificate and key in PEM") from exc
 
 
 def load_authorities(context: ssl.SSLContext, file: Path) -> None:
@@ -173,7 +173,7 @@ def load_authorities(context: ssl.SSLContext, file: Path) -> None:
     try:
         context.load_verify_locations(file)
     except ssl.SSLError as exc:
-        raise UsageError(f"{file} holds no certificates in PEM: {exc.reason}") from exc
+        raise UsageError(f"{file} holds no certificates in PEM") from exc
 
 
 def _require_readable(file: Path) -> None:

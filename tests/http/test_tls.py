@@ -166,7 +166,7 @@ async def test_where_a_clients_certificate_is_optional_one_may_come_without_and_
     ("broken", "why"),
     [
         ("missing", "{certificate} cannot be read: No such file or directory"),
-        ("text", "{certificate} and {key} hold no certificate and key in PEM: NO_CERTIFICATE_OR_CRL_FOUND"),
+        ("text", "{certificate} and {key} hold no certificate and key in PEM"),
     ],
 )
 def test_files_that_are_no_certificate_are_refused_at_the_start(
@@ -178,9 +178,7 @@ def test_files_that_are_no_certificate_are_refused_at_the_start(
         files.certificate.write_text("a certificate")
     with pytest.raises(UsageError) as refused:
         TlsPoint(files)
-    assert str(refused.value).startswith(
-        why.format(certificate=files.certificate, key=files.key).partition(": NO_")[0]
-    )
+    assert str(refused.value) == why.format(certificate=files.certificate, key=files.key)
 
 
 NOW: Final = datetime.now(UTC)
