@@ -483,3 +483,18 @@ def test_a_certificate_that_cannot_be_used_is_a_fault_of_its_line(tmp_path: Path
     assert found_in(tmp_path, "--offline")["faults"] == [why]
     said = check(tmp_path, "--offline")
     assert f"bridge.toml:2: {why}" in " ".join(said.stdout.split())
+
+
+def test_a_server_that_needs_a_login_is_a_fault_with_the_command(tmp_path: Path) -> None:
+    (tmp_path / "bridge.toml").write_text("""
+[tool_servers.crm]
+url = "http://127.0.0.1:9/mcp"
+auth = { oauth2 = { grant = "authorization_code" } }
+[tools_as_agent.desk]
+from = ["crm"]
+""")
+    done = run_here("check", "--json", state=tmp_path / "state", folder=tmp_path)
+    assert done.returncode == 1
+    (fault,) = json.loads(done.stdout)["faults"]
+    assert "login needed at http://127.0.0.1:9/mcp: nobody has logged in. Run `mcp-a2a login crm`" in fault
+    assert not (tmp_path / "state").exists()
