@@ -9,9 +9,11 @@ from typing import TYPE_CHECKING, NamedTuple
 import anyio
 
 from bridge.assembly.limits import postgres_bounds
-from bridge.assembly.plan import Plan, ProcessPlan, PublishedPlan, SharedStore
+from bridge.assembly.plan import Plan, ProcessPlan, PublishedPlan, ServerPlan, SharedStore
 from bridge.assembly.replicas import require_driver
 from bridge.config.tables.values import MEMORY_STORE
+from bridge.http.login_credentials import LoginWish
+from bridge.mcp.client.transports.streamable_http import HttpTarget
 from bridge.proofs import Proofs
 from bridge.seal import keys_in
 from bridge.store.contract import Store
@@ -88,6 +90,10 @@ def stores_of(plan: Plan) -> dict[str, PlacedStore]:
     return {name: store_for(name, one, place, plan.profile) for name, one in plan.published.items()}
 
 
+def _needs_login(server: ServerPlan) -> bool:
+    return isinstance(server.target, HttpTarget) and isinstance(server.target.oauth, LoginWish)
+
+
 async def migrate_shared(
     plan: Plan,
     url: str,
@@ -96,8 +102,8 @@ async def migrate_shared(
     dry_run: bool,
     on_wait: Callable[[StoreLockedError], None],
 ) -> AsyncIterator[Migration]:
-    """Make or update the tables that the replicas of a plan share in a database: those of each agent, and of the list
-    of replicas. Yields what was done, one by one.
+    """Make or update the tables that the replicas of a plan share in a database: those of each agent, of the list
+    of replicas, and of logins if a server needs one. Yields what was done, one by one.
 
     Raises:
         StoreLockedError: bridges use tables that only nobody may use.
@@ -106,12 +112,14 @@ async def migrate_shared(
     """
     require_driver()
     from bridge.store.postgres.connections import DatabaseAddress  # its driver is an optional extra
-    from bridge.store.postgres.schema import AGENT, REPLICAS, Namespace
+    from bridge.store.postgres.schema import AGENT, LOGINS, REPLICAS, Namespace
     from bridge.store.postgres.upgrade import migrate
 
     address, bounds = DatabaseAddress.of(url, None), postgres_bounds(plan.profile)
     ends_at = anyio.current_time() + wait_seconds
     places = [(Namespace.of_replicas(), REPLICAS), *((Namespace.of(name), AGENT) for name in plan.published)]
+    if any(map(_needs_login, plan.servers.values())):
+        places.append((Namespace.of_logins(), LOGINS))
     for place, tables in places:
         left = max(ends_at - anyio.current_time(), 0.0)
         yield await migrate(

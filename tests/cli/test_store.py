@@ -91,6 +91,17 @@ def test_tables_are_made_once_and_a_dry_run_makes_none(files: Files) -> None:
     assert {done.returncode for done in said} == {0}
 
 
+def test_tables_of_logins_are_made_where_a_server_needs_one(files: Files) -> None:
+    files.shared(
+        files.agents,
+        "[tool_servers.crm]\nurl = 'https://crm.example/mcp'\n"
+        "auth = { oauth2 = { grant = 'authorization_code' } }\n",
+    )
+    done = files.store("migrate", "new.toml")
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout.splitlines()[-1].startswith("mcp_a2a__logins: the tables ")
+
+
 def test_tables_of_a_file_without_a_database_are_made_by_its_start(files: Files) -> None:
     done = files.store("migrate", "old.toml")
     words = "This file has no `store` in PostgreSQL. A start makes and updates a file of tasks.\n"
