@@ -53,8 +53,8 @@ class LoginNeededError(TokenError):
 class LoginWish:
     """A login that a peer needs, as it is configured."""
 
-    url: str
-    """The URL of the peer."""
+    url: str = field(repr=False)
+    """The URL of the peer, in whose query a key may stand."""
     keeper: LoginKeeper = field(repr=False, compare=False)
     """Where replicas of one file keep logins may differ by right, as the place of other state."""
     name: str = ""

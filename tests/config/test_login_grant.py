@@ -70,6 +70,8 @@ def test_a_file_says_which_login_a_tool_server_needs(tmp_path: Path) -> None:
     assert [one.keeper for one in found] == [keeper, keeper]
     assert found[0].key == LoginKey("https://crm.example/mcp")
     assert "s3cret" not in repr(found)
+    assert "key" not in repr(LoginWish("https://crm.example/mcp?key=1", keeper).command)
+    assert "key=1" not in repr(LoginWish("https://crm.example/mcp?key=1", keeper))
 
 
 def test_replicas_keep_logins_in_their_database_sealed_with_their_keys(tmp_path: Path) -> None:
