@@ -46,7 +46,10 @@ INHERITED: Final[dict[str, set[str]]] = {
         "_write_stream",
     },
     "httpx2.AsyncClient": {"_init_transport"},
-    "mcp.client.auth.oauth2.OAuthClientProvider": {"_perform_authorization"},
+    "mcp.client.auth.oauth2.OAuthClientProvider": {
+        "_perform_authorization",
+        "_select_authorization_server",
+    },
     "httpx2.AsyncHTTPTransport": {"_pool"},
 }
 """Class to those of its private names that a class of the bridge replaces, calls or sets."""

@@ -70,7 +70,9 @@ async def log_in(wish: LoginWish, landing: LoginLanding, show: ShowPage, seconds
             response = await http.send(request, auth=provider, stream=True, follow_redirects=False)
             await response.aclose()
     except (OAuthFlowError, ValidationError) as exc:
-        raise LoginFlowError(f"no login at {wish.key.shown}: {_shown(str(exc))}") from exc
+        is_other = "issuer mismatch" in str(exc) and not wish.issuer
+        hint = ". If you trust the first of the two, set `issuer` to it (--issuer)" if is_other else ""
+        raise LoginFlowError(f"no login at {wish.key.shown}: {_shown(str(exc))}{hint}") from exc
     except (httpx2.HTTPError, httpx2.InvalidURL) as exc:
         raise LoginFlowError(f"no login at {wish.key.shown}: {reason_of(exc)}") from exc
     except (TokenError, PrivateAddressError) as exc:
@@ -158,6 +160,14 @@ class _Provider(OAuthClientProvider):
             resource=self.context.get_resource_url() if has_resource else "",
         )
         self.login = with_tokens(bare, tokens.model_dump(), now)
+
+    def _select_authorization_server(self, advertised: list[str]) -> str:
+        """The configured issuer, spelled as the operator did, if the server names it; else the first. Servers on the
+        MCP SDK put a slash behind an issuer without a path, which its metadata may not have."""
+        wished = self._wish.issuer
+        if wished and wished.rstrip("/") in (one.rstrip("/") for one in advertised):
+            return wished
+        return super()._select_authorization_server(advertised)
 
     async def _perform_authorization(self) -> httpx2.Request:
         if self._wish.scopes:

@@ -88,6 +88,22 @@ async def test_a_person_logs_in_at_the_issuer_that_the_server_names(tmp_path: Pa
     assert registered["application_type"] == "native"
 
 
+async def test_the_configured_issuer_is_taken_of_those_that_the_server_names_also_with_a_slash(
+    tmp_path: Path,
+) -> None:
+    server = LoginServer(named=lambda issuer: ["https://other.example", f"{issuer}/"])
+    async with began(server, tmp_path) as (wish, landing):
+        login = await log_in(replace(wish, issuer=server.issuer), landing, Browser(), 30)
+    assert login.issuer == server.issuer
+
+
+async def test_an_issuer_that_its_metadata_names_otherwise_is_refused_with_words_on_what_to_do(
+    tmp_path: Path,
+) -> None:
+    why = await refusal(LoginServer(named=lambda issuer: [f"{issuer}/"]), tmp_path)
+    assert "ISSUER != ISSUER/. If you trust the first of the two, set `issuer` to it (--issuer)" in why
+
+
 async def test_a_registered_client_logs_in_with_its_secret_and_the_wished_scopes(tmp_path: Path) -> None:
     server = LoginServer()
     login = await login_at(server, tmp_path, client_id="bridge", secret="s3cret", scopes=("read", "write"))

@@ -34,6 +34,8 @@ class LoginServer:
     metadata: dict[str, Any] = field(default_factory=dict)
     back: dict[str, str] = field(default_factory=dict)
     """What the redirect back says otherwise; a key with an empty value is left out."""
+    named: Callable[[str], list[str]] = lambda issuer: [issuer]
+    """The issuers that the tool server names, by this one."""
     token: Callable[[], Response] | None = None
     """Answers in place of the token endpoint."""
     lives_seconds: int = 3600
@@ -74,7 +76,7 @@ class LoginServer:
             case "/mcp":
                 return self._resource(request)
             case path if path == RESOURCE:
-                return JSONResponse({"resource": self.url, "authorization_servers": [self.issuer]})
+                return JSONResponse({"resource": self.url, "authorization_servers": self.named(self.issuer)})
             case path if path == METADATA:
                 return JSONResponse({k: v for k, v in self._said().items() if v is not None})
             case "/authorize":
