@@ -20,7 +20,6 @@ from bridge.assembly.plan import (
     ServerPlan,
     SharedStore,
 )
-from bridge.assembly.stores import keeper_for
 from bridge.config.load import LoadedConfig
 from bridge.config.tables.models import (
     AgentsAsToolsTable,
@@ -186,6 +185,8 @@ def _login_wish(name: str, table: ToolServerTable, place: ProcessPlan) -> LoginW
     oauth2 = table.auth.oauth2 if table.auth else None
     if oauth2 is None or oauth2.grant != "authorization_code" or table.url is None:
         return None
+    from bridge.assembly.stores import keeper_for  # few files need a login, and it loads SQLite
+
     return LoginWish(
         table.url,
         keeper_for(place),

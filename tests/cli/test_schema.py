@@ -64,7 +64,8 @@ def test_commands_are_listed_with_what_is_used_first_in_front(tmp_path: Path) ->
     listed = run_here("--help", state=tmp_path).stdout.partition("Commands:\n")[2]
     names = re.findall(r"^  (\w\S*)", listed, re.MULTILINE)
     assert names[:6] == ["wrap", "expose", "serve", "init", "check", "show"]
-    assert set(names[6:]) == {"install", "card", "call", "tasks", "servers", "store", "schema", "completion"}
+    others = ("install", "card", "call", "tasks", "login", "logins", "logout", "servers", "store", "schema")
+    assert set(names[6:]) == {*others, "completion"}
 
 
 def test_commands_are_listed_with_whole_sentences_and_every_exit_code(tmp_path: Path) -> None:

@@ -7,9 +7,11 @@ fields as a form takes. What that makes the bridge say to the server is what the
 from __future__ import annotations
 
 import logging
+import tempfile
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any, Final
 from urllib.parse import urlsplit
 
@@ -21,8 +23,13 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse
 from starlette.routing import Route
 
+from bridge.errors import UsageError
+from bridge.http.login_credentials import LoginWish
+from bridge.http.login_flow import log_in
+from bridge.http.login_landing import login_landing
 from bridge.http.oauth import OAuthClient
 from bridge.mcp.client.eras import Era
+from bridge.store.login_files import LoginFiles
 from tests.support.limits import url_at
 from tests.support.running import (
     EXTENSION,
@@ -46,6 +53,10 @@ _RAW_ARGUMENTS: Final = frozenset({"http-custom-headers"})
 """Scenarios whose arguments are not as the schema says, which only a client with our extension may send."""
 _OWN_RIGHTS: Final = "auth/client-credentials-"
 """Scenarios in which the bridge is a client of the authorization server in its own name."""
+_AUTHORIZED: Final = "auth/"
+"""Scenarios in which a person logs in at the authorization server, but for those before."""
+_OTHER_GRANTS: Final = ("auth/dpop", "auth/wif-", "auth/enterprise-")
+"""Scenarios of extensions that the bridge does not have."""
 _ECHO: Final = ("json-schema-2020-12-preservation", "json_schema_echo", "json_schema_2020_12_tool")
 """A scenario in which a tool is called with the schema of another one."""
 
@@ -106,11 +117,47 @@ def arguments_for(schema: dict[str, Any]) -> dict[str, Any]:
 async def act(scenario: Scenario) -> str:
     """Do what a scenario wants; what was done, in words."""
     async with httpx2.AsyncClient(timeout=SCENARIO_SECONDS) as http:
-        oauth = await oauth_of(scenario, http) if scenario.name.startswith(_OWN_RIGHTS) else None
-        return await used(scenario, config_for(url_at(scenario.url, oauth=oauth), era=Era.AUTO), http)
+        with tempfile.TemporaryDirectory(prefix="mcp-a2a-conformance-") as folder:
+            oauth = await oauth_of(scenario, Path(folder), http)
+            return await used(scenario, config_for(url_at(scenario.url, oauth=oauth), era=Era.AUTO), http)
 
 
-async def oauth_of(scenario: Scenario, http: httpx2.AsyncClient) -> OAuthClient:
+async def oauth_of(
+    scenario: Scenario, folder: Path, http: httpx2.AsyncClient
+) -> OAuthClient | LoginWish | None:
+    """How the bridge gets the token for a scenario; None if it needs none."""
+    if scenario.name.startswith(_OWN_RIGHTS):
+        return await client_of(scenario, http)
+    if scenario.name.startswith(_AUTHORIZED) and not scenario.name.startswith(_OTHER_GRANTS):
+        return await logged_in(scenario, folder, http)
+    return None
+
+
+async def logged_in(scenario: Scenario, folder: Path, http: httpx2.AsyncClient) -> LoginWish | None:
+    """The login of a person, who does as `mcp-a2a login` says before the server is wrapped; None if none is needed."""
+    wish = LoginWish(
+        scenario.url,
+        LoginFiles(folder),
+        client_id=scenario.context.get("client_id", ""),
+        secret=scenario.context.get("client_secret", ""),
+        client_metadata_url="https://conformance-test.local/client-metadata.json",
+        allow_private=True,
+    )
+
+    async def browse(url: str) -> None:
+        await http.get(url, follow_redirects=True)
+
+    async with login_landing("127.0.0.1", 0) as landing:
+        try:
+            login = await log_in(wish, landing, browse, SCENARIO_SECONDS)
+        except UsageError:
+            return None
+    async with wish.keeper.held(wish.key) as held:
+        await held.write(login)
+    return wish
+
+
+async def client_of(scenario: Scenario, http: httpx2.AsyncClient) -> OAuthClient:
     """What a file says of the bridge as a client. Whoever writes it looks the issuer up at the server."""
     url = urlsplit(scenario.url)
     metadata = f"{url.scheme}://{url.netloc}/.well-known/oauth-protected-resource{url.path}"
