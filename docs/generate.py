@@ -108,6 +108,7 @@ scopes."tools:write" = ["create_*"]
 """An example of each table; together they are one file."""
 
 BELOW: Final = {
+    "bridge": (("bridge", "tls"),),
     "tool_servers": (("tool_servers", "*", "auth"), ("tool_servers", "*", "auth", "oauth2")),
     "agents": (("agents", "*", "auth"),),
     "tools_as_agent": (

@@ -92,8 +92,8 @@ def cli() -> None:
     Call one of its skills:               mcp-a2a call http://127.0.0.1:8080 echo message=hello
     Show, answer and cancel its tasks:    mcp-a2a tasks http://127.0.0.1:8080
     Log in at a tool server:              mcp-a2a login https://mcp.example.com/mcp
-    Move its tasks to PostgreSQL:         mcp-a2a store move old.toml new.toml
     Call a tool of an MCP server:         mcp-a2a call greet name=Ada -- python server.py
+    Move tasks to PostgreSQL:             mcp-a2a store move old.toml new.toml
 
     You can set every option as an environment variable too: --port of wrap is MCP_A2A_WRAP_PORT. The command line wins
     over the environment, the environment over the file, and the file over its mapping profile.

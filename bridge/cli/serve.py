@@ -1,4 +1,4 @@
-"""`mcp-a2a serve`: serves a configuration file in one process."""
+"""`mcp-a2a serve`: serves a configuration file, in one process or several."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ _OF_THE_FILE: Final = ("host", "port", "replica_url", "log_format", "log_level")
 @click.version_option(__version__, package_name="mcp-a2a", prog_name="mcp-a2a")
 @click.pass_context
 def serve(context: click.Context, /, **options: Any) -> int:
-    """Serve the agents and MCP servers of a configuration file in one process.
+    """Serve the agents and MCP servers of a configuration file.
 
     FILE defaults to bridge.toml in the current folder. `mcp-a2a init` writes a file to start from. `mcp-a2a check`
     shows its mistakes, and what would be served.

@@ -88,8 +88,8 @@ _SIGNING: Final = (
     "Signed cards come later: the bridge signs none, and trusts the origin that a card comes from"
 )
 _TLS: Final = (
-    "The bridge serves plain HTTP on loopback, and a proxy brings TLS (docs/guides/behind-nginx-or-caddy.md). As a"
-    " client it calls the URL that it is given, plain HTTP too"
+    "The bridge serves HTTPS where its file names a certificate, and else plain HTTP, on loopback or behind a proxy"
+    " (docs/guides/let-colleagues-in.md). As a client it calls the URL that it is given, plain HTTP too"
 )
 
 

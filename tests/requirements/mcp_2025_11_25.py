@@ -7,8 +7,8 @@ from typing import Final
 from tests.requirements.mcp import BOTH, CLIENT, SERVER, at_2025, of
 
 OAUTH: Final = (
-    "OAuth comes later: the bridge takes tokens and keys that its configuration names, sends those that it is given,"
-    " and logs in nowhere by itself"
+    "A person logs in through the client of the SDK (`mcp-a2a login`), which the official suite tries; no test of ours"
+    " proves this sentence, and the bridge takes no further step by itself"
 )
 _NO_TASKS: Final = (
     "The server makes no tasks of this revision, and declares none: a long call is answered with a handle, and one of a"

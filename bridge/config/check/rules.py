@@ -266,7 +266,14 @@ def _introspection_faults(data: Mapping[str, Any]) -> Iterator[ConfigFault]:
 def _connection_faults(data: Mapping[str, Any]) -> Iterator[ConfigFault]:
     """Yield faults of principals that no connection can show, and of proxies that cannot say who calls."""
     bridge = _table(data, "bridge")
-    has_ca = "client_ca" in _table(bridge, "tls")
+    tls = _table(bridge, "tls")
+    has_ca = "client_ca" in tls
+    if has_ca and "replica_url" in bridge and tls.get("client_certificate") != "optional":
+        message = (
+            "other replicas cannot connect: `client_ca` asks for a certificate, and a replica shows none"
+        )
+        hint = 'write `client_certificate = "optional"` in `tls`'
+        yield ConfigFault(("bridge", "replica_url"), message, hint, on_key=True)
     for name, table in _table(data, "principals").items():
         given = table if isinstance(table, dict) else {}
         if "certificate" in given and not has_ca:
