@@ -40,10 +40,10 @@ from bridge.config.tables.values import MEMORY_STORE
 from bridge.config.text.secrets import Secret
 from bridge.config.text.wording import POSTGRES_SCHEMES
 from bridge.http.login_credentials import LoginWish
-from bridge.http.oauth import OAuthClient
 from bridge.http.replica_address import ReplicaAddress
 from bridge.http.request_checks import TrustedProxies
 from bridge.http.tls import TlsFiles
+from bridge.http.token_endpoint import OAuthClient
 from bridge.mcp.client.eras import Era
 from bridge.mcp.client.transports.stdio import ChildPace, StdioTarget
 from bridge.mcp.client.transports.streamable_http import HttpTarget, ServerTarget

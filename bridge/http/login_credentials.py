@@ -28,8 +28,8 @@ import httpx2
 from bridge.errors import BridgeError, reason_of
 from bridge.http.client import GuardedClient, PeerCredentials, RenewableCredentials, guarded_by
 from bridge.http.logins import OPERATOR, HeldLogin, Login, LoginKeeper, LoginKey, peer_of
-from bridge.http.oauth import ANSWER_BYTES, TokenError
 from bridge.http.private_addresses import AddressGuard, PrivateAddressError, refusing_private
+from bridge.http.token_endpoint import ANSWER_BYTES, TokenError
 from bridge.jsonvalues import JsonObject
 from bridge.safe_text import with_visible_characters
 

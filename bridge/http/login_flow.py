@@ -34,9 +34,9 @@ from bridge.http.client import GuardedTransport, guarded_by
 from bridge.http.login_credentials import LoginWish, issuer_guard, with_tokens
 from bridge.http.login_landing import LoginLanding
 from bridge.http.logins import Login, LoginClientAuth
-from bridge.http.oauth import ANSWER_BYTES, TokenError
 from bridge.http.private_addresses import PrivateAddressError
 from bridge.http.request_checks import is_loopback
+from bridge.http.token_endpoint import ANSWER_BYTES, TokenError
 from bridge.safe_text import with_visible_characters
 
 _LONGEST_WORDS: Final = 400

@@ -1,95 +1,61 @@
-"""Access tokens of OAuth 2.0 for the peers that the bridge calls.
+"""Access tokens of OAuth 2.0 for the peers that the bridge calls, as itself.
 
-The bridge asks the token endpoint of one authorization server, which the user names by its issuer. So no peer can
-choose who gets the client's secret: what a server's 401 says about authorization servers is never read. That is why
-the SDK's provider is not used here. It begins at the server's 401, holds one lock for a whole request, and knows MCP
-servers alone.
+A grant is what is asked of a token endpoint (`token_endpoint.py`). The credentials here hold what it gave, and send it.
 
-Callers that need a token at the same time share one request for it. A token is replaced before it expires, and once
-when the peer refuses it.
+Callers that need a token at the same time share one request for it, and its refusal, too, which is remembered for a
+moment: a server that refuses is not asked once for each call that waits. A token is replaced before it expires, and
+once when the peer refuses it.
 
-Spec: RFC 6749 section 4.4 (client credentials) and 2.3.1 (secrets), 8414 and OpenID Connect Discovery (metadata),
-7523 (assertions of a client), 8707 (resource indicators).
+Spec: RFC 6749 section 4.4 (client credentials), 8707 (resource indicators).
 """
 
 from __future__ import annotations
 
-import base64
-import json
 import math
-import secrets
 import time
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Final, Literal
-from urllib.parse import quote_plus, urlsplit
+from collections.abc import Awaitable, Callable, Mapping
+from functools import partial
+from typing import Final
 
 import anyio
-import httpx2
 
-from bridge.errors import PeerError, UsageError, reason_of
-from bridge.http.client import GuardedClient, PeerCredentials, RenewableCredentials, guarded_by
-from bridge.http.private_addresses import AddressGuard, PrivateAddressError, refusing_private
-from bridge.http.request_checks import is_loopback
-from bridge.jsonvalues import JsonObject
-from bridge.safe_text import with_visible_characters
-
-ANSWER_BYTES: Final = 256 * 1024
-"""The largest metadata or token response that is read: real ones have a few KB, or tens with many groups in a JWT."""
+from bridge.http.client import PeerCredentials, RenewableCredentials
+from bridge.http.token_endpoint import AccessToken, OAuthClient, TokenEndpoint, TokenError, access_token_in
 
 EARLY_SECONDS: Final = 30.0
 """A token is replaced so long before it expires, or at half its life if that is shorter: a call takes time."""
 
-_ASSERTION_SECONDS: Final = 60
-"""How long an assertion of the client is valid. It is used at once."""
+REFUSED_SECONDS: Final = 2.0
+"""How long the refusal of a token is repeated to callers without asking again. It is as long as the first pause before
+a connection is tried again, so that each try asks anew."""
 
-_LONGEST_ERROR: Final = 300
-"""Characters of an error description that a message repeats."""
-
-_WELL_KNOWN: Final = ("oauth-authorization-server", "openid-configuration")
-
-_ASSERTION_TYPE: Final = "urn:ietf:params:oauth:client-assertion-type:jwt-bearer"
-
-ClientMethod = Literal["basic", "post", "private_key_jwt"]
+TokenGrant = Callable[[], Awaitable[AccessToken]]
+"""Asks for a token. Raises TokenError."""
 
 
-class TokenError(PeerError):
-    """No access token could be had. The message says why, without any secret."""
+class GrantedCredentials(RenewableCredentials):
+    """Credentials that hold the access token of a grant."""
 
-
-@dataclass(frozen=True)
-class OAuthClient:
-    """How the bridge is known to an authorization server, and what it asks for there."""
-
-    issuer: str
-    client_id: str
-    secret: str = field(repr=False)
-    """The client's secret, or its private key as PEM."""
-    method: ClientMethod
-    scopes: Sequence[str] = ()
-    resource: str = ""
-    """The resource indicator; empty to send none."""
-    allow_private: bool = False
-    """Whether the metadata of the issuer may lead to a private address elsewhere."""
-
-
-class ClientCredentials(RenewableCredentials):
-    """Credentials that hold an access token of the grant `client_credentials`."""
-
-    def __init__(self, client: OAuthClient, seconds: float, headers: Mapping[str, str] | None = None) -> None:
-        """`seconds` bounds the whole way to a token. `headers` go to the peer beside the token.
-
-        Raises:
-            UsageError: the private key cannot sign.
-        """
-        self._client = client
+    def __init__(
+        self,
+        grant: TokenGrant,
+        issuer: str,
+        seconds: float,
+        headers: Mapping[str, str] | None = None,
+        now: Callable[[], float] = time.monotonic,
+    ) -> None:
+        """`seconds` bounds the way to a token, and before it the wait for another caller that asks. `headers` go to the
+        peer beside the token."""
+        self._grant = grant
+        self._issuer = issuer
         self._seconds = seconds
         self._headers = headers or {}
-        self._signing = _signing_key(client) if client.method == "private_key_jwt" else None
+        self._now = now
         self._lock = anyio.Lock()
         self._current: PeerCredentials | None = None
-        self._renew_at = -math.inf
-        self._token_url: str | None = None
+        self._renew_at = self._ends_at = -math.inf
+        self._refusal = ""
+        self._ask_at = -math.inf
 
     async def __call__(self) -> PeerCredentials:
         """The credentials with a token that is valid.
@@ -99,221 +65,77 @@ class ClientCredentials(RenewableCredentials):
         """
         try:
             with anyio.fail_after(self._seconds):
-                async with self._lock:
-                    if self._current is None or time.monotonic() >= self._renew_at:
-                        self._current, life = await self._fetched()
-                        early = min(EARLY_SECONDS, life / 2)
-                        self._renew_at = time.monotonic() + (life - early if math.isfinite(life) else life)
-                    return self._current
+                await self._lock.acquire()
         except TimeoutError as exc:
-            raise TokenError(f"{self._client.issuer} gave no token within {self._seconds:g} s") from exc
+            raise TokenError(self._too_late) from exc
+        try:
+            return await self._valid()
+        finally:
+            self._lock.release()
 
     def refused(self, shown: PeerCredentials) -> None:
         """Forget these credentials, if they are still the current ones."""
         if self._current is shown:
             self._current = None
 
-    async def _fetched(self) -> tuple[PeerCredentials, float]:
-        """New credentials, and how many seconds they live."""
-        # No connection is kept: tokens are minutes apart.
-        async with GuardedClient(timeout=None) as http:
-            exchange = _Exchange(http, self._client)
-            if self._token_url is None:
-                self._token_url = await exchange.token_url()
-            token, life = await exchange.token(self._token_url, self._signing)
-        return PeerCredentials({"Authorization": f"Bearer {token}", **self._headers}), life
+    async def _valid(self) -> PeerCredentials:
+        """The token that is held, or a new one."""
+        now = self._now()
+        if self._current is not None and now < self._renew_at:
+            return self._current
+        if now >= self._ask_at:
+            await self._renew()
+        if self._current is None or self._now() >= self._ends_at:
+            raise TokenError(self._refusal)
+        return self._current
 
-
-@dataclass(frozen=True)
-class _SigningKey:
-    pem: str = field(repr=False)
-    algorithm: str
-
-
-@dataclass(frozen=True)
-class _Exchange:
-    """The requests for one token."""
-
-    http: httpx2.AsyncClient
-    client: OAuthClient
-
-    async def token_url(self) -> str:
-        """The token endpoint, from the issuer's metadata."""
-        lacks: list[str] = []
-        for url in _metadata_urls(self.client.issuer):
-            status, found = await self._asked("GET", url)
-            if status != 200 or found is None:
-                lacks.append(f"{url} answered HTTP {status}" + (", not JSON" if status == 200 else ""))
-                continue
-            if found.get("issuer") != self.client.issuer:
-                raise TokenError(
-                    f"{url} is the metadata of another issuer: {_shown(str(found.get('issuer')))}."
-                    " If that is the right one, write `issuer` exactly so"
-                )
-            return self._allowed(url, found.get("token_endpoint"))
-        raise TokenError(f"{self.client.issuer} has no metadata: {', '.join(lacks)}. Check `issuer`")
-
-    def _allowed(self, metadata_url: str, endpoint: object) -> str:
-        """The token endpoint, if a secret may be sent there."""
-        if not isinstance(endpoint, str):
-            raise TokenError(f"{metadata_url} names no token_endpoint")
+    async def _renew(self) -> None:
+        """Ask for a token. The one that is held stays if there is none."""
         try:
-            place = urlsplit(endpoint)
-            host = place.hostname or ""
-        except ValueError as exc:
-            raise TokenError(f"{metadata_url} names a token_endpoint that is no URL") from exc
-        if "@" in place.netloc or (
-            place.scheme != "https" and not (place.scheme == "http" and is_loopback(host))
-        ):
-            raise TokenError(
-                f"{metadata_url} names a token_endpoint that is no https:// URL: nothing was sent there"
-            )
-        return endpoint
-
-    async def token(self, url: str, signing: _SigningKey | None) -> tuple[str, float]:
-        """Ask for a token. Returns it, and how many seconds it lives."""
-        client = self.client
-        form = {"grant_type": "client_credentials"}
-        headers: dict[str, str] = {}
-        if client.scopes:
-            form["scope"] = " ".join(client.scopes)
-        if client.resource:
-            form["resource"] = client.resource
-        if signing is not None:
-            form |= {"client_id": client.client_id, "client_assertion_type": _ASSERTION_TYPE}
-            form["client_assertion"] = _assertion(client, signing)
-        elif client.method == "post":
-            form |= {"client_id": client.client_id, "client_secret": client.secret}
+            with anyio.fail_after(self._seconds):
+                token = await self._grant()
+        except TimeoutError:
+            self._refusal = self._too_late
+        except TokenError as exc:
+            self._refusal = str(exc)
         else:
-            pair = f"{quote_plus(client.client_id)}:{quote_plus(client.secret)}"
-            headers["Authorization"] = f"Basic {base64.b64encode(pair.encode()).decode()}"
-        status, answer = await self._asked("POST", url, form, headers)
-        if status != 200 or answer is None:
-            raise TokenError(_refusal(client, status, answer))
-        return _token_in(client, answer)
+            now, early = self._now(), min(EARLY_SECONDS, token.life_seconds / 2)
+            self._current = PeerCredentials({"Authorization": f"Bearer {token.value}", **self._headers})
+            self._ends_at = now + token.life_seconds
+            self._renew_at = self._ends_at - early if math.isfinite(token.life_seconds) else math.inf
+            return
+        self._ask_at = self._now() + REFUSED_SECONDS
 
-    async def _asked(
+    @property
+    def _too_late(self) -> str:
+        return f"{self._issuer} gave no token within {self._seconds:g} s"
+
+
+class ClientCredentials(GrantedCredentials):
+    """Credentials that hold an access token of the grant `client_credentials`."""
+
+    def __init__(
         self,
-        verb: str,
-        url: str,
-        form: Mapping[str, str] | None = None,
+        client: OAuthClient,
+        seconds: float,
         headers: Mapping[str, str] | None = None,
-    ) -> tuple[int, JsonObject | None]:
-        """The status and the JSON object of an answer, if it is one. Redirects are not followed."""
-        try:
-            request = self.http.build_request(
-                verb,
-                url,
-                data=form,
-                headers={"Accept": "application/json", **(headers or {})},
-                extensions=guarded_by(_guard(self.client, url)),
-            )
-            response = await self.http.send(request, stream=True, follow_redirects=False)
-            try:
-                body = b""
-                async for chunk in response.aiter_bytes():
-                    body += chunk
-                    if len(body) > ANSWER_BYTES:
-                        raise TokenError(f"{url} answered with more than {ANSWER_BYTES} bytes")
-            finally:
-                await response.aclose()
-        except PrivateAddressError as exc:
-            raise TokenError(str(exc)) from exc
-        except (httpx2.HTTPError, httpx2.InvalidURL) as exc:
-            raise TokenError(f"{url} cannot be reached for a token: {reason_of(exc)}") from exc
-        return response.status_code, _object_in(body)
+        now: Callable[[], float] = time.monotonic,
+    ) -> None:
+        """As for all that is granted.
+
+        Raises:
+            UsageError: the private key cannot sign.
+        """
+        grant = partial(_client_credentials, TokenEndpoint(client))
+        super().__init__(grant, client.issuer, seconds, headers, now)
 
 
-def _metadata_urls(issuer: str) -> Sequence[str]:
-    """Where the metadata of an issuer can be (RFC 8414 section 3.1; OpenID Connect puts it behind the path, too)."""
-    place = urlsplit(issuer)
-    path = place.path.rstrip("/")
-    root = f"{place.scheme}://{place.netloc}"
-    inserted = [f"{root}/.well-known/{name}{path}" for name in _WELL_KNOWN]
-    return [*inserted, f"{root}{path}/.well-known/{_WELL_KNOWN[1]}"] if path else inserted
+async def _client_credentials(endpoint: TokenEndpoint) -> AccessToken:
+    answer = await endpoint.answer({"grant_type": "client_credentials", **asked_by(endpoint.client)})
+    return access_token_in(answer, endpoint.client.issuer)
 
 
-def _guard(client: OAuthClient, url: str) -> AddressGuard | None:
-    """The user wrote the issuer, so its origin may be private. What its metadata names elsewhere must be public."""
-    given, asked = urlsplit(client.issuer), urlsplit(url)
-    if client.allow_private or (given.scheme, given.netloc) == (asked.scheme, asked.netloc):
-        return None
-    words = (
-        f"the metadata of {client.issuer} leads to {asked.hostname}, a private address, where nothing was sent."
-        " If that is right, set `allow_private = true`"
-    )
-    judge = refusing_private(words)
-    judge([asked.hostname or ""])  # a proxy resolves names itself, and is not guarded
-    return AddressGuard(judge)
-
-
-def _object_in(body: bytes) -> JsonObject | None:
-    try:
-        found = json.loads(body)
-    except (ValueError, RecursionError):
-        return None
-    return found if isinstance(found, dict) else None
-
-
-def _shown(text: str) -> str:
-    return with_visible_characters(text[:_LONGEST_ERROR], in_one_line=True)
-
-
-def _refusal(client: OAuthClient, status: int, answer: JsonObject | None) -> str:
-    said = [str(one) for key in ("error", "error_description") if (one := (answer or {}).get(key))]
-    if not said:
-        return f"{client.issuer} answered HTTP {status} instead of a token"
-    words = _shown(": ".join(said))
-    hint = "" if said[0] != "invalid_client" else ". Check `client_id` and its secret or key"
-    hint = (
-        hint if said[0] != "invalid_target" else '. Set `resource` to the name it knows, or "" to send none'
-    )
-    return f"{client.issuer} gave no token to {client.client_id}: {words}{hint}"
-
-
-def _token_in(client: OAuthClient, answer: JsonObject) -> tuple[str, float]:
-    token, kind, life = answer.get("access_token"), answer.get("token_type"), answer.get("expires_in")
-    if (
-        not isinstance(token, str)
-        or not token
-        or not token.isascii()
-        or not token.isprintable()
-        or " " in token
-    ):
-        raise TokenError(f"{client.issuer} answered without an access token that a header can carry")
-    if not isinstance(kind, str) or kind.lower() != "bearer":
-        raise TokenError(f"{client.issuer} gave a token that is not of the type Bearer")
-    seconds = (
-        float(life) if isinstance(life, int | float) and not isinstance(life, bool) and life > 0 else math.inf
-    )
-    return token, seconds
-
-
-def _signing_key(client: OAuthClient) -> _SigningKey:
-    """The key of the client, with the algorithm that fits it."""
-    import jwt  # few clients sign, and it loads all of cryptography
-
-    for algorithm in ("RS256", "ES256", "ES384", "EdDSA"):
-        try:
-            jwt.encode({}, client.secret, algorithm=algorithm)
-        except (ValueError, TypeError, jwt.PyJWTError):
-            continue
-        return _SigningKey(client.secret, algorithm)
-    raise UsageError(
-        f"the private key of the client {client.client_id} cannot sign: give a PEM of RSA, P-256, P-384 or Ed25519"
-    )
-
-
-def _assertion(client: OAuthClient, signing: _SigningKey) -> str:
-    import jwt  # see above
-
-    now = int(time.time())
-    claims = {
-        "iss": client.client_id,
-        "sub": client.client_id,
-        "aud": client.issuer,
-        "iat": now,
-        "exp": now + _ASSERTION_SECONDS,
-        "jti": secrets.token_urlsafe(16),
-    }
-    return jwt.encode(claims, signing.pem, algorithm=signing.algorithm)
+def asked_by(client: OAuthClient) -> dict[str, str]:
+    """The fields of every grant of a client: what the token is to open, and where."""
+    asked = {"scope": " ".join(client.scopes), "resource": client.resource}
+    return {name: value for name, value in asked.items() if value}

@@ -27,7 +27,7 @@ from bridge.errors import UsageError
 from bridge.http.login_credentials import LoginWish
 from bridge.http.login_flow import log_in
 from bridge.http.login_landing import login_landing
-from bridge.http.oauth import OAuthClient
+from bridge.http.token_endpoint import OAuthClient
 from bridge.mcp.client.eras import Era
 from bridge.store.login_files import LoginFiles
 from tests.support.limits import url_at

@@ -19,7 +19,7 @@ from starlette.responses import JSONResponse, Response
 from bridge.http.client import PeerAuth
 from bridge.http.login_credentials import LoginCredentials, LoginNeededError, LoginWish
 from bridge.http.logins import Login, LoginKeeper
-from bridge.http.oauth import TokenError
+from bridge.http.token_endpoint import TokenError
 from bridge.store.login_files import LoginFiles
 from bridge.store.postgres.logins import PostgresLogins
 from tests.support.login_server import LoginServer

@@ -19,7 +19,7 @@ from bridge.http.login_credentials import LoginWish
 from bridge.http.login_flow import LoginFlowError, log_in
 from bridge.http.login_landing import LoginLanding, login_landing
 from bridge.http.logins import Login
-from bridge.http.oauth import ANSWER_BYTES
+from bridge.http.token_endpoint import ANSWER_BYTES
 from bridge.store.login_files import LoginFiles
 from tests.support.login_server import METADATA, LoginServer
 

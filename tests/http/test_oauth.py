@@ -24,14 +24,15 @@ from bridge.assembly.plan_from_file import plan_from_file
 from bridge.config.load import load
 from bridge.config.text.diagnostics import ConfigError
 from bridge.errors import UsageError, leaf_of
-from bridge.http.client import PeerAuth
-from bridge.http.oauth import ANSWER_BYTES, ClientCredentials, OAuthClient, TokenError
+from bridge.http.client import PeerAuth, PeerCredentials
+from bridge.http.oauth import REFUSED_SECONDS, ClientCredentials
+from bridge.http.token_endpoint import ANSWER_BYTES, OAuthClient, TokenError
 from bridge.mcp.client.transports.streamable_http import HttpTarget
 from tests.support.authorization_server import METADATA, AuthorizationServer, TokenRequest
 from tests.support.limits import url_at
 from tests.support.mcp_wire import LEGACY
 from tests.support.recording_server import Got, RecordingServer
-from tests.support.running import config_for, wrapped
+from tests.support.running import config_for, listening, wrapped
 
 SECRET = "s3cret/+"
 
@@ -101,6 +102,75 @@ async def test_callers_at_the_same_time_share_one_request_for_a_token() -> None:
         for _ in range(20):
             tasks.start_soon(source)
     assert len(server.asked) == 1
+
+
+async def test_callers_at_the_same_time_share_one_refusal() -> None:
+    server = AuthorizationServer(token=lambda _: JSONResponse({"error": "invalid_client"}, 401))
+    refusals: list[str] = []
+
+    async def ask(source: ClientCredentials) -> None:
+        with pytest.raises(TokenError) as caught:
+            await source()
+        refusals.append(str(caught.value))
+
+    async with source_at(server) as source, anyio.create_task_group() as tasks:
+        for _ in range(20):
+            tasks.start_soon(ask, source)
+    assert len(refusals) == 20
+    assert len(set(refusals)) == len(server.asked) == 1
+
+
+async def test_a_refusal_is_remembered_for_a_moment_only() -> None:
+    now, server = [100.0], AuthorizationServer(token=lambda _: Response(status_code=503))
+    async with server.serve() as issuer:
+        source = ClientCredentials(client_at(issuer), 20, now=lambda: now[0])
+        for _ in range(3):
+            with pytest.raises(TokenError):
+                await source()
+        assert len(server.asked) == 1
+        server.token = None
+        now[0] += REFUSED_SECONDS
+        assert (await source()).headers == {"Authorization": "Bearer token-2"}
+
+
+async def test_a_token_that_cannot_be_replaced_early_serves_to_its_end() -> None:
+    now, server = [0.0], AuthorizationServer(lives_seconds=100)
+    async with server.serve() as issuer:
+        source = ClientCredentials(client_at(issuer), 20, now=lambda: now[0])
+        first = await source()
+        server.token = lambda _: Response(status_code=503)
+        now[0] = 71
+        assert await source() is first
+        now[0] = 100
+        with pytest.raises(TokenError, match="answered HTTP 503"):
+            await source()
+    assert len(server.asked) == 3
+
+
+async def test_a_caller_that_leaves_while_it_asks_is_no_refusal_for_the_others() -> None:
+    server, asked, may_answer = AuthorizationServer(), anyio.Event(), anyio.Event()
+
+    async def slow(scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] == "http" and scope["path"] == "/token" and not asked.is_set():
+            asked.set()
+            await may_answer.wait()
+        await server(scope, receive, send)
+
+    shown: list[PeerCredentials] = []
+
+    async def stay(source: ClientCredentials) -> None:
+        shown.append(await source())
+
+    with anyio.fail_after(30):
+        async with listening(slow) as server.issuer, anyio.create_task_group() as tasks:
+            source = ClientCredentials(client_at(server.issuer), 20)
+            async with anyio.create_task_group() as leaving:
+                leaving.start_soon(source)
+                await asked.wait()
+                tasks.start_soon(stay, source)
+                leaving.cancel_scope.cancel()
+            may_answer.set()
+    assert [one.headers["Authorization"][:13] for one in shown] == ["Bearer token-"]
 
 
 async def test_a_token_without_a_known_end_is_kept_until_it_is_refused() -> None:

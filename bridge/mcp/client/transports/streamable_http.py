@@ -31,7 +31,7 @@ from bridge.http.client import (
     guarded_by,
 )
 from bridge.http.login_credentials import LoginCredentials, LoginWish
-from bridge.http.oauth import ClientCredentials, OAuthClient, TokenError
+from bridge.http.oauth import ClientCredentials
 from bridge.http.private_addresses import (
     AddressGuard,
     PrivateAddressError,
@@ -41,6 +41,7 @@ from bridge.http.private_addresses import (
 )
 from bridge.http.probe import WantedKind, explained
 from bridge.http.request_checks import is_loopback
+from bridge.http.token_endpoint import OAuthClient, TokenError
 from bridge.jsonvalues import holds_more_values
 from bridge.mcp.client.faults import (
     BROKEN_OFF,

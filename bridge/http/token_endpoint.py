@@ -1,0 +1,293 @@
+"""The token endpoint of one authorization server, and what may be wrong with its answers.
+
+The user names the server by its issuer. So no peer can choose who gets the client's secret: what a server's 401 says
+about authorization servers is never read. That is why the SDK's provider is not used here. It begins at the server's
+401, holds one lock for a whole request, and knows MCP servers alone.
+
+This module knows how the bridge proves which client it is, not what it asks for (`oauth.py`).
+
+Spec: RFC 6749 section 2.3.1 (secrets), 8414 and OpenID Connect Discovery (metadata), 7523 (assertions of a client).
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import math
+import secrets
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Final, Literal
+from urllib.parse import quote_plus, urlsplit
+
+import httpx2
+
+from bridge.errors import PeerError, UsageError, reason_of
+from bridge.http.client import GuardedClient, guarded_by
+from bridge.http.private_addresses import AddressGuard, PrivateAddressError, refusing_private
+from bridge.http.request_checks import is_loopback
+from bridge.jsonvalues import JsonObject
+from bridge.safe_text import with_visible_characters
+
+ANSWER_BYTES: Final = 256 * 1024
+"""The largest metadata or token response that is read: real ones have a few KB, or tens with many groups in a JWT."""
+
+_ASSERTION_SECONDS: Final = 60
+"""How long an assertion of the client is valid. It is used at once."""
+
+_LONGEST_ERROR: Final = 300
+"""Characters of an error description that a message repeats."""
+
+_WELL_KNOWN: Final = ("oauth-authorization-server", "openid-configuration")
+
+_ASSERTION_TYPE: Final = "urn:ietf:params:oauth:client-assertion-type:jwt-bearer"
+
+ClientMethod = Literal["basic", "post", "private_key_jwt"]
+
+
+class TokenError(PeerError):
+    """No access token could be had. The message says why, without any secret."""
+
+
+@dataclass(frozen=True)
+class OAuthClient:
+    """How the bridge is known to an authorization server, and what it asks for there."""
+
+    issuer: str
+    client_id: str
+    secret: str = field(repr=False)
+    """The client's secret, or its private key as PEM."""
+    method: ClientMethod
+    scopes: Sequence[str] = ()
+    resource: str = ""
+    """The resource indicator; empty to send none."""
+    allow_private: bool = False
+    """Whether the metadata of the issuer may lead to a private address elsewhere."""
+
+
+@dataclass(frozen=True)
+class AccessToken:
+    """A token that a header can carry, and how many seconds it lives."""
+
+    value: str = field(repr=False)
+    life_seconds: float = math.inf
+
+
+class TokenEndpoint:
+    """The token endpoint of the issuer that a client is known to. It is looked up once, in the issuer's metadata."""
+
+    def __init__(self, client: OAuthClient) -> None:
+        """Send nothing yet.
+
+        Raises:
+            UsageError: the private key cannot sign.
+        """
+        self.client = client
+        self._signing = _signing_key(client) if client.method == "private_key_jwt" else None
+        self._url: str | None = None
+
+    async def answer(self, grant: Mapping[str, str]) -> JsonObject:
+        """The answer to a grant, whose fields are sent with the proof of who asks.
+
+        Raises:
+            TokenError: the endpoint cannot be found or reached, or refuses.
+        """
+        # No connection is kept: tokens are minutes apart.
+        async with GuardedClient(timeout=None) as http:
+            exchange = _Exchange(http, self.client)
+            if self._url is None:
+                self._url = await exchange.token_url()
+            return await exchange.answer(self._url, grant, self._signing)
+
+
+@dataclass(frozen=True)
+class _SigningKey:
+    pem: str = field(repr=False)
+    algorithm: str
+
+
+@dataclass(frozen=True)
+class _Exchange:
+    """The requests for one token."""
+
+    http: httpx2.AsyncClient
+    client: OAuthClient
+
+    async def token_url(self) -> str:
+        """The token endpoint, from the issuer's metadata."""
+        lacks: list[str] = []
+        for url in _metadata_urls(self.client.issuer):
+            status, found = await self._asked("GET", url)
+            if status != 200 or found is None:
+                lacks.append(f"{url} answered HTTP {status}" + (", not JSON" if status == 200 else ""))
+                continue
+            if found.get("issuer") != self.client.issuer:
+                raise TokenError(
+                    f"{url} is the metadata of another issuer: {_shown(str(found.get('issuer')))}."
+                    " If that is the right one, write `issuer` exactly so"
+                )
+            return self._allowed(url, found.get("token_endpoint"))
+        raise TokenError(f"{self.client.issuer} has no metadata: {', '.join(lacks)}. Check `issuer`")
+
+    def _allowed(self, metadata_url: str, endpoint: object) -> str:
+        """The token endpoint, if a secret may be sent there."""
+        if not isinstance(endpoint, str):
+            raise TokenError(f"{metadata_url} names no token_endpoint")
+        try:
+            place = urlsplit(endpoint)
+            host = place.hostname or ""
+        except ValueError as exc:
+            raise TokenError(f"{metadata_url} names a token_endpoint that is no URL") from exc
+        if "@" in place.netloc or (
+            place.scheme != "https" and not (place.scheme == "http" and is_loopback(host))
+        ):
+            raise TokenError(
+                f"{metadata_url} names a token_endpoint that is no https:// URL: nothing was sent there"
+            )
+        return endpoint
+
+    async def answer(self, url: str, grant: Mapping[str, str], signing: _SigningKey | None) -> JsonObject:
+        """The answer to a grant."""
+        client, form, headers = self.client, dict(grant), dict[str, str]()
+        if signing is not None:
+            form |= {"client_id": client.client_id, "client_assertion_type": _ASSERTION_TYPE}
+            form["client_assertion"] = _assertion(client, signing)
+        elif client.method == "post":
+            form |= {"client_id": client.client_id, "client_secret": client.secret}
+        else:
+            pair = f"{quote_plus(client.client_id)}:{quote_plus(client.secret)}"
+            headers["Authorization"] = f"Basic {base64.b64encode(pair.encode()).decode()}"
+        status, answer = await self._asked("POST", url, form, headers)
+        if status != 200 or answer is None:
+            raise TokenError(_refusal(client, status, answer))
+        return answer
+
+    async def _asked(
+        self,
+        verb: str,
+        url: str,
+        form: Mapping[str, str] | None = None,
+        headers: Mapping[str, str] | None = None,
+    ) -> tuple[int, JsonObject | None]:
+        """The status and the JSON object of an answer, if it is one. Redirects are not followed."""
+        try:
+            request = self.http.build_request(
+                verb,
+                url,
+                data=form,
+                headers={"Accept": "application/json", **(headers or {})},
+                extensions=guarded_by(_guard(self.client, url)),
+            )
+            response = await self.http.send(request, stream=True, follow_redirects=False)
+            try:
+                body = b""
+                async for chunk in response.aiter_bytes():
+                    body += chunk
+                    if len(body) > ANSWER_BYTES:
+                        raise TokenError(f"{url} answered with more than {ANSWER_BYTES} bytes")
+            finally:
+                await response.aclose()
+        except PrivateAddressError as exc:
+            raise TokenError(str(exc)) from exc
+        except (httpx2.HTTPError, httpx2.InvalidURL) as exc:
+            raise TokenError(f"{url} cannot be reached for a token: {reason_of(exc)}") from exc
+        return response.status_code, _object_in(body)
+
+
+def _metadata_urls(issuer: str) -> Sequence[str]:
+    """Where the metadata of an issuer can be (RFC 8414 section 3.1; OpenID Connect puts it behind the path, too)."""
+    place = urlsplit(issuer)
+    path = place.path.rstrip("/")
+    root = f"{place.scheme}://{place.netloc}"
+    inserted = [f"{root}/.well-known/{name}{path}" for name in _WELL_KNOWN]
+    return [*inserted, f"{root}{path}/.well-known/{_WELL_KNOWN[1]}"] if path else inserted
+
+
+def _guard(client: OAuthClient, url: str) -> AddressGuard | None:
+    """The user wrote the issuer, so its origin may be private. What its metadata names elsewhere must be public."""
+    given, asked = urlsplit(client.issuer), urlsplit(url)
+    if client.allow_private or (given.scheme, given.netloc) == (asked.scheme, asked.netloc):
+        return None
+    words = (
+        f"the metadata of {client.issuer} leads to {asked.hostname}, a private address, where nothing was sent."
+        " If that is right, set `allow_private = true`"
+    )
+    judge = refusing_private(words)
+    judge([asked.hostname or ""])  # a proxy resolves names itself, and is not guarded
+    return AddressGuard(judge)
+
+
+def _object_in(body: bytes) -> JsonObject | None:
+    try:
+        found = json.loads(body)
+    except (ValueError, RecursionError):
+        return None
+    return found if isinstance(found, dict) else None
+
+
+def _shown(text: str) -> str:
+    return with_visible_characters(text[:_LONGEST_ERROR], in_one_line=True)
+
+
+def _refusal(client: OAuthClient, status: int, answer: JsonObject | None) -> str:
+    said = [str(one) for key in ("error", "error_description") if (one := (answer or {}).get(key))]
+    if not said:
+        return f"{client.issuer} answered HTTP {status} instead of a token"
+    words = _shown(": ".join(said))
+    hint = "" if said[0] != "invalid_client" else ". Check `client_id` and its secret or key"
+    hint = (
+        hint if said[0] != "invalid_target" else '. Set `resource` to the name it knows, or "" to send none'
+    )
+    return f"{client.issuer} gave no token to {client.client_id}: {words}{hint}"
+
+
+def access_token_in(answer: JsonObject, issuer: str) -> AccessToken:
+    """The access token in an answer of an issuer.
+
+    Raises:
+        TokenError: there is none that a header can carry.
+    """
+    token, kind, life = answer.get("access_token"), answer.get("token_type"), answer.get("expires_in")
+    if (
+        not isinstance(token, str)
+        or not token
+        or not token.isascii()
+        or not token.isprintable()
+        or " " in token
+    ):
+        raise TokenError(f"{issuer} answered without an access token that a header can carry")
+    if not isinstance(kind, str) or kind.lower() != "bearer":
+        raise TokenError(f"{issuer} gave a token that is not of the type Bearer")
+    is_said = isinstance(life, int | float) and not isinstance(life, bool) and life > 0
+    return AccessToken(token, float(str(life)) if is_said else math.inf)
+
+
+def _signing_key(client: OAuthClient) -> _SigningKey:
+    """The key of the client, with the algorithm that fits it."""
+    import jwt  # few clients sign, and it loads all of cryptography
+
+    for algorithm in ("RS256", "ES256", "ES384", "EdDSA"):
+        try:
+            jwt.encode({}, client.secret, algorithm=algorithm)
+        except (ValueError, TypeError, jwt.PyJWTError):
+            continue
+        return _SigningKey(client.secret, algorithm)
+    raise UsageError(
+        f"the private key of the client {client.client_id} cannot sign: give a PEM of RSA, P-256, P-384 or Ed25519"
+    )
+
+
+def _assertion(client: OAuthClient, signing: _SigningKey) -> str:
+    import jwt  # see above
+
+    now = int(time.time())
+    claims = {
+        "iss": client.client_id,
+        "sub": client.client_id,
+        "aud": client.issuer,
+        "iat": now,
+        "exp": now + _ASSERTION_SECONDS,
+        "jti": secrets.token_urlsafe(16),
+    }
+    return jwt.encode(claims, signing.pem, algorithm=signing.algorithm)
