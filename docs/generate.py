@@ -110,7 +110,8 @@ scopes."tools:write" = ["create_*"]
 BELOW: Final = {
     "bridge": (("bridge", "tls"),),
     "tool_servers": (("tool_servers", "*", "auth"), ("tool_servers", "*", "auth", "oauth2")),
-    "agents": (("agents", "*", "auth"),),
+    "agents": (("agents", "*", "auth"), ("agents", "*", "auth", "oauth2")),
+    "catalogs": (("catalogs", "*", "auth"),),
     "tools_as_agent": (
         ("tools_as_agent", "*", "skills", "*"),
         ("tools_as_agent", "*", "skills", "*", "arguments", "*"),
@@ -138,7 +139,6 @@ NOTES: Final = {
     "in the variable that `token_env` names. An entry that wants OAuth 2 is left out with a warning, and is a fault "
     "for `mcp-a2a check`; a table `[agents.NAME]` of the same name stands in for it. The file may have 262,144 bytes, "
     "50 levels, and 50,000 values with each alias counted as what it stands for.",
-    "agents": "`oauth2` is not supported yet.",
     "tools_as_agent": "Several overrides may match one skill. For each key, the exact name wins over a glob, and a "
     "later glob over an earlier one.",
     "agents_as_tools": "`from` takes names of agents, of catalogs, and of `tools_as_agent`. Several overrides may "

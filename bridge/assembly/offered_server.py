@@ -17,6 +17,7 @@ import httpx2
 from bridge.a2a.client.card import CardSource
 from bridge.a2a.client.catalog import CatalogEntry, CatalogSource, Selection
 from bridge.a2a.client.client import ClientOptions, Deadlines
+from bridge.a2a.client.credentials import Credentials, card_credentials
 from bridge.a2a.client.http import redacted_url
 from bridge.a2a.client.http_cache import FreshnessBounds
 from bridge.a2a.client.interfaces import ConnectionPolicy, Trust
@@ -29,7 +30,7 @@ from bridge.agents_as_tools.remote_agent import RemoteAgent
 from bridge.assembly.plan import CatalogPlan, OfferedPlan, Plan, RemotePlan
 from bridge.config.tables.profile import AgentsTable, Profile
 from bridge.errors import PeerError, UsageError
-from bridge.http.client import GuardedClient, PeerCredentials, fixed_credentials
+from bridge.http.client import GuardedClient
 from bridge.http.private_addresses import AddressGuard
 from bridge.http.probe import WantedKind, explained
 from bridge.mcp.server.server import McpLimits, McpServer
@@ -193,7 +194,7 @@ def _agent(key: str, one: RemotePlan, plan: OfferedPlan, shared: SharedResources
         one.url,
         folder,
         card_bounds(chosen),
-        fixed_credentials(PeerCredentials(credentials.card_headers())),
+        card_credentials(credentials),
         guard=one.catalog.guard(one.url) if one.catalog else reach.guard(one.url),
         is_learned=one.catalog is not None,
         ask_version=version_question(shared.http, options),
@@ -247,7 +248,7 @@ async def followed_catalog(
         plan.url,
         shared.cache_folder,
         card_bounds(chosen),
-        credentials=fixed_credentials(PeerCredentials(plan.headers)),
+        credentials=card_credentials(Credentials(plan.headers, tokens=plan.tokens)),
         trust=Trust(allow_private=chosen.allow_private if plan.allow_private is None else plan.allow_private),
         selection=Selection(tuple(plan.include), tuple(plan.exclude)),
     )
@@ -273,6 +274,7 @@ def agents_in(key: str, source: CatalogSource, plan: CatalogPlan) -> dict[str, R
         f"{key}_{entry.name}": RemotePlan(
             entry.card_url,
             headers=plan.headers if source.is_own(entry.card_url) else {},
+            tokens=plan.tokens if source.is_own(entry.card_url) else None,
             account=f"catalog {key}",
             allow_private=plan.allow_private,
             catalog=source,

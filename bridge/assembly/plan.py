@@ -24,6 +24,7 @@ from bridge.config.tables.profile import Profile, RunTable, ServerTable
 from bridge.config.tables.values import MEMORY_STORE
 from bridge.config.text.wording import shown_url
 from bridge.errors import UsageError
+from bridge.http.oauth import TokenSource
 from bridge.http.replica_address import ReplicaAddress
 from bridge.http.request_checks import NO_PROXIES, FaceAddress, TrustedProxies, is_loopback
 from bridge.http.tls import TlsFiles
@@ -104,6 +105,8 @@ class RemotePlan:
     headers: Mapping[str, str] = field(default_factory=dict, repr=False)
     bearer: str | None = field(default=None, repr=False)
     api_key: str | None = field(default=None, repr=False)
+    tokens: TokenSource | None = field(default=None, repr=False)
+    """Where its access tokens come from, which are sent in place of `bearer`."""
     trusted: frozenset[str] = frozenset()
     """Origins that may receive the credentials, besides the origin of the URL."""
     account: str = ""
@@ -122,7 +125,7 @@ class RemotePlan:
     @property
     def credentials(self) -> Credentials:
         """The credentials that are sent to the agent."""
-        return Credentials(headers=self.headers, bearer=self.bearer, api_key=self.api_key)
+        return Credentials(headers=self.headers, bearer=self.bearer, api_key=self.api_key, tokens=self.tokens)
 
 
 @dataclass(frozen=True)
@@ -133,6 +136,8 @@ class CatalogPlan:
     headers: Mapping[str, str] = field(default_factory=dict, repr=False)
     include: Sequence[str] = ("*",)
     exclude: Sequence[str] = ()
+    tokens: TokenSource | None = field(default=None, repr=False)
+    """Where access tokens come from, for the catalog and the agents at its own origin."""
     allow_private: bool | None = None
     """Whether a public catalog may lead to a private address; None follows the profile."""
 

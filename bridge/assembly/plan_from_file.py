@@ -7,6 +7,7 @@ from dataclasses import replace
 from ipaddress import ip_network
 from pathlib import Path
 
+from bridge.a2a.client.card import agent_url
 from bridge.access.issuers import IntrospectionClient, Issuer, IssuerPlace
 from bridge.access.principals import Principal
 from bridge.access.verifiers import FORWARDED, Credential, Scheme
@@ -34,12 +35,13 @@ from bridge.config.tables.models import (
     ToolServerTable,
     ToolTable,
 )
-from bridge.config.tables.peers import KeyPlace
+from bridge.config.tables.peers import ClientOAuth2Table, KeyPlace
 from bridge.config.tables.profile import Profile, ServerTable
 from bridge.config.tables.values import MEMORY_STORE
 from bridge.config.text.secrets import Secret
 from bridge.config.text.wording import POSTGRES_SCHEMES
 from bridge.http.login_credentials import LoginWish
+from bridge.http.oauth import ClientToken, TokenSource
 from bridge.http.replica_address import ReplicaAddress
 from bridge.http.request_checks import TrustedProxies
 from bridge.http.tls import TlsFiles
@@ -82,8 +84,10 @@ def plan_from_file(loaded: LoadedConfig) -> Plan:
             key: _server(key, one, process, place, on_line=on_line)
             for key, one in config.tool_servers.items()
         },
-        agents={key: _remote(one, config.agents, on_line=on_line) for key, one in config.agents.items()},
-        catalogs={key: _catalog(one) for key, one in config.catalogs.items()},
+        agents={
+            key: _remote(one, config.agents, process, on_line=on_line) for key, one in config.agents.items()
+        },
+        catalogs={key: _catalog(one, process) for key, one in config.catalogs.items()},
         published={name: _published(name, one, loaded) for name, one in config.tools_as_agent.items()},
         offered={name: _offered(one, loaded) for name, one in config.agents_as_tools.items()},
         left_out=loaded.left_out,
@@ -167,8 +171,15 @@ def _target(
 
 def _oauth_client(table: ToolServerTable) -> OAuthClient | None:
     oauth2 = table.auth.oauth2 if table.auth else None
-    secret = (oauth2.private_key or oauth2.client_secret) if oauth2 else None
-    if oauth2 is None or secret is None or oauth2.issuer is None or oauth2.client_id is None:
+    if oauth2 is None:
+        return None
+    return _client_of(oauth2, table.url or "", allow_private=table.allow_private)
+
+
+def _client_of(oauth2: ClientOAuth2Table, url: str, *, allow_private: bool) -> OAuthClient | None:
+    """The client that a table describes, for the resource at a URL unless it names another."""
+    secret = oauth2.private_key or oauth2.client_secret
+    if secret is None or oauth2.issuer is None or oauth2.client_id is None:
         return None
     return OAuthClient(
         oauth2.issuer,
@@ -176,8 +187,8 @@ def _oauth_client(table: ToolServerTable) -> OAuthClient | None:
         secret.value,
         "private_key_jwt" if oauth2.private_key else oauth2.client_auth,
         oauth2.scopes,
-        (table.url or "") if oauth2.resource is None else oauth2.resource,
-        table.allow_private,
+        url if oauth2.resource is None else oauth2.resource,
+        allow_private,
     )
 
 
@@ -203,16 +214,21 @@ def _login_wish(name: str, table: ToolServerTable, place: ProcessPlan) -> LoginW
     )
 
 
-def _remote(table: AgentTable, others: Mapping[str, AgentTable], *, on_line: bool) -> RemotePlan:
+def _remote(
+    table: AgentTable, others: Mapping[str, AgentTable], process: Profile, *, on_line: bool
+) -> RemotePlan:
     auth = table.auth
-    bearer, api_key = (auth.bearer, auth.api_key) if auth else (None, None)
+    bearer, api_key, oauth2 = (auth.bearer, auth.api_key, auth.oauth2) if auth else (None, None, None)
     is_alone = sum(other.card == table.card for other in others.values()) == 1
     references = [secret.reference for secret in (bearer, api_key) if secret]
+    if oauth2 is not None:
+        references += [f"{oauth2.client_id} {oauth2.issuer}"]
     return RemotePlan(
         url=table.card,
         headers=table.request_headers(),
         bearer=bearer.value if bearer else None,
         api_key=api_key.value if api_key else None,
+        tokens=_tokens(oauth2, table.card, process, allow_private=bool(table.allow_private)),
         trusted=frozenset(table.trust),
         account="" if is_alone else " ".join(references),
         allow_private=table.allow_private,
@@ -221,8 +237,23 @@ def _remote(table: AgentTable, others: Mapping[str, AgentTable], *, on_line: boo
     )
 
 
-def _catalog(table: CatalogTable) -> CatalogPlan:
-    return CatalogPlan(table.url, table.request_headers(), table.include, table.exclude, table.allow_private)
+def _catalog(table: CatalogTable, process: Profile) -> CatalogPlan:
+    oauth2 = table.auth.oauth2 if table.auth else None
+    tokens = _tokens(oauth2, table.url, process, allow_private=bool(table.allow_private))
+    headers, allow_private = table.request_headers(), table.allow_private
+    return CatalogPlan(table.url, headers, table.include, table.exclude, tokens, allow_private)
+
+
+def _tokens(
+    oauth2: ClientOAuth2Table | None, url: str, process: Profile, *, allow_private: bool
+) -> TokenSource | None:
+    """Where the access tokens for an agent or a catalog come from.
+
+    Raises:
+        UsageError: the private key cannot sign.
+    """
+    client = _client_of(oauth2, agent_url(url), allow_private=allow_private) if oauth2 else None
+    return ClientToken(client, process.agents.agent_connect_seconds) if client else None
 
 
 def _published(name: str, table: ToolsAsAgentTable, loaded: LoadedConfig) -> PublishedPlan:

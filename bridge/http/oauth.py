@@ -1,10 +1,10 @@
 """Access tokens of OAuth 2.0 for the peers that the bridge calls, as itself.
 
-A grant is what is asked of a token endpoint (`token_endpoint.py`). The credentials here hold what it gave, and send it.
+A grant is what is asked of a token endpoint (`token_endpoint.py`). A token source holds what it gave, for all who need
+the token at the same time. Credentials say where the token stands in a request.
 
-Callers that need a token at the same time share one request for it, and its refusal, too, which is remembered for a
-moment: a server that refuses is not asked once for each call that waits. A token is replaced before it expires, and
-once when the peer refuses it.
+Callers share one request for a token, and its refusal, too, which is remembered for a moment: a server that refuses is
+not asked once for each call that waits. A token is replaced before it expires, and once when the peer refuses it.
 
 Spec: RFC 6749 section 4.4 (client credentials), 8707 (resource indicators).
 """
@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import math
 import time
+from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable, Mapping
 from functools import partial
 from typing import Final
@@ -32,37 +33,45 @@ a connection is tried again, so that each try asks anew."""
 TokenGrant = Callable[[], Awaitable[AccessToken]]
 """Asks for a token. Raises TokenError."""
 
+PlaceToken = Callable[[AccessToken], PeerCredentials]
+"""Where a token stands in a request."""
 
-class GrantedCredentials(RenewableCredentials):
-    """Credentials that hold the access token of a grant."""
+
+class TokenSource(ABC):
+    """A source of access tokens."""
+
+    @abstractmethod
+    async def __call__(self) -> AccessToken:
+        """A token that is valid.
+
+        Raises:
+            TokenError: there is none.
+        """
+
+    @abstractmethod
+    def refused(self, token: AccessToken) -> None:
+        """Give out this token no more: the peer refused it."""
+
+
+class GrantedToken(TokenSource):
+    """The token of a grant, which is asked for once for all who need it."""
 
     def __init__(
-        self,
-        grant: TokenGrant,
-        issuer: str,
-        seconds: float,
-        headers: Mapping[str, str] | None = None,
-        now: Callable[[], float] = time.monotonic,
+        self, grant: TokenGrant, issuer: str, seconds: float, now: Callable[[], float] = time.monotonic
     ) -> None:
-        """`seconds` bounds the way to a token, and before it the wait for another caller that asks. `headers` go to the
-        peer beside the token."""
+        """`seconds` bounds the way to a token, and before it the wait for another caller that asks."""
         self._grant = grant
         self._issuer = issuer
         self._seconds = seconds
-        self._headers = headers or {}
         self._now = now
         self._lock = anyio.Lock()
-        self._current: PeerCredentials | None = None
+        self._current: AccessToken | None = None
         self._renew_at = self._ends_at = -math.inf
         self._refusal = ""
         self._ask_at = -math.inf
 
-    async def __call__(self) -> PeerCredentials:
-        """The credentials with a token that is valid.
-
-        Raises:
-            TokenError: the authorization server gave none.
-        """
+    async def __call__(self) -> AccessToken:
+        """The token that is held, or a new one."""
         try:
             with anyio.fail_after(self._seconds):
                 await self._lock.acquire()
@@ -73,13 +82,12 @@ class GrantedCredentials(RenewableCredentials):
         finally:
             self._lock.release()
 
-    def refused(self, shown: PeerCredentials) -> None:
-        """Forget these credentials, if they are still the current ones."""
-        if self._current is shown:
+    def refused(self, token: AccessToken) -> None:
+        """Forget this token, if it is still the current one."""
+        if self._current is token:
             self._current = None
 
-    async def _valid(self) -> PeerCredentials:
-        """The token that is held, or a new one."""
+    async def _valid(self) -> AccessToken:
         now = self._now()
         if self._current is not None and now < self._renew_at:
             return self._current
@@ -99,9 +107,8 @@ class GrantedCredentials(RenewableCredentials):
         except TokenError as exc:
             self._refusal = str(exc)
         else:
-            now, early = self._now(), min(EARLY_SECONDS, token.life_seconds / 2)
-            self._current = PeerCredentials({"Authorization": f"Bearer {token.value}", **self._headers})
-            self._ends_at = now + token.life_seconds
+            early = min(EARLY_SECONDS, token.life_seconds / 2)
+            self._current, self._ends_at = token, self._now() + token.life_seconds
             self._renew_at = self._ends_at - early if math.isfinite(token.life_seconds) else math.inf
             return
         self._ask_at = self._now() + REFUSED_SECONDS
@@ -111,23 +118,25 @@ class GrantedCredentials(RenewableCredentials):
         return f"{self._issuer} gave no token within {self._seconds:g} s"
 
 
-class ClientCredentials(GrantedCredentials):
-    """Credentials that hold an access token of the grant `client_credentials`."""
+class ClientToken(GrantedToken):
+    """The token of the grant `client_credentials`. Equal ones ask for the same."""
 
     def __init__(
-        self,
-        client: OAuthClient,
-        seconds: float,
-        headers: Mapping[str, str] | None = None,
-        now: Callable[[], float] = time.monotonic,
+        self, client: OAuthClient, seconds: float, now: Callable[[], float] = time.monotonic
     ) -> None:
         """As for all that is granted.
 
         Raises:
             UsageError: the private key cannot sign.
         """
-        grant = partial(_client_credentials, TokenEndpoint(client))
-        super().__init__(grant, client.issuer, seconds, headers, now)
+        super().__init__(partial(_client_credentials, TokenEndpoint(client)), client.issuer, seconds, now)
+        self._key = client, seconds
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, ClientToken) and self._key == other._key
+
+    def __hash__(self) -> int:
+        return hash(self._key)
 
 
 async def _client_credentials(endpoint: TokenEndpoint) -> AccessToken:
@@ -139,3 +148,35 @@ def asked_by(client: OAuthClient) -> dict[str, str]:
     """The fields of every grant of a client: what the token is to open, and where."""
     asked = {"scope": " ".join(client.scopes), "resource": client.resource}
     return {name: value for name, value in asked.items() if value}
+
+
+class TokenCredentials(RenewableCredentials):
+    """Credentials that hold the token of a source."""
+
+    def __init__(self, tokens: TokenSource, place: PlaceToken) -> None:
+        self._tokens = tokens
+        self._place = place
+        self._current: tuple[AccessToken, PeerCredentials] | None = None
+
+    async def __call__(self) -> PeerCredentials:
+        """The credentials with a token that is valid.
+
+        Raises:
+            TokenError: the authorization server gave none.
+        """
+        token = await self._tokens()
+        if self._current is None or self._current[0] is not token:
+            self._current = token, self._place(token)
+        return self._current[1]
+
+    def refused(self, shown: PeerCredentials) -> None:
+        """Forget the token in these credentials, if they are still the current ones."""
+        if self._current is not None and self._current[1] is shown:
+            self._tokens.refused(self._current[0])
+
+
+def bearer_credentials(tokens: TokenSource, headers: Mapping[str, str]) -> TokenCredentials:
+    """The credentials that hold a token in the header `Authorization`, beside other headers."""
+    return TokenCredentials(
+        tokens, lambda token: PeerCredentials({"Authorization": f"Bearer {token.value}", **headers})
+    )

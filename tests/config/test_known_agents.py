@@ -43,8 +43,8 @@ a2a:
         auth: { type: oauth2, token_url: https://id.example.com, client_secret_env: BILLING_SECRET }
 """
 NO_OAUTH = (
-    "it asks for OAuth 2, which is not supported yet: get a token elsewhere, and write an [agents] table of this name"
-    " with `auth.bearer`"
+    "it asks for OAuth 2, of which such a file does not name the issuer: write an [agents] table of this name with"
+    " `auth.oauth2`"
 )
 
 

@@ -24,9 +24,9 @@ from bridge.assembly.plan_from_file import plan_from_file
 from bridge.config.load import load
 from bridge.config.text.diagnostics import ConfigError
 from bridge.errors import UsageError, leaf_of
-from bridge.http.client import PeerAuth, PeerCredentials
-from bridge.http.oauth import REFUSED_SECONDS, ClientCredentials
-from bridge.http.token_endpoint import ANSWER_BYTES, OAuthClient, TokenError
+from bridge.http.client import PeerAuth
+from bridge.http.oauth import REFUSED_SECONDS, ClientToken, TokenCredentials, bearer_credentials
+from bridge.http.token_endpoint import ANSWER_BYTES, AccessToken, OAuthClient, TokenError
 from bridge.mcp.client.transports.streamable_http import HttpTarget
 from tests.support.authorization_server import METADATA, AuthorizationServer, TokenRequest
 from tests.support.limits import url_at
@@ -43,10 +43,10 @@ def client_at(issuer: str, **changes: Any) -> OAuthClient:
 
 
 @asynccontextmanager
-async def source_at(server: AuthorizationServer, **changes: Any) -> AsyncIterator[ClientCredentials]:
+async def source_at(server: AuthorizationServer, **changes: Any) -> AsyncIterator[TokenCredentials]:
     with anyio.fail_after(30):
         async with server.serve() as issuer:
-            yield ClientCredentials(client_at(issuer, **changes), 20)
+            yield bearer_credentials(ClientToken(client_at(issuer, **changes), 20), {})
 
 
 async def refusal(server: AuthorizationServer, **changes: Any) -> str:
@@ -93,7 +93,7 @@ async def test_a_token_is_asked_for_with_an_assertion_for_the_issuer() -> None:
 
 def test_a_key_that_cannot_sign_is_refused_at_the_start() -> None:
     with pytest.raises(UsageError, match="the private key of the client bridge cannot sign"):
-        ClientCredentials(client_at("https://login.example", method="private_key_jwt", secret="no key"), 1)
+        ClientToken(client_at("https://login.example", method="private_key_jwt", secret="no key"), 1)
 
 
 async def test_callers_at_the_same_time_share_one_request_for_a_token() -> None:
@@ -108,7 +108,7 @@ async def test_callers_at_the_same_time_share_one_refusal() -> None:
     server = AuthorizationServer(token=lambda _: JSONResponse({"error": "invalid_client"}, 401))
     refusals: list[str] = []
 
-    async def ask(source: ClientCredentials) -> None:
+    async def ask(source: TokenCredentials) -> None:
         with pytest.raises(TokenError) as caught:
             await source()
         refusals.append(str(caught.value))
@@ -123,20 +123,20 @@ async def test_callers_at_the_same_time_share_one_refusal() -> None:
 async def test_a_refusal_is_remembered_for_a_moment_only() -> None:
     now, server = [100.0], AuthorizationServer(token=lambda _: Response(status_code=503))
     async with server.serve() as issuer:
-        source = ClientCredentials(client_at(issuer), 20, now=lambda: now[0])
+        source = ClientToken(client_at(issuer), 20, now=lambda: now[0])
         for _ in range(3):
             with pytest.raises(TokenError):
                 await source()
         assert len(server.asked) == 1
         server.token = None
         now[0] += REFUSED_SECONDS
-        assert (await source()).headers == {"Authorization": "Bearer token-2"}
+        assert (await source()).value == "token-2"
 
 
 async def test_a_token_that_cannot_be_replaced_early_serves_to_its_end() -> None:
     now, server = [0.0], AuthorizationServer(lives_seconds=100)
     async with server.serve() as issuer:
-        source = ClientCredentials(client_at(issuer), 20, now=lambda: now[0])
+        source = ClientToken(client_at(issuer), 20, now=lambda: now[0])
         first = await source()
         server.token = lambda _: Response(status_code=503)
         now[0] = 71
@@ -156,21 +156,21 @@ async def test_a_caller_that_leaves_while_it_asks_is_no_refusal_for_the_others()
             await may_answer.wait()
         await server(scope, receive, send)
 
-    shown: list[PeerCredentials] = []
+    given: list[AccessToken] = []
 
-    async def stay(source: ClientCredentials) -> None:
-        shown.append(await source())
+    async def stay(source: ClientToken) -> None:
+        given.append(await source())
 
     with anyio.fail_after(30):
         async with listening(slow) as server.issuer, anyio.create_task_group() as tasks:
-            source = ClientCredentials(client_at(server.issuer), 20)
+            source = ClientToken(client_at(server.issuer), 20)
             async with anyio.create_task_group() as leaving:
                 leaving.start_soon(source)
                 await asked.wait()
                 tasks.start_soon(stay, source)
                 leaving.cancel_scope.cancel()
             may_answer.set()
-    assert [one.headers["Authorization"][:13] for one in shown] == ["Bearer token-"]
+    assert [one.value[:6] for one in given] == ["token-"]
 
 
 async def test_a_token_without_a_known_end_is_kept_until_it_is_refused() -> None:
@@ -268,7 +268,7 @@ async def test_a_silent_authorization_server_is_given_up() -> None:
     with socket.create_server(("127.0.0.1", 0)) as silent:
         issuer = f"http://127.0.0.1:{silent.getsockname()[1]}"
         with pytest.raises(TokenError, match=r"gave no token within 0\.05 s"):
-            await ClientCredentials(client_at(issuer), 0.05)()
+            await ClientToken(client_at(issuer), 0.05)()
 
 
 async def test_a_refused_token_is_replaced_once_and_never_sent_elsewhere() -> None:

@@ -28,6 +28,10 @@ OAUTH: Final = tuple(
         "oauth-private": (
             "Metadata of an issuer leads to its own origin, to a public address, or to one that is allowed (RFC 8414)"
         ),
+        "oauth-agents": (
+            "An access token of the bridge goes to the agent that it is for, where the card takes one, and is replaced"
+            " once when the agent refuses it (RFC 6749 section 4.4, A2A 1.0 section 7.3)"
+        ),
         "oauth-bad-input": (
             "Whatever a token or an issuer says, it is refused with one line in the log that lacks the token"
         ),

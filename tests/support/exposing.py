@@ -14,8 +14,9 @@ from mcp import Client
 from bridge.a2a.wire.versions import DialectChoice
 from bridge.agents_as_tools.face import AgentsFace
 from bridge.assembly.bridge import Bridge
-from bridge.assembly.plan import OfferedPlan, Plan, ProcessPlan, RemotePlan
+from bridge.assembly.plan import CatalogPlan, OfferedPlan, Plan, ProcessPlan, RemotePlan
 from bridge.config.tables.profile import Profile
+from bridge.http.oauth import TokenSource
 from bridge.mcp.server.server import McpServer
 from tests.support.running import listening, profile_of
 
@@ -31,10 +32,11 @@ class ExposeConfig:
     cache: Path | None = None
     dialect: DialectChoice = "auto"
     keys: tuple[str, ...] = ()
+    tokens: TokenSource | None = None
 
     def plan(self) -> Plan:
         """The same as a plan."""
-        agents = {url: RemotePlan(url, dialect=self.dialect) for url in self.urls}
+        agents = {url: RemotePlan(url, tokens=self.tokens, dialect=self.dialect) for url in self.urls}
         offered = OfferedPlan(tuple(agents), self.profile, named=False, server_name=self.name)
         place = ProcessPlan(state=self.state, cache=self.cache, keys=self.keys)
         return Plan(self.profile, place, agents=agents, offered={"face": offered})
@@ -51,14 +53,13 @@ class Exposure:
 @asynccontextmanager
 async def exposed(config: ExposeConfig) -> AsyncIterator[Exposure]:
     """A face, ready to be served as long as this is entered."""
-    async with _running(config, over_http=False) as bridge:
+    async with _running(config.plan(), over_http=False) as bridge:
         (offered,) = bridge.offered
         yield Exposure(offered.face, offered.server)
 
 
 @asynccontextmanager
-async def _running(config: ExposeConfig, *, over_http: bool) -> AsyncIterator[Bridge]:
-    plan = config.plan()
+async def _running(plan: Plan, *, over_http: bool) -> AsyncIterator[Bridge]:
     bridge = Bridge(plan, over_http=over_http)
     async with bridge.run():
         await bridge.apply(plan)
@@ -84,15 +85,38 @@ async def exposing(
     mapping: str = "default",
     dialect: DialectChoice = "auto",
     keys: tuple[str, ...] = (),
+    tokens: TokenSource | None = None,
     **agents: Any,
 ) -> AsyncIterator[Exposed]:
     """Offer the agents at these URLs as an MCP server; other keywords change the `[agents]` of a profile."""
     profile = profile_of(mapping)
     profile = profile.model_copy(update={"agents": profile.agents.model_copy(update=agents)})
     config = ExposeConfig(
-        urls, profile, state=folder / "state", cache=folder / "cache", dialect=dialect, keys=keys
+        urls,
+        profile,
+        state=folder / "state",
+        cache=folder / "cache",
+        dialect=dialect,
+        keys=keys,
+        tokens=tokens,
     )
-    async with _running(config, over_http=True) as bridge, listening(bridge.app) as root_url:
+    async with _offered(config.plan()) as there:
+        yield there
+
+
+@asynccontextmanager
+async def exposing_catalog(folder: Path, catalog: CatalogPlan) -> AsyncIterator[Exposed]:
+    """Offer the agents of a catalog as an MCP server."""
+    profile = profile_of("default")
+    place = ProcessPlan(state=folder / "state", cache=folder / "cache")
+    offered = OfferedPlan(("cat",), profile)
+    async with _offered(Plan(profile, place, catalogs={"cat": catalog}, offered={"face": offered})) as there:
+        yield there
+
+
+@asynccontextmanager
+async def _offered(plan: Plan) -> AsyncIterator[Exposed]:
+    async with _running(plan, over_http=True) as bridge, listening(bridge.app) as root_url:
         (offered,) = bridge.offered
         try:
             yield Exposed(Exposure(offered.face, offered.server), f"{root_url}/mcp")

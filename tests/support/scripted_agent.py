@@ -6,7 +6,7 @@ Knows Starlette and no A2A library. Must not import `bridge`.
 from __future__ import annotations
 
 import json
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Collection, Mapping
 from contextlib import asynccontextmanager
 from typing import Any
 
@@ -40,17 +40,25 @@ async def scripted_agent(
     is_older: bool = False,
     is_first: bool = False,
     is_unsaid: bool = False,
+    refused: Collection[str] = (),
+    listed: Collection[tuple[str, str]] = (),
 ) -> AsyncIterator[str]:
-    """Serve the agent; its URL. `card` says what differs from a plain card of A2A 1.0; `heard` takes the headers of
-    every request. `is_older` makes the card one of 0.3, `is_first` one of the first generation, at its place, and
-    `is_unsaid` one that says no version."""
+    """Serve the agent; its URL.
 
-    def listen(request: Request) -> None:
+    `card` says what differs from a plain card of A2A 1.0. `is_older` makes the card one of 0.3, `is_first` one of the
+    first generation, at its place, and `is_unsaid` one that says no version. `heard` takes the headers of every
+    request. Those with an `Authorization` in `refused` are answered with 401. `listed` are the names and URLs in its
+    catalog, at `/agents`; "" is its own URL.
+    """
+
+    def listen(request: Request) -> Response | None:
         if heard is not None:
             heard.append(request.headers)
+        return Response(status_code=401) if request.headers.get("authorization") in refused else None
 
-    async def show_card(request: Request) -> JSONResponse:
-        listen(request)
+    async def show_card(request: Request) -> Response:
+        if refusal := listen(request):
+            return refusal
         shown = {**plain_card(str(request.base_url)), **(card or {})}
         if is_first:
             return JSONResponse(first_card(shown))
@@ -59,7 +67,8 @@ async def scripted_agent(
         return JSONResponse(older_card(shown, "JSONRPC") if is_older else shown)
 
     async def answer(request: Request) -> Response:
-        listen(request)
+        if refusal := listen(request):
+            return refusal
         called = await request.json()
         told = [
             {"jsonrpc": "2.0", "id": called["id"], **(result if "error" in result else {"result": result})}
@@ -70,7 +79,13 @@ async def scripted_agent(
         events = "".join(f"data: {json.dumps(one)}\n\n" for one in told)
         return Response(events, media_type="text/event-stream")
 
+    async def show_catalog(request: Request) -> Response:
+        listen(request)
+        own = str(request.base_url)
+        return JSONResponse({"agents": [{"name": name, "url": url or own} for name, url in listed]})
+
     routes = [
+        Route("/agents", show_catalog),
         Route(f"/.well-known/{'agent' if is_first else 'agent-card'}.json", show_card),
         Route("/", answer, methods=["POST"]),
     ]

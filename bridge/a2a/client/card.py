@@ -206,6 +206,14 @@ def candidate_card_urls(url: str) -> tuple[str, ...]:
     return (*map(str, below), str(parsed))
 
 
+def agent_url(url: str) -> str:
+    """The URL of an agent itself, given that or the URL of its card: without a user, a query and a fragment."""
+    parsed = url_from(url).copy_with(userinfo=b"", query=None, fragment=None)
+    for path in (CARD_PATH, OLDER_CARD_PATH):
+        parsed = parsed.copy_with(path=parsed.path.removesuffix(path) or "/")
+    return str(parsed)
+
+
 async def read_url(
     http: httpx2.AsyncClient,
     url: str,

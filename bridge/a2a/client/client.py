@@ -18,7 +18,7 @@ import httpx2
 
 from bridge.a2a.client.bindings import AgentRefusedError, binding_of
 from bridge.a2a.client.card import FoundCard
-from bridge.a2a.client.credentials import Credentials, apply_credentials
+from bridge.a2a.client.credentials import Credentials, agent_credentials
 from bridge.a2a.client.http import NotReachedError
 from bridge.a2a.client.interfaces import ConnectionPolicy, Trust, interface_guard, permitted_interfaces
 from bridge.a2a.client.transports import (
@@ -34,7 +34,6 @@ from bridge.a2a.model.objects import AgentInterface, Message, StreamResponse, Ta
 from bridge.a2a.model.operations import AnswerT, RequestT, Streamed, Unary
 from bridge.a2a.wire.versions import VERSIONS, Versions
 from bridge.errors import PeerError
-from bridge.http.client import PeerCredentials, fixed_credentials
 from bridge.trace import OnHop
 
 __all__ = ["AgentClient", "AgentRefusedError", "ClientOptions", "Deadlines"]
@@ -179,11 +178,8 @@ def http_transports(
     permitted = permitted_interfaces(
         found, options.trust, has_credentials=bool(options.credentials), versions=options.versions
     )
-    shown_to_agent = apply_credentials(found.card, options.credentials)
     terms = TransportOptions(
-        credentials=fixed_credentials(
-            PeerCredentials(shown_to_agent.request_headers(), shown_to_agent.query)
-        ),
+        credentials=agent_credentials(found.card, options.credentials),
         extensions=_active_extensions(found, options),
         guard_of=partial(
             interface_guard, found, reach=options.reach or ConnectionPolicy(found.url, options.trust)

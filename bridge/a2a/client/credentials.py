@@ -1,8 +1,9 @@
-"""The credentials for an agent, placed in a request as the card's security schemes require. Pure.
+"""The credentials for an agent, placed in a request as the card's security schemes require.
 
 This module selects the first alternative of a card that the configured credentials satisfy, and says where each
-credential goes in a request. It does not know where credentials come from. The flows of OAuth are not supported yet; a
-token that was obtained elsewhere is.
+credential goes in a request. It does not know where credentials come from. An access token of OAuth is placed anew
+whenever its source gives another one. The scopes that a card names are not asked for: only the user says what the
+token opens.
 
 Spec: A2A 1.0 sections 4.5 (schemes), 7.3 and 7.4.
 """
@@ -10,11 +11,13 @@ Spec: A2A 1.0 sections 4.5 (schemes), 7.3 and 7.4.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Final
 
 from bridge.a2a.model.objects import AgentCard
 from bridge.errors import PeerError, UsageError
+from bridge.http.client import CredentialsSource, PeerCredentials, fixed_credentials
+from bridge.http.oauth import TokenCredentials, TokenSource
 from bridge.jsonvalues import JsonObject
 
 _FLAT: Final = {
@@ -46,9 +49,11 @@ class Credentials:
     """The key for any API key scheme of the card."""
     schemes: Mapping[str, str] = field(default_factory=dict, repr=False)
     """Secrets by the name of a scheme on the card. They take precedence over `bearer` and `api_key`."""
+    tokens: TokenSource | None = field(default=None, repr=False)
+    """The source of access tokens, which are sent in place of `bearer`."""
 
     def __bool__(self) -> bool:
-        return bool(self.headers or self.bearer or self.api_key or self.schemes)
+        return bool(self.headers or self.bearer or self.api_key or self.schemes or self.tokens)
 
     def card_headers(self) -> dict[str, str]:
         """The headers for fetching the card, when its schemes are not known yet."""
@@ -80,6 +85,37 @@ class _Placed:
     where: str
     name: str
     value: str
+
+
+def card_credentials(credentials: Credentials) -> CredentialsSource:
+    """The credentials for fetching the card of an agent."""
+    if credentials.tokens is None:
+        return fixed_credentials(PeerCredentials(credentials.card_headers()))
+    return TokenCredentials(
+        credentials.tokens,
+        lambda token: PeerCredentials(replace(credentials, bearer=token.value).card_headers()),
+    )
+
+
+def agent_credentials(card: AgentCard, credentials: Credentials) -> CredentialsSource:
+    """The credentials for requests to the agent of a card.
+
+    Raises:
+        CredentialsMissingError, UsageError: as for `apply_credentials`.
+    """
+    if credentials.tokens is None:
+        return fixed_credentials(_applied(card, credentials))
+    one, other = (_applied(card, replace(credentials, bearer=token)) for token in "12")
+    if one == other:  # the card takes something else, or nothing
+        return fixed_credentials(one)
+    return TokenCredentials(
+        credentials.tokens, lambda token: _applied(card, replace(credentials, bearer=token.value))
+    )
+
+
+def _applied(card: AgentCard, credentials: Credentials) -> PeerCredentials:
+    shown_to_agent = apply_credentials(card, credentials)
+    return PeerCredentials(shown_to_agent.request_headers(), shown_to_agent.query)
 
 
 def apply_credentials(card: AgentCard, credentials: Credentials) -> AppliedCredentials:
@@ -148,7 +184,7 @@ def _placed(card: AgentCard, name: str, credentials: Credentials) -> _Placed | s
         if value:
             return _Placed("header", "Authorization", f"{http_scheme} {value}")
         if kind in _TOKEN_KINDS:
-            return f"{name} (OAuth is not supported yet: give a token that was got elsewhere as bearer)"
+            return f"{name} (an access token: oauth2 in a file, or bearer for one that was got elsewhere)"
         return f"{name} (HTTP {http_scheme} authentication)"
     if kind == "mtlsSecurityScheme":
         return f"{name} (client certificates are not supported yet)"

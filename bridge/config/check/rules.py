@@ -32,8 +32,8 @@ CHOICES: Final = (
     KeyChoice(("bridge", "keys", "*"), ("file", "env")),
     KeyChoice(("tool_servers", "*"), ("command", "url")),
     KeyChoice(("tool_servers", "*", "auth"), ("bearer", "api_key", "oauth2")),
-    KeyChoice(("agents", "*", "auth"), ("bearer", "api_key"), only_one=False),
-    KeyChoice(("catalogs", "*", "auth"), ("bearer", "api_key")),
+    KeyChoice(("agents", "*", "auth"), ("bearer", "api_key", "oauth2"), only_one=False),
+    KeyChoice(("catalogs", "*", "auth"), ("bearer", "api_key", "oauth2")),
     KeyChoice(("principals", "*"), ("bearer", "api_key", "certificate", "forwarded"), only_one=False),
 )
 
@@ -102,8 +102,11 @@ def rule_faults(data: Mapping[str, Any], imported: ImportedNames) -> Iterator[Co
         for path, table in tables_at(data, (section, "*")):
             yield from _header_faults(path, table)
             yield from _reference_faults(path, table)
-    for path, table in tables_at(data, ("tool_servers", "*", "auth", "oauth2")):
-        yield from _grant_faults(path, table)
+        for path, table in tables_at(data, (section, "*", "auth", "oauth2")):
+            yield from _grant_faults(path, table)
+    for path, table in tables_at(data, ("agents", "*", "auth")):
+        if "bearer" in table and "oauth2" in table:  # an API key may stand beside either
+            yield from _faults_of_choice(path, table, KeyChoice(path, ("bearer", "oauth2")))
     yield from _store_faults(_table(data, "bridge"))
     yield from _issuer_faults(data)
     yield from _introspection_faults(data)

@@ -33,6 +33,12 @@ def node_at(schema: SchemaNode, path: KeyPath) -> SchemaNode:
     return found
 
 
+def accepted_by(node: SchemaNode) -> list[str]:
+    """The words that a key takes, if it takes some words alone; else none."""
+    accepted: list[str] = [node["const"]] if "const" in node else node.get("enum", [])
+    return accepted
+
+
 def range_of(node: SchemaNode) -> str:
     """The range of a number in words, such as `0 to 65535` or `1 or more`; "" without bounds."""
     least, most, above = (node.get(key) for key in ("minimum", "maximum", "exclusiveMinimum"))
@@ -89,16 +95,16 @@ def _is_noise(key: str, value: object) -> bool:
 
 def takes_of(node: SchemaNode) -> str:
     """The values that a key takes, in words: `a whole number, 0 to 65535`."""
-    if "enum" in node:
-        return listed(f'`"{word}"`' for word in node["enum"])
+    if words := accepted_by(node):
+        return listed(f'`"{word}"`' for word in words)
     if "$ref" in node or "oneOf" in node:
         return "a secret" if "oneOf" in node else "a table"
     if "anyOf" in node:
         return " or ".join(takes_of(kind) for kind in node["anyOf"])
-    words = _FORMATS.get(node.get("format", "")) or _WORDS.get(node.get("type", ""), "any value")
+    kind = _FORMATS.get(node.get("format", "")) or _WORDS.get(node.get("type", ""), "any value")
     if node.get("type") == "array":
         return f"a list: {takes_of(node.get('items', {}))} each"
     if node.get("type") == "object":
         return f"a table: name = {takes_of(_of_any_name(node))}"
     numbers = range_of(node)
-    return f"{words}, {numbers}" if numbers else words
+    return f"{kind}, {numbers}" if numbers else kind

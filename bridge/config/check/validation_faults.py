@@ -13,10 +13,9 @@ from typing import Any, Final
 from pydantic import ValidationError
 from pydantic_core import ErrorDetails
 
-from bridge.config.check.schema_nodes import SchemaNode, node_at, range_of
+from bridge.config.check.schema_nodes import SchemaNode, accepted_by, node_at, range_of
 from bridge.config.text.document import ConfigFault
 from bridge.config.text.positions import KeyPath
-from bridge.config.text.secrets import HOW_TO_REFER
 from bridge.config.text.wording import (
     HEADER_NAME,
     NAME,
@@ -58,15 +57,13 @@ _NAMES: Final = {
     SCOPE_NAME: "is no scope: a scope is one word of ASCII, without quotation marks and backslashes",
 }
 _INSTEAD: Final = {
-    ("agents", "oauth2"): ("OAuth 2 is not supported yet", f"get a token elsewhere: bearer = {HOW_TO_REFER}"),
-    ("tool_servers", "oauth2"): (
-        "`oauth2` stands in the table `auth`",
-        'write auth.oauth2 = { grant = "client_credentials", ... }',
-    ),
-    ("catalogs", "oauth2"): (
-        "OAuth 2 is not supported yet",
-        f"get a token elsewhere: bearer = {HOW_TO_REFER}",
-    ),
+    **{
+        (section, "oauth2"): (
+            "`oauth2` stands in the table `auth`",
+            'write auth.oauth2 = { grant = "client_credentials", ... }',
+        )
+        for section in ("tool_servers", "agents", "catalogs")
+    },
     ("tool_servers", "args"): ("unknown key `args`", "arguments stand behind the command, in its list"),
 }
 """Keys that users expect from other programs, by table and key: the message, and what to write instead."""
@@ -148,7 +145,7 @@ def _unknown(path: KeyPath, value: object, schema: SchemaNode) -> ConfigFault:
 
 
 def _not_among(path: KeyPath, value: object, schema: SchemaNode) -> ConfigFault:
-    accepted = node_at(schema, path).get("enum", [])
+    accepted = accepted_by(node_at(schema, path))
     takes = listed(f'"{word}"' for word in accepted)
     if not isinstance(value, str):
         return ConfigFault(path, f"`{key_name(path)}` takes {takes}, not {_kind(value)}")

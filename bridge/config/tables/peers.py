@@ -45,23 +45,37 @@ class HeaderKey(Table):
     value: HeaderSecret = Field(description="the key")
 
 
-class EndpointAuth(Table):
-    """`auth` of a catalog: what it is shown to be let in."""
+class ClientOAuth2Table(Table):
+    """`auth.oauth2` of a peer: which client of an authorization server the bridge is, and what it asks for."""
 
-    bearer: Token | None = Field(default=None, description="the token, sent as `Authorization: Bearer`")
-    api_key: HeaderKey | None = Field(
-        default=None, description='a key in a header: `{ header = "X-API-Key", value = SECRET }`'
+    issuer: SecretIssuerUrl | None = Field(
+        default=None,
+        description="the authorization server, exactly as its metadata names it; no other gets the secret",
+    )
+    client_id: Text | None = Field(default=None, description="the name of the bridge there")
+    client_secret: SecretValue | None = Field(default=None, description="the secret of the bridge there")
+    private_key: SecretValue | None = Field(
+        default=None,
+        description="a private key of the bridge as PEM (RSA, P-256, P-384, Ed25519), which signs instead of a secret",
+    )
+    client_auth: Literal["basic", "post"] = Field(
+        default="basic", description="how the secret is sent: in the header `Authorization`, or in the body"
+    )
+    scopes: Texts = Field(default=(), description="the scopes to ask for")
+    resource: str | None = Field(
+        default=None,
+        description='what the token is for, if not the URL of the peer; `""` asks for no resource (RFC 8707)',
     )
 
-    def headers(self) -> dict[str, str]:
-        """The resulting header, with the secret in plain."""
-        if self.api_key is not None:
-            return {self.api_key.header: self.api_key.value.value}
-        return {"Authorization": f"Bearer {self.bearer.value}"} if self.bearer else {}
+
+class AgentOAuth2Table(ClientOAuth2Table):
+    """`auth.oauth2` of an agent or a catalog."""
+
+    grant: Literal["client_credentials"] = Field(description="how the bridge gets the token: as itself")
 
 
-class OAuth2Table(Table):
-    """`auth.oauth2` of a tool server: how the bridge gets an access token of its own for it."""
+class OAuth2Table(ClientOAuth2Table):
+    """`auth.oauth2` of a tool server."""
 
     grant: Literal["client_credentials", "authorization_code"] = Field(
         description="how it gets the token: as itself (`client_credentials`), or by a login of the operator "
@@ -81,30 +95,42 @@ class OAuth2Table(Table):
         description="for a login: the URL of a document that describes the bridge as a client (CIMD), used where the "
         "authorization server knows such documents",
     )
-    client_secret: SecretValue | None = Field(default=None, description="the secret of the bridge there")
-    private_key: SecretValue | None = Field(
-        default=None,
-        description="a private key of the bridge as PEM (RSA, P-256, P-384, Ed25519), which signs instead of a secret",
-    )
-    client_auth: Literal["basic", "post"] = Field(
-        default="basic", description="how the secret is sent: in the header `Authorization`, or in the body"
-    )
-    scopes: Texts = Field(default=(), description="the scopes to ask for")
-    resource: str | None = Field(
-        default=None,
-        description='what the token is for, if not the URL of the server; `""` asks for no resource (RFC 8707)',
-    )
     pkce: Literal["required", "assume"] = Field(
         default="required",
         description="for a login: `assume` logs in though the metadata does not say that PKCE with S256 is checked",
     )
 
 
+class EndpointAuth(Table):
+    """`auth` of a server or catalog: what it is shown to be let in."""
+
+    bearer: Token | None = Field(default=None, description="the token, sent as `Authorization: Bearer`")
+    api_key: HeaderKey | None = Field(
+        default=None, description='a key in a header: `{ header = "X-API-Key", value = SECRET }`'
+    )
+
+    def headers(self) -> dict[str, str]:
+        """The resulting header, with the secret in plain."""
+        if self.api_key is not None:
+            return {self.api_key.header: self.api_key.value.value}
+        return {"Authorization": f"Bearer {self.bearer.value}"} if self.bearer else {}
+
+
 class ToolServerAuth(EndpointAuth):
-    """`auth` of a tool server: what it is shown to be let in."""
+    """`auth` of a tool server."""
 
     oauth2: OAuth2Table | None = Field(
         default=None, description="an access token of OAuth 2.0, which the bridge gets and renews itself"
+    )
+
+
+class CatalogAuth(EndpointAuth):
+    """`auth` of a catalog."""
+
+    oauth2: AgentOAuth2Table | None = Field(
+        default=None,
+        description="an access token of OAuth 2.0 for the catalog and the agents at its own origin, which the bridge "
+        "gets and renews itself",
     )
 
 
@@ -113,6 +139,11 @@ class AgentAuth(Table):
 
     bearer: Token | None = Field(default=None, description="the token for the bearer schemes on its card")
     api_key: HeaderSecret | None = Field(default=None, description="the API key, sent as its card asks")
+    oauth2: AgentOAuth2Table | None = Field(
+        default=None,
+        description="an access token of OAuth 2.0 for the bearer schemes on its card, which the bridge gets and renews "
+        "itself",
+    )
 
 
 class ToolServerTable(Table):
@@ -274,7 +305,7 @@ class CatalogTable(Table):
     """`[catalogs.NAME]`: more agents, from the catalog of another bridge."""
 
     url: HttpUrl = Field(description="the URL of the catalog")
-    auth: EndpointAuth | None = Field(default=None, description="the credentials that the bridge sends to it")
+    auth: CatalogAuth | None = Field(default=None, description="the credentials that the bridge sends to it")
     include: Texts = Field(default=("*",), description="globs of the names of agents to take")
     exclude: Texts = Field(default=(), description="globs of the names of agents to leave out")
     allow_private: bool | None = Field(

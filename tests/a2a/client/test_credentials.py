@@ -96,10 +96,14 @@ def test_a_token_that_nobody_asked_for_is_shown_all_the_same() -> None:
         (["token"], Credentials(), "not configured: token \\(HTTP Bearer authentication\\)"),
         (["basic"], Credentials(bearer="t"), "basic \\(HTTP Basic authentication\\)"),
         (["asked"], Credentials(bearer="t"), "asked \\(API key, query key\\)"),
-        (["oauth"], Credentials(api_key="k"), "oauth \\(OAuth is not supported yet: give a token"),
+        (["oauth"], Credentials(api_key="k"), "oauth \\(an access token: oauth2 in a file, or bearer"),
         (["tls"], Credentials(bearer="t"), "tls \\(client certificates are not supported yet\\)"),
         (["ghost"], Credentials(bearer="t"), "ghost \\(the card does not describe it\\)"),
-        (["token key", "oauth"], Credentials(), "token \\(.*\\) and key \\(.*\\), or oauth \\(OAuth"),
+        (
+            ["token key", "oauth"],
+            Credentials(),
+            "token \\(.*\\) and key \\(.*\\), or oauth \\(an access token",
+        ),
     ],
 )
 def test_what_is_missing_is_named(alternatives: list[str], credentials: Credentials, words: str) -> None:

@@ -31,7 +31,7 @@ from bridge.http.client import (
     guarded_by,
 )
 from bridge.http.login_credentials import LoginCredentials, LoginWish
-from bridge.http.oauth import ClientCredentials
+from bridge.http.oauth import ClientToken, bearer_credentials
 from bridge.http.private_addresses import (
     AddressGuard,
     PrivateAddressError,
@@ -117,7 +117,7 @@ class HttpTarget:
             return fixed_credentials(PeerCredentials(self.headers))
         if isinstance(self.oauth, LoginWish):
             return LoginCredentials(self.oauth, self.connect_seconds, self.headers)
-        return ClientCredentials(self.oauth, self.connect_seconds, self.headers)
+        return bearer_credentials(ClientToken(self.oauth, self.connect_seconds), self.headers)
 
     def __str__(self) -> str:
         parts = urlsplit(self.shown or self.url)
