@@ -150,8 +150,11 @@ class TaskRegistry:
     async def _look_up(self, task_id: str) -> LiveTask | None:
         replicas = self._store.replicas
         while True:
+            was_here = task_id in self._live
             stored = await self._store.load(task_id)
             live = self._live.get(task_id)
+            if live is None and was_here:
+                continue  # It left memory meanwhile, with events that this read may not know.
             if stored is None or live is None:
                 return live if stored is None else self.hold(stored)
             if live.is_mine or live.failure is not None:

@@ -50,6 +50,7 @@ from tests.support.fleet import (
     texts,
     words,
 )
+from tests.support.replicas import ReplicaStore
 
 BOB = CallContext(Principal("bob"))
 
@@ -359,6 +360,34 @@ async def test_a_cancellation_that_an_answer_forestalled_cancels_the_work_on_it(
         assert canceled[0].status.state is X
         assert two.engine.running == 0
         assert await two.engine.get(task.id, None, ALICE) == canceled[0]
+
+
+async def test_a_cancellation_succeeds_whose_end_is_stored_while_its_task_is_read() -> None:
+    stores: list[ReplicaStore] = []
+
+    async def work(job: Job) -> None:
+        try:
+            await never(job)
+        finally:
+            for store in stores:
+                store.hold_writes()
+                store.hold_reads()
+
+    async with pair(work) as (one, _):
+        task = await task_of(one.engine, asked(configuration=AT_ONCE), ALICE)
+        stores.append(one.store)
+        canceled: list[Task] = []
+
+        async def cancel() -> None:
+            canceled.append(await one.engine.cancel(task.id, ALICE))
+
+        async with anyio.create_task_group() as group:
+            group.start_soon(cancel)
+            await anyio.wait_all_tasks_blocked()
+            one.store.let_writes()
+            await anyio.wait_all_tasks_blocked()
+            one.store.let_reads()
+        assert canceled[0].status.state is X
 
 
 async def test_of_a_cancellation_and_an_answer_at_once_the_first_wins() -> None:
