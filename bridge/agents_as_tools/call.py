@@ -55,6 +55,7 @@ from bridge.translate.call_to_message import (
     message_from_call,
 )
 from bridge.translate.extension import PROGRESS
+from bridge.translate.extension_metadata import with_extension_metadata
 from bridge.translate.overrides import ArgumentRule, hidden_arguments_in, with_default_arguments
 from bridge.translate.skill_tools import AgentTool
 
@@ -262,6 +263,7 @@ class AgentCall:
     # The agent
 
     async def _send(self, message: Message, answered: TaskStatus | None) -> Task | Message:
+        message = with_extension_metadata(message, self._agent.named_extensions, self._incoming.meta)
         request = SendMessageRequest(
             message=message, configuration=SendMessageConfiguration(return_immediately=False)
         )

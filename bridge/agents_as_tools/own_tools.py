@@ -25,6 +25,7 @@ from bridge.errors import PeerError, echoed
 from bridge.jsonvalues import JsonObject
 from bridge.mcp.server.face import IncomingCall
 from bridge.translate.call_to_message import BadArgumentsError, MessageIds, message_from_reply
+from bridge.translate.extension_metadata import with_extension_metadata
 from bridge.translate.overrides import hidden_arguments_in
 from bridge.translate.skill_tools import AgentTool, find_skills, found_as_text
 
@@ -73,7 +74,11 @@ class FollowUp:
         skill_id = self._skill_to_answer()
         task = await client.get(self._far.task_id)
         conversation = MessageIds(str(uuid4()), task.context_id, task.id)
-        message = message_from_reply(self._incoming.arguments, conversation, skill_id)
+        message = with_extension_metadata(
+            message_from_reply(self._incoming.arguments, conversation, skill_id),
+            self._agent.named_extensions,
+            self._incoming.meta,
+        )
         request = SendMessageRequest(message=message, configuration=SendMessageConfiguration())
         outcome: Task | Message | None = None
         with anyio.move_on_after(self._around.options.answer_within_seconds):

@@ -144,6 +144,27 @@ class RemoteAgent:
         """Whether it is a bridge's agent that activates the extension, so that results arrive as the tool gave them."""
         return self._client is not None and URI in self._client.extensions
 
+    @property
+    def named_extensions(self) -> tuple[str, ...]:
+        """The extensions that the configuration names and its card declares, beside the bridge's own."""
+        active = self._client.extensions if self._client is not None else frozenset()
+        return tuple(uri for uri in self._options.extensions if uri in active and uri != URI)
+
+    @property
+    def extension_notes(self) -> tuple[str, ...]:
+        """In words, where its card and the configuration differ about extensions. Requires `has_card`."""
+        declared = self.card.capabilities.extensions or ()
+        uris = {extension.uri for extension in declared}
+        unknown = [uri for uri in self._options.extensions if uri not in (*uris, URI)]
+        needed = [one.uri for one in declared if one.required and one.uri not in self._options.extensions]
+        return (
+            *(f"its card does not declare the extension {uri}, which is not activated" for uri in unknown),
+            *(
+                f"its card requires the extension {uri}, so it may refuse every call; `extensions` activates it"
+                for uri in needed
+            ),
+        )
+
     def use_what_is_remembered(self) -> None:
         """Use the remembered card, so that a start need not wait for the agent."""
         if (found := self._source.cached()) is None:

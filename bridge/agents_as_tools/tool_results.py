@@ -24,6 +24,7 @@ from bridge.translate.agent_questions import (
     with_lasting_keys,
 )
 from bridge.translate.blocks import ResultRules
+from bridge.translate.extension_metadata import metadata_of_outcome
 from bridge.translate.result import (
     UnfinishedCall,
     result_from_message,
@@ -70,11 +71,13 @@ class ToolResults:
             ValueError: the task has not ended.
         """
         if isinstance(outcome, Message):
-            return self._with_context(
-                result_from_message(outcome, self._reading(None)), outcome.context_id, outcome.task_id
-            )
-        result = result_from_task(outcome, self._reading(outcome))
-        return self._with_context(result, outcome.context_id, outcome.id)
+            result, task_id = result_from_message(outcome, self._reading(None)), outcome.task_id
+        else:
+            result, task_id = result_from_task(outcome, self._reading(outcome)), outcome.id
+        if about := metadata_of_outcome(self.agent.named_extensions, outcome):
+            meta = result.get("_meta")
+            result = {**result, "_meta": {**about, **(meta if isinstance(meta, dict) else {})}}
+        return self._with_context(result, outcome.context_id, task_id)
 
     def questions(self, task: Task) -> tuple[AgentQuestion, ...]:
         """The questions of a task, under stable keys; empty when the task asks in words only."""

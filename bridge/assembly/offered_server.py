@@ -179,7 +179,7 @@ def _agent(key: str, one: RemotePlan, plan: OfferedPlan, shared: SharedResources
     trust = Trust(one.trusted, allow_private=allow_private, on_command_line=one.on_command_line)
     reach = one.catalog.reach if one.catalog else ConnectionPolicy(one.url, trust)
     options = ClientOptions(
-        extensions=(URI,),
+        extensions=(URI, *one.extensions),
         credentials=credentials,
         trust=trust,
         reach=reach,

@@ -33,6 +33,7 @@ from bridge.mcp.client.link import ListBounds
 from bridge.mcp.client.session import SessionPace
 from bridge.mcp.client.transports.streamable_http import ServerTarget
 from bridge.mcp.client.upstream import SessionRules
+from bridge.translate.extension_metadata import DeclaredExtension
 from bridge.translate.overrides import SkillOverride, ToolOverride
 
 Fail = Literal["open", "closed"]
@@ -117,6 +118,8 @@ class RemotePlan:
     """Whether the agent comes from an option and not from a file; messages name the way to change it."""
     dialect: DialectChoice = "auto"
     """The version of A2A that the agent speaks, when its card is wrong about it."""
+    extensions: tuple[str, ...] = ()
+    """The URIs of extensions to activate, beside the bridge's own."""
     own_card: OwnCard | None = None
     """The agent's card, when this process publishes the agent."""
     catalog: CatalogSource | None = field(default=None, repr=False, compare=False)
@@ -165,6 +168,8 @@ class PublishedPlan:
     """`memory:`, the path of the store's file, or a database; None is a file in the user's state folder."""
     card_name: str | None = None
     card_description: str | None = None
+    extensions: tuple[DeclaredExtension, ...] = ()
+    """Those that the card declares, beside the bridge's own."""
     fail: Fail | None = None
     overrides: Mapping[str, SkillOverride] = field(default_factory=dict)
 

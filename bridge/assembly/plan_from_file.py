@@ -49,6 +49,7 @@ from bridge.http.token_endpoint import OAuthClient
 from bridge.mcp.client.eras import Era
 from bridge.mcp.client.transports.stdio import ChildPace, StdioTarget
 from bridge.mcp.client.transports.streamable_http import HttpTarget, ServerTarget
+from bridge.translate.extension_metadata import DeclaredExtension
 from bridge.translate.overrides import ArgumentRule, SkillOverride, ToolOverride
 
 
@@ -234,6 +235,7 @@ def _remote(
         allow_private=table.allow_private,
         on_command_line=on_line,
         dialect=table.dialect,
+        extensions=table.extensions,
     )
 
 
@@ -263,6 +265,10 @@ def _published(name: str, table: ToolsAsAgentTable, loaded: LoadedConfig) -> Pub
         store=_store(name, loaded),
         card_name=table.name,
         card_description=table.description,
+        extensions=tuple(
+            DeclaredExtension(one.uri, one.description, one.params or None, one.required)
+            for one in table.extensions
+        ),
         fail=table.fail,
         overrides={pattern: _skill(one) for pattern, one in table.skills.items()},
     )

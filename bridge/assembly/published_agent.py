@@ -136,6 +136,7 @@ def agent_options_of(plan: PublishedPlan) -> AgentOptions:
         confirm=profile.run.confirm,
         name=plan.card_name,
         description=plan.card_description,
+        extensions=plan.extensions,
     )
 
 

@@ -344,6 +344,7 @@ async def _agent(agent: RemoteAgent, plan: RemotePlan | None) -> PeerFindings:
         )
     notes = tuple(f"not as A2A asks: {one}" for one in agent.deviations)
     if agent.has_card:
+        notes += agent.extension_notes
         notes += _on_unseen(_words_of_card(agent.card), "hosts are given its words without them")
     return PeerFindings("agents", agent.key, redacted_url(agent.url), says, down, notes=notes)
 

@@ -144,7 +144,12 @@ class ToolsAgent:
     @property
     def extensions(self) -> frozenset[str]:
         """The URIs of the extensions that a client may activate."""
-        return frozenset({URI})
+        return frozenset({URI, *(one.uri for one in self._chosen.extensions)})
+
+    @property
+    def required_extensions(self) -> frozenset[str]:
+        """Those without which nobody is served."""
+        return frozenset(one.uri for one in self._chosen.extensions if one.required)
 
     @property
     def skills(self) -> tuple[AgentSkill, ...]:

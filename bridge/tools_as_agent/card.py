@@ -8,12 +8,20 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from bridge.a2a.model.objects import BINDINGS, AgentCapabilities, AgentCard, AgentInterface, AgentSkill
+from bridge.a2a.model.objects import (
+    BINDINGS,
+    AgentCapabilities,
+    AgentCard,
+    AgentExtension,
+    AgentInterface,
+    AgentSkill,
+)
 from bridge.a2a.wire.versions import VERSIONS
 from bridge.mcp.client.values import Greeting
 from bridge.tools_as_agent.options import AgentOptions
 from bridge.tools_as_agent.skills import Skills
 from bridge.translate.extension import declaration
+from bridge.translate.extension_metadata import DeclaredExtension
 from bridge.translate.skills import JSON, TEXT
 
 
@@ -65,11 +73,23 @@ def make_card(
             streaming=True,
             push_notifications=False,
             extended_agent_card=False,
-            extensions=(declaration(skills.tools.items()),),
+            extensions=(
+                declaration(skills.tools.items()),
+                *(_declared(extension) for extension in options.extensions),
+            ),
         ),
         default_input_modes=_union([JSON, TEXT], (skill.input_modes for skill in shown)),
         default_output_modes=_union([TEXT, JSON], (skill.output_modes for skill in shown)),
         skills=tuple(shown),
+    )
+
+
+def _declared(extension: DeclaredExtension) -> AgentExtension:
+    return AgentExtension(
+        uri=extension.uri,
+        description=extension.description,
+        required=extension.required,
+        params=extension.params,
     )
 
 

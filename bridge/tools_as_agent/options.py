@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from bridge.translate.confirmation import ConfirmPolicy
+from bridge.translate.extension_metadata import DeclaredExtension
 from bridge.translate.message_to_call import RouteRules
 
 
@@ -43,6 +44,8 @@ class AgentOptions:
     """The most bytes of the words of a progress event; longer words are cut."""
     confirm: ConfirmPolicy
     """Which tools are called only once their client has confirmed the call."""
+    extensions: tuple[DeclaredExtension, ...] = ()
+    """Declared on the card beside the bridge's own. Their metadata goes to the tools and comes from them."""
     name: str | None = None
     description: str | None = None
     """None takes the description, as `name` does the name, from the servers."""

@@ -50,6 +50,8 @@ from bridge.tools_as_agent.task_asker import (
 )
 from bridge.translate.arguments import whole_numbers
 from bridge.translate.elicitation import required_urls
+from bridge.translate.extension_metadata import metadata_of_messages
+from bridge.translate.message_to_call import with_metadata
 from bridge.translate.outcome import URL_REQUIRED
 
 _STATE_REFUSED: Final = (
@@ -110,12 +112,21 @@ class CallInRounds:
         if isinstance(self._decision, Follow):
             task = self._decision.task
             return await self._follow(TaskHandle(task.task_id, task.is_legacy), self._queue.session)
-        call = _first_call(self._decision, self._options)
+        call = replace(_first_call(self._decision, self._options), meta=self._extension_metadata())
         result = await result_in_rounds(call, partial(self._once, progress), self._answers_to)
         if isinstance(result, RequireInput) or (handle := handle_from(result)) is None:
             return result
         assert self._session is not None, "it made a task of a call"
         return await self._follow(handle, self._session)
+
+    def _extension_metadata(self) -> JsonObject:
+        """What the client's messages hold of the extensions that the agent declares."""
+        uris = [one.uri for one in self._options.extensions]
+        turn = self._job.turn
+        earlier = (turn.task.history if turn.task else None) or ()
+        return metadata_of_messages(
+            uris, turn.extensions, (*earlier, with_metadata(turn.message, turn.metadata))
+        )
 
     async def _once(self, progress: ProgressRelay, call: ToolCall) -> JsonObject | RequireInput:
         """One round. When the server refuses the request state, the call is made again from its start, once."""

@@ -35,6 +35,7 @@ from bridge.tools_as_agent.rounds import CallInRounds
 from bridge.tools_as_agent.task_asker import PausableDeadline
 from bridge.translate.content import LinkRules, Repeated, links_to_read, parts_from_result, peer_metadata
 from bridge.translate.extension import PEER, SKILL, URI
+from bridge.translate.extension_metadata import extensions_in, metadata_of
 from bridge.translate.outcome import (
     error_metadata,
     parts_of_failure,
@@ -123,24 +124,40 @@ class ToolRun:
         is_error = result.get("isError") is True
         parts = parts_from_result(result, links, _repeated(job, is_error=is_error))
         metadata: JsonObject = {SKILL: self._decision.skill_id}
-        if peer := peer_metadata(result):
+        peer = peer_metadata(result)
+        if peer:
             metadata[PEER] = peer
+        active = [one.uri for one in self._options.extensions if one.uri in job.turn.extensions]
+        about = metadata_of(active, _meta_of(peer))
+        metadata |= about
+        used = extensions_in(active, about)
         if is_error:
-            return await self._end(job, TaskState.FAILED, parts_of_failure(parts), metadata)
+            return await self._end(job, TaskState.FAILED, parts_of_failure(parts), metadata, used)
         if parts:
             job.artifact(
                 Artifact(
-                    artifact_id=job.new_id(), name=self._decision.skill_id, parts=parts, metadata=metadata
+                    artifact_id=job.new_id(),
+                    name=self._decision.skill_id,
+                    parts=parts,
+                    metadata=metadata,
+                    extensions=used or None,
                 )
             )
         return await self._end(job, TaskState.COMPLETED, _note_on(parts, job))
 
     async def _end(
-        self, job: Job, state: TaskState, parts: Sequence[Part], metadata: JsonObject | None = None
+        self,
+        job: Job,
+        state: TaskState,
+        parts: Sequence[Part],
+        metadata: JsonObject | None = None,
+        extensions: tuple[str, ...] = (),
     ) -> None:
         missed = self._call.missed if self._call else None
         says = parts or notes_of(job, missed)
         message = message_with_notes(job, parts, metadata, missed) if says else None
+        if message is not None and extensions:
+            message = message.changed(extensions=extensions)
         await job.status(state, message, keep=b"")
 
     async def _linked(self, result: JsonObject, job: Job) -> dict[str, Sequence[JsonValue]]:
@@ -216,6 +233,11 @@ async def _outcome(
         raise
     progress.flush()
     return outcome
+
+
+def _meta_of(peer: JsonObject) -> JsonObject:
+    meta = peer.get("_meta")
+    return meta if isinstance(meta, dict) else {}
 
 
 def _in_words(text: str) -> tuple[Part, ...]:

@@ -182,6 +182,15 @@ def test_a_card_that_is_not_quite_right_is_a_note(tmp_path: Path) -> None:
     assert any(note.startswith("agents.old: not as A2A asks: ") for note in found["notes"])
 
 
+def test_an_extension_that_a_card_does_not_declare_is_a_note(tmp_path: Path) -> None:
+    with an_agent_of("1.0") as url:
+        agent = f"[agents.old]\ncard = '{url}'\nextensions = ['urn:stamp:v1']\n"
+        written(tmp_path, f"{agent}[agents_as_tools.team]\nfrom = ['old']\n")
+        notes = found_in(tmp_path)["notes"]
+    words = "agents.old: its card does not declare the extension urn:stamp:v1, which is not activated"
+    assert words in notes
+
+
 @pytest.mark.parametrize("scheme", ["bearer", "api_key"])
 def test_agents_of_the_file_are_called_whatever_others_have_to_show(scheme: str, tmp_path: Path) -> None:
     written(tmp_path, RAW, DEVTOOLS, TEAM, f"[principals.ada]\n{scheme} = {{ env = 'A' }}\n")

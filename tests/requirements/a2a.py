@@ -250,7 +250,7 @@ A2A: Final = (
     _agent(
         "a2a-3.3.4-extensions",
         "3.3.4",
-        "The card requires no extension, so that no client is refused for one",
+        "A client that does not activate what the card requires is refused; the bridge's own extension is not required",
     ),
     # Push notifications and the extended card
     _agent(

@@ -43,6 +43,9 @@ MAPPING: Final = (
                 "A message with a context alone answers the one question there only when it can be nothing"
                 " else"
             ),
+            "map-extension-metadata": (
+                "Metadata of an extension that the configuration names passes between A2A and `_meta` untouched"
+            ),
             "map-refuse": "A question is refused only explicitly: by metadata, or by the exact shape",
             "map-confirm": (
                 "A call that needs a yes is AUTH_REQUIRED until then: bound to tool and arguments, used once"

@@ -21,6 +21,7 @@ from starlette.responses import Response
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from bridge.a2a.model.errors import (
+    EXTENSION_SUPPORT_REQUIRED,
     FORBIDDEN,
     INTERNAL,
     INVALID_REQUEST,
@@ -298,6 +299,7 @@ class AgentServer:
         if operation is GET_EXTENDED_AGENT_CARD and self._access.needs_token:
             return dialect.result(GET_EXTENDED_AGENT_CARD, self._extended_card(request, caller.principal))
         self._service.require_served(operation)
+        self._require_extensions(caller, dialect)
         asked = dialect.request_from(operation, dialect.identified(params, self._service.new_id))
         if dialect.clients_name_tasks or dialect.streams_begin_late:
             names, late = dialect.clients_name_tasks, dialect.streams_begin_late
@@ -315,6 +317,21 @@ class AgentServer:
         answer = await self._service.perform(operation, asked, caller)
         request.on_written = answer.written
         return self._service.shown(dialect.result(operation, answer.value), caller)
+
+    def _require_extensions(self, caller: CallContext, dialect: Dialect) -> None:
+        """Require that a caller activated what the card requires (section 3.3.4).
+
+        Raises:
+            A2AError: EXTENSION_SUPPORT_REQUIRED, with what to send.
+        """
+        missing = sorted(self._agent.required_extensions - caller.extensions)
+        if missing:
+            raise A2AError(
+                EXTENSION_SUPPORT_REQUIRED,
+                f"This agent requires extensions that the request did not activate. Send {dialect.extensions_header}:"
+                f" {', '.join(missing)}",
+                metadata={"extensions": ",".join(missing)},
+            )
 
     def _event_stream(
         self, request: _Request, events: _Events, wrap: Callable[[bytes], bytes], headers: Mapping[str, str]

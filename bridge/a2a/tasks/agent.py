@@ -304,6 +304,11 @@ class Agent(Protocol):
         """The URIs of the extensions that a client may activate."""
         ...
 
+    @property
+    def required_extensions(self) -> frozenset[str]:
+        """Those without which nobody is served."""
+        ...
+
     def plan(self, turn: Turn) -> PlannedWork:
         """Plan the work for a turn, without waiting.
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Annotated, Final, Literal
 
-from pydantic import Field, PositiveFloat, PositiveInt
+from pydantic import AfterValidator, Field, PositiveFloat, PositiveInt
 
 from bridge.config.tables.peers import (
     AgentAuth,
@@ -26,6 +26,7 @@ from bridge.config.tables.values import (
     BaggageKeys,
     BaseUrl,
     DatabaseUrl,
+    ExtensionUri,
     FailPolicy,
     FilePath,
     FilePaths,
@@ -233,6 +234,25 @@ class ToolTable(Table):
     concurrency: PositiveInt | None = Field(default=None, description="the most calls of it at the same time")
 
 
+class ExtensionTable(Table):
+    """One of `extensions` of an agent that is made of tools: an extension of A2A that its tools know."""
+
+    uri: ExtensionUri = Field(description="its URI, as its specification gives it")
+    description: Text | None = Field(default=None, description="how the agent uses it")
+    params: dict[Text, Json] = Field(default_factory=dict, description="its parameters on the card")
+    required: bool = Field(default=False, description="whether callers that do not activate it are refused")
+
+
+def _each_once(extensions: tuple[ExtensionTable, ...]) -> tuple[ExtensionTable, ...]:
+    uris = [extension.uri for extension in extensions]
+    if twice := [uri for uri in uris if uris.count(uri) > 1]:
+        raise ValueError(f"{twice[0]} is declared twice")
+    return extensions
+
+
+Extensions = Annotated[tuple[ExtensionTable, ...], Field(strict=False), AfterValidator(_each_once)]
+
+
 class ToolsAsAgentTable(Table):
     """`[tools_as_agent.NAME]`: an A2A agent at `/agents/NAME`, made of tools."""
 
@@ -248,6 +268,11 @@ class ToolsAsAgentTable(Table):
         default=None,
         description="if one of its servers is down at the start: `closed` ends the bridge, `open` serves and "
         "goes on trying",
+    )
+    extensions: Extensions = Field(
+        default=(),
+        description="the extensions of A2A that its card declares; their metadata passes to the tools and from them in "
+        "`_meta`",
     )
     skills: dict[Text, SkillTable] = Field(
         default_factory=dict,

@@ -11,6 +11,7 @@ from pydantic import Field, PositiveFloat, PositiveInt, PrivateAttr
 from bridge.a2a.wire.choices import DialectChoice
 from bridge.config.tables.values import (
     CommandWords,
+    ExtensionUris,
     FailPolicy,
     Folder,
     HeaderName,
@@ -294,6 +295,12 @@ class AgentTable(Table):
     allow_private: bool | None = Field(
         default=None,
         description="whether the card of a public agent, or its name later, may lead to a private address",
+    )
+
+    extensions: ExtensionUris = Field(
+        default=(),
+        description="URIs of extensions of A2A to activate, if its card declares them; their metadata passes to it and "
+        "from it in `_meta`",
     )
 
     def request_headers(self) -> dict[str, str]:

@@ -43,6 +43,8 @@ from bridge.http.replica_address import MAX_SOCKET_BYTES, UNIX, ReplicaAddress
 from bridge.http.request_checks import is_loopback
 from bridge.http.tls import IDENTITY_KINDS
 
+_EXTENSION_URI: Final = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:[^\s,]{1,2000}")
+_OWN_EXTENSIONS: Final = "urn:mcp-a2a:"
 _HOST_NAME: Final = re.compile(r"[A-Za-z0-9._-]+|[0-9A-Fa-f:]+")
 _BAGGAGE_KEY: Final = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
 """A token (W3C Baggage 3.3.1)."""
@@ -153,6 +155,16 @@ def _issuer_url(given: str) -> str:
     if place.scheme == "http" and not is_private_host(place.hostname or ""):
         raise refused("`{key}` begins with https://, unless its host is of this machine or its network")
     return given
+
+
+def _extension_uri(value: str) -> str:
+    if not _EXTENSION_URI.fullmatch(value):
+        raise ValueError(
+            "an extension has an absolute URI without spaces and commas, as its specification gives it"
+        )
+    if value.startswith(_OWN_EXTENSIONS):
+        raise ValueError("the bridge declares and activates its own extension by itself")
+    return value
 
 
 def _origin(given: str, info: ValidationInfo) -> str:
@@ -280,6 +292,7 @@ ScopeName = Annotated[str, StringConstraints(pattern=SCOPE_NAME)]
 BaseUrl = Annotated[HttpUrl, AfterValidator(_base_url)]
 NetworkText = Annotated[str, AfterValidator(_network)]
 ReplicaUrl = Annotated[str, AfterValidator(_replica_url), WithJsonSchema(_TEXT_SCHEMA)]
+ExtensionUri = Annotated[str, AfterValidator(_extension_uri), WithJsonSchema(_URL_SCHEMA)]
 OriginUrl = Annotated[str, AfterValidator(_origin), WithJsonSchema(_URL_SCHEMA)]
 FilePath = Annotated[Path, PlainValidator(_path), WithJsonSchema(_PATH_SCHEMA)]
 Folder = Annotated[Path, PlainValidator(_folder), WithJsonSchema(_PATH_SCHEMA)]
@@ -300,6 +313,7 @@ HeaderSetting = Annotated[Setting, AfterValidator(_fit_for_header)]
 Texts = Annotated[tuple[Text, ...], Field(strict=False)]
 CommandWords = Annotated[tuple[str, ...], Field(strict=False, min_length=1), BeforeValidator(_words)]
 SourceNames = Annotated[tuple[Text, ...], Field(strict=False, min_length=1)]
+ExtensionUris = Annotated[tuple[ExtensionUri, ...], Field(strict=False)]
 Origins = Annotated[tuple[OriginUrl, ...], Field(strict=False)]
 HostNames = Annotated[tuple[Annotated[str, AfterValidator(_host_name)], ...], Field(strict=False)]
 BaggageKeys = Annotated[tuple[Annotated[str, AfterValidator(_baggage_key)], ...], Field(strict=False)]

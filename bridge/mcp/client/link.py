@@ -208,7 +208,7 @@ class Link:
             self.wire.progress_to(on_progress) as asked,
         ):
             return await self.request(
-                "tools/call", params, name=tool.name, headers=headers, meta={**asked, **meta}
+                "tools/call", params, name=tool.name, headers=headers, meta={**call.meta, **asked, **meta}
             )
 
     @contextmanager

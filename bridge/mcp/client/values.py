@@ -56,6 +56,8 @@ class ToolCall:
     """The answers to the questions of the round before."""
     request_state: str | None = None
     """The `requestState` that the server sent in that round, unchanged."""
+    meta: JsonObject = field(default_factory=dict)
+    """What the caller puts into `_meta`, beside what the connection needs."""
     task_ttl_ms: int = field(kw_only=True)
     """How long the server is asked to keep a task that it makes of the call, in milliseconds."""
 
