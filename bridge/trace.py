@@ -1,7 +1,9 @@
-"""The trace context of the current call, in the only context variables of the bridge.
+"""The trace context of the current call and its hops, in the only context variables of the bridge.
 
-A face sets the variables once for a request, and every task that works on the request inherits them. The bridge makes
-no spans of its own: it passes a request's trace context on unchanged, or drops it when it is malformed.
+A face sets the variables once for a request, and every task that works on the request inherits them. A *hop* is a
+request that a face answers, or one that the bridge sends to a peer. Listeners observe each hop from its beginning to
+its end; without any, no hop is made. A listener that makes spans gives a hop a trace context of its own. Otherwise a
+request's trace context is passed on unchanged, or dropped when it is malformed.
 
 Spec: W3C Trace Context 3.2 and 3.3, W3C Baggage 3; MCP 2026-07-28 basic (the keys of `_meta`).
 """
@@ -10,10 +12,12 @@ from __future__ import annotations
 
 import re
 import secrets
+import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextvars import ContextVar
-from dataclasses import dataclass
-from typing import Final
+from dataclasses import dataclass, field
+from types import TracebackType
+from typing import Final, Literal, Protocol, Self
 
 _TRACEPARENT: Final = "traceparent"
 _TRACESTATE: Final = "tracestate"
@@ -60,6 +64,127 @@ class TraceContext:
 NO_TRACE: Final = TraceContext()
 """The context of a request without one."""
 
+
+class HopListener(Protocol):
+    """Observes hops. Nothing that it does may wait."""
+
+    def began(self, hop: Hop) -> None:
+        """The request of a hop is admitted, or is about to be sent. `hop.context` may be replaced here."""
+
+    def ended(self, hop: Hop) -> None:
+        """A hop has its outcome. A request that is refused before it is admitted ends without having begun."""
+
+    def waited(self, hop: Hop, peer: str, seconds: float) -> None:
+        """The call of a hop waited so long for its turn at a peer."""
+
+
+@dataclass(slots=True, eq=False)
+class Hop:
+    """One request between a client and a face, or between the bridge and a peer. Enter it until it has its outcome."""
+
+    side: Literal["server", "client"]
+    protocol: Literal["a2a", "mcp"]
+    listeners: tuple[HopListener, ...]
+    context: TraceContext
+    """What the hop passes on to the hops that follow from it."""
+    method: str = ""
+    """The operation of A2A or the method of MCP; empty while it is not known."""
+    face: str = ""
+    peer: str = ""
+    """The tool server or the agent, by its key in the configuration; empty while none has been chosen."""
+    skill: str = ""
+    """The skill or tool, as it is listed; empty when the request is about none."""
+    principal: str = ""
+    is_authenticated: bool = False
+    """Whether the principal has shown a credential, or owns this machine."""
+    state: str = ""
+    """The state of the task that the request is about, or the kind of the result: `completed`, `input_required`."""
+    error: str = ""
+    """The kind of fault that ended the hop; empty without one."""
+    task_id: str = ""
+    context_id: str = ""
+    earlier: TraceContext = NO_TRACE
+    """The trace of the last turn of the same task."""
+    began_ns: int = field(default_factory=time.time_ns)
+    """In nanoseconds since the epoch."""
+    seconds: float = 0.0
+    """How long the hop took, once it has ended."""
+    _since: float = field(default_factory=time.perf_counter)
+
+    def begin(self) -> None:
+        """Tell the listeners that the hop has begun."""
+        for listener in self.listeners:
+            listener.began(self)
+
+    def admit(self, method: str, principal: str, *, is_authenticated: bool) -> None:
+        """Begin a hop of a face, and let what follows from it be part of its trace."""
+        self.method, self.principal, self.is_authenticated = method, principal, is_authenticated
+        self.begin()
+        context.set(self.context)
+
+    def waited(self, peer: str, seconds: float) -> None:
+        """Tell the listeners that the call waited for its turn."""
+        for listener in self.listeners:
+            listener.waited(self, peer, seconds)
+
+    @property
+    def outcome(self) -> str:
+        """The fault, or the state without one."""
+        return self.error or self.state or "done"
+
+    @property
+    def trace_id(self) -> str:
+        """The id of its trace; empty without one."""
+        return (self.context.traceparent or "")[3:35]
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, exc: BaseException | None, _: TracebackType | None
+    ) -> None:
+        if kind is not None and not self.error:
+            self.error = kind.__name__
+        self.seconds = time.perf_counter() - self._since
+        for listener in self.listeners:
+            listener.ended(self)
+
+
+@dataclass(frozen=True, slots=True)
+class Hops:
+    """Makes the hops of a bridge, if anybody listens."""
+
+    listeners: tuple[HopListener, ...] = ()
+
+    def taken(self, protocol: Literal["a2a", "mcp"], face: str) -> Hop | None:
+        """The hop of a request that has come to a face; None when nobody listens. Called after `begin`."""
+        if not self.listeners:
+            return None
+        now = Hop("server", protocol, self.listeners, context.get(), face=face)
+        hop.set(now)
+        return now
+
+    def sent(self, protocol: Literal["a2a", "mcp"], method: str, peer: str, skill: str = "") -> Hop | None:
+        """The hop of a request that the bridge is about to send; None when nobody listens."""
+        if not self.listeners:
+            return None
+        now = Hop("client", protocol, self.listeners, context.get(), method, peer=peer, skill=skill)
+        if (taken := hop.get()) is not None:
+            now.face, now.principal, now.is_authenticated = (
+                taken.face,
+                taken.principal,
+                taken.is_authenticated,
+            )
+        now.begin()
+        return now
+
+
+UNHEARD: Final = Hops()
+"""Makes no hops."""
+
+hop: ContextVar[Hop | None] = ContextVar("hop", default=None)
+"""The hop of the face that took the request; None when nobody listens."""
+
 call_id: ContextVar[str] = ContextVar("call_id", default="-")
 """A short random name of the request, in every log line about it."""
 
@@ -70,14 +195,28 @@ context: ContextVar[TraceContext] = ContextVar("context", default=NO_TRACE)
 def begin(*carriers: Mapping[str, object]) -> None:
     """Begin the context of a new request. `carriers` are mappings that may hold the `NAMES`; earlier ones win."""
     call_id.set(secrets.token_hex(4))
+    hop.set(None)
     context.set(context_from(*carriers) if any(carriers) else NO_TRACE)
+
+
+def take_from(*carriers: Mapping[str, object]) -> None:
+    """Take the trace of the request from these carriers, if what `begin` was given named none."""
+    now, found = context.get(), context_from(*carriers)
+    if now.traceparent is None and found.traceparent is not None:
+        now = TraceContext(found.traceparent, found.tracestate, now.baggage or found.baggage)
+        context.set(now)
+        if (taken := hop.get()) is not None:
+            taken.context = now
 
 
 def go_on(before: TraceContext) -> None:
     """Let the request continue the trace of an earlier one, unless the request has a trace of its own."""
-    now = context.get()
+    now, taken = context.get(), hop.get()
     if now.traceparent is None:
-        context.set(TraceContext(before.traceparent, before.tracestate, now.baggage or before.baggage))
+        now = TraceContext(before.traceparent, before.tracestate, now.baggage or before.baggage)
+        context.set(now)
+    if taken is not None:
+        taken.context, taken.earlier = now, before
 
 
 def in_headers(lines: Iterable[tuple[bytes, bytes]]) -> dict[str, str]:
@@ -102,9 +241,12 @@ def context_from(*carriers: Mapping[str, object]) -> TraceContext:
     return TraceContext(parent, _tracestate_from(_text(of_trace, _TRACESTATE)), baggage)
 
 
-def told_to_peer(*, is_local: bool, baggage_keys: frozenset[str]) -> dict[str, str]:
-    """The trace context for a peer, by `NAMES`. A peer on another machine gets only these keys of the baggage."""
-    now = context.get()
+def told_to_peer(hop: Hop | None = None, *, is_local: bool, baggage_keys: frozenset[str]) -> dict[str, str]:
+    """The trace context for a peer, by `NAMES`: that of the hop to it, if there is one.
+
+    A peer on another machine gets only these keys of the baggage.
+    """
+    now = context.get() if hop is None else hop.context
     if now is NO_TRACE:
         return {}
     baggage = now.baggage

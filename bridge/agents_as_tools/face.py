@@ -18,6 +18,7 @@ from typing import Final
 import anyio
 import anyio.abc
 
+from bridge import trace
 from bridge.access.principals import MayUse, may_use_everything
 from bridge.agents_as_tools.call import AgentCall
 from bridge.agents_as_tools.handles import Handles
@@ -283,6 +284,8 @@ class AgentsFace:
         if tool is None:
             raise McpRefusal(INVALID_PARAMS, f"Unknown tool: {echoed(incoming.name)}")
         agent = self._listing.agents[tool.agent_key]
+        if (hop := trace.hop.get()) is not None:
+            hop.skill, hop.peer = tool.name, agent.key
         return await AgentCall(agent, tool, incoming, self._surroundings())()
 
     async def _follow_up(self, incoming: IncomingCall) -> JsonObject:

@@ -17,6 +17,8 @@ from mcp.shared.message import SessionMessage
 from mcp_types import jsonrpc_message_adapter
 from pydantic_core import PydanticSerializationError
 
+from bridge.jsonvalues import JsonObject
+
 ELICIT: Final[Literal["elicitation/create"]] = "elicitation/create"
 """The server asks the user something (client/elicitation)."""
 
@@ -34,6 +36,14 @@ class OverlongLine:
 
     head: bytes
     tail: bytes
+
+
+def state_of_result(result: JsonObject) -> str:
+    """The state of a call that got this result, in the words that MCP has for tasks."""
+    kind = result.get("resultType", "complete")
+    if kind == "complete":
+        return "failed" if result.get("isError") is True else "completed"
+    return "input_required" if kind == "input_required" else "working"
 
 
 class LineSplitter:

@@ -259,6 +259,8 @@ class ToolsAgent:
 
     def _run(self, decision: RunTool | Follow, principal: str, *, even_if_full: bool = False) -> PlannedWork:
         source = self._source_of(decision)
+        if (hop := trace.hop.get()) is not None:
+            hop.skill, hop.peer = decision.skill_id, "" if source is None else source.key
         if source is None:
             return Conclusion(End(TaskState.FAILED, _SERVER_GONE))
         try:

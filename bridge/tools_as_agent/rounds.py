@@ -16,6 +16,7 @@ from typing import Final
 
 import anyio
 
+from bridge import trace
 from bridge.a2a.model.objects import Part, TaskState
 from bridge.a2a.tasks.agent import Job
 from bridge.concurrency import turn
@@ -149,11 +150,14 @@ class CallInRounds:
 
     async def _in_turn(self, progress: ProgressRelay, call: ToolCall) -> JsonObject:
         self._patience.pause()
+        since = anyio.current_time()
         async with (
             turn(self._limiter, self._decision.skill_id, self._options.queue_timeout_seconds) as left_seconds,
             self._queue.slot(self._caller, left_seconds, self._wait) as slot,
         ):
             self._patience.resume()
+            if (hop := trace.hop.get()) is not None:
+                hop.waited(self._decision.source_key, anyio.current_time() - since)
             if self._job.turn.task is None and self._asking is None:
                 self._job.status(TaskState.WORKING)
             await self._job.accepted

@@ -78,6 +78,8 @@ def test_what_a_profile_says_has_no_default_in_the_code() -> None:
             "baggage_keys",
             "on_hop",
             "versions",
+            "hops",
+            "peer",
         },
         "StdioTarget": {"env", "cwd", "shown"},
         "EngineLimits": {"store_pace"},

@@ -2,107 +2,28 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
 import httpx2
 import pytest
-from starlette.requests import Request
-from starlette.responses import JSONResponse, Response
-from starlette.types import Receive, Scope, Send
 
 from bridge.assembly.bridge import Bridge
 from bridge.assembly.plan import OfferedPlan, Plan, ProcessPlan, RemotePlan
 from bridge.config.tables.profile import load_profile
-from bridge.trace import NAMES
 from tests.support.exposing import exposing
 from tests.support.limits import url_at
 from tests.support.mcp_wire import MODERN, Http
+from tests.support.recording import RecordingAgent, RecordingServer
 from tests.support.running import VERSION, call_part, config_for, listening, message, running
 
 PARENT: Final = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
 OTHER: Final = "00-11111111111111111111111111111111-2222222222222222-00"
 TRACE: Final = {"traceparent": PARENT, "tracestate": "vendor=opaque", "baggage": "tenant=a,user=alice"}
 MALFORMED: Final = {"traceparent": PARENT[:-1], "tracestate": "vendor=opaque", "baggage": "no baggage"}
-TOOL: Final = {
-    "name": "echo",
-    "inputSchema": {"type": "object", "properties": {"text": {"type": "string"}}, "required": ["text"]},
-}
-
 pytestmark = pytest.mark.proves("trace-context")
-
-
-@dataclass
-class Recording:
-    """A peer that notes what it is told of traces."""
-
-    told: list[dict[str, str]] = field(default_factory=list)
-
-    def note(self, said: Any) -> None:
-        """Note a call."""
-        self.told.append({name: said[name] for name in NAMES if name in said})
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer a request."""
-        request = Request(scope, receive)
-        body = await request.body()
-        await self.answer(request, json.loads(body) if body else {})(scope, receive, send)
-
-    def answer(self, request: Request, said: Any) -> Response:
-        """The answer to a request."""
-        raise NotImplementedError
-
-
-class RecordingAgent(Recording):
-    """An agent that answers every message with a greeting."""
-
-    def answer(self, request: Request, said: Any) -> Response:
-        """The card, or the greeting."""
-        if request.method == "GET":
-            interface = {"url": str(request.base_url), "protocolBinding": "JSONRPC", "protocolVersion": "1.0"}
-            skill = {"id": "greet", "name": "Greet", "description": "Greets", "tags": ["x"]}
-            return JSONResponse(
-                {
-                    "name": "Recorder",
-                    "description": "Greets",
-                    "version": "1",
-                    "capabilities": {},
-                    "defaultInputModes": ["text/plain"],
-                    "defaultOutputModes": ["text/plain"],
-                    "skills": [skill],
-                    "supportedInterfaces": [interface],
-                }
-            )
-        self.note(request.headers)
-        reply = {"messageId": "m", "role": "ROLE_AGENT", "parts": [{"text": "hello"}]}
-        return JSONResponse({"jsonrpc": "2.0", "id": said["id"], "result": {"message": reply}})
-
-
-class RecordingServer(Recording):
-    """A tool server of MCP 2025-11-25 with one tool."""
-
-    def answer(self, request: Request, said: Any) -> Response:
-        """What a server says."""
-        results: dict[str, Any] = {
-            "initialize": {
-                "protocolVersion": "2025-11-25",
-                "capabilities": {"tools": {}},
-                "serverInfo": {"name": "recorder", "version": "1"},
-            },
-            "tools/list": {"tools": [TOOL]},
-            "tools/call": {"content": [{"type": "text", "text": "done"}]},
-        }
-        if request.method != "POST":
-            return Response(status_code=405)
-        if "id" not in said:
-            return Response(status_code=202)
-        if said["method"] == "tools/call":
-            self.note(said["params"].get("_meta", {}))
-        return JSONResponse({"jsonrpc": "2.0", "id": said["id"], "result": results[said["method"]]})
 
 
 def beyond_loopback(url: str) -> str:
@@ -140,6 +61,16 @@ async def test_the_trace_of_an_a2a_message_goes_to_the_server_in_meta() -> None:
             task = await send(bridge.base_url, call_part("echo", text="x"), headers=headers)
             assert task["status"]["state"] == "TASK_STATE_COMPLETED"
     assert server.told == [TRACE, {}, {"baggage": "a=1"}, {}]
+
+
+async def test_the_trace_of_a_message_without_headers_stands_in_its_metadata() -> None:
+    server = RecordingServer()
+    async with listening(server) as url, running(config_for(url_at(f"{url}/mcp"))) as bridge:
+        for metadata in (TRACE, {"traceparent": 5}, MALFORMED):
+            await send(bridge.base_url, call_part("echo", text="x"), metadata=metadata)
+        there = {"traceparent": OTHER}
+        await send(bridge.base_url, call_part("echo", text="x"), headers=there, metadata=TRACE)
+    assert server.told == [TRACE, {}, {}, there]
 
 
 async def test_a_trace_goes_through_both_directions_in_a_row(tmp_path: Path) -> None:

@@ -34,7 +34,7 @@ from bridge.a2a.model.objects import AgentInterface, Message, StreamResponse, Ta
 from bridge.a2a.model.operations import AnswerT, RequestT, Streamed, Unary
 from bridge.a2a.wire.versions import VERSIONS, Versions
 from bridge.errors import PeerError
-from bridge.trace import OnHop
+from bridge.trace import UNHEARD, Hops, OnHop
 
 __all__ = ["AgentClient", "AgentRefusedError", "ClientOptions", "Deadlines"]
 
@@ -57,6 +57,9 @@ class ClientOptions:
     """The keys of a trace's baggage that are sent to agents on other machines."""
     on_hop: OnHop | None = None
     """Called with the wire text of each request, and of each answer or event."""
+    peer: str = ""
+    """The agent's name for those who listen to hops."""
+    hops: Hops = UNHEARD
     versions: Versions = VERSIONS
     """The versions that the client speaks."""
 
@@ -188,6 +191,8 @@ def http_transports(
         limit_bytes=options.limit_bytes,
         baggage_keys=options.baggage_keys,
         on_hop=options.on_hop,
+        peer=options.peer,
+        hops=options.hops,
     )
     return [
         HttpTransport(http, binding_of(interface, dialect, options.json_values), terms)

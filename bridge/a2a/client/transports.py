@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Sequence
-from contextlib import aclosing, asynccontextmanager
+from contextlib import aclosing, asynccontextmanager, nullcontext
 from dataclasses import dataclass, replace
 from typing import Any, Final, overload
 
@@ -20,7 +20,7 @@ from pydantic import JsonValue, ValidationError
 
 from bridge.a2a.client.bindings import EVENT_STREAM, ClientBinding
 from bridge.a2a.client.http import UnansweredError, exchange, response_body, url_from, validation_faults
-from bridge.a2a.model.objects import AgentInterface, StreamResponse
+from bridge.a2a.model.objects import AgentInterface, Model, SendMessageResponse, StreamResponse, Task
 from bridge.a2a.model.operations import SEND_MESSAGE, AnswerT, AnyOperation, RequestT, Streamed, Unary
 from bridge.a2a.wire.dialect import EventDecoder as DialectReader
 from bridge.a2a.wire.versions import HEADER as VERSION_HEADER
@@ -30,7 +30,7 @@ from bridge.http.private_addresses import AddressGuard
 from bridge.http.request_checks import is_loopback
 from bridge.http.sse import SseReader
 from bridge.jsonvalues import JsonObject
-from bridge.trace import OnHop, told_to_peer
+from bridge.trace import UNHEARD, Hop, Hops, OnHop, told_to_peer
 
 ANSWER_LIMIT_BYTES: Final = 64 * 1024 * 1024
 """The bound on one answer, or one event of a stream. It is the same as for the result of a tool."""
@@ -64,6 +64,9 @@ class TransportOptions:
     """The keys of a trace's baggage that are sent to agents on other machines."""
     on_hop: OnHop | None
     """Called with the wire text of each request, and of each answer or event."""
+    peer: str = ""
+    """The agent's name for those who listen to hops."""
+    hops: Hops = UNHEARD
 
 
 class Performer(ABC):
@@ -141,12 +144,23 @@ class HttpTransport(Transport):
         return str(self._binding)
 
     async def _answer(self, operation: Unary[RequestT, AnswerT], request: RequestT) -> AnswerT:
+        hop = self._terms.hops.sent("a2a", operation.name, self._terms.peer)
+        if hop is None:
+            return await self._answer_in(None, operation, request)
+        with hop:
+            answer = await self._answer_in(hop, operation, request)
+            _tell_of_task(hop, answer.task if isinstance(answer, SendMessageResponse) else answer)
+        return answer
+
+    async def _answer_in(
+        self, hop: Hop | None, operation: Unary[RequestT, AnswerT], request: RequestT
+    ) -> AnswerT:
         dialect = self._binding.dialect
         params = dialect.params_of(operation, request)
         seconds = None if operation is SEND_MESSAGE else self._terms.deadlines.answer_seconds
         try:
             with anyio.fail_after(seconds):
-                value = await self._value(operation, params)
+                value = await self._value(operation, params, hop)
         except TimeoutError as exc:
             raise UnansweredError(f"{self} did not answer within {seconds:g} s") from exc
         try:
@@ -154,22 +168,32 @@ class HttpTransport(Transport):
         except ValidationError as exc:
             raise self._no_answer(operation.answer.__name__, exc) from exc
 
-    async def _value(self, operation: AnyOperation, params: JsonObject) -> JsonValue:
+    async def _value(self, operation: AnyOperation, params: JsonObject, hop: Hop | None) -> JsonValue:
         """The answer of an operation as JSON, with what it leaves to be read elsewhere."""
-        async with self._exchange(operation, params) as response:
+        async with self._exchange(operation, params, hop) as response:
             value = self._result(await response_body(response, self._terms.limit_bytes), response)
         while unread := self._binding.dialect.unread(operation, params, value):
             assert isinstance(value, dict)
-            read = {name: await self._value(*asked) for name, asked in unread.items()}
+            read = {name: await self._value(*asked, hop) for name, asked in unread.items()}
             value = {**value, **read}
         return value
 
     async def _events(
         self, operation: Streamed[RequestT, AnswerT], request: RequestT
     ) -> AsyncGenerator[StreamResponse, None]:
+        with self._terms.hops.sent("a2a", operation.name, self._terms.peer) or nullcontext() as hop:
+            async with aclosing(self._events_in(hop, operation, request)) as events:
+                async for event in events:
+                    if hop is not None:
+                        _tell_of_event(hop, event)
+                    yield event
+
+    async def _events_in(
+        self, hop: Hop | None, operation: Streamed[RequestT, AnswerT], request: RequestT
+    ) -> AsyncGenerator[StreamResponse, None]:
         reader = self._binding.dialect.reader(operation, request)
         params = self._binding.dialect.params_of(operation, request)
-        async with self._exchange(operation, params) as response:
+        async with self._exchange(operation, params, hop) as response:
             if not response.headers.get("content-type", "").startswith(EVENT_STREAM):
                 # An error, or an agent that answers with one event instead of a stream.
                 text = await response_body(response, self._terms.limit_bytes)
@@ -203,7 +227,9 @@ class HttpTransport(Transport):
             raise UnansweredError(f"{self} was silent for {silence_seconds:g} s") from exc
 
     @asynccontextmanager
-    async def _exchange(self, operation: AnyOperation, params: JsonObject) -> AsyncIterator[httpx2.Response]:
+    async def _exchange(
+        self, operation: AnyOperation, params: JsonObject, hop: Hop | None = None
+    ) -> AsyncIterator[httpx2.Response]:
         binding, terms = self._binding, self._terms
         outgoing = binding.request(operation, params)
         if terms.on_hop is not None:
@@ -218,7 +244,7 @@ class HttpTransport(Transport):
         extensions: dict[str, Any] = {"timeout": timeout, **guarded_by(guard)}
         accept = f"{EVENT_STREAM}, {binding.accept}" if isinstance(operation, Streamed) else binding.accept
         parsed = url_from(binding.interface.url)
-        traced = told_to_peer(is_local=is_loopback(parsed.host), baggage_keys=terms.baggage_keys)
+        traced = told_to_peer(hop, is_local=is_loopback(parsed.host), baggage_keys=terms.baggage_keys)
         parameters = {VERSION_HEADER: binding.dialect.version} if binding.dialect.says_version else {}
         if terms.extensions:
             parameters[binding.dialect.extensions_header] = ", ".join(terms.extensions)
@@ -247,3 +273,16 @@ class HttpTransport(Transport):
         return PeerError(
             f"{self} answered with something that is no {wanted}: {'; '.join(validation_faults(exc))}"
         )
+
+
+def _tell_of_task(hop: Hop, task: Model | None) -> None:
+    """Tell a hop which task an answer is about, and its state."""
+    if isinstance(task, Task):
+        hop.task_id, hop.context_id, hop.state = task.id, task.context_id or "", task.status.state.word
+
+
+def _tell_of_event(hop: Hop, event: StreamResponse) -> None:
+    """Tell a hop of the state that an event of a stream tells."""
+    _tell_of_task(hop, event.task)
+    if (update := event.status_update) is not None:
+        hop.task_id, hop.state = update.task_id, update.status.state.word

@@ -142,6 +142,11 @@ class TaskState(StrEnum):
     REJECTED = "TASK_STATE_REJECTED"
     AUTH_REQUIRED = "TASK_STATE_AUTH_REQUIRED"
 
+    @property
+    def word(self) -> str:
+        """The state for people, metrics and traces, such as `input_required`."""
+        return self.value.removeprefix("TASK_STATE_").lower()
+
 
 class Role(StrEnum):
     """Section 4.1.5."""

@@ -8,6 +8,7 @@ Spec: A2A 1.0 section 7.4."""
 
 from __future__ import annotations
 
+from types import TracebackType
 from typing import Protocol, Self
 
 from starlette.datastructures import Headers
@@ -17,6 +18,7 @@ from bridge.a2a.model.errors import UNAVAILABLE, A2AError
 from bridge.access.principals import Principal, PrincipalNames
 from bridge.access.verifiers import Access
 from bridge.http.request_checks import FaceAddress
+from bridge.trace import UNHEARD, Hop, Hops
 
 
 class Endable(Protocol):
@@ -29,8 +31,11 @@ class Endable(Protocol):
 class AdmissionControl:
     """Admits requests to one agent, and counts its streams."""
 
-    def __init__(self, access: Access, address: FaceAddress, face: str, streams_most: int) -> None:
+    def __init__(
+        self, access: Access, address: FaceAddress, face: str, streams_most: int, hops: Hops = UNHEARD
+    ) -> None:
         """`face` is the agent's name, which the rules of principals refer to."""
+        self.hops = hops
         self.access = access
         self.address = address
         self.face = face
@@ -41,7 +46,7 @@ class AdmissionControl:
     def begin(self, headers: Headers, path: str) -> RequestAdmission:
         """Begin a request to the agent at this path, and its trace."""
         trace.begin(trace.in_headers(headers.raw))
-        return RequestAdmission(self, headers, path)
+        return RequestAdmission(self, headers, path, self.hops.taken("a2a", self.face))
 
     def let_go(self, principals: PrincipalNames) -> None:
         """End the streams of these principals, who may no longer call. Their tasks go on."""
@@ -53,10 +58,12 @@ class AdmissionControl:
 class RequestAdmission:
     """One request to an agent. Enter it for as long as the request is answered."""
 
-    __slots__ = ("_changes", "_control", "_headers", "path", "principal", "stream")
+    __slots__ = ("_changes", "_control", "_headers", "hop", "path", "principal", "stream")
 
-    def __init__(self, control: AdmissionControl, headers: Headers, path: str) -> None:
+    def __init__(self, control: AdmissionControl, headers: Headers, path: str, hop: Hop | None) -> None:
         self._control = control
+        self.hop = hop
+        """None when nobody listens, and for a request that asks for no operation."""
         self._headers = headers
         self.path = path
         """The path of the agent, below the address of the bridge."""
@@ -70,8 +77,12 @@ class RequestAdmission:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(self, *_: object) -> None:
+    def __exit__(
+        self, kind: type[BaseException] | None, exc: BaseException | None, traceback: TracebackType | None
+    ) -> None:
         self.leave_place()
+        if self.hop is not None:
+            self.hop.__exit__(kind, exc, traceback)
 
     async def admit(self) -> Principal:
         """Admit the request, and return its principal.
@@ -85,7 +96,20 @@ class RequestAdmission:
         principal = await control.access.principal_of(self._headers, self.path)
         self._changes = control.access.changes
         self.principal = principal.in_face(control.face)
+        if self.hop is not None:
+            self.hop.principal = principal.name
         return self.principal
+
+    def perform(self, method: str) -> None:
+        """Begin the hop of an operation, which its principal may ask for."""
+        if self.hop is not None:
+            known = self._control.access.needs_token
+            self.hop.admit(method, self.principal.name, is_authenticated=known)
+
+    def fail(self, error: A2AError) -> None:
+        """Tell the hop that the request is answered with an error."""
+        if self.hop is not None:
+            self.hop.error = error.kind.reason
 
     async def readmit(self) -> Principal:
         """Admit the request again, and return its principal with the rights that it has now.

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import hashlib
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Final
@@ -20,6 +20,7 @@ from starlette.datastructures import Headers, QueryParams
 from starlette.responses import Response
 from starlette.types import ASGIApp, Receive, Scope, Send
 
+from bridge import trace
 from bridge.a2a.model.errors import (
     EXTENSION_SUPPORT_REQUIRED,
     FORBIDDEN,
@@ -35,7 +36,7 @@ from bridge.a2a.model.errors import (
     ErrorKind,
     temporarily_unavailable,
 )
-from bridge.a2a.model.objects import AgentCard
+from bridge.a2a.model.objects import AgentCard, Model, SendMessageResponse, Task
 from bridge.a2a.model.operations import GET_EXTENDED_AGENT_CARD, AnyOperation, Streamed, Unary
 from bridge.a2a.server.admission import AdmissionControl, RequestAdmission
 from bridge.a2a.server.event_stream import EventStream, StreamPace, is_disconnected
@@ -59,6 +60,8 @@ from bridge.http.request_checks import (
     request_body,
     require_json,
 )
+from bridge.jsonvalues import JsonObject
+from bridge.trace import UNHEARD, Hop, Hops
 
 logger = logging.getLogger(__name__)
 
@@ -106,6 +109,7 @@ class AgentServer:
         pace: StreamPace,
         name: str = "",
         versions: Versions = VERSIONS,
+        hops: Hops = UNHEARD,
     ) -> None:
         """`name` is the agent's name among the faces of the bridge, which the rules of principals refer to."""
         self._agent = agent
@@ -116,7 +120,7 @@ class AgentServer:
         self._pace = pace
         self._versions = versions
         self._name = name
-        self._admission = AdmissionControl(access, address, name, self._limits.streams)
+        self._admission = AdmissionControl(access, address, name, self._limits.streams, hops)
         self._last_card: _ShownCard | None = None
 
     def at(self, base_path: str) -> ASGIApp:
@@ -134,13 +138,18 @@ class AgentServer:
         if request.path == CARD_PATH or (
             request.path == OLDER_CARD_PATH and self._versions.serves_older_card
         ):
+            request.visit.hop = None
             answer: Response | EventStream = self._card(request, base_path)
         elif request.path in ("", "/"):
             answer = await self._jsonrpc(request)
         else:
             answer = await self._rest(request)
         if isinstance(answer, EventStream):
-            await answer(request.scope, request.receive, send)
+            try:
+                await answer(request.scope, request.receive, send)
+            finally:
+                if request.visit.hop is not None:
+                    answer.stream.tell(request.visit.hop)
             is_read = answer.was_written
         else:
             request.visit.leave_place()
@@ -148,6 +157,11 @@ class AgentServer:
             await answer(request.scope, request.receive, send)
         if is_read and request.on_written is not None:
             request.on_written()
+
+    @property
+    def open_streams(self) -> int:
+        """The number of streams that clients read."""
+        return len(self._admission.listening)
 
     def let_go(self, principals: PrincipalNames) -> None:
         """End the streams of these principals, who may no longer call. Their tasks go on."""
@@ -224,12 +238,12 @@ class AgentServer:
                 dialect, operation = naming
             result = await self._perform(request, dialect, operation, call.params, caller)
         except (A2AError, RefusedError) as exc:
-            return _jsonrpc_error(request_id, dialect, _as_a2a(exc))
+            return _jsonrpc_error(request, request_id, dialect, _as_a2a(exc))
         except StoreAwayError as exc:
-            return _jsonrpc_error(request_id, dialect, _away(exc))
+            return _jsonrpc_error(request, request_id, dialect, _away(exc))
         except Exception:
             logger.exception("a request failed")
-            return _jsonrpc_error(request_id, dialect, _internal())
+            return _jsonrpc_error(request, request_id, dialect, _internal())
         headers = {**_activated(caller, dialect), **request.answer_headers}
         if isinstance(result, _Events):
             return self._event_stream(request, result, partial(jsonrpc.result_bytes, request_id), headers)
@@ -296,6 +310,8 @@ class AgentServer:
         principal = await request.visit.readmit()
         if principal is not caller.principal:
             caller = self._caller(request, principal)
+        trace.take_from(*_metadata_in(params))
+        request.visit.perform(operation.name)
         if operation is GET_EXTENDED_AGENT_CARD and self._access.needs_token:
             return dialect.result(GET_EXTENDED_AGENT_CARD, self._extended_card(request, caller.principal))
         self._service.require_served(operation)
@@ -316,6 +332,8 @@ class AgentServer:
         assert isinstance(operation, Unary)
         answer = await self._service.perform(operation, asked, caller)
         request.on_written = answer.written
+        if request.visit.hop is not None:
+            _tell_of_answer(answer.value, request.visit.hop)
         return self._service.shown(dialect.result(operation, answer.value), caller)
 
     def _require_extensions(self, caller: CallContext, dialect: Dialect) -> None:
@@ -395,6 +413,22 @@ class _Request:
         return self.headers.get(VERSION_HEADER) or self.query.get(VERSION_HEADER)
 
 
+def _metadata_in(params: JsonValue) -> Iterator[JsonObject]:
+    """The metadata of a message and of its request, in which a trace stands that no header could carry."""
+    if isinstance(params, dict):
+        for holder in (params.get("message"), params):
+            metadata = holder.get("metadata") if isinstance(holder, dict) else None
+            if isinstance(metadata, dict):
+                yield metadata
+
+
+def _tell_of_answer(value: Model, hop: Hop) -> None:
+    """Tell a hop which task an answer is about, and its state."""
+    task = value.task if isinstance(value, SendMessageResponse) else value
+    if isinstance(task, Task):
+        hop.task_id, hop.context_id, hop.state = task.id, task.context_id or "", task.status.state.word
+
+
 def _activated(caller: CallContext, dialect: Dialect) -> dict[str, str]:
     """The response header that names the active extensions (section 4.6)."""
     return {dialect.extensions_header: ", ".join(sorted(caller.extensions))} if caller.extensions else {}
@@ -415,13 +449,17 @@ def _internal() -> A2AError:
     return A2AError(INTERNAL, "The bridge failed to answer; its log says why")
 
 
-def _jsonrpc_error(request_id: jsonrpc.RequestId, dialect: Dialect, error: A2AError) -> Response:
+def _jsonrpc_error(
+    request: _Request, request_id: jsonrpc.RequestId, dialect: Dialect, error: A2AError
+) -> Response:
+    request.visit.fail(error)
     status = error.kind.http_status if error.kind.at_http_level else 200
     body = jsonrpc.error_bytes(request_id, dialect.jsonrpc_error(error))
     return Response(body, status, media_type=_JSON, headers=error.headers)
 
 
 def _rest_error(request: _Request, dialect: Dialect, error: A2AError) -> Response:
+    request.visit.fail(error)
     return _rest_answer(
         request, dialect, dialect.http_error(error), dialect.http_status(error), error.headers
     )

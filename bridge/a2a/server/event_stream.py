@@ -48,7 +48,7 @@ class EventStream:
         """`writer` encodes events in the client's dialect; `wrap` puts each into the envelope of the binding. After
         `seconds_left` the stream ends, at the next event or heartbeat."""
         self._ends_at = anyio.current_time() + seconds_left
-        self._stream = stream
+        self.stream = stream
         self._writer = writer
         self._wrap = wrap
         self._pace = pace
@@ -65,7 +65,7 @@ class EventStream:
     def end(self) -> None:
         """Send no more of the stream, not even queued events."""
         self._is_ended = True
-        self._stream.close()
+        self.stream.close()
 
     async def __call__(self, _: Scope, receive: Receive, send: Send) -> None:
         try:
@@ -75,7 +75,7 @@ class EventStream:
                 await send({"type": "http.response.body", "body": b"", "more_body": False})
             # Otherwise nobody would read the end of the body; the server closes the incomplete response.
         finally:
-            self._stream.close()
+            self.stream.close()
 
     async def _events(self, receive: Receive, send: Send) -> bool:
         """Send the events of the stream. Returns whether the reader stayed until the end."""
@@ -85,7 +85,7 @@ class EventStream:
                 return True
             body = HEARTBEAT
             with anyio.move_on_after(self._pace.heartbeat_seconds):
-                seen = None if self._is_ended else await self._stream.next()
+                seen = None if self._is_ended else await self.stream.next()
                 if seen is None or self._is_ended:
                     return True
                 body = self._frames(seen)

@@ -6,7 +6,7 @@ Spec: A2A 1.0 sections 3.1 and 3.3.4.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Final, Generic, overload
 
@@ -17,7 +17,7 @@ from bridge.a2a.model.errors import (
     Violation,
     invalid_params,
 )
-from bridge.a2a.model.objects import SendMessageRequest
+from bridge.a2a.model.objects import SendMessageRequest, TaskState
 from bridge.a2a.model.operations import (
     GET_EXTENDED_AGENT_CARD,
     PUSH,
@@ -31,6 +31,7 @@ from bridge.a2a.tasks.engine import Engine
 from bridge.a2a.tasks.intake import CallContext
 from bridge.a2a.tasks.watcher import WatchedEvent, Watcher
 from bridge.a2a.wire.extensions import ExtensionFilter
+from bridge.trace import Hop
 
 
 def _nothing() -> None:
@@ -61,14 +62,20 @@ class Stream:
         self._watcher = watcher
         self._gate = gate
         self._extensions = caller.extensions
+        self._state: TaskState | None = None
 
     async def next(self) -> WatchedEvent | None:
         """The next event; None once the stream has ended."""
         seen = await self._watcher.next()
         if seen is None:
             return None
+        self._state = seen.state or self._state
         shown = self._gate.shown(seen.text, self._extensions)
-        return seen if shown is seen.text else WatchedEvent(shown, seen.last)
+        return seen if shown is seen.text else replace(seen, text=shown)
+
+    def tell(self, hop: Hop) -> None:
+        """Tell the hop of the stream which task it is about, and the last state that was read."""
+        hop.task_id, hop.state = self._watcher.task_id, "" if self._state is None else self._state.word
 
     def close(self) -> None:
         """Stop watching; the task goes on."""

@@ -75,6 +75,8 @@ Spec: A2A 1.0 sections 3.1 (operations), 3.3.1 (idempotency), 3.4 (contexts and 
 from __future__ import annotations
 
 import logging
+from collections import Counter
+from collections.abc import Mapping
 from contextlib import AsyncExitStack
 from functools import partial
 from types import TracebackType
@@ -214,6 +216,18 @@ class Engine:
     def running(self) -> int:
         """The number of tasks with running work."""
         return sum(live.running is not None for live in self._tasks)
+
+    def running_by_state(self) -> Mapping[TaskState, int]:
+        """How many tasks with running work are in each state."""
+        return Counter(live.state or TaskState.SUBMITTED for live in self._tasks if live.running is not None)
+
+    async def waiting_in(self, state: TaskState) -> int:
+        """How many tasks in the store wait for their clients in this state.
+
+        Raises:
+            StoreError: the store cannot be read.
+        """
+        return len(await self._store.waiting({state}))
 
     # What clients ask
 

@@ -23,6 +23,8 @@ class WatchedEvent:
     text: bytes
     last: bool
     """Nothing follows on this stream."""
+    state: TaskState | None = None
+    """The state of the task that the event tells of; None for one that tells of none."""
 
 
 class Watcher:
@@ -38,7 +40,7 @@ class Watcher:
         note: JsonObject | None,
         on_end: Callable[[Watcher], None],
     ) -> None:
-        self._task_id = task_id
+        self.task_id = task_id
         self._on_end = on_end
         self._note = note
         self._from_seq = from_seq
@@ -53,7 +55,8 @@ class Watcher:
         """Send the snapshot that begins a stream (sections 3.1.2 and 3.1.6)."""
         self._started = True
         snapshot = StreamResponse(task=with_note(with_history(task, self._history_length), self._note))
-        self._put(WatchedEvent(snapshot.to_json(), last=task.status.state in self._closed_by))
+        state = task.status.state
+        self._put(WatchedEvent(snapshot.to_json(), state in self._closed_by, state))
 
     def see(self, seq: int, task: Task, event: StreamResponse | None, text: bytes) -> None:
         """Send an event that has become visible, if it belongs to this stream; None for a snapshot in its place."""
@@ -64,8 +67,8 @@ class Watcher:
         if not self._started or event is None:
             self.start(task)
         elif event.message is None:
-            update = event.status_update
-            self._put(WatchedEvent(text, last=update is not None and update.status.state in CLOSES_STREAM))
+            state = None if event.status_update is None else event.status_update.status.state
+            self._put(WatchedEvent(text, state in CLOSES_STREAM, state))
 
     def finish(self, reply: StreamResponse) -> None:
         """Send a Message as the only event, and end the stream."""
@@ -76,7 +79,7 @@ class Watcher:
             self._send.send_nowait(seen)
         except anyio.WouldBlock:
             self.cut_off = True
-            logger.warning("a reader of task %s is too slow and was cut off; the task goes on", self._task_id)
+            logger.warning("a reader of task %s is too slow and was cut off; the task goes on", self.task_id)
             self.end()
         except (anyio.BrokenResourceError, anyio.ClosedResourceError):
             self.end()

@@ -64,7 +64,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
-from contextlib import AsyncExitStack, ExitStack, asynccontextmanager, contextmanager
+from contextlib import AsyncExitStack, ExitStack, asynccontextmanager, contextmanager, nullcontext
 from dataclasses import dataclass
 from functools import partial
 from typing import Final
@@ -92,7 +92,9 @@ from bridge.mcp.client.link import (
 )
 from bridge.mcp.client.transports.streamable_http import HttpTarget, ServerTarget, explained_at, is_local
 from bridge.mcp.client.values import Asker, Greeting, OnProgress, ToolCall, ToolListing
+from bridge.mcp.messages import state_of_result
 from bridge.mcp.tools import Tool
+from bridge.trace import UNHEARD, Hops
 
 logger = logging.getLogger(__name__)
 
@@ -148,13 +150,18 @@ class Session:
         baggage_keys: frozenset[str] = frozenset(),
         on_change: Callable[[], None] = lambda: None,
         on_question: Callable[[], None] = lambda: None,
+        peer: str | None = None,
+        hops: Hops = UNHEARD,
     ) -> None:
         """`on_change` is called when the tools have changed, or the server went up or down. `on_question` is called
-        when the server asks something in the middle of a call and does not name the call.
+        when the server asks something in the middle of a call and does not name the call. `peer` is the server's name
+        for those who listen to hops; None if that is `name`.
 
         `baggage_keys` are the keys of a trace's baggage that are sent to a server on another machine.
         """
         self._name = name
+        self._peer = name if peer is None else peer
+        self._hops = hops
         self.target = target
         self.listing = ToolListing()
         self.greeting: Greeting | None = None
@@ -230,12 +237,14 @@ class Session:
             ServerLostError: the connection ended before the answer.
         """
 
+        hop = self._hops.sent("mcp", "tools/call", self._peer, call.tool)
+
         async def call_on(link: Link) -> JsonObject:
             tool = self._tools.get(call.tool)
             if tool is None:
                 raise ServerDownError(f"{self.name} no longer lists the tool {call.tool}")
             try:
-                result = await link.call(tool, call, asker, on_progress, self._tell_of_trace())
+                result = await link.call(tool, call, asker, on_progress, self._tell_of_trace(hop))
             except ServerRefusedError as exc:
                 if link.era is Era.MODERN and cannot_ask(exc):
                     words = f"{exc} {self._let_it_ask(link)}"
@@ -245,7 +254,12 @@ class Session:
                 result["content"] = [*_blocks(result), {"type": "text", "text": self._let_it_ask(link)}]
             return result
 
-        return await self._on_link(call_on)
+        if hop is None:
+            return await self._on_link(call_on)
+        with hop:
+            result = await self._on_link(call_on)
+            hop.state = state_of_result(result)
+        return result
 
     async def request(self, method: str, params: JsonObject, *, name: str | None = None) -> JsonObject:
         """Send a request. Returns the result as the server sent it. `name` is the name that an HTTP header repeats.
@@ -253,9 +267,10 @@ class Session:
         Raises:
             ServerRefusedError, ServerDownError, ServerLostError: as `call` does.
         """
-        return await self._on_link(
-            lambda link: link.request(method, params, name=name, meta=self._tell_of_trace())
-        )
+        with self._hops.sent("mcp", method, self._peer) or nullcontext() as hop:
+            return await self._on_link(
+                lambda link: link.request(method, params, name=name, meta=self._tell_of_trace(hop))
+            )
 
     @contextmanager
     def about_task(self, task_id: str, asker: Asker, on_news: OnTaskNews) -> Iterator[Callable[[], None]]:

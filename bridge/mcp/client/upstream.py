@@ -31,6 +31,7 @@ from bridge.mcp.client.session import Session, SessionPace
 from bridge.mcp.client.transports.stdio import StdioTarget
 from bridge.mcp.client.transports.streamable_http import ServerTarget
 from bridge.mcp.client.values import Greeting, ToolListing
+from bridge.trace import UNHEARD, Hops
 
 logger = logging.getLogger(__name__)
 
@@ -83,6 +84,7 @@ class Upstream:
         rules: SessionRules,
         baggage_keys: frozenset[str] = frozenset(),
         on_change: Callable[[], None] = lambda: None,
+        hops: Hops = UNHEARD,
     ) -> None:
         """`on_change` is called when the tools have changed, or the server went up or down; see `Session`."""
         self.target = target
@@ -97,6 +99,8 @@ class Upstream:
             pace=self._pace,
             baggage_keys=baggage_keys,
             on_question=self._go_serial,
+            peer=name,
+            hops=hops,
         )
         is_serial = self._memory.recall(Fact.SERIAL, str(target)) is not None
         self._slots_each = 1 if is_serial else self._pace.concurrency

@@ -24,6 +24,7 @@ from starlette.requests import ClientDisconnect
 from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from bridge import trace
 from bridge.access.challenges import insufficient_scope
 from bridge.access.principals import Principal, PrincipalNames
 from bridge.access.verifiers import Access
@@ -41,6 +42,7 @@ from bridge.http.request_checks import (
 from bridge.jsonvalues import JsonObject, holds_more_values
 from bridge.mcp.server.resource_metadata import METADATA_PATH
 from bridge.mcp.server.shared_sessions import HOP, SharedSessions
+from bridge.trace import UNHEARD, Hops
 
 _JSON: Final = "application/json"
 _METHODS: Final = ("GET", "POST", "DELETE")
@@ -85,6 +87,7 @@ class Endpoint:
     shared: SharedSessions | None = None
     """The sessions of all replicas; None for a bridge that is alone."""
     is_stopping: bool = False
+    hops: Hops = UNHEARD
     _streams: _Served = field(default_factory=dict)
     """The open streams of notifications of legacy clients."""
     _posts: _Served = field(default_factory=dict)
@@ -124,11 +127,18 @@ class Endpoint:
             metadata_url = self._metadata_url(scope, headers)
             principal = await self._admit(verb, path, headers, metadata_url)
         except RefusedError as exc:
+            self._tell_of_refusal(headers, exc)
             await _refusal(exc)(scope, receive, send)
             return
         user = AdmittedUser(principal, metadata_url)
         admitted = {**scope, "headers": _readable(scope), "user": user, HOP: hop}
         await self._serve(admitted, receive, send, user, self._streams if verb == "GET" else self._posts)
+
+    def _tell_of_refusal(self, headers: Headers, exc: RefusedError) -> None:
+        trace.begin(trace.in_headers(headers.raw))
+        if (hop := self.hops.taken("mcp", self.name)) is not None:
+            with hop:
+                hop.error = f"HTTP_{exc.status}"
 
     def _require_own(self, headers: Headers, verb: str) -> AcceptedHop | None:
         """Refuse a request that a foreign web page could have sent. Returns the hop by which it came.

@@ -24,12 +24,14 @@ from mcp.server.streamable_http_manager import StreamableHTTPSessionManager
 from pydantic_core import PydanticSerializationError, to_json
 from starlette.types import ASGIApp
 
+from bridge import trace
 from bridge.access.principals import MayUse, PrincipalNames, may_use_everything
 from bridge.access.verifiers import Access
 from bridge.concurrency import Signal
 from bridge.errors import ECHO_CHARACTERS, echoed, leaf_of
 from bridge.http.request_checks import FaceAddress
 from bridge.jsonvalues import JsonObject
+from bridge.mcp.messages import state_of_result
 from bridge.mcp.server.back_channel import ProgressSender
 from bridge.mcp.server.endpoint import Endpoint
 from bridge.mcp.server.face import INTERNAL_ERROR, INVALID_PARAMS, McpRefusal, ToolFace
@@ -49,6 +51,7 @@ from bridge.mcp.server.shared_sessions import SessionSharing, SharedSessions
 from bridge.mcp.server.stdio import stdio_streams
 from bridge.mcp.server.subscriptions import Subscriptions
 from bridge.mcp.server.tasks import TaskMethods
+from bridge.trace import UNHEARD, Hops
 
 logger = logging.getLogger(__name__)
 
@@ -78,8 +81,11 @@ class McpLimits:
 class McpServer:
     """Serves one face over stdio or HTTP. Entered once."""
 
-    def __init__(self, face: ToolFace, limits: McpLimits) -> None:
+    def __init__(self, face: ToolFace, limits: McpLimits, name: str = "", hops: Hops = UNHEARD) -> None:
+        """`name` is the name of the face for those who listen to hops."""
         self._face = face
+        self._name = name
+        self._hops = hops
         self._limits = limits
         self._listening = Subscriptions(face.tasks, self._limits.streams)
         self._legacy: set[ServerSession] = set()
@@ -144,6 +150,7 @@ class McpServer:
             self._limits.body_bytes,
             self._limits.json_values,
             shared,
+            hops=self._hops,
         )
         async with self._telling(), manager.run():
             try:
@@ -185,6 +192,23 @@ class McpServer:
         if method is None or ctx.request_id is None:
             return checked
         begin_trace(ctx)
+        hop = self._hops.taken("mcp", self._name)
+        if hop is None:
+            return await self._performed(ctx, method)
+        with hop:
+            principal, known = principal_of(ctx), self._endpoint is None or self._endpoint.access.needs_token
+            hop.admit(ctx.method, principal.name, is_authenticated=known)
+            try:
+                result = await self._performed(ctx, method)
+            except MCPError as exc:
+                hop.error = str(exc.error.code)
+                raise
+            hop.state = state_of_result(result) if ctx.method == "tools/call" else ""
+        return result
+
+    async def _performed(
+        self, ctx: Context, method: Callable[[Context], Awaitable[JsonObject]]
+    ) -> JsonObject:
         try:
             if self._endpoint is not None and self._endpoint.is_stopping:
                 raise McpRefusal(INTERNAL_ERROR, "The bridge is stopping")
@@ -214,6 +238,11 @@ class McpServer:
         return answer
 
     @property
+    def open_streams(self) -> int:
+        """The number of streams that tell modern clients of changes."""
+        return self._listening.open
+
+    @property
     def running(self) -> int:
         """How many calls of tools are under way."""
         return self._running
@@ -236,6 +265,8 @@ class McpServer:
         name = param(context, "name")
         if self._input_schema(name, principal_of(context).may_use) is None:
             raise McpRefusal(INVALID_PARAMS, f"Unknown tool: {echoed(name)}")
+        if (hop := trace.hop.get()) is not None:
+            hop.skill = name
         reports = ProgressSender(context.session)
         incoming = incoming_of(context, reports)
         if not asks_for_progress(context):

@@ -75,6 +75,11 @@ class Subscriptions:
             self._streams.discard(stream)
         return SubscriptionsListenResult(_meta=stream.meta)
 
+    @property
+    def open(self) -> int:
+        """How many streams are open."""
+        return len(self._streams)
+
     def changed(self) -> None:
         """Tell all streams that lists and resources may have changed."""
         for stream in self._streams:
