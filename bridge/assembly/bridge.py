@@ -56,6 +56,7 @@ from bridge.assembly.plan import (
 from bridge.assembly.published_agent import PublishedAgent, path_of, published
 from bridge.assembly.replicas import BridgeReplicas, replicas_of
 from bridge.assembly.routes import MCP, OWN_DOOR_HEADER, OwnDoor, Router, RoutingTable, readiness
+from bridge.assembly.telemetry import telemetry_of
 from bridge.assembly.workers import WorkerSharing
 from bridge.errors import PeerError, UsageError
 from bridge.jsonvalues import JsonObject
@@ -122,10 +123,13 @@ class Bridge:
         """Accept plans while the context is open; then end everything.
 
         Raises:
-            UsageError: the key of the handles cannot be read or made, or the database of the replicas is out of reach.
+            UsageError: the key of the handles cannot be read or made, the database of the replicas is out of reach, or
+                the packages for spans are not installed.
         """
         async with AsyncExitStack() as stack:
-            self._shared = await stack.enter_async_context(shared_resources(self._plan))
+            self.telemetry = await stack.enter_async_context(telemetry_of(self._place, lambda: self._parts))
+            self._hops = self.telemetry.hops
+            self._shared = await stack.enter_async_context(shared_resources(self._plan, self._hops))
             self.replicas = await stack.enter_async_context(replicas_of(self._plan, self._shared.seal))
             self._group = await stack.enter_async_context(anyio.create_task_group())
             try:
@@ -320,6 +324,7 @@ class Bridge:
             rules=plan.rules,
             baggage_keys=self._place.baggage_keys,
             on_change=on_change,
+            hops=self._hops,
         )
 
     def _server_changed(self) -> None:
@@ -348,7 +353,9 @@ class Bridge:
                 await retiring.ended.wait()  # its store is still in use
             if name not in self._parts.published:
                 sources = _sources(name, one, servers)
-                make = partial(published, name, one, sources, self._process, self._place, self._access)
+                make = partial(
+                    published, name, one, sources, self._process, self._place, self._access, self._hops
+                )
                 unit = PartTask(make)
                 await unit.start(self._group)
                 fresh.published[name] = unit

@@ -36,6 +36,7 @@ from bridge.http.probe import WantedKind, explained
 from bridge.mcp.server.server import McpLimits, McpServer
 from bridge.private_files import private_folder
 from bridge.seal import Seal, agent_mark, key_in, keys_in
+from bridge.trace import UNHEARD, Hops
 from bridge.translate.extension import URI
 from bridge.translate.skill_tools import ToolRules
 from bridge.user_folders import cache_folder, state_folder
@@ -51,6 +52,7 @@ class SharedResources:
     process: Profile
     cache: Path | None = None
     baggage_keys: frozenset[str] = frozenset()
+    hops: Hops = UNHEARD
 
     @property
     def cache_folder(self) -> Path:
@@ -59,7 +61,7 @@ class SharedResources:
 
 
 @asynccontextmanager
-async def shared_resources(plan: Plan) -> AsyncIterator[SharedResources]:
+async def shared_resources(plan: Plan, hops: Hops = UNHEARD) -> AsyncIterator[SharedResources]:
     """Open the resources that the offered servers of a process share.
 
     Raises:
@@ -72,7 +74,7 @@ async def shared_resources(plan: Plan) -> AsyncIterator[SharedResources]:
         raise UsageError(f"{exc}; XDG_STATE_HOME names another folder for what is kept") from exc
     timeout = httpx2.Timeout(None, connect=plan.profile.agents.agent_connect_seconds)
     async with GuardedClient(timeout=timeout, limits=httpx2.Limits(keepalive_expiry=2.0)) as http:
-        yield SharedResources(http, seal, plan.profile, place.cache, place.baggage_keys)
+        yield SharedResources(http, seal, plan.profile, place.cache, place.baggage_keys, hops)
 
 
 def _own_key(folder: Path) -> bytes:
@@ -144,6 +146,8 @@ async def offered(
             McpServer(
                 face,
                 mcp_limits(shared.process),
+                name,
+                shared.hops,
             )
         )
         yield OfferedServer(name, face, running[0], agents, plan.profile.agents, made)
@@ -186,6 +190,8 @@ def _agent(key: str, one: RemotePlan, plan: OfferedPlan, shared: SharedResources
         deadlines=deadlines(chosen),
         json_values=chosen.answer_json_values,
         baggage_keys=shared.baggage_keys,
+        peer=key if plan.named else "",
+        hops=shared.hops,
         versions=VERSIONS.chosen(one.dialect),
     )
     folder = shared.cache_folder / agent_mark(one.account) if one.account else shared.cache_folder

@@ -49,6 +49,9 @@ _PROCESS_KEYS: Final = {
     "replica_url": "replica",
     "tls": "tls",
     "trusted_proxies": "proxies",
+    "traces": "traces",
+    "metrics": "metrics",
+    "log_calls": "log_calls",
 }
 """Keys of `[bridge]` that only a restart changes, and their attributes in a `ProcessPlan`."""
 
@@ -220,6 +223,13 @@ class ProcessPlan:
     proxies: TrustedProxies = NO_PROXIES
     """Who may say in a header who calls."""
 
+    traces: str | None = None
+    """The URL of the collector that gets spans; None makes none."""
+    metrics: tuple[str, int] | None = None
+    """The host and the port at which metrics are served; None counts nothing."""
+    log_calls: bool = False
+    """Whether each call has its line in the log."""
+
     @property
     def scheme(self) -> str:
         """The scheme of its address."""
@@ -303,7 +313,12 @@ def for_stdio(plan: Plan, name: str, token: str) -> Plan:
     """The plan for one offered server over stdio. Agents that it uses take a token that only the bridge knows, so that
     nobody else can call them."""
     place = ProcessPlan(
-        keys=plan.place.keys, state=plan.place.state, cache=plan.place.cache, host=LOOPBACK_HOST
+        keys=plan.place.keys,
+        state=plan.place.state,
+        cache=plan.place.cache,
+        host=LOOPBACK_HOST,
+        traces=plan.place.traces,
+        log_calls=plan.place.log_calls,
     )
     credentials = (Credential(STDIO_PRINCIPAL, token),)
     return replace(with_one_server(plan, name), place=place, credentials=credentials, issuers={})
@@ -318,7 +333,7 @@ def for_preview(plan: Plan, folder: Path, key: str, within_seconds: float) -> Pl
     return replace(
         patient,
         profile=_waiting(plan.profile, within_seconds),
-        place=replace(patient.place, keys=(key,), cache=folder),
+        place=replace(patient.place, keys=(key,), cache=folder, traces=None, metrics=None, log_calls=False),
         servers={
             name: replace(
                 one,

@@ -72,6 +72,9 @@ def plan_from_file(loaded: LoadedConfig) -> Plan:
         shared_store=_shared_store(loaded),
         replica=ReplicaAddress.parse(table.replica_url) if table.replica_url else None,
         keys=tuple(map(_key, table.keys)),
+        traces=table.traces,
+        metrics=_address(table.metrics) if table.metrics else None,
+        log_calls=table.log_calls,
     )
     return Plan(
         profile=process,
@@ -99,6 +102,11 @@ def _tls(table: TlsTable | None) -> TlsFiles | None:
     if table is None:
         return None
     return TlsFiles(table.certificate, table.key, table.client_ca, table.client_certificate)
+
+
+def _address(given: str) -> tuple[str, int]:
+    host, _, port = given.rpartition(":")
+    return host.removeprefix("[").removesuffix("]"), int(port)
 
 
 def _key(place: KeyPlace) -> Path | str:

@@ -26,6 +26,7 @@ from bridge.store.records import Quota
 from bridge.store.retention import Retention
 from bridge.tools_as_agent.agent import SkillSource, ToolsAgent
 from bridge.tools_as_agent.options import AgentOptions
+from bridge.trace import UNHEARD, Hops
 from bridge.translate.extension import GATED
 from bridge.translate.message_to_call import RouteRules
 
@@ -87,6 +88,7 @@ async def published(
     process: Profile,
     place: ProcessPlan,
     access: Access,
+    hops: Hops = UNHEARD,
 ) -> AsyncIterator[PublishedAgent]:
     """Run an agent while the context is open, with its stored tasks recovered.
 
@@ -107,6 +109,7 @@ async def published(
             versions=VERSIONS.served(
                 merges_cards=plan.profile.card.legacy_card, hermes=plan.profile.card.hermes
             ),
+            hops=hops,
         )
         yield PublishedAgent(name, agent, engine, server, server.at(path_of(name)), where)
 

@@ -46,8 +46,8 @@ class TextFormat(BareFormat):
 
 
 class JsonFormat(logging.Formatter):
-    """One JSON object a line: time, level, logger, call, message, the worker if there are several, and a traceback
-    when there is one."""
+    """One JSON object a line: time, level, logger, call, message, the worker if there are several, the fields of
+    a call's line, and a traceback when there is one."""
 
     def __init__(self, worker: int | None = None) -> None:
         super().__init__()
@@ -62,6 +62,7 @@ class JsonFormat(logging.Formatter):
             "call": trace.call_id.get(),
             "message": _discreet(record, record.getMessage()),
             **self._worker,
+            **getattr(record, "fields", {}),
         }
         if record.exc_info:
             fields["traceback"] = _discreet(record, self.formatException(record.exc_info))
@@ -103,4 +104,6 @@ def set_up(log_format: str, level: str, worker: int | None = None) -> None:
         logging.getLogger(name).setLevel("WARNING")
     # It warns of what it ignored while a connection broke, beside the fault that it raises.
     logging.getLogger("psycopg").setLevel("INFO" if level == "debug" else "ERROR")
+    # It warns each time that it tries a collector anew, and of each span that its full queue drops.
+    logging.getLogger("opentelemetry").setLevel("INFO" if level == "debug" else "ERROR")
     logging.getLogger("bridge").setLevel(level.upper())

@@ -66,6 +66,8 @@ class Reload:
         self._seen = _stamps(first.files)
         self._is_refused = False
         self._asked = anyio.Event()
+        self.on_end: Callable[[bool], None] = lambda _: None
+        """Called after each reload, with whether the file is served as it is now."""
 
     def ask(self) -> None:
         """Request a reload, whether the files have changed or not."""
@@ -112,6 +114,7 @@ class Reload:
             changes = await self._applied(bridge, read.plan)
         except Exception as exc:  # noqa: BLE001 - no fault in a file may stop the bridge
             self._is_refused = True
+            self.on_end(False)
             _refuse(leaf_of(exc) if isinstance(exc, ExceptionGroup) else exc)
             return
         if changes is None:
@@ -120,6 +123,7 @@ class Reload:
         if changes or self._is_refused:
             logger.warning("%s", changes)
         self._last, self._is_refused = read, False
+        self.on_end(True)
 
     async def _applied(self, bridge: TakesPlans, plan: Plan) -> Changes | None:
         """Apply a plan. Returns None if the files changed meanwhile: their new content must not wait.

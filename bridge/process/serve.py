@@ -11,24 +11,29 @@ from __future__ import annotations
 import logging
 import os
 import socket
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import replace
+from functools import partial
 from typing import Protocol
 
 import anyio
 import anyio.abc
+import anyio.to_thread
 
 from bridge.assembly.bridge import Bridge
 from bridge.assembly.limits import server_limits
 from bridge.assembly.parts import StartObserver
 from bridge.assembly.plan import LOOPBACK_HOST, Plan, calls_itself
+from bridge.assembly.telemetry import ReloadCount
 from bridge.http.server import BoundedServer
 from bridge.http.tls import TlsPoint
 from bridge.process.listening import listening
 from bridge.process.reload import Reload
 from bridge.process.resources import free_what_was_replaced, keep_code, raise_descriptors, share_malloc_arenas
 from bridge.process.shutdown import Shutdown, watch_signals
+from bridge.telemetry.endpoint import MetricsEndpoint
+from bridge.telemetry.families import MetricFamily, text_of
 
 logger = logging.getLogger(__name__)
 
@@ -60,6 +65,7 @@ async def serve_http(plan: Plan, audience: ServeObserver, reload: Reload | None 
     async with (
         listening(plan.place.host, plan.place.port) as listener,
         own_listener(plan) as inner,
+        metrics_listener(plan) as metrics,
         anyio.create_task_group() as tasks,
     ):
         port: int = listener.getsockname()[1]
@@ -75,14 +81,20 @@ async def serve_http(plan: Plan, audience: ServeObserver, reload: Reload | None 
                 if inner is not None:
                     servers.append(BoundedServer(bridge.own_door, limits))
                     serving.start_soon(servers[-1].serve_on, inner)
+                reloads = ReloadCount()
+                if metrics is not None:
+                    servers.append(metrics_server(plan, partial(_read_metrics, bridge, reloads)))
+                    serving.start_soon(servers[-1].serve_on, metrics)
                 # Before the plan is applied: an offered server may use an agent that is published here.
                 serving.start_soon(_serve_on, server, listener, serving.cancel_scope)
                 await bridge.apply(plan)
+                reloads.note(True)
                 stopping.serving = True
                 audience.serving(bridge, port)
                 serving.start_soon(_stop_servers, servers, bridge, stopping, audience)
                 bridge.on_retired = free_what_was_replaced
                 if reload is not None:
+                    reload.on_end = reloads.note
                     serving.start_soon(_reload_until_stopping, reload, bridge, stopping)
         tasks.cancel_scope.cancel()
     return stopping.exit_code
@@ -170,6 +182,35 @@ async def own_listener(plan: Plan) -> AsyncIterator[socket.socket | None]:
         return
     async with listening(LOOPBACK_HOST, 0) as listener:
         yield listener
+
+
+@asynccontextmanager
+async def metrics_listener(plan: Plan) -> AsyncIterator[socket.socket | None]:
+    """Where metrics are read; None if nothing is counted.
+
+    Raises:
+        UsageError: the port is taken.
+    """
+    if plan.place.metrics is None:
+        yield None
+        return
+    async with listening(*plan.place.metrics) as listener:
+        yield listener
+
+
+def metrics_server(plan: Plan, read: Callable[[], Awaitable[list[MetricFamily]]]) -> BoundedServer:
+    """The server of what `read` reads."""
+
+    async def text() -> bytes:
+        return await anyio.to_thread.run_sync(text_of, await read())
+
+    return BoundedServer(
+        MetricsEndpoint(text, plan.place.web), server_limits(plan.profile, raise_descriptors())
+    )
+
+
+async def _read_metrics(bridge: Bridge, reloads: ReloadCount) -> list[MetricFamily]:
+    return [*await bridge.telemetry.families(), *reloads.families()]
 
 
 def url_at(listener: socket.socket) -> str:

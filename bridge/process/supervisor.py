@@ -29,15 +29,18 @@ import anyio.abc
 
 from bridge.assembly.admission import Admission
 from bridge.assembly.plan import Changes, Plan, as_it_runs
+from bridge.assembly.telemetry import ReloadCount
 from bridge.assembly.workers import for_workers, require_workers_can_share, shared_servers
 from bridge.concurrency import Backoff, Signal
 from bridge.errors import BridgeError, PeerError, UsageError
 from bridge.process.listening import listening
 from bridge.process.reload import Reload
-from bridge.process.serve import has_terminal, url_of
+from bridge.process.serve import has_terminal, metrics_listener, metrics_server, url_of
 from bridge.process.shutdown import Shutdown, watch_signals
 from bridge.process.worker_frames import WorkerStart, packed, unpacked_fault
+from bridge.process.worker_metrics import WorkerMetrics
 from bridge.process.worker_processes import RunningWorker, begun, end_whole, lifeline, socket_folder
+from bridge.telemetry.families import MetricFamily
 from bridge.worker_link import LinkEndedError, WorkerLink
 
 logger = logging.getLogger(__name__)
@@ -139,6 +142,8 @@ class Supervisor:
         self._deaths: deque[float] = deque()
         self._failure: str | None = None
         self._was_up: set[int] = set()
+        self._metrics = WorkerMetrics(self._ask_for_metrics)
+        self._reloads = ReloadCount()
         self._own_token, self._secret = secrets.token_urlsafe(32), secrets.token_urlsafe(32)
 
     async def serve(self, reload: Reload | None = None) -> int:
@@ -149,11 +154,19 @@ class Supervisor:
             PeerError: a required tool server cannot be reached.
         """
         on_hangup = reload.ask if reload is not None and not has_terminal() else None
+        if reload is not None:
+            reload.on_end = self._reloads.note
         stopping = self._stopping = Shutdown(on_hangup=on_hangup)
         place = self._plan.place
-        async with listening(place.host, place.port) as listener, anyio.create_task_group() as tasks:
+        async with (
+            listening(place.host, place.port) as listener,
+            metrics_listener(self._plan) as metrics,
+            anyio.create_task_group() as tasks,
+        ):
             self._place_at(listener.getsockname()[1])
             await tasks.start(watch_signals, stopping)
+            if metrics is not None:
+                tasks.start_soon(metrics_server(self._plan, self._read_metrics).serve_on, metrics)
             with socket_folder() as self._folder, lifeline() as self._lifeline:
                 try:
                     await self._supervise(listener, reload)
@@ -185,6 +198,7 @@ class Supervisor:
             await self._until(lambda: self._was_up >= set(numbers) or self._is_over())
             if not self._is_over():
                 self._stopping.serving = True
+                self._reloads.note(True)
                 self._observer.started(self._first, self._workers)
             async with anyio.create_task_group() as reloading:
                 if reload is not None:
@@ -269,6 +283,7 @@ class Supervisor:
                 while True:
                     self._hear(worker, await worker.link.receive())
             await end_whole(worker.process)
+            self._metrics.end(worker.number)
             del self._running[worker.number]
             self._ownership.release(worker.number)
             self._assign()
@@ -289,12 +304,23 @@ class Supervisor:
                 worker.fault = unpacked_fault(fault)
             case {"stopping": int() as running}:
                 worker.running = running
+            case {"counted": int() as number}:
+                self._metrics.hear(worker.number, number, frame)
             case {"drained": True}:
                 worker.drained = True
             case {"prepared": int() as number} | {"refused": int() as number} | {"taken": int() as number}:
                 if number == self._changes:
                     worker.answer = next(iter(frame)), frame
         self._moved.tell()
+
+    def _ask_for_metrics(self, number: int) -> list[int]:
+        asked = [worker for worker in self._running.values() if worker.serves]
+        for worker in asked:
+            worker.link.post({"metrics": number})
+        return [worker.number for worker in asked]
+
+    async def _read_metrics(self) -> list[MetricFamily]:
+        return [*await self._metrics.read(), *self._reloads.families()]
 
     def _count_death(self, worker: RunningWorker) -> None:
         now, why = anyio.current_time(), worker.why_ended

@@ -17,7 +17,7 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
-from typing import Final
+from typing import Final, NoReturn
 
 import anyio
 import anyio.abc
@@ -39,6 +39,7 @@ from bridge.process.serve import ServeObserver, own_listener, tls_of, url_at
 from bridge.process.shutdown import Shutdown, watch_signals
 from bridge.process.worker_frames import WorkerStart, packed_fault, unpacked
 from bridge.process.worker_processes import end_process, processes_of
+from bridge.telemetry.families import families_as_json
 from bridge.worker_link import LinkEndedError, WorkerLink, unix_socket
 
 logger = logging.getLogger(__name__)
@@ -78,6 +79,9 @@ class Worker:
         self._bridge: Bridge | None = None
         self._change: _PlannedChange | None = None
         self._asked_to_change = Signal()
+        self._asked_for_metrics = 0
+        """The number of the latest question for metrics."""
+        self._asked_to_count = Signal()
         self._holders = Holders(start.address, start.holders)
 
     async def serve(self) -> int:
@@ -131,6 +135,7 @@ class Worker:
                     if self._observer is not None:
                         self._observer.serving(bridge, start.plan.place.port)
                     serving.start_soon(self._take_plans, bridge)
+                    serving.start_soon(self._tell_metrics, bridge)
                     serving.start_soon(self._stop_servers, servers, bridge)
                 passing.cancel_scope.cancel()
 
@@ -177,6 +182,9 @@ class Worker:
                 self._stopping.ask()
             case {"stop": True}:
                 self._stopping.at_once.set()
+            case {"metrics": int() as number}:
+                self._asked_for_metrics = number
+                self._asked_to_count.tell()
             case {"end": True}:
                 self._may_end.set()
 
@@ -214,6 +222,19 @@ class Worker:
             self._link.post({"refused": change.number, **packed_fault(fault)})
         else:
             self._link.post({"taken": change.number, "changes": asdict(changes)})
+
+    async def _tell_metrics(self, bridge: Bridge) -> NoReturn:
+        """Answer each question of the supervisor for metrics; of several that have come meanwhile, the latest."""
+        told = 0
+        while True:
+            asked = self._asked_to_count.next
+            if (number := self._asked_for_metrics) == told:
+                await asked.wait()
+                continue
+            families = await bridge.telemetry.families()
+            names = bridge.telemetry.names().to_json()
+            self._link.post({"counted": number, "families": families_as_json(families), "names": names})
+            told = number
 
     # The end
 

@@ -33,6 +33,7 @@ from bridge.config.tables.values import (
     HeaderName,
     HostNames,
     Json,
+    ListenAddress,
     Name,
     Networks,
     NotNegative,
@@ -155,6 +156,21 @@ class BridgeTable(Table):
         default=DEFAULT_PROFILE,
         description="the mapping profile of the process: its tables `server`, `store`, `requests`, "
         "`connections`, `streams` and `issuers` count",
+    )
+    traces: BaseUrl | None = Field(
+        default=None,
+        description="the URL of a collector, which gets a span of each request that comes and of each that goes to a "
+        "peer, by OTLP over HTTP; the variables `OTEL_*` say the rest; needs `mcp-a2a[otel]`",
+    )
+    metrics: ListenAddress | None = Field(
+        default=None,
+        description="an address of its own, `HOST:PORT`, where `/metrics` is for Prometheus; whoever reaches the "
+        "address may read it; needs `mcp-a2a[metrics]`",
+    )
+    log_calls: bool = Field(
+        default=False,
+        description="writes one line to the log for each call: who called what, how it ended, and how long it took; "
+        "never arguments or results",
     )
     log_format: Literal["text", "json"] = Field(default="text", description="the form of log lines")
     log_level: Literal["debug", "info", "warning", "error"] = Field(

@@ -217,6 +217,14 @@ def _host_name(given: str) -> str:
     return given.lower()
 
 
+def _listen_address(given: str) -> str:
+    host, _, port = given.rpartition(":")
+    is_port = port.isascii() and port.isdecimal() and int(port) < 65536
+    if not is_port or not _HOST_NAME.fullmatch(host.removeprefix("[").removesuffix("]")):
+        raise refused("`{key}` takes an address to listen on, such as 127.0.0.1:9464")
+    return given.lower()
+
+
 def _baggage_key(given: str) -> str:
     if not _BAGGAGE_KEY.fullmatch(given):
         raise refused("`{key}` takes keys of a baggage: letters, digits and marks such as - . _")
@@ -315,6 +323,7 @@ CommandWords = Annotated[tuple[str, ...], Field(strict=False, min_length=1), Bef
 SourceNames = Annotated[tuple[Text, ...], Field(strict=False, min_length=1)]
 ExtensionUris = Annotated[tuple[ExtensionUri, ...], Field(strict=False)]
 Origins = Annotated[tuple[OriginUrl, ...], Field(strict=False)]
+ListenAddress = Annotated[str, AfterValidator(_listen_address)]
 HostNames = Annotated[tuple[Annotated[str, AfterValidator(_host_name)], ...], Field(strict=False)]
 BaggageKeys = Annotated[tuple[Annotated[str, AfterValidator(_baggage_key)], ...], Field(strict=False)]
 Networks = Annotated[tuple[NetworkText, ...], Field(strict=False)]

@@ -1,0 +1,165 @@
+"""What listens to the hops of a bridge, by its plan, and what is read of its parts for metrics.
+
+The names in labels are those of the parts that are served now, and what their peers list.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import asynccontextmanager, suppress
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import anyio
+import anyio.to_thread
+
+from bridge.a2a.model.life import INTERRUPTED
+from bridge.assembly.parts import Parts
+from bridge.assembly.plan import ProcessPlan
+from bridge.errors import StoreError
+from bridge.telemetry.call_log import CallLog
+from bridge.telemetry.families import KnownNames, MetricFamily, gauge
+from bridge.telemetry.metrics import HopMetrics, families_of
+from bridge.trace import HopListener, Hops
+from bridge.version import __version__
+
+if TYPE_CHECKING:
+    from bridge.telemetry.spans import SpanExport
+
+
+@dataclass(eq=False)
+class ReloadCount:
+    """How the reloads of a configuration went."""
+
+    taken: int = 0
+    refused: int = 0
+    is_refused: bool = False
+    """Whether the file as it is now was refused."""
+    taken_at: float = 0.0
+    """When a plan was taken over last, in seconds since the epoch."""
+
+    def note(self, taken: bool) -> None:
+        """Count a reload, or the start."""
+        self.is_refused = not taken
+        if taken:
+            self.taken, self.taken_at = self.taken + 1, time.time()
+        else:
+            self.refused += 1
+
+    def families(self) -> list[MetricFamily]:
+        """The same as metrics."""
+        words = "Whether the configuration as it stands is served: 0 when its last reload was refused"
+        when = "When the configuration was taken over last, in seconds since the epoch"
+        return [
+            gauge("mcp_a2a_config_ok", words, [({}, float(not self.is_refused))]),
+            gauge("mcp_a2a_config_taken_timestamp_seconds", when, [({}, self.taken_at)]),
+        ]
+
+
+class Telemetry:
+    """What listens to the hops of one bridge."""
+
+    def __init__(self, place: ProcessPlan, parts: Callable[[], Parts]) -> None:
+        """`parts` gives those that are served.
+
+        Raises:
+            UsageError: the packages for spans are not installed.
+        """
+        self._parts = parts
+        self._metrics = None if place.metrics is None else HopMetrics(self.names)
+        self._spans: SpanExport | None = None
+        if place.traces is not None:
+            from bridge.telemetry.spans import SpanExport  # its packages are an optional extra
+
+            self._spans = SpanExport(place.traces)
+        log = CallLog() if place.log_calls else None
+        # Spans come first: they give a hop the trace that the others see.
+        heard: tuple[HopListener | None, ...] = (self._spans, self._metrics, log)
+        self.hops = Hops(tuple(one for one in heard if one is not None))
+
+    async def close(self) -> None:
+        """Send the spans that are left, within some time."""
+        if self._spans is not None:
+            await anyio.to_thread.run_sync(self._spans.close)
+
+    def names(self) -> KnownNames:
+        """The names that labels may have now."""
+        parts = self._parts()
+        skills = {one.name: frozenset(skill.id for skill in one.agent.skills) for one in parts.agents}
+        peers = set(parts.upstreams)
+        for face in (one.offered for one in parts.faces):
+            skills[face.name] = frozenset(str(tool["name"]) for tool in face.face.tools())
+            peers |= {state.key for state in face.face.sources}
+        return KnownNames(skills, frozenset(peers))
+
+    async def families(self) -> list[MetricFamily]:
+        """All metrics of this process."""
+        if self._metrics is None:
+            return []
+        read = self._metrics.read()
+        gauges = [*_gauges_of(self._parts()), await _waiting_tasks(self._parts())]
+        # A thousand histograms take a while, and nothing else would run meanwhile.
+        return [*await anyio.to_thread.run_sync(families_of, read), *gauges]
+
+
+@asynccontextmanager
+async def telemetry_of(place: ProcessPlan, parts: Callable[[], Parts]) -> AsyncIterator[Telemetry]:
+    """Listen to the hops of a bridge as the plan says.
+
+    Raises:
+        UsageError: the packages for spans are not installed.
+    """
+    telemetry = Telemetry(place, parts)
+    try:
+        yield telemetry
+    finally:
+        with anyio.CancelScope(shield=True):
+            await telemetry.close()
+
+
+def _gauges_of(parts: Parts) -> Iterator[MetricFamily]:
+    """The state of the parts at this moment."""
+    yield gauge("mcp_a2a_build_info", "The version of the bridge", [({"version": __version__}, 1.0)])
+    up = {key: server.down is None for key, server in parts.upstreams.items()}
+    for face in parts.faces:
+        up |= {state.key: state.down is None for state in face.offered.face.sources}
+    yield gauge(
+        "mcp_a2a_peer_up",
+        "Whether a tool server or an agent can be called",
+        [({"peer": peer}, float(is_up)) for peer, is_up in up.items()],
+    )
+    yield gauge(
+        "mcp_client_queue_depth",
+        "Calls that wait for their turn at a tool server",
+        [({"peer": key}, float(server.waiting)) for key, server in parts.upstreams.items()],
+    )
+    streams = [({"face": one.name}, float(one.server.open_streams)) for one in parts.agents]
+    streams += [({"face": one.offered.name}, float(one.offered.server.open_streams)) for one in parts.faces]
+    yield gauge("mcp_a2a_streams", "Open streams of clients", streams)
+    yield gauge(
+        "mcp_a2a_store_ready",
+        "Whether the tasks of an agent can be stored",
+        [({"face": one.name}, float(one.engine.ready)) for one in parts.agents],
+    )
+    yield gauge(
+        "a2a_tasks_running",
+        "Tasks that this process works on",
+        [
+            ({"face": one.name, "state": state.word}, float(count))
+            for one in parts.agents
+            for state, count in one.engine.running_by_state().items()
+        ],
+    )
+
+
+async def _waiting_tasks(parts: Parts) -> MetricFamily:
+    """The tasks that wait for their clients. Of an agent whose store is away nothing is told."""
+    found: list[tuple[dict[str, str], float]] = []
+    for one in parts.agents:
+        with suppress(StoreError):
+            found += [
+                ({"face": one.name, "state": state.word}, float(await one.engine.waiting_in(state)))
+                for state in sorted(INTERRUPTED)
+            ]
+    return gauge("a2a_tasks_waiting", "Tasks in the store that wait for their clients", found)

@@ -1,0 +1,78 @@
+"""What all workers of a supervisor have counted, as if one process had: each sample says in a label whose it is.
+
+The workers are asked when somebody reads. One that does not answer in time keeps the numbers that it told last. One
+that is started anew counts from zero, and what its predecessor told last is added, so that no counter falls.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Mapping
+from typing import Any, Final
+
+import anyio
+
+from bridge.concurrency import Signal
+from bridge.telemetry.families import (
+    KnownNames,
+    MetricFamily,
+    MetricSample,
+    WorkerCounts,
+    families_in,
+    gauge,
+    united,
+)
+
+ANSWER_SECONDS: Final = 5.0
+"""How long a worker may take to answer: less than the ten seconds that Prometheus waits."""
+
+
+class WorkerMetrics:
+    """Asks workers for what they have counted, and keeps it."""
+
+    def __init__(self, ask: Callable[[int], list[int]]) -> None:
+        """`ask` sends the question of this number to all workers that serve, and returns their numbers."""
+        self._ask = ask
+        self._counts: dict[int, WorkerCounts] = {}
+        self._names: KnownNames = KnownNames()
+        self._answered: dict[int, int] = {}
+        """The latest question that each worker has answered."""
+        self._deaths: Counter[int] = Counter()
+        self._asked = 0
+        self._moved = Signal()
+        self._reading = anyio.Lock()
+
+    def hear(self, worker: int, number: int, told: Mapping[str, Any]) -> None:
+        """Take the answer of a worker."""
+        self._counts.setdefault(worker, WorkerCounts()).take(families_in(told["families"]))
+        self._names = KnownNames.from_json(told["names"])
+        self._answered[worker] = number
+        self._moved.tell()
+
+    def end(self, worker: int) -> None:
+        """A worker is gone."""
+        self._counts.setdefault(worker, WorkerCounts()).end()
+        self._answered[worker] = self._asked
+        self._deaths[worker] += 1
+        self._moved.tell()
+
+    async def read(self) -> list[MetricFamily]:
+        """All metrics of all workers."""
+        async with self._reading:
+            self._asked += 1
+            asked = self._ask(self._asked)
+            with anyio.move_on_after(ANSWER_SECONDS):
+                while any(self._answered.get(worker, 0) < self._asked for worker in asked):
+                    await self._moved.wait()
+        parts = [counts.labelled(worker, self._names) for worker, counts in self._counts.items()]
+        return [*united(parts), *self._of_workers(asked)]
+
+    def _of_workers(self, serving: list[int]) -> list[MetricFamily]:
+        name, words = "mcp_a2a_worker_ends_total", "How often a worker has ended and was started anew"
+        known = sorted({*self._counts, *serving})
+        ends = (MetricSample(name, (("worker", str(one)),), float(self._deaths[one])) for one in known)
+        up = [({"worker": str(one)}, float(one in serving)) for one in known]
+        return [
+            MetricFamily(name, words, "counter", tuple(ends)),
+            gauge("mcp_a2a_worker_up", "Whether a worker serves", up),
+        ]

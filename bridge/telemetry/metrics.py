@@ -1,0 +1,140 @@
+"""Counts hops, as histograms of their durations, for Prometheus.
+
+A name that a client sends becomes the value of a label only if it is known, else `other`: nobody outside decides how
+many series there are. What a reload removes is gone with the next reading.
+
+Everything here runs on the event loop, without locks. A reading takes a copy there; its text is made in a thread.
+
+Source: OpenTelemetry semantic conventions of MCP (names and bounds of histograms); A2A's have the same form.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import accumulate
+from typing import Final
+
+from bridge.telemetry.families import OTHER, KnownNames, MetricFamily, MetricSample, SampleLabels
+from bridge.trace import Hop
+
+BOUNDS: Final = (0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 30.0, 60.0, 120.0, 300.0)
+"""The upper ends of the buckets, in seconds, as the conventions advise."""
+_LE: Final = (*(f"{bound:g}" for bound in BOUNDS), "+Inf")
+
+SERIES_MOST: Final = 5000
+"""The most label sets of one histogram. Beyond it all names are `other`."""
+
+_WORDS: Final[Mapping[str, str]] = {
+    "mcp_server_operation_duration_seconds": "Requests of MCP that a face has answered",
+    "a2a_server_operation_duration_seconds": "Requests of A2A that a face has answered",
+    "mcp_client_operation_duration_seconds": "Requests of MCP to a tool server",
+    "a2a_client_operation_duration_seconds": "Requests of A2A to an agent",
+    "mcp_client_queue_wait_seconds": "How long calls waited for their turn at a tool server",
+}
+_DURATIONS: Final = {
+    (protocol, side): f"{protocol}_{side}_operation_duration_seconds"
+    for protocol in ("mcp", "a2a")
+    for side in ("server", "client")
+}
+_WAITS: Final = "mcp_client_queue_wait_seconds"
+
+
+@dataclass(slots=True, eq=False)
+class _Durations:
+    """The durations under one set of labels."""
+
+    counts: list[int] = field(default_factory=lambda: [0] * len(_LE))
+    sum: float = 0.0
+
+    def add(self, seconds: float) -> None:
+        self.counts[bisect_left(BOUNDS, seconds)] += 1
+        self.sum += seconds
+
+
+@dataclass(frozen=True, slots=True)
+class HistogramReading:
+    """A copy of one histogram's durations under one set of labels."""
+
+    labels: SampleLabels
+    counts: Sequence[int]
+    """How many durations are in each bucket alone."""
+    sum: float
+
+
+class HopMetrics:
+    """Counts hops."""
+
+    def __init__(self, names: Callable[[], KnownNames]) -> None:
+        """`names` gives the names that labels may have."""
+        self._names = names
+        self._series: dict[str, dict[SampleLabels, _Durations]] = {name: {} for name in _WORDS}
+        self._seen: dict[tuple[str, ...], _Durations] = {}
+        """The durations by what a hop says, for what was seen before."""
+
+    def began(self, hop: Hop) -> None:
+        """See `HopListener`."""
+
+    def waited(self, hop: Hop, peer: str, seconds: float) -> None:  # noqa: ARG002
+        """Count how long a call waited for its turn at a peer."""
+        seen = self._seen.get((_WAITS, peer))
+        if seen is None:
+            seen = self._durations((_WAITS, peer), _WAITS, (("peer", peer),))
+        seen.add(seconds)
+
+    def ended(self, hop: Hop) -> None:
+        """Count a hop."""
+        key = (hop.protocol, hop.side, hop.method, hop.face, hop.skill, hop.peer, hop.outcome)
+        seen = self._seen.get(key)
+        if seen is None:
+            where = (
+                (("face", hop.face), ("skill", hop.skill)) if hop.side == "server" else (("peer", hop.peer),)
+            )
+            labels = (("method", hop.method or OTHER), *where, ("outcome", hop.outcome))
+            seen = self._durations(key, _DURATIONS[hop.protocol, hop.side], labels)
+        seen.add(hop.seconds)
+
+    def read(self) -> Mapping[str, Sequence[HistogramReading]]:
+        """A copy of all that was counted under names that are still known; the rest is forgotten."""
+        names = self._names()
+        self._series = {
+            name: {labels: durations for labels, durations in series.items() if names.knows(labels)}
+            for name, series in self._series.items()
+        }
+        self._seen.clear()
+        return {
+            name: [HistogramReading(labels, tuple(one.counts), one.sum) for labels, one in series.items()]
+            for name, series in self._series.items()
+        }
+
+    def _durations(self, key: tuple[str, ...], name: str, labels: SampleLabels) -> _Durations:
+        series = self._series[name]
+        if labels not in series and (len(series) >= SERIES_MOST or not self._names().knows(labels)):
+            labels = tuple(
+                (label, OTHER if label in ("face", "skill", "peer") and value else value)
+                for label, value in labels
+            )
+        durations = series.setdefault(labels, _Durations())
+        if len(self._seen) < SERIES_MOST:
+            self._seen[key] = durations
+        return durations
+
+
+def families_of(readings: Mapping[str, Sequence[HistogramReading]]) -> list[MetricFamily]:
+    """What was read, as families."""
+    return [
+        MetricFamily(
+            name, _WORDS[name], "histogram", tuple(one for series in read for one in _samples(name, series))
+        )
+        for name, read in readings.items()
+    ]
+
+
+def _samples(name: str, one: HistogramReading) -> list[MetricSample]:
+    buckets = [
+        MetricSample(f"{name}_bucket", (*one.labels, ("le", le)), float(count))
+        for le, count in zip(_LE, accumulate(one.counts), strict=True)
+    ]
+    count = MetricSample(f"{name}_count", one.labels, float(sum(one.counts)))
+    return [*buckets, MetricSample(f"{name}_sum", one.labels, one.sum), count]

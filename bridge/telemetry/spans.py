@@ -1,0 +1,195 @@
+"""Spans of hops, sent to a collector by OTLP over HTTP. Only this module imports the packages of the extra `otel`.
+
+Each hop is one span, SERVER or CLIENT. It continues the trace of the request that it belongs to, and is the parent of
+all that follows from it. The last turn of a task that is gone on with is a link.
+
+Spans go into a bounded queue, which a thread of the SDK empties. While the collector takes nothing in, the queue drops
+spans; no call waits for it. A caller without a credential does not decide what is recorded: its sampled bit is not
+looked at, and its trace id does not count for a sampler that records a part of all traces.
+
+Source: OpenTelemetry semantic conventions of MCP and of generative AI, and their draft for A2A.
+"""
+
+from __future__ import annotations
+
+import secrets
+import threading
+from collections.abc import Iterator, Sequence
+from typing import Final
+
+from bridge.errors import UsageError
+from bridge.trace import Hop, TraceContext
+from bridge.version import __version__
+
+try:
+    from opentelemetry import context as contexts
+    from opentelemetry import trace as api
+    from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
+    from opentelemetry.sdk.resources import Resource
+    from opentelemetry.sdk.trace import TracerProvider
+    from opentelemetry.sdk.trace.export import BatchSpanProcessor
+    from opentelemetry.sdk.trace.sampling import Sampler, SamplingResult
+    from opentelemetry.trace import (
+        Link,
+        Span,
+        SpanContext,
+        SpanKind,
+        Status,
+        StatusCode,
+        TraceFlags,
+        TraceState,
+    )
+    from opentelemetry.util.types import Attributes
+except ImportError as exc:
+    raise UsageError(
+        "`traces` in [bridge] needs the packages of OpenTelemetry: pip install 'mcp-a2a[otel]'"
+    ) from exc
+
+_SPANS_PATH: Final = "/v1/traces"
+_END_SECONDS: Final = 5.0
+"""How long the end of the bridge waits for a collector to take the last spans."""
+
+_KINDS: Final = {"server": SpanKind.SERVER, "client": SpanKind.CLIENT}
+_FAILED: Final = frozenset({"failed", "rejected"})
+_STRANGER: Final = "mcp-a2a-stranger"
+"""The key of a context whose trace comes from a caller without a credential."""
+
+
+class SpanExport:
+    """Makes a span of each hop, and sends it."""
+
+    def __init__(self, collector: str) -> None:
+        """`collector` is the base URL of an OTLP receiver. The variables OTEL_* say the rest."""
+        self._exporter = OTLPSpanExporter(f"{collector}{_SPANS_PATH}")
+        ours = Resource({"service.name": "mcp-a2a", "service.version": __version__})
+        found = Resource.create()
+        is_named = not str(found.attributes.get("service.name", "")).startswith("unknown_service")
+        provider = TracerProvider(
+            resource=ours.merge(found) if is_named else found.merge(ours), shutdown_on_exit=False
+        )
+        provider.sampler = _SamplerOfStrangers(provider.sampler)
+        provider.add_span_processor(BatchSpanProcessor(self._exporter))
+        self._tracer = provider.get_tracer("mcp-a2a", __version__)
+        self._provider = provider
+        self._spans: dict[Hop, Span] = {}
+
+    def close(self) -> None:
+        """Send what is left, within some time. Blocks: to be called in a thread."""
+        giving_up = threading.Timer(_END_SECONDS, self._exporter.shutdown)
+        giving_up.start()
+        self._provider.shutdown()
+        giving_up.cancel()
+        giving_up.join()
+
+    def began(self, hop: Hop) -> None:
+        """Begin the span of a hop; what follows from the hop is below it."""
+        span = self._tracer.start_span(
+            _name_of(hop), _parent_of(hop), _KINDS[hop.side], start_time=hop.began_ns
+        )
+        self._spans[hop] = span
+        hop.context = _context_of(span.get_span_context(), hop.context.baggage)
+
+    def waited(self, hop: Hop, peer: str, seconds: float) -> None:
+        """Note how long a call waited for its turn."""
+        if (span := self._spans.get(hop)) is not None and span.is_recording():
+            span.add_event("turn", {"mcp_a2a.peer": peer, "mcp_a2a.waited_seconds": seconds})
+
+    def ended(self, hop: Hop) -> None:
+        """End the span of a hop, if it has begun: a stranger who is refused gets none."""
+        span = self._spans.pop(hop, None)
+        if span is None:
+            return
+        if span.is_recording():
+            span.update_name(_name_of(hop))  # a tool is known only once its call was read
+            span.set_attributes(dict(_attributes_of(hop)))
+            earlier = _span_context(hop.earlier)
+            if earlier is not None:
+                span.add_link(earlier)
+            if hop.error or hop.state in _FAILED:
+                span.set_attribute("error.type", hop.error or "tool_error")
+                span.set_status(Status(StatusCode.ERROR))
+        span.end(hop.began_ns + round(hop.seconds * 1e9))
+
+
+class _SamplerOfStrangers(Sampler):
+    """Decides about the traces of strangers as if they began here, and about all others as another sampler does."""
+
+    def __init__(self, usual: Sampler) -> None:
+        self._usual = usual
+
+    def should_sample(
+        self,
+        parent_context: contexts.Context | None,
+        trace_id: int,
+        name: str,
+        kind: SpanKind | None = None,
+        attributes: Attributes = None,
+        links: Sequence[Link] | None = None,
+        trace_state: TraceState | None = None,
+    ) -> SamplingResult:
+        """See `Sampler`."""
+        if contexts.get_value(_STRANGER, parent_context) is None:
+            return self._usual.should_sample(
+                parent_context, trace_id, name, kind, attributes, links, trace_state
+            )
+        as_root = self._usual.should_sample(None, secrets.randbits(128), name, kind, attributes, links)
+        parent = api.get_current_span(parent_context).get_span_context()
+        return SamplingResult(as_root.decision, as_root.attributes, parent.trace_state)
+
+    def get_description(self) -> str:
+        """See `Sampler`."""
+        return self._usual.get_description()
+
+
+def _name_of(hop: Hop) -> str:
+    return f"{hop.method} {hop.skill}" if hop.protocol == "mcp" and hop.skill else hop.method
+
+
+def _attributes_of(hop: Hop) -> Iterator[tuple[str, str]]:
+    """The attributes of a span. No arguments and no results are among them, and no principal."""
+    served = hop.face if hop.side == "server" else hop.peer
+    of_protocol = {
+        "mcp": {
+            "mcp.method.name": hop.method,
+            "gen_ai.operation.name": "execute_tool" if hop.method == "tools/call" else "",
+            "gen_ai.tool.name": hop.skill,
+        },
+        "a2a": {
+            "a2a.method.name": hop.method,
+            "a2a.task.id": hop.task_id,
+            "a2a.task.state": hop.state,
+            "gen_ai.conversation.id": hop.context_id,
+            "gen_ai.agent.name": served,
+        },
+    }[hop.protocol]
+    ours = {"mcp_a2a.face": hop.face, "mcp_a2a.peer": hop.peer, "mcp_a2a.skill": hop.skill}
+    yield from ((name, value) for name, value in {**of_protocol, **ours}.items() if value)
+
+
+def _parent_of(hop: Hop) -> contexts.Context:
+    parent, none = _span_context(hop.context), contexts.Context()
+    if parent is None:
+        return none
+    made = api.set_span_in_context(api.NonRecordingSpan(parent), none)
+    if hop.side == "server" and not hop.is_authenticated:
+        made = contexts.set_value(_STRANGER, True, made)
+    return made
+
+
+def _span_context(context: TraceContext) -> SpanContext | None:
+    if context.traceparent is None:
+        return None
+    _, trace_id, span_id, flags = context.traceparent.split("-")[:4]
+    members = (member.partition("=") for member in (context.tracestate or "").split(",") if member)
+    return SpanContext(
+        int(trace_id, 16),
+        int(span_id, 16),
+        is_remote=True,
+        trace_flags=TraceFlags(int(flags, 16)),
+        trace_state=TraceState([(name, value) for name, _, value in members]),
+    )
+
+
+def _context_of(span: SpanContext, baggage: str | None) -> TraceContext:
+    parent = f"00-{span.trace_id:032x}-{span.span_id:016x}-{span.trace_flags:02x}"
+    return TraceContext(parent, span.trace_state.to_header() or None, baggage)

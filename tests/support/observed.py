@@ -1,0 +1,140 @@
+"""Two bridges in a row, expose before wrap, in the test's own process, and a collector of their spans."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, contextmanager
+from dataclasses import dataclass, field, replace
+from http.server import BaseHTTPRequestHandler, HTTPServer
+from pathlib import Path
+from typing import Any, Final
+
+import httpx2
+from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
+from opentelemetry.proto.trace.v1.trace_pb2 import Span
+
+from bridge.assembly.bridge import Bridge
+from bridge.assembly.plan import OfferedPlan, Plan, ProcessPlan, PublishedPlan, RemotePlan, ServerPlan
+from bridge.mcp.client.eras import Era
+from bridge.mcp.client.transports.streamable_http import ServerTarget
+from tests.support.mcp_wire import MODERN, Http
+from tests.support.running import listening, profile_of
+
+UNOBSERVED: Final = ProcessPlan()
+
+
+@dataclass(frozen=True)
+class Seen:
+    """One span, as the collector got it."""
+
+    name: str
+    kind: str
+    service: str
+    trace: str
+    id: str
+    parent: str
+    links: tuple[str, ...]
+    attributes: dict[str, str]
+    failed: bool
+
+
+@dataclass
+class Collector:
+    """An OTLP receiver."""
+
+    url: str
+    spans: list[Seen] = field(default_factory=list)
+
+    def take(self, body: bytes) -> None:
+        """Take a request."""
+        for resource in ExportTraceServiceRequest.FromString(body).resource_spans:
+            named = {one.key: one.value.string_value for one in resource.resource.attributes}
+            for scope in resource.scope_spans:
+                self.spans.extend(_seen(span, named["service.name"]) for span in scope.spans)
+
+
+def _seen(span: Span, service: str) -> Seen:
+    return Seen(
+        span.name,
+        Span.SpanKind.Name(span.kind).removeprefix("SPAN_KIND_"),
+        service,
+        span.trace_id.hex(),
+        span.span_id.hex(),
+        span.parent_span_id.hex(),
+        tuple(link.span_id.hex() for link in span.links),
+        {one.key: one.value.string_value for one in span.attributes},
+        span.status.code == 2,
+    )
+
+
+@contextmanager
+def collecting() -> Iterator[Collector]:
+    """A collector on a free port, as a thread."""
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_POST(self) -> None:
+            collector.take(self.rfile.read(int(self.headers["content-length"])))
+            self.send_response(200)
+            self.send_header("content-length", "0")
+            self.end_headers()
+
+        def log_message(self, *_: Any) -> None:
+            """Say nothing."""
+
+    with HTTPServer(("127.0.0.1", 0), Handler) as server:
+        collector = Collector(f"http://127.0.0.1:{server.server_port}")
+        thread = threading.Thread(target=server.serve_forever, args=(0.01,))
+        thread.start()
+        try:
+            yield collector
+        finally:
+            server.shutdown()
+            thread.join()
+
+
+@dataclass(frozen=True)
+class InRow:
+    """Both bridges."""
+
+    outer: Bridge
+    inner: Bridge
+    agent_url: str
+    mcp_url: str
+    mcp: Http
+
+
+def wrapping(target: ServerTarget, place: ProcessPlan, store: str = "memory:", **more: Any) -> Plan:
+    """The plan of one agent `tools` made of the tool server `far`."""
+    profile = profile_of("default")
+    server = ServerPlan.as_profile_says(target, Era.LEGACY, profile.server, profile.run)
+    agent = PublishedPlan(("far",), profile, store)
+    return Plan(profile, place, servers={"far": server}, published={"tools": agent}, **more)
+
+
+@asynccontextmanager
+async def in_row(
+    folder: Path, target: ServerTarget, place: ProcessPlan = UNOBSERVED, **more: Any
+) -> AsyncIterator[InRow]:
+    """Run `expose` before `wrap`; `place` says what listens to the hops of both."""
+    profile = profile_of("default")
+    inner_plan = wrapping(target, place, **more)
+    inner = Bridge(inner_plan)
+    async with inner.run(), listening(inner.app) as inner_url:
+        await inner.apply(inner_plan)
+        agent_url = f"{inner_url}/agents/tools"
+        outer_plan = Plan(
+            profile,
+            replace(place, state=folder / "state", cache=folder / "cache"),
+            agents={"tools": RemotePlan(agent_url)},
+            offered={"face": OfferedPlan(("tools",), profile)},
+        )
+        outer = Bridge(outer_plan)
+        async with outer.run(), listening(outer.app) as outer_url, httpx2.AsyncClient(timeout=30) as client:
+            await outer.apply(outer_plan)
+            mcp_url = f"{outer_url}/mcp/face"
+            try:
+                yield InRow(outer, inner, agent_url, mcp_url, Http(client, mcp_url, MODERN))
+            finally:
+                outer.offered[0].server.stop()
+                await inner.published[0].engine.drain(0)

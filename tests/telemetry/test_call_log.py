@@ -1,0 +1,84 @@
+"""The log line of a call: who called what, how it ended, and how long it took; never what was said."""
+
+from __future__ import annotations
+
+import json
+import logging
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from bridge.access.principals import Principal
+from bridge.access.verifiers import Credential
+from bridge.assembly.plan import ProcessPlan
+from bridge.cli.logs import JsonFormat
+from tests.support.limits import url_at
+from tests.support.observed import in_row
+from tests.support.recording import RecordingServer
+from tests.support.running import Rpc, call_part, listening, message, raw_command
+
+LOGGED = ProcessPlan(log_calls=True)
+TRACE = "0af7651916cd43dd8448eb211c80319c"
+PARENT = f"00-{TRACE}-b7ad6b7169203331-01"
+
+
+def fields_in(caplog: pytest.LogCaptureFixture) -> list[dict[str, Any]]:
+    """The fields of the lines of calls, without their durations."""
+    lines = [record for record in caplog.records if record.name == "bridge.telemetry.call_log"]
+    found = [dict(record.fields) for record in lines]  # type: ignore[attr-defined]
+    assert all(one.pop("ms") >= 0 for one in found)
+    return found
+
+
+async def test_a_call_through_both_bridges_has_a_line_in_each(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO, logger="bridge")
+    async with (
+        listening(RecordingServer()) as url,
+        in_row(tmp_path, url_at(f"{url}/mcp"), LOGGED) as there,
+    ):
+        await there.mcp.tool(1, "echo", {"traceparent": PARENT}, text="what is said stays out")
+        await there.mcp.tool(2, "made-up", {}, text="x")
+    wrap = {
+        "principal": "local",
+        "face": "tools",
+        "skill": "echo",
+        "peer": "far",
+        "state": "completed",
+        "trace": TRACE,
+    }
+    expose = {**wrap, "face": "face", "peer": "tools"}
+    nothing = {**expose, "skill": "", "peer": "", "state": "-32602", "trace": ""}
+    assert fields_in(caplog) == [wrap, expose, nothing]
+    assert "what is said" not in caplog.text
+
+
+async def test_a_call_that_fails_and_one_that_is_refused_say_so(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO, logger="bridge")
+    credentials = [Credential(Principal("ann", skills=("fail",)), "a" * 40)]
+    async with in_row(tmp_path, raw_command(), LOGGED, credentials=credentials) as there:
+        client = there.mcp.client
+        for token, method in (("a" * 40, "SendMessage"), ("a" * 40, "Guess"), ("b" * 40, "SendMessage")):
+            rpc = Rpc(client, there.agent_url, {"authorization": f"Bearer {token}"})
+            await rpc.post(method, message(call_part("fail")))
+    said = [(one["principal"], one["skill"], one["state"]) for one in fields_in(caplog)]
+    assert said == [("ann", "fail", "failed"), ("ann", "", "METHOD_NOT_FOUND"), ("", "", "UNAUTHENTICATED")]
+
+
+def test_a_json_line_has_the_fields_of_a_call_beside_those_of_every_line() -> None:
+    record = logging.LogRecord("bridge.telemetry.call_log", logging.INFO, "", 0, "%s", ("face=a",), None)
+    record.fields = {"face": "a", "ms": 1.5}
+    line = json.loads(JsonFormat().format(record))
+    assert (line["face"], line["ms"], line["message"]) == ("a", 1.5, "face=a")
+
+
+async def test_without_the_key_a_call_has_no_line(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO, logger="bridge")
+    async with listening(RecordingServer()) as url, in_row(tmp_path, url_at(f"{url}/mcp")) as there:
+        await there.mcp.tool(1, "echo", {}, text="x")
+        assert (there.inner.telemetry.hops.listeners, there.outer.telemetry.hops.listeners) == ((), ())
+    assert fields_in(caplog) == []

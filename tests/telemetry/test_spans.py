@@ -1,0 +1,140 @@
+"""Spans of hops, as a collector gets them over OTLP."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from bridge.access.principals import Principal
+from bridge.access.verifiers import Credential
+from bridge.assembly.plan import ProcessPlan
+from tests.support.limits import url_at
+from tests.support.observed import Seen, collecting, in_row
+from tests.support.ports import free_port
+from tests.support.recording import RecordingServer
+from tests.support.running import Rpc, call_part, listening, raw_command
+
+TRACE = "0af7651916cd43dd8448eb211c80319c"
+SPAN = "b7ad6b7169203331"
+PARENT = f"00-{TRACE}-{SPAN}-01"
+
+
+def named(spans: list[Seen], kind: str, name: str) -> Seen:
+    """The one span of this kind and name."""
+    (found,) = [span for span in spans if (span.kind, span.name) == (kind, name)]
+    return found
+
+
+async def test_a_call_through_both_bridges_is_one_trace_from_the_host_to_the_tool_server(
+    tmp_path: Path,
+) -> None:
+    server = RecordingServer()
+    with collecting() as collector:
+        place = ProcessPlan(traces=collector.url)
+        async with listening(server) as url, in_row(tmp_path, url_at(f"{url}/mcp"), place) as there:
+            await there.mcp.tool(1, "echo", {"traceparent": PARENT, "tracestate": "v=1"}, text="x")
+    spans = [span for span in collector.spans if span.trace == TRACE]
+    expose, sent = named(spans, "SERVER", "tools/call echo"), named(spans, "CLIENT", "SendStreamingMessage")
+    wrap, called = named(spans, "SERVER", "SendStreamingMessage"), named(spans, "CLIENT", "tools/call echo")
+    assert [one.parent for one in (expose, sent, wrap, called)] == [SPAN, expose.id, sent.id, wrap.id]
+    assert server.told == [{"traceparent": f"00-{TRACE}-{called.id}-01", "tracestate": "v=1"}]
+    assert {span.service for span in spans} == {"mcp-a2a"}
+    assert not any(span.failed for span in spans)
+    assert called.attributes == {
+        "mcp.method.name": "tools/call",
+        "gen_ai.operation.name": "execute_tool",
+        "gen_ai.tool.name": "echo",
+        "mcp_a2a.face": "tools",
+        "mcp_a2a.peer": "far",
+        "mcp_a2a.skill": "echo",
+    }
+    assert wrap.attributes.pop("a2a.task.id")
+    assert wrap.attributes == {
+        "a2a.method.name": "SendStreamingMessage",
+        "a2a.task.state": "completed",
+        "gen_ai.agent.name": "tools",
+        "mcp_a2a.face": "tools",
+        "mcp_a2a.peer": "far",
+        "mcp_a2a.skill": "echo",
+    }
+
+
+async def test_the_answer_to_a_question_is_a_new_trace_with_a_link_to_the_turn_that_asked(
+    tmp_path: Path,
+) -> None:
+    with collecting() as collector:
+        place = ProcessPlan(traces=collector.url)
+        async with (
+            listening(RecordingServer()) as url,
+            in_row(tmp_path, url_at(f"{url}/mcp"), place) as there,
+        ):
+            rpc = Rpc(there.mcp.client, there.agent_url, {"traceparent": PARENT})
+            waiting = await rpc.send(call_part("echo"))
+            answering = Rpc(there.mcp.client, there.agent_url)
+            await answering.send({"data": {"text": "x"}}, taskId=waiting["id"])
+    asked, answered = [span for span in collector.spans if span.kind == "SERVER"]
+    assert (asked.trace, asked.attributes["a2a.task.state"]) == (TRACE, "input_required")
+    assert answered.trace != TRACE
+    assert (answered.parent, answered.links) == ("", (asked.id,))
+    assert named(collector.spans, "CLIENT", "tools/call echo").parent == answered.id
+
+
+@pytest.mark.parametrize("token", ["a" * 40, None], ids=["known", "stranger"])
+async def test_only_a_caller_with_a_credential_decides_by_its_sampled_bit_what_is_recorded(
+    token: str | None, tmp_path: Path
+) -> None:
+    known: dict[str, Any] = {"credentials": [Credential(Principal("ann"), token)]} if token else {}
+    headers = {"authorization": f"Bearer {token}"} if token else {}
+    with collecting() as collector:
+        place = ProcessPlan(traces=collector.url)
+        async with (
+            listening(RecordingServer()) as url,
+            in_row(tmp_path, url_at(f"{url}/mcp"), place, **known) as there,
+        ):
+            rpc = Rpc(there.mcp.client, there.agent_url, {**headers, "traceparent": f"{PARENT[:-2]}00"})
+            await rpc.send(call_part("echo", text="x"))
+    found = [span.trace for span in collector.spans if span.name == "SendMessage"]
+    assert found == ([] if token else [TRACE])
+
+
+async def test_a_call_that_fails_is_a_failed_span(tmp_path: Path) -> None:
+    with collecting() as collector:
+        async with in_row(tmp_path, raw_command(), ProcessPlan(traces=collector.url)) as there:
+            await Rpc(there.mcp.client, there.agent_url).send(call_part("fail"))
+    spans = collector.spans
+    failed = [named(spans, "SERVER", "SendMessage"), named(spans, "CLIENT", "tools/call fail")]
+    assert [(span.failed, span.attributes["error.type"]) for span in failed] == [(True, "tool_error")] * 2
+
+
+async def test_a_dead_collector_costs_a_call_nothing_and_the_queue_is_bounded(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("OTEL_EXPORTER_OTLP_TIMEOUT", "0.1")
+    monkeypatch.setenv("OTEL_BSP_MAX_QUEUE_SIZE", "8")
+    monkeypatch.setenv("OTEL_BSP_MAX_EXPORT_BATCH_SIZE", "8")
+    place = ProcessPlan(traces=f"http://127.0.0.1:{free_port()}")
+    server = RecordingServer()
+    async with listening(server) as url, in_row(tmp_path, url_at(f"{url}/mcp"), place) as there:
+        rpc = Rpc(there.mcp.client, there.agent_url)
+        for _ in range(20):
+            task = await rpc.send(call_part("echo", text="x"))
+            assert task["status"]["state"] == "TASK_STATE_COMPLETED"
+    assert len(server.told) == 20
+
+
+async def test_a_task_that_waited_over_a_restart_is_linked_to_the_turn_that_asked(tmp_path: Path) -> None:
+    server = RecordingServer()
+    with collecting() as collector:
+        place, store = ProcessPlan(traces=collector.url), str(tmp_path / "tasks.db")
+        async with listening(server) as url:
+            target = url_at(f"{url}/mcp")
+            async with in_row(tmp_path, target, place, store=store) as there:
+                waiting = await Rpc(there.mcp.client, there.agent_url).send(call_part("echo"))
+            async with in_row(tmp_path, target, place, store=store) as there:
+                rpc = Rpc(there.mcp.client, there.agent_url)
+                await rpc.send({"data": {"text": "x"}}, taskId=waiting["id"])
+    asked, answered = [span for span in collector.spans if span.kind == "SERVER"]
+    assert (asked.links, answered.links) == ((), (asked.id,))
+    assert len(server.told) == 1
