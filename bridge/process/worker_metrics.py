@@ -65,9 +65,10 @@ class WorkerMetrics:
                 while any(self._answered.get(worker, 0) < self._asked for worker in asked):
                     await self._moved.wait()
         parts = [counts.labelled(worker, self._names) for worker, counts in self._counts.items()]
-        return [*united(parts), *self._of_workers(asked)]
+        return [*united(parts), *self.families_of_workers(asked)]
 
-    def _of_workers(self, serving: list[int]) -> list[MetricFamily]:
+    def families_of_workers(self, serving: list[int]) -> list[MetricFamily]:
+        """What is told of the workers themselves; these serve now."""
         name, words = "mcp_a2a_worker_ends_total", "How often a worker has ended and was started anew"
         known = sorted({*self._counts, *serving})
         ends = (MetricSample(name, (("worker", str(one)),), float(self._deaths[one])) for one in known)
