@@ -9,13 +9,16 @@ from __future__ import annotations
 import logging
 from typing import Final
 
-from bridge.errors import echoed
 from bridge.trace import Hop
 
 logger = logging.getLogger(__name__)
 
 _CALLS: Final = frozenset({"SendMessage", "SendStreamingMessage", "tools/call", ""})
 """The methods that are calls; the last one stands for what was refused before its method was known."""
+
+
+_FIELDS: Final = ("principal", "face", "skill", "peer", "state", "ms", "trace")
+_LINE: Final = " ".join(f"{name}=%s" for name in _FIELDS)
 
 
 class CallLog:
@@ -29,18 +32,9 @@ class CallLog:
 
     def ended(self, hop: Hop) -> None:
         """Write the line of a call that a face took."""
-        if hop.side != "server" or hop.method not in _CALLS:
+        if hop.side != "server" or hop.method not in _CALLS or not logger.isEnabledFor(logging.INFO):
             return
-        fields = {
-            "principal": hop.principal,
-            "face": hop.face,
-            "skill": hop.skill,
-            "peer": hop.peer,
-            "state": hop.outcome,
-            "ms": round(hop.seconds * 1000, 1),
-            "trace": hop.trace_id,
-        }
-        words = " ".join(
-            f"{name}={echoed(str(value)) if value != '' else '-'}" for name, value in fields.items()
-        )
-        logger.info("%s", words, extra={"fields": fields})
+        ms = round(hop.seconds * 1000, 1)
+        values = (hop.principal, hop.face, hop.skill, hop.peer, hop.outcome, ms, hop.trace_id)
+        words = _LINE % tuple("-" if value == "" else value for value in values)
+        logger.info(words, extra={"fields": dict(zip(_FIELDS, values, strict=True))})

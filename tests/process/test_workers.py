@@ -17,6 +17,7 @@ from uuid import uuid4
 import anyio
 import httpx2
 import pytest
+from prometheus_client.parser import text_string_to_metric_families
 
 from tests.support.command import children_of, environment, gone, run_here
 from tests.support.forked import Forked
@@ -123,13 +124,15 @@ def serving(
     and_tools: bool = False,
     workers: int = 2,
     names: Sequence[str] = (),
+    of_bridge: str = "",
 ) -> Iterator[Serving]:
     """Two workers that serve one agent, of the raw server unless another is named; its skills are tools, too, if
-    `and_tools` is said. `names` are principals; without any, everyone is let in."""
+    `and_tools` is said. `names` are principals; without any, everyone is let in. `of_bridge` is more of [bridge]."""
     agent, port, file = new_agent(), free_port(), folder / "bridge.toml"
     server = server or f"command = {json.dumps([sys.executable, '-S', '-E', str(RAW_SERVER)])}"
     file.write_text(
         BRIDGE.format(port=port)
+        + of_bridge
         + f'[tool_servers.tools]\n{server}\n[tools_as_agent.{agent}]\nfrom = ["tools"]\n'
     )
     if and_tools:
@@ -316,6 +319,37 @@ async def test_two_workers_share_one_memory_server_and_its_file_stays_whole(tmp_
 
 
 @pytest.mark.anyio
+@pytest.mark.slow
+async def test_one_address_tells_what_all_workers_counted_and_nothing_falls_when_one_dies(
+    tmp_path: Path,
+) -> None:
+    port = free_port()
+    with serving(tmp_path, of_bridge=f'metrics = "127.0.0.1:{port}"\n') as bridge:
+        for worker in bridge.workers:
+            async with bridge.client_of_another(worker) as client:
+                await bridge.send("echo", client, text="x")
+        assert await counted_at(port) == {"1": 1, "2": 1}
+        await bridge.start_anew(bridge.workers[0])
+        await bridge.until("serves again")
+        assert await counted_at(port) == {"1": 1, "2": 1}
+        for worker in bridge.workers:
+            async with bridge.client_of_another(worker) as client:
+                await bridge.send("echo", client, text="x")
+        assert await counted_at(port) == {"1": 2, "2": 2}
+
+
+async def counted_at(port: int) -> dict[str, float]:
+    """The messages that each worker has answered, by its number."""
+    async with httpx2.AsyncClient(timeout=WAIT_SECONDS) as client:
+        text = (await client.get(f"http://127.0.0.1:{port}/metrics")).text
+    return {
+        sample.labels["worker"]: sample.value
+        for family in text_string_to_metric_families(text)
+        for sample in family.samples
+        if sample.name == "a2a_server_operation_duration_seconds_count"
+    }
+
+
 async def test_five_deaths_in_a_minute_end_the_whole_with_1_and_say_why(tmp_path: Path) -> None:
     with serving(tmp_path) as bridge:
         for number in range(5):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -9,7 +11,11 @@ import pytest
 
 from bridge.access.principals import Principal
 from bridge.access.verifiers import Credential
+from bridge.assembly.parts import Parts
 from bridge.assembly.plan import ProcessPlan
+from bridge.assembly.telemetry import Telemetry
+from bridge.errors import UsageError
+from tests.support.command import ROOT
 from tests.support.limits import url_at
 from tests.support.observed import Seen, collecting, in_row
 from tests.support.ports import free_port
@@ -138,3 +144,19 @@ async def test_a_task_that_waited_over_a_restart_is_linked_to_the_turn_that_aske
     asked, answered = [span for span in collector.spans if span.kind == "SERVER"]
     assert (asked.links, answered.links) == ((), (asked.id,))
     assert len(server.told) == 1
+
+
+def test_without_the_packages_the_key_is_refused_with_what_to_install(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "opentelemetry.sdk.trace", None)
+    monkeypatch.delitem(sys.modules, "bridge.telemetry.spans", raising=False)
+    with pytest.raises(UsageError, match=r"pip install 'mcp-a2a\[otel\]'"):
+        Telemetry(ProcessPlan(traces="http://127.0.0.1:4318"), Parts)
+
+
+@pytest.mark.outside
+def test_without_the_key_no_package_for_spans_is_imported() -> None:
+    words = "import bridge.cli.serve, bridge.process.serve, sys; print('opentelemetry.sdk' in sys.modules)"
+    found = subprocess.run([sys.executable, "-c", words], stdout=subprocess.PIPE, cwd=ROOT, check=True)
+    assert found.stdout == b"False\n"
