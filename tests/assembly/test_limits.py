@@ -67,7 +67,7 @@ def test_what_a_profile_says_has_no_default_in_the_code() -> None:
         HttpTarget,
     )
     assert {kind.__name__: names for kind in made_of_a_profile if (names := _defaults_of(kind))} == {
-        "AgentOptions": {"name", "description"},
+        "AgentOptions": {"name", "description", "extensions"},
         "FreshnessBounds": {"retry_seconds", "answer_seconds"},
         "ClientOptions": {
             "extensions",
@@ -86,7 +86,7 @@ def test_what_a_profile_says_has_no_default_in_the_code() -> None:
         "FaceOptions": {"title", "instructions"},
         "McpLimits": {"sessions", "session_idle_seconds", "list_ttl_ms"},
         "FollowPace": {"first_seconds", "most_seconds", "stale_seconds"},
-        "ToolCall": {"input_responses", "request_state"},
+        "ToolCall": {"input_responses", "meta", "request_state"},
         "HttpTarget": {"headers", "oauth", "shown", "allow_private", "on_command_line", "seen"},
         "Quota": {"total_bytes", "each_bytes"},
     }
