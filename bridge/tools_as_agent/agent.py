@@ -199,6 +199,8 @@ class ToolsAgent:
             case RunTool() | Follow():
                 return self._run(decision, turn.principal.name)
             case RequireInput():
+                asked = resume_state_from(decision.kept) if trace.hop.get() is not None else None
+                _tell_hop("" if asked is None else asked.skill_id, None)
                 return InputRequest(decision)
             case End():
                 return Conclusion(decision)
@@ -259,8 +261,7 @@ class ToolsAgent:
 
     def _run(self, decision: RunTool | Follow, principal: str, *, even_if_full: bool = False) -> PlannedWork:
         source = self._source_of(decision)
-        if (hop := trace.hop.get()) is not None:
-            hop.skill, hop.peer = decision.skill_id, "" if source is None else source.key
+        _tell_hop(decision.skill_id, source)
         if source is None:
             return Conclusion(End(TaskState.FAILED, _SERVER_GONE))
         try:
@@ -301,6 +302,12 @@ class ToolsAgent:
         ]
         nothing = "none of its skills is for this caller" if self._skills.skills else ""
         return make_card(base_url, servers, skills, self._options, nothing)
+
+
+def _tell_hop(skill_id: str, source: SkillSource | None) -> None:
+    """Tell the hop of the request, if somebody listens, what it is about."""
+    if (hop := trace.hop.get()) is not None:
+        hop.skill, hop.peer = skill_id, "" if source is None else source.key
 
 
 def _without_its_process(asked: ServerQuestion) -> PlannedWork:

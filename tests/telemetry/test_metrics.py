@@ -63,7 +63,7 @@ async def test_calls_through_both_bridges_are_counted_at_each_hop(tmp_path: Path
         await Rpc(there.mcp.client, there.agent_url).send(call_part("echo"))
         inner, outer = await read(there.inner), await read(there.outer)
     call = {"method": "SendStreamingMessage", "outcome": "completed"}
-    asked = {"method": "SendMessage", "face": "tools", "skill": "", "outcome": "input_required"}
+    asked = {"method": "SendMessage", "face": "tools", "skill": "echo", "outcome": "input_required"}
     tool = {"method": "tools/call", "outcome": "completed"}
     assert one(outer, "mcp_server_operation_duration_seconds_count", face="face", skill="echo", **tool) == 3
     assert one(outer, "a2a_client_operation_duration_seconds_count", peer="tools", **call) == 3

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Sequence
-from contextlib import aclosing, asynccontextmanager, nullcontext
+from contextlib import aclosing, asynccontextmanager
 from dataclasses import dataclass, replace
 from typing import Any, Final, overload
 
@@ -178,14 +178,22 @@ class HttpTransport(Transport):
             value = {**value, **read}
         return value
 
-    async def _events(
+    def _events(
         self, operation: Streamed[RequestT, AnswerT], request: RequestT
     ) -> AsyncGenerator[StreamResponse, None]:
-        with self._terms.hops.sent("a2a", operation.name, self._terms.peer) or nullcontext() as hop:
+        if not self._terms.hops.listeners:
+            return self._events_in(None, operation, request)
+        return self._heard_events(operation, request)
+
+    async def _heard_events(
+        self, operation: Streamed[RequestT, AnswerT], request: RequestT
+    ) -> AsyncGenerator[StreamResponse, None]:
+        hop = self._terms.hops.sent("a2a", operation.name, self._terms.peer)
+        assert hop is not None, "somebody listens"
+        with hop:
             async with aclosing(self._events_in(hop, operation, request)) as events:
                 async for event in events:
-                    if hop is not None:
-                        _tell_of_event(hop, event)
+                    _tell_of_event(hop, event)
                     yield event
 
     async def _events_in(
