@@ -201,8 +201,11 @@ def begin(*carriers: Mapping[str, object]) -> None:
 
 def take_from(*carriers: Mapping[str, object]) -> None:
     """Take the trace of the request from these carriers, if what `begin` was given named none."""
-    now, found = context.get(), context_from(*carriers)
-    if now.traceparent is None and found.traceparent is not None:
+    now = context.get()
+    if now.traceparent is not None or not any(carriers):
+        return
+    found = context_from(*carriers)
+    if found.traceparent is not None:
         now = TraceContext(found.traceparent, found.tracestate, now.baggage or found.baggage)
         context.set(now)
         if (taken := hop.get()) is not None:
