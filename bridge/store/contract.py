@@ -6,6 +6,7 @@ from collections.abc import AsyncIterator, Callable, Collection, Mapping, Sequen
 from contextlib import AbstractAsyncContextManager
 from typing import Protocol, Self
 
+from bridge.store.outbox import Outbox
 from bridge.store.records import Change, Query, Quota, StoredMessage, StoredTask, TaskPage, WholeTask
 from bridge.store.replicas import Replicas
 
@@ -44,6 +45,7 @@ class Store(AbstractAsyncContextManager["Store"], Protocol):
     - The first ended head wins. It is stored in one transaction with its event.
     - A context has one owner for as long as it has a task.
     - (owner, message id) is unique. The newest message wins.
+    - An event of a task with webhooks is stored with a row of the outbox for each of them, or not at all.
     """
 
     async def __aenter__(self) -> Self: ...
@@ -78,6 +80,11 @@ class Store(AbstractAsyncContextManager["Store"], Protocol):
         before the store is entered, and stays the same."""
         ...
 
+    @property
+    def outbox(self) -> Outbox:
+        """The webhooks of the tasks, and what is to be sent to them."""
+        ...
+
     def unfinished(self) -> AsyncIterator[StoredTask]:
         """Every unfinished task, oldest first, for a new process to recover. It is not asked of a store with replicas,
         where tasks rest or are adopted (`ReplicaEngine.adopt`)."""
@@ -91,7 +98,8 @@ class Store(AbstractAsyncContextManager["Store"], Protocol):
         """Delete ended tasks, and return how many.
 
         First the tasks go that ended before a time. Then the surplus over the quota goes (`surplus_of`), first in
-        number and then in bytes. Unfinished tasks are never deleted. A context goes with its last task.
+        number and then in bytes. Unfinished tasks are never deleted, nor are those of which something is still to be
+        sent. A context goes with its last task.
         """
         ...
 

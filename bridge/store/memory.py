@@ -8,10 +8,13 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
+from itertools import starmap
 from typing import TYPE_CHECKING, Self
 
 from bridge.errors import StoreConflictError
 from bridge.store.contract import OnStored
+from bridge.store.memory_outbox import HeldWebhook, MemoryOutbox
+from bridge.store.outbox import KeptWebhook, OutboxRow
 from bridge.store.records import (
     Change,
     Query,
@@ -42,6 +45,7 @@ class _HeldTask:
     events: list[bytes] = field(default_factory=list)
     private: bytes = b""
     message_ids: set[str] = field(default_factory=set)
+    webhooks: dict[str, HeldWebhook] = field(default_factory=dict)
 
     @property
     def sort_key(self) -> tuple[int, str]:
@@ -52,6 +56,11 @@ class _HeldTask:
     def ended(self) -> EndedTask:
         """The task as an ended one, with its size."""
         return EndedTask(*self.sort_key, self.origin.owner, len(self.snapshot))
+
+    @property
+    def may_go(self) -> bool:
+        """Whether the task has ended, and nothing of it is still to be sent."""
+        return self.head.ended and not any(held.rows for held in self.webhooks.values())
 
     def stored(self) -> StoredTask:
         return StoredTask(
@@ -73,6 +82,7 @@ class MemoryStore:
         self._contexts: defaultdict[str, dict[str, _HeldTask]] = defaultdict(dict)
         self._owners: defaultdict[str, dict[str, _HeldTask]] = defaultdict(dict)
         self._messages: dict[tuple[str, str], StoredMessage] = {}
+        self._outbox = MemoryOutbox(self._tasks)
 
     async def __aenter__(self) -> Self:
         return self
@@ -111,6 +121,10 @@ class MemoryStore:
             task.private = change.private
         if change.message is not None:
             self._accept(change, task)
+        if change.webhook is not None:
+            self._outbox.keep(change.webhook)
+        if task.webhooks:
+            self._outbox.push(task.task_id, OutboxRow(change.seq, change.event))
 
     def _make(self, change: Change, position: TaskPosition) -> _HeldTask:
         origin, head, snapshot = change.origin, change.head, change.snapshot
@@ -165,6 +179,11 @@ class MemoryStore:
     def replicas(self) -> None:
         """None: this replica holds every task."""
 
+    @property
+    def outbox(self) -> MemoryOutbox:
+        """The webhooks of the tasks, and what is to be sent to them."""
+        return self._outbox
+
     async def unfinished(self) -> AsyncIterator[StoredTask]:
         """Every unfinished task, oldest first."""
         found = [task for task in self._tasks.values() if not task.head.ended]
@@ -182,7 +201,7 @@ class MemoryStore:
 
     async def evict(self, ended_before_ms: int, quota: Quota) -> int:
         """Delete ended tasks that are too old or beyond a quota, and return how many."""
-        ended = [task for task in self._tasks.values() if task.head.ended]
+        ended = [task for task in self._tasks.values() if task.may_go]
         victims = [task for task in ended if task.head.status_ms < ended_before_ms]
         left = sorted(
             (task for task in ended if task.head.status_ms >= ended_before_ms), key=lambda task: task.sort_key
@@ -194,7 +213,7 @@ class MemoryStore:
                 victims.append(task)
         for task in victims:
             self._delete(task)
-        heavy = tasks_over_byte_quota([task.ended for task in self._tasks.values() if task.head.ended], quota)
+        heavy = tasks_over_byte_quota([task.ended for task in self._tasks.values() if task.may_go], quota)
         for task_id in heavy:
             self._delete(self._tasks[task_id])
         return len(victims) + len(heavy)
@@ -224,7 +243,11 @@ class MemoryStore:
         for task in sorted(self._tasks.values(), key=lambda task: task.task_id):
             owner = task.origin.owner
             messages = (self._messages[owner, message_id] for message_id in sorted(task.message_ids))
-            yield WholeTask(task.stored(), tuple(messages))
+            kept = (
+                KeptWebhook(held.webhook, tuple(starmap(OutboxRow, held.rows.items())))
+                for _, held in sorted(task.webhooks.items())
+            )
+            yield WholeTask(task.stored(), tuple(messages), tuple(kept))
 
     def add_whole(self, whole: WholeTask) -> None:
         """Add a task of another store.
@@ -241,6 +264,9 @@ class MemoryStore:
         held.events, held.private = list(task.events), task.private
         for message in whole.messages:
             self._accept(replace(made, message=message.key), held)
+        held.webhooks = {
+            kept.webhook.key.webhook_id: HeldWebhook(kept.webhook, dict(kept.rows)) for kept in whole.webhooks
+        }
 
     @property
     def lasts(self) -> bool:

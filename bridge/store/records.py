@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import Final, NamedTuple
 
 from bridge.errors import StoreConflictError
+from bridge.store.outbox import KeptWebhook, Webhook
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,6 +69,8 @@ class Change:
     goes to another task. It never refuses the holder's change for its message: the newest message wins there as well,
     since a refusal would take the events of running work with it."""
     origin: TaskOrigin | None = None
+    webhook: Webhook | None = None
+    """A webhook to add, for this event and those after it. It replaces the one of its key."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,12 +122,15 @@ class WholeTask:
     """Without its holder."""
     messages: tuple[StoredMessage, ...]
     """The messages that went to it, in the order of their ids."""
+    webhooks: tuple[KeptWebhook, ...] = ()
+    """Its webhooks, in the order of their ids."""
 
     @property
     def size(self) -> int:
         """Its bytes, about."""
         task = self.task
-        return len(task.snapshot) + sum(map(len, task.events)) + len(task.private)
+        pushed = sum(len(row.event) for kept in self.webhooks for row in kept.rows)
+        return len(task.snapshot) + sum(map(len, task.events)) + len(task.private) + pushed
 
 
 @dataclass(frozen=True, slots=True)

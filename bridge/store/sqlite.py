@@ -28,6 +28,7 @@ from bridge.store.records import Change, Cursor, Query, Quota, StoredMessage, St
 from bridge.store.retention import surplus_of, tasks_over_byte_quota
 from bridge.store.sqlite_batch import delete_tasks
 from bridge.store.sqlite_contents import SQLiteContents, unchanged
+from bridge.store.sqlite_outbox import SQLiteOutbox
 from bridge.store.sqlite_reader import Reader
 from bridge.store.sqlite_schema import migrate, touch
 from bridge.store.sqlite_writer import Writer
@@ -96,7 +97,9 @@ class SQLiteStore:
         connection, file = self._open()
         # Look-ups on the loop never wait for a scan, because each has its own connection.
         self._scans_at_once = anyio.CapacityLimiter(1)
-        self._writer = Writer(connection, str(self._path), self._resources.close, file.loss)
+        hooked = self._look_ups.hooked()
+        self._writer = Writer(connection, str(self._path), self._resources.close, file.loss, hooked)
+        self._outbox = SQLiteOutbox(self._writer, self._look_ups)
         # Entering a task group does not wait either.
         self._group = await anyio.create_task_group().__aenter__()
         self._group.start_soon(self._writer.deliver)
@@ -211,6 +214,11 @@ class SQLiteStore:
     @property
     def replicas(self) -> None:
         """None: this replica holds every task."""
+
+    @property
+    def outbox(self) -> SQLiteOutbox:
+        """The webhooks of the tasks, and what is to be sent to them."""
+        return self._outbox
 
     async def unfinished(self) -> AsyncIterator[StoredTask]:
         """Every unfinished task, oldest first, in its state when its page is read."""

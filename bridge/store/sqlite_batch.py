@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     import sqlite3
     from collections.abc import Iterable, Iterator, Sequence
 
+    from bridge.store.outbox import Webhook, WebhookKey
     from bridge.store.records import Change, WholeTask
 
 Cell: TypeAlias = "str | int | bytes | None"
@@ -71,6 +72,13 @@ _KEEP_SNAPSHOTS: Final = Statement(
 _REPLACE_PRIVATES: Final = Statement("REPLACE " + _INTO.format(table="privates"), 2)
 _INSERT_EVENTS: Final = Statement("INSERT OR ROLLBACK " + _INTO.format(table="events"), 3)
 _REPLACE_MESSAGES: Final = Statement("REPLACE " + _INTO.format(table="messages"), 5)
+_REPLACE_WEBHOOKS: Final = Statement("REPLACE " + _INTO.format(table="webhooks"), 9)
+_KEEP_OUTBOX: Final = Statement("INSERT OR ROLLBACK " + _INTO.format(table="outbox"), 4)
+_PUT_INTO_OUTBOX: Final = Statement(
+    "INSERT OR ROLLBACK INTO outbox SELECT v.column1, webhook_id, v.column2, v.column3 FROM (VALUES {rows}) AS v"
+    " JOIN webhooks ON task_id = v.column1 AND is_given_up = 0",
+    3,
+)
 _UPDATE_HEADS: Final = Statement(
     "UPDATE tasks SET state = v.column2, ended = v.column3, status_ms = v.column4"
     " FROM (VALUES {rows}) AS v WHERE task_id = v.column1",
@@ -81,8 +89,11 @@ _DELETE: Final = "DELETE FROM {table} WHERE task_id IN (VALUES {{rows}})"
 _DELETE_EVENTS: Final = Statement(_DELETE.format(table="events"), 1)
 _DELETE_TASKS: Final = Statement(_DELETE.format(table="tasks"), 1)
 _DELETE_THE_REST: Final = tuple(
-    Statement(_DELETE.format(table=table), 1) for table in ("snapshots", "privates", "messages")
+    Statement(_DELETE.format(table=table), 1)
+    for table in ("snapshots", "privates", "messages", "webhooks", "outbox")
 )
+
+_WITH_ROWS: Final = Statement("SELECT DISTINCT task_id FROM outbox WHERE task_id IN (VALUES {rows})", 1)
 
 _POSITIONS: Final = Statement(
     "SELECT task_id, owner, coalesce("
@@ -112,8 +123,11 @@ def read_context_owners(connection: sqlite3.Connection, context_ids: Iterable[st
 
 
 def delete_tasks(connection: sqlite3.Connection, task_ids: Iterable[str]) -> int:
-    """Delete tasks and all their rows, and return the number of deleted tasks."""
+    """Delete tasks and all their rows, and return the number of deleted tasks. Those stay of which something is still
+    to be sent."""
     rows = [(task_id,) for task_id in task_ids]
+    kept = set(_WITH_ROWS.fetch(connection, rows))
+    rows = [row for row in rows if row not in kept]
     for statement in (_DELETE_EVENTS, *_DELETE_THE_REST):
         statement.run(connection, rows)
     return _DELETE_TASKS.run(connection, rows)
@@ -141,8 +155,18 @@ def insert_tasks(connection: sqlite3.Connection, tasks: Iterable[WholeTask]) -> 
             key = message.key
             cells = (origin.owner, key.message_id, task_id, key.digest, key.accepted_ms)
             rows.setdefault(_REPLACE_MESSAGES, []).append(cells)
+        for kept in whole.webhooks:
+            rows.setdefault(_REPLACE_WEBHOOKS, []).append(webhook_row(kept.webhook))
+            for pushed in kept.rows:
+                rows.setdefault(_KEEP_OUTBOX, []).append((*kept.webhook.key, *pushed))
     for statement, its_rows in rows.items():
         statement.run(connection, its_rows)
+
+
+def webhook_row(webhook: Webhook) -> SqlRow:
+    """The cells of a webhook."""
+    how = (webhook.attempts, webhook.due_ms, webhook.failure, webhook.is_given_up)
+    return (*webhook.key, webhook.owner, webhook.made_ms, webhook.config, *how)
 
 
 @dataclass(slots=True)
@@ -153,6 +177,10 @@ class Batch:
     """The stored positions of the batch's tasks, updated with each added change."""
     context_owners: dict[str, str]
     """The stored owners of the batch's contexts, updated with each added change."""
+    hooked: set[str] = field(default_factory=set)
+    """The tasks that may have webhooks, updated with each added change."""
+    pushed: set[str] = field(default_factory=set)
+    """The tasks whose events went into the outbox, if they have webhooks."""
     _tasks: dict[str, SqlRow] = field(default_factory=dict)
     _heads: dict[str, SqlRow] = field(default_factory=dict)
     _snapshots: dict[str, SqlRow] = field(default_factory=dict)
@@ -160,6 +188,8 @@ class Batch:
     _events: dict[str, list[SqlRow]] = field(default_factory=dict)
     _messages: dict[tuple[str, str], SqlRow] = field(default_factory=dict)
     _folded: dict[str, SqlRow] = field(default_factory=dict)
+    _webhooks: dict[WebhookKey, SqlRow] = field(default_factory=dict)
+    _outbox: list[SqlRow] = field(default_factory=list)
 
     def add(self, change: Change) -> None:
         """Add a change.
@@ -186,6 +216,12 @@ class Batch:
             key = change.message
             row = (after.owner, key.message_id, task_id, key.digest, key.accepted_ms)
             self._messages[after.owner, key.message_id] = row
+        if change.webhook is not None:
+            self._webhooks[change.webhook.key] = webhook_row(change.webhook)
+            self.hooked.add(task_id)
+        if task_id in self.hooked:
+            self.pushed.add(task_id)
+            self._outbox.append((task_id, change.seq, change.event))
 
     def _add_head(self, change: Change) -> None:
         task_id, origin, head = change.task_id, change.origin, change.head
@@ -213,3 +249,5 @@ class Batch:
         _DELETE_EVENTS.run(connection, [*self._folded.values()])
         _INSERT_EVENTS.run(connection, [row for rows in self._events.values() for row in rows])
         _REPLACE_MESSAGES.run(connection, [*self._messages.values()])
+        _REPLACE_WEBHOOKS.run(connection, [*self._webhooks.values()])
+        _PUT_INTO_OUTBOX.run(connection, self._outbox)

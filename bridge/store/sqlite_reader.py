@@ -1,3 +1,4 @@
+# ruff: noqa: S608 - the text of every statement stands here; values are bound
 """Reads a SQLite store: rows to records, on a read-only connection.
 
 This module knows the queries. Each read is one transaction, so that a task and its events are of one moment. No cursor
@@ -12,6 +13,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Final, Self
 
 from bridge.errors import StoreError
+from bridge.store.outbox import KeptWebhook, OutboxRow, WaitingWebhook, Webhook, WebhookKey
 from bridge.store.records import (
     Cursor,
     MessageKey,
@@ -46,16 +48,29 @@ _WEIGHT: Final = (
     "SELECT length(snapshot) + coalesce((SELECT sum(length(event)) FROM events WHERE task_id = :task_id), 0)"
     " FROM snapshots WHERE task_id = :task_id"
 )
-_AGED: Final = "SELECT count(*) FROM tasks WHERE ended = 1 AND status_ms < ?"
-_ENDED: Final = "SELECT owner, count(*) FROM tasks WHERE ended = 1 GROUP BY owner"
+_NOTHING_TO_SEND: Final = "task_id NOT IN (SELECT task_id FROM outbox)"
+_AGED: Final = f"SELECT count(*) FROM tasks WHERE ended = 1 AND status_ms < ? AND {_NOTHING_TO_SEND}"
+_ENDED: Final = f"SELECT owner, count(*) FROM tasks WHERE ended = 1 AND {_NOTHING_TO_SEND} GROUP BY owner"
 # This scans all snapshots, whose lengths are stored in front of them. A look-up by key would read a snapshot whole.
 _ENDED_SIZES: Final = (
     "SELECT status_ms, task_id, owner, length(snapshot)"
-    " FROM snapshots CROSS JOIN tasks USING (task_id) WHERE ended = 1"
+    f" FROM snapshots CROSS JOIN tasks USING (task_id) WHERE ended = 1 AND {_NOTHING_TO_SEND}"
 )
-_OLDEST_ENDED: Final = "SELECT task_id FROM tasks WHERE ended = 1 ORDER BY status_ms, task_id LIMIT ?"
+_OLDEST_ENDED: Final = (
+    f"SELECT task_id FROM tasks WHERE ended = 1 AND {_NOTHING_TO_SEND} ORDER BY status_ms, task_id LIMIT ?"
+)
 _OLDEST_ENDED_OF: Final = (
-    "SELECT task_id FROM tasks WHERE owner = ? AND ended = 1 ORDER BY status_ms, task_id LIMIT ?"
+    f"SELECT task_id FROM tasks WHERE owner = ? AND ended = 1 AND {_NOTHING_TO_SEND}"
+    " ORDER BY status_ms, task_id LIMIT ?"
+)
+_WEBHOOKS: Final = (
+    "SELECT task_id, webhook_id, owner, made_ms, config, attempts, due_ms, failure, is_given_up FROM webhooks"
+)
+_WAITING: Final = "SELECT task_id, webhook_id, count(*) FROM outbox{} GROUP BY task_id, webhook_id"
+_COUNTED: Final = (
+    "SELECT count(*) FROM webhooks AS w JOIN tasks USING (task_id) WHERE w.owner = ? AND is_given_up = 0"
+    " AND (ended = 0 OR EXISTS (SELECT 1 FROM outbox AS o"
+    " WHERE o.task_id = w.task_id AND o.webhook_id = w.webhook_id))"
 )
 
 
@@ -151,7 +166,7 @@ class Reader:
     def waiting(self, states: Collection[str]) -> dict[str, int]:
         """The unfinished tasks in one of these states: their ids, with the `status_ms` of each."""
         marks = ", ".join("?" * len(states))
-        sql = f"SELECT task_id, status_ms FROM tasks WHERE ended = 0 AND state IN ({marks})"  # noqa: S608
+        sql = f"SELECT task_id, status_ms FROM tasks WHERE ended = 0 AND state IN ({marks})"
         with self._moment() as connection:
             return dict(connection.execute(sql, (*states,)).fetchall())
 
@@ -170,6 +185,42 @@ class Reader:
         """The ended tasks with their sizes in bytes."""
         with self._moment() as connection:
             return [EndedTask(*row) for row in connection.execute(_ENDED_SIZES).fetchall()]
+
+    def webhooks(self, task_id: str) -> Sequence[Webhook]:
+        """The webhooks of a task, the oldest first."""
+        sql = f"{_WEBHOOKS} WHERE task_id = ? ORDER BY made_ms, webhook_id"
+        with self._moment() as connection:
+            return [webhook_from(row) for row in connection.execute(sql, (task_id,)).fetchall()]
+
+    def count_webhooks(self, owner: str) -> int:
+        """The number of webhooks of an owner to which something is or will be sent."""
+        with self._moment() as connection:
+            return count_webhooks(connection, owner)
+
+    def waiting_webhooks(self, task_ids: Collection[str] | None) -> Sequence[WaitingWebhook]:
+        """The webhooks that rows wait for: those of some tasks, or of all."""
+        ids = sorted(task_ids or ())
+        some = "" if task_ids is None else f" WHERE task_id IN ({', '.join('?' * len(ids))})"
+        found = []
+        with self._moment() as connection:
+            for task_id, webhook_id, rows in connection.execute(_WAITING.format(some), ids).fetchall():
+                sql = f"{_WEBHOOKS} WHERE task_id = ? AND webhook_id = ?"
+                row = connection.execute(sql, (task_id, webhook_id)).fetchone()
+                found.append(WaitingWebhook(webhook_from(row), rows))
+        return found
+
+    def first_row(self, key: WebhookKey) -> OutboxRow | None:
+        """The first row of a webhook; None if there is none."""
+        sql = "SELECT seq, event FROM outbox WHERE task_id = ? AND webhook_id = ? ORDER BY seq LIMIT 1"
+        with self._moment() as connection:
+            row = connection.execute(sql, key).fetchone()
+        return None if row is None else OutboxRow(*row)
+
+    def hooked(self) -> set[str]:
+        """The unfinished tasks with webhooks."""
+        sql = "SELECT DISTINCT task_id FROM webhooks JOIN tasks USING (task_id) WHERE ended = 0"
+        with self._moment() as connection:
+            return {task_id for (task_id,) in connection.execute(sql).fetchall()}
 
     def oldest_ended(self, owner: str | None, limit: int) -> Sequence[str]:
         """The ids of the `limit` ended tasks that ended first, of one owner or of all."""
@@ -190,11 +241,32 @@ def read_whole_tasks(
         messages = (
             StoredMessage(task_id, MessageKey(*row)) for row in connection.execute(_MESSAGES_OF, (task_id,))
         )
-        tasks.append(WholeTask(task, tuple(messages)))
+        tasks.append(WholeTask(task, tuple(messages), tuple(_kept_webhooks(connection, task_id))))
         size += tasks[-1].size
         if size >= most_bytes:
             break
     return tasks
+
+
+def count_webhooks(connection: sqlite3.Connection, owner: str) -> int:
+    """The number of webhooks of an owner to which something is or will be sent."""
+    (number,) = connection.execute(_COUNTED, (owner,)).fetchone()
+    return int(number)
+
+
+def webhook_from(row: tuple[Any, ...]) -> Webhook:
+    """A webhook of its cells."""
+    task_id, webhook_id, owner, made_ms, config, attempts, due_ms, failure, is_given_up = row
+    key = WebhookKey(task_id, webhook_id)
+    return Webhook(key, owner, made_ms, config, attempts, due_ms, failure, bool(is_given_up))
+
+
+def _kept_webhooks(connection: sqlite3.Connection, task_id: str) -> Iterator[KeptWebhook]:
+    sql = f"{_WEBHOOKS} WHERE task_id = ? ORDER BY webhook_id"
+    for webhook in map(webhook_from, connection.execute(sql, (task_id,)).fetchall()):
+        text = "SELECT seq, event FROM outbox WHERE task_id = ? AND webhook_id = ? ORDER BY seq"
+        rows = connection.execute(text, webhook.key).fetchall()
+        yield KeptWebhook(webhook, tuple(OutboxRow(*row) for row in rows))
 
 
 def _is_counted(query: Query) -> bool:

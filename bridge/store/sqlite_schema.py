@@ -96,7 +96,30 @@ CREATE TRIGGER task_gone AFTER DELETE ON tasks BEGIN
 END;
 """
 
-STEPS: Final = (_FIRST, _FOR_MANY)
+_OUTBOX: Final = """
+CREATE TABLE webhooks (
+    task_id TEXT NOT NULL,
+    webhook_id TEXT NOT NULL,
+    owner TEXT NOT NULL,
+    made_ms INTEGER NOT NULL,
+    config BLOB NOT NULL,
+    attempts INTEGER NOT NULL,
+    due_ms INTEGER NOT NULL,
+    failure TEXT,
+    is_given_up INTEGER NOT NULL,
+    PRIMARY KEY (task_id, webhook_id)
+) WITHOUT ROWID;
+CREATE INDEX webhooks_of_owner ON webhooks (owner) WHERE is_given_up = 0;
+CREATE TABLE outbox (
+    task_id TEXT NOT NULL,
+    webhook_id TEXT NOT NULL,
+    seq INTEGER NOT NULL,
+    event BLOB NOT NULL,
+    PRIMARY KEY (task_id, webhook_id, seq)
+) WITHOUT ROWID;
+"""
+
+STEPS: Final = (_FIRST, _FOR_MANY, _OUTBOX)
 
 
 def version_of(connection: sqlite3.Connection, path: Path) -> int:

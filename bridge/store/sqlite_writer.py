@@ -10,8 +10,8 @@ A transaction that fails refuses its whole batch.
 A task, `deliver`, calls back with the answers, and not a bare callback of the loop: a callback may start another task
 or read the clock, and anyio allows both only inside a task.
 
-The thread owns the connection, `_positions`, `_lost` and `_trouble`; the loop owns all else. The file has one owner
-(`lock.py`), so what the thread remembers of a task between two batches agrees with the file.
+The thread owns the connection, `_positions`, `_hooked`, `_lost` and `_trouble`; the loop owns all else. The file has
+one owner (`lock.py`), so what the thread remembers of a task between two batches agrees with the file.
 """
 
 from __future__ import annotations
@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
     from bridge.store.contract import OnStored
+    from bridge.store.outbox import OnRows
     from bridge.store.records import Change, TaskPosition
 
 logger = logging.getLogger(__name__)
@@ -54,6 +55,7 @@ class _Submitted:
 class _WriteJob:
     run: Callable[[sqlite3.Connection], int]
     result: asyncio.Future[int]
+    hooks: str | None = None
 
 
 _Item: TypeAlias = "_Submitted | _WriteJob"
@@ -78,13 +80,16 @@ class Writer:
         name: str,
         release: Callable[[], None],
         loss: Callable[[], str | None] = lambda: None,
+        hooked: set[str] | None = None,
     ) -> None:
         """Start the thread. `name` names the store in messages.
 
         The thread calls `release` after its last use of the connection. It calls `loss` before and after each
         transaction, and so after each checkpoint; `loss` returns words if the file was lost. From then on nothing is
-        written, and the transaction in question is not acknowledged.
+        written, and the transaction in question is not acknowledged. `hooked` are the unfinished tasks with webhooks.
         """
+        self.on_rows: OnRows = lambda _: None
+        """Told which tasks have new rows in the outbox."""
         self.failure: str | None = None
         """Why the last transaction failed, in words; None after a success."""
         self._connection = connection
@@ -100,6 +105,7 @@ class Writer:
         self._loss = loss
         self._lost: str | None = None
         self._positions: dict[str, TaskPosition] = {}
+        self._hooked = hooked or set()
         self._trouble: str | None = None
         # A daemon, so that a disk that hangs for good cannot keep the process from ending.
         self._thread = threading.Thread(target=self._work, name=f"writer of {name}", daemon=True)
@@ -112,8 +118,10 @@ class Writer:
             return
         self._queue_item(_Submitted(change, done))
 
-    async def run(self, job: Callable[[sqlite3.Connection], int]) -> int:
+    async def run(self, job: Callable[[sqlite3.Connection], int], *, hooks: str | None = None) -> int:
         """Run a function that writes, in a transaction of its own, in order with the changes. Returns its result.
+
+        `hooks` is the task that gets a webhook by it.
 
         Raises:
             StoreError: the store cannot write, or is closed.
@@ -121,7 +129,7 @@ class Writer:
         if self._closing:
             raise StoreError(f"{self._name} is closed")
         result: asyncio.Future[int] = self._loop.create_future()
-        self._queue_item(_WriteJob(job, result))
+        self._queue_item(_WriteJob(job, result, hooks))
         return await result
 
     def _queue_item(self, item: _Item) -> None:
@@ -225,7 +233,7 @@ class Writer:
         unknown = {change.task_id for change in changes} - self._positions.keys()
         self._positions.update(read_positions(self._connection, unknown))
         contexts = {change.origin.context_id for change in changes if change.origin is not None}
-        rows = Batch(self._positions, read_context_owners(self._connection, contexts))
+        rows = Batch(self._positions, read_context_owners(self._connection, contexts), self._hooked)
         answers: list[_Answer] = []
         for item in batch:
             try:
@@ -235,7 +243,14 @@ class Writer:
             else:
                 answers.append((item.done, None))
         rows.write(self._connection)
+        if rows.pushed:
+            answers.append((partial(self._tell_of_rows, rows.pushed), None))
         return answers
+
+    def _tell_of_rows(self, task_ids: set[str], error: Exception | None) -> None:
+        """Called in the loop, once the rows are written."""
+        if error is None:
+            self.on_rows(task_ids)
 
     def _forget(self, batch: Sequence[_Submitted]) -> None:
         """Forget the positions of ended tasks, which no change can follow."""
@@ -245,9 +260,12 @@ class Writer:
             position = self._positions.get(item.change.task_id)
             if position is not None and position.ended:
                 del self._positions[item.change.task_id]
+                self._hooked.discard(item.change.task_id)
 
     def _do(self, job: _WriteJob) -> _Answer:
         self._positions.clear()
+        if job.hooks is not None:
+            self._hooked.add(job.hooks)
         try:
             with self._transaction():
                 number = job.run(self._connection)

@@ -22,6 +22,7 @@ from bridge.concurrency import Signal
 from bridge.errors import HolderGoneError, RepeatedMessageError, StoreConflictError, StoreError
 from bridge.store.contract import OnStored, StoreContents
 from bridge.store.memory import MemoryStore
+from bridge.store.outbox import Outbox
 from bridge.store.records import Change, Query, Quota, StoredMessage, StoredTask, TaskPage, WrittenAnswer
 from bridge.store.replicas import ForeignEvent, OnForeignEvents, ReplicaEngine, SessionClaim
 
@@ -425,6 +426,11 @@ class ReplicaStore:
         """Not asked of a store with replicas."""
         raise AssertionError("a store with replicas is not asked for unfinished tasks")
         yield
+
+    @property
+    def outbox(self) -> Outbox:
+        """That of all replicas."""
+        return self.shared.outbox
 
     async def waiting(self, states: Collection[str]) -> Mapping[str, int]:
         """See `Store.waiting`."""

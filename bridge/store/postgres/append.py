@@ -16,6 +16,7 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Final, LiteralString, TypeAlias
 
 from bridge.errors import RepeatedMessageError, StoreConflictError
+from bridge.store.postgres.outbox import HOOK_TASKS, KEEP_WEBHOOKS, PUSH, webhook_row
 from bridge.store.records import TaskPosition, position_after
 
 if TYPE_CHECKING:
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
 
     from psycopg import AsyncConnection, AsyncCursor
 
+    from bridge.store.outbox import Webhook, WebhookKey
     from bridge.store.postgres.schema import Namespace
     from bridge.store.records import Change, WrittenAnswer
 
@@ -64,7 +66,7 @@ _FENCE: Final = """
     SELECT set_config('idle_in_transaction_session_timeout', %s, true)
     FROM {ns}.epochs WHERE epoch = %s AND NOT gone FOR SHARE"""
 _TASKS: Final = """
-    SELECT task_id, owner, seq, snapshot_seq, ended, state, holder, weight FROM {ns}.tasks
+    SELECT task_id, owner, seq, snapshot_seq, ended, state, holder, weight, hooked FROM {ns}.tasks
     WHERE task_id = ANY(%s) ORDER BY task_id FOR UPDATE"""
 _CONTEXTS: Final = """
     SELECT context_id, owner FROM {ns}.contexts WHERE context_id = ANY(%s) ORDER BY context_id FOR SHARE"""
@@ -130,6 +132,8 @@ class _Row:
     holder: int | None
     weight: int
     """The bytes of its snapshot, and of the worker's."""
+    hooked: bool = False
+    """Whether it may have webhooks."""
 
 
 @dataclass(slots=True)
@@ -153,6 +157,8 @@ class _Group:
     events: list[Change] = field(default_factory=list)
     snapshots: dict[str, bytes] = field(default_factory=dict)
     privates: dict[str, bytes] = field(default_factory=dict)
+    webhooks: dict[WebhookKey, Webhook] = field(default_factory=dict)
+    pushed: list[Change] = field(default_factory=list)
     answers: dict[MessageOf, Answered] = field(default_factory=dict)
     counts: Counter[tuple[str, str, bool]] = field(default_factory=Counter)
     weights: Counter[tuple[str, str, bool]] = field(default_factory=Counter)
@@ -210,6 +216,11 @@ class _Group:
             row.weight = len(change.snapshot)
         if change.private is not None:
             self.privates[task_id] = change.private
+        if change.webhook is not None:
+            self.webhooks[change.webhook.key] = change.webhook
+            row.hooked = True
+        if row.hooked:
+            self.pushed.append(change)
         self._count(row, before)
 
     def _note_message(self, change: Change, owner: str, *, is_held: bool) -> None:
@@ -294,8 +305,8 @@ async def _locked(
     if await fence.fetchone() is None:
         raise FencedError(f"replica {epoch} was taken for dead")
     rows = {
-        task_id: _Row(TaskPosition(owner, seq, snapshot_seq, ended), state, holder, weight)
-        for task_id, owner, seq, snapshot_seq, ended, state, holder, weight in await tasks.fetchall()
+        task_id: _Row(TaskPosition(owner, seq, snapshot_seq, ended), state, holder, weight, hooked)
+        for task_id, owner, seq, snapshot_seq, ended, state, holder, weight, hooked in await tasks.fetchall()
     }
     if not are_new:
         owners = {task_id: row.position.owner for task_id, row in rows.items()} | owners
@@ -343,6 +354,13 @@ async def _write(connection: AsyncConnection, place: Namespace, group: _Group) -
     if written:
         values = [column for _, rows in written for column in _columns(rows, len(rows[0]))]
         await connection.execute(place.sql(_together(*(text for text, _ in written))), values)
+    if group.webhooks:
+        hooks = [webhook_row(webhook, group.epoch) for _, webhook in sorted(group.webhooks.items())]
+        await connection.execute(place.sql(KEEP_WEBHOOKS), _columns(hooks, len(hooks[0])))
+        await connection.execute(place.sql(HOOK_TASKS), (sorted({key.task_id for key in group.webhooks}),))
+    if group.pushed:
+        pushed = [(change.task_id, change.seq, change.event) for change in group.pushed]
+        await connection.execute(place.sql(PUSH), _columns(pushed, 3))
     if group.answers:
         # After the rest, of which one statement sees nothing: a message may be of the same group.
         rows = [_answer_row(group.answers[key]) for key in sorted(group.answers)]

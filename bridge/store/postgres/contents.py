@@ -13,10 +13,12 @@ from typing import TYPE_CHECKING, Any, Final
 import psycopg
 
 from bridge.errors import StoreError, UsageError
+from bridge.store.outbox import KeptWebhook, OutboxRow, WebhookKey
 from bridge.store.postgres import reads
 from bridge.store.postgres.append import NOBODY
 from bridge.store.postgres.connections import first_line
 from bridge.store.postgres.occupancy import alone
+from bridge.store.postgres.outbox import HOOK_TASKS, KEEP_WEBHOOKS, OF_TASKS, webhook_from, webhook_row
 from bridge.store.postgres.upgrade import NO_TABLES, prepare, require_known, version_of
 from bridge.store.records import MessageKey, StoredMessage, WholeTask, WrittenAnswer
 
@@ -48,7 +50,14 @@ _BY_INDEX: Final = """
     SELECT set_config('enable_seqscan', 'off', true), set_config('enable_hashjoin', 'off', true),
         set_config('enable_mergejoin', 'off', true)"""
 # Without it, lists of a store that was filled at once are planned for an empty one. It skips what is another role's.
-_ANALYZE: Final = "ANALYZE {ns}.tasks, {ns}.snapshots, {ns}.privates, {ns}.events, {ns}.messages, {ns}.counts"
+_ANALYZE: Final = """
+    ANALYZE {ns}.tasks, {ns}.snapshots, {ns}.privates, {ns}.events, {ns}.messages, {ns}.counts, {ns}.webhooks,
+        {ns}.outbox"""
+_OUTBOX: Final = """
+    SELECT task_id, webhook_id, seq, event FROM {ns}.outbox WHERE task_id = ANY(%s) ORDER BY task_id, webhook_id, seq"""
+_ADD_OUTBOX: Final = """
+    INSERT INTO {ns}.outbox (task_id, webhook_id, seq, event)
+    SELECT * FROM unnest(%s::text[], %s::text[], %s::bigint[], %s::bytea[])"""
 _ADD_CONTEXTS: Final = """
     INSERT INTO {ns}.contexts (context_id, owner) SELECT DISTINCT * FROM unnest(%s::text[], %s::text[])
     ON CONFLICT DO NOTHING"""
@@ -160,10 +169,29 @@ class PostgresContents:
         rows = await self._connection.execute(self._place.sql(_MESSAGES), (task_ids,))
         for task_id, *cells in await rows.fetchall():
             messages.setdefault(task_id, []).append(_message(task_id, cells))
+        webhooks = await self._webhooks(task_ids)
         return [
-            WholeTask(replace(tasks[task_id], holder=None), tuple(messages.get(task_id, ())))
+            WholeTask(
+                replace(tasks[task_id], holder=None),
+                tuple(messages.get(task_id, ())),
+                tuple(webhooks.get(task_id, ())),
+            )
             for task_id in task_ids
         ]
+
+    async def _webhooks(self, task_ids: Sequence[str]) -> dict[str, list[KeptWebhook]]:
+        ordered = OF_TASKS + ' ORDER BY w.webhook_id COLLATE "C"'
+        found = await (await self._connection.execute(self._place.sql(ordered), (task_ids,))).fetchall()
+        rows: dict[WebhookKey, list[OutboxRow]] = {}
+        if found:
+            sent = await self._connection.execute(self._place.sql(_OUTBOX), (task_ids,))
+            for task_id, webhook_id, *cells in await sent.fetchall():
+                rows.setdefault(WebhookKey(task_id, webhook_id), []).append(OutboxRow(*cells))
+        webhooks: dict[str, list[KeptWebhook]] = {}
+        for webhook in map(webhook_from, found):
+            kept = KeptWebhook(webhook, tuple(rows.get(webhook.key, ())))
+            webhooks.setdefault(webhook.key.task_id, []).append(kept)
+        return webhooks
 
     async def add(self, tasks: Sequence[WholeTask]) -> None:
         """Add tasks whose ids are not there yet.
@@ -209,6 +237,12 @@ def _rows_of(tasks: Sequence[WholeTask]) -> dict[LiteralString, list[tuple[objec
             add(_ADD_EVENTS, task_id, seq, event, NOBODY)
         for message in whole.messages:
             add(_ADD_MESSAGES, *_message_row(origin.owner, message))
+        for kept in whole.webhooks:
+            add(KEEP_WEBHOOKS, *webhook_row(kept.webhook, NOBODY))
+            for pushed in kept.rows:
+                add(_ADD_OUTBOX, *kept.webhook.key, *pushed)
+    if hooked := [(whole.task.task_id,) for whole in tasks if whole.webhooks]:
+        rows[HOOK_TASKS] = [*hooked]
     rows[_COUNT] = _count_rows(tasks)
     return rows
 

@@ -24,15 +24,19 @@ REPLY_SECONDS: Final = 600
 
 _EVENTS_AT_ONCE: Final = 5_000
 
-_AGED: Final = """
-    SELECT task_id FROM {ns}.tasks WHERE ended AND status_ms < %s ORDER BY status_ms, task_id LIMIT %s"""
-_OLDEST: Final = """
-    SELECT task_id, weight FROM {ns}.tasks WHERE ended AND owner = %s ORDER BY status_ms, task_id LIMIT %s"""
+_NOTHING_TO_SEND: Final = "NOT EXISTS (SELECT FROM {ns}.outbox o WHERE o.task_id = t.task_id)"
+_AGED: Final = f"""
+    SELECT task_id FROM {{ns}}.tasks t WHERE ended AND status_ms < %s AND {_NOTHING_TO_SEND}
+    ORDER BY status_ms, task_id LIMIT %s"""  # noqa: S608 - no value is in it
+_OLDEST: Final = f"""
+    SELECT task_id, weight FROM {{ns}}.tasks t WHERE ended AND owner = %s AND {_NOTHING_TO_SEND}
+    ORDER BY status_ms, task_id LIMIT %s"""  # noqa: S608
 _ENDED: Final = """
     SELECT owner, sum(tasks)::bigint, sum(weight)::bigint FROM {ns}.counts WHERE ended GROUP BY owner"""
 _DELETE_TASKS: Final = """
     WITH gone AS (
-        DELETE FROM {ns}.tasks WHERE task_id = ANY(%(tasks)s) AND ended
+        DELETE FROM {ns}.tasks t WHERE task_id = ANY(%(tasks)s) AND ended
+        AND NOT EXISTS (SELECT FROM {ns}.outbox o WHERE o.task_id = t.task_id)
         RETURNING task_id, context_id, owner, state, weight
     ), counted AS (
         INSERT INTO {ns}.counts AS c
@@ -132,6 +136,7 @@ async def _delete(connection: AsyncConnection, place: Namespace, epoch: int, tas
             "DELETE FROM {ns}.privates WHERE task_id = ANY(%s)",
             "DELETE FROM {ns}.events WHERE task_id = ANY(%s)",
             "DELETE FROM {ns}.messages WHERE task_id = ANY(%s)",
+            "DELETE FROM {ns}.webhooks WHERE task_id = ANY(%s)",
         ):
             await connection.execute(place.sql(text), (deleted,))
         contexts = sorted({context for _, context in rows})

@@ -23,6 +23,7 @@ from bridge.store.postgres.commands import ReplicaCommands
 from bridge.store.postgres.epochs import EpochLook, Epochs
 from bridge.store.postgres.evictions import sweep
 from bridge.store.postgres.feed import GONE, Feed, Hints, hint_of
+from bridge.store.postgres.outbox import PostgresOutbox
 from bridge.store.postgres.sessions import SessionRows
 from bridge.store.postgres.takeover import HAS_ORPHANS, Takeover
 
@@ -79,6 +80,9 @@ class PostgresReplicas:
             tasks, connections, place, self._hints, lambda: self.epochs.number, bounds.poll_seconds, proofs
         )
         self._sessions = SessionRows(tasks, connections, place, lambda: self.epochs.number)
+        self.outbox = PostgresOutbox(
+            connections, place, lambda: self.epochs.number, bounds.poll_seconds, self._hints.add
+        )
 
     @property
     def epoch(self) -> str:
@@ -150,12 +154,13 @@ class PostgresReplicas:
     def stored(self, changes: Sequence[Change]) -> None:
         """Hint to the other replicas that these changes are stored."""
         self._hints.add(*dict.fromkeys(hint_of(change.task_id) for change in changes))
+        self.outbox.stored(changes)
 
     def run(self, writer: GroupWriter) -> None:
         """Live in the tasks of the store."""
         self._writer = writer
         self.epochs.run()
-        for life in (self._feed.run, self._hints.run, self._commands.serve, self._lead):
+        for life in (self._feed.run, self._hints.run, self._commands.serve, self.outbox.run, self._lead):
             self._tasks.start(life)
 
     async def _lead(self) -> NoReturn:
@@ -195,19 +200,23 @@ class PostgresReplicas:
         ((has_orphans,),) = look.rows
         if look.dead or has_orphans:
             self._takeover.begin(look.dead)
+            self.outbox.look()
 
     def look(self) -> None:
         """Look for everything at once: hints may have been lost."""
         self._feed.look()
         self._commands.look()
+        self.outbox.look()
 
     def heard(self, words: Sequence[str]) -> None:
         """Take hints."""
         self._feed.hinted(words)
+        self.outbox.hinted(words)
         for word in words:
             if word == f"c{self.epochs.number}":
                 self._commands.called()
             elif word == GONE:
                 self._commands.look()
+                self.outbox.look()
             elif word[0] == "r" and word[1:].isdecimal():
                 self._commands.replied(int(word[1:]))

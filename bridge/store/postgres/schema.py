@@ -11,6 +11,8 @@ too. Statements name it, since a connection pool in front of the database forget
 - `events`: each event is kept for a while, also when a snapshot has it, for replicas that have not read it yet.
 - `counts`: how many tasks each owner has in each state, a row for each epoch: writers do not wait for each other.
 - `commands`: what one replica asks of another, with the proof that a replica wrote it, and the reply.
+- `webhooks` and `outbox`: where events are sent to, by which epoch, and those that are still to be sent. `hooked` of a
+  task says that it has or had a webhook, so that an append need not look.
 - `sessions`: which epoch has a session with a tool server. `lost_at` is when it was seen that the epoch is gone.
 """
 
@@ -187,10 +189,37 @@ _FIRST: Final = """
     );
     """
 
+_OUTBOX: Final = """
+    CREATE TABLE {ns}.webhooks (
+        task_id text NOT NULL,
+        webhook_id text NOT NULL,
+        owner text NOT NULL,
+        made_ms bigint NOT NULL,
+        config bytea NOT NULL,
+        attempts integer NOT NULL,
+        due_ms bigint NOT NULL,
+        failure text,
+        is_given_up boolean NOT NULL,
+        sender integer NOT NULL,
+        PRIMARY KEY (task_id, webhook_id)
+    ) WITH (fillfactor = 80);
+    CREATE INDEX ON {ns}.webhooks (owner) WHERE NOT is_given_up;
+    CREATE INDEX ON {ns}.webhooks (sender);
+    CREATE TABLE {ns}.outbox (
+        task_id text NOT NULL,
+        webhook_id text NOT NULL,
+        seq bigint NOT NULL,
+        event bytea NOT NULL,
+        PRIMARY KEY (task_id, webhook_id, seq)
+    );
+    ALTER TABLE {ns}.tasks ADD COLUMN hooked boolean NOT NULL DEFAULT false;
+    """
+
 AGENT: Final = Tables(
     (
         Step(EPOCHS + _FIRST),
         Step("ALTER TABLE {ns}.commands ADD COLUMN proof bytea;"),
+        Step(_OUTBOX),
     )
 )
 """The tables of an agent."""

@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from bridge.proofs import Proofs
     from bridge.store.contract import OnStored
     from bridge.store.postgres.bounds import PostgresBounds
+    from bridge.store.postgres.outbox import PostgresOutbox
     from bridge.store.postgres.schema import Tables
     from bridge.store.records import Change, Query, Quota, StoredMessage, StoredTask, TaskPage
 
@@ -175,6 +176,11 @@ class PostgresStore:
     def replicas(self) -> PostgresReplicas:
         """The other replicas on this store."""
         return self._replicas
+
+    @property
+    def outbox(self) -> PostgresOutbox:
+        """The webhooks of the tasks, and what is to be sent to them."""
+        return self._replicas.outbox
 
     async def unfinished(self) -> AsyncIterator[StoredTask]:
         """Nothing: tasks rest, or are adopted."""
