@@ -272,8 +272,18 @@ def _derived(key: bytes, purpose: HandlePurpose) -> bytes:
     return _expanded(key, f"mcp-a2a handle: {purpose.value}".encode())
 
 
-def _expanded(key: bytes, info: bytes) -> bytes:
-    return HKDF(algorithm=SHA256(), length=32, salt=None, info=info).derive(key)
+def derived_key(key: bytes, purpose: str, length: int = 32) -> bytes:
+    """A key for another purpose than sealing, of which nothing follows for the secret or for its other keys.
+
+    Raises:
+        UsageError: the secret is too short.
+    """
+    _require_keys([key])
+    return _expanded(key, f"mcp-a2a key: {purpose}".encode(), length)
+
+
+def _expanded(key: bytes, info: bytes, length: int = 32) -> bytes:
+    return HKDF(algorithm=SHA256(), length=length, salt=None, info=info).derive(key)
 
 
 def _associated(head: bytes, binding: HandleBinding) -> bytes:

@@ -86,6 +86,12 @@ mapping = "strict"
 skills.create_issue = { name = "Open an issue", text_into = "title", arguments.labels = { default = ["new"] } }
 skills."delete_*" = { hidden = true }
 """,
+    "push": """\
+[push]
+enabled = true
+allow = ["receiver.internal:8443"]
+secrets."receiver.internal:8443" = { env = "RECEIVER_SECRET" }
+""",
     "agents_as_tools": """\
 [agents_as_tools.team]
 from = ["research", "partners", "devtools"]
@@ -188,7 +194,7 @@ def configuration() -> str:
     schema = config_schema()
     parts = [HEAD]
     for section, example in SECTIONS.items():
-        path = (section, *([] if section in ("bridge", "import") else ["*"]))
+        path = (section, *([] if section in ("bridge", "import", "push") else ["*"]))
         parts.append(f"## {title(path)}\n\n{meaning_of(section)}\n\n```toml\n{example}```\n\n")
         parts.append("".join(table(schema, path)))
         for below in BELOW.get(section, ()):

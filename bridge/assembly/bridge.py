@@ -54,6 +54,7 @@ from bridge.assembly.plan import (
     changes_between,
 )
 from bridge.assembly.published_agent import PublishedAgent, path_of, published
+from bridge.assembly.push import push_signer
 from bridge.assembly.replicas import BridgeReplicas, replicas_of
 from bridge.assembly.routes import MCP, OWN_DOOR_HEADER, OwnDoor, Router, RoutingTable, readiness
 from bridge.assembly.telemetry import telemetry_of
@@ -131,6 +132,8 @@ class Bridge:
             self._hops = self.telemetry.hops
             self._shared = await stack.enter_async_context(shared_resources(self._plan, self._hops))
             self.replicas = await stack.enter_async_context(replicas_of(self._plan, self._shared.seal))
+            if (signer := push_signer(self._place)) is not None:
+                self.app.key_sources.append(signer.public_keys)
             self._group = await stack.enter_async_context(anyio.create_task_group())
             try:
                 yield self

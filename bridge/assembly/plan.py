@@ -55,7 +55,7 @@ _PROCESS_KEYS: Final = {
 }
 """Keys of `[bridge]` that only a restart changes, and their attributes in a `ProcessPlan`."""
 
-_PROCESS_TABLES: Final = ("store", "requests", "connections", "streams", "issuers")
+_PROCESS_TABLES: Final = ("store", "requests", "connections", "streams", "push", "issuers")
 """Tables of the profile of `[bridge]` that only a restart changes."""
 
 
@@ -196,6 +196,16 @@ class OfferedPlan:
 
 
 @dataclass(frozen=True)
+class PushPlan:
+    """Where push notifications may be sent."""
+
+    allow: frozenset[str] = frozenset()
+    """`host:port` of receivers that may be on this machine or in its network."""
+    secrets: Mapping[str, str] = field(default_factory=dict, repr=False)
+    """What is shared with receivers, by `host:port`."""
+
+
+@dataclass(frozen=True)
 class ProcessPlan:
     """Where the process listens, and where it keeps keys, stores and cached cards. Only a restart changes these."""
 
@@ -222,6 +232,8 @@ class ProcessPlan:
 
     proxies: TrustedProxies = NO_PROXIES
     """Who may say in a header who calls."""
+    push: PushPlan | None = None
+    """None sends no push notifications."""
 
     traces: str | None = None
     """The URL of the collector that gets spans; None makes none."""
@@ -246,8 +258,8 @@ class Plan:
     """Everything that one bridge serves."""
 
     profile: Profile
-    """The profile of the process. Its tables `server`, `store`, `requests`, `connections`, `streams` and `issuers`
-    count."""
+    """The profile of the process. Its tables `server`, `store`, `requests`, `connections`, `streams`, `push` and
+    `issuers` count."""
     place: ProcessPlan = ProcessPlan()
     credentials: Sequence[Credential] = ()
     allow_unauthenticated: bool = False
@@ -444,6 +456,8 @@ def _later(before: Plan, after: Plan, running: Plan) -> Iterator[str]:
         known = (getattr(before.place, name), getattr(running.place, name))
         if now not in known and not _is_any_port(key, now):
             yield f"bridge.{key}"
+    if after.place.push not in (before.place.push, running.place.push):
+        yield "[push]"
     for table in _PROCESS_TABLES:
         now = getattr(after.profile, table)
         if now not in (getattr(before.profile, table), getattr(running.profile, table)):

@@ -17,6 +17,7 @@ from bridge.assembly.plan import (
     Plan,
     ProcessPlan,
     PublishedPlan,
+    PushPlan,
     RemotePlan,
     ServerPlan,
     SharedStore,
@@ -29,6 +30,7 @@ from bridge.config.tables.models import (
     CatalogTable,
     IssuerTable,
     PrincipalTable,
+    SentPushTable,
     SkillTable,
     TlsTable,
     ToolsAsAgentTable,
@@ -75,6 +77,7 @@ def plan_from_file(loaded: LoadedConfig) -> Plan:
         traces=table.traces,
         metrics=_address(table.metrics) if table.metrics else None,
         log_calls=table.log_calls,
+        push=_push(config.push),
     )
     return Plan(
         profile=process,
@@ -107,6 +110,12 @@ def _tls(table: TlsTable | None) -> TlsFiles | None:
 def _address(given: str) -> tuple[str, int]:
     host, _, port = given.rpartition(":")
     return host.removeprefix("[").removesuffix("]"), int(port)
+
+
+def _push(table: SentPushTable) -> PushPlan | None:
+    if not table.enabled:
+        return None
+    return PushPlan(frozenset(table.allow), {place: secret.value for place, secret in table.secrets.items()})
 
 
 def _key(place: KeyPlace) -> Path | str:

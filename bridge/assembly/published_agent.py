@@ -13,12 +13,14 @@ from bridge.a2a.model.life import IdsAndClock
 from bridge.a2a.server.app import AgentServer
 from bridge.a2a.server.service import Service
 from bridge.a2a.tasks.engine import Engine
+from bridge.a2a.tasks.webhooks import Webhooks
 from bridge.a2a.wire.extensions import ExtensionFilter
 from bridge.a2a.wire.versions import VERSIONS
 from bridge.access.verifiers import Access
 from bridge.assembly.ids import OrderedIds, clock_of, elapsed_ms, now_ms
 from bridge.assembly.limits import agent_limits, engine_limits, stream_pace
 from bridge.assembly.plan import ProcessPlan, PublishedPlan
+from bridge.assembly.push import webhooks_of
 from bridge.assembly.stores import store_for
 from bridge.config.tables.profile import Profile
 from bridge.store.contract import Store
@@ -42,6 +44,7 @@ class PublishedAgent:
     app: ASGIApp
     store: str
     """Where the tasks are kept, in words for a person."""
+    sends_push: bool = False
     _own_cards: dict[str, OwnCard] = field(default_factory=dict, init=False)
 
     @property
@@ -60,7 +63,7 @@ class PublishedAgent:
 
     def update(self, plan: PublishedPlan, sources: Sequence[SkillSource]) -> None:
         """Take over another plan and other servers. Calls in flight keep the servers that they began with."""
-        self.agent.update(sources, agent_options_of(plan), plan.overrides)
+        self.agent.update(sources, agent_options_of(plan, push=self.sends_push), plan.overrides)
         run = plan.profile.run
         self.engine.limits = replace(
             self.engine.limits,
@@ -95,27 +98,34 @@ async def published(
     Raises:
         UsageError: the store is in use, too new, or out of reach.
     """
-    agent = ToolsAgent(sources, agent_options_of(plan), plan.overrides, now_ms=now_ms)
+    sends = place.push is not None
+    agent = ToolsAgent(sources, agent_options_of(plan, push=sends), plan.overrides, now_ms=now_ms)
     store, where = store_for(name, plan, place, process)
-    async with store, _engine_for(agent, store, plan.profile, process) as engine:
+    clock, gate = clock_of(store), ExtensionFilter(GATED)
+    ids = IdsAndClock(OrderedIds(clock).new, clock, elapsed_ms)
+    async with (
+        store,
+        webhooks_of(store, place, process, ids, gate) as webhooks,
+        _engine_for(agent, store, plan.profile, process, ids, webhooks) as engine,
+    ):
         server = AgentServer(
             agent,
-            Service(engine, ExtensionFilter(GATED), process.requests.parts),
+            Service(engine, gate, process.requests.parts),
             access,
             place.web,
             agent_limits(plan.profile, process),
             stream_pace(process),
             name=name,
             versions=VERSIONS.served(
-                merges_cards=plan.profile.card.legacy_card, hermes=plan.profile.card.hermes
+                merges_cards=plan.profile.card.legacy_card, hermes=plan.profile.card.hermes, push=sends
             ),
             hops=hops,
         )
-        yield PublishedAgent(name, agent, engine, server, server.at(path_of(name)), where)
+        yield PublishedAgent(name, agent, engine, server, server.at(path_of(name)), where, sends)
 
 
-def agent_options_of(plan: PublishedPlan) -> AgentOptions:
-    """The options of an agent, from its profile."""
+def agent_options_of(plan: PublishedPlan, *, push: bool) -> AgentOptions:
+    """The options of an agent, from its profile. `push` says that it sends push notifications."""
     profile = plan.profile
     route = RouteRules(
         tuple(profile.route.metadata_keys), profile.route.default_skill or None, profile.route.text_into
@@ -137,13 +147,21 @@ def agent_options_of(plan: PublishedPlan) -> AgentOptions:
         progress_per_second=profile.run.progress_per_second,
         progress_limit_bytes=profile.run.progress_limit_bytes,
         confirm=profile.run.confirm,
+        push=push,
         name=plan.card_name,
         description=plan.card_description,
         extensions=plan.extensions,
     )
 
 
-def _engine_for(agent: ToolsAgent, store: Store, profile: Profile, process: Profile) -> Engine:
+def _engine_for(
+    agent: ToolsAgent,
+    store: Store,
+    profile: Profile,
+    process: Profile,
+    ids: IdsAndClock,
+    webhooks: Webhooks | None,
+) -> Engine:
     kept = process.store
     quota = Quota(
         kept.keep_ended_tasks,
@@ -152,6 +170,4 @@ def _engine_for(agent: ToolsAgent, store: Store, profile: Profile, process: Prof
         kept.keep_ended_bytes_each,
     )
     retention = Retention(kept.keep_ended_seconds, quota, kept.clean_every_seconds)
-    clock = clock_of(store)
-    ids = IdsAndClock(OrderedIds(clock).new, clock, elapsed_ms)
-    return Engine(agent, store, ids, engine_limits(profile, process), retention)
+    return Engine(agent, store, ids, engine_limits(profile, process), retention, webhooks)

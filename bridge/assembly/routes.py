@@ -6,6 +6,7 @@ The routes may change at any time; a request in flight keeps its application.
 /mcp/NAME        an MCP server made of agents    /healthz    whether the process lives
 /, /mcp          the only face of its kind       /readyz     whether it can do its work
 /.well-known/oauth-protected-resource/mcp/NAME   who gives tokens for an MCP server
+/.well-known/jwks.json                           the public keys with which the bridge signs
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from __future__ import annotations
 import hmac
 import json
 import math
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 from urllib.parse import urlsplit
@@ -48,10 +49,13 @@ MCP: Final = "/mcp"
 OWN_DOOR_HEADER: Final = "X-MCP-A2A-Own"
 """The header that opens an `OwnDoor`."""
 
+KEYS_PATH: Final = "/.well-known/jwks.json"
+"""The path of the public keys of the bridge (RFC 7517)."""
+
 _JSON: Final = "application/json"
 _AGAIN_SECONDS: Final = "1"
 _METADATA_SECONDS: Final = 60
-"""How long a client may keep the metadata of an MCP server."""
+"""How long a client may keep the metadata of an MCP server, or the keys."""
 
 _HELP: Final = (
     "A task that waits for an answer keeps its server from other calls: answer it or cancel it. With a larger"
@@ -99,6 +103,8 @@ class Router:
         proxies: TrustedProxies = NO_PROXIES,
     ) -> None:
         self.routes = RoutingTable(starting=True)
+        self.key_sources: list[Callable[[], Sequence[JsonObject]]] = []
+        """What gives the public keys of the bridge as JWKs, each for what it signs."""
         self._place = place
         self._access = access
         self._catalog = catalog
@@ -124,6 +130,8 @@ class Router:
             return self._health(path == "/readyz", scope), scope
         if path.rstrip("/") == AGENTS:
             return self._catalog, scope
+        if path == KEYS_PATH and self.key_sources:
+            return self._keys(scope), scope
         if path == METADATA_PATH or path.startswith(f"{METADATA_PATH}/"):
             return self._metadata(path, scope), scope
         for base, app in routes.agents.items():
@@ -161,6 +169,13 @@ class Router:
             return refused
         found = resource_metadata(f"{base_url}{asked}", self._access)
         return _json_answer(200, found, {"Cache-Control": f"max-age={_METADATA_SECONDS}"})
+
+    def _keys(self, scope: Scope) -> ASGIApp:
+        """The public keys of the bridge. They are no secret, and the same for every Host and Origin."""
+        if scope["method"] not in ("GET", "HEAD"):
+            return _json_answer(405, {"error": {"message": "This is read with GET"}}, {"Allow": "GET, HEAD"})
+        keys = [key for source in self.key_sources for key in source()]
+        return _json_answer(200, {"keys": [*keys]}, {"Cache-Control": f"max-age={_METADATA_SECONDS}"})
 
     def _nothing(self, path: str) -> ASGIApp:
         if self.routes.starting:

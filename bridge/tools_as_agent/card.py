@@ -71,7 +71,7 @@ def make_card(
         icon_url=greeting.icon_url if greeting else None,
         capabilities=AgentCapabilities(
             streaming=True,
-            push_notifications=False,
+            push_notifications=options.push,
             extended_agent_card=False,
             extensions=(
                 declaration(skills.tools.items()),

@@ -46,6 +46,8 @@ class AgentOptions:
     """Which tools are called only once their client has confirmed the call."""
     extensions: tuple[DeclaredExtension, ...] = ()
     """Declared on the card beside the bridge's own. Their metadata goes to the tools and comes from them."""
+    push: bool = False
+    """Whether push notifications are sent."""
     name: str | None = None
     description: str | None = None
     """None takes the description, as `name` does the name, from the servers."""

@@ -65,7 +65,9 @@ def test_the_examples_of_the_page_are_one_valid_file(tmp_path: Path) -> None:
     file.write_text(
         f'#:schema ./mcp-a2a.schema.json\n{text}\n[tools_as_agent.b]\nfrom = ["github"]\nmapping = "mine.toml"\n'
     )
-    loaded = load(file, {"GITHUB_TOKEN": "a", "WEATHER_TOKEN": "b", "ALICE_TOKEN": "c"})
+    loaded = load(
+        file, {"GITHUB_TOKEN": "a", "WEATHER_TOKEN": "b", "ALICE_TOKEN": "c", "RECEIVER_SECRET": "d"}
+    )
     assert set(type(loaded.config).model_fields) == loaded.config.model_fields_set | {"imports"}
 
 

@@ -81,7 +81,7 @@ _HEADINGS: Final = {
 }
 """Section by section, what the specification's page calls its heading in a link."""
 
-_PUSH: Final = "Push notifications come later: the card declares none, and the bridge asks no agent for them"
+_PUSH: Final = "The bridge asks no agent for push notifications yet: it follows streams, and polls"
 _EXTENDED: Final = "The bridge asks no agent for its extended card: it calls what the public card tells"
 _GRPC: Final = "gRPC comes later: the card declares no such interface, and the bridge passes over an agent's"
 _SIGNING: Final = (
@@ -257,18 +257,14 @@ A2A: Final = (
         "a2a-3.1.7-push",
         "3.1.7",
         "A push configuration is kept until its task ends or it is deleted",
-        deferred=_PUSH,
     ),
-    _agent("a2a-3.1.8-push", "3.1.8", "A push configuration is read, or not found", deferred=_PUSH),
-    _agent("a2a-3.1.9-push", "3.1.9", "All push configurations of a task are listed", deferred=_PUSH),
-    _agent(
-        "a2a-3.1.10-push", "3.1.10", "A push configuration is deleted, twice as well as once", deferred=_PUSH
-    ),
+    _agent("a2a-3.1.8-push", "3.1.8", "A push configuration is read, or not found"),
+    _agent("a2a-3.1.9-push", "3.1.9", "All push configurations of a task are listed"),
+    _agent("a2a-3.1.10-push", "3.1.10", "A push configuration is deleted, twice as well as once"),
     _agent(
         "a2a-4.3.3-push",
         "4.3.3",
         "An update is posted at least once, with the credentials that were given",
-        deferred=_PUSH,
     ),
     _client(
         "a2a-4.3.3-received",
@@ -276,9 +272,7 @@ A2A: Final = (
         "A posted update is answered with 2xx, and its task is checked",
         deferred=_PUSH,
     ),
-    _agent(
-        "a2a-13.2-push", "13.2", "Posts to a webhook carry the credentials that were given", deferred=_PUSH
-    ),
+    _agent("a2a-13.2-push", "13.2", "Posts to a webhook carry the credentials that were given"),
     _client(
         "a2a-13.2-received",
         "13.2",

@@ -97,7 +97,6 @@ A2A_0_3: Final = (
         "a2a03-7.5-push",
         "7.5",
         "A webhook is kept for a task",
-        deferred="Push notifications are not sent: their methods answer PushNotificationNotSupported",
     ),
     _entry(
         _AGENT | _CLIENT,

@@ -27,6 +27,7 @@ from bridge.a2a.tasks.agent import Job, PlannedWork, Turn, WorkSession
 from bridge.a2a.tasks.engine import Engine
 from bridge.a2a.tasks.intake import CallContext
 from bridge.a2a.tasks.registry import StorePace
+from bridge.a2a.tasks.webhooks import Webhooks
 from bridge.a2a.wire.extensions import ExtensionFilter
 from bridge.a2a.wire.versions import VERSIONS, Versions
 from bridge.access.principals import LOCAL, Principal
@@ -125,12 +126,17 @@ def engine_of(
     script: Callable[[Job], Awaitable[None]],
     store: Store | None = None,
     clock: Clock | None = None,
+    webhooks: Webhooks | None = None,
     **limits: Any,
 ) -> Engine:
     """An engine, not yet entered, whose agent follows a script; its limits are short unless given."""
     quick: dict[str, Any] = {"cancel_grace_seconds": 5, "drain_seconds": 0, "store_pace": PACE}
     return Engine(
-        Scripted(script), store or MemoryStore(), (clock or Clock()).ids, engine_limits(**{**quick, **limits})
+        Scripted(script),
+        store or MemoryStore(),
+        (clock or Clock()).ids,
+        engine_limits(**{**quick, **limits}),
+        webhooks=webhooks,
     )
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final, Generic, TypeVar
 
-from bridge.a2a.model import objects
+from bridge.a2a.model import objects, push_objects
 
 RequestT = TypeVar("RequestT", bound=objects.Model)
 AnswerT = TypeVar("AnswerT", bound=objects.Model)
@@ -52,16 +52,30 @@ GET_TASK: Final = Unary("GetTask", objects.GetTaskRequest, objects.Task)
 LIST_TASKS: Final = Unary("ListTasks", objects.ListTasksRequest, objects.ListTasksResponse)
 CANCEL_TASK: Final = Unary("CancelTask", objects.CancelTaskRequest, objects.Task)
 SUBSCRIBE_TO_TASK: Final = Streamed("SubscribeToTask", objects.SubscribeToTaskRequest, objects.StreamResponse)
-CREATE_PUSH_CONFIG: Final = Unary("CreateTaskPushNotificationConfig", objects.Model, objects.Model)
-GET_PUSH_CONFIG: Final = Unary("GetTaskPushNotificationConfig", objects.Model, objects.Model)
-LIST_PUSH_CONFIGS: Final = Unary("ListTaskPushNotificationConfigs", objects.Model, objects.Model)
-DELETE_PUSH_CONFIG: Final = Unary("DeleteTaskPushNotificationConfig", objects.Model, objects.Model)
+CREATE_PUSH_CONFIG: Final = Unary(
+    "CreateTaskPushNotificationConfig", objects.TaskPushNotificationConfig, objects.TaskPushNotificationConfig
+)
+GET_PUSH_CONFIG: Final = Unary(
+    "GetTaskPushNotificationConfig",
+    push_objects.GetTaskPushNotificationConfigRequest,
+    objects.TaskPushNotificationConfig,
+)
+LIST_PUSH_CONFIGS: Final = Unary(
+    "ListTaskPushNotificationConfigs",
+    push_objects.ListTaskPushNotificationConfigsRequest,
+    push_objects.ListTaskPushNotificationConfigsResponse,
+)
+DELETE_PUSH_CONFIG: Final = Unary(
+    "DeleteTaskPushNotificationConfig",
+    push_objects.DeleteTaskPushNotificationConfigRequest,
+    push_objects.Empty,
+)
 GET_EXTENDED_AGENT_CARD: Final = Unary("GetExtendedAgentCard", objects.Model, objects.AgentCard)
 
 PUSH: Final[frozenset[AnyOperation]] = frozenset(
     {CREATE_PUSH_CONFIG, GET_PUSH_CONFIG, LIST_PUSH_CONFIGS, DELETE_PUSH_CONFIG}
 )
-"""Operations that are known by name and not served. Their parameters are not read."""
+"""Operations on webhooks. An agent without push notifications refuses them, and does not read their parameters."""
 
 OPERATIONS: Final[tuple[AnyOperation, ...]] = (
     SEND_MESSAGE,

@@ -17,7 +17,7 @@ from bridge.a2a.model.errors import (
     Violation,
     invalid_params,
 )
-from bridge.a2a.model.objects import SendMessageRequest, TaskState
+from bridge.a2a.model.objects import Model, SendMessageRequest, TaskPushNotificationConfig, TaskState
 from bridge.a2a.model.operations import (
     GET_EXTENDED_AGENT_CARD,
     PUSH,
@@ -26,6 +26,11 @@ from bridge.a2a.model.operations import (
     RequestT,
     Streamed,
     Unary,
+)
+from bridge.a2a.model.push_objects import (
+    DeleteTaskPushNotificationConfigRequest,
+    GetTaskPushNotificationConfigRequest,
+    ListTaskPushNotificationConfigsRequest,
 )
 from bridge.a2a.tasks.engine import Engine
 from bridge.a2a.tasks.intake import CallContext
@@ -96,7 +101,7 @@ class Service:
         Raises:
             A2AError: PUSH_NOTIFICATION_NOT_SUPPORTED, UNSUPPORTED_OPERATION.
         """
-        if operation in PUSH:
+        if operation in PUSH and self._engine.webhooks is None:
             raise A2AError(PUSH_NOTIFICATION_NOT_SUPPORTED, "This agent does not send push notifications")
         if operation is GET_EXTENDED_AGENT_CARD:
             raise A2AError(UNSUPPORTED_OPERATION, "This agent has no extended card")
@@ -131,13 +136,41 @@ class Service:
             A2AError: the operation is refused.
         """
         written = _nothing
+        if operation in PUSH:
+            assert isinstance(operation, Unary)
+            changed = await self._webhooks_changed(request, caller)
+            assert isinstance(changed, operation.answer)
+            return OperationAnswer(changed)
         if isinstance(request, SendMessageRequest):
-            _require_no_push(request)
+            if self._engine.webhooks is None:
+                _require_no_push(request)
             self._require_few_parts(request)
             written = partial(self._engine.written, request, caller)
         if isinstance(operation, Streamed):
             return Stream(await self._engine.perform(operation, request, caller), self._gate, caller, written)
         return OperationAnswer(await self._engine.perform(operation, request, caller), written)
+
+    async def _webhooks_changed(self, request: Model, caller: CallContext) -> Model:
+        """The answer to an operation on webhooks.
+
+        Raises:
+            A2AError: TASK_NOT_FOUND, or the request is refused.
+        """
+        webhooks = self._engine.webhooks
+        assert webhooks is not None
+        match request:
+            case TaskPushNotificationConfig():
+                if not request.task_id:
+                    raise invalid_params(Violation("taskId", "is needed"))
+                task_id = await self._engine.id_of(request.task_id, caller)
+                return await webhooks.create(request, task_id, caller.principal.name, caller.extensions)
+            case GetTaskPushNotificationConfigRequest():
+                return await webhooks.get(await self._engine.id_of(request.task_id, caller), request)
+            case ListTaskPushNotificationConfigsRequest():
+                return await webhooks.list(await self._engine.id_of(request.task_id, caller), request)
+            case DeleteTaskPushNotificationConfigRequest():
+                return await webhooks.delete(await self._engine.id_of(request.task_id, caller), request)
+        raise AssertionError(f"nobody answers a {type(request).__name__}")
 
     def shown(self, text: bytes, caller: CallContext) -> bytes:
         """An answer's JSON without the metadata of extensions that the caller did not activate."""

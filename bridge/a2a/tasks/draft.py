@@ -19,6 +19,7 @@ from bridge.a2a.tasks.agent import Commit, Job, PlannedWork, ReservedWork
 from bridge.a2a.tasks.live import LiveTask, Submit
 from bridge.errors import StoreConflictError, StoreError
 from bridge.store.contract import OnStored
+from bridge.store.outbox import Webhook
 from bridge.store.records import Change, MessageKey, TaskOrigin
 
 
@@ -124,9 +125,10 @@ class DraftTask(LiveTask):
         keep: bytes | None = None,
         message: MessageKey | None = None,
         replaces: str | None = None,
+        webhook: Webhook | None = None,
     ) -> Commit:
         """See `LiveTask.accept`. While nothing is stored, the commit is already done."""
-        commit = super().accept(event, keep=keep, message=message, replaces=replaces)
+        commit = super().accept(event, keep=keep, message=message, replaces=replaces, webhook=webhook)
         if self._decided.is_set():
             return commit
         self._first = self._first or commit

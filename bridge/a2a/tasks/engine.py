@@ -129,6 +129,7 @@ from bridge.a2a.tasks.recovery import Recovery
 from bridge.a2a.tasks.registry import TaskRegistry
 from bridge.a2a.tasks.sessions import SessionOwnership
 from bridge.a2a.tasks.watcher import Watcher
+from bridge.a2a.tasks.webhooks import Webhooks
 from bridge.errors import StoreError
 from bridge.store.contract import Store
 from bridge.store.records import StoredTask
@@ -153,12 +154,15 @@ class Engine:
         ids: IdsAndClock,
         limits: EngineLimits,
         retention: Retention | None = None,
+        webhooks: Webhooks | None = None,
     ) -> None:
+        """Without `webhooks`, no push notifications are sent."""
         self._agent = agent
         self._store = store
         self._ids = ids
         self.limits = limits
         """May be replaced at any time. The limits for repeated messages stay those of the start."""
+        self.webhooks = webhooks
         self._retention = retention
         self._messages = MessageBook(
             store, ids, self.limits.repeat_seconds, self.limits.repeat_answered_seconds
@@ -167,7 +171,7 @@ class Engine:
         self._idle = anyio.Event()
         self._tasks = TaskRegistry(store, ids, self.limits.store_pace, self._look_whether_idle)
         sessions = None if store.replicas is None else SessionOwnership(store.replicas)
-        self._intake = Intake(agent, store, ids, self._tasks, sessions, self._messages, self._start)
+        self._intake = Intake(agent, store, ids, self._tasks, sessions, self._messages, self._start, webhooks)
         self._recovery = Recovery(agent, store, self._tasks, self._start)
         self._others = (
             None
@@ -381,6 +385,14 @@ class Engine:
             raise task_has_ended(task)
         live = self._tasks.attached(live)
         return live.watch(self.limits.watch_events, note=live.progress if caller.comes_late else None)
+
+    async def id_of(self, task_id: str, caller: CallContext) -> str:
+        """The id of the caller's task, whatever the caller calls it.
+
+        Raises:
+            A2AError: TASK_NOT_FOUND, also for another principal's task.
+        """
+        return (await self._own(task_id, caller)).id
 
     def new_id(self) -> str:
         """A fresh id, for a message that has none."""

@@ -50,11 +50,13 @@ from bridge.a2a.tasks.live import LiveTask
 from bridge.a2a.tasks.registry import HeldElsewhereError, StorePace, TaskRegistry
 from bridge.a2a.tasks.sessions import SessionHold, SessionOwnership
 from bridge.a2a.tasks.watcher import Watcher
+from bridge.a2a.tasks.webhooks import AskedWebhook, Webhooks
 from bridge.access.principals import Principal
 from bridge.concurrency import Signal, one_at_a_time
 from bridge.errors import StoreConflictError, StoreError
 from bridge.jsonvalues import JsonObject
 from bridge.store.contract import Store
+from bridge.store.outbox import Webhook
 from bridge.store.records import MessageKey, Query
 
 _NAMED_BESIDE: Final = 5
@@ -99,6 +101,7 @@ class _Sent:
     size_bytes: int
     replaces: str | None
     """The task that a message of this id went to before."""
+    webhook: AskedWebhook | None
 
 
 StartWork = Callable[[LiveTask, RunningWork, Turn, Commit, PlannedWork], None]
@@ -151,6 +154,7 @@ class Intake:
         sessions: SessionOwnership | None,
         book: MessageBook,
         start: StartWork,
+        webhooks: Webhooks | None,
     ) -> None:
         """`sessions` are those of this replica; None where no other one uses the same store."""
         self._agent = agent
@@ -160,6 +164,7 @@ class Intake:
         self._sessions = sessions
         self._book = book
         self._start = start
+        self._webhooks = webhooks
         self._is_shared = store.replicas is not None
         self._taking: dict[tuple[str, str], Signal] = {}
 
@@ -216,6 +221,7 @@ class Intake:
         if knows and earlier.repeat is not None:
             return await self._join(earlier.repeat, principal, request, limits, watch=watch)
         require_running()
+        webhook = await self._webhook_asked(request, caller)
         if self._is_shared:
             await self._tasks.open.look(principal.name, limits.open_tasks)
         before = earlier.task_id
@@ -235,7 +241,7 @@ class Intake:
                 raise HeldElsewhereError(only, None)
             if live is not None:
                 self._tasks.require_here(live)
-            sent = _Sent(turn, key, len(told), before)
+            sent = _Sent(turn, key, len(told), before, webhook)
             if live is not None and live.running is not None:
                 return self._hear(live, live.running, sent, limits, watch=watch)
             return self._begin(live, sent, limits, name=name, watch=watch, hold=hold)
@@ -243,6 +249,19 @@ class Intake:
             if hold is not None:
                 hold.release()
             raise
+
+    async def _webhook_asked(self, request: SendMessageRequest, caller: CallContext) -> AskedWebhook | None:
+        said = request.configuration
+        config = None if said is None else said.task_push_notification_config
+        if config is None or self._webhooks is None:
+            return None
+        extensions = caller.extensions & self._agent.extensions
+        return await self._webhooks.asked(config, caller.principal.name, request.message.task_id, extensions)
+
+    def _webhook_of(self, live: LiveTask, asked: AskedWebhook | None) -> Webhook | None:
+        if asked is None or self._webhooks is None:
+            return None
+        return self._webhooks.made(asked, live.id, live.origin.owner)
 
     async def _placed(
         self, request: SendMessageRequest, caller: CallContext
@@ -466,13 +485,15 @@ class Intake:
         """
         turn, key, context_id = sent.turn, sent.key, live.origin.context_id
         message = turn.message.changed(task_id=live.id, context_id=context_id)
+        webhook = self._webhook_of(live, sent.webhook)
         length = turn.configuration.history_length
         if turn.task is None:
             first = _first_event(live.id, context_id, message, key)
             watcher = live.watch(limits.watch_events, length, from_next=True) if watch else None
-            commit = live.accept(first, message=key, replaces=sent.replaces)
+            commit = live.accept(first, message=key, replaces=sent.replaces, webhook=webhook)
         else:
-            commit = live.accept(StreamResponse(message=message), message=key, replaces=sent.replaces)
+            told = StreamResponse(message=message)
+            commit = live.accept(told, message=key, replaces=sent.replaces, webhook=webhook)
             watcher = live.watch(limits.watch_events, length, from_next=not is_held) if watch else None
             if not is_held:
                 live.accept(self._tasks.events_of(live).status(TaskState.WORKING))

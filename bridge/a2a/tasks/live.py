@@ -76,6 +76,7 @@ from bridge.concurrency import Signal
 from bridge.errors import StoreConflictError, StoreError
 from bridge.jsonvalues import JsonObject
 from bridge.store.contract import OnStored
+from bridge.store.outbox import Webhook
 from bridge.store.records import Change, MessageKey, StoredTask, TaskHead, TaskOrigin
 from bridge.store.replicas import ForeignEvent
 
@@ -218,6 +219,7 @@ class LiveTask:
         keep: bytes | None = None,
         message: MessageKey | None = None,
         replaces: str | None = None,
+        webhook: Webhook | None = None,
     ) -> Commit:
         """Accept the next event. Returns a commit that says when it is stored.
 
@@ -251,6 +253,7 @@ class LiveTask:
             message=message,
             replaces=replaces,
             origin=self.origin if first else None,
+            webhook=webhook,
         )
         self._unanswered += 1
         self._submit(change, partial(self._stored, entry))

@@ -82,6 +82,8 @@ _LISTS: Final[Mapping[str, AnyOperation]] = {"artifacts": _ARTIFACTS, "messages"
 class _HermesSpelling(FirstSpelling):
     """Objects of the first generation, with progress in the status and messages instead of a history."""
 
+    calls_back: ClassVar[bool] = False
+    """Whether who asks to be called back is called."""
     fields: ClassVar = {
         **FirstSpelling.fields,
         "statusUpdate": frozenset({"id", "contextId", "status", "metadata"}),
@@ -96,7 +98,7 @@ class _HermesSpelling(FirstSpelling):
         said = super().task(task)
         if "history" in said:
             said["messages"] = said.pop("history")
-            said |= _with_callback(said)
+            said |= {} if self.calls_back else _with_callback(said)
         return _with_progress(said, fraction_in(said.get("metadata")))
 
     def status_update(self, update: JsonObject) -> JsonObject:
@@ -127,6 +129,12 @@ class _HermesSpelling(FirstSpelling):
         return super().update_from(
             {name: item for name, item in read.items() if name not in ("type", "progress")}, context_id
         )
+
+
+class _CallingSpelling(_HermesSpelling):
+    """The same of a server that calls back."""
+
+    calls_back: ClassVar = True
 
 
 class _HermesEncoder(EventEncoder):
@@ -211,6 +219,8 @@ class Hermes(V0_3):
         message = self.spelling.message_from(_message_in(read))
         context_id, task_id = read.pop("sessionId", None), read.pop("taskId", None)
         configuration: JsonObject = {"returnImmediately": True}
+        if self.spelling.calls_back and _CALLBACK in (wished := _object(read.get("metadata"))):
+            configuration["taskPushNotificationConfig"] = {"url": wished[_CALLBACK]}
         read["configuration"] = {**configuration, **_object(read.get(_CONFIGURATION))}
         if isinstance(message, dict):
             said = (("taskId", task_id), ("contextId", context_id))
@@ -305,6 +315,12 @@ class Hermes(V0_3):
         if isinstance(body, dict) and isinstance(words := body.get("error"), str):
             body = {"error": {"message": words}}
         return super().http_refusal(body, status)
+
+
+class HermesCallingBack(Hermes):
+    """The same of a server that calls back: a `callback_url` is a webhook."""
+
+    spelling: ClassVar[_HermesSpelling] = _CallingSpelling()
 
 
 def _message_in(params: JsonObject) -> JsonObject | None:

@@ -25,12 +25,13 @@ from bridge.a2a.model.objects import (
     StreamResponse,
     TaskState,
 )
-from bridge.a2a.model.operations import AnswerT, AnyOperation, Operation, RequestT, Streamed
+from bridge.a2a.model.operations import PUSH, AnswerT, AnyOperation, Operation, RequestT, Streamed
 from bridge.a2a.model.task_names import NAME_BYTES, name_of
 from bridge.a2a.wire import older_card, tolerant
 from bridge.a2a.wire.dialect import EventDecoder, EventEncoder
+from bridge.a2a.wire.push_spelling import FirstPushSpelling, push_in, push_out
 from bridge.a2a.wire.spelling import NOTE, restored, with_note
-from bridge.a2a.wire.v0_3 import V0_3, JsonSpelling, push_in, push_out
+from bridge.a2a.wire.v0_3 import V0_3, JsonSpelling
 from bridge.jsonvalues import JsonObject
 
 _SAID_OTHERWISE: Final[Mapping[str, str]] = {
@@ -307,6 +308,7 @@ class V0_1(V0_3):
     }
     clients_name_tasks: ClassVar = True
     spelling: ClassVar[FirstSpelling] = FirstSpelling()
+    push_spelling: ClassVar = FirstPushSpelling()
     push_name: ClassVar = "pushNotification"
 
     # For a server
@@ -316,6 +318,8 @@ class V0_1(V0_3):
             return params
         if operation.request is GetTaskRequest:
             return _with_length_from(params)
+        if operation in PUSH:
+            return self.push_spelling.request_from(operation, params)
         if operation.request is not SendMessageRequest:
             return params
         read = restored(params)
@@ -341,12 +345,18 @@ class V0_1(V0_3):
             }
         return read
 
-    def _answered(self, operation: AnyOperation, answer: JsonObject) -> JsonObject:
+    def _answered(self, operation: AnyOperation, answer: JsonObject) -> JsonValue:
+        if operation in PUSH:
+            return self.push_spelling.answer(operation, self._named(answer))
         if isinstance(message := answer.get("message"), dict):
             return self.spelling.message_as_task(message)
         task = answer["task"] if operation is operations.SEND_MESSAGE else answer
         assert isinstance(task, dict)
         return self.spelling.task(task)
+
+    def _named(self, config: JsonObject) -> JsonObject:
+        """A config with the name that its client gave the task."""
+        return {**config, "taskId": name_of(str(config["taskId"]))} if "taskId" in config else config
 
     def writer(self, operation: Streamed[RequestT, AnswerT]) -> EventEncoder:  # noqa: ARG002 - one for all
         return _FirstWriter(self.spelling)
@@ -377,6 +387,8 @@ class V0_1(V0_3):
         params.pop("tenant", None)
         if operation.request is GetTaskRequest:
             return {"historyLength": _ALL, **params}
+        if operation in PUSH:
+            return self.push_spelling.request(operation, params)
         if operation.request is not SendMessageRequest:
             return params
         message, configuration = params["message"], params.pop("configuration", {})

@@ -36,9 +36,10 @@ from bridge.a2a.model.objects import (
     Task,
     TaskState,
 )
-from bridge.a2a.model.operations import AnswerT, AnyOperation, Operation, RequestT, Streamed, Unary
+from bridge.a2a.model.operations import PUSH, AnswerT, AnyOperation, Operation, RequestT, Streamed, Unary
 from bridge.a2a.wire import older_card
 from bridge.a2a.wire.dialect import Dialect, ErrorObject, EventDecoder, EventEncoder, refusal_from
+from bridge.a2a.wire.push_spelling import JsonPushSpelling, push_in, push_out
 from bridge.a2a.wire.rest import PLAIN_MEDIA_TYPE, OperationRoutes
 from bridge.a2a.wire.spelling import DATA_WRAPPED, Spelling, noted, restored
 from bridge.a2a.wire.tolerant import FROM_FILE, file_in
@@ -143,6 +144,7 @@ class V0_3(Dialect):
     media_types: ClassVar = (PLAIN_MEDIA_TYPE,)
     extensions_header: ClassVar = "X-A2A-Extensions"
     spelling: ClassVar[Spelling] = JsonSpelling()
+    push_spelling: ClassVar = JsonPushSpelling()
     push_name: ClassVar = "pushNotificationConfig"
     """The field of a message's configuration that holds its webhook."""
     blocks_unless_said: ClassVar = True
@@ -158,6 +160,8 @@ class V0_3(Dialect):
             raise invalid_params(*violations_from(exc)) from exc
 
     def _params_from(self, operation: AnyOperation, params: JsonValue) -> JsonValue:
+        if operation in PUSH and isinstance(params, dict):
+            return self.push_spelling.request_from(operation, params)
         if operation.request is not SendMessageRequest or not isinstance(params, dict):
             return params
         configuration = params.get("configuration")
@@ -187,7 +191,9 @@ class V0_3(Dialect):
     def result(self, operation: Unary[RequestT, AnswerT], answer: AnswerT) -> bytes:
         return to_json(self._answered(operation, answer.to_object()))
 
-    def _answered(self, operation: AnyOperation, answer: JsonObject) -> JsonObject:
+    def _answered(self, operation: AnyOperation, answer: JsonObject) -> JsonValue:
+        if operation in PUSH:
+            return self.push_spelling.answer(operation, answer)
         if operation is operations.SEND_MESSAGE:
             return self.event(answer, last=True)
         return self.spelling.task(answer) if operation.answer is Task else answer
@@ -227,6 +233,8 @@ class V0_3(Dialect):
     def params_of(self, operation: Operation[RequestT, AnswerT], request: RequestT) -> JsonObject:
         params = request.to_object()
         params.pop("tenant", None)
+        if operation in PUSH:
+            return self.push_spelling.request(operation, params)
         if operation.request is not SendMessageRequest:
             return params
         message, configuration = params["message"], params.get("configuration", {})
@@ -245,6 +253,8 @@ class V0_3(Dialect):
             value = self.spelling.event_from(value)
         elif operation.answer is Task:
             value = self.spelling.task_from(value)
+        elif operation in PUSH:
+            value = self.push_spelling.answer_from(operation, value)
         return operation.answer.model_validate(value)
 
     def reader(self, operation: Streamed[RequestT, AnswerT], request: RequestT) -> EventDecoder:  # noqa: ARG002
@@ -279,21 +289,3 @@ class _SpellingReader(EventDecoder):
 
     def read(self, value: JsonValue) -> Sequence[StreamResponse]:
         return (StreamResponse.model_validate(self._spelling.event_from(value)),)
-
-
-def push_out(config: JsonObject) -> JsonObject:
-    """Where to notify; before 1.0 it names several schemes at once."""
-    authentication = config.get("authentication")
-    if not isinstance(authentication, dict) or "scheme" not in authentication:
-        return config
-    rest = {name: item for name, item in authentication.items() if name != "scheme"}
-    return {**config, "authentication": {"schemes": [authentication["scheme"]], **rest}}
-
-
-def push_in(config: JsonObject) -> JsonObject:
-    """The reverse of `push_out`: the first of its schemes."""
-    authentication = config.get("authentication")
-    if not isinstance(authentication, dict) or not isinstance(schemes := authentication.get("schemes"), list):
-        return config
-    rest = {name: item for name, item in authentication.items() if name != "schemes"}
-    return {**config, "authentication": {"scheme": next(iter(schemes), ""), **rest}}

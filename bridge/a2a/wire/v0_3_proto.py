@@ -19,6 +19,7 @@ from pydantic.alias_generators import to_camel
 from bridge.a2a.model import operations
 from bridge.a2a.model.objects import HTTP_JSON, Role, TaskState
 from bridge.a2a.model.operations import AnyOperation
+from bridge.a2a.wire.push_spelling import ProtoPushSpelling
 from bridge.a2a.wire.rest import OperationRoutes, route
 from bridge.a2a.wire.spelling import Spelling, noted, restored
 from bridge.a2a.wire.v0_3 import V0_3, data_in, data_out, file_out
@@ -40,7 +41,11 @@ _ROUTES: Final = (
 """Subscribe takes two verbs: the text has POST, the proto and a2a-sdk 0.3.26 have GET. ListTasks has no route: the text
 names a path for it, but neither the proto nor either SDK has one."""
 
-_QUERY: Final[Mapping[AnyOperation, frozenset[str]]] = {operations.GET_TASK: frozenset({"historyLength"})}
+_QUERY: Final[Mapping[AnyOperation, frozenset[str]]] = {
+    operations.GET_TASK: frozenset({"historyLength"}),
+    operations.CREATE_PUSH_CONFIG: frozenset({"configId"}),
+    operations.LIST_PUSH_CONFIGS: frozenset({"pageSize", "pageToken"}),
+}
 
 _FILE: Final[Mapping[str, str]] = {
     "raw": "fileWithBytes",
@@ -64,7 +69,8 @@ _JSON_NAMES: Final[Mapping[str, str]] = {
         for name in (
             *("message_id", "context_id", "task_id", "artifact_id", "mime_type", "file_with_bytes"),
             *("file_with_uri", "status_update", "artifact_update", "last_chunk", "history_length"),
-            *("accepted_output_modes", "push_notification"),
+            *("accepted_output_modes", "push_notification", "push_notification_config", "config_id"),
+            *("next_page_token", "page_size", "page_token"),
         )
     },
 }
@@ -152,6 +158,7 @@ class V0_3Proto(V0_3):
     methods: ClassVar = {}
     routes: ClassVar = OperationRoutes(_ROUTES, _QUERY)
     spelling: ClassVar = _ProtoSpelling()
+    push_spelling: ClassVar = ProtoPushSpelling()
     push_name: ClassVar = "pushNotification"
     blocks_unless_said: ClassVar = False  # proto JSON leaves a false value out
 

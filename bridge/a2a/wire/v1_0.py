@@ -62,6 +62,7 @@ _QUERY: Final[Mapping[AnyOperation, frozenset[str]]] = {
         }
     ),
     operations.GET_TASK: frozenset({"historyLength", "tenant"}),
+    operations.LIST_PUSH_CONFIGS: frozenset({"pageSize", "pageToken", "tenant"}),
 }
 """The query parameters that are fields of the request. Others are ignored."""
 

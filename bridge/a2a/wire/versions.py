@@ -23,7 +23,7 @@ from bridge.a2a.model.operations import AnyOperation
 from bridge.a2a.wire import older_card
 from bridge.a2a.wire.choices import DialectChoice
 from bridge.a2a.wire.dialect import Dialect
-from bridge.a2a.wire.hermes import Hermes
+from bridge.a2a.wire.hermes import Hermes, HermesCallingBack
 from bridge.a2a.wire.rest import OLDER_CARD_PATH
 from bridge.a2a.wire.v0_1 import V0_1
 from bridge.a2a.wire.v0_3 import V0_3
@@ -80,10 +80,10 @@ class Versions:
         """The headers in which clients activate extensions."""
         return tuple(dict.fromkeys(dialect.extensions_header for dialect in self._dialects))
 
-    def served(self, *, merges_cards: bool, hermes: bool) -> Versions:
+    def served(self, *, merges_cards: bool, hermes: bool, push: bool = False) -> Versions:
         """The dialects of a server. `merges_cards` adds the fields of every version to its card; `hermes` adds the
-        dialect that nobody can tell from a header."""
-        added = (_HERMES,) if hermes else ()
+        dialect that nobody can tell from a header. `push` says that push notifications are sent."""
+        added = (HermesCallingBack() if push else _HERMES,) if hermes else ()
         return Versions((*self._dialects, *added), merges_cards=merges_cards)
 
     def card(self, card: AgentCard) -> AgentCard:

@@ -37,7 +37,10 @@ from bridge.config.tables.values import (
     Name,
     Networks,
     NotNegative,
+    Receiver,
+    Receivers,
     ReplicaUrl,
+    SecretValue,
     SourceNames,
     StorePlace,
     Table,
@@ -62,6 +65,7 @@ __all__ = [
     "KeyPlace",
     "PrincipalTable",
     "Secret",
+    "SentPushTable",
     "SkillTable",
     "TlsTable",
     "ToolServerTable",
@@ -155,7 +159,7 @@ class BridgeTable(Table):
     mapping: Text = Field(
         default=DEFAULT_PROFILE,
         description="the mapping profile of the process: its tables `server`, `store`, `requests`, "
-        "`connections`, `streams` and `issuers` count",
+        "`connections`, `streams`, `push` and `issuers` count",
     )
     traces: BaseUrl | None = Field(
         default=None,
@@ -314,6 +318,24 @@ class AgentsAsToolsTable(Table):
     )
 
 
+class SentPushTable(Table):
+    """`[push]`: push notifications, which agents send to the webhooks that clients name."""
+
+    enabled: bool = Field(
+        default=False, description="sends them; without it, clients that ask for them are refused"
+    )
+    allow: Receivers = Field(
+        default=(),
+        description='receivers on this machine or in its network, each `"HOST:PORT"`; all others must be public, and '
+        "https beyond this machine",
+    )
+    secrets: dict[Receiver, SecretValue] = Field(
+        default_factory=dict,
+        description="secrets that receivers share, by `HOST:PORT`: what is sent there is signed with it, too "
+        "(Standard Webhooks `v1`)",
+    )
+
+
 class Config(Table):
     """The file."""
 
@@ -327,6 +349,9 @@ class Config(Table):
     )
     imports: ImportTable = Field(
         default=ImportTable(), alias="import", description="servers and agents that are configured elsewhere"
+    )
+    push: SentPushTable = Field(
+        default=SentPushTable(), description="push notifications of the agents made of tools"
     )
     tools_as_agent: dict[Name, ToolsAsAgentTable] = Field(
         default_factory=dict, description="A2A agents made of tools, by name"

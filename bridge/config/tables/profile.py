@@ -223,6 +223,20 @@ class StoreTable(_Table):
     close_seconds: PositiveFloat
 
 
+class PushTable(_Table):
+    """`[push]`"""
+
+    each_task: PositiveInt
+    each_principal: PositiveInt
+    pauses_seconds: Annotated[list[PositiveFloat], Field(min_length=1, max_length=64)]
+    jitter_percent: Annotated[int, Field(ge=0, le=100)]
+    attempt_seconds: PositiveFloat
+    answer_limit_bytes: Count
+    each_host: PositiveInt
+    at_once: PositiveInt
+    folded_events: Annotated[int, Field(ge=2)]
+
+
 class IssuersTable(_Table):
     """`[issuers]`"""
 
@@ -278,12 +292,13 @@ class Profile(_Table):
     connections: ConnectionsTable
     streams: StreamsTable
     store: StoreTable
+    push: PushTable
     issuers: IssuersTable
     agents: AgentsTable
 
 
 TABLES_OF: Final[Mapping[str, tuple[str, ...]]] = {
-    "bridge": ("server", "requests", "connections", "streams", "store", "issuers"),
+    "bridge": ("server", "requests", "connections", "streams", "store", "push", "issuers"),
     "tools_as_agent": ("card", "route", "arguments", "run", "content"),
     "agents_as_tools": ("agents", "run"),
 }

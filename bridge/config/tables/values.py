@@ -225,6 +225,14 @@ def _listen_address(given: str) -> str:
     return given.lower()
 
 
+def _receiver(given: str) -> str:
+    host, colon, port = given.rpartition(":")
+    is_host = _HOST_NAME.fullmatch(host) or (host.startswith("[") and host.endswith("]"))
+    if not (colon and is_host and port.isdecimal() and port.isascii() and 0 < int(port) < 65536):
+        raise refused('`{key}` takes receivers as "HOST:PORT"')
+    return f"{host.lower()}:{int(port)}"
+
+
 def _baggage_key(given: str) -> str:
     if not _BAGGAGE_KEY.fullmatch(given):
         raise refused("`{key}` takes keys of a baggage: letters, digits and marks such as - . _")
@@ -324,6 +332,8 @@ SourceNames = Annotated[tuple[Text, ...], Field(strict=False, min_length=1)]
 ExtensionUris = Annotated[tuple[ExtensionUri, ...], Field(strict=False)]
 Origins = Annotated[tuple[OriginUrl, ...], Field(strict=False)]
 ListenAddress = Annotated[str, AfterValidator(_listen_address)]
+Receiver = Annotated[str, AfterValidator(_receiver), WithJsonSchema(_TEXT_SCHEMA)]
+Receivers = Annotated[tuple[Receiver, ...], Field(strict=False)]
 HostNames = Annotated[tuple[Annotated[str, AfterValidator(_host_name)], ...], Field(strict=False)]
 BaggageKeys = Annotated[tuple[Annotated[str, AfterValidator(_baggage_key)], ...], Field(strict=False)]
 Networks = Annotated[tuple[NetworkText, ...], Field(strict=False)]

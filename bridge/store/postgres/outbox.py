@@ -131,7 +131,8 @@ class PostgresOutbox:
         while True:
             try:
                 await self._claim()
-                self._on_rows(None)
+                if self._mine:
+                    self._on_rows(None)
             except StoreError as exc:
                 logger.debug("the outbox cannot be read at the moment: %s", exc)
             with anyio.move_on_after(self._poll_seconds):

@@ -1,0 +1,1 @@
+"""Push notifications that this bridge sends."""

@@ -1,0 +1,153 @@
+"""One attempt to send a notification: the request, the address that it may go to, and what the answer means.
+
+The name of a receiver is resolved for each connection, all its addresses are judged, and the connection is made to one
+of those. Nothing follows a redirect, and no proxy of the environment is used, since it would resolve the name again.
+
+Spec: A2A 1.0 sections 4.3.3 and 13.2; Standard Webhooks 1.0.0.
+"""
+
+from __future__ import annotations
+
+import ssl
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
+from email.utils import parsedate_to_datetime
+from typing import Final
+from urllib.parse import urlsplit
+
+import anyio
+import httpcore2
+import httpx2
+
+from bridge.a2a.push.signatures import PushSigner
+from bridge.a2a.tasks.webhooks import SealedWebhook, place_of
+from bridge.a2a.wire.rest import MEDIA_TYPE
+from bridge.a2a.wire.versions import HEADER, VERSIONS
+from bridge.http.client import GuardedTransport, guarded_by
+from bridge.http.private_addresses import AddressGuard, PrivateAddressError, addresses_of, refusing_private
+from bridge.store.outbox import OutboxRow
+from bridge.version import __version__
+
+_GONE: Final = 410
+_REFUSAL: Final = "it leads to this machine or its network"
+
+
+@dataclass(frozen=True, slots=True)
+class Attempt:
+    """How an attempt went."""
+
+    failure: str | None = None
+    """Why it failed, in words; None if the receiver has the notification."""
+    is_final: bool = False
+    """Whether the receiver wants no more."""
+    wait_seconds: float = 0
+    """How long the receiver asks to be left alone."""
+
+
+@dataclass(frozen=True, slots=True)
+class PushBounds:
+    """The bounds of an attempt."""
+
+    attempt_seconds: float
+    """From the look-up of the name to the end of the answer."""
+    answer_bytes: int
+    """How much of an answer is read."""
+
+
+@dataclass
+class PushClient:
+    """Sends notifications."""
+
+    signer: PushSigner
+    bounds: PushBounds
+    now_ms: Callable[[], int]
+    allow: frozenset[str] = frozenset()
+    """`host:port` of receivers that may be in private networks."""
+    guard: AddressGuard = field(
+        default_factory=lambda: AddressGuard(refusing_private(_REFUSAL), addresses_of)
+    )
+    """Judges the addresses of all others."""
+    verify: ssl.SSLContext | bool = True
+
+    def __post_init__(self) -> None:
+        self._transport = GuardedTransport(verify=self.verify)
+
+    async def aclose(self) -> None:
+        """Close the connections."""
+        await self._transport.aclose()
+
+    async def send(self, webhook: SealedWebhook, task_id: str, row: OutboxRow) -> Attempt:
+        """Try once to send a row. It does not raise: what goes wrong is a failed attempt."""
+        try:
+            with anyio.fail_after(self.bounds.attempt_seconds):
+                return await self._sent(webhook, task_id, row)
+        except TimeoutError:
+            return Attempt(f"it took longer than {self.bounds.attempt_seconds:g} s")
+        except PrivateAddressError as exc:
+            return Attempt(str(exc))
+        except (httpx2.HTTPError, httpx2.InvalidURL, httpcore2.ConnectError, OSError, ValueError) as exc:
+            return Attempt(f"it cannot be reached: {str(exc) or type(exc).__name__}")
+
+    async def _sent(self, webhook: SealedWebhook, task_id: str, row: OutboxRow) -> Attempt:
+        request = self._request(webhook, task_id, row)
+        response = await self._transport.handle_async_request(request)
+        try:
+            await self._read(response)
+        finally:
+            await response.aclose()
+        return self._judged(response)
+
+    def _request(self, webhook: SealedWebhook, task_id: str, row: OutboxRow) -> httpx2.Request:
+        config, seconds = webhook.config, self.now_ms() // 1000
+        place = place_of(urlsplit(config.url))
+        webhook_id = f"msg_{webhook.mark}_{row.seq}"
+        headers = {
+            "Content-Type": MEDIA_TYPE,
+            "User-Agent": f"mcp-a2a/{__version__}",
+            HEADER: VERSIONS.current.version,
+            "webhook-id": webhook_id,
+            "webhook-timestamp": str(seconds),
+            "webhook-signature": self.signer.signatures(webhook_id, seconds, row.event, place),
+        }
+        if config.token:
+            headers["X-A2A-Notification-Token"] = config.token
+        if (authentication := config.authentication) is not None:
+            credentials = authentication.credentials
+            if not credentials and authentication.scheme.lower() == "bearer":
+                credentials = self.signer.token(webhook_id, seconds, row.event, config.url, task_id)
+            if credentials:
+                headers["Authorization"] = f"{authentication.scheme} {credentials}"
+        guard = None if place in self.allow else self.guard
+        return httpx2.Request(
+            "POST", config.url, headers=headers, content=row.event, extensions=guarded_by(guard)
+        )
+
+    async def _read(self, response: httpx2.Response) -> None:
+        """Read the beginning of an answer: a receiver may look whether it is read."""
+        size = 0
+        assert isinstance(response.stream, httpx2.AsyncByteStream)
+        async for chunk in response.stream:
+            size += len(chunk)
+            if size >= self.bounds.answer_bytes:
+                return
+
+    def _judged(self, response: httpx2.Response) -> Attempt:
+        status = response.status_code
+        if response.is_success:
+            return Attempt()
+        if response.has_redirect_location or 300 <= status < 400:
+            return Attempt(f"it answered {status}, and redirects are not followed")
+        said = Attempt(f"it answered {status}", is_final=status == _GONE)
+        return replace(said, wait_seconds=self._wait_seconds(response.headers.get("Retry-After", "")))
+
+    def _wait_seconds(self, text: str) -> float:
+        """What `Retry-After` says: seconds, or a date (RFC 9110 section 10.2.3)."""
+        if text.isdecimal() and text.isascii():
+            return float(text[:9])
+        with suppress(ValueError, TypeError):
+            at = parsedate_to_datetime(text)
+            at = at if at.tzinfo else at.replace(tzinfo=UTC)
+            return max(0.0, (at - datetime.fromtimestamp(self.now_ms() / 1000, UTC)).total_seconds())
+        return 0.0

@@ -1,0 +1,279 @@
+"""Sends what is in the outbox of a store to its webhooks, until it arrives or is given up.
+
+Sending is never on the path of an event. A store says for which tasks it has new rows; the sender looks there, and
+makes one attempt after the other for each webhook, with a bounded number at the same time, in all and for each
+receiver. A row is deleted once its receiver has it, so that a process that is killed sends at most those again that
+were under way.
+"""
+
+from __future__ import annotations
+
+import logging
+import random
+from collections import Counter
+from collections.abc import Awaitable, Callable, Collection
+from dataclasses import dataclass
+from types import TracebackType
+from typing import Final, Protocol, Self
+from urllib.parse import urlsplit
+
+import anyio
+import anyio.abc
+
+from bridge.a2a.push.client import Attempt
+from bridge.a2a.tasks.webhooks import SealedWebhook, WebhookRecords, place_of
+from bridge.errors import StoreError
+from bridge.seal import SealedRecordError
+from bridge.store.outbox import Outbox, OutboxRow, WaitingWebhook, Webhook, WebhookKey
+
+logger = logging.getLogger(__name__)
+
+_STORE_AGAIN_MS: Final = 5_000
+"""The pause after the store could not be read or written."""
+
+_CLOSE_SECONDS: Final = 2.0
+"""How long attempts may take that are under way when the sender stops."""
+
+_OF_THE_CLIENT: Final = b'{"message":'
+"""The beginning of an event that is a message of the client, which is not sent back (`life.py`)."""
+
+_KEY_IS_GONE: Final = "the key that sealed this config is gone: create it again"
+
+
+class Notifier(Protocol):
+    """Makes attempts."""
+
+    async def send(self, webhook: SealedWebhook, task_id: str, row: OutboxRow) -> Attempt:
+        """Try once to send a row. It does not raise: what goes wrong is a failed attempt."""
+        ...
+
+
+class PushClock(Protocol):
+    """The time, and waiting for it."""
+
+    def now_ms(self) -> int:
+        """Milliseconds since the epoch."""
+        ...
+
+    async def until(self, due_ms: int | None, woken: anyio.Event) -> None:
+        """Wait for a time, or for an event; without a time, for the event alone."""
+        ...
+
+
+@dataclass(frozen=True)
+class WallClock:
+    """The clock of the machine."""
+
+    now: Callable[[], int]
+
+    def now_ms(self) -> int:
+        """See `PushClock.now_ms`."""
+        return self.now()
+
+    async def until(self, due_ms: int | None, woken: anyio.Event) -> None:
+        """See `PushClock.until`."""
+        seconds = None if due_ms is None else max(0.0, (due_ms - self.now()) / 1000)
+        with anyio.move_on_after(seconds):
+            await woken.wait()
+
+
+@dataclass(frozen=True)
+class PushPace:
+    """When and how often is tried, and how much at the same time."""
+
+    retry_seconds: tuple[float, ...]
+    """The pauses before the second attempt and each one after it. After the last attempt a webhook is given up."""
+    jitter: float
+    """By how much a pause may be longer, as a part of it."""
+    each_host: int
+    """Attempts at the same time for one `host:port`."""
+    at_once: int
+    """Attempts at the same time for all."""
+    folded_rows: int
+    """How many rows may wait for a webhook before those behind the first become one task."""
+
+
+@dataclass(eq=False, slots=True)
+class _Line:
+    """A webhook that rows wait for."""
+
+    webhook: Webhook
+    opened: SealedWebhook | None
+    """None: the key that sealed it is gone."""
+    place: str
+    due_ms: int
+    is_busy: bool = False
+
+
+class PushSender:
+    """Sends for the webhooks of one agent. Enter it to run."""
+
+    def __init__(
+        self,
+        outbox: Outbox,
+        records: WebhookRecords,
+        notifier: Notifier,
+        pace: PushPace,
+        clock: PushClock,
+        row_of: Callable[[str], Awaitable[OutboxRow | None]],
+        shown: Callable[[bytes, frozenset[str]], bytes] = lambda event, _: event,
+        chance: Callable[[], float] = random.random,
+        close_seconds: float = _CLOSE_SECONDS,
+    ) -> None:
+        """`row_of` gives a task as it is now, and `shown` an event for a client with these extensions."""
+        self._outbox = outbox
+        self._records = records
+        self._notifier = notifier
+        self._pace = pace
+        self._clock = clock
+        self._row_of = row_of
+        self._shown = shown
+        self._chance = chance
+        self._close_seconds = close_seconds
+        self._lines: dict[WebhookKey, _Line] = {}
+        self._busy: Counter[str] = Counter()
+        """Attempts under way, by `host:port`."""
+        self._news: set[str] = set()
+        self._is_all_news = True
+        self._wake = anyio.Event()
+        self._closing = False
+        self._idle = anyio.Event()
+
+    async def __aenter__(self) -> Self:
+        self._group = await anyio.create_task_group().__aenter__()
+        self._outbox.tell(self._on_rows)
+        self._group.start_soon(self._run)
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, exc: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._closing = True
+        self._outbox.tell(lambda _: None)
+        if self._busy.total():
+            with anyio.move_on_after(self._close_seconds, shield=True):
+                await self._idle.wait()
+        self._group.cancel_scope.cancel()
+        await self._group.__aexit__(None, None, None)
+
+    def _on_rows(self, task_ids: Collection[str] | None) -> None:
+        self._is_all_news = self._is_all_news or task_ids is None
+        self._news.update(task_ids or ())
+        self._wake.set()
+
+    async def _run(self) -> None:
+        while True:
+            self._wake = anyio.Event()
+            again_ms = None
+            try:
+                await self._look()
+            except StoreError as exc:
+                logger.warning("the outbox cannot be read, which is tried again: %s", exc)
+                self._is_all_news, again_ms = True, self._clock.now_ms() + _STORE_AGAIN_MS
+            due_ms = self._begin_what_is_due()
+            await self._clock.until(min((one for one in (due_ms, again_ms) if one), default=None), self._wake)
+
+    async def _look(self) -> None:
+        """Look where new rows are."""
+        while self._news or self._is_all_news:
+            task_ids = None if self._is_all_news else self._news
+            self._news, self._is_all_news = set(), False
+            found = await self._outbox.waiting(task_ids)
+            there = {one.webhook.key for one in found}
+            for key in [key for key in self._lines if task_ids is None or key.task_id in task_ids]:
+                if key not in there and not self._lines[key].is_busy:
+                    del self._lines[key]
+            for one in found:
+                await self._note(one)
+
+    async def _note(self, waiting: WaitingWebhook) -> None:
+        webhook = waiting.webhook
+        line = self._lines.get(webhook.key)
+        if line is None or line.webhook.config != webhook.config:
+            is_busy = line is not None and line.is_busy
+            line = self._lines[webhook.key] = self._line(webhook)
+            line.is_busy = is_busy
+        line.webhook, line.due_ms = webhook, webhook.due_ms
+        if waiting.rows > self._pace.folded_rows:
+            row = await self._row_of(webhook.key.task_id)
+            if row is not None:
+                await self._outbox.fold(webhook.key, row)
+
+    def _line(self, webhook: Webhook) -> _Line:
+        try:
+            opened = self._records.opened(webhook)
+        except SealedRecordError:
+            return _Line(webhook, None, "", 0)
+        return _Line(webhook, opened, place_of(urlsplit(opened.config.url)), webhook.due_ms)
+
+    def _begin_what_is_due(self) -> int | None:
+        """Begin the attempts that are due and that there is room for. Returns when the next one is due."""
+        now_ms, next_ms = self._clock.now_ms(), None
+        for line in sorted(self._lines.values(), key=lambda line: line.due_ms):
+            if line.is_busy:
+                continue
+            if line.due_ms > now_ms:
+                next_ms = line.due_ms
+                break
+            if self._closing or self._busy.total() >= self._pace.at_once:
+                break
+            if self._busy[line.place] < self._pace.each_host:
+                line.is_busy = True
+                self._busy[line.place] += 1
+                self._group.start_soon(self._attempt, line, line.place)
+        return next_ms
+
+    async def _attempt(self, line: _Line, place: str) -> None:
+        key = line.webhook.key
+        try:
+            await self._send_first(line)
+        except StoreError as exc:
+            logger.warning("a push notification is tried again, since the store cannot note it: %s", exc)
+            line.due_ms = self._clock.now_ms() + _STORE_AGAIN_MS
+        else:
+            self._news.add(key.task_id)
+        finally:
+            if (now := self._lines.get(key)) is not None:
+                now.is_busy = False
+            self._busy[place] -= 1
+            if not self._busy.total():
+                self._busy.clear()
+                self._idle.set()
+                self._idle = anyio.Event()
+            self._wake.set()
+
+    async def _send_first(self, line: _Line) -> None:
+        key = line.webhook.key
+        row = await self._outbox.first(key)
+        if row is None:
+            return
+        if line.opened is None:
+            await self._give_up(line, _KEY_IS_GONE)
+        elif row.event.startswith(_OF_THE_CLIENT):
+            await self._outbox.sent(key, row.seq)
+        else:
+            event = self._shown(row.event, line.opened.extensions)
+            attempt = await self._notifier.send(line.opened, key.task_id, OutboxRow(row.seq, event))
+            if attempt.failure is None:
+                await self._outbox.sent(key, row.seq)
+            else:
+                await self._failed(line, attempt, attempt.failure)
+
+    async def _failed(self, line: _Line, attempt: Attempt, failure: str) -> None:
+        attempts, pauses = line.webhook.attempts + 1, self._pace.retry_seconds
+        if attempt.is_final or attempts > len(pauses):
+            times = "once" if attempts == 1 else f"{attempts} times"
+            await self._give_up(line, f"{failure} (tried {times})")
+            return
+        pause = pauses[attempts - 1] * (1 + self._pace.jitter * self._chance())
+        held = min(attempt.wait_seconds, max(pauses))
+        due_ms = self._clock.now_ms() + round(max(pause, held) * 1000)
+        logger.info("webhook %s of task %s: %s", *reversed(line.webhook.key), failure)
+        await self._outbox.failed(line.webhook.key, attempts, due_ms, failure)
+
+    async def _give_up(self, line: _Line, failure: str) -> None:
+        task_id, webhook_id = line.webhook.key
+        logger.warning(
+            "nothing more is sent to webhook %s (%s) of task %s: %s", webhook_id, line.place, task_id, failure
+        )
+        await self._outbox.give_up(line.webhook.key, failure)

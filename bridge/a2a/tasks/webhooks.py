@@ -1,0 +1,319 @@
+"""Webhooks of tasks: what a client may ask for, and how it is kept.
+
+A webhook is a TaskPushNotificationConfig. It is kept sealed, and its secrets are never shown again. What is to be sent
+to it is in the outbox of the store, and sending is not known here.
+
+Spec: A2A 1.0 sections 3.1.7 to 3.1.10, 4.3 and 13.2.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import secrets
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from hashlib import blake2b
+from typing import Final
+from urllib.parse import SplitResult, urlsplit
+
+from bridge.a2a.model.errors import OVERLOADED, A2AError, Violation, invalid_params, task_not_found
+from bridge.a2a.model.life import IdsAndClock
+from bridge.a2a.model.objects import StreamResponse, TaskPushNotificationConfig
+from bridge.a2a.model.push_objects import (
+    DeleteTaskPushNotificationConfigRequest,
+    Empty,
+    GetTaskPushNotificationConfigRequest,
+    ListTaskPushNotificationConfigsRequest,
+    ListTaskPushNotificationConfigsResponse,
+)
+from bridge.a2a.tasks.listing import task_from_stored
+from bridge.errors import StoreConflictError
+from bridge.http.private_addresses import is_private_host
+from bridge.http.request_checks import is_ip_address, is_loopback
+from bridge.jsonvalues import JsonObject
+from bridge.seal import RecordSeal, SealedRecordError
+from bridge.store.contract import Store
+from bridge.store.outbox import OutboxRow, Webhook, WebhookKey, WebhookLimitError, WebhookLimits
+
+SEALED_AS: Final = "webhook"
+"""What the records are, for their keys."""
+
+MAX_URL: Final = 2048
+MAX_SECRET: Final = 4096
+"""Characters of a token or of credentials: they become headers, which receivers bound."""
+
+_PORTS: Final = {"http": 80, "https": 443}
+_TOKEN: Final = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
+_NUMBER: Final = re.compile(r"(^|\.)(\d+|0[xX][0-9a-fA-F]*)$")
+"""The end of a host that resolvers take for an IPv4 address, in whatever form: no name ends so."""
+_VISIBLE: Final = re.compile(r"[\x21-\x7e]([\x20-\x7e]*[\x21-\x7e])?")
+"""What a header may hold (RFC 9110 section 5.5), in ASCII: no line break, so that nobody adds headers of its own."""
+
+DELIVERY: Final = "delivery"
+"""The field of a config that says how sending goes, where it does not go well. It is none of A2A's."""
+
+
+@dataclass(frozen=True)
+class SealedWebhook:
+    """What is kept of a webhook under seal."""
+
+    config: TaskPushNotificationConfig
+    mark: str
+    """Tells its notifications from those of all others."""
+    extensions: frozenset[str] = frozenset()
+    """Those that its client activated."""
+
+
+@dataclass(frozen=True)
+class WebhookRules:
+    """Where webhooks may be, and how many there may be."""
+
+    limits: WebhookLimits
+    allow: frozenset[str] = frozenset()
+    """`host:port` of receivers that may be in private networks."""
+
+
+@dataclass(frozen=True)
+class AskedWebhook:
+    """A webhook that was asked for in a message, of which it is known that it may be."""
+
+    config: TaskPushNotificationConfig
+    extensions: frozenset[str] = field(default_factory=frozenset)
+
+
+def place_of(url: SplitResult) -> str:
+    """`host:port` of a URL."""
+    host = (url.hostname or "").rstrip(".")
+    return f"{f'[{host}]' if ':' in host else host}:{url.port or _PORTS.get(url.scheme, 0)}"
+
+
+class WebhookRecords:
+    """Webhooks as sealed bytes, and back."""
+
+    def __init__(self, keys: Sequence[bytes]) -> None:
+        """The first key seals, and all of them open."""
+        self._seal = RecordSeal(keys, SEALED_AS)
+
+    def sealed(self, key: WebhookKey, webhook: SealedWebhook) -> bytes:
+        """A webhook as bytes, which open for its task and its id alone."""
+        text = {
+            "config": webhook.config.to_object(),
+            "mark": webhook.mark,
+            "extensions": sorted(webhook.extensions),
+        }
+        return self._seal.seal(json.dumps(text).encode(), "\n".join(key).encode())
+
+    def opened(self, webhook: Webhook) -> SealedWebhook:
+        """The reverse of `sealed`.
+
+        Raises:
+            SealedRecordError: the key that sealed it is gone, or it is damaged.
+        """
+        found = json.loads(self._seal.open(webhook.config, "\n".join(webhook.key).encode()))
+        config = TaskPushNotificationConfig.model_validate(found["config"])
+        return SealedWebhook(config, found["mark"], frozenset(found["extensions"]))
+
+
+class Webhooks:
+    """The webhooks of an agent's tasks."""
+
+    def __init__(
+        self,
+        store: Store,
+        records: WebhookRecords,
+        rules: WebhookRules,
+        ids: IdsAndClock,
+        new_mark: Callable[[], str] = lambda: secrets.token_hex(12),
+    ) -> None:
+        self._store = store
+        self._records = records
+        self._rules = rules
+        self._ids = ids
+        self._new_mark = new_mark
+
+    # In a message
+
+    async def asked(
+        self,
+        config: TaskPushNotificationConfig,
+        owner: str,
+        task_id: str | None,
+        extensions: frozenset[str],
+    ) -> AskedWebhook:
+        """A webhook that a message asks for, if there is room for it.
+
+        Raises:
+            A2AError: INVALID_PARAMS, or OVERLOADED if there are too many.
+        """
+        config = self._checked(config, "configuration.taskPushNotificationConfig.")
+        limits, there = self._rules.limits, await self._store.outbox.of_task(task_id) if task_id else ()
+        others = [one for one in there if not one.is_given_up and one.key.webhook_id != config.id]
+        if len(others) >= limits.each_task or await self._store.outbox.count_of(owner) >= limits.each_owner:
+            raise _too_many(limits)
+        return AskedWebhook(config, extensions)
+
+    def made(self, asked: AskedWebhook, task_id: str, owner: str) -> Webhook:
+        """A webhook of a task, to be stored with an event of it."""
+        key = WebhookKey(task_id, asked.config.id or "")
+        config = asked.config.changed(task_id=task_id)
+        sealed = self._records.sealed(key, SealedWebhook(config, self._new_mark(), asked.extensions))
+        return Webhook(key, owner, self._ids.now_ms(), sealed)
+
+    # Operations
+
+    async def create(
+        self, config: TaskPushNotificationConfig, task_id: str, owner: str, extensions: frozenset[str]
+    ) -> TaskPushNotificationConfig:
+        """Add a webhook to a task, or replace the one of its id. That of an ended task gets the task.
+
+        Raises:
+            A2AError: INVALID_PARAMS, or OVERLOADED if there are too many.
+        """
+        webhook = self.made(AskedWebhook(self._checked(config), extensions), task_id, owner)
+        try:
+            has_ended = await self._store.outbox.add(webhook, self._rules.limits)
+        except WebhookLimitError as exc:
+            raise _too_many(self._rules.limits) from exc
+        except StoreConflictError as exc:
+            raise task_not_found(task_id) from exc
+        if has_ended and (row := await self.row_of(task_id)) is not None:
+            await self._store.outbox.put(webhook.key, row)
+        return self._shown(webhook)
+
+    async def row_of(self, task_id: str) -> OutboxRow | None:
+        """A task as it is now, as a row; None if it is gone."""
+        stored = await self._store.load(task_id)
+        if stored is None:
+            return None
+        return OutboxRow(stored.seq, StreamResponse(task=task_from_stored(stored)).to_json())
+
+    async def get(
+        self, task_id: str, request: GetTaskPushNotificationConfigRequest
+    ) -> TaskPushNotificationConfig:
+        """A webhook of a task; without an id the newest.
+
+        Raises:
+            A2AError: TASK_NOT_FOUND: the task has no such webhook.
+        """
+        found = await self._store.outbox.of_task(task_id)
+        wanted = [one for one in found if request.id in ("", one.key.webhook_id)]
+        if not wanted:
+            raise _no_such_webhook(request.task_id)
+        return self._shown(wanted[-1])
+
+    async def list(
+        self, task_id: str, request: ListTaskPushNotificationConfigsRequest
+    ) -> ListTaskPushNotificationConfigsResponse:
+        """A page of the webhooks of a task, the oldest first. The token of a page is the id of the last one before it.
+
+        Raises:
+            A2AError: INVALID_PARAMS for a foreign page token.
+        """
+        found = list(await self._store.outbox.of_task(task_id))
+        if request.page_token:
+            ids = [one.key.webhook_id for one in found]
+            if request.page_token not in ids:
+                raise invalid_params(
+                    Violation("pageToken", "is not a token that was given out for this task")
+                )
+            found = found[ids.index(request.page_token) + 1 :]
+        page = found[: request.page_size]
+        token = page[-1].key.webhook_id if len(page) < len(found) else None
+        return ListTaskPushNotificationConfigsResponse(
+            configs=tuple(map(self._shown, page)), next_page_token=token
+        )
+
+    async def delete(self, task_id: str, request: DeleteTaskPushNotificationConfigRequest) -> Empty:
+        """Delete a webhook, and what is still to be sent to it. One that is not there is deleted already."""
+        await self._store.outbox.remove(WebhookKey(task_id, request.id))
+        return Empty()
+
+    def _shown(self, webhook: Webhook) -> TaskPushNotificationConfig:
+        """A webhook without its secrets."""
+        try:
+            config = self._records.opened(webhook).config
+        except SealedRecordError:
+            config = TaskPushNotificationConfig(id=webhook.key.webhook_id, url="")
+            webhook_failure: str | None = "the key that sealed this config is gone: create it again"
+        else:
+            webhook_failure = webhook.failure
+        authentication = config.authentication and config.authentication.changed(credentials=None)
+        shown = config.changed(task_id=webhook.key.task_id, token=None, authentication=authentication)
+        if webhook_failure is None:
+            return shown
+        delivery: JsonObject = {
+            "failure": webhook_failure,
+            "attempts": webhook.attempts,
+            "givenUp": webhook.is_given_up,
+        }
+        return shown.model_copy(update={DELIVERY: delivery})
+
+    def _checked(self, config: TaskPushNotificationConfig, above: str = "") -> TaskPushNotificationConfig:
+        """A config that may be, with its id. Without one it is named after its URL, so that the same URL twice is one
+        webhook.
+
+        Raises:
+            A2AError: INVALID_PARAMS, with every field that may not be.
+        """
+        authentication = config.authentication
+        found = [
+            ("url", self._fault_of_url(config.url)),
+            ("token", _fault_of_secret(config.token)),
+            ("authentication.scheme", _fault_of_scheme(authentication.scheme if authentication else None)),
+            (
+                "authentication.credentials",
+                _fault_of_secret(authentication.credentials if authentication else None),
+            ),
+            ("id", "is too long" if config.id and len(config.id) > MAX_SECRET // 8 else None),
+        ]
+        if violations := [Violation(f"{above}{name}", fault) for name, fault in found if fault]:
+            raise invalid_params(*violations)
+        webhook_id = config.id or blake2b(config.url.encode(), digest_size=12).hexdigest()
+        return TaskPushNotificationConfig(
+            id=webhook_id, url=config.url, token=config.token or None, authentication=authentication
+        )
+
+    def _fault_of_url(self, text: str) -> str | None:
+        try:
+            url = urlsplit(text)
+            place = place_of(url)
+        except ValueError:
+            return "is not a URL"
+        if url.scheme not in _PORTS or not url.hostname or len(text) > MAX_URL or not text.isprintable():
+            return "must be an http or https URL with a host"
+        if url.username is not None or url.password is not None or " " in text:
+            return "must not hold a user, a password or spaces"
+        if _NUMBER.search(url.hostname.rstrip(".")) and not is_ip_address(url.hostname):
+            return "must not hold an address in another form than four numbers"
+        if is_private_host(url.hostname) and place not in self._rules.allow:
+            return f'leads to this machine or its network; the operator may allow it by `push.allow = ["{place}"]`'
+        if url.scheme == "http" and not is_loopback(url.hostname):
+            return "must be https beyond this machine"
+        return None
+
+
+def _fault_of_secret(text: str | None) -> str | None:
+    if not text or (len(text) <= MAX_SECRET and _VISIBLE.fullmatch(text)):
+        return None
+    return f"must be at most {MAX_SECRET} visible ASCII characters, without line breaks"
+
+
+def _fault_of_scheme(text: str | None) -> str | None:
+    if text is None or (len(text) <= MAX_SECRET and _TOKEN.fullmatch(text)):
+        return None
+    return "must be the name of a scheme, such as Bearer"
+
+
+def _too_many(limits: WebhookLimits) -> A2AError:
+    return A2AError(
+        OVERLOADED,
+        f"There are too many push notification configs: at most {limits.each_task} a task and {limits.each_owner} of"
+        " all tasks of yours; delete some",
+        headers={"Retry-After": "5"},
+    )
+
+
+def _no_such_webhook(task_id: str) -> A2AError:
+    found = task_not_found(task_id)
+    return A2AError(found.kind, "The task has no such push notification config", metadata=found.metadata)

@@ -1,0 +1,80 @@
+"""Push notifications of a plan: who signs them, where they may go, and the sender of each agent."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack, asynccontextmanager
+
+from bridge.a2a.model.life import IdsAndClock
+from bridge.a2a.push.client import PushBounds, PushClient
+from bridge.a2a.push.sender import PushPace, PushSender, WallClock
+from bridge.a2a.push.signatures import PushSigner, shared_secret
+from bridge.a2a.tasks.webhooks import WebhookRecords, WebhookRules, Webhooks
+from bridge.a2a.wire.extensions import ExtensionFilter
+from bridge.assembly.plan import ProcessPlan
+from bridge.config.tables.profile import Profile
+from bridge.private_files import private_folder
+from bridge.seal import key_in, keys_in
+from bridge.store.contract import Store
+from bridge.store.outbox import WebhookLimits
+from bridge.user_folders import state_folder
+
+
+def push_signer(place: ProcessPlan) -> PushSigner | None:
+    """What signs the push notifications of a process; None if it sends none.
+
+    Raises:
+        UsageError: a key cannot be read or made.
+    """
+    if place.push is None:
+        return None
+    secrets = {receiver: shared_secret(text) for receiver, text in place.push.secrets.items()}
+    issuer = place.public_url or f"{place.scheme}://{place.host}:{place.port}"
+    return PushSigner(issuer, tuple(_keys(place)), secrets)
+
+
+def _keys(place: ProcessPlan) -> list[bytes]:
+    if place.keys:
+        return keys_in(place.keys)
+    folder = place.state or state_folder()
+    private_folder(folder)
+    return [key_in(folder)]
+
+
+@asynccontextmanager
+async def webhooks_of(
+    store: Store, place: ProcessPlan, process: Profile, ids: IdsAndClock, gate: ExtensionFilter
+) -> AsyncIterator[Webhooks | None]:
+    """The webhooks of an agent's tasks, to which is sent while the context is open; None if nothing is sent.
+
+    Raises:
+        UsageError: a key cannot be read or made.
+    """
+    signer, table = push_signer(place), process.push
+    if signer is None or place.push is None:
+        yield None
+        return
+    allow = place.push.allow
+    records = WebhookRecords(signer.keys)
+    rules = WebhookRules(WebhookLimits(table.each_task, table.each_principal), allow)
+    webhooks = Webhooks(store, records, rules, ids)
+    bounds = PushBounds(table.attempt_seconds, table.answer_limit_bytes)
+    async with AsyncExitStack() as stack:
+        client = PushClient(signer, bounds, ids.now_ms, allow)
+        stack.push_async_callback(client.aclose)
+        clock, pace = WallClock(ids.now_ms), push_pace(process)
+        sender = PushSender(store.outbox, records, client, pace, clock, webhooks.row_of, gate.shown)
+        await stack.enter_async_context(sender)
+        yield webhooks
+
+
+def push_pace(process: Profile) -> PushPace:
+    """When and how often is tried to send, and how much at the same time."""
+    table = process.push
+    return PushPace(
+        retry_seconds=tuple(table.pauses_seconds),
+        jitter=table.jitter_percent / 100,
+        each_host=table.each_host,
+        at_once=table.at_once,
+        folded_rows=table.folded_events,
+    )

@@ -1,0 +1,1 @@
+"""Push notifications that are sent: how clients ask for them, and how they arrive."""
