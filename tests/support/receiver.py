@@ -115,10 +115,10 @@ class Receiver:
 
 
 @asynccontextmanager
-async def receiving(*answers: Answer) -> AsyncIterator[Receiver]:
-    """Listen on a free port."""
+async def receiving(*answers: Answer, port: int = 0) -> AsyncIterator[Receiver]:
+    """Listen, by default on a free port."""
     receiver = Receiver(answers=[*answers])
-    async with listening(receiver) as root_url:
+    async with listening(receiver, port) as root_url:
         receiver.root_url = root_url
         yield receiver
 
