@@ -17,6 +17,7 @@ from tests.peers.install import PEERS, NotInstalled, check_installed, node
 JS_CLIENT: Final = Path(__file__).with_name("js_client.mjs")
 JS_AGENT: Final = Path(__file__).with_name("js_agent.mjs")
 JS_MCP_CLIENT: Final = Path(__file__).with_name("js_mcp_client.mjs")
+JS_RECEIVER: Final = Path(__file__).with_name("js_receiver.mjs")
 OIDC_PROVIDER: Final = Path(__file__).with_name("oidc_provider.mjs")
 
 
@@ -91,6 +92,11 @@ def js_mcp_client_command(
 def js_agent_command() -> list[str]:
     """Return the command of an agent on the JavaScript SDK's server; its skills are in `js_agent.mjs`."""
     return [str(node()), str(JS_AGENT), str(package_manifest("@a2a-js/sdk"))]
+
+
+def js_receiver_command(token: str) -> list[str]:
+    """Return the command of a receiver of push notifications on the JavaScript SDK, which expects a token."""
+    return [str(node()), str(JS_RECEIVER), str(package_manifest("@a2a-js/sdk")), token]
 
 
 def oidc_provider_command(*names: str) -> list[str]:

@@ -16,7 +16,7 @@ from starlette.types import Receive, Scope, Send
 
 from bridge.a2a.model.life import IdsAndClock
 from bridge.a2a.push.client import PushBounds, PushClient
-from bridge.a2a.push.sender import PushPace, PushSender
+from bridge.a2a.push.sender import PushClock, PushPace, PushSender
 from bridge.a2a.push.signatures import PushSigner
 from bridge.a2a.tasks.webhooks import WebhookRecords, WebhookRules, Webhooks
 from bridge.concurrency import Signal
@@ -177,7 +177,7 @@ def webhooks_of(store: Store, ids: IdsAndClock, *allow: str, limits: WebhookLimi
 async def sending(
     store: Store,
     webhooks: Webhooks,
-    clock: PushClockByHand,
+    clock: PushClock,
     *allow: str,
     pace: PushPace = PACE,
     attempt_seconds: float = 15,
