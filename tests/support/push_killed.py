@@ -20,6 +20,7 @@ from bridge.a2a.model.objects import SendMessageRequest, Task, TaskState
 from bridge.a2a.push.sender import PushPace, WallClock
 from bridge.a2a.tasks.agent import Job
 from bridge.store.sqlite import SQLiteStore
+from bridge.store.outbox import WebhookLimits
 from tests.support.agents import ALICE, engine_of, give, say
 from tests.support.receiver import sending, webhooks_of
 
@@ -44,7 +45,7 @@ async def _work(job: Job) -> None:
 
 async def _main(path: str, url: str, place: str, tasks: int) -> None:
     store, ids = SQLiteStore(Path(path)), _Clock.ids
-    webhooks = webhooks_of(store, ids, place)
+    webhooks = webhooks_of(store, ids, place, limits=WebhookLimits(16, 1_000_000))
     engine = engine_of(_work, store, _Clock(), webhooks)  # type: ignore[arg-type]
     async with store, sending(store, webhooks, WallClock(_now_ms), place, pace=PACE), engine:
         print("begun", flush=True)
