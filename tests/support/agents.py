@@ -49,6 +49,7 @@ class Scripted:
     script: Callable[[Job], Awaitable[None]]
     turns: list[Turn] = field(default_factory=list)
     extensions: frozenset[str] = frozenset()
+    required_extensions: frozenset[str] = frozenset()
     session: Callable[[Turn, str], WorkSession | None] = lambda turn, context_id: None
 
     def card(self, base_url: str) -> AgentCard:

@@ -19,8 +19,8 @@ from bridge.a2a.model.life import IdsAndClock
 from bridge.a2a.model.objects import SendMessageRequest, Task, TaskState
 from bridge.a2a.push.sender import PushPace, WallClock
 from bridge.a2a.tasks.agent import Job
-from bridge.store.sqlite import SQLiteStore
 from bridge.store.outbox import WebhookLimits
+from bridge.store.sqlite import SQLiteStore
 from tests.support.agents import ALICE, engine_of, give, say
 from tests.support.receiver import sending, webhooks_of
 
