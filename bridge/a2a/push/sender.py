@@ -31,6 +31,12 @@ logger = logging.getLogger(__name__)
 _STORE_AGAIN_MS: Final = 5_000
 """The pause after the store could not be read or written."""
 
+_LATER_SECONDS: Final = 1.0
+"""How long new rows may go unnoticed of a webhook that others wait for already."""
+
+_LOOKS_TO_FOLD: Final = 4
+"""How often a webhook is looked at while so many events come that they fold."""
+
 _CLOSE_SECONDS: Final = 2.0
 """How long attempts may take that are under way when the sender stops."""
 
@@ -135,6 +141,11 @@ class PushSender:
         """Attempts under way, by `host:port`."""
         self._news: set[str] = set()
         self._is_all_news = True
+        self._known: set[str] = set()
+        """The tasks of `_lines`: what is new of them is looked at once an attempt has ended."""
+        self._later: Counter[str] = Counter()
+        """How often new rows were told of these tasks meanwhile."""
+        self._looks_later = False
         self._wake = anyio.Event()
         self._closing = False
         self._idle = anyio.Event()
@@ -158,7 +169,21 @@ class PushSender:
 
     def _on_rows(self, task_ids: Collection[str] | None) -> None:
         self._is_all_news = self._is_all_news or task_ids is None
-        self._news.update(task_ids or ())
+        for task_id in task_ids or ():
+            if task_id in self._known:
+                self._later[task_id] += 1
+            if task_id not in self._known or self._later[task_id] * _LOOKS_TO_FOLD >= self._pace.folded_rows:
+                self._news.add(task_id)
+        if self._later and not self._looks_later:
+            self._looks_later = True
+            self._group.start_soon(self._look_later)
+        if self._news or self._is_all_news:
+            self._wake.set()
+
+    async def _look_later(self) -> None:
+        await anyio.sleep(_LATER_SECONDS)
+        self._looks_later = False
+        self._news.update(self._later)
         self._wake.set()
 
     async def _run(self) -> None:
@@ -178,13 +203,18 @@ class PushSender:
         while self._news or self._is_all_news:
             task_ids = None if self._is_all_news else self._news
             self._news, self._is_all_news = set(), False
+            for task_id in [*self._later] if task_ids is None else task_ids:
+                del self._later[task_id]
             found = await self._outbox.waiting(task_ids)
             there = {one.webhook.key for one in found}
             for key in [key for key in self._lines if task_ids is None or key.task_id in task_ids]:
                 if key not in there and not self._lines[key].is_busy:
                     del self._lines[key]
+                    if key.task_id in self._later:
+                        self._news.add(key.task_id)
             for one in found:
                 await self._note(one)
+            self._known = {key.task_id for key in self._lines}
 
     async def _note(self, waiting: WaitingWebhook) -> None:
         webhook = waiting.webhook
