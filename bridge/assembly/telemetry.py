@@ -19,7 +19,7 @@ from bridge.assembly.parts import Parts
 from bridge.assembly.plan import ProcessPlan
 from bridge.errors import StoreError
 from bridge.telemetry.call_log import CallLog
-from bridge.telemetry.families import KnownNames, MetricFamily, gauge
+from bridge.telemetry.families import KnownNames, MetricFamily, MetricSample, gauge
 from bridge.telemetry.metrics import HopMetrics, families_of
 from bridge.trace import HopListener, Hops
 from bridge.version import __version__
@@ -51,7 +51,11 @@ class ReloadCount:
         """The same as metrics."""
         words = "Whether the configuration as it stands is served: 0 when its last reload was refused"
         when = "When the configuration was taken over last, in seconds since the epoch"
+        name, what = "mcp_a2a_config_reloads_total", "Changes of the configuration, by what came of them"
+        reloads = {"taken": max(self.taken - 1, 0), "refused": self.refused}  # the start is none
+        counts = (MetricSample(name, (("result", result),), float(n)) for result, n in reloads.items())
         return [
+            MetricFamily(name, what, "counter", tuple(counts)),
             gauge("mcp_a2a_config_ok", words, [({}, float(not self.is_refused))]),
             gauge("mcp_a2a_config_taken_timestamp_seconds", when, [({}, self.taken_at)]),
         ]

@@ -16,6 +16,7 @@ import httpx2
 import pytest
 
 from bridge.assembly.bridge import Bridge
+from bridge.assembly.telemetry import ReloadCount
 from bridge.cli import logs
 from bridge.cli.serve import loaded_from, read_from
 from bridge.process.reload import ReadConfig, Reload
@@ -105,6 +106,23 @@ def _read(file: Path) -> ReadConfig:
 def names(there: Serving) -> dict[str, str]:
     """The names of the agents, by their paths."""
     return {one.path: one.agent.card("").name for one in there.bridge.published}
+
+
+async def test_metrics_tell_whether_the_file_as_it_is_was_taken(tmp_path: Path) -> None:
+    async with serving(tmp_path) as there:
+        count = ReloadCount()
+        count.note(True)
+        there.reload.on_end = count.note
+        there.write(bridge="port = 'none'")
+        await there.hears("port")
+        assert (count.is_refused, count.taken, count.refused) == (True, 1, 1)
+        there.write("name = 'Other'\n")
+        await there.until(lambda: count.taken == 2)
+        assert not count.is_refused
+        reloads, ok, taken_at = count.families()
+        assert [sample.value for sample in reloads.samples] == [1, 1]
+        assert [sample.value for sample in ok.samples] == [1]
+        assert taken_at.samples[0].value > 0
 
 
 async def test_a_file_that_is_being_written_is_not_taken_over_although_it_can_be_read(tmp_path: Path) -> None:
