@@ -116,7 +116,11 @@ scopes."tools:write" = ["create_*"]
 BELOW: Final = {
     "bridge": (("bridge", "tls"),),
     "tool_servers": (("tool_servers", "*", "auth"), ("tool_servers", "*", "auth", "oauth2")),
-    "agents": (("agents", "*", "auth"), ("agents", "*", "auth", "oauth2")),
+    "agents": (
+        ("agents", "*", "auth"),
+        ("agents", "*", "auth", "oauth2"),
+        ("agents", "*", "auth", "oauth2", "id_jag"),
+    ),
     "catalogs": (("catalogs", "*", "auth"),),
     "tools_as_agent": (
         ("tools_as_agent", "*", "skills", "*"),

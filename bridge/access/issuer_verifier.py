@@ -7,6 +7,8 @@ signed as the configuration asks, and is an access token.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any
 
 from bridge.access.introspection import TokenQuestions, UnansweredTokenError
 from bridge.access.issuers import Issuer, IssuerLimits, IssuerMetadata
@@ -30,6 +32,7 @@ from bridge.access.verifiers import (
     WrongCredential,
     shown_secret,
 )
+from bridge.http.caller_token import CallerToken
 
 
 class IssuerVerifier:
@@ -72,13 +75,26 @@ class IssuerVerifier:
             require_acceptable(token, self.issuer)
             keys = await self._keys_for(token)
             claims = verified_claims(token, keys, self.issuer, face, self._limits.leeway_seconds)
-            return principal_in(claims, self.issuer, self._limits.leeway_seconds)
+            return self._showing(shown, claims)
         except NoKeysError as exc:
             return Undecided(str(exc), exc.retry_seconds)
         except UnansweredTokenError as exc:
             return Undecided(str(exc), self._limits.retry_seconds)
         except WrongTokenError as exc:
             return WrongCredential(str(exc), issuer=self.issuer.name)
+
+    def _showing(self, token: str, claims: Mapping[str, Any]) -> Principal:
+        """The principal of verified claims, with the token that has shown them.
+
+        Raises:
+            WrongTokenError: the claims name no principal.
+        """
+        principal = principal_in(claims, self.issuer, self._limits.leeway_seconds)
+        expires_at = (
+            None if principal.expires_at is None else principal.expires_at - self._limits.leeway_seconds
+        )
+        shown = CallerToken(self.issuer.place.issuer, principal.name, token, expires_at)
+        return replace(principal, token=shown)
 
     async def _asked(self, token: str, face: str) -> Principal:
         """The principal of a token that the issuer was asked about.
@@ -90,7 +106,7 @@ class IssuerVerifier:
         assert self._questions is not None, "tokens that nobody can be asked about are refused before"
         claims = await self._questions.claims_of(token, face)
         try:
-            return principal_in(claims, self.issuer, self._limits.leeway_seconds)
+            return self._showing(token, claims)
         except (ValueError, TypeError, OverflowError) as exc:  # an expiry that is no time
             raise WrongTokenError("is not valid") from exc
 

@@ -9,6 +9,8 @@ from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
 from typing import Final
 
+from bridge.http.caller_token import CallerToken
+
 MayUse = Callable[[str], bool]
 """Says whether the skill or tool of this name may be used."""
 
@@ -39,6 +41,8 @@ class Principal:
     """The scopes of the principal's issuer, in the order of the file; empty where scopes open nothing."""
     expires_at: float | None = field(default=None, compare=False)
     """Until when its token counts, in seconds since the epoch; None for a secret that does not expire."""
+    token: CallerToken | None = field(default=None, compare=False)
+    """The access token of an issuer that it has shown with its request; None if it has shown something else."""
 
     def in_face(self, face: str) -> Principal:
         """This principal in one face: its globs are only those for that face, without the part for its name."""

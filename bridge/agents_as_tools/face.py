@@ -33,6 +33,7 @@ from bridge.agents_as_tools.tool_results import failure
 from bridge.agents_as_tools.tools import PublishedTool, SkillKey
 from bridge.concurrency import ToolLimiters
 from bridge.errors import BridgeError, echoed, telling_of
+from bridge.http.caller_token import CallerToken
 from bridge.jsonvalues import JsonObject
 from bridge.mcp.server.face import INVALID_PARAMS, IncomingCall, McpRefusal, refusal_of
 from bridge.seal import HandleError
@@ -193,6 +194,11 @@ class AgentsFace:
             name = str(arguments.get("skill")) if name == "call_skill" else ""
         return name if name in self._listing.tools.by_name else None
 
+    @property
+    def caller_issuers(self) -> Mapping[str, str]:
+        """See `ToolFace.caller_issuers`."""
+        return self._listing.caller_issuers
+
     async def call(self, incoming: IncomingCall) -> JsonObject:
         """See `ToolFace.call`."""
         try:
@@ -208,13 +214,19 @@ class AgentsFace:
             logger.log(telling_of(exc).log_level, "a call of %s failed: %s", echoed(incoming.name), exc)
             return failure(str(exc))
 
-    async def read(self, uri: str, principal: str, may_use: MayUse = may_use_everything) -> JsonObject:
+    async def read(
+        self,
+        uri: str,
+        principal: str,
+        may_use: MayUse = may_use_everything,
+        caller: CallerToken | None = None,
+    ) -> JsonObject:
         """See `ToolFace.read`."""
         for key, card in self._listing.cards_for(may_use).items():
             if uri == card["uri"]:
                 return read_card(self._listing.agents[key], uri)
         try:
-            return await read_part(uri, self._listing.by_mark, self._handles, principal)
+            return await read_part(uri, self._listing.by_mark, self._handles, principal, caller)
         except BridgeError as exc:
             raise refusal_of(exc) from exc
 

@@ -56,6 +56,12 @@ class FaceListing:
         """The agents by the marks that handles hold. Of two entries for one agent, the first counts."""
         return {agent.mark: agent for agent in reversed(tuple(self.agents.values()))}
 
+    @cached_property
+    def caller_issuers(self) -> Mapping[str, str]:
+        """The issuers of whose tokens each call of some tools needs one, by the names of these tools."""
+        issuers = ((tool.name, self.agents[tool.agent_key].caller_issuer) for tool in self.tools.published)
+        return {name: issuer for name, issuer in issuers if issuer is not None}
+
     def find(self, mark: str, tool: str) -> tuple[RemoteAgent, AgentTool | None] | None:
         """The agent and the tool with these marks. The tool is found even when it is hidden or was renamed."""
         agent = self.by_mark.get(mark)

@@ -18,6 +18,7 @@ from typing import Final
 import anyio
 
 from bridge.a2a.client.bindings import AgentRefusedError
+from bridge.a2a.client.client import AgentClient
 from bridge.a2a.client.follow import Listener, is_transient, wait_until_settled
 from bridge.a2a.model.life import ENDED
 from bridge.a2a.model.objects import (
@@ -77,6 +78,11 @@ class _OpenedTask:
         return self.shown.agent
 
     @property
+    def client(self) -> AgentClient:
+        """A client that acts for the caller. Raises PeerError if the agent cannot be called."""
+        return self.agent.client_for(self.caller.token)
+
+    @property
     def options(self) -> FaceOptions:
         return self.shown.options
 
@@ -106,7 +112,7 @@ class McpTasks:
         """See `TaskFace.update`. This returns once the answer is on its way; `get` shows its effect."""
         opened = self._opened(task_id, caller)
         try:
-            task = await opened.agent.client.get(opened.call.task.task_id)
+            task = await opened.client.get(opened.call.task.task_id)
         except PeerError as exc:
             raise _not_passed_on("The answer", exc) from exc
         questions = {question.key: question for question in _questions(opened, task)}
@@ -121,7 +127,7 @@ class McpTasks:
         """See `TaskFace.cancel`. An agent may refuse to cancel, which is no error."""
         opened = self._opened(task_id, caller)
         try:
-            await opened.agent.client.cancel(opened.call.task.task_id)
+            await opened.client.cancel(opened.call.task.task_id)
         except AgentRefusedError as exc:
             if is_transient(exc):
                 raise _not_passed_on("The wish to cancel", exc) from exc
@@ -153,7 +159,7 @@ class McpTasks:
         """The MCP task, and the agent's task; None for the latter when the agent is out of reach."""
         mark = opened.agent.mark
         try:
-            task = await opened.agent.client.get(opened.call.task.task_id)
+            task = await opened.client.get(opened.call.task.task_id)
         except PeerError as exc:
             return self._fields(opened) | self._without_agent(opened, exc), None
         self._out_of_reach.pop(mark, None)
@@ -195,7 +201,7 @@ class McpTasks:
             async def follow() -> None:
                 try:
                     await wait_until_settled(
-                        opened.agent.client, task.id, Listener(hear), pace=pace, answered=task.status
+                        opened.client, task.id, Listener(hear), pace=pace, answered=task.status
                     )
                 except PeerError as exc:
                     logger.info("%s: a watched task is looked at instead: %s", opened.agent.key, exc)
@@ -213,7 +219,7 @@ class McpTasks:
         Raises:
             McpRefusal: the answer did not arrive.
         """
-        client = opened.agent.client
+        client = opened.client
         request = SendMessageRequest(
             message=answer, configuration=SendMessageConfiguration(return_immediately=True)
         )

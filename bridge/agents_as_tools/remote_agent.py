@@ -17,7 +17,9 @@ from bridge.a2a.client.client import AgentClient, ClientOptions
 from bridge.a2a.client.http import redacted_url
 from bridge.a2a.model.objects import AgentCard
 from bridge.errors import PeerError
+from bridge.http.caller_token import CallerToken
 from bridge.http.private_addresses import AddressGuard
+from bridge.http.token_exchange import CallerTokenError, CallerTokens
 from bridge.seal import agent_mark
 from bridge.source_state import SourceState
 from bridge.translate.extension import URI
@@ -60,9 +62,11 @@ class RemoteAgent:
         *,
         key: str | None = None,
         account: str = "",
+        callers: CallerTokens | None = None,
         now_ms: Callable[[], int] = lambda: time.time_ns() // 1_000_000,
     ) -> None:
-        """`key` is the configured key. `account` tells this agent from others at the same URL.
+        """`key` is the configured key. `account` tells this agent from others at the same URL. `callers` gives the
+        tokens by which it is called in the names of callers; None calls it in the bridge's name.
 
         The account stands for the credentials: the agent keeps the tasks of each apart, and a handle has to come
         back to the account that began the task. So it holds the references of the credentials, which outlive a
@@ -83,6 +87,8 @@ class RemoteAgent:
         self._http = http
         self._options = options
         self._client: AgentClient | None = None
+        self._found: FoundCard | None = None
+        self._callers = callers
 
     @property
     def wanted_key(self) -> str:
@@ -130,7 +136,7 @@ class RemoteAgent:
 
     @property
     def client(self) -> AgentClient:
-        """A client for it.
+        """A client for it, which may know of it but call it only if it is called in nobody's name.
 
         Raises:
             PeerError: it cannot be called; why, in words.
@@ -138,6 +144,28 @@ class RemoteAgent:
         if self._client is None:
             raise PeerError(f"The agent {self.key} at {redacted_url(self.url)} cannot be called: {self.down}")
         return self._client
+
+    def client_for(self, caller: CallerToken | None) -> AgentClient:
+        """A client for it that acts for a caller, by the token that the caller has shown.
+
+        Raises:
+            PeerError: it cannot be called; why, in words.
+        """
+        client = self.client
+        if self._callers is None:
+            return client
+        try:
+            tokens = self._callers.of(caller)
+        except CallerTokenError as exc:
+            raise PeerError(f"The agent {self.key} cannot be called: {exc}") from exc
+        assert self._found is not None, "there is a client"
+        credentials = replace(self._options.credentials, tokens=tokens)
+        return AgentClient(self._http, self._found, replace(self._options, credentials=credentials))
+
+    @property
+    def caller_issuer(self) -> str | None:
+        """The issuer of the tokens that its callers need; None if it is not called in their names."""
+        return None if self._callers is None else self._callers.issuer
 
     @property
     def extension_active(self) -> bool:
@@ -216,7 +244,7 @@ class RemoteAgent:
         """
         self._card, self.deviations = found.card, found.deviations
         try:
-            self._client = AgentClient(self._http, found, self._options)
+            self._client, self._found = AgentClient(self._http, found, self._options), found
         except PeerError as exc:
             self._client = None
             self._be(str(exc))

@@ -8,7 +8,7 @@ from __future__ import annotations
 import logging
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import anyio
@@ -184,7 +184,7 @@ def _agent(key: str, one: RemotePlan, plan: OfferedPlan, shared: SharedResources
     reach = one.catalog.reach if one.catalog else ConnectionPolicy(one.url, trust)
     options = ClientOptions(
         extensions=(URI, *one.extensions),
-        credentials=credentials,
+        credentials=replace(credentials, tokens=one.callers) if one.callers else credentials,
         trust=trust,
         reach=reach,
         deadlines=deadlines(chosen),
@@ -205,8 +205,9 @@ def _agent(key: str, one: RemotePlan, plan: OfferedPlan, shared: SharedResources
         is_learned=one.catalog is not None,
         ask_version=version_question(shared.http, options),
     )
+    named = key if plan.named else None
     return RemoteAgent(
-        one.url, source, shared.http, options, key=key if plan.named else None, account=one.account
+        one.url, source, shared.http, options, key=named, account=one.account, callers=one.callers
     )
 
 

@@ -28,6 +28,7 @@ from bridge.http.oauth import TokenSource
 from bridge.http.replica_address import ReplicaAddress
 from bridge.http.request_checks import NO_PROXIES, FaceAddress, TrustedProxies, is_loopback
 from bridge.http.tls import TlsFiles
+from bridge.http.token_exchange import CallerTokens
 from bridge.mcp.client.eras import Era
 from bridge.mcp.client.link import ListBounds
 from bridge.mcp.client.session import SessionPace
@@ -111,6 +112,9 @@ class RemotePlan:
     api_key: str | None = field(default=None, repr=False)
     tokens: TokenSource | None = field(default=None, repr=False)
     """Where its access tokens come from, which are sent in place of `bearer`."""
+    callers: CallerTokens | None = field(default=None, repr=False)
+    """Where the access tokens come from with which it is called in the names of callers; None calls it in the bridge's
+    name."""
     trusted: frozenset[str] = frozenset()
     """Origins that may receive the credentials, besides the origin of the URL."""
     account: str = ""

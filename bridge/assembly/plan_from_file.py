@@ -37,7 +37,13 @@ from bridge.config.tables.models import (
     ToolServerTable,
     ToolTable,
 )
-from bridge.config.tables.peers import ClientOAuth2Table, KeyPlace
+from bridge.config.tables.peers import (
+    AgentOAuth2Table,
+    CatalogOAuth2Table,
+    ClientOAuth2Table,
+    IdJagTable,
+    KeyPlace,
+)
 from bridge.config.tables.profile import Profile, ServerTable
 from bridge.config.tables.values import MEMORY_STORE
 from bridge.config.text.secrets import Secret
@@ -48,6 +54,7 @@ from bridge.http.replica_address import ReplicaAddress
 from bridge.http.request_checks import TrustedProxies
 from bridge.http.tls import TlsFiles
 from bridge.http.token_endpoint import OAuthClient
+from bridge.http.token_exchange import CallerTokens, Exchange
 from bridge.mcp.client.eras import Era
 from bridge.mcp.client.transports.stdio import ChildPace, StdioTarget
 from bridge.mcp.client.transports.streamable_http import HttpTarget, ServerTarget
@@ -247,6 +254,7 @@ def _remote(
         bearer=bearer.value if bearer else None,
         api_key=api_key.value if api_key else None,
         tokens=_tokens(oauth2, table.card, process, allow_private=bool(table.allow_private)),
+        callers=_caller_tokens(oauth2, table.card, process, allow_private=bool(table.allow_private)),
         trusted=frozenset(table.trust),
         account="" if is_alone else " ".join(references),
         allow_private=table.allow_private,
@@ -264,15 +272,42 @@ def _catalog(table: CatalogTable, process: Profile) -> CatalogPlan:
 
 
 def _tokens(
-    oauth2: ClientOAuth2Table | None, url: str, process: Profile, *, allow_private: bool
+    oauth2: AgentOAuth2Table | CatalogOAuth2Table | None, url: str, process: Profile, *, allow_private: bool
 ) -> TokenSource | None:
     """Where the access tokens for an agent or a catalog come from.
 
     Raises:
         UsageError: the private key cannot sign.
     """
-    client = _client_of(oauth2, agent_url(url), allow_private=allow_private) if oauth2 else None
+    if oauth2 is None or oauth2.grant != "client_credentials":
+        return None
+    client = _client_of(oauth2, agent_url(url), allow_private=allow_private)
     return ClientToken(client, process.agents.agent_connect_seconds) if client else None
+
+
+def _caller_tokens(
+    oauth2: AgentOAuth2Table | None, url: str, process: Profile, *, allow_private: bool
+) -> CallerTokens | None:
+    """Where the access tokens for an agent in the names of callers come from; None to call it in the bridge's name.
+
+    Raises:
+        UsageError: a private key cannot sign.
+    """
+    if oauth2 is None or (oauth2.grant != "token_exchange" and oauth2.on_behalf_of is None):
+        return None
+    client = _client_of(oauth2, agent_url(url), allow_private=allow_private)
+    assert client is not None, "the rules of grants ask for it"
+    there = _client_there(oauth2.id_jag, client) if oauth2.id_jag else None
+    exchange = Exchange(client, oauth2.audience or "", there)
+    return CallerTokens(exchange, process.agents.agent_connect_seconds, process.agents.caller_tokens)
+
+
+def _client_there(table: IdJagTable, here: OAuthClient) -> OAuthClient:
+    """The client at the authorization server of a peer. It asks for the same as the client of the issuer."""
+    secret = table.private_key or table.client_secret
+    assert secret is not None, "the rules of grants ask for it"
+    method = "private_key_jwt" if table.private_key else table.client_auth
+    return replace(here, issuer=table.issuer, client_id=table.client_id, secret=secret.value, method=method)
 
 
 def _published(name: str, table: ToolsAsAgentTable, loaded: LoadedConfig) -> PublishedPlan:

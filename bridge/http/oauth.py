@@ -53,14 +53,11 @@ class TokenSource(ABC):
         """Give out this token no more: the peer refused it."""
 
 
-class GrantedToken(TokenSource):
-    """The token of a grant, which is asked for once for all who need it."""
+class HeldToken:
+    """One access token, which is asked for once for all who need it."""
 
-    def __init__(
-        self, grant: TokenGrant, issuer: str, seconds: float, now: Callable[[], float] = time.monotonic
-    ) -> None:
+    def __init__(self, issuer: str, seconds: float, now: Callable[[], float] = time.monotonic) -> None:
         """`seconds` bounds the way to a token, and before it the wait for another caller that asks."""
-        self._grant = grant
         self._issuer = issuer
         self._seconds = seconds
         self._now = now
@@ -70,38 +67,42 @@ class GrantedToken(TokenSource):
         self._refusal = ""
         self._ask_at = -math.inf
 
-    async def __call__(self) -> AccessToken:
-        """The token that is held, or a new one."""
+    async def get(self, grant: TokenGrant) -> AccessToken:
+        """The token that is held, or what the grant gives.
+
+        Raises:
+            TokenError: the grant gives none, or gave none a moment ago.
+        """
         try:
             with anyio.fail_after(self._seconds):
                 await self._lock.acquire()
         except TimeoutError as exc:
             raise TokenError(self._too_late) from exc
         try:
-            return await self._valid()
+            return await self._valid(grant)
         finally:
             self._lock.release()
 
-    def refused(self, token: AccessToken) -> None:
+    def drop(self, token: AccessToken) -> None:
         """Forget this token, if it is still the current one."""
         if self._current is token:
             self._current = None
 
-    async def _valid(self) -> AccessToken:
+    async def _valid(self, grant: TokenGrant) -> AccessToken:
         now = self._now()
         if self._current is not None and now < self._renew_at:
             return self._current
         if now >= self._ask_at:
-            await self._renew()
+            await self._renew(grant)
         if self._current is None or self._now() >= self._ends_at:
             raise TokenError(self._refusal)
         return self._current
 
-    async def _renew(self) -> None:
+    async def _renew(self, grant: TokenGrant) -> None:
         """Ask for a token. The one that is held stays if there is none."""
         try:
             with anyio.fail_after(self._seconds):
-                token = await self._grant()
+                token = await grant()
         except TimeoutError:
             self._refusal = self._too_late
         except TokenError as exc:
@@ -118,19 +119,28 @@ class GrantedToken(TokenSource):
         return f"{self._issuer} gave no token within {self._seconds:g} s"
 
 
-class ClientToken(GrantedToken):
+class ClientToken(TokenSource):
     """The token of the grant `client_credentials`. Equal ones ask for the same."""
 
     def __init__(
         self, client: OAuthClient, seconds: float, now: Callable[[], float] = time.monotonic
     ) -> None:
-        """As for all that is granted.
+        """`seconds` is as for what is held.
 
         Raises:
             UsageError: the private key cannot sign.
         """
-        super().__init__(partial(_client_credentials, TokenEndpoint(client)), client.issuer, seconds, now)
         self._key = client, seconds
+        self._held = HeldToken(client.issuer, seconds, now)
+        self._grant = partial(_client_credentials, TokenEndpoint(client))
+
+    async def __call__(self) -> AccessToken:
+        """The token that is held, or a new one."""
+        return await self._held.get(self._grant)
+
+    def refused(self, token: AccessToken) -> None:
+        """See `TokenSource`."""
+        self._held.drop(token)
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, ClientToken) and self._key == other._key

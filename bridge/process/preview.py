@@ -193,6 +193,8 @@ class Findings:
     """Agents of imported files that the bridge cannot call."""
     of_tls: tuple[FindingFault, ...] = ()
     """Faults of the certificate that the bridge shows, and of its key."""
+    untrusted: tuple[FindingFault, ...] = ()
+    """Issuers whose tokens the callers of an agent need, and that the bridge does not trust."""
 
     @property
     def faults(self) -> tuple[FindingFault, ...]:
@@ -205,6 +207,7 @@ class Findings:
         return (
             *self.left_out,
             *self.of_tls,
+            *self.untrusted,
             *down,
             *(FindingFault.at((peer.kind, peer.key), fault) for peer in self.peers for fault in peer.faults),
             *(fault for face in self.faces for fault in face.faults),
@@ -237,10 +240,11 @@ async def findings_of(plan: Plan, bridge: Bridge) -> Findings:
     return Findings(
         (*servers, *remote.values(), *catalogs),
         faces,
-        (*_unused(plan), *_on_claims(plan)),
+        (*_unused(plan), *_on_claims(plan), *_without_token(faces, plan)),
         useless=tuple(_useless(faces, _granted(plan))),
         left_out=tuple(_left_out(plan)),
         of_tls=tuple(tls_faults(plan)),
+        untrusted=tuple(_untrusted(plan)),
     )
 
 
@@ -269,7 +273,8 @@ def offline_findings(plan: Plan) -> Findings:
     )
     notes = (*_unused(plan), *_on_claims(plan))
     left_out, of_tls = tuple(_left_out(plan)), tuple(tls_faults(plan))
-    return Findings(peers, faces, notes, unseen, left_out=left_out, of_tls=of_tls)
+    untrusted = tuple(_untrusted(plan))
+    return Findings(peers, faces, notes, unseen, left_out=left_out, of_tls=of_tls, untrusted=untrusted)
 
 
 def tls_faults(plan: Plan) -> Iterator[FindingFault]:
@@ -455,6 +460,27 @@ def _on_claims(plan: Plan) -> Iterator[str]:
                 f"issuers.{name}: `{claim}` tells its principals apart: whoever is given the same value later gets the"
                 " tasks of the one before; `sub` is given once"
             )
+
+
+def _untrusted(plan: Plan) -> Iterator[FindingFault]:
+    trusted = {issuer.place.issuer for issuer in plan.issuers.values()}
+    for key in _agents_of(plan):
+        callers = plan.agents[key].callers
+        if callers is not None and callers.issuer not in trusted:
+            words = f"no caller can show a token of {callers.issuer}: no table of `issuers` trusts it"
+            yield FindingFault.at(("agents", key, "auth", "oauth2", "issuer"), words)
+
+
+def _without_token(faces: Iterable[FaceFindings], plan: Plan) -> Iterator[str]:
+    """Notes on principals of the file that may use an agent which acts for callers, and have no token to show."""
+    for face in faces:
+        for name, usable in face.usable.items():
+            for key in dict.fromkeys(row.source for row in face.rows if row.name in usable):
+                if key in plan.agents and (callers := plan.agents[key].callers) is not None:
+                    yield (
+                        f"principals.{name}: its calls of agents.{key} in {face.name} are refused (403): they take an"
+                        f" access token of {callers.issuer}"
+                    )
 
 
 def _left_out(plan: Plan) -> Iterator[FindingFault]:

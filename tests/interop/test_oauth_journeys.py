@@ -39,10 +39,12 @@ from mcp.shared.auth import (
 from pydantic import AnyUrl
 
 from bridge.errors import leaf_of
+from tests.agents_as_tools.test_on_behalf import SeeingAgent
 from tests.peers import PeerClient, PeerRefused, Transport, user_message
 from tests.peers.js_client import JsClient
 from tests.peers.node import js_mcp_client_command
 from tests.peers.oidc_provider import (
+    ASSERTION,
     CALLBACK,
     EXCHANGE,
     TOKEN_TYPE,
@@ -376,6 +378,71 @@ async def test_the_clients_in_typescript_do_the_same(sdk: str, trusting: Trustin
         *["authorization.success", "grant.success"] * 2,
     ]
     assert [name for name, _ in trusting.tools.calls] == ["look", "put", "look"]
+
+
+# An agent that is called in the names of callers, exposed
+
+ACTING = """
+[bridge]
+public_url = "{root}"
+
+[issuers.corp]
+issuer = "{corp}"
+
+[agents.desk]
+card = "{agent}/.well-known/agent-card.json"
+
+[agents.desk.auth.oauth2]
+grant = "token_exchange"
+issuer = "{corp}"
+client_id = "{client}"
+client_secret = { env = "SECRET" }
+scopes = ["read"]
+{there}
+
+[agents_as_tools.team]
+from = ["desk"]
+"""
+THERE = 'id_jag = { issuer = "{partner}", client_id = "{other}", client_secret = { env = "OTHER" } }'
+OF_EXCHANGES: dict[str, Any] = {"redirect_uris": [], "response_types": [], "application_type": "web"}
+
+
+@pytest.mark.parametrize("giver", ["corp", "partner"])
+async def test_an_agent_gets_a_token_in_the_name_of_whoever_calls_the_tool(
+    giver: str, issuers: Issuers, tmp_path: Path
+) -> None:
+    corp, partner = issuers["corp"], issuers["partner"]
+    other = await partner.register(grant_types=[ASSERTION], **OF_EXCHANGES)
+    client = await corp.register(grant_types=[EXCHANGE], id_jag_client_id=other.id, **OF_EXCHANGES)
+    person = await corp.register(token_endpoint_auth_method="none")
+    text = ACTING.replace("{there}", THERE if giver == "partner" else "")
+    seeing = SeeingAgent()
+    async with seeing.serve() as agent:
+        places = {"agent": agent, "corp": corp.url, "partner": partner.url}
+        secrets = {"SECRET": client.secret, "OTHER": other.secret}
+        ids = {"client": client.id, "other": other.id}
+        async with serving_file(tmp_path, text, secrets, **places, **ids) as root:
+            server = f"{root}/mcp/team"
+            tokens = {
+                name: await person.token_of(name, server, "openid read write") for name in ("alice", "bob")
+            }
+            for token in tokens.values():
+                async with mcp_client(server, "auto", **bearer(token)) as caller:
+                    assert said(await caller.call_tool("act", {"message": "go"})).startswith("Bearer ")
+    shown = [str(one).removeprefix("Bearer ") for one in seeing.shown]
+    found = [jwt.decode(one, options={"verify_signature": False}) for one in shown]
+    assert [(one["sub"], one["iss"], one["scope"]) for one in found] == [
+        (name, issuers[giver].url, "read") for name in tokens
+    ]
+    assert {one["aud"].rstrip("/") for one in found} == {agent.rstrip("/")}
+    if giver == "corp":
+        assert {one["act"]["sub"] for one in found} == {client.id}
+    assert set(seeing.cards) == {None}
+    assert not {*shown} & {*tokens.values()}
+    assert [event["event"] for event in await corp.seen(client.id)] == [
+        "registration",
+        *["grant.success"] * 2,
+    ]
 
 
 # A protected server, wrapped

@@ -32,6 +32,10 @@ OAUTH: Final = tuple(
             "An access token of the bridge goes to the agent that it is for, where the card takes one, and is replaced"
             " once when the agent refuses it (RFC 6749 section 4.4, A2A 1.0 section 7.3)"
         ),
+        "oauth-callers": (
+            "A peer that is called in the names of callers gets a token that the caller's own was exchanged for, and"
+            " never that of another caller, the caller's own, or none (RFC 8693, MCP security best practices)"
+        ),
         "oauth-bad-input": (
             "Whatever a token or an issuer says, it is refused with one line in the log that lacks the token"
         ),

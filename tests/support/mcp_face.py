@@ -23,6 +23,7 @@ import anyio
 from bridge import trace
 from bridge.access.principals import MayUse, may_use_everything
 from bridge.errors import PeerError
+from bridge.http.caller_token import CallerToken
 from bridge.mcp.server.face import INVALID_PARAMS, IncomingCall, McpRefusal
 from bridge.mcp.server.server import McpServer
 from tests.support.limits import mcp_limits
@@ -76,6 +77,11 @@ class Face:
         """Each call is one of the tool that it names."""
         return name
 
+    @property
+    def caller_issuers(self) -> Mapping[str, str]:
+        """No tool acts for its caller."""
+        return {}
+
     def resources(self, may_use: MayUse = may_use_everything) -> Sequence[Json]:
         return [{"uri": "a2a://one/card", "name": "card", "x-unknown": 1}]
 
@@ -85,7 +91,13 @@ class Face:
     def prompts(self, may_use: MayUse = may_use_everything) -> Sequence[Json]:
         return [{"name": "hello", "arguments": [{"name": "who", "required": True}]}]
 
-    async def read(self, uri: str, principal: str, may_use: MayUse = may_use_everything) -> Json:
+    async def read(
+        self,
+        uri: str,
+        principal: str,
+        may_use: MayUse = may_use_everything,
+        caller: CallerToken | None = None,
+    ) -> Json:
         if uri != "a2a://one/card":
             raise McpRefusal(INVALID_PARAMS, f"There is no {uri}", {"uri": uri})
         return {"contents": [{"uri": uri, "text": f"for {principal}", "x-unknown": [None]}]}

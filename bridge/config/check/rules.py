@@ -72,12 +72,19 @@ SECTION_NOUNS: Final = {
 }
 """What the tables of each section are: one of them, and several."""
 
+_OF_EXCHANGES: Final = ("on_behalf_of", "audience", "id_jag")
+"""Keys for tokens in the names of callers."""
+
 _KEYS_OF_GRANTS: Final[Mapping[str, tuple[tuple[tuple[str, ...], ...], tuple[str, ...]]]] = {
     "client_credentials": (
         (("issuer",), ("client_id",), ("client_secret", "private_key")),
         ("client_metadata_url", "pkce"),
     ),
-    "authorization_code": ((), ("private_key",)),
+    "authorization_code": ((), ("private_key", *_OF_EXCHANGES)),
+    "token_exchange": (
+        (("issuer",), ("client_id",), ("client_secret", "private_key")),
+        ("client_metadata_url", "pkce"),
+    ),
 }
 """For each grant, choices of keys that it needs, and keys that it does not take."""
 
@@ -161,6 +168,14 @@ def _grant_faults(path: KeyPath, table: Mapping[str, Any]) -> Iterator[ConfigFau
             yield ConfigFault(
                 (*path, key), f"`{key}` is not for the grant `{grant}`", "take it out", on_key=True
             )
+    if grant == "client_credentials" and "on_behalf_of" not in table:
+        for key in _OF_EXCHANGES:
+            if key in table:
+                message = f"`{key}` is for tokens in the names of callers"
+                yield ConfigFault((*path, key), message, 'add on_behalf_of = "caller"', on_key=True)
+    if isinstance(there := table.get("id_jag"), dict):
+        secrets = KeyChoice(path, ("client_secret", "private_key"))
+        yield from _faults_of_choice((*path, "id_jag"), there, secrets)
     if grant == "authorization_code" and "client_secret" in table:
         # Without an issuer the server would choose who gets the secret.
         for key in ("issuer", "client_id"):

@@ -69,10 +69,45 @@ class ClientOAuth2Table(Table):
     )
 
 
-class AgentOAuth2Table(ClientOAuth2Table):
-    """`auth.oauth2` of an agent or a catalog."""
+class CatalogOAuth2Table(ClientOAuth2Table):
+    """`auth.oauth2` of a catalog."""
 
     grant: Literal["client_credentials"] = Field(description="how the bridge gets the token: as itself")
+
+
+class IdJagTable(Table):
+    """`id_jag`: the authorization server of a peer that takes identity assertions of the issuer of the callers."""
+
+    issuer: SecretIssuerUrl = Field(description="its identifier, exactly as its metadata names it")
+    client_id: Text = Field(description="the name of the bridge there")
+    client_secret: SecretValue | None = Field(default=None, description="the secret of the bridge there")
+    private_key: SecretValue | None = Field(
+        default=None, description="a private key of the bridge as PEM, which signs instead of a secret"
+    )
+    client_auth: Literal["basic", "post"] = Field(
+        default="basic", description="how the secret is sent: in the header `Authorization`, or in the body"
+    )
+
+
+class AgentOAuth2Table(ClientOAuth2Table):
+    """`auth.oauth2` of an agent."""
+
+    grant: Literal["client_credentials", "token_exchange"] = Field(
+        description="how the bridge gets the token for what no caller asks, such as the card: as itself "
+        "(`client_credentials`), or not at all (`token_exchange`)"
+    )
+    on_behalf_of: Literal["caller"] | None = Field(
+        default=None,
+        description="`caller` exchanges the caller's own token for each call (RFC 8693); `token_exchange` does so by "
+        "itself",
+    )
+    audience: Text | None = Field(
+        default=None, description="the audience to ask for in an exchange, beside the resource"
+    )
+    id_jag: IdJagTable | None = Field(
+        default=None,
+        description="the authorization server of the peer, if it is another than that of the callers (ID-JAG)",
+    )
 
 
 class OAuth2Table(ClientOAuth2Table):
@@ -128,7 +163,7 @@ class ToolServerAuth(EndpointAuth):
 class CatalogAuth(EndpointAuth):
     """`auth` of a catalog."""
 
-    oauth2: AgentOAuth2Table | None = Field(
+    oauth2: CatalogOAuth2Table | None = Field(
         default=None,
         description="an access token of OAuth 2.0 for the catalog and the agents at its own origin, which the bridge "
         "gets and renews itself",

@@ -270,6 +270,7 @@ class AgentsTable(_Table):
     skill_in_text: bool
     part_inline_limit_bytes: Count
     agent_connect_seconds: PositiveFloat
+    caller_tokens: PositiveInt
     answer_seconds: PositiveFloat
     silence_seconds: PositiveFloat
     first_cards_seconds: NotNegative

@@ -80,6 +80,8 @@ class Endpoint:
     """The name of the face; the rights of principals are given by it."""
     tool_called: Callable[[str, JsonObject], str | None]
     """The tool that a call runs, by its name and arguments."""
+    caller_issuers: Callable[[], Mapping[str, str]]
+    """The issuers of whose tokens each call of some tools needs one, by these tools."""
     body_bytes: int
     """The most bytes of one message."""
     json_values: int
@@ -219,8 +221,8 @@ class Endpoint:
         body = await request_body(receive, headers, self.body_bytes)
         if holds_more_values(body, self.json_values):
             raise RefusedError(413, f"The message holds more than {self.json_values} values and keys")
-        if user.principal.scopes:
-            self._require_scope(body, headers, user)
+        if user.principal.scopes or self.caller_issuers():
+            self._require_rights(body, headers, user)
         waiting: list[Message] = [{"type": "http.request", "body": body, "more_body": False}]
 
         async def replayed() -> Message:
@@ -228,12 +230,25 @@ class Endpoint:
 
         return replayed
 
-    def _require_scope(self, body: bytes, headers: Headers, user: AdmittedUser) -> None:
+    def _require_rights(self, body: bytes, headers: Headers, user: AdmittedUser) -> None:
         called = _call_in(body)
         tool = self.tool_called(*called) if called else None
-        scope = user.principal.missing_scope(tool) if tool is not None else None
+        if tool is not None:
+            self._require_scope(tool, headers, user)
+            self._require_token(tool, user)
+
+    def _require_token(self, tool: str, user: AdmittedUser) -> None:
+        issuer, token = self.caller_issuers().get(tool), user.principal.token
+        if issuer is not None and (token is None or token.issuer != issuer):
+            words = (
+                f"The tool {echoed(tool)} acts with the rights of its caller, and takes a token of {issuer}"
+            )
+            raise RefusedError(403, words)
+
+    def _require_scope(self, tool: str, headers: Headers, user: AdmittedUser) -> None:
+        scope = user.principal.missing_scope(tool)
         if scope is not None:
-            words = f"The tool {echoed(tool or '')} takes a token with the scope {scope}"
+            words = f"The tool {echoed(tool)} takes a token with the scope {scope}"
             # Clients of older revisions ask for what is named here alone, and would lose the scopes that they have
             # (MCP 2025-11-25 basic/authorization, "Server Scope Management"). Newer ones unite both.
             is_modern = headers.get("mcp-protocol-version") in MODERN_PROTOCOL_VERSIONS

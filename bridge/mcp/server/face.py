@@ -15,6 +15,7 @@ from typing import Literal, Protocol
 
 from bridge.access.principals import MayUse, may_use_everything
 from bridge.errors import BridgeError, PeerError, telling_of
+from bridge.http.caller_token import CallerToken
 from bridge.jsonvalues import JsonObject
 
 INVALID_PARAMS: Literal[-32602] = -32602
@@ -87,6 +88,8 @@ class IncomingCall:
     """Which tools the caller may use. Needed since a call may name other tools in its arguments."""
     may_see: MayUse = may_use_everything
     """Which tools lists show to the caller: those that it may use, and those that a further scope would open."""
+    caller: CallerToken | None = None
+    """The access token of an issuer that came with the request, if one did."""
     is_modern: bool = False
     """Whether the client speaks 2026-07-28: it may be answered with `resultType` input_required."""
     takes_forms: bool = False
@@ -112,6 +115,8 @@ class TaskCaller:
     takes_urls: bool = False
     may_use: MayUse = may_use_everything
     """Which tools the caller may use. It learns nothing of the tasks of other tools."""
+    token: CallerToken | None = None
+    """The access token of an issuer that came with the request, if one did."""
 
 
 class TaskFace(Protocol):
@@ -203,6 +208,11 @@ class ToolFace(Protocol):
         """The tool that a call runs, by the name that rights are given by; None if the call is for everyone."""
         ...
 
+    @property
+    def caller_issuers(self) -> Mapping[str, str]:
+        """The issuers of whose tokens each call of some tools needs one, by these tools."""
+        ...
+
     async def call(self, incoming: IncomingCall) -> JsonObject:
         """A CallToolResult, or for a modern client any result with its `resultType`; it goes out unread.
 
@@ -214,7 +224,13 @@ class ToolFace(Protocol):
         """
         ...
 
-    async def read(self, uri: str, principal: str, may_use: MayUse = may_use_everything) -> JsonObject:
+    async def read(
+        self,
+        uri: str,
+        principal: str,
+        may_use: MayUse = may_use_everything,
+        caller: CallerToken | None = None,
+    ) -> JsonObject:
         """A ReadResourceResult.
 
         Raises:

@@ -86,6 +86,7 @@ def incoming_of(context: Context, reports: ProgressSender) -> IncomingCall:
         principal=principal.name,
         may_use=principal.may_use,
         may_see=principal.may_see,
+        caller=principal.token,
         is_modern=modern,
         takes_forms=declared.forms,
         takes_urls=declared.urls,

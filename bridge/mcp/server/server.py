@@ -147,6 +147,7 @@ class McpServer:
             path,
             name,
             self._face.tool_called,
+            lambda: self._face.caller_issuers,
             self._limits.body_bytes,
             self._limits.json_values,
             shared,
@@ -282,7 +283,9 @@ class McpServer:
 
     async def _read(self, context: Context) -> JsonObject:
         principal = principal_of(context)
-        result = await self._face.read(param(context, "uri"), principal.name, principal.may_see)
+        result = await self._face.read(
+            param(context, "uri"), principal.name, principal.may_see, principal.token
+        )
         return {"ttlMs": 0, "cacheScope": "private", **result} if is_modern(context) else result
 
     async def _prompt(self, context: Context) -> JsonObject:

@@ -87,7 +87,7 @@ def caller_of(context: Context) -> TaskCaller:
     """The caller, with the modes that it declared."""
     declared = _declared(context)
     principal = principal_of(context)
-    return TaskCaller(principal.name, declared.forms, declared.urls, principal.may_use)
+    return TaskCaller(principal.name, declared.forms, declared.urls, principal.may_use, principal.token)
 
 
 def _task_id(context: Context) -> str:

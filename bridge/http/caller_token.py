@@ -1,0 +1,24 @@
+"""The access token that a caller has shown, for an exchange at its issuer. It lives as long as its request."""
+
+from __future__ import annotations
+
+import math
+import time
+from dataclasses import dataclass, field
+
+
+@dataclass(frozen=True, slots=True)
+class CallerToken:
+    """An access token of a caller, which was verified."""
+
+    issuer: str
+    """The identifier of its issuer."""
+    subject: str
+    """The principal that it was verified for."""
+    value: str = field(repr=False)
+    expires_at: float | None = None
+    """Until when it counts, in seconds since the epoch; None if its issuer did not say."""
+
+    def seconds_left(self) -> float:
+        """How long it still counts; infinite if nobody said."""
+        return math.inf if self.expires_at is None else self.expires_at - time.time()

@@ -1,0 +1,186 @@
+"""Access tokens for one peer in the names of the bridge's callers, exchanged for the tokens that they have shown.
+
+A caller's token is sent to the issuer that gave it, and nowhere else: never to the peer, and never to another
+authorization server. It is not kept. Each request brings its own, and what was got for it is found again by a hash of
+it, so that no caller is ever given what was got for another.
+
+The peer may trust another authorization server. Then the issuer gives an identity assertion for it (ID-JAG), which is
+exchanged there for the token.
+
+Spec: RFC 8693 (token exchange), RFC 7523 section 2.1, draft-ietf-oauth-identity-assertion-authz-grant.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import math
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Final
+
+from bridge.http.caller_token import CallerToken
+from bridge.http.oauth import HeldToken, TokenSource, asked_by
+from bridge.http.token_endpoint import AccessToken, OAuthClient, TokenEndpoint, TokenError, access_token_in
+from bridge.jsonvalues import JsonObject
+
+UNSAID_SECONDS: Final = 60.0
+"""How long a token is used of which neither its own issuer nor the caller's token says until when it counts. It is as
+long as an answer about a token counts."""
+
+_ACTS: Final = "this acts with the rights of its caller"
+
+_TYPES: Final = "urn:ietf:params:oauth:token-type:"
+_ACCESS_TOKEN: Final = f"{_TYPES}access_token"
+_ID_JAG: Final = f"{_TYPES}id-jag"
+_GIVEN: Final = frozenset({_ACCESS_TOKEN, f"{_TYPES}jwt"})
+"""The types of tokens that a peer can be shown."""
+
+_EXCHANGE: Final = "urn:ietf:params:oauth:grant-type:token-exchange"
+_ASSERTION: Final = "urn:ietf:params:oauth:grant-type:jwt-bearer"
+
+
+class CallerTokenError(TokenError):
+    """The request has no token of its caller that can be exchanged."""
+
+
+@dataclass(frozen=True)
+class Exchange:
+    """What callers' tokens are exchanged for."""
+
+    client: OAuthClient
+    """The client that the bridge is at the issuer of the callers' tokens."""
+    audience: str = ""
+    """The audience to ask for; empty to name the resource alone."""
+    id_jag: OAuthClient | None = None
+    """The client that the bridge is at the authorization server of the peer, where that is another one."""
+
+
+class CallerTokens(TokenSource):
+    """The tokens for one peer in the names of callers. In nobody's name there is none. Equal ones ask for the same."""
+
+    def __init__(
+        self, exchange: Exchange, seconds: float, most: int, now: Callable[[], float] = time.monotonic
+    ) -> None:
+        """`seconds` bounds the way to a token, and `most` the tokens that are held.
+
+        Raises:
+            UsageError: a private key cannot sign.
+        """
+        self._key = exchange, seconds, most
+        self._exchange = exchange
+        self._endpoint = TokenEndpoint(exchange.client)
+        self._there = None if exchange.id_jag is None else TokenEndpoint(exchange.id_jag)
+        self._new = partial(HeldToken, exchange.client.issuer, seconds, now)
+        self._most = most
+        self._held: dict[bytes, HeldToken] = {}
+
+    @property
+    def issuer(self) -> str:
+        """The issuer whose tokens are exchanged."""
+        return self._exchange.client.issuer
+
+    def of(self, caller: CallerToken | None) -> TokenSource:
+        """The tokens in the name of a caller.
+
+        Raises:
+            CallerTokenError: it has shown no token of the issuer, or one that has expired.
+        """
+        return _ExchangedToken(self, self.require(caller))
+
+    def require(self, caller: CallerToken | None) -> CallerToken:
+        """The token of a caller, if it can be exchanged.
+
+        Raises:
+            CallerTokenError: it cannot.
+        """
+        if caller is None or caller.issuer != self.issuer:
+            raise CallerTokenError(f"{_ACTS}, and the request has no access token of {self.issuer}")
+        if caller.seconds_left() <= 0:
+            raise CallerTokenError(f"{_ACTS}, and the caller's token of {self.issuer} has expired")
+        return caller
+
+    async def __call__(self) -> AccessToken:
+        """Nobody's token."""
+        raise CallerTokenError(f"{_ACTS}, and nobody calls")
+
+    def refused(self, token: AccessToken) -> None:
+        """Do nothing: nobody's token was never shown."""
+
+    def held_for(self, caller: CallerToken) -> HeldToken:
+        """What is held for a token of a caller. The one that was used least of late is given up for it."""
+        key = hashlib.sha256("\0".join((caller.issuer, caller.subject, caller.value)).encode()).digest()
+        held = self._held.pop(key, None) or self._new()
+        while len(self._held) >= self._most:
+            del self._held[next(iter(self._held))]
+        self._held[key] = held
+        return held
+
+    async def exchanged(self, caller: CallerToken) -> AccessToken:
+        """Exchange a caller's token.
+
+        Raises:
+            TokenError: there is nothing for it.
+        """
+        if self._there is None:
+            answer = await self._endpoint.answer(self._asked(caller, _ACCESS_TOKEN))
+            self._require_type(answer, _GIVEN)
+            token = access_token_in(answer, self.issuer)
+        else:
+            token = await self._with_assertion(caller, self._there)
+        return replace(token, life_seconds=_life_of(token, caller))
+
+    async def _with_assertion(self, caller: CallerToken, there: TokenEndpoint) -> AccessToken:
+        """The token that another authorization server gives for an identity assertion of the issuer."""
+        answer = await self._endpoint.answer(
+            {**self._asked(caller, _ID_JAG), "audience": there.client.issuer}
+        )
+        self._require_type(answer, frozenset({_ID_JAG}))
+        assertion = answer.get("access_token")
+        if not isinstance(assertion, str) or not assertion:
+            raise TokenError(f"{self.issuer} answered without an identity assertion")
+        grant = {"grant_type": _ASSERTION, "assertion": assertion, **asked_by(there.client)}
+        return access_token_in(await there.answer(grant), there.client.issuer)
+
+    def _asked(self, caller: CallerToken, wanted: str) -> dict[str, str]:
+        grant = {
+            "grant_type": _EXCHANGE,
+            "subject_token": caller.value,
+            "subject_token_type": _ACCESS_TOKEN,
+            "requested_token_type": wanted,
+            **asked_by(self._exchange.client),
+        }
+        return {**grant, "audience": self._exchange.audience} if self._exchange.audience else grant
+
+    def _require_type(self, answer: JsonObject, wanted: frozenset[str]) -> None:
+        """Refuse a token of another kind than was asked for (RFC 8693 section 2.2.1)."""
+        if answer.get("issued_token_type") not in wanted:
+            raise TokenError(f"{self.issuer} gave a token of another type than it was asked for")
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, CallerTokens) and self._key == other._key
+
+    def __hash__(self) -> int:
+        return hash(self._key)
+
+
+class _ExchangedToken(TokenSource):
+    """The tokens in the name of one caller, as long as its request lasts."""
+
+    def __init__(self, tokens: CallerTokens, caller: CallerToken) -> None:
+        self._tokens = tokens
+        self._caller = caller
+
+    async def __call__(self) -> AccessToken:
+        caller = self._tokens.require(self._caller)  # it may have expired since
+        return await self._tokens.held_for(caller).get(partial(self._tokens.exchanged, caller))
+
+    def refused(self, token: AccessToken) -> None:
+        self._tokens.held_for(self._caller).drop(token)
+
+
+def _life_of(token: AccessToken, caller: CallerToken) -> float:
+    """How long a token is used: no longer than its issuer says, and the caller's own token counts."""
+    life = min(token.life_seconds, caller.seconds_left())
+    return life if math.isfinite(life) else UNSAID_SECONDS
