@@ -174,7 +174,7 @@ class LoginCredentials(RenewableCredentials):
         try:
             with anyio.fail_after(self._seconds):
                 answer = await _refresh(self._wish, login, refresh_token)
-        except _NotSentError as exc:
+        except NotSentError as exc:
             await held.write(login)
             raise TokenError(str(exc)) from exc
         except _RefusedError as exc:
@@ -192,8 +192,8 @@ class LoginCredentials(RenewableCredentials):
         return LoginNeededError(f"login needed at {self._wish.key.shown}: {why}. Run `{self._wish.command}`")
 
 
-class _NotSentError(Exception):
-    """The refresh token did not leave, or no server took it."""
+class NotSentError(Exception):
+    """A grant did not leave, or no server took it."""
 
 
 class _RefusedError(Exception):
@@ -238,7 +238,32 @@ def with_tokens(login: Login, answer: JsonObject, now: float) -> Login:
 async def _refresh(wish: LoginWish, login: Login, refresh_token: str) -> JsonObject:
     """Send the refresh token to the token endpoint that the login was made at."""
     form = {"grant_type": "refresh_token", "refresh_token": refresh_token}
-    headers = {"Accept": "application/json"}
+    status, answer = await token_answer(wish, login, form)
+    if status == 200 and answer is not None:
+        return answer
+    refusal = f"{login.issuer} renewed no token: {words_of_refusal(status, answer)}"
+    error = (answer or {}).get("error")
+    if not error:
+        raise TokenError(refusal)  # whether the refresh token was used is unknown
+    raise _RefusedError(refusal, is_final=error in _FINAL)
+
+
+def words_of_refusal(status: int, answer: JsonObject | None) -> str:
+    """What a token endpoint says of why it gives no token."""
+    said = [str(one) for key in ("error", "error_description") if (one := (answer or {}).get(key))]
+    return with_visible_characters(": ".join(said)[:_LONGEST_WORDS], in_one_line=True) or f"HTTP {status}"
+
+
+async def token_answer(
+    wish: LoginWish, login: Login, grant: Mapping[str, str]
+) -> tuple[int, JsonObject | None]:
+    """The status of a grant at the token endpoint of a login, and the JSON object of its answer, if it is one.
+
+    Raises:
+        NotSentError: the grant did not leave.
+        TokenError: whether it was used is not known.
+    """
+    form, headers = dict(grant), {"Accept": "application/json"}
     if login.resource:
         form["resource"] = login.resource
     if login.client_auth == "basic":
@@ -248,15 +273,7 @@ async def _refresh(wish: LoginWish, login: Login, refresh_token: str) -> JsonObj
         form["client_id"] = login.client_id
         if login.client_auth == "post":
             form["client_secret"] = login.client_secret
-    status, answer = await _posted(wish, login, form, headers)
-    if status == 200 and answer is not None:
-        return answer
-    said = [str(one) for key in ("error", "error_description") if (one := (answer or {}).get(key))]
-    words = with_visible_characters(": ".join(said)[:_LONGEST_WORDS], in_one_line=True) or f"HTTP {status}"
-    refusal = f"{login.issuer} renewed no token: {words}"
-    if not said:
-        raise TokenError(refusal)  # whether the refresh token was used is unknown
-    raise _RefusedError(refusal, is_final=said[0] in _FINAL)
+    return await _posted(wish, login, form, headers)
 
 
 async def _posted(
@@ -271,7 +288,7 @@ async def _posted(
             )
             response = await http.send(request, stream=True, follow_redirects=False)
         except (PrivateAddressError, httpx2.ConnectError, httpx2.ConnectTimeout, httpx2.ProxyError) as exc:
-            raise _NotSentError(f"{url} cannot be reached for a token: {reason_of(exc)}") from exc
+            raise NotSentError(f"{url} cannot be reached for a token: {reason_of(exc)}") from exc
         except (httpx2.HTTPError, httpx2.InvalidURL) as exc:
             raise TokenError(f"{url} broke off while a token was renewed: {reason_of(exc)}") from exc
         try:

@@ -1,26 +1,29 @@
 """A login of a person at the authorization server of an MCP server: the code flow, from the server's 401 to the tokens.
 
-The SDK's provider walks the way: metadata, the client, PKCE, `state`, `iss` and the code. It runs here for one login
-alone, on a client of its own. That client sends nothing to an address that the operator did not write and that is
-private, nothing over plain HTTP beyond this machine, and reads bounded answers. Beyond the SDK, a server that does
-not say that it checks PKCE is refused, and so is another issuer than the configured one.
+It has two halves, since the person is between them: the answer may come to another process than the one that asked. The
+SDK's provider walks the first half: metadata, the client, the scopes, the resource. It runs here for one login alone,
+on a client of its own. That client sends nothing to an address that the operator did not write and that is private,
+nothing over plain HTTP beyond this machine, and reads bounded answers. Beyond the SDK, a server that does not say that
+it checks PKCE is refused, and so is another issuer than the configured one. What is left is a value (`BegunLogin`),
+with which the second half checks the answer and exchanges the code.
 
 Spec: MCP 2026-07-28 authorization, RFC 7636 (PKCE), 8252 (native apps), 8707 (resources), 9207 (`iss`), 9728.
 """
 
 from __future__ import annotations
 
+import secrets
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable
-from dataclasses import dataclass, fields
-from typing import Final
-from urllib.parse import parse_qs, urljoin, urlsplit
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from dataclasses import dataclass, field, fields, replace
+from typing import Final, NoReturn
+from urllib.parse import urlencode, urljoin, urlsplit
 
+import anyio
 import httpx2
 from mcp.client.auth.exceptions import OAuthFlowError
-from mcp.client.auth.oauth2 import OAuthClientProvider, OAuthContext
+from mcp.client.auth.oauth2 import OAuthClientProvider, OAuthContext, PKCEParameters
 from mcp.shared.auth import (
-    AuthorizationCodeResult,
     OAuthClientInformationFull,
     OAuthClientMetadata,
     OAuthMetadata,
@@ -31,7 +34,14 @@ from pydantic import AnyUrl, ValidationError
 
 from bridge.errors import PeerError, UsageError, reason_of
 from bridge.http.client import GuardedTransport, guarded_by
-from bridge.http.login_credentials import LoginWish, issuer_guard, with_tokens
+from bridge.http.login_credentials import (
+    LoginWish,
+    NotSentError,
+    issuer_guard,
+    token_answer,
+    with_tokens,
+    words_of_refusal,
+)
 from bridge.http.login_landing import LoginLanding
 from bridge.http.logins import Login, LoginClientAuth
 from bridge.http.private_addresses import PrivateAddressError
@@ -56,6 +66,23 @@ class LoginFlowError(PeerError):
     """No login came about. The message says why, without any secret."""
 
 
+@dataclass(frozen=True)
+class BegunLogin:
+    """A login whose page can be shown. With the answer of that page it can be finished in any process."""
+
+    page: str = field(repr=False)
+    """The URL of the page."""
+    redirect_uri: str
+    """Where the browser comes back to."""
+    state: str = field(repr=False)
+    verifier: str = field(repr=False)
+    """The secret half of PKCE."""
+    says_issuer: bool
+    """Whether the answer has to name the issuer (RFC 9207)."""
+    bare: Login
+    """The login, without its tokens."""
+
+
 async def log_in(wish: LoginWish, landing: LoginLanding, show: ShowPage, seconds: float) -> Login:
     """Log in at the authorization server of a peer. `seconds` bounds each answer of a server, not the person.
 
@@ -63,12 +90,29 @@ async def log_in(wish: LoginWish, landing: LoginLanding, show: ShowPage, seconds
         LoginFlowError: a server or the person refused, or what a server says is not safe.
         UsageError: the server asks for no login.
     """
-    provider = _Provider(wish, landing, show)
+    begun = await begin_login(wish, landing.redirect_uri, seconds)
+    landing.state = begun.state
+    await show(begun.page)
+    await landing.came.wait()
+    return await finish_login(wish, begun, landing.answer, seconds)
+
+
+async def begin_login(wish: LoginWish, redirect_uri: str, seconds: float) -> BegunLogin:
+    """Find the page at which a person logs in. `seconds` bounds each answer of a server.
+
+    Raises:
+        LoginFlowError: a server refused, or what it says is not safe.
+        UsageError: the server asks for no login.
+    """
     request = httpx2.Request("POST", wish.url, json=_INITIALIZE, headers=_HEADERS)
     try:
         async with httpx2.AsyncClient(transport=_LoginTransport(wish), timeout=seconds) as http:
-            response = await http.send(request, auth=provider, stream=True, follow_redirects=False)
+            response = await http.send(
+                request, auth=_Provider(wish, redirect_uri), stream=True, follow_redirects=False
+            )
             await response.aclose()
+    except _BegunSignal as signal:
+        return signal.begun
     except (OAuthFlowError, ValidationError) as exc:
         is_other = "issuer mismatch" in str(exc) and not wish.issuer
         hint = ". If you trust the first of the two, set `issuer` to it (--issuer)" if is_other else ""
@@ -77,9 +121,64 @@ async def log_in(wish: LoginWish, landing: LoginLanding, show: ShowPage, seconds
         raise LoginFlowError(f"no login at {wish.key.shown}: {reason_of(exc)}") from exc
     except (TokenError, PrivateAddressError) as exc:
         raise LoginFlowError(f"no login at {wish.key.shown}: {exc}") from exc
-    if provider.login is None:
-        raise UsageError(f"{wish.key.shown} asks for no login: it answered HTTP {response.status_code}")
-    return provider.login
+    raise UsageError(f"{wish.key.shown} asks for no login: it answered HTTP {response.status_code}")
+
+
+async def finish_login(
+    wish: LoginWish, begun: BegunLogin, answer: Mapping[str, str], seconds: float
+) -> Login:
+    """The login that the answer of a page is good for. The answer's `iss` is checked before the code is sent.
+
+    Raises:
+        LoginFlowError: the answer is not that of the page, or the person or the issuer refused.
+    """
+    try:
+        code = _code_in(answer, begun)
+        with anyio.fail_after(seconds):
+            status, found = await token_answer(
+                wish,
+                begun.bare,
+                {
+                    "grant_type": "authorization_code",
+                    "code": code,
+                    "redirect_uri": begun.redirect_uri,
+                    "client_id": begun.bare.client_id,
+                    "code_verifier": begun.verifier,
+                },
+            )
+        if status not in (200, 201) or found is None:
+            raise TokenError(f"{begun.bare.issuer} gave no tokens: {words_of_refusal(status, found)}")
+        tokens = OAuthToken.model_validate(found).model_dump()
+        now = time.time()
+        return with_tokens(replace(begun.bare, since=now), tokens, now)
+    except TimeoutError as exc:
+        words = f"{begun.bare.issuer} gave no tokens in {seconds:g} s"
+        raise LoginFlowError(f"no login at {wish.key.shown}: {words}") from exc
+    except ValidationError as exc:
+        words = f"{begun.bare.issuer} answered without a token that can be used"
+        raise LoginFlowError(f"no login at {wish.key.shown}: {words}") from exc
+    except (TokenError, NotSentError, PrivateAddressError) as exc:
+        raise LoginFlowError(f"no login at {wish.key.shown}: {exc}") from exc
+
+
+def _code_in(answer: Mapping[str, str], begun: BegunLogin) -> str:
+    """The code in an answer.
+
+    Raises:
+        TokenError: it is the answer to something else, of another issuer, or a refusal.
+    """
+    issuer, iss = begun.bare.issuer, answer.get("iss")
+    if not secrets.compare_digest(answer.get("state", "").encode(), begun.state.encode()):
+        raise TokenError("the answer is not the one to this login")
+    if error := answer.get("error"):
+        words = ": ".join(filter(None, [error, answer.get("error_description")]))
+        raise TokenError(f"{issuer} gave no code: {_shown(words)}")
+    if iss != issuer and (iss is not None or begun.says_issuer):
+        said = "no issuer" if iss is None else f"the issuer {_shown(iss)}"
+        raise TokenError(f"the answer names {said} in `iss`, and the login is at {issuer}")
+    if not answer.get("code"):
+        raise TokenError(f"{issuer} answered without a code")
+    return answer["code"]
 
 
 _HEADERS: Final = {"Accept": "application/json, text/event-stream"}
@@ -109,20 +208,23 @@ class _LoginContext(OAuthContext):
         return super().should_include_resource_param(protocol_version)
 
 
-class _Provider(OAuthClientProvider):
-    """The SDK's provider for one login. It is its own storage: nothing is kept before the login is complete."""
+class _BegunSignal(BaseException):
+    """Ends the provider's flow where the person's part begins. No handler of errors on the way may take it."""
 
-    def __init__(self, wish: LoginWish, landing: LoginLanding, show: ShowPage) -> None:
-        metadata = OAuthClientMetadata(client_name="mcp-a2a", redirect_uris=[AnyUrl(landing.redirect_uri)])
-        super().__init__(
-            wish.url, metadata, self, self._asked, self._answered, wish.client_metadata_url or None
-        )
+    def __init__(self, begun: BegunLogin) -> None:
+        self.begun = begun
+
+
+class _Provider(OAuthClientProvider):
+    """The SDK's provider up to the page. It is its own storage: nothing is kept before the login is complete."""
+
+    def __init__(self, wish: LoginWish, redirect_uri: str) -> None:
+        metadata = OAuthClientMetadata(client_name="mcp-a2a", redirect_uris=[AnyUrl(redirect_uri)])
+        super().__init__(wish.url, metadata, self, client_metadata_url=wish.client_metadata_url or None)
         known = {one.name: getattr(self.context, one.name) for one in fields(OAuthContext)}
         self.context = _LoginContext(**known, wished_resource=wish.resource)
-        self.login: Login | None = None
         self._wish = wish
-        self._landing = landing
-        self._show = show
+        self._redirect_uri = redirect_uri
 
     async def get_tokens(self) -> OAuthToken | None:
         return None
@@ -144,22 +246,7 @@ class _Provider(OAuthClientProvider):
         """The client is kept with the login."""
 
     async def set_tokens(self, tokens: OAuthToken) -> None:
-        """Make the login of the tokens."""
-        client, now = self.context.client_info, time.time()
-        assert client is not None
-        has_resource = self.context.should_include_resource_param(self.context.protocol_version)
-        bare = Login(
-            issuer=self._issuer,
-            token_url=self._token_url,
-            client_id=client.client_id,
-            client_secret=client.client_secret or "",
-            client_auth=_AUTH_METHODS.get(client.token_endpoint_auth_method, "none"),
-            access_token="",
-            got_at=now,
-            since=now,
-            resource=self.context.get_resource_url() if has_resource else "",
-        )
-        self.login = with_tokens(bare, tokens.model_dump(), now)
+        """The tokens come later, and elsewhere."""
 
     def _select_authorization_server(self, advertised: list[str]) -> str:
         """The configured issuer, spelled as the operator did, if the server names it; else the first. Servers on the
@@ -169,31 +256,62 @@ class _Provider(OAuthClientProvider):
             return wished
         return super()._select_authorization_server(advertised)
 
-    async def _perform_authorization(self) -> httpx2.Request:
-        if self._wish.scopes:
-            self.context.client_metadata.scope = " ".join(self._wish.scopes)
-        return await super()._perform_authorization()
+    async def _perform_authorization(self) -> NoReturn:
+        """End with the page, where the SDK would wait for its answer.
 
-    async def _asked(self, url: str) -> None:
-        """Show the page of the authorization server, if the code may be asked for there."""
-        _require_issuer(self._wish, self._issuer, self.context.oauth_metadata)
-        _require_reach(url)
-        self._landing.state = parse_qs(urlsplit(url).query)["state"][-1]
-        await self._show(url)
-
-    async def _answered(self) -> AuthorizationCodeResult:
-        """What the browser brings back. The SDK checks `iss` before it sends the code."""
-        await self._landing.came.wait()
-        said = self._landing.answer
-        if error := said.get("error"):
-            words = ": ".join(filter(None, [error, said.get("error_description")]))
-            raise OAuthFlowError(f"{self._issuer} gave no code: {words}")
-        return AuthorizationCodeResult(code=said.get("code", ""), state=said["state"], iss=said.get("iss"))
+        Raises:
+            OAuthFlowError: no code may be asked for there.
+        """
+        context, client = self.context, self.context.client_info
+        assert client is not None
+        _require_issuer(self._wish, self._issuer, context.oauth_metadata)
+        scope = " ".join(self._wish.scopes) or context.client_metadata.scope or ""
+        has_resource = context.should_include_resource_param(context.protocol_version)
+        bare = Login(
+            issuer=self._issuer,
+            token_url=self._token_url,
+            client_id=client.client_id,
+            client_secret=client.client_secret or "",
+            client_auth=_AUTH_METHODS.get(client.token_endpoint_auth_method, "none"),
+            access_token="",
+            got_at=0,
+            since=0,
+            scopes=tuple(scope.split()),
+            resource=context.get_resource_url() if has_resource else "",
+        )
+        pkce, state = PKCEParameters.generate(), secrets.token_urlsafe(32)
+        query = {
+            "response_type": "code",
+            "client_id": bare.client_id,
+            "redirect_uri": self._redirect_uri,
+            "state": state,
+            "code_challenge": pkce.code_challenge,
+            "code_challenge_method": "S256",
+            "resource": bare.resource,
+            "scope": scope,
+            # OpenID Connect gives no refresh token otherwise (Core section 11).
+            "prompt": "consent" if "offline_access" in bare.scopes else "",
+        }
+        page = f"{self._authorization_url}?{urlencode({key: value for key, value in query.items() if value})}"
+        _require_reach(page)
+        if _place(self._token_url) != _place(self._wish.url):
+            _require_reach(self._token_url)
+        says = (
+            context.oauth_metadata and context.oauth_metadata.authorization_response_iss_parameter_supported
+        )
+        raise _BegunSignal(
+            BegunLogin(page, self._redirect_uri, state, pkce.code_verifier, says is True, bare)
+        )
 
     @property
     def _issuer(self) -> str:
         metadata = self.context.oauth_metadata
         return str(metadata.issuer) if metadata else self._origin
+
+    @property
+    def _authorization_url(self) -> str:
+        metadata = self.context.oauth_metadata
+        return str(metadata.authorization_endpoint) if metadata else urljoin(self._origin, "/authorize")
 
     @property
     def _token_url(self) -> str:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import json
 import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
+from urllib.parse import parse_qsl, urlsplit
 
 import anyio
 import httpx2
@@ -16,7 +18,7 @@ from starlette.responses import JSONResponse, RedirectResponse
 
 from bridge.errors import UsageError
 from bridge.http.login_credentials import LoginWish
-from bridge.http.login_flow import LoginFlowError, log_in
+from bridge.http.login_flow import BegunLogin, LoginFlowError, begin_login, finish_login, log_in
 from bridge.http.login_landing import LoginLanding, login_landing
 from bridge.http.logins import Login
 from bridge.http.token_endpoint import ANSWER_BYTES
@@ -240,3 +242,31 @@ async def test_a_server_that_asks_for_no_login_is_told_from_one_that_does(tmp_pa
         elsewhere = replace(wish, url=f"{server.issuer}{METADATA}")
         with pytest.raises(UsageError, match="asks for no login: it answered HTTP 200"):
             await log_in(elsewhere, landing, Browser(), 30)
+
+
+async def test_a_begun_login_is_finished_from_its_fields_alone(tmp_path: Path) -> None:
+    server, back = LoginServer(), "https://bridge.example/login/back"
+    async with server.serve() as url:
+        wish = LoginWish(url, LoginFiles(tmp_path), "tools", "alice")
+        begun = await begin_login(wish, back, 30)
+        fields = json.loads(json.dumps(asdict(begun)))
+        bare = Login(**fields.pop("bare") | {"scopes": begun.bare.scopes})
+        again = BegunLogin(**fields, bare=bare)
+        async with httpx2.AsyncClient(trust_env=False) as client:
+            place = (await client.get(begun.page)).headers["location"]
+        login = await finish_login(wish, again, dict(parse_qsl(urlsplit(place).query)), 30)
+    assert place.startswith(f"{back}?")
+    assert (login.access_token, login.refresh_token, login.since) == ("access-2", "refresh-2", login.got_at)
+    assert server.asked[0]["redirect_uri"] == back
+
+
+async def test_an_answer_to_another_login_sends_no_code(tmp_path: Path) -> None:
+    server = LoginServer()
+    async with server.serve() as url:
+        wish = LoginWish(url, LoginFiles(tmp_path), "tools")
+        begun = await begin_login(wish, "https://bridge.example/login/back", 30)
+        with pytest.raises(LoginFlowError, match="not the one to this login"):
+            await finish_login(
+                wish, begun, {"state": "another", "code": "code-1", "iss": begun.bare.issuer}, 30
+            )
+    assert server.asked == []
