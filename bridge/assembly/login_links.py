@@ -1,0 +1,148 @@
+"""What the pages of a caller's login carry: the link, who is in the browser, and the login that was begun.
+
+Each is sealed, for its own use and with its own end, so that any replica reads what another one wrote, and none of them
+keeps anything. The secrets of a begun login stand in a cookie of the browser that began it, and no other browser can
+bring its answer.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import hashlib
+import json
+import secrets
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from typing import Any, Final, TypeVar
+
+from bridge.http.login_flow import BegunLogin
+from bridge.http.logins import Login
+from bridge.seal import RecordSeal, SealedRecordError
+
+STATE_SECONDS: Final = 600.0
+"""How long a person may take at the page of a server's issuer, and how long a proof of who is in the browser counts."""
+
+START_PATH: Final = "/login/start"
+BACK_PATH: Final = "/login/back"
+
+
+class LoginLinkError(Exception):
+    """A link or cookie does not open: it is foreign or damaged, or its time is over."""
+
+    def __init__(self, *, is_over: bool = False) -> None:
+        super().__init__("its time is over" if is_over else "it is not of this bridge")
+        self.is_over = is_over
+
+
+@dataclass(frozen=True)
+class LoginLink:
+    """An invitation of one principal to log in at one server."""
+
+    server: str
+    """The name of the tool server in the configuration."""
+    principal: str
+    client: str
+    """The client through which the principal calls, as the page shows it."""
+    expires_at: float
+    """In seconds since the epoch, as all times here."""
+
+
+@dataclass(frozen=True)
+class BrowserPerson:
+    """Who is in a browser that has opened a link."""
+
+    link: str
+    """The digest of the link."""
+    csrf: str = field(repr=False)
+    expires_at: float
+    principal: str | None = None
+    """None before it is proved."""
+
+
+@dataclass(frozen=True)
+class PendingLogin:
+    """A login that its person approved, and that the issuer has not answered."""
+
+    link: LoginLink
+    begun: BegunLogin
+    began_at: float
+    expires_at: float
+
+
+_Sealed = TypeVar("_Sealed", LoginLink, BrowserPerson, PendingLogin)
+
+
+class LoginSeals:
+    """Links and cookies to sealed texts, and back."""
+
+    def __init__(self, keys: Sequence[bytes]) -> None:
+        """The first key seals, and all of them open."""
+        self._seal = RecordSeal(keys, "login pages")
+
+    def sealed(self, value: LoginLink | BrowserPerson | PendingLogin) -> str:
+        """A value as a text for a URL or a cookie."""
+        data = self._seal.seal(json.dumps(asdict(value)).encode(), type(value).__name__.encode())
+        return base64.urlsafe_b64encode(data).rstrip(b"=").decode()
+
+    def link(self, text: str, now: float) -> LoginLink:
+        """The link in a text.
+
+        Raises:
+            LoginLinkError: it does not open.
+        """
+        return _in_time(LoginLink(**self._opened(text, LoginLink)), now)
+
+    def person(self, text: str, now: float) -> BrowserPerson:
+        """Who is in a browser, by its cookie.
+
+        Raises:
+            LoginLinkError: it does not open.
+        """
+        return _in_time(BrowserPerson(**self._opened(text, BrowserPerson)), now)
+
+    def pending(self, text: str, now: float) -> PendingLogin:
+        """The login that a browser has begun, by its cookie.
+
+        Raises:
+            LoginLinkError: it does not open.
+        """
+        said = self._opened(text, PendingLogin)
+        bare = said["begun"].pop("bare")
+        begun = BegunLogin(**said["begun"], bare=Login(**bare | {"scopes": tuple(bare["scopes"])}))
+        link = LoginLink(**said["link"])
+        return _in_time(PendingLogin(link, begun, said["began_at"], said["expires_at"]), now)
+
+    def _opened(self, text: str, kind: type[object]) -> dict[str, Any]:
+        try:
+            data = base64.b64decode(text + "=" * (-len(text) % 4), altchars=b"-_", validate=True)
+            found: dict[str, Any] = json.loads(self._seal.open(data, kind.__name__.encode()))
+        except (SealedRecordError, binascii.Error, ValueError) as exc:
+            raise LoginLinkError from exc
+        return found
+
+
+def new_person(link_text: str, now: float, principal: str | None = None) -> BrowserPerson:
+    """The person in a browser that opens a link now."""
+    return BrowserPerson(link_digest(link_text), secrets.token_urlsafe(24), now + STATE_SECONDS, principal)
+
+
+def link_digest(link_text: str) -> str:
+    """A link, as other values name it."""
+    return hashlib.sha256(link_text.encode()).hexdigest()[:32]
+
+
+def start_url(base_url: str, link_text: str) -> str:
+    """The URL of a link."""
+    return f"{base_url}{START_PATH}/{link_text}"
+
+
+def is_same(given: Mapping[str, str], key: str, wanted: str) -> bool:
+    """Whether a form or query has this secret value."""
+    return secrets.compare_digest(given.get(key, "").encode(), wanted.encode())
+
+
+def _in_time(value: _Sealed, now: float) -> _Sealed:
+    if now >= value.expires_at:
+        raise LoginLinkError(is_over=True)
+    return value

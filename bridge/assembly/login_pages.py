@@ -1,0 +1,389 @@
+"""The pages on which a caller logs in at a tool server that wants a login of each caller.
+
+A link is for one principal. Whoever opens it shows first that it is this principal, sees which server asks, for which
+scopes, and through which client, and approves. Only then the server's issuer is named, and only to this browser: what
+its answer needs stands in a sealed cookie. So nobody logs in for somebody else: not with a link that was passed on, and
+not with an answer that was.
+
+No page is framed, loads anything, or runs a script. A form is sent to this bridge alone and proves that it was shown.
+
+Spec: RFC 9700 section 4.7 (one-time state bound to the browser), MCP 2026-07-28 elicitation (URL mode, phishing).
+"""
+
+from __future__ import annotations
+
+import html
+import logging
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from http import HTTPStatus
+from typing import Final
+from urllib.parse import parse_qsl
+
+from starlette.datastructures import Headers
+from starlette.requests import cookie_parser
+from starlette.responses import Response
+from starlette.types import Receive, Scope, Send
+
+from bridge.access.principals import Principal
+from bridge.access.verifiers import Credential, Scheme, verifiers_of
+from bridge.assembly.login_links import (
+    BACK_PATH,
+    START_PATH,
+    STATE_SECONDS,
+    BrowserPerson,
+    LoginLink,
+    LoginLinkError,
+    LoginSeals,
+    PendingLogin,
+    is_same,
+    link_digest,
+    new_person,
+)
+from bridge.errors import BridgeError
+from bridge.http.login_credentials import LoginWish
+from bridge.http.login_flow import begin_login, finish_login
+from bridge.http.logins import Login
+from bridge.http.request_checks import API_KEY_HEADER, FaceAddress, RefusedError, is_loopback, request_body
+from bridge.safe_text import with_visible_characters
+
+logger = logging.getLogger(__name__)
+
+DECLINED: Final = "the person declined to log in"
+"""Why a login is lost that its person declined."""
+
+_FORM_BYTES: Final = 16 * 1024
+"""The largest form. A token of the file may have a few KB."""
+
+_COOKIE_BYTES: Final = 4000
+"""The longest value of a cookie: browsers drop cookies above 4096 bytes, with their names."""
+
+_SHOWN: Final = 200
+"""Characters of a name that a page shows."""
+
+_PERSON: Final = "mcp-a2a-person"
+_PENDING: Final = "mcp-a2a-login"
+
+_HEADERS: Final = {
+    "Cache-Control": "no-store",
+    "Content-Security-Policy": "default-src 'none'; form-action 'self'; frame-ancestors 'none'; base-uri 'none'",
+    "X-Frame-Options": "DENY",
+    "X-Content-Type-Options": "nosniff",
+    # With `no-referrer`, a browser says `Origin: null` of our own forms.
+    "Referrer-Policy": "same-origin",
+}
+
+
+@dataclass(frozen=True)
+class LoginPlaces:
+    """What the pages know of the bridge that they belong to. All of it may change while they are served."""
+
+    wishes: Callable[[str], LoginWish | None]
+    """The login that a tool server wants of each caller, by its name; None if it wants none."""
+    credentials: Callable[[], Sequence[Credential]]
+    """The secrets that are accepted."""
+    answer_seconds: float
+    """How long a server may take for each answer."""
+
+
+@dataclass(frozen=True)
+class _Visit:
+    """One request of a browser."""
+
+    verb: str
+    path: str
+    query: Mapping[str, str]
+    form: Mapping[str, str]
+    cookies: Mapping[str, str]
+    base_url: str
+    """The address of this bridge for the browser."""
+
+    @property
+    def is_secure(self) -> bool:
+        """Whether cookies of this host alone can be set: over https, not over http on this machine."""
+        return self.base_url.startswith("https://")
+
+    def cookie_name(self, name: str) -> str:
+        """The name of a cookie. `__Host-` is taken by browsers for secure ones alone (RFC 6265bis section 4.1.3.2)."""
+        return f"__Host-{name}" if self.is_secure else name
+
+    def cookie(self, name: str) -> str:
+        """The value of a cookie; empty without one."""
+        return self.cookies.get(self.cookie_name(name), "")
+
+
+class LoginPages:
+    """The ASGI application of the pages below /login."""
+
+    def __init__(self, place: FaceAddress, seals: LoginSeals, places: LoginPlaces) -> None:
+        self._place = place
+        self._seals = seals
+        self._places = places
+        self._used: dict[str, float] = {}
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer one request of a browser."""
+        try:
+            visit = await self._visit(scope, receive)
+            response = await self._answered(visit)
+        except RefusedError as exc:
+            response = _page(HTTPStatus(exc.status), _words(str(exc)))
+        except LoginLinkError as exc:
+            status = HTTPStatus.GONE if exc.is_over else HTTPStatus.NOT_FOUND
+            response = _page(
+                status, _words(f"This link cannot be used: {exc}. Send a message to get another.")
+            )
+        await response(scope, receive, send)
+
+    async def _visit(self, scope: Scope, receive: Receive) -> _Visit:
+        headers = Headers(scope=scope)
+        self._place.require_own(headers)
+        base_url = self._place.base_url(scope, headers)
+        host = base_url.partition("://")[2].partition("/")[0].rpartition(":")
+        if not base_url.startswith("https://") and not is_loopback((host[0] or host[2]).strip("[]")):
+            raise RefusedError(403, "Logins need https")
+        verb = scope["method"]
+        if verb not in ("GET", "POST"):
+            raise RefusedError(405, "This takes GET and POST")
+        body = await request_body(receive, headers, _FORM_BYTES) if verb == "POST" else b""
+        return _Visit(
+            verb,
+            scope["path"].removeprefix(scope.get("root_path", "")),
+            _once(scope["query_string"]),
+            _once(body),
+            cookie_parser(headers.get("cookie", "")),
+            base_url,
+        )
+
+    async def _answered(self, visit: _Visit) -> Response:
+        if visit.path == BACK_PATH and visit.verb == "GET":
+            return await self._back(visit)
+        before, _, text = visit.path.rpartition("/")
+        if before != START_PATH:
+            raise RefusedError(404, "There is nothing here")
+        now = time.time()
+        link = self._seals.link(text, now)
+        wish = self._wish_for(link)
+        person = self._person_in(visit, text, now)
+        if visit.verb == "POST":
+            if person is None or not is_same(visit.form, "csrf", person.csrf):
+                raise RefusedError(
+                    403, "This form was not shown to this browser, or long ago: open the link again"
+                )
+            return await self._posted(visit, link, wish, text, person)
+        if person is not None and person.principal == link.principal:
+            return _page(HTTPStatus.OK, _approval(link, wish, person))
+        asked = new_person(text, now)
+        return self._with_person(visit, _page(HTTPStatus.OK, _who_page(link, asked)), asked)
+
+    async def _posted(
+        self, visit: _Visit, link: LoginLink, wish: LoginWish, text: str, person: BrowserPerson
+    ) -> Response:
+        if "token" in visit.form:
+            principal = await self._principal_of(visit.form["token"].strip())
+            if principal is None:
+                raise RefusedError(403, "This token is not known")
+            _require_person(link, principal.name)
+            response = Response(None, 303, {**_HEADERS, "Location": f"{visit.base_url}{START_PATH}/{text}"})
+            return self._with_person(visit, response, new_person(text, time.time(), principal.name))
+        _require_person(link, person.principal or "")
+        if "approve" not in visit.form:
+            await self._decline(wish)
+            page = _page(HTTPStatus.OK, _words("You did not log in. Close this page."))
+            return _without_cookies(visit, page)
+        return await self._begun(visit, link, wish)
+
+    async def _begun(self, visit: _Visit, link: LoginLink, wish: LoginWish) -> Response:
+        try:
+            begun = await begin_login(wish, f"{visit.base_url}{BACK_PATH}", self._places.answer_seconds)
+        except BridgeError as exc:
+            logger.warning("tool_servers.%s: no login of %s was begun: %s", link.server, link.principal, exc)
+            raise RefusedError(
+                502, f"{link.server} cannot be logged in to now. Its operator finds why in the log"
+            ) from exc
+        now = time.time()
+        # The page has done its work, and a cookie is short.
+        pending = PendingLogin(link, replace(begun, page=""), now, now + STATE_SECONDS)
+        target = html.escape(begun.page)
+        # A redirect after a form would need the issuer's origin in `form-action`.
+        page = _page(
+            HTTPStatus.OK, f'<p><a href="{target}">Go on to the login of {_shown(link.server)}</a></p>'
+        )
+        page.headers["Refresh"] = f"0;url={begun.page}"
+        self._set_cookie(visit, page, _PENDING, self._seals.sealed(pending))
+        return page
+
+    async def _back(self, visit: _Visit) -> Response:
+        """The answer of the issuer, in the browser that began the login."""
+        now = time.time()
+        try:
+            pending = self._seals.pending(visit.cookie(_PENDING), now)
+        except LoginLinkError as exc:
+            if exc.is_over:
+                raise
+            raise _foreign("this browser has begun no login") from exc
+        if not is_same(visit.query, "state", pending.begun.state):
+            raise _foreign(f"the answer is not the one to the login of {pending.link.principal}")
+        self._take(pending, now)
+        link, wish = pending.link, self._wish_for(pending.link)
+        try:
+            login = await finish_login(wish, pending.begun, visit.query, self._places.answer_seconds)
+            async with wish.keeper.held(wish.key) as held:
+                if held.login is not None and held.login.since >= pending.began_at and not held.login.lost:
+                    raise RefusedError(410, "This login was answered before")
+                await held.write(login)
+        except (BridgeError, OSError) as exc:
+            logger.warning("tool_servers.%s: no login of %s: %s", link.server, link.principal, exc)
+            page = _page(
+                HTTPStatus.BAD_GATEWAY, _words(f"You are not logged in at {link.server}. Try the link again.")
+            )
+            return _without_cookies(visit, page, _PENDING)
+        logger.info("tool_servers.%s: %s has logged in", link.server, link.principal)
+        page = _page(HTTPStatus.OK, _words(f"You are logged in at {link.server}. Close this page."))
+        return _without_cookies(visit, page)
+
+    def _take(self, pending: PendingLogin, now: float) -> None:
+        """Use a state once.
+
+        Raises:
+            RefusedError: 410, it was used.
+        """
+        self._used = {state: until for state, until in self._used.items() if until > now}
+        if pending.begun.state in self._used:
+            raise RefusedError(410, "This login was answered before")
+        self._used[pending.begun.state] = pending.expires_at
+
+    async def _decline(self, wish: LoginWish) -> None:
+        """Note that the person declined, unless there is a login by now."""
+        now = time.time()
+        async with wish.keeper.held(wish.key) as held:
+            if held.login is None or held.login.lost:
+                await held.write(Login("", "", "", "", got_at=now, since=now, lost=DECLINED))
+
+    def _wish_for(self, link: LoginLink) -> LoginWish:
+        wish = self._places.wishes(link.server)
+        known = {one.principal.name for one in self._places.credentials()}
+        if wish is None or link.principal not in known:
+            raise LoginLinkError
+        return replace(wish, principal=link.principal)
+
+    async def _principal_of(self, token: str) -> Principal | None:
+        """The principal that has a secret of the file, however it sends it."""
+        shown = {"authorization": f"Bearer {token}", API_KEY_HEADER.lower(): token}
+        secrets = [one for one in self._places.credentials() if one.scheme is not Scheme.CONNECTION]
+        for verifier in verifiers_of(secrets):
+            if isinstance(verdict := await verifier.verify(shown, ""), Principal):
+                return verdict
+        return None
+
+    def _person_in(self, visit: _Visit, text: str, now: float) -> BrowserPerson | None:
+        """Who is in this browser, as far as it has shown so for this link."""
+        try:
+            person = self._seals.person(visit.cookie(_PERSON), now)
+        except LoginLinkError:
+            return None
+        return person if person.link == link_digest(text) else None
+
+    def _with_person(self, visit: _Visit, response: Response, person: BrowserPerson) -> Response:
+        self._set_cookie(visit, response, _PERSON, self._seals.sealed(person))
+        return response
+
+    def _set_cookie(self, visit: _Visit, response: Response, name: str, value: str) -> None:
+        if len(value) > _COOKIE_BYTES:
+            raise RefusedError(502, "The login needs more than a browser keeps in a cookie")
+        response.set_cookie(
+            visit.cookie_name(name),
+            value,
+            max_age=int(STATE_SECONDS),
+            path="/",
+            secure=visit.is_secure,
+            httponly=True,
+            samesite="lax",
+        )
+
+
+def _once(encoded: bytes) -> Mapping[str, str]:
+    """The fields of a form or a query.
+
+    Raises:
+        RefusedError: 400, one stands twice, or they do not read.
+    """
+    try:
+        said = parse_qsl(encoded.decode("ascii"), keep_blank_values=True, max_num_fields=50)
+    except ValueError as exc:
+        raise RefusedError(400, "This form cannot be read") from exc
+    if len(dict(said)) < len(said):
+        raise RefusedError(400, "A field stands here twice")
+    return dict(said)
+
+
+def _require_person(link: LoginLink, principal: str) -> None:
+    """Refuse somebody else than the link is for.
+
+    Raises:
+        RefusedError: 403.
+    """
+    if principal != link.principal:
+        logger.warning(
+            "tool_servers.%s: %s opened the login of %s, and nothing was stored",
+            link.server,
+            principal or "somebody who has not shown who it is",
+            link.principal,
+        )
+        raise RefusedError(403, "This login is for somebody else")
+
+
+def _foreign(why: str) -> RefusedError:
+    logger.warning("an answer to a login was refused, and nothing was stored: %s", why)
+    return RefusedError(403, "This login was not begun in this browser. Nothing was done")
+
+
+def _without_cookies(visit: _Visit, response: Response, *names: str) -> Response:
+    for name in names or (_PERSON, _PENDING):
+        response.delete_cookie(
+            visit.cookie_name(name), path="/", secure=visit.is_secure, httponly=True, samesite="lax"
+        )
+    return response
+
+
+def _who_page(link: LoginLink, person: BrowserPerson) -> str:
+    return (
+        f"<p>{_shown(link.server)} wants a login of {_shown(link.principal)}. Show first that this is you: give the"
+        " token with which you call this bridge.</p>"
+        f'<form method="post">{_hidden(person)}<input type="password" name="token" autocomplete="off" required'
+        " autofocus> <button>Go on</button></form>"
+    )
+
+
+def _approval(link: LoginLink, wish: LoginWish, person: BrowserPerson) -> str:
+    scopes = ", ".join(wish.scopes) or "what the server asks for"
+    rows = {
+        "Server": f"{link.server} ({wish.key.shown})",
+        "Scopes": scopes,
+        "Asked by": link.client,
+        "You are": link.principal,
+    }
+    told = "".join(f"<dt>{name}</dt><dd>{_shown(value)}</dd>" for name, value in rows.items())
+    return (
+        f"<p>Calls of {_shown(link.principal)} through this bridge will use your account there.</p><dl>{told}</dl>"
+        f'<form method="post">{_hidden(person)}<button name="approve" value="yes">Approve and log in</button> '
+        '<button name="decline" value="yes">Decline</button></form>'
+    )
+
+
+def _hidden(person: BrowserPerson) -> str:
+    return f'<input type="hidden" name="csrf" value="{html.escape(person.csrf)}">'
+
+
+def _words(text: str) -> str:
+    return f"<p>{html.escape(text)}</p>"
+
+
+def _shown(text: str) -> str:
+    return html.escape(with_visible_characters(text[:_SHOWN], in_one_line=True))
+
+
+def _page(status: HTTPStatus, body: str) -> Response:
+    text = f'<!doctype html><html lang="en"><meta charset="utf-8"><title>mcp-a2a: log in</title>{body}</html>'
+    return Response(text, status.value, dict(_HEADERS), "text/html")

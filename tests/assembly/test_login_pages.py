@@ -1,0 +1,322 @@
+"""The pages of a caller's login, and what somebody else can do with a link, an answer or a cookie of hers."""
+
+from __future__ import annotations
+
+import logging
+import re
+import time
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Final
+
+import httpx2
+import pytest
+
+from bridge.access.principals import Principal
+from bridge.access.verifiers import Credential, Scheme
+from bridge.assembly.login_links import (
+    LoginLink,
+    LoginLinkError,
+    LoginSeals,
+    PendingLogin,
+    new_person,
+    start_url,
+)
+from bridge.assembly.login_pages import DECLINED, LoginPages, LoginPlaces
+from bridge.http.login_credentials import LoginWish
+from bridge.http.login_flow import BegunLogin
+from bridge.http.logins import Login, LoginKey
+from bridge.http.request_checks import FaceAddress
+from bridge.store.login_files import LoginFiles
+from tests.support.login_server import LoginServer
+
+HERE: Final = "https://bridge.example"
+KEYS: Final = [b"k" * 32]
+SECRETS: Final = {"alice": "token-of-alice", "bob": "token-of-bob"}
+_CSRF: Final = re.compile(r'name="csrf" value="([^"]+)"')
+_PAGE: Final = re.compile(r'<a href="([^"]+)"')
+
+
+@dataclass
+class Browser:
+    """A browser with its cookies."""
+
+    app: LoginPages
+    base_url: str = HERE
+    page: httpx2.Response = field(default_factory=lambda: httpx2.Response(200))
+    client: httpx2.AsyncClient = field(init=False)
+
+    def __post_init__(self) -> None:
+        # Each replica is an application of its own, and the browser sees one address.
+        self.client = httpx2.AsyncClient(
+            transport=httpx2.ASGITransport(lambda *asked: self.app(*asked)), base_url=self.base_url
+        )
+
+    async def opens(self, url: str) -> int:
+        self.page = await self.client.get(url)
+        return self.page.status_code
+
+    async def sends(self, url: str, **form: str) -> int:
+        found = _CSRF.search(self.page.text)
+        told = {"csrf": found[1]} if found else {}
+        self.page = await self.client.post(url, data=told | form, headers={"Origin": self.base_url})
+        return self.page.status_code
+
+    async def shows_who(self, url: str, name: str) -> int:
+        """Opens a link, and shows that it is this principal."""
+        await self.opens(url)
+        status = await self.sends(url, token=SECRETS[name])
+        return await self.opens(url) if status == 303 else status
+
+    async def goes_to_the_issuer(self) -> str:
+        """Follows the page that was approved; the address that the issuer sends it back to."""
+        found = _PAGE.search(self.page.text)
+        assert found is not None
+        async with httpx2.AsyncClient(trust_env=False) as outside:
+            answer = await outside.get(found[1].replace("&amp;", "&"))
+        return answer.headers["location"]
+
+
+@dataclass
+class Desk:
+    """A bridge whose tool server `crm` wants a login of each caller."""
+
+    server: LoginServer
+    wish: LoginWish
+    seals: LoginSeals = field(default_factory=lambda: LoginSeals(KEYS))
+    credentials: list[Credential] = field(
+        default_factory=lambda: [
+            Credential(Principal("alice"), SECRETS["alice"]),
+            Credential(Principal("bob"), SECRETS["bob"], Scheme.API_KEY),
+        ]
+    )
+    public_url: str | None = HERE
+
+    @property
+    def replica(self) -> LoginPages:
+        """The pages of one more replica."""
+        places = LoginPlaces(lambda name: self.wish if name == "crm" else None, lambda: self.credentials, 30)
+        return LoginPages(FaceAddress(self.public_url), self.seals, places)
+
+    def link_of(self, principal: str = "alice", seconds: float = 600) -> str:
+        link = LoginLink("crm", principal, "a2a: Desk <script>", time.time() + seconds)
+        return start_url(self.public_url or "http://127.0.0.1", self.seals.sealed(link))
+
+    async def logins(self) -> list[str]:
+        return [key.principal for key, _ in (await self.wish.keeper.all()).logins]
+
+
+@asynccontextmanager
+async def desk(tmp_path: Path) -> AsyncIterator[Desk]:
+    server = LoginServer()
+    async with server.serve() as url:
+        yield Desk(server, LoginWish(url, LoginFiles(tmp_path), "crm", scopes=("read", "write")))
+
+
+async def test_a_principal_shows_who_it_is_approves_and_has_a_login_of_its_own(tmp_path: Path) -> None:
+    async with desk(tmp_path) as here:
+        link, browser = here.link_of(), Browser(here.replica)
+        assert await browser.shows_who(link, "alice") == 200
+        for shown in ("crm", "read, write", "a2a: Desk &lt;script&gt;", "alice"):
+            assert shown in browser.page.text
+        assert here.server.authorizations == []
+        assert await browser.sends(link, approve="yes") == 200
+        back = await browser.goes_to_the_issuer()
+        assert back.startswith(f"{HERE}/login/back?")
+        browser.app = here.replica  # which has seen nothing of this
+        assert await browser.opens(back) == 200
+        kept = await here.wish.keeper.find(LoginKey(here.server.url, "alice"))
+        assert kept is not None
+        assert kept.access_token == "access-2"
+        assert await here.logins() == ["alice"]
+
+
+async def test_somebody_else_who_opens_the_link_is_refused_before_and_after_its_principal_has_approved(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.WARNING, "bridge")
+    async with desk(tmp_path) as here:
+        link, alice, bob = here.link_of(), Browser(here.replica), Browser(here.replica)
+        assert await bob.shows_who(link, "bob") == 403
+        await alice.shows_who(link, "alice")
+        await alice.sends(link, approve="yes")
+        assert await bob.shows_who(link, "bob") == 403
+        assert await bob.opens(await alice.goes_to_the_issuer()) == 403
+        assert await here.logins() == []
+        assert here.server.asked == []
+    lines = [record.getMessage() for record in caplog.records]
+    assert lines == [
+        "tool_servers.crm: bob opened the login of alice, and nothing was stored",
+        "tool_servers.crm: bob opened the login of alice, and nothing was stored",
+        "an answer to a login was refused, and nothing was stored: this browser has begun no login",
+    ]
+
+
+async def test_an_answer_counts_only_in_the_browser_that_began_it_and_only_once(tmp_path: Path) -> None:
+    async with desk(tmp_path) as here:
+        app = here.replica
+        alice, bob = Browser(app), Browser(app)
+        for browser, name in ((alice, "alice"), (bob, "bob")):
+            await browser.shows_who(here.link_of(name), name)
+            await browser.sends(here.link_of(name), approve="yes")
+            assert browser.page.status_code == 403  # the form is of another link
+            link = here.link_of(name)
+            await browser.shows_who(link, name)
+            await browser.sends(link, approve="yes")
+        back = await alice.goes_to_the_issuer()
+        assert await bob.opens(back) == 403
+        kept = dict(alice.client.cookies)
+        assert await alice.opens(back) == 200
+        assert await alice.opens(back) == 403  # its cookies are gone
+        alice.client.cookies.update(kept)
+        assert await alice.opens(back) == 410
+        alice.app = here.replica
+        alice.client.cookies.update(kept)
+        assert await alice.opens(back) == 502  # the issuer takes a code once
+        assert await here.logins() == ["alice"]
+
+
+async def test_a_link_that_has_expired_is_foreign_or_is_of_somebody_who_left_opens_nothing(
+    tmp_path: Path,
+) -> None:
+    async with desk(tmp_path) as here:
+        browser = Browser(here.replica)
+        foreign = LoginSeals([b"x" * 32]).sealed(LoginLink("crm", "alice", "desk", time.time() + 60))
+        unknown = here.seals.sealed(LoginLink("other", "alice", "desk", time.time() + 60))
+        assert await browser.opens(here.link_of(seconds=0)) == 410
+        assert await browser.opens(start_url(HERE, foreign)) == 404
+        assert await browser.opens(start_url(HERE, unknown)) == 404
+        assert await browser.opens(f"{HERE}/login/start/x") == 404
+        here.credentials.pop(0)
+        assert await browser.opens(here.link_of("alice")) == 404
+        assert await browser.opens(here.link_of("bob")) == 200
+
+
+async def test_a_form_that_was_not_shown_to_this_browser_does_nothing(tmp_path: Path) -> None:
+    async with desk(tmp_path) as here:
+        link, browser = here.link_of(), Browser(here.replica)
+        await browser.shows_who(link, "alice")
+        shown = browser.page
+        for form in ({}, {"csrf": "x"}, {"csrf": ""}):
+            answer = await browser.client.post(link, data={**form, "approve": "yes"})
+            assert answer.status_code == 403
+        foreign = {"Origin": "https://evil.example"}
+        csrf = _CSRF.findall(shown.text)[0]
+        sent = {"csrf": csrf, "approve": "yes"}
+        assert (await browser.client.post(link, data=sent, headers=foreign)).status_code == 403
+        browser.client.cookies.clear()
+        assert (await browser.client.post(link, data=sent)).status_code == 403
+        assert here.server.authorizations == []
+
+
+async def test_nobody_approves_without_having_shown_who_it_is(tmp_path: Path) -> None:
+    async with desk(tmp_path) as here:
+        link, browser = here.link_of(), Browser(here.replica)
+        await browser.opens(link)
+        assert await browser.sends(link, approve="yes") == 403
+        await browser.opens(link)
+        assert await browser.sends(link, decline="yes") == 403
+        await browser.opens(link)
+        assert await browser.sends(link, token="guessed") == 403
+        assert await here.logins() == []
+
+
+async def test_whoever_declines_ends_the_login_and_the_issuer_is_never_named(tmp_path: Path) -> None:
+    async with desk(tmp_path) as here:
+        link, browser = here.link_of(), Browser(here.replica)
+        await browser.shows_who(link, "alice")
+        assert here.server.issuer not in browser.page.text.replace(here.server.url, "")
+        assert await browser.sends(link, decline="yes") == 200
+        kept = await here.wish.keeper.find(LoginKey(here.server.url, "alice"))
+        assert kept is not None
+        assert (kept.lost, kept.access_token) == (DECLINED, "")
+
+
+async def test_a_login_that_was_made_meanwhile_is_not_declined_away(tmp_path: Path) -> None:
+    async with desk(tmp_path) as here:
+        link, browser = here.link_of(), Browser(here.replica)
+        await browser.shows_who(link, "alice")
+        good = Login(here.server.issuer, "", "bridge", "good", got_at=1, since=1)
+        async with here.wish.keeper.held(LoginKey(here.server.url, "alice")) as held:
+            await held.write(good)
+        assert await browser.sends(link, decline="yes") == 200
+        assert await here.wish.keeper.find(LoginKey(here.server.url, "alice")) == good
+
+
+async def test_every_page_is_in_no_frame_runs_nothing_and_is_kept_nowhere(tmp_path: Path) -> None:
+    async with desk(tmp_path) as here:
+        link, browser = here.link_of(), Browser(here.replica)
+        pages = []
+        for act in (
+            browser.opens(f"{HERE}/login/start/x"),
+            browser.shows_who(link, "alice"),
+            browser.sends(link, approve="yes"),
+        ):
+            await act
+            pages.append(browser.page)
+        await browser.opens(await browser.goes_to_the_issuer())
+        pages.append(browser.page)
+        names = ("content-security-policy", "x-frame-options", "cache-control", "referrer-policy")
+        assert {tuple(page.headers[name] for name in names) for page in pages} == {
+            (
+                "default-src 'none'; form-action 'self'; frame-ancestors 'none'; base-uri 'none'",
+                "DENY",
+                "no-store",
+                "same-origin",
+            )
+        }
+
+
+@pytest.mark.parametrize(
+    ("base_url", "flags"),
+    [
+        (HERE, r"__Host-mcp-a2a-person=[\w-]+; HttpOnly; Max-Age=600; Path=/; SameSite=lax; Secure"),
+        ("http://127.0.0.1", r"mcp-a2a-person=[\w-]+; HttpOnly; Max-Age=600; Path=/; SameSite=lax"),
+    ],
+)
+async def test_cookies_are_of_this_host_alone_and_secure_except_over_http_on_this_machine(
+    base_url: str, flags: str, tmp_path: Path
+) -> None:
+    async with desk(tmp_path) as here:
+        here.public_url = base_url
+        browser = Browser(here.replica, base_url)
+        assert await browser.opens(here.link_of()) == 200
+        assert re.fullmatch(flags, browser.page.headers["set-cookie"])
+
+
+async def test_plain_http_from_another_machine_gets_no_page(tmp_path: Path) -> None:
+    async with desk(tmp_path) as here:
+        here.public_url = "http://bridge.example"
+        browser = Browser(here.replica, here.public_url)
+        assert await browser.opens(here.link_of()) == 403
+        assert "Logins need https" in browser.page.text
+
+
+async def test_a_field_that_stands_twice_or_a_huge_form_is_refused(tmp_path: Path) -> None:
+    async with desk(tmp_path) as here:
+        browser = Browser(here.replica)
+        assert await browser.opens(f"{HERE}/login/back?state=a&state=b") == 400
+        await browser.opens(here.link_of())
+        assert await browser.sends(here.link_of(), token="x" * 20_000) == 413
+        assert (await browser.client.put(here.link_of())).status_code == 405
+        assert await browser.opens(f"{HERE}/login") == 404
+
+
+def test_what_is_sealed_for_one_use_opens_for_no_other() -> None:
+    seals, now = LoginSeals(KEYS), time.time()
+    link = LoginLink("crm", "alice", "desk", now + 60)
+    begun = BegunLogin(
+        "", f"{HERE}/login/back", "s", "v", True, Login("i", "t", "c", "", 0, 0, scopes=("a",))
+    )
+    pending = PendingLogin(link, begun, now, now + 60)
+    person = new_person("link", now, "alice")
+    assert seals.link(seals.sealed(link), now) == link
+    assert seals.person(seals.sealed(person), now) == person
+    assert seals.pending(seals.sealed(pending), now) == pending
+    for text in (seals.sealed(person), seals.sealed(pending), seals.sealed(link)[:-2], "", "ä"):
+        with pytest.raises(LoginLinkError):
+            seals.link(text, now)
+    with pytest.raises(LoginLinkError, match="its time is over"):
+        seals.person(seals.sealed(replace(person, expires_at=now)), now)
