@@ -26,6 +26,7 @@ from bridge.a2a.server.catalog import CatalogAgent as Listed
 from bridge.a2a.server.catalog import CatalogApp
 from bridge.access.principals import PrincipalNames
 from bridge.assembly.admission import Admission
+from bridge.assembly.login_desk import LoginDesk, wish_of_each
 from bridge.assembly.offered_server import (
     OfferedServer,
     agents_in,
@@ -60,6 +61,7 @@ from bridge.assembly.routes import MCP, OWN_DOOR_HEADER, OwnDoor, Router, Routin
 from bridge.assembly.telemetry import telemetry_of
 from bridge.assembly.workers import WorkerSharing
 from bridge.errors import PeerError, UsageError
+from bridge.http.login_credentials import LoginWish
 from bridge.jsonvalues import JsonObject
 from bridge.mcp.client.contract import ToolServer
 from bridge.mcp.client.known_servers import FILE_NAME, Fact, ServerMemory
@@ -109,12 +111,14 @@ class Bridge:
         self._admission = Admission(plan, *own)
         self._access = self._admission.access
         self._web = plan.place.web
+        self._login_desk = LoginDesk(plan.place, own_url, self._wish_of_each, self._admission)
         self.app = Router(
             self._web,
             self._access,
             CatalogApp(self._listed, self._access, self._web, plan.profile.card.max_age_seconds),
             self._readiness,
             plan.place.proxies,
+            self._login_desk,
         )
         self.own_door = OwnDoor(self.app, self._admission.own_token)
         """The application at `own_url`, where the address for others takes TLS."""
@@ -326,9 +330,15 @@ class Bridge:
             pace=plan.pace,
             rules=plan.rules,
             baggage_keys=self._place.baggage_keys,
+            logins=self._login_desk.logins_of(target),
             on_change=on_change,
             hops=self._hops,
         )
+
+    def _wish_of_each(self, key: str) -> LoginWish | None:
+        """The login that a server which is served now wants of each caller."""
+        known = self._plan.servers.get(key)
+        return None if known is None else wish_of_each(known.target)
 
     def _server_changed(self) -> None:
         """Refresh the agents: a tool server lists other tools, or came up or went down."""

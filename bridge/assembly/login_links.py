@@ -16,15 +16,15 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any, Final, TypeVar
 
-from bridge.http.login_flow import BegunLogin
-from bridge.http.logins import Login
+from bridge.http.logins import BegunLogin, Login
 from bridge.seal import RecordSeal, SealedRecordError
 
 STATE_SECONDS: Final = 600.0
 """How long a person may take at the page of a server's issuer, and how long a proof of who is in the browser counts."""
 
-START_PATH: Final = "/login/start"
-BACK_PATH: Final = "/login/back"
+LOGIN_PATH: Final = "/login"
+START_PATH: Final = f"{LOGIN_PATH}/start"
+BACK_PATH: Final = f"{LOGIN_PATH}/back"
 
 
 class LoginLinkError(Exception):

@@ -16,7 +16,7 @@ import html
 import logging
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from http import HTTPStatus
 from typing import Final
 from urllib.parse import parse_qsl
@@ -41,17 +41,15 @@ from bridge.assembly.login_links import (
     link_digest,
     new_person,
 )
+from bridge.concurrency import Signal
 from bridge.errors import BridgeError
 from bridge.http.login_credentials import LoginWish
 from bridge.http.login_flow import begin_login, finish_login
-from bridge.http.logins import Login
+from bridge.http.logins import DECLINED, Login
 from bridge.http.request_checks import API_KEY_HEADER, FaceAddress, RefusedError, is_loopback, request_body
 from bridge.safe_text import with_visible_characters
 
 logger = logging.getLogger(__name__)
-
-DECLINED: Final = "the person declined to log in"
-"""Why a login is lost that its person declined."""
 
 _FORM_BYTES: Final = 16 * 1024
 """The largest form. A token of the file may have a few KB."""
@@ -85,6 +83,8 @@ class LoginPlaces:
     """The secrets that are accepted."""
     answer_seconds: float
     """How long a server may take for each answer."""
+    moved: Signal = field(default_factory=Signal)
+    """Told when a login was made or declined."""
 
 
 @dataclass(frozen=True)
@@ -239,6 +239,7 @@ class LoginPages:
                 HTTPStatus.BAD_GATEWAY, _words(f"You are not logged in at {link.server}. Try the link again.")
             )
             return _without_cookies(visit, page, _PENDING)
+        self._places.moved.tell()
         logger.info("tool_servers.%s: %s has logged in", link.server, link.principal)
         page = _page(HTTPStatus.OK, _words(f"You are logged in at {link.server}. Close this page."))
         return _without_cookies(visit, page)
@@ -260,6 +261,7 @@ class LoginPages:
         async with wish.keeper.held(wish.key) as held:
             if held.login is None or held.login.lost:
                 await held.write(Login("", "", "", "", got_at=now, since=now, lost=DECLINED))
+        self._places.moved.tell()
 
     def _wish_for(self, link: LoginLink) -> LoginWish:
         wish = self._places.wishes(link.server)

@@ -138,7 +138,10 @@ def _server(
         update={key: written[key] for key in written.keys() & _of(process.server)}
     )
     run = process.run.model_copy(update={key: written[key] for key in written.keys() & {"concurrency"}})
-    target = _target(table, server, _login_wish(name, table, place), on_line=on_line)
+    target = _target(table, server, _login_wish(name, table, server, place), on_line=on_line)
+    if table.login == "each" and server.session == "shared":
+        # A session is made with one token: no caller may use another one's.
+        server = server.model_copy(update={"session": "principal"})
     plan = ServerPlan.as_profile_says(target, Era(table.era), server, run)
     return replace(
         plan,
@@ -217,7 +220,9 @@ def _client_of(oauth2: ClientOAuth2Table, url: str, *, allow_private: bool) -> O
     )
 
 
-def _login_wish(name: str, table: ToolServerTable, place: ProcessPlan) -> LoginWish | None:
+def _login_wish(
+    name: str, table: ToolServerTable, server: ServerTable, place: ProcessPlan
+) -> LoginWish | None:
     oauth2 = table.auth.oauth2 if table.auth else None
     if oauth2 is None or oauth2.grant != "authorization_code" or table.url is None:
         return None
@@ -236,6 +241,8 @@ def _login_wish(name: str, table: ToolServerTable, place: ProcessPlan) -> LoginW
         resource=oauth2.resource,
         pkce=oauth2.pkce,
         allow_private=table.allow_private,
+        of_each=table.login == "each",
+        link_seconds=server.login_seconds if table.login == "each" else 0.0,
     )
 
 

@@ -4,6 +4,7 @@ The routes may change at any time; a request in flight keeps its application.
 
 /agents/NAME     an agent made of tools          /agents     the catalog of them
 /mcp/NAME        an MCP server made of agents    /healthz    whether the process lives
+/login/...       the pages of a caller's login
 /, /mcp          the only face of its kind       /readyz     whether it can do its work
 /.well-known/oauth-protected-resource/mcp/NAME   who gives tokens for an MCP server
 /.well-known/jwks.json                           the public keys with which the bridge signs
@@ -26,6 +27,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from bridge.a2a.model.objects import timestamp
 from bridge.a2a.wire.rest import CARD_PATH
 from bridge.access.verifiers import FORWARDED, Access
+from bridge.assembly.login_links import LOGIN_PATH
 from bridge.assembly.parts import Parts
 from bridge.http.request_checks import (
     ASKED_PATH,
@@ -101,7 +103,9 @@ class Router:
         catalog: ASGIApp,
         readiness: Callable[[], tuple[bool, JsonObject]],
         proxies: TrustedProxies = NO_PROXIES,
+        logins: ASGIApp | None = None,
     ) -> None:
+        """`logins` are the pages of callers' logins, where there may be any."""
         self.routes = RoutingTable(starting=True)
         self.key_sources: list[Callable[[], Sequence[JsonObject]]] = []
         """What gives the public keys of the bridge as JWKs, each for what it signs."""
@@ -110,6 +114,7 @@ class Router:
         self._catalog = catalog
         self._readiness = readiness
         self._proxies = proxies
+        self._logins = logins
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Dispatch a request by its path."""
@@ -132,6 +137,8 @@ class Router:
             return self._catalog, scope
         if path == KEYS_PATH and self.key_sources:
             return self._keys(scope), scope
+        if self._logins is not None and path.startswith(f"{LOGIN_PATH}/"):
+            return self._logins, scope
         if path == METADATA_PATH or path.startswith(f"{METADATA_PATH}/"):
             return self._metadata(path, scope), scope
         for base, app in routes.agents.items():

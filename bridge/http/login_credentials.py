@@ -73,6 +73,10 @@ class LoginWish:
     """The resource indicator, if not the one of the peer; empty to send none."""
     pkce: Literal["required", "assume"] = "required"
     allow_private: bool = False
+    of_each: bool = False
+    """Whether each principal has a login of its own. The operator's serves no caller then: it lists the tools."""
+    link_seconds: float = 0.0
+    """How long the link to such a login lives."""
 
     @property
     def key(self) -> LoginKey:
@@ -80,9 +84,11 @@ class LoginWish:
         return LoginKey(peer_of(self.url), self.principal)
 
     @property
-    def command(self) -> str:
-        """What a person runs."""
-        return f"mcp-a2a login {self.name or self.key.shown}"
+    def remedy(self) -> str:
+        """What a person does for a login."""
+        if self.principal != OPERATOR:
+            return "Send a message to get a link to log in with"
+        return f"Run `mcp-a2a login {self.name or self.key.shown}`"
 
 
 class LoginCredentials(RenewableCredentials):
@@ -189,7 +195,7 @@ class LoginCredentials(RenewableCredentials):
         return renewed
 
     def _needed(self, why: str) -> LoginNeededError:
-        return LoginNeededError(f"login needed at {self._wish.key.shown}: {why}. Run `{self._wish.command}`")
+        return LoginNeededError(f"login needed at {self._wish.key.shown}: {why}. {self._wish.remedy}")
 
 
 class NotSentError(Exception):

@@ -15,7 +15,7 @@ from __future__ import annotations
 import secrets
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, fields, replace
 from typing import Final, NoReturn
 from urllib.parse import urlencode, urljoin, urlsplit
 
@@ -43,7 +43,7 @@ from bridge.http.login_credentials import (
     words_of_refusal,
 )
 from bridge.http.login_landing import LoginLanding
-from bridge.http.logins import Login, LoginClientAuth
+from bridge.http.logins import BegunLogin, Login, LoginClientAuth
 from bridge.http.private_addresses import PrivateAddressError
 from bridge.http.request_checks import is_loopback
 from bridge.http.token_endpoint import ANSWER_BYTES, TokenError
@@ -64,23 +64,6 @@ ShowPage = Callable[[str], Awaitable[None]]
 
 class LoginFlowError(PeerError):
     """No login came about. The message says why, without any secret."""
-
-
-@dataclass(frozen=True)
-class BegunLogin:
-    """A login whose page can be shown. With the answer of that page it can be finished in any process."""
-
-    page: str = field(repr=False)
-    """The URL of the page."""
-    redirect_uri: str
-    """Where the browser comes back to."""
-    state: str = field(repr=False)
-    verifier: str = field(repr=False)
-    """The secret half of PKCE."""
-    says_issuer: bool
-    """Whether the answer has to name the issuer (RFC 9207)."""
-    bare: Login
-    """The login, without its tokens."""
 
 
 async def log_in(wish: LoginWish, landing: LoginLanding, show: ShowPage, seconds: float) -> Login:

@@ -21,6 +21,9 @@ OPERATOR: Final = ""
 EARLY_SECONDS: Final = 30.0
 """A token is replaced so long before it expires, or at half its life if that is shorter: a call takes time."""
 
+DECLINED: Final = "the person declined to log in"
+"""Why a login is lost that its person declined."""
+
 LoginClientAuth = Literal["none", "basic", "post"]
 
 
@@ -65,6 +68,23 @@ class Login:
         if self.expires_at is None:
             return True
         return now < self.expires_at - min(EARLY_SECONDS, (self.expires_at - self.got_at) / 2)
+
+
+@dataclass(frozen=True)
+class BegunLogin:
+    """A login whose page can be shown. With the answer of that page it can be finished in any process."""
+
+    page: str = field(repr=False)
+    """The URL of the page."""
+    redirect_uri: str
+    """Where the browser comes back to."""
+    state: str = field(repr=False)
+    verifier: str = field(repr=False)
+    """The secret half of PKCE."""
+    says_issuer: bool
+    """Whether the answer has to name the issuer (RFC 9207)."""
+    bare: Login
+    """The login, without its tokens."""
 
 
 @dataclass(frozen=True)

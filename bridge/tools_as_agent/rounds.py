@@ -161,7 +161,10 @@ class CallInRounds:
             if self._job.turn.task is None and self._asking is None:
                 self._job.status(TaskState.WORKING)
             await self._job.accepted
-            self._asking = self._asking_that_keeps(partial(_kept_open, self._decision), slot)
+            assert isinstance(self._decision, RunTool)
+            self._asking = self._asking_that_keeps(
+                partial(kept_question, self._decision, ResumeMode.OPEN), slot
+            )
             self._session = slot.session
             return await slot.session.call(call, progress, self._asking)
 
@@ -234,9 +237,9 @@ class CallInRounds:
         return {**given}
 
 
-def _kept_open(decision: RunTool | Follow, questions: ElicitationsByKey) -> bytes:
-    assert isinstance(decision, RunTool)
-    return _asked(decision, ResumeMode.OPEN, questions).to_bytes()
+def kept_question(decision: RunTool, way: ResumeMode, questions: ElicitationsByKey) -> bytes:
+    """What is kept with a task whose call waits for the answers to questions."""
+    return _asked(decision, way, questions).to_bytes()
 
 
 def _asked(decision: RunTool, way: ResumeMode, questions: ElicitationsByKey) -> ServerQuestion:

@@ -28,6 +28,7 @@ from bridge.mcp.client.contract import ToolQueue, ToolServer
 from bridge.mcp.client.faults import ServerRefusedError
 from bridge.mcp.client.tasks import TaskCancelledError
 from bridge.tools_as_agent.bridge_notes import message_with_notes, notes_of
+from bridge.tools_as_agent.caller_login import logged_in
 from bridge.tools_as_agent.options import AgentOptions
 from bridge.tools_as_agent.progress import ProgressRelay
 from bridge.tools_as_agent.resume_state import End, Follow, RequireInput, RunTool
@@ -75,6 +76,8 @@ class ToolRun:
             if isinstance(self._decision, Follow):
                 activated = job.turn.extensions | frozenset(self._decision.task.extensions)
                 job.turn = replace(job.turn, extensions=activated)
+            if not await logged_in(job, self._upstream, self._decision, self._options):
+                return
             async with self._upstream.queue(job.turn.principal.name, job.events.context_id) as queue:
                 await self._run(job, queue)
         except (PeerError, BusyError) as exc:

@@ -24,10 +24,9 @@ from bridge.assembly.login_links import (
     new_person,
     start_url,
 )
-from bridge.assembly.login_pages import DECLINED, LoginPages, LoginPlaces
+from bridge.assembly.login_pages import LoginPages, LoginPlaces
 from bridge.http.login_credentials import LoginWish
-from bridge.http.login_flow import BegunLogin
-from bridge.http.logins import Login, LoginKey
+from bridge.http.logins import DECLINED, BegunLogin, Login, LoginKey
 from bridge.http.request_checks import FaceAddress
 from bridge.store.login_files import LoginFiles
 from tests.support.login_server import LoginServer

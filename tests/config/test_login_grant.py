@@ -70,7 +70,7 @@ def test_a_file_says_which_login_a_tool_server_needs(tmp_path: Path) -> None:
     assert [one.keeper for one in found] == [keeper, keeper]
     assert found[0].key == LoginKey("https://crm.example/mcp")
     assert "s3cret" not in repr(found)
-    assert "key" not in repr(LoginWish("https://crm.example/mcp?key=1", keeper).command)
+    assert "key" not in repr(LoginWish("https://crm.example/mcp?key=1", keeper).remedy)
     assert "key=1" not in repr(LoginWish("https://crm.example/mcp?key=1", keeper))
 
 
@@ -99,5 +99,58 @@ def test_a_login_that_would_give_a_secret_away_is_refused(keys: str, words: str,
 url = "https://crm.example/mcp"
 auth = {{ oauth2 = {{ grant = "authorization_code", {keys} }} }}
 """)
+    with pytest.raises(ConfigError, match=re.escape(words)):
+        load(file, GIVEN)
+
+
+EACH = """
+[bridge]
+public_url = "https://bridge.example"
+[principals.alice]
+bearer = { env = "SECRET" }
+[tool_servers.crm]
+url = "https://crm.example/mcp"
+auth = { oauth2 = { grant = "authorization_code" } }
+login = "each"
+[tools_as_agent.desk]
+from = ["crm"]
+"""
+
+
+def test_a_login_of_each_caller_gives_each_a_session_of_its_own(tmp_path: Path) -> None:
+    file = tmp_path / "bridge.toml"
+    (wish,) = wishes(file, EACH)
+    plan = plan_from_file(load(file, GIVEN)).servers["crm"]
+    assert (wish.of_each, wish.link_seconds, plan.rules.per) == (True, 600, "principal")
+    (wish,) = wishes(file, EACH.replace('"each"', '"each"\nlogin_seconds = 60\nsession = "context"'))
+    plan = plan_from_file(load(file, GIVEN)).servers["crm"]
+    assert (wish.link_seconds, plan.rules.per) == (60, "context")
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "words"),
+    [
+        ('public_url = "https://bridge.example"', "", "has no `public_url`"),
+        ('auth = { oauth2 = { grant = "authorization_code" } }', "", "has no login that each caller"),
+        ("[principals.alice]\nbearer = { env = 'SECRET' }", "", "callers without a credential are one"),
+        (
+            'bearer = { env = "SECRET" }',
+            'certificate = "CN=alice"',
+            "a browser cannot show that it is principals.alice",
+        ),
+        (
+            "[tool_servers.crm]",
+            '[issuers.corp]\nissuer = "https://login.example"\n[tool_servers.crm]',
+            "a browser cannot show that it is issuers.corp",
+        ),
+    ],
+)
+def test_a_login_of_each_caller_that_no_page_could_give_is_refused(
+    before: str, after: str, words: str, tmp_path: Path
+) -> None:
+    file, text = tmp_path / "bridge.toml", EACH.replace("'", '"')
+    before = before.replace("'", '"')
+    assert before in text
+    file.write_text(text.replace(before, after))
     with pytest.raises(ConfigError, match=re.escape(words)):
         load(file, GIVEN)

@@ -18,9 +18,9 @@ from starlette.responses import JSONResponse, RedirectResponse
 
 from bridge.errors import UsageError
 from bridge.http.login_credentials import LoginWish
-from bridge.http.login_flow import BegunLogin, LoginFlowError, begin_login, finish_login, log_in
+from bridge.http.login_flow import LoginFlowError, begin_login, finish_login, log_in
 from bridge.http.login_landing import LoginLanding, login_landing
-from bridge.http.logins import Login
+from bridge.http.logins import BegunLogin, Login
 from bridge.http.token_endpoint import ANSWER_BYTES
 from bridge.store.login_files import LoginFiles
 from tests.support.login_server import METADATA, LoginServer

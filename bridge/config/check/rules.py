@@ -43,6 +43,7 @@ _GOES_WITH: Final = {
     "each_worker": "command",
     "headers": "url",
     "auth": "url",
+    "login": "url",
 }
 """Keys of a tool server, each with the key that it depends on."""
 
@@ -118,6 +119,7 @@ def rule_faults(data: Mapping[str, Any], imported: ImportedNames) -> Iterator[Co
     yield from _issuer_faults(data)
     yield from _introspection_faults(data)
     yield from _connection_faults(data)
+    yield from _login_faults(data)
     yield from _source_faults(data, imported)
     for section in ("tools_as_agent", "agents_as_tools"):
         for path, face in tables_at(data, (section, "*")):
@@ -303,6 +305,37 @@ def _connection_faults(data: Mapping[str, Any]) -> Iterator[ConfigFault]:
     for key, other in (("principal_header", "trusted_proxies"), ("trusted_proxies", "principal_header")):
         if key in bridge and other not in bridge:
             yield ConfigFault(("bridge", key), f"`{key}` goes with `{other}`", "add it", on_key=True)
+
+
+def _login_faults(data: Mapping[str, Any]) -> Iterator[ConfigFault]:
+    """Yield faults of servers that want a login of each caller: no grant for it, and callers whom no page can tell."""
+    bridge = _table(data, "bridge")
+    for path, table in tables_at(data, ("tool_servers", "*")):
+        if table.get("login") != "each":
+            continue
+        here = (*path, "login")
+        oauth2 = _table(_table(table, "auth"), "oauth2")
+        if oauth2.get("grant") != "authorization_code":
+            yield ConfigFault(
+                here,
+                f"{title(path)} has no login that each caller could have",
+                'write auth = { oauth2 = { grant = "authorization_code" } }',
+            )
+        if "public_url" not in bridge:
+            message = "links to log in with need the address of this bridge, and [bridge] has no `public_url`"
+            yield ConfigFault(here, message, "write `public_url` in [bridge]")
+        if not _table(data, "principals") or bridge.get("allow_unauthenticated") is True:
+            message = "callers without a credential are one principal, so none of them has a login of its own"
+            yield ConfigFault(here, message, "write [principals.NAME], and no `allow_unauthenticated`")
+        unproved = [
+            f"principals.{name}"
+            for name, one in _table(data, "principals").items()
+            if isinstance(one, dict) and not one.keys() & {"bearer", "api_key"}
+        ]
+        unproved += [f"issuers.{name}" for name in _table(data, "issuers")]
+        if unproved:
+            message = f"a browser cannot show that it is {listed(unproved, 'or')}"
+            yield ConfigFault(here, message, "give principals a `bearer` or an `api_key` to log in with")
 
 
 def _headers_of_auth(auth: object) -> Iterator[str]:

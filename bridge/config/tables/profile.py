@@ -137,6 +137,7 @@ class ServerTable(_Table):
     sessions: PositiveInt
     sessions_most: PositiveInt
     session_idle_seconds: PositiveFloat
+    login_seconds: PositiveFloat
     contended_question_seconds: PositiveFloat
     attribution_seconds: NotNegative
     child_flush_seconds: NotNegative

@@ -75,6 +75,31 @@ class ToolQueue(Protocol):
         ...
 
 
+class CallerLogins(Protocol):
+    """The logins of the callers at a server that wants one of each."""
+
+    @property
+    def link_seconds(self) -> float:
+        """How long a link lives."""
+        ...
+
+    async def is_there(self, principal: str) -> bool:
+        """Whether a principal has a login that can be used.
+
+        Raises:
+            PeerError: the place of the logins cannot be read.
+        """
+        ...
+
+    def link(self, principal: str, client: str) -> str:
+        """The URL at which a principal logs in. `client` is what it calls through, for its page."""
+        ...
+
+    async def settled(self, principal: str) -> bool:
+        """Wait until a principal has a login that can be used, or has declined from now on; whether it has one."""
+        ...
+
+
 class ToolServer(Protocol):
     """A tool server; see `Upstream`."""
 
@@ -88,6 +113,11 @@ class ToolServer(Protocol):
     @property
     def is_process(self) -> bool:
         """Whether it is a process of this bridge, so that what it knows of a call ends with it."""
+        ...
+
+    @property
+    def logins(self) -> CallerLogins | None:
+        """The logins of its callers; None if it wants none of them."""
         ...
 
     @property

@@ -25,11 +25,12 @@ from bridge.concurrency import Signal
 from bridge.errors import BusyError
 from bridge.jsonvalues import JsonObject, json_bytes
 from bridge.mcp.client.call_queue import CallQueue, SlotHold
+from bridge.mcp.client.contract import CallerLogins
 from bridge.mcp.client.eras import Era
 from bridge.mcp.client.known_servers import Fact, ServerMemory
 from bridge.mcp.client.session import Session, SessionPace
 from bridge.mcp.client.transports.stdio import StdioTarget
-from bridge.mcp.client.transports.streamable_http import ServerTarget
+from bridge.mcp.client.transports.streamable_http import HttpTarget, ServerTarget
 from bridge.mcp.client.values import Greeting, ToolListing
 from bridge.trace import UNHEARD, Hops
 
@@ -83,11 +84,14 @@ class Upstream:
         pace: SessionPace,
         rules: SessionRules,
         baggage_keys: frozenset[str] = frozenset(),
+        logins: CallerLogins | None = None,
         on_change: Callable[[], None] = lambda: None,
         hops: Hops = UNHEARD,
     ) -> None:
         """`on_change` is called when the tools have changed, or the server went up or down; see `Session`."""
         self.target = target
+        self.logins = logins
+        """The logins of the callers, each of whom has a session of its own; None if the server wants none of them."""
         self._rules = rules
         self._pace = pace
         self._memory = memory or ServerMemory(None)
@@ -328,9 +332,13 @@ class Upstream:
     def _open_own(self, key: tuple[str, ...]) -> _Own:
         if len(self._own) >= self._rules.most:
             self._make_room()
-        own = self._own[key] = _Own(self._queue(self._make(self.name)))
+        own = self._own[key] = _Own(self._queue(self._make(self.name, target=self._target_of(key))))
         self._group.start_soon(self._keep, key, own)
         return own
+
+    def _target_of(self, key: tuple[str, ...]) -> ServerTarget:
+        """The server as the principal of a session reaches it."""
+        return self.target.of_principal(key[0]) if isinstance(self.target, HttpTarget) else self.target
 
     def _make_room(self) -> None:
         """Close the session that has been idle for longest.

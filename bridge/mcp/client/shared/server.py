@@ -116,6 +116,10 @@ class SharedServer:
         return True
 
     @property
+    def logins(self) -> None:
+        """A command has no logins."""
+
+    @property
     def has_own_sessions(self) -> bool:
         """False: whichever worker calls, the one that runs the server has the session of the caller."""
         return False

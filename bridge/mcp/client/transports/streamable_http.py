@@ -11,7 +11,7 @@ import logging
 import re
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import aclosing, asynccontextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, Final
 from urllib.parse import urlsplit
@@ -118,6 +118,12 @@ class HttpTarget:
         if isinstance(self.oauth, LoginWish):
             return LoginCredentials(self.oauth, self.connect_seconds, self.headers)
         return bearer_credentials(ClientToken(self.oauth, self.connect_seconds), self.headers)
+
+    def of_principal(self, principal: str) -> HttpTarget:
+        """The server as one principal reaches it: with its own login, where each has one."""
+        if not isinstance(self.oauth, LoginWish) or not self.oauth.of_each:
+            return self
+        return replace(self, oauth=replace(self.oauth, principal=principal))
 
     def __str__(self) -> str:
         parts = urlsplit(self.shown or self.url)

@@ -1,0 +1,171 @@
+"""A tool server that wants a login of each caller, from the task without one to the call with it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, Final
+
+import anyio
+import httpx2
+import pytest
+
+from bridge.access.principals import Principal
+from bridge.access.verifiers import Credential
+from bridge.assembly.plan import ServerPlan
+from bridge.http.login_credentials import LoginWish
+from bridge.http.logins import LoginKey
+from bridge.mcp.client.eras import Era
+from bridge.mcp.client.transports.streamable_http import HttpTarget
+from bridge.store.login_files import LoginFiles
+from tests.assembly.test_bridge import Live, agent, live
+from tests.assembly.test_logins import PROFILE, TOOLS, put
+from tests.support.login_server import LoginServer
+from tests.support.mcp_wire import LEGACY
+from tests.support.recording_server import Got, RecordingServer
+from tests.support.running import call_part
+
+pytestmark = pytest.mark.outside
+
+TOKENS: Final = {"alice": "token-of-alice", "bob": "token-of-bob"}
+
+
+@dataclass
+class Office:
+    """A bridge with an agent of one server, `crm`, which wants a login of each caller."""
+
+    there: Live
+    wish: LoginWish
+    issuer: LoginServer
+    calls: list[str]
+    """The tokens with which the tool was called."""
+
+    async def rpc(self, who: str, method: str, params: dict[str, Any]) -> Any:
+        answer = await self.there.client.post(
+            f"{self.there.url}/agents/desk",
+            json={"jsonrpc": "2.0", "id": 1, "method": method, "params": params},
+            headers={"Authorization": f"Bearer {TOKENS[who]}", "A2A-Version": "1.0"},
+        )
+        return answer.json()["result"]
+
+    async def send(self, who: str, message: dict[str, Any]) -> dict[str, Any]:
+        said = {"messageId": str(anyio.current_time()), "role": "ROLE_USER", **message}
+        sent = {"message": said, "configuration": {"returnImmediately": True}}
+        task: dict[str, Any] = (await self.rpc(who, "SendMessage", sent))["task"]
+        return task
+
+    async def becomes(self, who: str, task: dict[str, Any], state: str) -> dict[str, Any]:
+        """The task once it is in this state."""
+        while (now := await self.rpc(who, "GetTask", {"id": task["id"]}))["status"]["state"] != state:
+            await anyio.sleep(0.01)
+        return dict(now)
+
+    async def asked(self, who: str) -> tuple[dict[str, Any], str]:
+        """A task of this principal that waits for its login, and the link."""
+        task = await self.send(who, {"parts": [call_part("echo")]})
+        task = await self.becomes(who, task, "TASK_STATE_AUTH_REQUIRED")
+        return task, link_in(task)
+
+    async def logs_in(self, who: str, link: str, act: str = "approve") -> httpx2.Response:
+        """A browser of this principal goes all the way."""
+        async with httpx2.AsyncClient(trust_env=False, timeout=30, follow_redirects=True) as browser:
+            page = await browser.get(link)
+            for form in ({"token": TOKENS[who]}, {act: "yes"}):
+                csrf = re.findall(r'name="csrf" value="([^"]+)"', page.text)[0]
+                page = await browser.post(link, data={"csrf": csrf, **form})
+            if act != "approve":
+                return page
+            return await browser.get(re.findall(r'<a href="([^"]+)"', page.text)[0].replace("&amp;", "&"))
+
+
+def link_in(task: dict[str, Any]) -> str:
+    text = "".join(part.get("text", "") for part in task["status"]["message"]["parts"])
+    return re.findall(r"http://\S+/login/start/[\w-]+", text)[0]
+
+
+@asynccontextmanager
+async def office(tmp_path: Path) -> AsyncIterator[Office]:
+    issuer, calls = LoginServer(), []
+
+    def called(got: Got) -> Any:
+        calls.append(got.headers["authorization"].removeprefix("Bearer "))
+        return {"content": [{"type": "text", "text": "done"}]}
+
+    tools = RecordingServer(LEGACY, answers={"tools/list": lambda _: TOOLS, "tools/call": called})
+    with anyio.fail_after(60):
+        async with issuer.serve(), tools.serve() as url:
+            # The issuer's own resource asks for the login; the tools stand at another address.
+            keeper = LoginFiles(tmp_path / "state")
+            wish = LoginWish(url, keeper, "crm", allow_private=True, of_each=True, link_seconds=600)
+            target = HttpTarget(
+                url, oauth=wish, connect_seconds=20, result_limit_bytes=1 << 20, result_json_values=10_000
+            )
+            made = ServerPlan.as_profile_says(target, Era.LEGACY, PROFILE.server, PROFILE.run)
+            plan = replace(made, rules=replace(made.rules, per="principal"))
+            await put(wish, issuer)
+            people = [Credential(Principal(name), token) for name, token in TOKENS.items()]
+            async with live(
+                tmp_path, servers={"crm": plan}, published={"desk": agent("crm")}, credentials=people
+            ) as there:
+                while (await there.client.get(f"{there.url}/readyz")).status_code != 200:
+                    await anyio.sleep(0.01)
+                yield Office(there, wish, issuer, calls)
+
+
+async def test_a_task_goes_on_by_itself_once_its_caller_has_a_login(tmp_path: Path) -> None:
+    async with office(tmp_path) as here:
+        task, link = await here.asked("alice")
+        assert link.startswith(f"{here.there.url}/login/start/")
+        assert here.issuer.issuer not in str(task)
+        await put(replace(here.wish, principal="alice"), here.issuer)
+        await here.becomes("alice", task, "TASK_STATE_COMPLETED")
+        assert here.calls == ["access-2"]
+
+
+async def test_each_caller_is_called_with_its_own_login_and_never_with_the_operators(tmp_path: Path) -> None:
+    async with office(tmp_path) as here:
+        for who in TOKENS:
+            await put(replace(here.wish, principal=who), here.issuer)
+        for who in TOKENS:
+            task = await here.send(who, {"parts": [call_part("echo")]})
+            await here.becomes(who, task, "TASK_STATE_COMPLETED")
+        assert here.calls == ["access-2", "access-3"]
+
+
+async def test_a_message_brings_no_login_and_renews_the_link(tmp_path: Path) -> None:
+    async with office(tmp_path) as here:
+        task, link = await here.asked("alice")
+        again = await here.send("alice", {"taskId": task["id"], "parts": [{"text": "done"}]})
+        while link_in(again := await here.becomes("alice", again, "TASK_STATE_AUTH_REQUIRED")) == link:
+            await anyio.sleep(0.01)
+        assert here.calls == []
+        await put(replace(here.wish, principal="alice"), here.issuer)
+        await here.becomes("alice", task, "TASK_STATE_COMPLETED")
+
+
+async def test_whoever_declines_on_the_page_ends_the_task(tmp_path: Path) -> None:
+    async with office(tmp_path) as here:
+        task, link = await here.asked("alice")
+        assert (await here.logs_in("alice", link, "decline")).status_code == 200
+        await here.becomes("alice", task, "TASK_STATE_REJECTED")
+        assert here.calls == []
+        assert await here.wish.keeper.find(LoginKey(here.wish.key.peer, "bob")) is None
+
+
+async def test_somebody_elses_login_does_not_let_a_task_go_on(tmp_path: Path) -> None:
+    async with office(tmp_path) as here:
+        task, link = await here.asked("alice")
+        await put(replace(here.wish, principal="bob"), here.issuer)
+        async with httpx2.AsyncClient(trust_env=False, timeout=30) as browser:
+            page = await browser.get(link)
+            csrf = re.findall(r'name="csrf" value="([^"]+)"', page.text)[0]
+            refused = await browser.post(link, data={"csrf": csrf, "token": TOKENS["bob"]})
+        assert refused.status_code == 403
+        other = await here.send("bob", {"parts": [call_part("echo")]})
+        await here.becomes("bob", other, "TASK_STATE_COMPLETED")
+        assert here.calls == ["access-2"]
+        now = await here.rpc("alice", "GetTask", {"id": task["id"]})
+        assert now["status"]["state"] == "TASK_STATE_AUTH_REQUIRED"
