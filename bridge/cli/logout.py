@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -16,6 +17,11 @@ if TYPE_CHECKING:
 @click.command()
 @click.argument("peer", metavar="NAME|URL")
 @click.argument("file", required=False, type=click.Path(path_type=Path), metavar="[FILE]")
+@click.option(
+    "--principal",
+    metavar="NAME",
+    help='Forget the login of this caller, not the operator\'s: of a server with login = "each".',
+)
 def logout(**options: Any) -> int:
     """Forget the login at a tool server.
 
@@ -25,6 +31,7 @@ def logout(**options: Any) -> int:
     \b
     mcp-a2a logout crm
     mcp-a2a logout https://mcp.example.com/mcp
+    mcp-a2a logout crm --principal alice
 
     The tokens are deleted here. Their issuer is not asked to revoke them: a bridge that runs may send the access token
     that it has until it expires, and cannot renew it.
@@ -35,12 +42,15 @@ def logout(**options: Any) -> int:
 
     from bridge.cli import logs, render
     from bridge.cli.login import wish_of
+    from bridge.http.logins import OPERATOR
 
     logs.set_up("text", "error")
-    wish = wish_of(options["peer"], options["file"], {})
+    principal = options["principal"]
+    wish = replace(wish_of(options["peer"], options["file"], {}), principal=principal or OPERATOR)
+    whose = f"login of {principal}" if principal else "login"
     if not anyio.run(_removed, wish):
-        raise UsageError(f"there is no login at {wish.key.shown} in {wish.keeper.where}")
-    render.say(f"forgotten: the login at {wish.key.shown}")
+        raise UsageError(f"there is no {whose} at {wish.key.shown} in {wish.keeper.where}")
+    render.say(f"forgotten: the {whose} at {wish.key.shown}")
     return 0
 
 

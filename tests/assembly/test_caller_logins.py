@@ -87,7 +87,7 @@ def link_in(task: dict[str, Any]) -> str:
 
 
 @asynccontextmanager
-async def office(tmp_path: Path) -> AsyncIterator[Office]:
+async def office(tmp_path: Path, link_seconds: float = 600) -> AsyncIterator[Office]:
     issuer, calls = LoginServer(), []
 
     def called(got: Got) -> Any:
@@ -99,7 +99,7 @@ async def office(tmp_path: Path) -> AsyncIterator[Office]:
         async with issuer.serve(), tools.serve() as url:
             # The issuer's own resource asks for the login; the tools stand at another address.
             keeper = LoginFiles(tmp_path / "state")
-            wish = LoginWish(url, keeper, "crm", allow_private=True, of_each=True, link_seconds=600)
+            wish = LoginWish(url, keeper, "crm", allow_private=True, of_each=True, link_seconds=link_seconds)
             target = HttpTarget(
                 url, oauth=wish, connect_seconds=20, result_limit_bytes=1 << 20, result_json_values=10_000
             )
@@ -169,3 +169,16 @@ async def test_somebody_elses_login_does_not_let_a_task_go_on(tmp_path: Path) ->
         assert here.calls == ["access-2"]
         now = await here.rpc("alice", "GetTask", {"id": task["id"]})
         assert now["status"]["state"] == "TASK_STATE_AUTH_REQUIRED"
+
+
+async def test_a_link_that_nobody_used_leaves_the_task_to_the_next_message(tmp_path: Path) -> None:
+    async with office(tmp_path, link_seconds=0.01) as here:
+        task, link = await here.asked("alice")
+        while here.there.bridge.running:
+            await anyio.sleep(0.01)
+        async with httpx2.AsyncClient(trust_env=False) as browser:
+            assert (await browser.get(link)).status_code == 410
+        await put(replace(here.wish, principal="alice"), here.issuer)
+        await here.send("alice", {"taskId": task["id"], "parts": [{"text": "done"}]})
+        await here.becomes("alice", task, "TASK_STATE_COMPLETED")
+        assert here.calls == ["access-2"]

@@ -46,11 +46,11 @@ from = ["crm"]
 """)
 
 
-def keep(state: Path, url: str, login: Login) -> None:
+def keep(state: Path, url: str, login: Login, principal: str = "") -> None:
     """Keep a login as the commands find it."""
 
     async def write() -> None:
-        async with LoginFiles(state / "mcp-a2a").held(LoginKey(url)) as held:
+        async with LoginFiles(state / "mcp-a2a").held(LoginKey(url, principal)) as held:
             await held.write(login)
 
     anyio.run(write)
@@ -121,6 +121,19 @@ def test_a_logout_forgets_the_login_by_name(tmp_path: Path) -> None:
     assert again.returncode == 2
     assert "there is no login at https://crm.example/mcp" in again.stderr
     assert "there are no logins" in run_here("logins", state=tmp_path, folder=tmp_path).stderr
+
+
+def test_a_logout_of_one_caller_leaves_the_logins_of_the_others(tmp_path: Path) -> None:
+    bridge_file(tmp_path, "https://crm.example/mcp")
+    keep(tmp_path, "https://crm.example/mcp", LOGIN)
+    keep(tmp_path, "https://crm.example/mcp", LOGIN, "alice")
+    leave = ["logout", "crm", "--principal", "alice"]
+    done = run_here(*leave, state=tmp_path, folder=tmp_path)
+    assert done.stderr + done.stdout == "forgotten: the login of alice at https://crm.example/mcp\n"
+    again = run_here(*leave, state=tmp_path, folder=tmp_path)
+    assert "there is no login of alice at https://crm.example/mcp" in again.stderr
+    left = json.loads(run_here("logins", "--json", state=tmp_path, folder=tmp_path).stdout)["logins"]
+    assert [one["principal"] for one in left] == [None]
 
 
 @pytest.mark.parametrize(
