@@ -67,7 +67,7 @@ async def test_every_end_arrives_in_order_however_often_the_process_is_killed(tm
     chance, accepted = random.Random(SEED), []
     async with receiving() as receiver:
         for _ in range(KILLS):
-            accepted += await lived(receiver, tmp_path / "tasks.db", 40, chance.uniform(0, 0.4))
+            accepted += await lived(receiver, tmp_path / "tasks.db", 8, chance.uniform(0, 0.4))
         accepted += await lived(receiver, tmp_path / "tasks.db", 0, None)
         paths: dict[str, list[Notification]] = {}
         for one in receiver.got:
