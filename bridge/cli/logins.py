@@ -60,6 +60,8 @@ def _print(found: Sequence[tuple[LoginKey, Login]], where: str) -> int:
         render.heading(key.shown + (f"  of {key.principal}" if key.principal else ""))
         render.result(f"  issuer: {one.issuer}")
         render.result(f"  scopes: {' '.join(one.scopes) or '(not said)'}")
+        if one.wanted_scopes:
+            render.result(f"  the next login asks for as well: {' '.join(one.wanted_scopes)}")
         render.result(f"  since: {_time(one.since)}")
         render.result(f"  access token: {_life(one)}")
         render.result(f"  refresh token: {'yes' if one.refresh_token else 'no'}")
@@ -82,6 +84,7 @@ def _object(key: LoginKey, one: Login) -> JsonObject:
         "principal": key.principal or None,
         "issuer": one.issuer,
         "scopes": [*one.scopes],
+        "wantedScopes": [*one.wanted_scopes],
         "since": _time(one.since),
         "expires": None if one.expires_at is None else _time(one.expires_at),
         "hasRefreshToken": one.refresh_token is not None,

@@ -15,6 +15,7 @@ Redirects must not be left to the HTTP library, which copies headers to the new 
 
 from __future__ import annotations
 
+import re
 import ssl
 from abc import ABC, abstractmethod
 from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Mapping, Sequence
@@ -44,7 +45,15 @@ _ANY_ANSWER: Final = (b"accept", b"*/*")
 """The Accept header that the library adds if the protocol has none."""
 
 _SHORT_BYTES: Final = 64 * 1024
-"""The longest response with status 401 after which the request is sent again with new credentials."""
+"""The longest response with status 401 or 403 after which the request is sent again with new credentials."""
+
+_LACKED_MOST: Final = 50
+"""The scopes of a challenge that are read: real ones name a few."""
+
+_SCOPE: Final = re.compile(r"[!#-\[\]-~]{1,200}")
+"""A scope (RFC 6749 section 3.3), of a length that fits a message."""
+_INSUFFICIENT: Final = re.compile(r'(?<![\w-])error="?insufficient_scope(?!\w)', re.IGNORECASE)
+_CHALLENGED: Final = re.compile(r'(?<![\w-])scope=(?:"([^"]*)"|([^\s,"]+))', re.IGNORECASE)
 
 _Connect = Callable[[str], Awaitable[httpcore2.AsyncNetworkStream]]
 
@@ -233,9 +242,19 @@ class RenewableCredentials(ABC):
     def refused(self, shown: PeerCredentials) -> None:
         """Give out these credentials no more: the peer refused them."""
 
+    @abstractmethod
+    async def widened(self, shown: PeerCredentials, scopes: Sequence[str]) -> bool:
+        """Whether there are other credentials now, which may have the scopes that the peer misses in these.
+
+        Must return False or raise once the same scopes have been asked for: a peer may miss them forever.
+        """
+
 
 class PeerAuth(httpx2.Auth):
-    """Adds credentials to requests to one origin. Renewed ones are tried once when the peer answers 401."""
+    """Adds credentials to requests to one origin.
+
+    Renewed ones are tried once when the peer answers 401, and wider ones once when it misses scopes (RFC 6750).
+    """
 
     def __init__(self, url: str | httpx2.URL, source: CredentialsSource) -> None:
         """`url` is any URL of the origin."""
@@ -257,12 +276,40 @@ class PeerAuth(httpx2.Auth):
             # The library does so for requests without an Auth: the user in the URL takes precedence.
             next(httpx2.BasicAuth(request.url.username, request.url.password).auth_flow(request))
         response = yield request
-        if shown and isinstance(self._source, RenewableCredentials) and response.status_code == 401:
+        for status in (401, 403):
+            # The library reads a response whole before the next. A long one is left to the caller, and its bounds.
+            if (
+                shown
+                and response.status_code == status
+                and await self._has_others(shown, response)
+                and _is_short(response)
+            ):
+                shown = await self._source()
+                request.headers = _with(plain, shown)
+                response = yield request
+
+    async def _has_others(self, shown: PeerCredentials, response: httpx2.Response) -> bool:
+        """Whether there may be other credentials than those that a response refuses."""
+        if not isinstance(self._source, RenewableCredentials):
+            return False
+        if response.status_code == 401:
             self._source.refused(shown)
-            # The library reads the first response whole. A long one is left to the caller, and its bounds.
-            if _is_short(response):
-                request.headers = _with(plain, await self._source())
-                yield request
+            return True
+        lacked = lacked_scopes(response)
+        return bool(lacked) and await self._source.widened(shown, lacked)
+
+
+def lacked_scopes(response: httpx2.Response) -> Sequence[str]:
+    """The scopes that a peer misses in the token of a request, by its challenge; empty if it misses none.
+
+    Spec: RFC 6750 section 3.1, MCP 2026-07-28 authorization (scope challenges).
+    """
+    challenge = response.headers.get("www-authenticate", "")
+    said = _CHALLENGED.search(challenge)
+    if response.status_code != 403 or said is None or not _INSUFFICIENT.search(challenge):
+        return ()
+    scopes = dict.fromkeys((said[1] or said[2] or "").split())
+    return [scope for scope in scopes if _SCOPE.fullmatch(scope)][:_LACKED_MOST]
 
 
 def _with(headers: httpx2.Headers, shown: PeerCredentials) -> httpx2.Headers:

@@ -5,6 +5,8 @@ written before it is used. Before the refresh token leaves, it is noted that it 
 follows one that crashed between the two, and says so, since the token may have been used.
 
 A person is asked only for what cannot be renewed. Nobody waits for that: the request fails with the command to run.
+So it does when the peer misses scopes, which a refresh does not add. They are noted for the next login, and the login
+serves all other requests.
 
 Spec: RFC 6749 section 6 (refresh), RFC 9700 section 4.14 (rotation), RFC 8707 (resource indicators).
 """
@@ -16,7 +18,8 @@ import json
 import logging
 import math
 import time
-from collections.abc import Mapping
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from typing import Final, Literal
@@ -29,7 +32,7 @@ from bridge.errors import BridgeError, reason_of
 from bridge.http.client import GuardedClient, PeerCredentials, RenewableCredentials, guarded_by
 from bridge.http.logins import OPERATOR, HeldLogin, Login, LoginKeeper, LoginKey, peer_of
 from bridge.http.private_addresses import AddressGuard, PrivateAddressError, refusing_private
-from bridge.http.token_endpoint import ANSWER_BYTES, TokenError
+from bridge.http.token_endpoint import ANSWER_BYTES, TokenError, scopes_in, union_of
 from bridge.jsonvalues import JsonObject
 from bridge.safe_text import with_visible_characters
 
@@ -41,12 +44,19 @@ _LONGEST_WORDS: Final = 300
 _WRITE_SECONDS: Final = 10.0
 """How long the answer to a refresh may take to be written, also for a caller that has gone."""
 
+_WANTED_MOST: Final = 100
+"""The scopes that are noted for the next login: a peer may name new ones without end."""
+
 _FINAL: Final = frozenset({"invalid_grant", "invalid_client", "unauthorized_client"})
 """The errors after which the same refresh token is not tried again (RFC 6749 section 5.2)."""
 
 
 class LoginNeededError(TokenError):
     """A person has to log in. The message names the command."""
+
+
+class ScopesNeededError(LoginNeededError):
+    """A person has to log in with further scopes for this request. Others go on."""
 
 
 @dataclass(frozen=True)
@@ -110,10 +120,45 @@ class LoginCredentials(RenewableCredentials):
             LoginNeededError: a person has to log in.
             TokenError: the login cannot be read, or the issuer cannot be reached.
         """
+        async with self._turn():
+            return await self._fresh()
+
+    def refused(self, shown: PeerCredentials) -> None:
+        """Send this token no more."""
+        if self._current is not None and self._current[0] is shown:
+            self._refused = self._current[1].access_token
+            self._current = None
+
+    async def widened(self, shown: PeerCredentials, scopes: Sequence[str]) -> bool:
+        """Whether somebody has logged in with these scopes meanwhile. If not, they are noted for the next login.
+
+        Raises:
+            ScopesNeededError: a person has to log in for them.
+            TokenError: the login cannot be read or written.
+        """
+        async with self._turn():
+            if self._current is None or self._current[0] is not shown:
+                return True
+            missing = set(scopes) - set(self._current[1].scopes)
+            if not missing:  # the peer misses what it was given, so that no login helps
+                return False
+            async with self._wish.keeper.held(self._wish.key) as held:
+                kept = self._usable(held.login)
+                if missing <= set(kept.scopes):
+                    self._current = None
+                    return True
+                wanted = union_of(scopes, kept.wanted_scopes)[:_WANTED_MOST]
+                if set(wanted) != set(kept.wanted_scopes):
+                    await held.write(replace(kept, wanted_scopes=wanted))
+            words = f"the server wants the scopes {' '.join(scopes)} for this"
+            raise ScopesNeededError(str(self._needed(words)))
+
+    @asynccontextmanager
+    async def _turn(self) -> AsyncIterator[None]:
         try:
             with anyio.fail_after(self._seconds):
                 async with self._lock:
-                    return await self._fresh()
+                    yield
         except TimeoutError as exc:
             raise TokenError(
                 f"the login at {self._wish.key.shown} took more than {self._seconds:g} s"
@@ -122,12 +167,6 @@ class LoginCredentials(RenewableCredentials):
             raise
         except (BridgeError, OSError) as exc:
             raise TokenError(f"the login at {self._wish.key.shown} cannot be read: {reason_of(exc)}") from exc
-
-    def refused(self, shown: PeerCredentials) -> None:
-        """Send this token no more."""
-        if self._current is not None and self._current[0] is shown:
-            self._refused = self._current[1].access_token
-            self._current = None
 
     async def _fresh(self) -> PeerCredentials:
         if self._current is None or not self._is_good(self._current[1]):
@@ -214,7 +253,7 @@ def with_tokens(login: Login, answer: JsonObject, now: float) -> Login:
     Raises:
         TokenError: there is no token that a header can carry.
     """
-    token, life, scope = answer.get("access_token"), answer.get("expires_in"), answer.get("scope")
+    token, life = answer.get("access_token"), answer.get("expires_in")
     if (
         not isinstance(token, str)
         or not token.isascii()
@@ -235,7 +274,7 @@ def with_tokens(login: Login, answer: JsonObject, now: float) -> Login:
         refresh_token=refresh if isinstance(refresh, str) and refresh else login.refresh_token,
         expires_at=now + float(str(life)) if has_life else None,
         got_at=now,
-        scopes=tuple(scope.split()) if isinstance(scope, str) else login.scopes,
+        scopes=scopes_in(answer) or login.scopes,
         renewing_since=None,
         lost="",
     )

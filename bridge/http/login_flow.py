@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import secrets
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from typing import Final, NoReturn
 from urllib.parse import urlencode, urljoin, urlsplit
@@ -46,7 +46,7 @@ from bridge.http.login_landing import LoginLanding
 from bridge.http.logins import BegunLogin, Login, LoginClientAuth
 from bridge.http.private_addresses import PrivateAddressError
 from bridge.http.request_checks import is_loopback
-from bridge.http.token_endpoint import ANSWER_BYTES, TokenError
+from bridge.http.token_endpoint import ANSWER_BYTES, TokenError, union_of
 from bridge.safe_text import with_visible_characters
 
 _LONGEST_WORDS: Final = 400
@@ -69,9 +69,11 @@ class LoginFlowError(PeerError):
 async def log_in(wish: LoginWish, landing: LoginLanding, show: ShowPage, seconds: float) -> Login:
     """Log in at the authorization server of a peer. `seconds` bounds each answer of a server, not the person.
 
+    The scopes of the login so far, and those that the peer has missed in it, are asked for as well, at the same issuer.
+
     Raises:
         LoginFlowError: a server or the person refused, or what a server says is not safe.
-        UsageError: the server asks for no login.
+        UsageError: the server asks for no login, or the place of logins cannot be used.
     """
     begun = await begin_login(wish, landing.redirect_uri, seconds)
     landing.state = begun.state
@@ -87,13 +89,11 @@ async def begin_login(wish: LoginWish, redirect_uri: str, seconds: float) -> Beg
         LoginFlowError: a server refused, or what it says is not safe.
         UsageError: the server asks for no login.
     """
-    request = httpx2.Request("POST", wish.url, json=_INITIALIZE, headers=_HEADERS)
+    async with wish.keeper.held(wish.key) as held:
+        provider = _Provider(wish, redirect_uri, held.login)
     try:
         async with httpx2.AsyncClient(transport=_LoginTransport(wish), timeout=seconds) as http:
-            response = await http.send(
-                request, auth=_Provider(wish, redirect_uri), stream=True, follow_redirects=False
-            )
-            await response.aclose()
+            status = await _challenged(http, wish, provider)
     except _BegunSignal as signal:
         return signal.begun
     except (OAuthFlowError, ValidationError) as exc:
@@ -104,7 +104,7 @@ async def begin_login(wish: LoginWish, redirect_uri: str, seconds: float) -> Beg
         raise LoginFlowError(f"no login at {wish.key.shown}: {reason_of(exc)}") from exc
     except (TokenError, PrivateAddressError) as exc:
         raise LoginFlowError(f"no login at {wish.key.shown}: {exc}") from exc
-    raise UsageError(f"{wish.key.shown} asks for no login: it answered HTTP {response.status_code}")
+    raise UsageError(f"{wish.key.shown} asks for no login: it answered HTTP {status}")
 
 
 async def finish_login(
@@ -164,6 +164,20 @@ def _code_in(answer: Mapping[str, str], begun: BegunLogin) -> str:
     return answer["code"]
 
 
+async def _challenged(http: httpx2.AsyncClient, wish: LoginWish, provider: _Provider) -> int:
+    """Send what a server may refuse without a login, until it does; the status of its last answer."""
+    headers, status = dict(_HEADERS), 0
+    for message in (_INITIALIZE, _LIST_TOOLS):
+        request = httpx2.Request("POST", wish.url, json=message, headers=headers)
+        response = await http.send(request, auth=provider, stream=True, follow_redirects=False)
+        await response.aclose()
+        status = response.status_code
+        if session := response.headers.get(_SESSION):
+            headers[_SESSION] = session
+    return status
+
+
+_SESSION: Final = "mcp-session-id"
 _HEADERS: Final = {"Accept": "application/json, text/event-stream"}
 _INITIALIZE: Final = {
     "jsonrpc": "2.0",
@@ -176,6 +190,8 @@ _INITIALIZE: Final = {
     },
 }
 """What a server without a login refuses."""
+_LIST_TOOLS: Final = {"jsonrpc": "2.0", "id": 1, "method": "tools/list", "params": {}}
+"""What servers refuse that let anybody say hello."""
 
 
 @dataclass
@@ -201,13 +217,15 @@ class _BegunSignal(BaseException):
 class _Provider(OAuthClientProvider):
     """The SDK's provider up to the page. It is its own storage: nothing is kept before the login is complete."""
 
-    def __init__(self, wish: LoginWish, redirect_uri: str) -> None:
+    def __init__(self, wish: LoginWish, redirect_uri: str, before: Login | None) -> None:
+        """`before` is the login so far."""
         metadata = OAuthClientMetadata(client_name="mcp-a2a", redirect_uris=[AnyUrl(redirect_uri)])
         super().__init__(wish.url, metadata, self, client_metadata_url=wish.client_metadata_url or None)
         known = {one.name: getattr(self.context, one.name) for one in fields(OAuthContext)}
         self.context = _LoginContext(**known, wished_resource=wish.resource)
         self._wish = wish
         self._redirect_uri = redirect_uri
+        self._before = before
 
     async def get_tokens(self) -> OAuthToken | None:
         return None
@@ -247,8 +265,8 @@ class _Provider(OAuthClientProvider):
         """
         context, client = self.context, self.context.client_info
         assert client is not None
-        _require_issuer(self._wish, self._issuer, context.oauth_metadata)
-        scope = " ".join(self._wish.scopes) or context.client_metadata.scope or ""
+        _require_issuer(self._wish, self._issuer, context.oauth_metadata, self._before)
+        scope = " ".join(self._scopes)
         has_resource = context.should_include_resource_param(context.protocol_version)
         bare = Login(
             issuer=self._issuer,
@@ -285,6 +303,15 @@ class _Provider(OAuthClientProvider):
         raise _BegunSignal(
             BegunLogin(page, self._redirect_uri, state, pkce.code_verifier, says is True, bare)
         )
+
+    @property
+    def _scopes(self) -> Sequence[str]:
+        """The scopes to ask for. Those of another issuer mean nothing at this one."""
+        wished = self._wish.scopes or (self.context.client_metadata.scope or "").split()
+        before = self._before
+        if before is None or before.issuer != self._issuer:
+            return wished
+        return union_of(wished, () if self._wish.scopes else before.scopes, before.wanted_scopes)
 
     @property
     def _issuer(self) -> str:
@@ -346,10 +373,18 @@ def _place(url: str) -> tuple[str, bytes]:
     return parsed.scheme, parsed.netloc
 
 
-def _require_issuer(wish: LoginWish, issuer: str, metadata: OAuthMetadata | None) -> None:
+def _require_issuer(
+    wish: LoginWish, issuer: str, metadata: OAuthMetadata | None, before: Login | None
+) -> None:
     """Refuse an issuer that is not the configured one, or does not say that it checks PKCE."""
     if wish.issuer and wish.issuer != issuer:
         raise OAuthFlowError(f"the server leads to the issuer {issuer}, and `issuer` is {wish.issuer}")
+    has_moved = before is not None and not wish.issuer and before.issuer != issuer
+    if before is not None and has_moved and before.client_id == wish.client_id:
+        raise OAuthFlowError(
+            f"the server has moved from the issuer {before.issuer} to {issuer}, and the client {wish.client_id} is"
+            " one of the first. If you have registered it at the second, set `issuer` to that (--issuer)"
+        )
     methods = (metadata.code_challenge_methods_supported if metadata else None) or ()
     if "S256" not in methods and wish.pkce != "assume":
         raise OAuthFlowError(

@@ -57,6 +57,8 @@ class Login:
     refresh_token: str | None = field(default=None, repr=False)
     expires_at: float | None = None
     scopes: tuple[str, ...] = ()
+    wanted_scopes: tuple[str, ...] = ()
+    """Those that the peer has missed since, which the next login asks for beside these."""
     resource: str = ""
     renewing_since: float | None = None
     """When a refresh began whose answer was not written yet. Whoever finds this alone follows one that crashed."""

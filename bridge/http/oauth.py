@@ -4,24 +4,35 @@ A grant is what is asked of a token endpoint (`token_endpoint.py`). A token sour
 the token at the same time. Credentials say where the token stands in a request.
 
 Callers share one request for a token, and its refusal, too, which is remembered for a moment: a server that refuses is
-not asked once for each call that waits. A token is replaced before it expires, and once when the peer refuses it.
+not asked once for each call that waits. A token is replaced before it expires, and once when the peer refuses it. When
+the peer misses scopes in it, a token with these and all scopes so far takes its place, if the issuer gives one.
 
 Spec: RFC 6749 section 4.4 (client credentials), 8707 (resource indicators).
 """
 
 from __future__ import annotations
 
+import logging
 import math
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Awaitable, Callable, Mapping
-from functools import partial
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from contextlib import asynccontextmanager
 from typing import Final
 
 import anyio
 
 from bridge.http.client import PeerCredentials, RenewableCredentials
-from bridge.http.token_endpoint import AccessToken, OAuthClient, TokenEndpoint, TokenError, access_token_in
+from bridge.http.token_endpoint import (
+    AccessToken,
+    OAuthClient,
+    TokenEndpoint,
+    TokenError,
+    access_token_in,
+    union_of,
+)
+
+logger = logging.getLogger(__name__)
 
 EARLY_SECONDS: Final = 30.0
 """A token is replaced so long before it expires, or at half its life if that is shorter: a call takes time."""
@@ -29,6 +40,9 @@ EARLY_SECONDS: Final = 30.0
 REFUSED_SECONDS: Final = 2.0
 """How long the refusal of a token is repeated to callers without asking again. It is as long as the first pause before
 a connection is tried again, so that each try asks anew."""
+
+STEP_SECONDS: Final = 60.0
+"""How long wider scopes that the issuer refused are not asked for again."""
 
 TokenGrant = Callable[[], Awaitable[AccessToken]]
 """Asks for a token. Raises TokenError."""
@@ -52,6 +66,10 @@ class TokenSource(ABC):
     def refused(self, token: AccessToken) -> None:
         """Give out this token no more: the peer refused it."""
 
+    async def widened(self, token: AccessToken, scopes: Sequence[str]) -> bool:  # noqa: ARG002 - most cannot
+        """Whether there is another token now, which may have the scopes that the peer misses in this one."""
+        return False
+
 
 class HeldToken:
     """One access token, which is asked for once for all who need it."""
@@ -62,9 +80,10 @@ class HeldToken:
         self._seconds = seconds
         self._now = now
         self._lock = anyio.Lock()
-        self._current: AccessToken | None = None
+        self.current: AccessToken | None = None
+        self.refusal = ""
+        """Why there was no other token the last time, in words."""
         self._renew_at = self._ends_at = -math.inf
-        self._refusal = ""
         self._ask_at = -math.inf
 
     async def get(self, grant: TokenGrant) -> AccessToken:
@@ -73,43 +92,53 @@ class HeldToken:
         Raises:
             TokenError: the grant gives none, or gave none a moment ago.
         """
+        async with self.turn():
+            return await self._valid(grant)
+
+    def drop(self, token: AccessToken) -> None:
+        """Forget this token, if it is still the current one."""
+        if self.current is token:
+            self.current = None
+
+    @asynccontextmanager
+    async def turn(self) -> AsyncIterator[None]:
+        """Let nobody else ask for a token while this is entered.
+
+        Raises:
+            TokenError: others ask for too long.
+        """
         try:
             with anyio.fail_after(self._seconds):
                 await self._lock.acquire()
         except TimeoutError as exc:
             raise TokenError(self._too_late) from exc
         try:
-            return await self._valid(grant)
+            yield
         finally:
             self._lock.release()
 
-    def drop(self, token: AccessToken) -> None:
-        """Forget this token, if it is still the current one."""
-        if self._current is token:
-            self._current = None
-
     async def _valid(self, grant: TokenGrant) -> AccessToken:
         now = self._now()
-        if self._current is not None and now < self._renew_at:
-            return self._current
+        if self.current is not None and now < self._renew_at:
+            return self.current
         if now >= self._ask_at:
-            await self._renew(grant)
-        if self._current is None or self._now() >= self._ends_at:
-            raise TokenError(self._refusal)
-        return self._current
+            await self.renew(grant)
+        if self.current is None or self._now() >= self._ends_at:
+            raise TokenError(self.refusal)
+        return self.current
 
-    async def _renew(self, grant: TokenGrant) -> None:
-        """Ask for a token. The one that is held stays if there is none."""
+    async def renew(self, grant: TokenGrant) -> None:
+        """Ask for a token, within a `turn`. The one that is held stays if there is none."""
         try:
             with anyio.fail_after(self._seconds):
                 token = await grant()
         except TimeoutError:
-            self._refusal = self._too_late
+            self.refusal = self._too_late
         except TokenError as exc:
-            self._refusal = str(exc)
+            self.refusal = str(exc)
         else:
             early = min(EARLY_SECONDS, token.life_seconds / 2)
-            self._current, self._ends_at = token, self._now() + token.life_seconds
+            self.current, self._ends_at = token, self._now() + token.life_seconds
             self._renew_at = self._ends_at - early if math.isfinite(token.life_seconds) else math.inf
             return
         self._ask_at = self._now() + REFUSED_SECONDS
@@ -132,15 +161,47 @@ class ClientToken(TokenSource):
         """
         self._key = client, seconds
         self._held = HeldToken(client.issuer, seconds, now)
-        self._grant = partial(_client_credentials, TokenEndpoint(client))
+        self._endpoint = TokenEndpoint(client)
+        self._now = now
+        self._scopes = tuple(client.scopes)
+        self._step_at = -math.inf
 
     async def __call__(self) -> AccessToken:
         """The token that is held, or a new one."""
-        return await self._held.get(self._grant)
+        return await self._held.get(self._ask)
 
     def refused(self, token: AccessToken) -> None:
         """See `TokenSource`."""
         self._held.drop(token)
+
+    async def widened(self, token: AccessToken, scopes: Sequence[str]) -> bool:
+        """Ask for a token with these scopes beside those so far. Each scope is added once.
+
+        The token so far stays if the issuer refuses.
+        """
+        async with self._held.turn():
+            if self._held.current is not token:
+                return True
+            if set(scopes) <= set(self._scopes) or self._now() < self._step_at:
+                return False
+            before, self._scopes = self._scopes, union_of(self._scopes, token.scopes, scopes)
+            await self._held.renew(self._ask)
+            if self._held.current is not token:
+                return True
+            self._scopes, self._step_at = before, self._now() + STEP_SECONDS
+            logger.warning("no token with the scopes %s: %s", " ".join(scopes), self._held.refusal)
+            return False
+
+    async def _ask(self) -> AccessToken:
+        client, scopes = self._endpoint.client, self._scopes
+        try:
+            answer = await self._endpoint.answer(
+                {"grant_type": "client_credentials", **asked_by(client, scopes)}
+            )
+        except TokenError:
+            self._scopes = tuple(client.scopes)  # a scope that was added may be refused later
+            raise
+        return access_token_in(answer, client.issuer)
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, ClientToken) and self._key == other._key
@@ -149,14 +210,9 @@ class ClientToken(TokenSource):
         return hash(self._key)
 
 
-async def _client_credentials(endpoint: TokenEndpoint) -> AccessToken:
-    answer = await endpoint.answer({"grant_type": "client_credentials", **asked_by(endpoint.client)})
-    return access_token_in(answer, endpoint.client.issuer)
-
-
-def asked_by(client: OAuthClient) -> dict[str, str]:
+def asked_by(client: OAuthClient, scopes: Sequence[str]) -> dict[str, str]:
     """The fields of every grant of a client: what the token is to open, and where."""
-    asked = {"scope": " ".join(client.scopes), "resource": client.resource}
+    asked = {"scope": " ".join(scopes), "resource": client.resource}
     return {name: value for name, value in asked.items() if value}
 
 
@@ -183,6 +239,12 @@ class TokenCredentials(RenewableCredentials):
         """Forget the token in these credentials, if they are still the current ones."""
         if self._current is not None and self._current[1] is shown:
             self._tokens.refused(self._current[0])
+
+    async def widened(self, shown: PeerCredentials, scopes: Sequence[str]) -> bool:
+        """Whether the source has a token now that may have these scopes."""
+        if self._current is None or self._current[1] is not shown:
+            return True
+        return await self._tokens.widened(self._current[0], scopes)
 
 
 def bearer_credentials(tokens: TokenSource, headers: Mapping[str, str]) -> TokenCredentials:

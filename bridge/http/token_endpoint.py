@@ -18,6 +18,7 @@ import secrets
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import chain
 from typing import Final, Literal
 from urllib.parse import quote_plus, urlsplit
 
@@ -72,6 +73,8 @@ class AccessToken:
 
     value: str = field(repr=False)
     life_seconds: float = math.inf
+    scopes: tuple[str, ...] = ()
+    """The scopes that the issuer says it has; empty if it does not say."""
 
 
 class TokenEndpoint:
@@ -260,7 +263,18 @@ def access_token_in(answer: JsonObject, issuer: str) -> AccessToken:
     if not isinstance(kind, str) or kind.lower() != "bearer":
         raise TokenError(f"{issuer} gave a token that is not of the type Bearer")
     is_said = isinstance(life, int | float) and not isinstance(life, bool) and life > 0
-    return AccessToken(token, float(str(life)) if is_said else math.inf)
+    return AccessToken(token, float(str(life)) if is_said else math.inf, scopes_in(answer))
+
+
+def scopes_in(answer: JsonObject) -> tuple[str, ...]:
+    """The scopes that an answer of an issuer names."""
+    scope = answer.get("scope")
+    return tuple(scope.split()) if isinstance(scope, str) else ()
+
+
+def union_of(*scopes: Sequence[str]) -> tuple[str, ...]:
+    """The scopes of all, each once."""
+    return tuple(dict.fromkeys(chain.from_iterable(scopes)))
 
 
 def _signing_key(client: OAuthClient) -> _SigningKey:

@@ -140,7 +140,11 @@ class CallerTokens(TokenSource):
         assertion = answer.get("access_token")
         if not isinstance(assertion, str) or not assertion:
             raise TokenError(f"{self.issuer} answered without an identity assertion")
-        grant = {"grant_type": _ASSERTION, "assertion": assertion, **asked_by(there.client)}
+        grant = {
+            "grant_type": _ASSERTION,
+            "assertion": assertion,
+            **asked_by(there.client, there.client.scopes),
+        }
         return access_token_in(await there.answer(grant), there.client.issuer)
 
     def _asked(self, caller: CallerToken, wanted: str) -> dict[str, str]:
@@ -149,7 +153,7 @@ class CallerTokens(TokenSource):
             "subject_token": caller.value,
             "subject_token_type": _ACCESS_TOKEN,
             "requested_token_type": wanted,
-            **asked_by(self._exchange.client),
+            **asked_by(self._exchange.client, self._exchange.client.scopes),
         }
         return {**grant, "audience": self._exchange.audience} if self._exchange.audience else grant
 

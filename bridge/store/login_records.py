@@ -44,8 +44,9 @@ class LoginRecords:
         """
         try:
             found = json.loads(self._seal.open(data, name.encode()))
-            said = found["login"] | {"scopes": tuple(found["login"]["scopes"])}
-            return LoginKey(found["peer"], found["principal"]), Login(**said)
+            said = found["login"]
+            scopes = {key: tuple(said.get(key, ())) for key in ("scopes", "wanted_scopes")}
+            return LoginKey(found["peer"], found["principal"]), Login(**{**said, **scopes})
         except (SealedRecordError, ValueError, TypeError, KeyError) as exc:
             raise UsageError(
                 f"the login {name} was sealed with a key that is not here, by a newer release, or is damaged:"

@@ -30,6 +30,7 @@ LOGIN = Login(
     since=1_600_000_000.5,
     expires_at=1_700_003_600.0,
     scopes=("read", "write"),
+    wanted_scopes=("delete",),
 )
 
 
@@ -85,6 +86,7 @@ def test_logins_are_listed_without_a_token(tmp_path: Path) -> None:
         "https://crm.example/mcp",
         "  issuer: https://login.example",
         "  scopes: read write",
+        "  the next login asks for as well: delete",
         "  since: 2020-09-13T12:26:40Z",
         "  access token: expires 2023-11-14T23:13:20Z",
         "  refresh token: yes",
@@ -98,6 +100,7 @@ def test_logins_are_listed_without_a_token(tmp_path: Path) -> None:
                 "principal": None,
                 "issuer": "https://login.example",
                 "scopes": ["read", "write"],
+                "wantedScopes": ["delete"],
                 "since": "2020-09-13T12:26:40Z",
                 "expires": "2023-11-14T23:13:20Z",
                 "hasRefreshToken": True,

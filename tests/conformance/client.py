@@ -6,6 +6,7 @@ fields as a form takes. What that makes the bridge say to the server is what the
 
 from __future__ import annotations
 
+import json
 import logging
 import tempfile
 from collections.abc import AsyncIterator, Sequence
@@ -23,7 +24,7 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse
 from starlette.routing import Route
 
-from bridge.errors import UsageError
+from bridge.errors import UsageError, leaf_of
 from bridge.http.login_credentials import LoginWish
 from bridge.http.login_flow import log_in
 from bridge.http.login_landing import login_landing
@@ -57,6 +58,7 @@ _AUTHORIZED: Final = "auth/"
 """Scenarios in which a person logs in at the authorization server, but for those before."""
 _OTHER_GRANTS: Final = ("auth/dpop", "auth/wif-", "auth/enterprise-")
 """Scenarios of extensions that the bridge does not have."""
+_LOGIN_NEEDED: Final = "Run `mcp-a2a login"
 _ECHO: Final = ("json-schema-2020-12-preservation", "json_schema_echo", "json_schema_2020_12_tool")
 """A scenario in which a tool is called with the schema of another one."""
 
@@ -77,6 +79,8 @@ class Person:
     card: dict[str, Any]
     asked: list[dict[str, Any]] = field(default_factory=list)
     """The tasks that asked something."""
+    needs_login: bool = False
+    """Whether a task said that a login is needed."""
 
     @property
     def schemas(self) -> dict[str, dict[str, Any]]:
@@ -104,6 +108,7 @@ class Person:
     def _note(self, task: dict[str, Any]) -> None:
         if task["status"]["state"] == "TASK_STATE_INPUT_REQUIRED":
             self.asked.append(task)
+        self.needs_login = self.needs_login or _LOGIN_NEEDED in json.dumps(task["status"])
 
 
 def arguments_for(schema: dict[str, Any]) -> dict[str, Any]:
@@ -119,7 +124,15 @@ async def act(scenario: Scenario) -> str:
     async with httpx2.AsyncClient(timeout=SCENARIO_SECONDS) as http:
         with tempfile.TemporaryDirectory(prefix="mcp-a2a-conformance-") as folder:
             oauth = await oauth_of(scenario, Path(folder), http)
-            return await used(scenario, config_for(url_at(scenario.url, oauth=oauth), era=Era.AUTO), http)
+            config = config_for(url_at(scenario.url, oauth=oauth), era=Era.AUTO)
+            wish = oauth if isinstance(oauth, LoginWish) else None
+            try:
+                return await used(scenario, config, http, wish)
+            except ExceptionGroup as exc:
+                if wish is None or _LOGIN_NEEDED not in str(leaf_of(exc)):
+                    raise
+                await log_in_to(wish, http)
+            return await used(scenario, config, http, wish)
 
 
 async def oauth_of(
@@ -144,17 +157,23 @@ async def logged_in(scenario: Scenario, folder: Path, http: httpx2.AsyncClient) 
         allow_private=True,
     )
 
+    try:
+        await log_in_to(wish, http)
+    except UsageError:
+        return None
+    return wish
+
+
+async def log_in_to(wish: LoginWish, http: httpx2.AsyncClient) -> None:
+    """Log in and keep the login, as `mcp-a2a login` does."""
+
     async def browse(url: str) -> None:
         await http.get(url, follow_redirects=True)
 
     async with login_landing("127.0.0.1", 0) as landing:
-        try:
-            login = await log_in(wish, landing, browse, SCENARIO_SECONDS)
-        except UsageError:
-            return None
+        login = await log_in(wish, landing, browse, SCENARIO_SECONDS)
     async with wish.keeper.held(wish.key) as held:
         await held.write(login)
-    return wish
 
 
 async def client_of(scenario: Scenario, http: httpx2.AsyncClient) -> OAuthClient:
@@ -172,14 +191,23 @@ async def client_of(scenario: Scenario, http: httpx2.AsyncClient) -> OAuthClient
     )
 
 
-async def used(scenario: Scenario, config: WrapConfig, http: httpx2.AsyncClient) -> str:
-    """Use the agent that is made of the scenario's server; what was done, in words."""
+async def used(
+    scenario: Scenario, config: WrapConfig, http: httpx2.AsyncClient, wish: LoginWish | None
+) -> str:
+    """Use the agent that is made of the scenario's server; what was done, in words.
+
+    Whoever is told that a login is needed logs in once more, and calls again.
+    """
     async with running(config) as bridge:
         card = (await http.get(f"{bridge.base_url}/.well-known/agent-card.json")).json()
         headers = {"A2A-Extensions": EXTENSION} if scenario.name in _RAW_ARGUMENTS else None
         person = Person(Rpc(http, f"{bridge.base_url}/", headers), card)
         for skill, arguments in calls_of(scenario, person.schemas):
             await person.call(skill, arguments)
+        if wish is not None and person.needs_login:
+            await log_in_to(wish, http)
+            for skill, arguments in calls_of(scenario, person.schemas):
+                await person.call(skill, arguments)
         await person.answer_all()
         return f"called {', '.join(person.schemas) or 'nothing'}"
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import socket
 import time
@@ -16,8 +17,16 @@ import httpx2
 import pytest
 from starlette.responses import JSONResponse, Response
 
+from bridge.errors import leaf_of
 from bridge.http.client import PeerAuth
-from bridge.http.login_credentials import LoginCredentials, LoginNeededError, LoginWish
+from bridge.http.login_credentials import (
+    LoginCredentials,
+    LoginNeededError,
+    LoginWish,
+    ScopesNeededError,
+)
+from bridge.http.login_flow import log_in
+from bridge.http.login_landing import login_landing
 from bridge.http.logins import Login, LoginKeeper
 from bridge.http.token_endpoint import TokenError
 from bridge.store.login_files import LoginFiles
@@ -252,3 +261,97 @@ async def test_a_caller_that_leaves_during_a_refresh_leaves_the_answer_written(t
     kept = await files.find(wish.key)
     assert kept is not None
     assert (kept.refresh_token, kept.renewing_since) == ("refresh-2", None)
+
+
+async def log_in_to(wish: LoginWish) -> Login:
+    """Log in, and keep the login, as the command does for a person who consents."""
+
+    async def browse(url: str) -> None:
+        async with httpx2.AsyncClient(trust_env=False, timeout=30) as client:
+            await client.get(url, follow_redirects=True)
+
+    async with login_landing("127.0.0.1", 0) as landing:
+        made = await log_in(wish, landing, browse, 30)
+    await put(wish.keeper, wish, made)
+    return made
+
+
+async def called(wish: LoginWish, source: LoginCredentials, method: str = "call") -> httpx2.Response:
+    """What the tool server answers to a call."""
+    async with httpx2.AsyncClient() as client:
+        return await client.post(wish.url, json={"method": method}, auth=PeerAuth(wish.url, source))
+
+
+async def test_a_call_that_takes_more_scopes_says_so_and_the_next_login_asks_for_the_union(
+    tmp_path: Path,
+) -> None:
+    server = LoginServer(needs="write")
+    async with logged_in(server, LoginFiles(tmp_path), scopes=("read", "list")) as wish:
+        source = source_of(wish)
+        for _ in range(2):
+            with pytest.raises(ScopesNeededError) as caught:
+                await called(wish, source)
+        assert str(caught.value).endswith(
+            "/mcp: the server wants the scopes write for this. Run `mcp-a2a login tools`"
+        )
+        other = await called(wish, source, "other")  # the login serves what it can
+        made = await log_in_to(wish)
+        # The bridge that runs takes the new login up by itself.
+        answer = await called(wish, source)
+    assert (other.json(), answer.status_code) == ({"token": "access-1"}, 200)
+    assert [query["scope"] for query in server.authorizations] == ["read list write"]
+    assert (made.scopes, made.wanted_scopes) == (("read", "list", "write"), ())
+    assert [form["grant_type"] for form in server.asked] == ["authorization_code"]  # and no refresh
+
+
+async def test_a_scope_that_the_issuer_does_not_give_is_not_asked_for_in_a_loop(tmp_path: Path) -> None:
+    server = LoginServer(needs="write", grants=frozenset({"read"}))
+    async with logged_in(server, LoginFiles(tmp_path), scopes=("read", "write")) as wish:
+        answer = await called(wish, source_of(wish))
+        kept = await wish.keeper.find(wish.key)
+    assert answer.status_code == 403
+    assert kept is not None
+    assert kept.wanted_scopes == ()
+    assert (server.asked, server.authorizations) == ([], [])
+
+
+async def test_the_scopes_of_a_login_are_not_asked_for_at_another_issuer(tmp_path: Path) -> None:
+    server = LoginServer()
+    async with logged_in(server, LoginFiles(tmp_path), scopes=("read",)) as wish:
+        async with wish.keeper.held(wish.key) as held:
+            assert held.login is not None
+            gone = replace(
+                held.login, issuer="https://old.example", client_id="old", wanted_scopes=("write",)
+            )
+            await held.write(gone)
+        made = await log_in_to(wish)
+    assert (made.issuer, made.client_id, made.refresh_token) == (server.issuer, "registered", "refresh-3")
+    assert "scope" not in server.authorizations[0]
+    assert len(server.registered) == 1
+    assert "old" not in json.dumps([server.authorizations, server.asked, server.registered])
+
+
+async def test_a_registered_client_is_not_shown_to_an_issuer_that_the_server_moved_to(tmp_path: Path) -> None:
+    server = LoginServer()
+    wished = {"client_id": "known"}
+    async with logged_in(server, LoginFiles(tmp_path), wished) as wish:
+        async with wish.keeper.held(wish.key) as held:
+            assert held.login is not None
+            await held.write(replace(held.login, issuer="https://old.example", client_id="known"))
+        with pytest.raises(ExceptionGroup) as caught:
+            await log_in_to(wish)
+        assert (server.authorizations, server.asked) == ([], [])
+        # The operator who has registered it there says so.
+        made = await log_in_to(replace(wish, issuer=server.issuer))
+    assert str(leaf_of(caught.value)).endswith(
+        f"the server has moved from the issuer https://old.example to {server.issuer}, and the client known is one"
+        " of the first. If you have registered it at the second, set `issuer` to that (--issuer)"
+    )
+    assert made.client_id == "known"
+
+
+async def test_a_server_that_greets_anybody_is_logged_in_to_when_it_asks(tmp_path: Path) -> None:
+    server = LoginServer(greets_anybody=True)
+    async with logged_in(server, LoginFiles(tmp_path)) as wish:
+        made = await log_in_to(wish)
+    assert made.issuer == server.issuer

@@ -18,13 +18,13 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
 from starlette.requests import Request
 from starlette.responses import JSONResponse, RedirectResponse, Response
-from starlette.types import Receive, Scope, Send
+from starlette.types import ASGIApp, Receive, Scope, Send
 
 from bridge.assembly.plan_from_file import plan_from_file
 from bridge.config.load import load
 from bridge.config.text.diagnostics import ConfigError
 from bridge.errors import UsageError, leaf_of
-from bridge.http.client import PeerAuth
+from bridge.http.client import PeerAuth, lacked_scopes
 from bridge.http.oauth import REFUSED_SECONDS, ClientToken, TokenCredentials, bearer_credentials
 from bridge.http.token_endpoint import ANSWER_BYTES, AccessToken, OAuthClient, TokenError
 from bridge.mcp.client.transports.streamable_http import HttpTarget
@@ -284,6 +284,92 @@ async def test_a_refused_token_is_replaced_once_and_never_sent_elsewhere() -> No
         assert (await http.post("https://tools.example/mcp", auth=auth)).status_code == 401
         await http.post("https://other.example/mcp", auth=auth)
     assert seen == ["Bearer token-1", "Bearer token-2", None]
+
+
+def scope_peer(server: AuthorizationServer, needs: str, seen: list[str | None]) -> ASGIApp:
+    """A peer that misses a scope in each token that was not asked for with it."""
+
+    async def peer(scope: Scope, receive: Receive, send: Send) -> None:
+        seen.append(Request(scope).headers.get("authorization"))
+        challenge = f'Bearer error="insufficient_scope", scope="{needs}"'
+        has_it = set(needs.split()) <= set(server.asked[-1].form.get("scope", "").split())
+        refusal = Response(status_code=403, headers={"WWW-Authenticate": challenge})
+        await (Response("done") if has_it else refusal)(scope, receive, send)
+
+    return peer
+
+
+async def test_a_peer_that_misses_scopes_gets_a_token_with_the_union_once_for_all_calls() -> None:
+    server, seen = AuthorizationServer(), list[str | None]()
+    peer = scope_peer(server, "write delete", seen)
+    transport = httpx2.ASGITransport(peer)
+    async with source_at(server) as source, httpx2.AsyncClient(transport=transport) as http:
+        auth = PeerAuth("https://tools.example/mcp", source)
+        answers = [await http.post("https://tools.example/mcp", auth=auth) for _ in range(2)]
+    assert [answer.text for answer in answers] == ["done", "done"]
+    assert seen == ["Bearer token-1", "Bearer token-2", "Bearer token-2"]
+    assert [asked.form["scope"] for asked in server.asked] == ["read write", "read write delete"]
+
+
+async def test_a_peer_that_misses_scopes_forever_is_not_asked_in_a_loop() -> None:
+    server, seen = AuthorizationServer(), list[str | None]()
+
+    async def peer(scope: Scope, receive: Receive, send: Send) -> None:
+        seen.append(Request(scope).headers.get("authorization"))
+        challenge = 'Bearer scope="admin", error="insufficient_scope"'
+        await Response(status_code=403, headers={"WWW-Authenticate": challenge})(scope, receive, send)
+
+    transport = httpx2.ASGITransport(peer)
+    async with source_at(server) as source, httpx2.AsyncClient(transport=transport) as http:
+        auth = PeerAuth("https://tools.example/mcp", source)
+        statuses = [(await http.post("https://tools.example/mcp", auth=auth)).status_code for _ in range(3)]
+    assert statuses == [403, 403, 403]
+    assert seen == ["Bearer token-1", "Bearer token-2", "Bearer token-2", "Bearer token-2"]
+    assert len(server.asked) == 2
+
+
+async def test_a_token_stays_when_the_issuer_refuses_a_wider_one() -> None:
+    server, seen = AuthorizationServer(), list[str | None]()
+
+    def granted(server: AuthorizationServer) -> Response:
+        if "admin" in server.asked[-1].form["scope"]:
+            return JSONResponse({"error": "invalid_scope"}, 400)
+        return server.granted()
+
+    server.token = granted
+
+    async def peer(scope: Scope, receive: Receive, send: Send) -> None:
+        seen.append(Request(scope).headers.get("authorization"))
+        challenge = "Bearer error=insufficient_scope, scope=admin"
+        await Response(status_code=403, headers={"WWW-Authenticate": challenge})(scope, receive, send)
+
+    transport = httpx2.ASGITransport(peer)
+    async with source_at(server) as source, httpx2.AsyncClient(transport=transport) as http:
+        auth = PeerAuth("https://tools.example/mcp", source)
+        statuses = [(await http.post("https://tools.example/mcp", auth=auth)).status_code for _ in range(2)]
+        assert (await source()).headers == {"Authorization": "Bearer token-1"}
+    assert (statuses, seen) == ([403, 403], ["Bearer token-1", "Bearer token-1"])
+    assert [asked.form["scope"] for asked in server.asked] == ["read write", "read write admin"]
+
+
+@pytest.mark.parametrize(
+    ("status", "challenge", "lacked"),
+    [
+        (403, 'Bearer error="insufficient_scope", scope="a b a"', ["a", "b"]),
+        (403, 'Basic realm="x", Bearer scope="a", error="insufficient_scope"', ["a"]),
+        (403, 'Bearer error="insufficient_scope"', []),
+        (403, 'Bearer error="invalid_token", scope="a"', []),
+        (403, 'Bearer error_description="insufficient_scope", scope="a"', []),
+        (401, 'Bearer error="insufficient_scope", scope="a"', []),
+        (403, 'Bearer error="insufficient_scope", scope="a\\b \x7f c"', ["c"]),
+        (403, f'Bearer error="insufficient_scope", scope="{"x" * 201} d"', ["d"]),
+    ],
+)
+def test_the_scopes_that_a_peer_misses_are_read_from_its_challenge(
+    status: int, challenge: str, lacked: list[str]
+) -> None:
+    response = httpx2.Response(status, headers={"WWW-Authenticate": challenge})
+    assert list(lacked_scopes(response)) == lacked
 
 
 async def test_a_tool_server_gets_a_token_and_a_new_one_when_it_refuses_that() -> None:

@@ -40,6 +40,12 @@ class LoginServer:
     """Answers in place of the token endpoint."""
     lives_seconds: int = 3600
     has_refresh: bool = True
+    needs: str = ""
+    """The scope without which the tool server answers 403 to a call."""
+    grants: frozenset[str] | None = None
+    """The scopes that a person can give; all that are asked for, if None."""
+    greets_anybody: bool = False
+    """Whether the tool server asks for a token only after `initialize`."""
     rotates: bool = True
     issuer: str = ""
     asked: list[dict[str, str]] = field(default_factory=list)
@@ -51,7 +57,8 @@ class LoginServer:
     """Whether the family was revoked."""
     _codes: dict[str, dict[str, str]] = field(default_factory=dict)
     _used: set[str] = field(default_factory=set)
-    _good: set[str] = field(default_factory=set)
+    _good: dict[str, list[str]] = field(default_factory=dict)
+    """The scopes of each token."""
     _refresh: str = ""
     _numbers: itertools.count[int] = field(default_factory=lambda: itertools.count(1))
 
@@ -74,7 +81,7 @@ class LoginServer:
     async def _response(self, request: Request) -> Response:
         match request.url.path:
             case "/mcp":
-                return self._resource(request)
+                return self._resource(request, await request.body())
             case path if path == RESOURCE:
                 return JSONResponse({"resource": self.url, "authorization_servers": self.named(self.issuer)})
             case path if path == METADATA:
@@ -102,11 +109,16 @@ class LoginServer:
             "token_endpoint_auth_methods_supported": ["none", "client_secret_basic", "client_secret_post"],
         } | self.metadata
 
-    def _resource(self, request: Request) -> Response:
+    def _resource(self, request: Request, body: bytes) -> Response:
+        if self.greets_anybody and b'"initialize"' in body:
+            return JSONResponse({"jsonrpc": "2.0", "id": 0, "result": {}}, headers={"Mcp-Session-Id": "1"})
         token = request.headers.get("authorization", "").removeprefix("Bearer ")
-        if token in self._good:
-            return JSONResponse({"token": token})
         link = f'Bearer resource_metadata="{self.issuer}{RESOURCE}"'
+        if token in self._good:
+            if not self.needs or self.needs in self._good[token] or b'"call"' not in body:
+                return JSONResponse({"token": token})
+            link += f', error="insufficient_scope", scope="{self.needs}"'
+            return Response(status_code=403, headers={"WWW-Authenticate": link})
         return Response(status_code=401, headers={"WWW-Authenticate": link})
 
     def _authorize(self, query: dict[str, str]) -> Response:
@@ -127,21 +139,22 @@ class LoginServer:
             challenge = base64.urlsafe_b64encode(digest).rstrip(b"=").decode()
             if query is None or query["code_challenge"] != challenge:
                 return JSONResponse({"error": "invalid_grant"}, 400)
-            return self._tokens()
+            return self._tokens(query.get("scope", ""))
         token = form.get("refresh_token", "")
         if self.revoked or token != self._refresh:
             self.revoked = self.revoked or token in self._used
             return JSONResponse({"error": "invalid_grant", "error_description": "revoked"}, 400)
         return self._tokens()
 
-    def _tokens(self) -> Response:
+    def _tokens(self, asked: str = "") -> Response:
         number = next(self._numbers)
-        self._good.add(f"access-{number}")
+        scopes = [one for one in asked.split() if self.grants is None or one in self.grants] or ["read"]
+        self._good[f"access-{number}"] = scopes
         answer: dict[str, Any] = {
             "access_token": f"access-{number}",
             "token_type": "Bearer",
             "expires_in": self.lives_seconds,
-            "scope": "read",
+            "scope": " ".join(scopes),
         }
         if self.has_refresh and (self.rotates or not self._refresh):
             self._used.add(self._refresh)

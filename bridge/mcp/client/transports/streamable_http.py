@@ -29,8 +29,9 @@ from bridge.http.client import (
     PeerCredentials,
     fixed_credentials,
     guarded_by,
+    lacked_scopes,
 )
-from bridge.http.login_credentials import LoginCredentials, LoginWish
+from bridge.http.login_credentials import LoginCredentials, LoginWish, ScopesNeededError
 from bridge.http.oauth import ClientToken, bearer_credentials
 from bridge.http.private_addresses import (
     AddressGuard,
@@ -165,7 +166,7 @@ def client_of(target: HttpTarget, transport: httpx2.AsyncBaseTransport) -> httpx
         timeout=timeout,
         auth=PeerAuth(target.url, target.credentials),
         event_hooks={"request": [have_judged]},
-        on_token_error=transport.unreachable if isinstance(transport, FaultMappingTransport) else None,
+        on_token_error=transport.without_token if isinstance(transport, FaultMappingTransport) else None,
     )
 
 
@@ -220,6 +221,12 @@ class FaultMappingTransport(GuardedTransport):
         unpacked = _unpacked(request, response, self._bounds, in_events=kind.startswith(_EVENTS))
         return await self._whole(request, unpacked) if kind.startswith("application/json") else unpacked
 
+    def without_token(self, request: httpx2.Request, fault: PeerError) -> httpx2.Response:
+        """The response for a request without a token. A token that lacks scopes for it serves other requests."""
+        if isinstance(fault, ScopesNeededError):
+            return self._fault(request, 403, HTTP_STATUS, str(fault))
+        return self.unreachable(request, fault)
+
     def unreachable(self, request: httpx2.Request, fault: PeerError) -> httpx2.Response:
         """The response for a request that was not sent."""
         return self._fault(request, 502, UNREACHABLE, str(fault))
@@ -237,6 +244,13 @@ class FaultMappingTransport(GuardedTransport):
         return response
 
     async def _error_page(self, request: httpx2.Request, response: httpx2.Response) -> httpx2.Response:
+        """The error page as a JSON-RPC error, with the challenge that the credentials may answer."""
+        told = await self._told(request, response)
+        if challenge := response.headers.get("www-authenticate"):
+            told.headers["www-authenticate"] = challenge
+        return told
+
+    async def _told(self, request: httpx2.Request, response: httpx2.Response) -> httpx2.Response:
         body = await beginning_of(response)
         if self.says_session_lost(request, response.status_code, body):
             return self._fault(
@@ -251,6 +265,8 @@ class FaultMappingTransport(GuardedTransport):
             )
         status = response.status_code
         words = f"{self._name} answered HTTP {status} {response.reason_phrase}".rstrip()
+        if lacked := lacked_scopes(response):
+            words += f": the token lacks the scopes {' '.join(lacked)}"
         return self._fault(request, status, HTTP_STATUS, words)
 
     def says_session_lost(self, request: httpx2.Request, status: int, body: bytes) -> bool:
