@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from ipaddress import ip_network
 from pathlib import Path
+from typing import TypeAlias
 
 from bridge.a2a.client.card import agent_url
 from bridge.access.issuers import IntrospectionClient, Issuer, IssuerPlace
@@ -40,9 +41,9 @@ from bridge.config.tables.models import (
 from bridge.config.tables.peers import (
     AgentOAuth2Table,
     CatalogOAuth2Table,
-    ClientOAuth2Table,
     IdJagTable,
     KeyPlace,
+    OAuth2Table,
 )
 from bridge.config.tables.profile import Profile, ServerTable
 from bridge.config.tables.values import MEMORY_STORE
@@ -53,7 +54,7 @@ from bridge.http.oauth import ClientToken, TokenSource
 from bridge.http.replica_address import ReplicaAddress
 from bridge.http.request_checks import TrustedProxies
 from bridge.http.tls import TlsFiles
-from bridge.http.token_endpoint import OAuthClient
+from bridge.http.token_endpoint import ClientMethod, OAuthClient
 from bridge.http.token_exchange import CallerTokens, Exchange
 from bridge.mcp.client.eras import Era
 from bridge.mcp.client.transports.stdio import ChildPace, StdioTarget
@@ -204,20 +205,32 @@ def _oauth_client(table: ToolServerTable) -> OAuthClient | None:
     return _client_of(oauth2, table.url or "", allow_private=table.allow_private)
 
 
-def _client_of(oauth2: ClientOAuth2Table, url: str, *, allow_private: bool) -> OAuthClient | None:
+_ClientTable: TypeAlias = AgentOAuth2Table | CatalogOAuth2Table | OAuth2Table
+
+
+def _client_of(oauth2: _ClientTable, url: str, *, allow_private: bool) -> OAuthClient | None:
     """The client that a table describes, for the resource at a URL unless it names another."""
     secret = oauth2.private_key or oauth2.client_secret
-    if secret is None or oauth2.issuer is None or oauth2.client_id is None:
+    if (secret is None and oauth2.assertion_file is None) or oauth2.issuer is None:
         return None
     return OAuthClient(
         oauth2.issuer,
-        oauth2.client_id,
-        secret.value,
-        "private_key_jwt" if oauth2.private_key else oauth2.client_auth,
+        oauth2.client_id or "",
+        secret.value if secret else "",
+        _client_method(oauth2),
         oauth2.scopes,
         url if oauth2.resource is None else oauth2.resource,
         allow_private,
+        oauth2.assertion_file,
     )
+
+
+def _client_method(oauth2: _ClientTable) -> ClientMethod:
+    if oauth2.grant == "jwt_bearer":
+        return "none"
+    if oauth2.assertion_file is not None:
+        return "platform_jwt"
+    return "private_key_jwt" if oauth2.private_key else oauth2.client_auth
 
 
 def _login_wish(
@@ -286,7 +299,7 @@ def _tokens(
     Raises:
         UsageError: the private key cannot sign.
     """
-    if oauth2 is None or oauth2.grant != "client_credentials":
+    if oauth2 is None or oauth2.grant == "token_exchange":
         return None
     client = _client_of(oauth2, agent_url(url), allow_private=allow_private)
     return ClientToken(client, process.agents.agent_connect_seconds) if client else None

@@ -7,7 +7,7 @@ Callers share one request for a token, and its refusal, too, which is remembered
 not asked once for each call that waits. A token is replaced before it expires, and once when the peer refuses it. When
 the peer misses scopes in it, a token with these and all scopes so far takes its place, if the issuer gives one.
 
-Spec: RFC 6749 section 4.4 (client credentials), 8707 (resource indicators).
+Spec: RFC 6749 section 4.4 (client credentials), 7523 section 2.1 (jwt-bearer), 8707 (resource indicators).
 """
 
 from __future__ import annotations
@@ -29,6 +29,7 @@ from bridge.http.token_endpoint import (
     TokenEndpoint,
     TokenError,
     access_token_in,
+    platform_jwt_in,
     union_of,
 )
 
@@ -43,6 +44,8 @@ a connection is tried again, so that each try asks anew."""
 
 STEP_SECONDS: Final = 60.0
 """How long wider scopes that the issuer refused are not asked for again."""
+
+_JWT_BEARER: Final = "urn:ietf:params:oauth:grant-type:jwt-bearer"
 
 TokenGrant = Callable[[], Awaitable[AccessToken]]
 """Asks for a token. Raises TokenError."""
@@ -149,7 +152,7 @@ class HeldToken:
 
 
 class ClientToken(TokenSource):
-    """The token of the grant `client_credentials`. Equal ones ask for the same."""
+    """The token of the grant `client_credentials` or `jwt-bearer`. Equal ones ask for the same."""
 
     def __init__(
         self, client: OAuthClient, seconds: float, now: Callable[[], float] = time.monotonic
@@ -195,9 +198,7 @@ class ClientToken(TokenSource):
     async def _ask(self) -> AccessToken:
         client, scopes = self._endpoint.client, self._scopes
         try:
-            answer = await self._endpoint.answer(
-                {"grant_type": "client_credentials", **asked_by(client, scopes)}
-            )
+            answer = await self._endpoint.answer({**await _grant_of(client), **asked_by(client, scopes)})
         except TokenError:
             self._scopes = tuple(client.scopes)  # a scope that was added may be refused later
             raise
@@ -208,6 +209,13 @@ class ClientToken(TokenSource):
 
     def __hash__(self) -> int:
         return hash(self._key)
+
+
+async def _grant_of(client: OAuthClient) -> dict[str, str]:
+    """What a client is given a token for: for being itself, or for being what a platform says."""
+    if client.method != "none" or client.platform_jwt is None:
+        return {"grant_type": "client_credentials"}
+    return {"grant_type": _JWT_BEARER, "assertion": await platform_jwt_in(client.platform_jwt)}
 
 
 def asked_by(client: OAuthClient, scopes: Sequence[str]) -> dict[str, str]:

@@ -6,7 +6,7 @@ about authorization servers is never read. That is why the SDK's provider is not
 
 This module knows how the bridge proves which client it is, not what it asks for (`oauth.py`).
 
-Spec: RFC 6749 section 2.3.1 (secrets), 8414 and OpenID Connect Discovery (metadata), 7523 (assertions of a client).
+Spec: RFC 6749 section 2.3.1 (secrets), 8414 and OpenID Connect Discovery (metadata), 7523 (assertions).
 """
 
 from __future__ import annotations
@@ -14,14 +14,17 @@ from __future__ import annotations
 import base64
 import json
 import math
+import re
 import secrets
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import chain
+from pathlib import Path
 from typing import Final, Literal
 from urllib.parse import quote_plus, urlsplit
 
+import anyio
 import httpx2
 
 from bridge.errors import PeerError, UsageError, reason_of
@@ -37,14 +40,20 @@ ANSWER_BYTES: Final = 256 * 1024
 _ASSERTION_SECONDS: Final = 60
 """How long an assertion of the client is valid. It is used at once."""
 
+_PLATFORM_JWT_BYTES: Final = 64 * 1024
+"""The largest file of a platform's JWT that is read: real ones have 1 to 4 KB."""
+
 _LONGEST_ERROR: Final = 300
 """Characters of an error description that a message repeats."""
+
+_JWT: Final = re.compile(rb"[\w-]+\.[\w-]+\.[\w-]+")
 
 _WELL_KNOWN: Final = ("oauth-authorization-server", "openid-configuration")
 
 _ASSERTION_TYPE: Final = "urn:ietf:params:oauth:client-assertion-type:jwt-bearer"
 
-ClientMethod = Literal["basic", "post", "private_key_jwt"]
+ClientMethod = Literal["basic", "post", "private_key_jwt", "platform_jwt", "none"]
+"""How the bridge proves which client it is. `platform_jwt` is a JWT of the platform on which it runs, from a file."""
 
 
 class TokenError(PeerError):
@@ -58,13 +67,16 @@ class OAuthClient:
     issuer: str
     client_id: str
     secret: str = field(repr=False)
-    """The client's secret, or its private key as PEM."""
+    """The client's secret, or its private key as PEM; empty if it has none."""
     method: ClientMethod
     scopes: Sequence[str] = ()
     resource: str = ""
     """The resource indicator; empty to send none."""
     allow_private: bool = False
     """Whether the metadata of the issuer may lead to a private address elsewhere."""
+    platform_jwt: Path | None = None
+    """The file with the JWT by which the platform says who the bridge is. It proves the client (`platform_jwt`), or is
+    what the token is given for (`none`)."""
 
 
 @dataclass(frozen=True)
@@ -156,6 +168,11 @@ class _Exchange:
         if signing is not None:
             form |= {"client_id": client.client_id, "client_assertion_type": _ASSERTION_TYPE}
             form["client_assertion"] = _assertion(client, signing)
+        elif client.platform_jwt is not None and client.method == "platform_jwt":
+            form |= {"client_id": client.client_id, "client_assertion_type": _ASSERTION_TYPE}
+            form["client_assertion"] = await platform_jwt_in(client.platform_jwt)
+        elif client.method == "none":
+            form |= {"client_id": client.client_id} if client.client_id else {}
         elif client.method == "post":
             form |= {"client_id": client.client_id, "client_secret": client.secret}
         else:
@@ -196,6 +213,23 @@ class _Exchange:
         except (httpx2.HTTPError, httpx2.InvalidURL) as exc:
             raise TokenError(f"{url} cannot be reached for a token: {reason_of(exc)}") from exc
         return response.status_code, _object_in(body)
+
+
+async def platform_jwt_in(file: Path) -> str:
+    """The JWT in a file. It is read each time, because platforms replace it while programs run.
+
+    Raises:
+        TokenError: there is none.
+    """
+    try:
+        async with await anyio.open_file(file, "rb") as opened:
+            found = await opened.read(_PLATFORM_JWT_BYTES + 1)
+    except OSError as exc:
+        raise TokenError(f"the JWT of the platform cannot be read: {file}: {exc.strerror}") from exc
+    token = found.strip()
+    if len(found) > _PLATFORM_JWT_BYTES or not _JWT.fullmatch(token):
+        raise TokenError(f"{file} holds no JWT")
+    return token.decode()
 
 
 def _metadata_urls(issuer: str) -> Sequence[str]:
@@ -242,7 +276,7 @@ def _refusal(client: OAuthClient, status: int, answer: JsonObject | None) -> str
     hint = (
         hint if said[0] != "invalid_target" else '. Set `resource` to the name it knows, or "" to send none'
     )
-    return f"{client.issuer} gave no token to {client.client_id}: {words}{hint}"
+    return f"{client.issuer} gave no token to {client.client_id or 'the bridge'}: {words}{hint}"
 
 
 def access_token_in(answer: JsonObject, issuer: str) -> AccessToken:

@@ -91,6 +91,61 @@ async def test_a_token_is_asked_for_with_an_assertion_for_the_issuer() -> None:
     assert (claims["iss"], claims["sub"], claims["exp"] - claims["iat"]) == ("bridge", "bridge", 60)
 
 
+async def test_a_token_is_asked_for_with_a_jwt_of_the_platform_as_it_is_then(tmp_path: Path) -> None:
+    server, file = AuthorizationServer(), tmp_path / "token"
+    async with source_at(server, secret="", method="none", platform_jwt=file) as source:
+        for jwt_then in ("first.jwt.is", "second.jwt.is"):
+            file.write_text(f"{jwt_then}\n")
+            source.refused(await source())
+    assert [asked.form for asked in server.asked] == [
+        {
+            "grant_type": "urn:ietf:params:oauth:grant-type:jwt-bearer",
+            "assertion": jwt_then,
+            "client_id": "bridge",
+            "scope": "read write",
+            "resource": "https://tools.example/mcp",
+        }
+        for jwt_then in ("first.jwt.is", "second.jwt.is")
+    ]
+    assert [asked.authorization for asked in server.asked] == [None, None]
+
+
+async def test_a_client_is_proved_by_a_jwt_of_the_platform(tmp_path: Path) -> None:
+    server = AuthorizationServer()
+    (file := tmp_path / "token").write_text("a.jwt.is")
+    async with source_at(server, secret="", method="platform_jwt", platform_jwt=file) as source:
+        await source()
+    assert [asked.form for asked in server.asked] == [
+        FORM
+        | {
+            "client_id": "bridge",
+            "client_assertion_type": "urn:ietf:params:oauth:client-assertion-type:jwt-bearer",
+            "client_assertion": "a.jwt.is",
+        }
+    ]
+
+
+@pytest.mark.parametrize(
+    ("held", "words"),
+    [
+        (None, "the JWT of the platform cannot be read: {}: No such file or directory"),
+        (b"", "{} holds no JWT"),
+        (b"s3cret/+", "{} holds no JWT"),
+        (b"a.b.c\nd.e.f", "{} holds no JWT"),
+        (b"a.b." + b"c" * 65_536, "{} holds no JWT"),
+    ],
+    ids=["missing", "empty", "another secret", "two", "huge"],
+)
+async def test_a_file_without_a_jwt_of_the_platform_is_said_and_nothing_is_sent(
+    held: bytes | None, words: str, tmp_path: Path
+) -> None:
+    server, file = AuthorizationServer(), tmp_path / "token"
+    if held is not None:
+        file.write_bytes(held)
+    assert await refusal(server, method="none", platform_jwt=file) == words.format(file)
+    assert server.asked == []
+
+
 def test_a_key_that_cannot_sign_is_refused_at_the_start() -> None:
     with pytest.raises(UsageError, match="the private key of the client bridge cannot sign"):
         ClientToken(client_at("https://login.example", method="private_key_jwt", secret="no key"), 1)
@@ -439,14 +494,40 @@ issuer = "https://login.example"
 client_id = "b"
 private_key = { env = "KEY" }
 resource = ""
+[tool_servers.cloud]
+url = "https://cloud.example/mcp"
+[tool_servers.cloud.auth.oauth2]
+grant = "jwt_bearer"
+issuer = "https://login.example"
+assertion_file = "/var/run/token"
+[tool_servers.entra]
+url = "https://entra.example/mcp"
+[tool_servers.entra.auth.oauth2]
+grant = "client_credentials"
+issuer = "https://login.example"
+client_id = "b"
+assertion_file = "token"
+resource = ""
 [tools_as_agent.desk]
-from = ["crm", "hrm"]
+from = ["crm", "hrm", "cloud", "entra"]
 """)
     plan = plan_from_file(load(file, {"SECRET": "s3", "KEY": "pem"}))
     targets = [one.target for one in plan.servers.values() if isinstance(one.target, HttpTarget)]
     assert [target.oauth for target in targets] == [
         OAuthClient("https://login.example", "bridge", "s3", "basic", ("read",), "https://crm.example/mcp"),
         OAuthClient("https://login.example", "b", "pem", "private_key_jwt", (), "", allow_private=True),
+        OAuthClient(
+            "https://login.example",
+            "",
+            "",
+            "none",
+            (),
+            "https://cloud.example/mcp",
+            platform_jwt=Path("/var/run/token"),
+        ),
+        OAuthClient(
+            "https://login.example", "b", "", "platform_jwt", (), "", platform_jwt=tmp_path / "token"
+        ),
     ]
 
 
@@ -454,7 +535,7 @@ from = ["crm", "hrm"]
     ("keys", "words"),
     [
         ('issuer = "http://login.example", client_secret = { env = "SECRET" }', "takes an https:// URL"),
-        ('issuer = "https://login.example"', "needs `client_secret` or `private_key`"),
+        ('issuer = "https://login.example"', "needs `client_secret`, `private_key` or `assertion_file`"),
         ('client_secret = { env = "SECRET" }', "needs `issuer`"),
         ('client_secret = { env = "SECRET" }, pkce = "assume"', "not for the grant `client_credentials`"),
         (

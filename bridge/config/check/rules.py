@@ -78,12 +78,16 @@ _OF_EXCHANGES: Final = ("on_behalf_of", "audience", "id_jag")
 
 _KEYS_OF_GRANTS: Final[Mapping[str, tuple[tuple[tuple[str, ...], ...], tuple[str, ...]]]] = {
     "client_credentials": (
-        (("issuer",), ("client_id",), ("client_secret", "private_key")),
+        (("issuer",), ("client_id",), ("client_secret", "private_key", "assertion_file")),
         ("client_metadata_url", "pkce"),
     ),
-    "authorization_code": ((), ("private_key", *_OF_EXCHANGES)),
+    "jwt_bearer": (
+        (("issuer",), ("assertion_file",)),
+        ("client_secret", "private_key", "client_auth", "client_metadata_url", "pkce", *_OF_EXCHANGES),
+    ),
+    "authorization_code": ((), ("private_key", "assertion_file", *_OF_EXCHANGES)),
     "token_exchange": (
-        (("issuer",), ("client_id",), ("client_secret", "private_key")),
+        (("issuer",), ("client_id",), ("client_secret", "private_key", "assertion_file")),
         ("client_metadata_url", "pkce"),
     ),
 }

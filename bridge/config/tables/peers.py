@@ -59,6 +59,11 @@ class ClientOAuth2Table(Table):
         default=None,
         description="a private key of the bridge as PEM (RSA, P-256, P-384, Ed25519), which signs instead of a secret",
     )
+    assertion_file: File | None = Field(
+        default=None,
+        description="a file with a JWT of the platform on which the bridge runs (workload identity), read for each "
+        "token: it stands in place of a secret, or is what the token is given for (`jwt_bearer`)",
+    )
     client_auth: Literal["basic", "post"] = Field(
         default="basic", description="how the secret is sent: in the header `Authorization`, or in the body"
     )
@@ -72,7 +77,9 @@ class ClientOAuth2Table(Table):
 class CatalogOAuth2Table(ClientOAuth2Table):
     """`auth.oauth2` of a catalog."""
 
-    grant: Literal["client_credentials"] = Field(description="how the bridge gets the token: as itself")
+    grant: Literal["client_credentials", "jwt_bearer"] = Field(
+        description="how the bridge gets the token: as itself, or for a JWT of its platform (`jwt_bearer`)"
+    )
 
 
 class IdJagTable(Table):
@@ -92,9 +99,9 @@ class IdJagTable(Table):
 class AgentOAuth2Table(ClientOAuth2Table):
     """`auth.oauth2` of an agent."""
 
-    grant: Literal["client_credentials", "token_exchange"] = Field(
+    grant: Literal["client_credentials", "jwt_bearer", "token_exchange"] = Field(
         description="how the bridge gets the token for what no caller asks, such as the card: as itself "
-        "(`client_credentials`), or not at all (`token_exchange`)"
+        "(`client_credentials`), for a JWT of its platform (`jwt_bearer`), or not at all (`token_exchange`)"
     )
     on_behalf_of: Literal["caller"] | None = Field(
         default=None,
@@ -113,9 +120,9 @@ class AgentOAuth2Table(ClientOAuth2Table):
 class OAuth2Table(ClientOAuth2Table):
     """`auth.oauth2` of a tool server."""
 
-    grant: Literal["client_credentials", "authorization_code"] = Field(
-        description="how it gets the token: as itself (`client_credentials`), or by a login of the operator "
-        "(`authorization_code`, `mcp-a2a login NAME`)"
+    grant: Literal["client_credentials", "jwt_bearer", "authorization_code"] = Field(
+        description="how it gets the token: as itself (`client_credentials`), for a JWT of its platform "
+        "(`jwt_bearer`), or by a login of the operator (`authorization_code`, `mcp-a2a login NAME`)"
     )
     issuer: SecretIssuerUrl | None = Field(
         default=None,
