@@ -52,11 +52,11 @@ _ANSWERS: Final = 8
 _VALUES: Final = {"number": 2, "integer": 2, "boolean": True, "object": {}, "array": []}
 _RAW_ARGUMENTS: Final = frozenset({"http-custom-headers"})
 """Scenarios whose arguments are not as the schema says, which only a client with our extension may send."""
-_OWN_RIGHTS: Final = "auth/client-credentials-"
+_OWN_RIGHTS: Final = ("auth/client-credentials-", "auth/wif-")
 """Scenarios in which the bridge is a client of the authorization server in its own name."""
 _AUTHORIZED: Final = "auth/"
 """Scenarios in which a person logs in at the authorization server, but for those before."""
-_OTHER_GRANTS: Final = ("auth/dpop", "auth/wif-", "auth/enterprise-")
+_OTHER_GRANTS: Final = ("auth/dpop", "auth/enterprise-")
 """Scenarios of extensions that the bridge does not have."""
 _LOGIN_NEEDED: Final = "Run `mcp-a2a login"
 _ECHO: Final = ("json-schema-2020-12-preservation", "json_schema_echo", "json_schema_2020_12_tool")
@@ -140,7 +140,7 @@ async def oauth_of(
 ) -> OAuthClient | LoginWish | None:
     """How the bridge gets the token for a scenario; None if it needs none."""
     if scenario.name.startswith(_OWN_RIGHTS):
-        return await client_of(scenario, http)
+        return await client_of(scenario, folder, http)
     if scenario.name.startswith(_AUTHORIZED) and not scenario.name.startswith(_OTHER_GRANTS):
         return await logged_in(scenario, folder, http)
     return None
@@ -176,11 +176,15 @@ async def log_in_to(wish: LoginWish, http: httpx2.AsyncClient) -> None:
         await held.write(login)
 
 
-async def client_of(scenario: Scenario, http: httpx2.AsyncClient) -> OAuthClient:
+async def client_of(scenario: Scenario, folder: Path, http: httpx2.AsyncClient) -> OAuthClient:
     """What a file says of the bridge as a client. Whoever writes it looks the issuer up at the server."""
     url = urlsplit(scenario.url)
     metadata = f"{url.scheme}://{url.netloc}/.well-known/oauth-protected-resource{url.path}"
     (issuer,) = (await http.get(metadata)).json()["authorization_servers"]
+    if platform_jwt := scenario.context.get("valid_jwt"):
+        (file := folder / "jwt").write_text(platform_jwt, "utf-8")
+        client_id = scenario.context["client_id"]
+        return OAuthClient(issuer, client_id, "", "none", resource=scenario.url, platform_jwt=file)
     key = scenario.context.get("private_key_pem")
     return OAuthClient(
         issuer,
