@@ -456,6 +456,30 @@ async def test_a_tool_server_gets_a_token_and_a_new_one_when_it_refuses_that() -
     assert SECRET not in repr(target)
 
 
+async def test_a_tool_server_that_misses_a_scope_gets_a_wider_token() -> None:
+    server = AuthorizationServer()
+    challenge = 'Bearer error="insufficient_scope", scope="list"'
+
+    def listed(got: Got) -> Any:
+        if got.headers["authorization"] == "Bearer token-1":
+            return Response("no", status_code=403, headers={"WWW-Authenticate": challenge})
+        return {"tools": [{"name": "echo", "inputSchema": {"type": "object"}}]}
+
+    tools = RecordingServer(LEGACY, answers={"tools/list": listed})
+    with anyio.fail_after(30):
+        async with (
+            server.serve() as issuer,
+            tools.serve() as url,
+            wrapped(config_for(url_at(url, oauth=client_at(issuer, resource=url)))),
+        ):
+            pass
+    assert [got.headers["authorization"] for got in tools.of("tools/list")] == [
+        "Bearer token-1",
+        "Bearer token-2",
+    ]
+    assert [asked.form["scope"] for asked in server.asked] == ["read write", "read write list"]
+
+
 async def test_what_a_server_says_of_authorization_servers_is_not_read() -> None:
     ours, evil = AuthorizationServer(), AuthorizationServer()
     tools = RecordingServer(LEGACY)
