@@ -56,6 +56,8 @@ _OWN_RIGHTS: Final = ("auth/client-credentials-", "auth/wif-")
 """Scenarios in which the bridge is a client of the authorization server in its own name."""
 _AUTHORIZED: Final = "auth/"
 """Scenarios in which a person logs in at the authorization server, but for those before."""
+_NO_METADATA: Final = "auth/2025-03-26-oauth-endpoint-fallback"
+"""A scenario whose authorization server has no metadata, and so cannot say that it checks PKCE: the operator does."""
 _OTHER_GRANTS: Final = ("auth/dpop", "auth/enterprise-")
 """Scenarios of extensions that the bridge does not have."""
 _LOGIN_NEEDED: Final = "Run `mcp-a2a login"
@@ -154,6 +156,7 @@ async def logged_in(scenario: Scenario, folder: Path, http: httpx2.AsyncClient) 
         client_id=scenario.context.get("client_id", ""),
         secret=scenario.context.get("client_secret", ""),
         client_metadata_url="https://conformance-test.local/client-metadata.json",
+        pkce="assume" if scenario.name == _NO_METADATA else "required",
         allow_private=True,
     )
 

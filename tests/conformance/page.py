@@ -92,7 +92,8 @@ def _rows(run: Run, outcome: Outcome) -> Iterator[str]:
     """A line for a run; the scenarios of OAuth, of which a server needs none, have their own."""
     oauth = {name: checks for name, checks in outcome.scenarios.items() if name.startswith(_OAUTH)}
     others = {name: checks for name, checks in outcome.scenarios.items() if name not in oauth}
-    yield _row(run, f"`{run.side}`", Outcome(others))
+    if others:
+        yield _row(run, f"`{run.side}`", Outcome(others))
     if oauth:
         yield _row(run, f"`{run.side}`, OAuth (`{_OAUTH}*`)", Outcome(oauth))
 

@@ -52,6 +52,8 @@ class Suite:
     """The options that have it run all of its scenarios."""
     alone: tuple[str, ...]
     """The options beside the name of a scenario that is run alone."""
+    sides: tuple[Side, ...] = tuple(Side)
+    """The sides that it has scenarios for."""
 
     @property
     def version(self) -> str:
@@ -100,8 +102,16 @@ SUITES: Final = (
         Suite("conformance-2026", spec, ("--requirements", spec), ("--spec-version", spec, "--force"))
         for spec in ("2025-11-25", "2026-07-28")
     ),
+    # The OAuth of the first revision that had it, which old servers still speak.
+    Suite(
+        "conformance-2026",
+        "2025-03-26",
+        ("--suite", "backcompat"),
+        ("--spec-version", "2025-03-26", "--force"),
+        (Side.CLIENT,),
+    ),
 )
-RUNS: Final = tuple(Run(suite, side) for suite in SUITES for side in Side)
+RUNS: Final = tuple(Run(suite, side) for suite in SUITES for side in suite.sides)
 
 
 def chosen(spec: str, side: str) -> Sequence[Run]:
