@@ -16,7 +16,7 @@ import secrets
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
-from typing import Final, NoReturn
+from typing import Any, Final, NoReturn
 from urllib.parse import urlencode, urljoin, urlsplit
 
 import anyio
@@ -30,7 +30,7 @@ from mcp.shared.auth import (
     OAuthToken,
 )
 from mcp_types.version import LATEST_PROTOCOL_VERSION
-from pydantic import AnyUrl, ValidationError
+from pydantic import AnyUrl, Field, ValidationError
 
 from bridge.errors import PeerError, UsageError, reason_of
 from bridge.http.client import GuardedTransport, guarded_by
@@ -207,6 +207,16 @@ class _LoginContext(OAuthContext):
         return super().should_include_resource_param(protocol_version)
 
 
+class _ClientMetadata(OAuthClientMetadata):
+    """What the bridge registers as. Issuers may refuse scopes that a client is not registered with."""
+
+    wished_scopes: Callable[[], Sequence[str]] = Field(exclude=True)
+
+    def model_dump(self, **options: Any) -> dict[str, Any]:
+        scope = " ".join(self.wished_scopes())
+        return super().model_dump(**options) | ({"scope": scope} if scope else {})
+
+
 class _BegunSignal(BaseException):
     """Ends the provider's flow where the person's part begins. No handler of errors on the way may take it."""
 
@@ -219,7 +229,11 @@ class _Provider(OAuthClientProvider):
 
     def __init__(self, wish: LoginWish, redirect_uri: str, before: Login | None) -> None:
         """`before` is the login so far."""
-        metadata = OAuthClientMetadata(client_name="mcp-a2a", redirect_uris=[AnyUrl(redirect_uri)])
+        metadata = _ClientMetadata(
+            client_name="mcp-a2a",
+            redirect_uris=[AnyUrl(redirect_uri)],
+            wished_scopes=lambda: self._scopes,
+        )
         super().__init__(wish.url, metadata, self, client_metadata_url=wish.client_metadata_url or None)
         known = {one.name: getattr(self.context, one.name) for one in fields(OAuthContext)}
         self.context = _LoginContext(**known, wished_resource=wish.resource)

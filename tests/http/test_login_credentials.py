@@ -300,6 +300,7 @@ async def test_a_call_that_takes_more_scopes_says_so_and_the_next_login_asks_for
         answer = await called(wish, source)
     assert (other.json(), answer.status_code) == ({"token": "access-1"}, 200)
     assert [query["scope"] for query in server.authorizations] == ["read list write"]
+    assert [client["scope"] for client in server.registered] == ["read list write"]
     assert (made.scopes, made.wanted_scopes) == (("read", "list", "write"), ())
     assert [form["grant_type"] for form in server.asked] == ["authorization_code"]  # and no refresh
 
