@@ -109,7 +109,8 @@ class LoginSeals:
         """
         said = self._opened(text, PendingLogin)
         bare = said["begun"].pop("bare")
-        begun = BegunLogin(**said["begun"], bare=Login(**bare | {"scopes": tuple(bare["scopes"])}))
+        scopes = {key: tuple(bare[key]) for key in ("scopes", "wanted_scopes")}
+        begun = BegunLogin(**said["begun"], bare=Login(**bare | scopes))
         link = LoginLink(**said["link"])
         return _in_time(PendingLogin(link, begun, said["began_at"], said["expires_at"]), now)
 
