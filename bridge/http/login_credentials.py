@@ -14,7 +14,6 @@ Spec: RFC 6749 section 6 (refresh), RFC 9700 section 4.14 (rotation), RFC 8707 (
 from __future__ import annotations
 
 import base64
-import json
 import logging
 import math
 import time
@@ -23,16 +22,21 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from typing import Final, Literal
-from urllib.parse import quote_plus, urlsplit
+from urllib.parse import quote_plus
 
 import anyio
-import httpx2
 
 from bridge.errors import BridgeError, reason_of
-from bridge.http.client import GuardedClient, PeerCredentials, RenewableCredentials, guarded_by
+from bridge.http.client import GuardedClient, PeerCredentials, RenewableCredentials
 from bridge.http.logins import OPERATOR, HeldLogin, Login, LoginKeeper, LoginKey, peer_of
-from bridge.http.private_addresses import AddressGuard, PrivateAddressError, refusing_private
-from bridge.http.token_endpoint import ANSWER_BYTES, TokenError, scopes_in, union_of
+from bridge.http.token_endpoint import (
+    TokenError,
+    UnsentError,
+    issuer_answer,
+    issuer_guard,
+    scopes_in,
+    union_of,
+)
 from bridge.jsonvalues import JsonObject
 from bridge.safe_text import with_visible_characters
 
@@ -219,9 +223,9 @@ class LoginCredentials(RenewableCredentials):
         try:
             with anyio.fail_after(self._seconds):
                 answer = await _refresh(self._wish, login, refresh_token)
-        except NotSentError as exc:
+        except UnsentError:
             await held.write(login)
-            raise TokenError(str(exc)) from exc
+            raise
         except _RefusedError as exc:
             if not exc.is_final:
                 await held.write(login)
@@ -235,10 +239,6 @@ class LoginCredentials(RenewableCredentials):
 
     def _needed(self, why: str) -> LoginNeededError:
         return LoginNeededError(f"login needed at {self._wish.key.shown}: {why}. {self._wish.remedy}")
-
-
-class NotSentError(Exception):
-    """A grant did not leave, or no server took it."""
 
 
 class _RefusedError(Exception):
@@ -305,10 +305,10 @@ async def token_answer(
     """The status of a grant at the token endpoint of a login, and the JSON object of its answer, if it is one.
 
     Raises:
-        NotSentError: the grant did not leave.
+        UnsentError: the grant did not leave.
         TokenError: whether it was used is not known.
     """
-    form, headers = dict(grant), {"Accept": "application/json"}
+    form, headers = dict(grant), dict[str, str]()
     if login.resource:
         form["resource"] = login.resource
     if login.client_auth == "basic":
@@ -318,61 +318,9 @@ async def token_answer(
         form["client_id"] = login.client_id
         if login.client_auth == "post":
             form["client_secret"] = login.client_secret
-    return await _posted(wish, login, form, headers)
-
-
-async def _posted(
-    wish: LoginWish, login: Login, form: Mapping[str, str], headers: Mapping[str, str]
-) -> tuple[int, JsonObject | None]:
-    url = login.token_url
+    guard = issuer_guard(login.token_url, (wish.url, wish.issuer), allow_private=wish.allow_private)
     async with GuardedClient(timeout=None) as http:
-        try:
-            guard = issuer_guard(url, (wish.url, wish.issuer), allow_private=wish.allow_private)
-            request = http.build_request(
-                "POST", url, data=form, headers=headers, extensions=guarded_by(guard)
-            )
-            response = await http.send(request, stream=True, follow_redirects=False)
-        except (PrivateAddressError, httpx2.ConnectError, httpx2.ConnectTimeout, httpx2.ProxyError) as exc:
-            raise NotSentError(f"{url} cannot be reached for a token: {reason_of(exc)}") from exc
-        except (httpx2.HTTPError, httpx2.InvalidURL) as exc:
-            raise TokenError(f"{url} broke off while a token was renewed: {reason_of(exc)}") from exc
-        try:
-            body = b""
-            async for chunk in response.aiter_bytes():
-                body += chunk
-                if len(body) > ANSWER_BYTES:
-                    raise TokenError(f"{url} answered with more than {ANSWER_BYTES} bytes")
-        except httpx2.HTTPError as exc:
-            raise TokenError(f"{url} broke off while a token was renewed: {reason_of(exc)}") from exc
-        finally:
-            await response.aclose()
-    return response.status_code, _object_in(body)
-
-
-def issuer_guard(url: str, written: tuple[str, ...], *, allow_private: bool) -> AddressGuard | None:
-    """What the operator wrote may be private. What it leads to on another origin has to be public.
-
-    Raises:
-        PrivateAddressError: the host of the URL is a private address.
-    """
-    asked = urlsplit(url)
-    origins = [(one.scheme, one.netloc) for one in map(urlsplit, filter(None, written))]
-    if allow_private or (asked.scheme, asked.netloc) in origins:
-        return None
-    judge = refusing_private(
-        f"the login leads to {asked.hostname}, a private address, where nothing was sent."
-        " If that is right, set `allow_private = true`"
-    )
-    judge([asked.hostname or ""])  # a proxy resolves names itself, and is not guarded
-    return AddressGuard(judge)
-
-
-def _object_in(body: bytes) -> JsonObject | None:
-    try:
-        found = json.loads(body)
-    except (ValueError, RecursionError):
-        return None
-    return found if isinstance(found, dict) else None
+        return await issuer_answer(http, login.token_url, guard, form, headers)
 
 
 def _shown_time(seconds: float) -> str:

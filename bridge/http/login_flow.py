@@ -36,8 +36,6 @@ from bridge.errors import PeerError, UsageError, reason_of
 from bridge.http.client import GuardedTransport, guarded_by
 from bridge.http.login_credentials import (
     LoginWish,
-    NotSentError,
-    issuer_guard,
     token_answer,
     with_tokens,
     words_of_refusal,
@@ -46,7 +44,7 @@ from bridge.http.login_landing import LoginLanding
 from bridge.http.logins import BegunLogin, Login, LoginClientAuth
 from bridge.http.private_addresses import PrivateAddressError
 from bridge.http.request_checks import is_loopback
-from bridge.http.token_endpoint import ANSWER_BYTES, TokenError, union_of
+from bridge.http.token_endpoint import ANSWER_BYTES, TokenError, issuer_guard, union_of
 from bridge.safe_text import with_visible_characters
 
 _LONGEST_WORDS: Final = 400
@@ -140,7 +138,7 @@ async def finish_login(
     except ValidationError as exc:
         words = f"{begun.bare.issuer} answered without a token that can be used"
         raise LoginFlowError(f"no login at {wish.key.shown}: {words}") from exc
-    except (TokenError, NotSentError, PrivateAddressError) as exc:
+    except (TokenError, PrivateAddressError) as exc:
         raise LoginFlowError(f"no login at {wish.key.shown}: {exc}") from exc
 
 

@@ -60,6 +60,10 @@ class TokenError(PeerError):
     """No access token could be had. The message says why, without any secret."""
 
 
+class UnsentError(TokenError):
+    """A request to an authorization server did not leave, or no server took it."""
+
+
 @dataclass(frozen=True)
 class OAuthClient:
     """How the bridge is known to an authorization server, and what it asks for there."""
@@ -133,7 +137,7 @@ class _Exchange:
         """The token endpoint, from the issuer's metadata."""
         lacks: list[str] = []
         for url in _metadata_urls(self.client.issuer):
-            status, found = await self._asked("GET", url)
+            status, found = await self._asked(url)
             if status != 200 or found is None:
                 lacks.append(f"{url} answered HTTP {status}" + (", not JSON" if status == 200 else ""))
                 continue
@@ -178,41 +182,82 @@ class _Exchange:
         else:
             pair = f"{quote_plus(client.client_id)}:{quote_plus(client.secret)}"
             headers["Authorization"] = f"Basic {base64.b64encode(pair.encode()).decode()}"
-        status, answer = await self._asked("POST", url, form, headers)
+        status, answer = await self._asked(url, form, headers)
         if status != 200 or answer is None:
             raise TokenError(_refusal(client, status, answer))
         return answer
 
     async def _asked(
         self,
-        verb: str,
         url: str,
         form: Mapping[str, str] | None = None,
         headers: Mapping[str, str] | None = None,
     ) -> tuple[int, JsonObject | None]:
-        """The status and the JSON object of an answer, if it is one. Redirects are not followed."""
+        client = self.client
+        guard = issuer_guard(url, (client.issuer,), allow_private=client.allow_private)
+        return await issuer_answer(self.http, url, guard, form, headers)
+
+
+async def issuer_answer(
+    http: httpx2.AsyncClient,
+    url: str,
+    guard: AddressGuard | None,
+    form: Mapping[str, str] | None = None,
+    headers: Mapping[str, str] | None = None,
+) -> tuple[int, JsonObject | None]:
+    """The status of an answer of an authorization server, and its JSON object, if it is one. A form is posted.
+
+    Redirects are not followed.
+
+    Raises:
+        UnsentError: nothing was sent, or no server took it.
+        TokenError: the answer is too large, or broke off.
+    """
+    try:
+        request = http.build_request(
+            "GET" if form is None else "POST",
+            url,
+            data=form,
+            headers={"Accept": "application/json", **(headers or {})},
+            extensions=guarded_by(guard),
+        )
+        response = await http.send(request, stream=True, follow_redirects=False)
         try:
-            request = self.http.build_request(
-                verb,
-                url,
-                data=form,
-                headers={"Accept": "application/json", **(headers or {})},
-                extensions=guarded_by(_guard(self.client, url)),
-            )
-            response = await self.http.send(request, stream=True, follow_redirects=False)
-            try:
-                body = b""
-                async for chunk in response.aiter_bytes():
-                    body += chunk
-                    if len(body) > ANSWER_BYTES:
-                        raise TokenError(f"{url} answered with more than {ANSWER_BYTES} bytes")
-            finally:
-                await response.aclose()
-        except PrivateAddressError as exc:
-            raise TokenError(str(exc)) from exc
-        except (httpx2.HTTPError, httpx2.InvalidURL) as exc:
-            raise TokenError(f"{url} cannot be reached for a token: {reason_of(exc)}") from exc
-        return response.status_code, _object_in(body)
+            body = b""
+            async for chunk in response.aiter_bytes():
+                body += chunk
+                if len(body) > ANSWER_BYTES:
+                    raise TokenError(f"{url} answered with more than {ANSWER_BYTES} bytes")
+        finally:
+            await response.aclose()
+    except PrivateAddressError as exc:
+        raise UnsentError(str(exc)) from exc
+    except (httpx2.ConnectError, httpx2.ConnectTimeout, httpx2.ProxyError, httpx2.InvalidURL) as exc:
+        raise UnsentError(f"{url} cannot be reached for a token: {reason_of(exc)}") from exc
+    except httpx2.HTTPError as exc:
+        raise TokenError(f"{url} broke off when it was asked for a token: {reason_of(exc)}") from exc
+    return response.status_code, _object_in(body)
+
+
+def issuer_guard(url: str, written: Sequence[str], *, allow_private: bool) -> AddressGuard | None:
+    """The user wrote some URLs, so their origins may be private. What they lead to elsewhere must be public.
+
+    Raises:
+        UnsentError: the host of the URL is a private address.
+    """
+    asked = urlsplit(url)
+    origins = [(one.scheme, one.netloc) for one in map(urlsplit, filter(None, written))]
+    if allow_private or (asked.scheme, asked.netloc) in origins:
+        return None
+    judge = refusing_private(
+        f"the authorization server leads to {asked.hostname}, a private address, where nothing was sent."
+        " If that is right, set `allow_private = true`"
+    )
+    try:
+        judge([asked.hostname or ""])  # a proxy resolves names itself, and is not guarded
+    except PrivateAddressError as exc:
+        raise UnsentError(str(exc)) from exc
+    return AddressGuard(judge)
 
 
 async def platform_jwt_in(file: Path) -> str:
@@ -239,20 +284,6 @@ def _metadata_urls(issuer: str) -> Sequence[str]:
     root = f"{place.scheme}://{place.netloc}"
     inserted = [f"{root}/.well-known/{name}{path}" for name in _WELL_KNOWN]
     return [*inserted, f"{root}{path}/.well-known/{_WELL_KNOWN[1]}"] if path else inserted
-
-
-def _guard(client: OAuthClient, url: str) -> AddressGuard | None:
-    """The user wrote the issuer, so its origin may be private. What its metadata names elsewhere must be public."""
-    given, asked = urlsplit(client.issuer), urlsplit(url)
-    if client.allow_private or (given.scheme, given.netloc) == (asked.scheme, asked.netloc):
-        return None
-    words = (
-        f"the metadata of {client.issuer} leads to {asked.hostname}, a private address, where nothing was sent."
-        " If that is right, set `allow_private = true`"
-    )
-    judge = refusing_private(words)
-    judge([asked.hostname or ""])  # a proxy resolves names itself, and is not guarded
-    return AddressGuard(judge)
 
 
 def _object_in(body: bytes) -> JsonObject | None:
