@@ -250,9 +250,11 @@ class Access:
         self._verifiers = tuple(verifiers)
         self._everyone = everyone or self._everyone
         self._why_nobody = why_nobody
-        asked = {verifier.scheme for verifier in verifiers}
+        # The secret of the bridge itself is declared for nobody. Where all come by a proxy, nothing is declared.
+        declared = {verifier.scheme for verifier in verifiers if verifier.is_declared}
+        asked = declared or {verifier.scheme for verifier in verifiers}
         self.schemes: tuple[Scheme, ...] = tuple(scheme for scheme in Scheme if scheme in asked)
-        """The schemes that are accepted, the best one first."""
+        """The schemes that callers may use, the best one first."""
         self.issuers: tuple[Issuer, ...] = tuple(one.issuer for one in verifiers if one.issuer is not None)
         """The issuers whose tokens are accepted."""
         self.changes += 1

@@ -122,7 +122,8 @@ async def test_a_card_declares_mutual_tls_where_certificates_are_known(tmp_path:
         card = (await client.get(served.url + CARD)).json()
         assert card["securitySchemes"] == {"mtls": {"mtlsSecurityScheme": {}, "type": "mutualTLS"}}
         refused = await served.asked()
-        assert refused.headers["www-authenticate"].endswith(', Certificate realm="mcp-a2a"')
+        assert refused.headers["www-authenticate"] == 'Certificate realm="mcp-a2a"'
+        assert refused.json()["error"]["message"].startswith("A client certificate is needed")
 
 
 async def test_a_trusted_proxy_says_who_calls(tmp_path: Path) -> None:
