@@ -36,7 +36,7 @@ from bridge.http.tls import faults_of
 from bridge.mcp.client.contract import ToolServer
 from bridge.process.serve import unannounced_bridge
 from bridge.safe_text import without_hidden_characters
-from bridge.seal import key_in
+from bridge.seal import MIN_KEY_BYTES, key_in
 
 WAIT_SECONDS: Final = 30.0
 """How long servers and agents may take by default. It is the connect timeout of the default profile."""
@@ -191,7 +191,7 @@ class Findings:
     """Globs in the skills of principals, and of scopes, that match nothing."""
     left_out: tuple[FindingFault, ...] = ()
     """Agents of imported files that the bridge cannot call."""
-    of_tls: tuple[FindingFault, ...] = ()
+    of_place: tuple[FindingFault, ...] = ()
     """Faults of the certificate that the bridge shows, and of its key."""
     untrusted: tuple[FindingFault, ...] = ()
     """Issuers whose tokens the callers of an agent need, and that the bridge does not trust."""
@@ -206,7 +206,7 @@ class Findings:
         ]
         return (
             *self.left_out,
-            *self.of_tls,
+            *self.of_place,
             *self.untrusted,
             *down,
             *(FindingFault.at((peer.kind, peer.key), fault) for peer in self.peers for fault in peer.faults),
@@ -243,7 +243,7 @@ async def findings_of(plan: Plan, bridge: Bridge) -> Findings:
         (*_unused(plan), *_on_claims(plan), *_without_token(faces, plan)),
         useless=tuple(_useless(faces, _granted(plan))),
         left_out=tuple(_left_out(plan)),
-        of_tls=tuple(tls_faults(plan)),
+        of_place=tuple(_place_faults(plan)),
         untrusted=tuple(_untrusted(plan)),
     )
 
@@ -272,9 +272,9 @@ def offline_findings(plan: Plan) -> Findings:
         *(("what each principal may use of them",) if plan.credentials else ()),
     )
     notes = (*_unused(plan), *_on_claims(plan))
-    left_out, of_tls = tuple(_left_out(plan)), tuple(tls_faults(plan))
+    left_out, of_place = tuple(_left_out(plan)), tuple(_place_faults(plan))
     untrusted = tuple(_untrusted(plan))
-    return Findings(peers, faces, notes, unseen, left_out=left_out, of_tls=of_tls, untrusted=untrusted)
+    return Findings(peers, faces, notes, unseen, left_out=left_out, of_place=of_place, untrusted=untrusted)
 
 
 def tls_faults(plan: Plan) -> Iterator[FindingFault]:
@@ -282,6 +282,16 @@ def tls_faults(plan: Plan) -> Iterator[FindingFault]:
     if plan.place.tls is not None:
         for key, words in faults_of(plan.place.tls, datetime.now(UTC)):
             yield FindingFault(("bridge", "tls", key), f"bridge.tls.{key}: {words}")
+
+
+def _place_faults(plan: Plan) -> Iterator[FindingFault]:
+    yield from tls_faults(plan)
+    for number, key in enumerate(plan.place.keys):
+        if isinstance(key, str) and len(key.encode()) < MIN_KEY_BYTES:
+            words = (
+                f"the key has fewer than {MIN_KEY_BYTES} bytes, so that it can be guessed; `serve` refuses it"
+            )
+            yield FindingFault(("bridge", "keys", number, "env"), f"bridge.keys: {words}")
 
 
 def _server(key: str, upstream: ToolServer, *, is_needed: bool) -> PeerFindings:

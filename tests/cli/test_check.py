@@ -495,6 +495,16 @@ def test_a_certificate_that_cannot_be_used_is_a_fault_of_its_line(tmp_path: Path
     assert f"bridge.toml:2: {why}" in " ".join(said.stdout.split())
 
 
+def test_a_key_that_serve_would_refuse_is_a_fault_of_its_line(tmp_path: Path) -> None:
+    keys = '[bridge]\nkeys = [{ file = "handle.key" },\n{ env = "SHORT" }]\n'
+    written(tmp_path, keys, RAW, DEVTOOLS)
+    said = check(tmp_path, "--offline", SHORT="k" * 31)
+    assert (said.returncode, "k" * 31 in said.stdout + said.stderr) == (1, False)
+    words = "bridge.toml:3: bridge.keys: the key has fewer than 32 bytes, so that it can be guessed"
+    assert words in " ".join(said.stdout.split())
+    assert check(tmp_path, "--offline", SHORT="k" * 32).returncode == 0
+
+
 def test_a_server_that_needs_a_login_is_a_fault_with_the_command(tmp_path: Path) -> None:
     (tmp_path / "bridge.toml").write_text("""
 [tool_servers.crm]
