@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 import click
 
@@ -12,6 +12,9 @@ from bridge.errors import UsageError
 
 if TYPE_CHECKING:
     from bridge.http.login_credentials import LoginWish
+
+_REVOKE_SECONDS: Final = 10.0
+"""How long the issuer may take for all: whoever logs out waits."""
 
 
 @click.command()
@@ -22,6 +25,7 @@ if TYPE_CHECKING:
     metavar="NAME",
     help='Forget the login of this caller, not the operator\'s: of a server with login = "each".',
 )
+@click.option("--allow-private", is_flag=True, help="For a URL: revoke at an issuer with a private address.")
 def logout(**options: Any) -> int:
     """Forget the login at a tool server.
 
@@ -33,10 +37,12 @@ def logout(**options: Any) -> int:
     mcp-a2a logout https://mcp.example.com/mcp
     mcp-a2a logout crm --principal alice
 
-    The tokens are deleted here. Their issuer is not asked to revoke them: a bridge that runs may send the access token
-    that it has until it expires, and cannot renew it.
+    The tokens are revoked at their issuer, if its metadata says where (RFC 7009), and deleted here. What cannot be
+    revoked is told, and deleted all the same: a bridge that runs may send the access token that it has until it
+    expires.
 
-    Exit codes: 0 forgotten; 2 there is no such login, or the command or the file is at fault.
+    Exit codes: 0 forgotten, also if it could not be revoked; 2 there is no such login, or the command or the file is
+    at fault.
     """
     import anyio
 
@@ -45,17 +51,29 @@ def logout(**options: Any) -> int:
     from bridge.http.logins import OPERATOR
 
     logs.set_up("text", "error")
-    principal = options["principal"]
-    wish = replace(wish_of(options["peer"], options["file"], {}), principal=principal or OPERATOR)
+    principal = options.pop("principal")
+    wish = replace(wish_of(options["peer"], options["file"], options), principal=principal or OPERATOR)
     whose = f"login of {principal}" if principal else "login"
-    if not anyio.run(_removed, wish):
+    unrevoked = anyio.run(_forgotten, wish)
+    if unrevoked is None:
         raise UsageError(f"there is no {whose} at {wish.key.shown} in {wish.keeper.where}")
-    render.say(f"forgotten: the {whose} at {wish.key.shown}")
+    render.say(
+        f"forgotten: the {whose} at {wish.key.shown}" + ("" if unrevoked else ", and its tokens are revoked")
+    )
+    if unrevoked:
+        render.say(f"Its tokens are not revoked: {unrevoked}")
     return 0
 
 
-async def _removed(wish: LoginWish) -> bool:
+async def _forgotten(wish: LoginWish) -> str | None:
+    """Why the tokens of a login that was removed are not revoked, "" if they are; None if there was no login."""
+    from bridge.http.login_revocation import revoke
+
     async with wish.keeper.held(wish.key) as held:
-        if held.is_there:
-            await held.remove()
-        return held.is_there
+        if not held.is_there:
+            return None
+        why = "the login was sealed with another key"
+        if held.login is not None:
+            why = await revoke(wish, held.login, _REVOKE_SECONDS)
+        await held.remove()
+        return why

@@ -308,19 +308,23 @@ async def token_answer(
         UnsentError: the grant did not leave.
         TokenError: whether it was used is not known.
     """
-    form, headers = dict(grant), dict[str, str]()
+    form = dict(grant)
     if login.resource:
         form["resource"] = login.resource
-    if login.client_auth == "basic":
-        pair = f"{quote_plus(login.client_id)}:{quote_plus(login.client_secret)}"
-        headers["Authorization"] = f"Basic {base64.b64encode(pair.encode()).decode()}"
-    else:
-        form["client_id"] = login.client_id
-        if login.client_auth == "post":
-            form["client_secret"] = login.client_secret
+    proof, headers = proof_of_client(login)
+    form |= proof
     guard = issuer_guard(login.token_url, (wish.url, wish.issuer), allow_private=wish.allow_private)
     async with GuardedClient(timeout=None) as http:
         return await issuer_answer(http, login.token_url, guard, form, headers)
+
+
+def proof_of_client(login: Login) -> tuple[dict[str, str], dict[str, str]]:
+    """The fields and the headers by which an authorization server knows the client of a login."""
+    if login.client_auth == "basic":
+        pair = f"{quote_plus(login.client_id)}:{quote_plus(login.client_secret)}"
+        return {}, {"Authorization": f"Basic {base64.b64encode(pair.encode()).decode()}"}
+    secret = {"client_secret": login.client_secret} if login.client_auth == "post" else {}
+    return {"client_id": login.client_id, **secret}, {}
 
 
 def _shown_time(seconds: float) -> str:

@@ -136,7 +136,7 @@ class _Exchange:
     async def token_url(self) -> str:
         """The token endpoint, from the issuer's metadata."""
         lacks: list[str] = []
-        for url in _metadata_urls(self.client.issuer):
+        for url in metadata_urls(self.client.issuer):
             status, found = await self._asked(url)
             if status != 200 or found is None:
                 lacks.append(f"{url} answered HTTP {status}" + (", not JSON" if status == 200 else ""))
@@ -146,25 +146,8 @@ class _Exchange:
                     f"{url} is the metadata of another issuer: {_shown(str(found.get('issuer')))}."
                     " If that is the right one, write `issuer` exactly so"
                 )
-            return self._allowed(url, found.get("token_endpoint"))
+            return secret_endpoint(url, found, "token_endpoint")
         raise TokenError(f"{self.client.issuer} has no metadata: {', '.join(lacks)}. Check `issuer`")
-
-    def _allowed(self, metadata_url: str, endpoint: object) -> str:
-        """The token endpoint, if a secret may be sent there."""
-        if not isinstance(endpoint, str):
-            raise TokenError(f"{metadata_url} names no token_endpoint")
-        try:
-            place = urlsplit(endpoint)
-            host = place.hostname or ""
-        except ValueError as exc:
-            raise TokenError(f"{metadata_url} names a token_endpoint that is no URL") from exc
-        if "@" in place.netloc or (
-            place.scheme != "https" and not (place.scheme == "http" and is_loopback(host))
-        ):
-            raise TokenError(
-                f"{metadata_url} names a token_endpoint that is no https:// URL: nothing was sent there"
-            )
-        return endpoint
 
     async def answer(self, url: str, grant: Mapping[str, str], signing: _SigningKey | None) -> JsonObject:
         """The answer to a grant."""
@@ -277,13 +260,34 @@ async def platform_jwt_in(file: Path) -> str:
     return token.decode()
 
 
-def _metadata_urls(issuer: str) -> Sequence[str]:
+def metadata_urls(issuer: str) -> Sequence[str]:
     """Where the metadata of an issuer can be (RFC 8414 section 3.1; OpenID Connect puts it behind the path, too)."""
     place = urlsplit(issuer)
     path = place.path.rstrip("/")
     root = f"{place.scheme}://{place.netloc}"
     inserted = [f"{root}/.well-known/{name}{path}" for name in _WELL_KNOWN]
     return [*inserted, f"{root}{path}/.well-known/{_WELL_KNOWN[1]}"] if path else inserted
+
+
+def secret_endpoint(metadata_url: str, metadata: JsonObject, name: str) -> str:
+    """An endpoint of an authorization server that a secret may be sent to.
+
+    Raises:
+        TokenError: the metadata does not name it, or it is neither https nor on this machine.
+    """
+    endpoint = metadata.get(name)
+    if not isinstance(endpoint, str):
+        raise TokenError(f"{metadata_url} names no {name}")
+    try:
+        place = urlsplit(endpoint)
+        host = place.hostname or ""
+    except ValueError as exc:
+        raise TokenError(f"{metadata_url} names a {name} that is no URL") from exc
+    if "@" in place.netloc or (
+        place.scheme != "https" and not (place.scheme == "http" and is_loopback(host))
+    ):
+        raise TokenError(f"{metadata_url} names a {name} that is no https:// URL: nothing was sent there")
+    return endpoint
 
 
 def _object_in(body: bytes) -> JsonObject | None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import anyio
@@ -14,7 +15,7 @@ import pytest
 from bridge.http.logins import Login, LoginKey
 from bridge.store.login_files import LoginFiles
 from tests.support.command import run_command, run_here
-from tests.support.login_server import LoginServer
+from tests.support.login_server import METADATA, LoginServer
 
 BROWSER = """
 import sys, urllib.request
@@ -112,18 +113,43 @@ def test_logins_are_listed_without_a_token(tmp_path: Path) -> None:
         assert word not in done.stdout + done.stderr + listed
 
 
-def test_a_logout_forgets_the_login_by_name(tmp_path: Path) -> None:
-    bridge_file(tmp_path, "https://crm.example/mcp")
-    keep(tmp_path, "https://crm.example/mcp", LOGIN)
-    done = run_here("logout", "crm", state=tmp_path, folder=tmp_path)
-    assert (done.returncode, done.stderr + done.stdout) == (
-        0,
-        "forgotten: the login at https://crm.example/mcp\n",
-    )
-    again = run_here("logout", "https://crm.example/mcp", state=tmp_path, folder=tmp_path)
-    assert again.returncode == 2
-    assert "there is no login at https://crm.example/mcp" in again.stderr
-    assert "there are no logins" in run_here("logins", state=tmp_path, folder=tmp_path).stderr
+@pytest.mark.outside
+@pytest.mark.parametrize(
+    ("refused", "names", "ends"),
+    [
+        ("", True, ", and its tokens are revoked\n"),
+        (
+            "access_token",
+            True,
+            "\nIts tokens are not revoked: ISSUER did not revoke the access token: unsupported_token_type\n",
+        ),
+        ("", False, f"\nIts tokens are not revoked: ISSUER{METADATA} names no revocation_endpoint\n"),
+    ],
+)
+async def test_a_logout_revokes_the_tokens_and_forgets_the_login_all_the_same(
+    refused: str, names: bool, ends: str, tmp_path: Path
+) -> None:
+    server = LoginServer(refuses_back=refused)
+    async with server.serve() as url:
+        server.metadata = {"revocation_endpoint": f"{server.issuer}/revoke"} if names else {}
+        bridge_file(tmp_path, url)
+        files, key = LoginFiles(tmp_path / "mcp-a2a"), LoginKey(url)
+        async with files.held(key) as held:
+            await held.write(replace(LOGIN, issuer=server.issuer, token_url=f"{server.issuer}/token"))
+
+        def run(peer: str) -> subprocess.CompletedProcess[str]:
+            return run_here("logout", peer, state=tmp_path, folder=tmp_path)
+
+        done = await anyio.to_thread.run_sync(run, "crm")
+        again = await anyio.to_thread.run_sync(run, url)
+        said = (done.stderr + done.stdout).replace(server.issuer, "ISSUER")
+        assert (done.returncode, said) == (0, f"forgotten: the login at ISSUER/mcp{ends}")
+        assert await files.find(key) is None
+        assert (again.returncode, "there is no login at" in again.stderr) == (2, True)
+    kinds = {"refresh_token": "refresh-1", "access_token": "access-1"} if names else {}
+    assert server.given_back == [
+        {"token": token, "token_type_hint": kind, "client_id": "bridge"} for kind, token in kinds.items()
+    ]
 
 
 def test_a_logout_of_one_caller_leaves_the_logins_of_the_others(tmp_path: Path) -> None:

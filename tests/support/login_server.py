@@ -53,6 +53,10 @@ class LoginServer:
     authorizations: list[dict[str, str]] = field(default_factory=list)
     registered: list[dict[str, Any]] = field(default_factory=list)
     authorization_headers: list[str | None] = field(default_factory=list)
+    given_back: list[dict[str, str]] = field(default_factory=list)
+    """The forms at the revocation endpoint, which the metadata does not name unless `metadata` does."""
+    refuses_back: str = ""
+    """The kind of token that is not revoked."""
     revoked: bool = False
     """Whether the family was revoked."""
     _codes: dict[str, dict[str, str]] = field(default_factory=dict)
@@ -96,6 +100,11 @@ class LoginServer:
                 self.asked.append(form)
                 self.authorization_headers.append(request.headers.get("authorization"))
                 return self.token() if self.token else self.granted(form)
+            case "/revoke":
+                self.given_back.append(dict(parse_qsl((await request.body()).decode())))
+                if self.given_back[-1]["token_type_hint"] == self.refuses_back:
+                    return JSONResponse({"error": "unsupported_token_type"}, 400)
+                return Response()
         return Response(status_code=404)
 
     def _said(self) -> dict[str, Any]:

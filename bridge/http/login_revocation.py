@@ -1,0 +1,87 @@
+"""Revokes the tokens of a login at the authorization server that gave them, when the login is forgotten.
+
+The server is asked where its metadata is now: logins that were made long ago need nothing else. What cannot be revoked
+is said, and never keeps a login from being deleted.
+
+Spec: RFC 7009 (revocation), RFC 8414 (`revocation_endpoint`).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Final
+
+import anyio
+import httpx2
+
+from bridge.http.client import GuardedClient
+from bridge.http.login_credentials import LoginWish, proof_of_client
+from bridge.http.logins import Login
+from bridge.http.token_endpoint import (
+    TokenError,
+    issuer_answer,
+    issuer_guard,
+    metadata_urls,
+    secret_endpoint,
+)
+from bridge.jsonvalues import JsonObject
+from bridge.safe_text import with_visible_characters
+
+_LONGEST_WORDS: Final = 300
+"""Characters of an authorization server's words that a message repeats."""
+
+
+async def revoke(wish: LoginWish, login: Login, seconds: float) -> str:
+    """Revoke the tokens of a login. Returns why that was not done; "" if it was."""
+    try:
+        with anyio.fail_after(seconds):
+            async with GuardedClient(timeout=None) as http:
+                await _Revocation(http, wish, login).run()
+    except TimeoutError:
+        return f"{login.issuer} took more than {seconds:g} s"
+    except TokenError as exc:
+        return str(exc)
+    return ""
+
+
+@dataclass(frozen=True)
+class _Revocation:
+    http: httpx2.AsyncClient
+    wish: LoginWish = field(repr=False)
+    login: Login
+
+    async def run(self) -> None:
+        """Revoke the refresh token before the access token, since it can get others."""
+        url = await self._endpoint()
+        if self.login.refresh_token:
+            await self._revoke(url, self.login.refresh_token, "refresh_token")
+        await self._revoke(url, self.login.access_token, "access_token")
+
+    async def _endpoint(self) -> str:
+        issuer = self.login.issuer
+        for url in metadata_urls(issuer):
+            status, found = await self._asked(url)
+            if status != 200 or found is None:
+                continue
+            # The SDK puts a slash behind an issuer without a path.
+            if str(found.get("issuer")).rstrip("/") != issuer.rstrip("/"):
+                raise TokenError(f"{url} is the metadata of another issuer")
+            return secret_endpoint(url, found, "revocation_endpoint")
+        raise TokenError(f"{issuer} has no metadata")
+
+    async def _revoke(self, url: str, token: str, kind: str) -> None:
+        proof, headers = proof_of_client(self.login)
+        form = {"token": token, "token_type_hint": kind, **proof}
+        status, answer = await self._asked(url, form, headers)
+        if status != 200:
+            said = [str(one) for key in ("error", "error_description") if (one := (answer or {}).get(key))]
+            words = with_visible_characters(": ".join(said)[:_LONGEST_WORDS], in_one_line=True)
+            name = kind.replace("_", " ")
+            raise TokenError(f"{self.login.issuer} did not revoke the {name}: {words or f'HTTP {status}'}")
+
+    async def _asked(
+        self, url: str, form: dict[str, str] | None = None, headers: dict[str, str] | None = None
+    ) -> tuple[int, JsonObject | None]:
+        written = self.wish.url, self.wish.issuer
+        guard = issuer_guard(url, written, allow_private=self.wish.allow_private)
+        return await issuer_answer(self.http, url, guard, form, headers)
