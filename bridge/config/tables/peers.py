@@ -208,10 +208,10 @@ class ToolServerTable(Table):
     auth: ToolServerAuth | None = Field(
         default=None, description="the credentials that the bridge sends to it"
     )
-    login: Literal["operator", "each"] = Field(
-        default="operator",
-        description="whose login of `authorization_code` calls it: the operator's, for all callers, or one of `each` "
-        "principal, which gets a link to log in with. The operator's lists the tools then",
+    login: Literal["operator", "each"] | None = Field(
+        default=None,
+        description="whose login of `authorization_code` calls it: the `operator`'s for all callers, as without the key, "
+        "or one of `each` principal, which gets a link to log in with. The operator's lists the tools then",
     )
     login_seconds: PositiveFloat | None = Field(
         default=None, description="how long such a link lives; a message renews it"
