@@ -158,7 +158,7 @@ def test_a_logout_of_one_caller_leaves_the_logins_of_the_others(tmp_path: Path) 
     keep(tmp_path, "https://crm.example/mcp", LOGIN, "alice")
     leave = ["logout", "crm", "--principal", "alice"]
     done = run_here(*leave, state=tmp_path, folder=tmp_path)
-    assert done.stdout.splitlines()[0] == "forgotten: the login of alice at https://crm.example/mcp"
+    assert done.stderr.splitlines()[0] == "forgotten: the login of alice at https://crm.example/mcp"
     again = run_here(*leave, state=tmp_path, folder=tmp_path)
     assert "there is no login of alice at https://crm.example/mcp" in again.stderr
     left = json.loads(run_here("logins", "--json", state=tmp_path, folder=tmp_path).stdout)["logins"]

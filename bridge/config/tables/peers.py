@@ -210,8 +210,8 @@ class ToolServerTable(Table):
     )
     login: Literal["operator", "each"] | None = Field(
         default=None,
-        description="whose login of `authorization_code` calls it: the `operator`'s for all callers, as without the key, "
-        "or one of `each` principal, which gets a link to log in with. The operator's lists the tools then",
+        description="whose login of `authorization_code` calls it: the `operator`'s, as without the key, or one of "
+        "`each` principal, which gets a link to log in with. The operator's lists the tools then",
     )
     login_seconds: PositiveFloat | None = Field(
         default=None, description="how long such a link lives; a message renews it"
