@@ -40,6 +40,7 @@ _COMMANDS: Final = (
     "logout",
     "servers",
     "store",
+    "audit",
     "schema",
     "completion",
 )
@@ -94,6 +95,7 @@ def cli() -> None:
     Log in at a tool server:              mcp-a2a login https://mcp.example.com/mcp
     Call a tool of an MCP server:         mcp-a2a call greet name=Ada -- python server.py
     Move tasks to PostgreSQL:             mcp-a2a store move old.toml new.toml
+    Verify an audit:                      mcp-a2a audit verify audit.jsonl*
 
     You can set every option as an environment variable too: --port of wrap is MCP_A2A_WRAP_PORT. The command line wins
     over the environment, the environment over the file, and the file over its mapping profile.

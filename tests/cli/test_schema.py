@@ -64,7 +64,19 @@ def test_commands_are_listed_with_what_is_used_first_in_front(tmp_path: Path) ->
     listed = run_here("--help", state=tmp_path).stdout.partition("Commands:\n")[2]
     names = re.findall(r"^  (\w\S*)", listed, re.MULTILINE)
     assert names[:6] == ["wrap", "expose", "serve", "init", "check", "show"]
-    others = ("install", "card", "call", "tasks", "login", "logins", "logout", "servers", "store", "schema")
+    others = (
+        "install",
+        "card",
+        "call",
+        "tasks",
+        "login",
+        "logins",
+        "logout",
+        "servers",
+        "store",
+        "audit",
+        "schema",
+    )
     assert set(names[6:]) == {*others, "completion"}
 
 

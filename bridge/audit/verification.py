@@ -1,0 +1,151 @@
+"""Reads the files of one chain, and finds where it is broken."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from bridge.audit.chain import (
+    LINE_BYTES,
+    NO_HASH,
+    AuditLine,
+    ChainHead,
+    ChangedLineError,
+    NotALineError,
+    line_from,
+)
+
+
+@dataclass
+class Verification:
+    """What was found in the files of a chain."""
+
+    first: ChainHead | None = None
+    """The line behind which the files begin; number 0 where they begin with the first line of all."""
+    last: ChainHead = field(default_factory=ChainHead)
+    lines: int = 0
+    torn: int = 0
+    """Fragments that a killed process or a full disk left, each told by the line behind it."""
+    lost: int = 0
+    """Lines that could not be written, as later lines tell."""
+    processes: int = 0
+    """Processes that began in these files."""
+    faults: list[str] = field(default_factory=list)
+    """Where the chain is broken, in words; empty if it is whole."""
+
+
+def verified(paths: Sequence[Path], heads: Sequence[ChainHead] = ()) -> Verification:
+    """Verify the files of one chain, in whatever order they are given.
+
+    Each of `heads`, which were kept elsewhere, must be in the files.
+
+    Raises:
+        OSError: a file cannot be read.
+    """
+    found, wanted = Verification(), {head.seq: head.hash for head in heads}
+    for path in sorted(paths, key=_first_number):
+        _Reading(path, found, wanted).read()
+    if not found.lines and not found.faults:
+        found.faults.append(f"{', '.join(map(str, paths))}: holds no line")
+    found.faults.extend(
+        f"line {seq} is not in the files: the chain ends with line {found.last.seq}"
+        if seq > found.last.seq
+        else f"line {seq} is not in the files, so its head cannot be compared"
+        for seq in sorted(wanted)
+    )
+    return found
+
+
+class _Reading:
+    """Reads one file, behind those that were read before."""
+
+    def __init__(self, path: Path, found: Verification, wanted: dict[int, str]) -> None:
+        self._path = path
+        self._found = found
+        self._wanted = wanted
+        self._fragments: list[tuple[int, bytes, str]] = []
+        """Lines that are none: their numbers, what they hold, and why. The next line may tell of them."""
+
+    def read(self) -> None:
+        for number, text in _lines_of(self._path):
+            try:
+                line = line_from(text)
+            except ChangedLineError as exc:
+                self._fault(number, str(exc))
+                self._fragments.append((number, text, ""))
+            except NotALineError as exc:
+                self._fragments.append((number, text, str(exc)))
+            else:
+                self._follow(number, line)
+        if self._fragments and not _ends_whole(self._path):
+            self._found.torn += 1  # nobody has gone on since
+            self._fragments.pop()
+        self._refuse_fragments()
+
+    def _follow(self, number: int, line: AuditLine) -> None:
+        found, entry = self._found, line.entry
+        self._take_fragments(number, entry)
+        before = ChainHead(line.head.seq - 1, line.prev)
+        if found.first is None:
+            found.first = before
+            if before.seq == 0 and before.hash != NO_HASH:
+                self._fault(number, "is the first, and names a line before it")
+        elif before.seq != found.last.seq:
+            self._fault(number, f"has the number {line.head.seq} and follows line {found.last.seq}")
+        elif before.hash != found.last.hash:
+            self._fault(number, f"does not follow the line {found.last.seq} that is before it")
+        digest = self._wanted.pop(line.head.seq, line.head.hash)
+        if digest != line.head.hash:
+            self._fault(number, f"is not the line {line.head.seq} whose head was kept: all is new since then")
+        found.last, found.lines = line.head, found.lines + 1
+        found.lost += _count(entry, "lost")
+        found.processes += entry.get("event") == "start"
+
+    def _take_fragments(self, number: int, entry: Mapping[str, object]) -> None:
+        torn = _count(entry, "torn_bytes")
+        if not self._fragments and torn:
+            self._fault(number, f"tells of a fragment of {torn} bytes before it, which is gone")
+        elif self._fragments and torn == len(b"\n".join(text for _, text, _ in self._fragments)):
+            self._found.torn += len(self._fragments)
+            self._fragments = []
+        self._refuse_fragments()
+
+    def _refuse_fragments(self) -> None:
+        for number, _, words in self._fragments:
+            if words:
+                self._fault(number, words)
+        self._fragments = []
+
+    def _fault(self, number: int, words: str) -> None:
+        self._found.faults.append(f"{self._path}:{number}: {words}")
+
+
+def _ends_whole(path: Path) -> bool:
+    with open(path, "rb") as file:
+        file.seek(-1, 2)
+        return file.read() == b"\n"
+
+
+def _count(entry: Mapping[str, object], name: str) -> int:
+    value = entry.get(name, 0)
+    return value if isinstance(value, int) else 0
+
+
+def _first_number(path: Path) -> float:
+    """The number of the first line, by which files are ordered; a file without one is last."""
+    for _, text in _lines_of(path):
+        try:
+            return line_from(text).head.seq
+        except NotALineError:
+            continue
+    return float("inf")
+
+
+def _lines_of(path: Path) -> Iterator[tuple[int, bytes]]:
+    """The lines of a file with their numbers, each at most as long as can be one of an audit."""
+    with open(path, "rb") as file:
+        number = 1
+        while text := file.readline(16 * LINE_BYTES):
+            yield number, text.removesuffix(b"\n")
+            number += 1

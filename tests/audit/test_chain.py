@@ -1,0 +1,254 @@
+"""The chain of an audit: what breaks it is found; a kill, a full disk and a rotation do not break it."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from bridge.audit.chain import TEXT_CHARACTERS, ChainHead, ChangedLineError, line_from, sealed
+from bridge.audit.file import AuditFile, AuditStream, AuditWriteError, last_head
+from bridge.audit.verification import verified
+from bridge.errors import UsageError
+from bridge.private_files import HAS_MODES
+from tests.support.command import run_here
+from tests.support.small_disk import NoSmallDiskError, small_disk
+
+MANY = 1 << 30
+
+
+def written(path: Path, *events: str, rotate_bytes: int = MANY) -> None:
+    """Let one process write these events, one at a time."""
+    with AuditFile(path, rotate_bytes) as audit:
+        for event in events:
+            audit.append([{"event": event}], lasting=False)
+
+
+def events_in(path: Path) -> list[str]:
+    return [json.loads(line)["event"] for line in path.read_text().splitlines()]
+
+
+def test_a_line_is_the_same_bytes_whoever_writes_it() -> None:
+    line, head = sealed({"who": "é", "ms": 1.50, "event": "call"}, ChainHead())
+    assert line.decode() == (
+        '{"event":"call","hash":"' + head.hash + '","ms":1.5,"prev":"' + "0" * 64 + '","seq":1,"who":"é"}'
+    )
+    assert line_from(line).head == head
+    assert ChainHead.parse(str(head)) == head
+
+
+def test_a_text_has_an_end_and_no_half_characters() -> None:
+    line, _ = sealed({"who": "a\ud800" + "b" * 10_000}, ChainHead())
+    who = line_from(line).entry["who"]
+    assert isinstance(who, str)
+    assert (who[:3], len(who)) == ("a?b", TEXT_CHARACTERS)
+
+
+def test_a_line_spelled_otherwise_is_a_changed_one() -> None:
+    line, _ = sealed({"event": "call"}, ChainHead())
+    with pytest.raises(ChangedLineError):
+        line_from(line.replace(b":", b": ", 1))
+
+
+def test_each_process_goes_on_with_the_chain(tmp_path: Path) -> None:
+    path = tmp_path / "audit.jsonl"
+    written(path, "start", "call")
+    written(path, "start")
+    found = verified([path])
+    assert (found.faults, found.lines, found.processes, found.last) == ([], 3, 2, last_head(path))
+    if HAS_MODES:
+        assert path.stat().st_mode & 0o777 == 0o600
+
+
+Change = Callable[[list[str]], list[str]]
+CHANGES: dict[str, tuple[Change, str]] = {
+    "edit": (lambda lines: [lines[0], lines[1].replace('"b"', '"x"'), *lines[2:]], ":2: was changed"),
+    "gap": (lambda lines: [lines[0], *lines[2:]], ":2: has the number 3 and follows line 1"),
+    "swap": (
+        lambda lines: [lines[0], lines[2], lines[1], lines[3]],
+        ":2: has the number 3 and follows line 1",
+    ),
+    "twice": (lambda lines: [lines[0], *lines], ":2: has the number 1 and follows line 1"),
+    "words": (
+        lambda lines: [lines[0], "well\n", *lines[1:]],
+        ":2: is a fragment, of which no later line tells",
+    ),
+    "others": (lambda lines: [lines[0], "[1]\n", *lines[1:]], ":2: is not a line of an audit"),
+    "none": (lambda _: [], "holds no line"),
+}
+
+
+@pytest.mark.parametrize("change", CHANGES)
+def test_a_chain_that_was_changed_is_broken(change: str, tmp_path: Path) -> None:
+    path = tmp_path / "audit.jsonl"
+    written(path, "a", "b", "c", "d")
+    edit, words = CHANGES[change]
+    path.write_text("".join(edit(path.read_text().splitlines(keepends=True))))
+    assert words in verified([path]).faults[0]
+
+
+def test_a_line_that_was_written_anew_does_not_fit_the_next_one(tmp_path: Path) -> None:
+    path = tmp_path / "audit.jsonl"
+    written(path, "a", "b", "c")
+    first, _, last = path.read_bytes().splitlines()
+    forged, _ = sealed({"event": "x"}, line_from(first).head)
+    path.write_bytes(b"\n".join([first, forged, last, b""]))
+    assert verified([path]).faults == [f"{path}:3: does not follow the line 2 that is before it"]
+
+
+def test_only_a_head_that_was_kept_shows_a_cut_tail(tmp_path: Path) -> None:
+    path = tmp_path / "audit.jsonl"
+    written(path, "a", "b", "c")
+    head = last_head(path)
+    path.write_bytes(b"".join(path.read_bytes().splitlines(keepends=True)[:2]))
+    assert verified([path]).faults == []
+    assert verified([path], [head]).faults == ["line 3 is not in the files: the chain ends with line 2"]
+
+
+def test_a_whole_new_chain_is_not_the_one_whose_head_was_kept(tmp_path: Path) -> None:
+    path = tmp_path / "audit.jsonl"
+    written(path, "a", "b")
+    head = last_head(path)
+    path.unlink()
+    written(path, "a", "x", "c")
+    assert verified([path], [head]).faults == [
+        f"{path}:2: is not the line 2 whose head was kept: all is new since then"
+    ]
+
+
+def test_a_rotation_carries_the_chain_from_file_to_file(tmp_path: Path) -> None:
+    path = tmp_path / "audit.jsonl"
+    written(path, "a", "b", "c", rotate_bytes=1)
+    written(path, "d", rotate_bytes=1)
+    rotated = [path.with_name(f"audit.jsonl.{number:012d}") for number in (1, 2, 3)]
+    files = [path, *rotated]
+    found = verified(files)
+    assert (found.faults, found.lines, events_in(path)) == ([], 4, ["d"])
+    assert verified([path, rotated[0], rotated[2]]).faults == [
+        f"{rotated[2]}:1: has the number 3 and follows line 1"
+    ]
+    late = verified([path, rotated[2]])
+    assert (late.faults, late.first) == ([], last_head(rotated[1]))
+
+
+def test_a_process_killed_between_two_files_leaves_no_gap(tmp_path: Path) -> None:
+    path = tmp_path / "audit.jsonl"
+    written(path, "a", "b")
+    rotated = path.rename(path.with_name("audit.jsonl.000000000002"))
+    written(path, "c")
+    assert verified([path, rotated]).faults == []
+
+
+def test_a_file_that_another_program_rotates_is_left_for_a_new_one(tmp_path: Path) -> None:
+    path = tmp_path / "audit.jsonl"
+    with AuditFile(path, MANY) as audit:
+        audit.append([{"event": "a"}], lasting=False)
+        moved = path.rename(tmp_path / "audit.jsonl.1")
+        audit.append([{"event": "b"}], lasting=True)
+    assert (events_in(moved), events_in(path)) == (["a"], ["b"])
+    assert verified([path, moved]).faults == []
+
+
+@pytest.mark.parametrize("left", [b'{"event":"ca', b'{"ev\nent', b'{"event"\n', b"\0\0\0"])
+def test_a_torn_line_is_closed_by_one_that_tells_of_it(left: bytes, tmp_path: Path) -> None:
+    path = tmp_path / "audit.jsonl"
+    written(path, "a", "b")
+    with path.open("ab") as file:
+        file.write(left)
+    if not left.endswith(b"\n"):
+        assert (verified([path]).torn, len(verified([path]).faults)) == (1, left.count(b"\n"))
+    written(path, "c")
+    found = verified([path])
+    assert (found.faults, found.lines, found.torn) == ([], 3, left.removesuffix(b"\n").count(b"\n") + 1)
+    last = json.loads(path.read_bytes().splitlines()[-1])
+    assert (last["event"], last["torn_bytes"]) == ("c", len(left.removesuffix(b"\n")))
+    lines = path.read_bytes().splitlines(keepends=True)
+    path.write_bytes(b"".join([*lines[:2], lines[-1]]))
+    assert "which is gone" in verified([path]).faults[0]
+
+
+def test_a_line_that_lacks_only_its_end_is_no_torn_one(tmp_path: Path) -> None:
+    path = tmp_path / "audit.jsonl"
+    written(path, "a", "b")
+    path.write_bytes(path.read_bytes().removesuffix(b"\n"))
+    written(path, "c")
+    found = verified([path])
+    assert (found.faults, found.torn, events_in(path)) == ([], 0, ["a", "b", "c"])
+
+
+@pytest.mark.outside
+def test_what_a_full_disk_cost_is_counted_in_the_next_line(tmp_path: Path) -> None:
+    folder = tmp_path / "disk"
+    folder.mkdir()
+    try:
+        with small_disk(folder, 1 << 20) as disk:
+            path = folder / "audit.jsonl"
+            with AuditFile(path, MANY) as audit:
+                audit.append([{"event": "a"}], lasting=True)
+                disk.fill(0)
+                entries = [{"event": "lost", "text": "x" * 500} for _ in range(20)]
+                for _ in range(2):
+                    with pytest.raises(AuditWriteError):
+                        audit.append(entries, lasting=True)  # type: ignore[arg-type]
+                disk.free()
+                audit.append([{"event": "b"}, {"event": "c"}], lasting=True)
+            found = verified([path])
+            lines = [json.loads(line) for line in path.read_text().splitlines()]
+            assert (found.faults, found.lost, found.lines) == ([], 40, 3)
+            assert [line.get("lost") for line in lines] == [None, 40, None]
+    except NoSmallDiskError as exc:
+        pytest.skip(str(exc))
+
+
+def test_two_processes_do_not_write_one_file(tmp_path: Path) -> None:
+    path = tmp_path / "audit.jsonl"
+    with AuditFile(path, MANY), pytest.raises(UsageError, match="another bridge writes the audit"):
+        AuditFile(path, MANY).__enter__()
+
+
+def test_a_file_that_is_no_audit_is_not_written(tmp_path: Path) -> None:
+    path = tmp_path / "photo.jpg"
+    path.write_bytes(b"\xff" * 100_000)
+    with pytest.raises(UsageError, match="does not end as an audit does"):
+        AuditFile(path, MANY).__enter__()
+    with pytest.raises(UsageError, match="is not a file"):
+        AuditFile(Path(os.devnull), MANY).__enter__()
+
+
+def test_a_chain_on_a_stream_is_verified_once_it_is_in_a_file(tmp_path: Path) -> None:
+    path = tmp_path / "collected"
+    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT)
+    with AuditStream(descriptor) as audit:
+        audit.append([{"event": "start"}, {"event": "call"}], lasting=True)
+    os.close(descriptor)
+    assert (verified([path]).faults, verified([path]).last) == ([], audit.head)
+    with pytest.raises(AuditWriteError):
+        audit.append([{"event": "call"}], lasting=True)
+
+
+def test_the_command_says_whether_a_chain_is_whole(tmp_path: Path) -> None:
+    path = tmp_path / "audit.jsonl"
+    written(path, "start", "call")
+    head = run_here("audit", "head", str(path), state=tmp_path)
+    assert (head.returncode, head.stdout) == (0, f"{last_head(path)}\n")
+    lock = f"{path}.mcp-a2a-lock"
+    whole = run_here("audit", "verify", "--head", head.stdout.strip(), str(path), lock, state=tmp_path)
+    assert (whole.returncode, whole.stdout) == (
+        0,
+        f"the chain is whole: 2 lines of 1 process, head {last_head(path)}\n",
+    )
+    path.write_bytes(path.read_bytes().replace(b"call", b"null"))
+    broken = run_here("audit", "verify", str(path), state=tmp_path)
+    assert (broken.returncode, broken.stdout.startswith("the chain is broken: 1 line of")) == (1, True)
+    assert "was changed" in broken.stderr
+
+
+def test_a_command_without_a_head_or_an_audit_says_so(tmp_path: Path) -> None:
+    path = tmp_path / "audit.jsonl"
+    path.write_text("words\n")
+    assert run_here("audit", "head", str(path), state=tmp_path).returncode == 2
+    done = run_here("audit", "verify", "--head", "x", str(path), state=tmp_path)
+    assert (done.returncode, "x is not a head" in done.stderr) == (2, True)
