@@ -46,6 +46,13 @@ class BusyError(OwnError):
     """A bound of the bridge is reached. Nothing was sent to a peer, so the caller may try again."""
 
 
+class AuditAwayError(OwnError):
+    """The audit demands a line of each call before anything is sent to a peer, and cannot be written at the moment."""
+
+    retry_after_seconds: Final = 5
+    """When the caller may try again."""
+
+
 class StoreError(OwnError):
     """The store could not write its records; none of them was kept."""
 

@@ -27,6 +27,8 @@ class ProofPurpose(Enum):
     """That a replica asks something of another one."""
     PLAN = "plan"
     """Which plan a replica serves: a digest that only a holder of the key can compare."""
+    AUDIT = "audit"
+    """Which plan was in force, and which principal called: digests in an audit, for holders of the key to compare."""
 
 
 class Proofs:

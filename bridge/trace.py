@@ -78,6 +78,18 @@ class HopListener(Protocol):
         """The call of a hop waited so long for its turn at a peer."""
 
 
+class HopGate(Protocol):
+    """What has to be done before a request of a face is performed."""
+
+    async def intend(self, hop: Hop) -> int:
+        """Write down what a hop is about to do, and return the number of that; 0 if it needs none.
+
+        Raises:
+            AuditAwayError: that is not possible at the moment, so the request must not be performed.
+        """
+        ...
+
+
 @dataclass(slots=True, eq=False)
 class Hop:
     """One request between a client and a face, or between the bridge and a peer. Enter it until it has its outcome."""
@@ -103,6 +115,11 @@ class Hop:
     """The kind of fault that ended the hop; empty without one."""
     task_id: str = ""
     context_id: str = ""
+    is_answer: bool = False
+    """Whether the request goes on with an earlier one that asked a question."""
+    gate: HopGate | None = None
+    intent: int = 0
+    """The number under which its gate has written down what it is about to do; 0 without."""
     earlier: TraceContext = NO_TRACE
     """The trace of the last turn of the same task."""
     began_ns: int = field(default_factory=time.time_ns)
@@ -121,6 +138,15 @@ class Hop:
         self.method, self.principal, self.is_authenticated = method, principal, is_authenticated
         self.begin()
         context.set(self.context)
+
+    async def intend(self) -> None:
+        """Pass the gate, if there is one. Nothing may be sent to a peer before.
+
+        Raises:
+            AuditAwayError: the request must not be performed at the moment.
+        """
+        if self.gate is not None and not self.intent:
+            self.intent = await self.gate.intend(self)
 
     def waited(self, peer: str, seconds: float) -> None:
         """Tell the listeners that the call waited for its turn."""
@@ -155,12 +181,14 @@ class Hops:
     """Makes the hops of a bridge, if anybody listens."""
 
     listeners: tuple[HopListener, ...] = ()
+    gate: HopGate | None = None
+    """What each request of a face has to pass; None lets all through."""
 
     def taken(self, protocol: Literal["a2a", "mcp"], face: str) -> Hop | None:
         """The hop of a request that has come to a face; None when nobody listens. Called after `begin`."""
         if not self.listeners:
             return None
-        now = Hop("server", protocol, self.listeners, context.get(), face=face)
+        now = Hop("server", protocol, self.listeners, context.get(), face=face, gate=self.gate)
         hop.set(now)
         return now
 
@@ -219,7 +247,7 @@ def go_on(before: TraceContext) -> None:
         now = TraceContext(before.traceparent, before.tracestate, now.baggage or before.baggage)
         context.set(now)
     if taken is not None:
-        taken.context, taken.earlier = now, before
+        taken.context, taken.earlier, taken.is_answer = now, before, True
 
 
 def in_headers(lines: Iterable[tuple[bytes, bytes]]) -> dict[str, str]:

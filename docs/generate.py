@@ -92,6 +92,11 @@ enabled = true
 allow = ["receiver.internal:8443"]
 secrets."receiver.internal:8443" = { env = "RECEIVER_SECRET" }
 """,
+    "audit": """\
+[audit]
+file = "/var/log/mcp-a2a/audit.jsonl"
+required = true
+""",
     "agents_as_tools": """\
 [agents_as_tools.team]
 from = ["research", "partners", "devtools"]
@@ -198,7 +203,7 @@ def configuration() -> str:
     schema = config_schema()
     parts = [HEAD]
     for section, example in SECTIONS.items():
-        path = (section, *([] if section in ("bridge", "import", "push") else ["*"]))
+        path = (section, *([] if section in ("bridge", "import", "push", "audit") else ["*"]))
         parts.append(f"## {title(path)}\n\n{meaning_of(section)}\n\n```toml\n{example}```\n\n")
         parts.append("".join(table(schema, path)))
         for below in BELOW.get(section, ()):

@@ -309,6 +309,8 @@ class AgentsFace:
         agent = self._listing.by_mark.get(far.agent)
         if agent is None:
             raise BadArgumentsError(f"handle: {HandleError()}")
+        if (hop := trace.hop.get()) is not None:
+            hop.peer, hop.task_id = agent.key, far.task_id
         tool = self._listing.published_by_mark(far.agent, far.tool)
         follow_up = FollowUp(agent, far, incoming, self._surroundings(), tool)
         match incoming.name:

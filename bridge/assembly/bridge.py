@@ -128,8 +128,8 @@ class Bridge:
         """Accept plans while the context is open; then end everything.
 
         Raises:
-            UsageError: the key of the handles cannot be read or made, the database of the replicas is out of reach, or
-                the packages for spans are not installed.
+            UsageError: the key of the handles cannot be read or made, the database of the replicas is out of reach, the
+                packages for spans are not installed, or the audit cannot be opened.
         """
         async with AsyncExitStack() as stack:
             self.telemetry = await stack.enter_async_context(telemetry_of(self._place, lambda: self._parts))
@@ -444,6 +444,8 @@ class Bridge:
         before, kept, seconds = self._parts, self._parts.wanted_by(plan), self.drain_seconds
         stays = kept.published.keys() - fresh.published.keys()
         self._parts, self._plan = kept | fresh, plan
+        if self.telemetry.audit is not None:
+            self.telemetry.audit.serve(plan)
         self._admit(plan)
         for name in stays & plan.published.keys():
             one = plan.published[name]

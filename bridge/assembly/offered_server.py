@@ -27,7 +27,7 @@ from bridge.agents_as_tools.face import AgentsFace
 from bridge.agents_as_tools.handles import Handles
 from bridge.agents_as_tools.options import FaceOptions
 from bridge.agents_as_tools.remote_agent import RemoteAgent
-from bridge.assembly.plan import CatalogPlan, OfferedPlan, Plan, RemotePlan
+from bridge.assembly.plan import CatalogPlan, OfferedPlan, Plan, ProcessPlan, RemotePlan
 from bridge.config.tables.profile import AgentsTable, Profile
 from bridge.errors import PeerError, UsageError
 from bridge.http.client import GuardedClient
@@ -69,12 +69,21 @@ async def shared_resources(plan: Plan, hops: Hops = UNHEARD) -> AsyncIterator[Sh
     """
     place = plan.place
     try:
-        seal = Seal(keys_in(place.keys) or [_own_key(place.state or state_folder())])
+        seal = Seal(keys_of(place))
     except UsageError as exc:
         raise UsageError(f"{exc}; XDG_STATE_HOME names another folder for what is kept") from exc
     timeout = httpx2.Timeout(None, connect=plan.profile.agents.agent_connect_seconds)
     async with GuardedClient(timeout=timeout, limits=httpx2.Limits(keepalive_expiry=2.0)) as http:
         yield SharedResources(http, seal, plan.profile, place.cache, place.baggage_keys, hops)
+
+
+def keys_of(place: ProcessPlan) -> list[bytes]:
+    """The keys of a process: those of its plan, or one that is kept in its state folder.
+
+    Raises:
+        UsageError: a key cannot be read or made.
+    """
+    return keys_in(place.keys) or [_own_key(place.state or state_folder())]
 
 
 def _own_key(folder: Path) -> bytes:

@@ -39,6 +39,9 @@ from bridge.translate.overrides import SkillOverride, ToolOverride
 
 Fail = Literal["open", "closed"]
 
+STANDARD_OUTPUT: Final = Path("-")
+"""The file of an audit that goes to standard output."""
+
 _PROCESS_KEYS: Final = {
     "host": "host",
     "port": "port",
@@ -200,6 +203,25 @@ class OfferedPlan:
 
 
 @dataclass(frozen=True)
+class AuditPlan:
+    """The audit of a process."""
+
+    file: Path
+    """`-` is standard output."""
+    rotate_bytes: int
+    """The size from which on a file is followed by another one."""
+    required: bool = False
+    """Whether each call waits until its line is on the disk."""
+    hashes_principals: bool = False
+    """Whether the names of principals are written as keyed hashes."""
+
+    def of_worker(self, number: int) -> AuditPlan:
+        """The audit of one of several workers, which has a file of its own."""
+        name = f"{self.file.stem}.{number}{self.file.suffix}"
+        return self if self.file == STANDARD_OUTPUT else replace(self, file=self.file.with_name(name))
+
+
+@dataclass(frozen=True)
 class PushPlan:
     """Where push notifications may be sent."""
 
@@ -238,6 +260,8 @@ class ProcessPlan:
     """Who may say in a header who calls."""
     push: PushPlan | None = None
     """None sends no push notifications."""
+    audit: AuditPlan | None = None
+    """None writes no audit."""
 
     traces: str | None = None
     """The URL of the collector that gets spans; None makes none."""
@@ -335,6 +359,7 @@ def for_stdio(plan: Plan, name: str, token: str) -> Plan:
         host=LOOPBACK_HOST,
         traces=plan.place.traces,
         log_calls=plan.place.log_calls,
+        audit=plan.place.audit,
     )
     credentials = (Credential(STDIO_PRINCIPAL, token),)
     return replace(with_one_server(plan, name), place=place, credentials=credentials, issuers={})
@@ -349,7 +374,9 @@ def for_preview(plan: Plan, folder: Path, key: str, within_seconds: float) -> Pl
     return replace(
         patient,
         profile=_waiting(plan.profile, within_seconds),
-        place=replace(patient.place, keys=(key,), cache=folder, traces=None, metrics=None, log_calls=False),
+        place=replace(
+            patient.place, keys=(key,), cache=folder, traces=None, metrics=None, log_calls=False, audit=None
+        ),
         servers={
             name: replace(
                 one,
@@ -462,6 +489,8 @@ def _later(before: Plan, after: Plan, running: Plan) -> Iterator[str]:
             yield f"bridge.{key}"
     if after.place.push not in (before.place.push, running.place.push):
         yield "[push]"
+    if after.place.audit not in (before.place.audit, running.place.audit):
+        yield "[audit]"
     for table in _PROCESS_TABLES:
         now = getattr(after.profile, table)
         if now not in (getattr(before.profile, table), getattr(running.profile, table)):

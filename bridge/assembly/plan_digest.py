@@ -18,7 +18,7 @@ from pydantic import BaseModel
 
 from bridge.assembly.plan import Plan, ProcessPlan
 
-_OF_ONE_REPLICA: Final = ("host", "port", "keys", "shared_store", "replica", "state", "cache")
+_OF_ONE_REPLICA: Final = ("host", "port", "keys", "shared_store", "replica", "state", "cache", "audit")
 """The settings of a `ProcessPlan` that differ by right."""
 
 

@@ -13,6 +13,7 @@ from bridge.access.issuers import IntrospectionClient, Issuer, IssuerPlace
 from bridge.access.principals import Principal
 from bridge.access.verifiers import FORWARDED, Credential, Scheme
 from bridge.assembly.plan import (
+    AuditPlan,
     CatalogPlan,
     OfferedPlan,
     Plan,
@@ -28,6 +29,7 @@ from bridge.config.tables.models import (
     AgentsAsToolsTable,
     AgentTable,
     ArgumentTable,
+    AuditTable,
     CatalogTable,
     IssuerTable,
     PrincipalTable,
@@ -86,6 +88,7 @@ def plan_from_file(loaded: LoadedConfig) -> Plan:
         metrics=_address(table.metrics) if table.metrics else None,
         log_calls=table.log_calls,
         push=_push(config.push),
+        audit=_audit(config.audit),
     )
     return Plan(
         profile=process,
@@ -124,6 +127,17 @@ def _push(table: SentPushTable) -> PushPlan | None:
     if not table.enabled:
         return None
     return PushPlan(frozenset(table.allow), {place: secret.value for place, secret in table.secrets.items()})
+
+
+def _audit(table: AuditTable) -> AuditPlan | None:
+    if table.file is None:
+        return None
+    return AuditPlan(
+        table.file,
+        table.rotate_bytes,
+        required=table.required,
+        hashes_principals=table.principal == "hash",
+    )
 
 
 def _key(place: KeyPlace) -> Path | str:

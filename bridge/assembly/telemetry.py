@@ -15,6 +15,7 @@ import anyio
 import anyio.to_thread
 
 from bridge.a2a.model.life import INTERRUPTED
+from bridge.assembly.audit import BridgeAudit, audit_of
 from bridge.assembly.parts import Parts
 from bridge.assembly.plan import ProcessPlan
 from bridge.errors import StoreError
@@ -64,13 +65,17 @@ class ReloadCount:
 class Telemetry:
     """What listens to the hops of one bridge."""
 
-    def __init__(self, place: ProcessPlan, parts: Callable[[], Parts]) -> None:
+    def __init__(
+        self, place: ProcessPlan, parts: Callable[[], Parts], audit: BridgeAudit | None = None
+    ) -> None:
         """`parts` gives those that are served.
 
         Raises:
             UsageError: the packages for spans are not installed.
         """
         self._parts = parts
+        self.audit = audit
+        """None writes none."""
         self._metrics = None if place.metrics is None else HopMetrics(self.names)
         self._spans: SpanExport | None = None
         if place.traces is not None:
@@ -79,8 +84,11 @@ class Telemetry:
             self._spans = SpanExport(place.traces)
         log = CallLog() if place.log_calls else None
         # Spans come first: they give a hop the trace that the others see.
-        heard: tuple[HopListener | None, ...] = (self._spans, self._metrics, log)
-        self.hops = Hops(tuple(one for one in heard if one is not None))
+        recorder = None if audit is None else audit.recorder
+        heard: tuple[HopListener | None, ...] = (self._spans, self._metrics, log, recorder)
+        self.hops = Hops(
+            tuple(one for one in heard if one is not None), None if audit is None else audit.gate
+        )
 
     async def close(self) -> None:
         """Send the spans that are left, within some time."""
@@ -112,14 +120,15 @@ async def telemetry_of(place: ProcessPlan, parts: Callable[[], Parts]) -> AsyncI
     """Listen to the hops of a bridge as the plan says.
 
     Raises:
-        UsageError: the packages for spans are not installed.
+        UsageError: the packages for spans are not installed, or the audit cannot be opened.
     """
-    telemetry = Telemetry(place, parts)
-    try:
-        yield telemetry
-    finally:
-        with anyio.CancelScope(shield=True):
-            await telemetry.close()
+    async with audit_of(place) as audit:
+        telemetry = Telemetry(place, parts, audit)
+        try:
+            yield telemetry
+        finally:
+            with anyio.CancelScope(shield=True):
+                await telemetry.close()
 
 
 def _gauges_of(parts: Parts) -> Iterator[MetricFamily]:

@@ -14,7 +14,7 @@ from typing import Final
 
 from bridge.access.verifiers import Scheme
 from bridge.assembly.parts import servers_of
-from bridge.assembly.plan import Plan, ServerPlan
+from bridge.assembly.plan import STANDARD_OUTPUT, Plan, ServerPlan
 from bridge.config.tables.profile import Profile
 from bridge.errors import UsageError
 from bridge.mcp.client.shared.holder import HeldServers
@@ -49,7 +49,7 @@ def require_workers_can_share(plan: Plan) -> None:
     """Refuse a plan that several workers cannot serve as one.
 
     Raises:
-        UsageError: tasks would be in one worker alone, or handles would open in one alone.
+        UsageError: tasks would be in one worker alone, or handles would open in one alone, or their audits be mixed.
     """
     if plan.place.shared_store is None:
         raise UsageError(
@@ -60,6 +60,11 @@ def require_workers_can_share(plan: Plan) -> None:
         raise UsageError(
             "--workers does not go with `replica_url` in [bridge]: it leads to any of the workers. Take it out; workers"
             " find each other by themselves"
+        )
+    if plan.place.audit is not None and plan.place.audit.file == STANDARD_OUTPUT:
+        raise UsageError(
+            '--workers needs a file for the audit, as `file = "audit.jsonl"` in [audit]: on one standard output the'
+            " chains of the workers would be mixed"
         )
     if not plan.place.keys:
         raise UsageError(

@@ -38,7 +38,7 @@ _sync: Final[Callable[[int], None]] = getattr(os, "fdatasync", os.fsync)
 
 
 class AuditWriteError(OwnError):
-    """Lines could not be written. They are counted in the next one."""
+    """Lines could not be written."""
 
 
 class AuditFile:
@@ -53,7 +53,6 @@ class AuditFile:
         self._size = 0
         self._torn_bytes = 0
         self._lacks_end = False
-        self._lost = 0
         self.head = ChainHead()
         """The last line that was written."""
 
@@ -88,24 +87,25 @@ class AuditFile:
         self._stack.close()
         self._close()
 
-    def append(self, entries: Sequence[JsonObject], *, lasting: bool) -> list[int]:
+    def append(self, entries: Sequence[JsonObject], *, lasting: bool, lost: int = 0) -> list[int]:
         """Write lines, all or none, and return their numbers. `lasting` ones are on the disk afterwards.
 
+        `lost` is how many lines could not be written before, which the first one tells.
+
         Raises:
-            AuditWriteError: they could not be written, and are counted as lost.
+            AuditWriteError: they could not be written.
         """
         try:
             self._follow_the_name()
             if self._size >= self._rotate_bytes:
                 self._rotate()
-            return self._write(entries, lasting=lasting)
+            return self._write(list(self._marked(entries, lost)), lasting=lasting)
         except OSError as exc:
-            self._lost += len(entries)
             raise AuditWriteError(f"the audit {self.path} cannot be written: {exc.strerror}") from exc
 
     def _write(self, entries: Sequence[JsonObject], *, lasting: bool) -> list[int]:
         head, numbers, lines = self.head, [], []
-        for one in self._marked(entries):
+        for one in entries:
             line, head = sealed(one, head)
             numbers.append(head.seq)
             lines.append(line + b"\n")
@@ -118,13 +118,12 @@ class AuditFile:
             self._take_back()
             raise
         self.head, self._size = head, self._size + len(text)
-        self._torn_bytes = self._lost = 0
-        self._lacks_end = False
+        self._torn_bytes, self._lacks_end = 0, False
         return numbers
 
-    def _marked(self, entries: Sequence[JsonObject]) -> Iterator[JsonObject]:
+    def _marked(self, entries: Sequence[JsonObject], lost: int) -> Iterator[JsonObject]:
         """The entries, the first of which tells what was lost before it."""
-        told = {"lost": self._lost, "torn_bytes": self._torn_bytes}
+        told = {"lost": lost, "torn_bytes": self._torn_bytes}
         marks: JsonObject = {name: count for name, count in told.items() if count}
         for one in entries:
             yield {**one, **marks}
@@ -204,7 +203,6 @@ class AuditStream:
 
     def __init__(self, descriptor: int = 1) -> None:
         self._descriptor = descriptor
-        self._lost = 0
         self.head = ChainHead()
         """The last line that was written."""
 
@@ -216,24 +214,29 @@ class AuditStream:
     ) -> None:
         """Standard output belongs to the process, and stays open."""
 
-    def append(self, entries: Sequence[JsonObject], *, lasting: bool) -> list[int]:  # noqa: ARG002
-        """Write lines, and return their numbers.
+    def append(
+        self,
+        entries: Sequence[JsonObject],
+        *,
+        lasting: bool,  # noqa: ARG002 - what a collector reads is its own to keep
+        lost: int = 0,
+    ) -> list[int]:
+        """Write lines, and return their numbers. The first tells how many were lost before it.
 
         Raises:
-            AuditWriteError: they could not be written, and are counted as lost.
+            AuditWriteError: they could not be written.
         """
         head, numbers, lines = self.head, [], []
         for place, one in enumerate(entries):
-            marked = {**one, "lost": self._lost} if self._lost and not place else one
+            marked = {**one, "lost": lost} if lost and not place else one
             line, head = sealed(marked, head)
             numbers.append(head.seq)
             lines.append(line + b"\n")
         try:
             _write_all(self._descriptor, b"".join(lines))
         except OSError as exc:
-            self._lost += len(entries)
             raise AuditWriteError(f"the audit cannot be written to standard output: {exc.strerror}") from exc
-        self.head, self._lost = head, 0
+        self.head = head
         return numbers
 
 

@@ -152,7 +152,7 @@ def _key(name: str) -> str:
 
 _OF_A_PROFILE: Final = "mapping."
 _OF_HOSTS: Final = "import."
-_ONLY_ONE: Final = ("bridge", "import", "push")
+_ONLY_ONE: Final = ("bridge", "import", "push", "audit")
 """Tables that exist only once, without a name."""
 _WIDEST: Final = 60
 """The last column before remarks; longer lines do not move the remarks of their table."""

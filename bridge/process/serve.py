@@ -94,7 +94,7 @@ async def serve_http(plan: Plan, audience: ServeObserver, reload: Reload | None 
                 serving.start_soon(_stop_servers, servers, bridge, stopping, audience)
                 bridge.on_retired = free_what_was_replaced
                 if reload is not None:
-                    reload.on_end = reloads.note
+                    reload.on_end = partial(_note_reload, reloads, bridge)
                     serving.start_soon(_reload_until_stopping, reload, bridge, stopping)
         tasks.cancel_scope.cancel()
     return stopping.exit_code
@@ -207,6 +207,12 @@ def metrics_server(plan: Plan, read: Callable[[], Awaitable[list[MetricFamily]]]
     return BoundedServer(
         MetricsEndpoint(text, plan.place.web), server_limits(plan.profile, raise_descriptors())
     )
+
+
+def _note_reload(reloads: ReloadCount, bridge: Bridge, taken: bool) -> None:
+    reloads.note(taken)
+    if not taken and bridge.telemetry.audit is not None:
+        bridge.telemetry.audit.refuse()
 
 
 async def _read_metrics(bridge: Bridge, reloads: ReloadCount) -> list[MetricFamily]:

@@ -140,9 +140,10 @@ class Worker:
                 passing.cancel_scope.cancel()
 
     def _reached_here(self, plan: Plan) -> Plan:
-        """The plan with the socket at which other workers reach the MCP sessions of this one."""
+        """The plan with the audit of this worker, and the socket at which others reach its MCP sessions."""
         address = ReplicaAddress.parse(f"{UNIX}{self._start.address}{_OF_SESSIONS}")
-        return replace(plan, place=replace(plan.place, replica=address))
+        audit = None if plan.place.audit is None else plan.place.audit.of_worker(self._start.number)
+        return replace(plan, place=replace(plan.place, replica=address, audit=audit))
 
     async def _serve_on(self, server: BoundedServer, scope: anyio.CancelScope) -> None:
         await server.serve_on(self._listener)

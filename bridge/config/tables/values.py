@@ -97,6 +97,10 @@ def _path(given: object, info: ValidationInfo) -> Path:
     return reading_of(info).path(str(given))
 
 
+def _audit_path(given: object, info: ValidationInfo) -> Path:
+    return Path("-") if given in ("-", Path("-")) else _path(given, info)
+
+
 def _folder(given: object, info: ValidationInfo) -> Path:
     path = _path(given, info)
     if not os.path.isdir(path):  # which takes any text, also one that is too long for a path
@@ -310,6 +314,7 @@ NetworkText = Annotated[str, AfterValidator(_network)]
 ReplicaUrl = Annotated[str, AfterValidator(_replica_url), WithJsonSchema(_TEXT_SCHEMA)]
 ExtensionUri = Annotated[str, AfterValidator(_extension_uri), WithJsonSchema(_URL_SCHEMA)]
 OriginUrl = Annotated[str, AfterValidator(_origin), WithJsonSchema(_URL_SCHEMA)]
+AuditPath = Annotated[Path, PlainValidator(_audit_path), WithJsonSchema(_PATH_SCHEMA)]
 FilePath = Annotated[Path, PlainValidator(_path), WithJsonSchema(_PATH_SCHEMA)]
 Folder = Annotated[Path, PlainValidator(_folder), WithJsonSchema(_PATH_SCHEMA)]
 _TEXT_OR_SECRET_SCHEMA: Final[dict[str, Any]] = {"anyOf": [_TEXT_SCHEMA, _SECRET_SCHEMA]}

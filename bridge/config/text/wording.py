@@ -21,7 +21,7 @@ HEADER_NAME: Final = r"^[!#$%&'*+.^_`|~0-9A-Za-z-]+$"
 SCOPE_NAME: Final = r"^[\x21\x23-\x5B\x5D-\x7E]+$"
 """A scope, as a pattern (RFC 6749 section 3.3)."""
 
-_ONLY_ONE: Final = frozenset(("bridge", "import", "push"))
+_ONLY_ONE: Final = frozenset(("bridge", "import", "push", "audit"))
 """Tables that exist only once, without a name."""
 _CLOSE: Final = 0.75
 """The similarity from which a word may be another one misspelt. Below it, a hint names only the closest word."""

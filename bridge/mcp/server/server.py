@@ -267,7 +267,7 @@ class McpServer:
         if self._input_schema(name, principal_of(context).may_use) is None:
             raise McpRefusal(INVALID_PARAMS, f"Unknown tool: {echoed(name)}")
         if (hop := trace.hop.get()) is not None:
-            hop.skill = name
+            hop.skill, hop.is_answer = name, bool(param(context, "inputResponses"))
         reports = ProgressSender(context.session)
         incoming = incoming_of(context, reports)
         if not asks_for_progress(context):

@@ -1,0 +1,89 @@
+"""The audit of a bridge: its chain opened as the plan says, and what it tells of the bridge itself."""
+
+from __future__ import annotations
+
+import os
+import socket
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+
+import anyio.to_thread
+
+from bridge.assembly.offered_server import keys_of
+from bridge.assembly.plan import STANDARD_OUTPUT, AuditPlan, Plan, ProcessPlan
+from bridge.assembly.plan_digest import plan_bytes
+from bridge.audit.file import AuditFile, AuditStream
+from bridge.audit.journal import AuditJournal
+from bridge.audit.recorder import AuditRecorder
+from bridge.proofs import ProofPurpose, Proofs
+from bridge.trace import HopGate
+from bridge.version import __version__
+
+
+class BridgeAudit:
+    """The audit of one bridge."""
+
+    def __init__(self, plan: AuditPlan, journal: AuditJournal, proofs: Proofs) -> None:
+        self._journal = journal
+        self._proofs = proofs
+        self._is_serving = False
+        named: Callable[[str], str] = self._hashed if plan.hashes_principals else str
+        self.recorder = AuditRecorder(journal, named)
+        self.gate: HopGate | None = self.recorder if plan.required else None
+
+    @property
+    def fault(self) -> str | None:
+        """Why no call is let through; None if nothing is in the way."""
+        return None if self.gate is None else self._journal.fault
+
+    def serve(self, plan: Plan) -> None:
+        """Tell that this plan is served from now on."""
+        digest = self._digest(plan_bytes(plan))
+        before, self.recorder.plan = self.recorder.plan, digest
+        if not self._is_serving:
+            self.recorder.note("serving")
+        else:
+            self.recorder.note("reload", outcome="taken", before=before)
+        self._is_serving = True
+
+    def refuse(self) -> None:
+        """Tell that a changed configuration was refused, and the one before goes on."""
+        self.recorder.note("reload", outcome="refused")
+
+    def _hashed(self, principal: str) -> str:
+        return f"hash:{self._digest(b'principal', principal.encode())}"
+
+    def _digest(self, *said: bytes) -> str:
+        return self._proofs.proof(ProofPurpose.AUDIT, *said).hex()[:32]
+
+
+@asynccontextmanager
+async def audit_of(place: ProcessPlan) -> AsyncIterator[BridgeAudit | None]:
+    """Open the audit of a process, and begin its chain; None without one.
+
+    Raises:
+        UsageError: it cannot be opened.
+        AuditAwayError: its first line cannot be written.
+    """
+    plan = place.audit
+    if plan is None:
+        yield None
+        return
+    to_stdout = plan.file == STANDARD_OUTPUT
+    writer = AuditStream() if to_stdout else AuditFile(plan.file, plan.rotate_bytes)
+    await anyio.to_thread.run_sync(writer.__enter__)
+    try:
+        journal = AuditJournal(writer)
+        async with journal.running():
+            audit = BridgeAudit(plan, journal, Proofs(keys_of(place)))
+            await audit.recorder.begin(
+                replica=place.replica.text if place.replica is not None else socket.gethostname(),
+                pid=os.getpid(),
+                version=__version__,
+            )
+            try:
+                yield audit
+            finally:
+                audit.recorder.note("stop")
+    finally:
+        writer.__exit__(None, None, None)

@@ -1,0 +1,203 @@
+"""The lines of an audit: who asked whom for what, what was decided, how it went; never what was said."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import httpx2
+
+from bridge.access.principals import Principal
+from bridge.access.verifiers import Credential
+from bridge.assembly.bridge import Bridge
+from bridge.assembly.plan import AuditPlan, OfferedPlan, Plan, ProcessPlan, RemotePlan
+from bridge.audit.verification import verified
+from tests.support.limits import url_at
+from tests.support.mcp_wire import MODERN, Http
+from tests.support.observed import in_row, wrapping
+from tests.support.recording import RecordingServer
+from tests.support.running import Rpc, call_part, listening, message, profile_of, raw_command
+
+MANY = 1 << 30
+ANN = Credential(Principal("ann", skills=("echo", "fail")), "a" * 40)
+
+
+@dataclass
+class Audited:
+    """A bridge with one agent `tools` of one tool server `far`, and its audit."""
+
+    bridge: Bridge
+    plan: Plan
+    file: Path
+    url: str
+    http: httpx2.AsyncClient
+
+    def rpc(self, token: str | None = None) -> Rpc:
+        headers = {} if token is None else {"authorization": f"Bearer {token}"}
+        return Rpc(self.http, f"{self.url}/agents/tools", headers)
+
+
+@asynccontextmanager
+async def audited(
+    folder: Path, *, required: bool = False, hashes: bool = False, file: Path | None = None, **more: Any
+) -> AsyncIterator[Audited]:
+    """Run the bridge. Its audit is whole when this has ended."""
+    path = file or folder / "audit.jsonl"
+    place = ProcessPlan(
+        state=folder / "state",
+        cache=folder / "cache",
+        audit=AuditPlan(path, MANY, required=required, hashes_principals=hashes),
+    )
+    plan = wrapping(raw_command(), place, **more)
+    bridge = Bridge(plan)
+    async with bridge.run(), listening(bridge.app) as url, httpx2.AsyncClient(timeout=30) as http:
+        await bridge.apply(plan)
+        try:
+            yield Audited(bridge, plan, path, url, http)
+        finally:
+            await bridge.published[0].engine.drain(0)
+
+
+VARYING = (
+    "seq",
+    "prev",
+    "hash",
+    "time",
+    "ms",
+    "plan",
+    "pid",
+    "task",
+    "context",
+    "replica",
+    "version",
+    "before",
+)
+
+
+def lines_of(path: Path) -> list[dict[str, Any]]:
+    """The lines of an audit, which is whole, without what differs each time."""
+    assert verified([path]).faults == []
+    lines = [json.loads(line) for line in path.read_text().splitlines()]
+    return [{key: value for key, value in one.items() if key not in VARYING} for one in lines]
+
+
+async def test_a_call_is_told_by_who_face_skill_peer_and_outcome(tmp_path: Path) -> None:
+    async with audited(tmp_path, credentials=[ANN]) as there:
+        await there.rpc("a" * 40).post("SendMessage", message(call_part("echo", text="what is said")))
+        await there.rpc("a" * 40).post("SendMessage", message(call_part("fail")))
+        await there.rpc("b" * 40).post("SendMessage", message(call_part("echo", text="x")))
+        await there.rpc("a" * 40).post("ListTasks", {})
+    call = {"principal": "ann", "face": "tools", "protocol": "a2a", "method": "SendMessage", "peer": "far"}
+    sent = {**call, "event": "sent", "protocol": "mcp", "method": "tools/call", "decision": "allowed"}
+    assert lines_of(there.file) == [
+        {"event": "start"},
+        {"event": "serving"},
+        {"event": "sign_in", "principal": "ann", "face": "tools", "protocol": "a2a"},
+        {**sent, "skill": "echo", "outcome": "completed"},
+        {**call, "event": "call", "skill": "echo", "decision": "allowed", "outcome": "completed"},
+        {**sent, "skill": "fail", "outcome": "failed"},
+        {**call, "event": "call", "skill": "fail", "decision": "allowed", "outcome": "failed"},
+        {
+            "event": "refused",
+            "face": "tools",
+            "protocol": "a2a",
+            "decision": "refused",
+            "outcome": "failed",
+            "error": "UNAUTHENTICATED",
+        },
+        {"event": "stop"},
+    ]
+    assert "what is said" not in there.file.read_text()
+
+
+async def test_a_process_tells_who_it_is_and_each_line_which_plan_was_in_force(tmp_path: Path) -> None:
+    async with audited(tmp_path) as there:
+        await there.rpc().post("SendMessage", message(call_part("echo", text="x")))
+        changed = replace(there.plan, agents={"x": RemotePlan("http://127.0.0.1:9/")})
+        await there.bridge.apply(changed)
+        await there.rpc().post("SendMessage", message(call_part("echo", text="x")))
+    lines = [json.loads(line) for line in there.file.read_text().splitlines()]
+    events = ["start", "serving", "sent", "call", "reload", "sent", "call", "stop"]
+    assert [one["event"] for one in lines] == events
+    assert {"replica", "pid", "version"} <= lines[0].keys()
+    first, second = lines[1]["plan"], lines[4]["plan"]
+    assert [one.get("plan") for one in lines] == [None, first, first, first, second, second, second, second]
+    assert (lines[4]["before"], lines[4]["outcome"], first != second) == (first, "taken", True)
+
+
+async def test_a_cancellation_and_a_webhook_are_told(tmp_path: Path) -> None:
+    async with audited(tmp_path) as there:
+        for method in ("CancelTask", "CreateTaskPushNotificationConfig", "GetTask"):
+            await there.rpc().post(method, {"id": "none"})
+    told = [(one["event"], one["decision"], one["error"]) for one in lines_of(there.file)[2:-1]]
+    assert told == [
+        ("cancel", "refused", "TASK_NOT_FOUND"),
+        ("webhook_added", "refused", "PUSH_NOTIFICATION_NOT_SUPPORTED"),
+    ]
+
+
+async def test_a_principal_can_be_a_hash_that_only_the_keys_tell(tmp_path: Path) -> None:
+    async with audited(tmp_path, hashes=True, credentials=[ANN]) as there:
+        await there.rpc("a" * 40).post("SendMessage", message(call_part("echo", text="x")))
+    told = {one["principal"] for one in lines_of(there.file) if "principal" in one}
+    assert len(told) == 1
+    assert all(one.startswith("hash:") and "ann" not in one for one in told)
+    async with audited(tmp_path / "other", hashes=True, credentials=[ANN]) as other:
+        await other.rpc("a" * 40).post("SendMessage", message(call_part("echo", text="x")))
+    assert not told & {one.get("principal") for one in lines_of(other.file)}
+
+
+async def test_a_call_of_a_tool_made_of_an_agent_is_told(tmp_path: Path) -> None:
+    profile = profile_of("default")
+    path = tmp_path / "audit.jsonl"
+    async with listening(RecordingServer()) as url, in_row(tmp_path, url_at(f"{url}/mcp")) as there:
+        plan = Plan(
+            profile,
+            ProcessPlan(state=tmp_path / "s", cache=tmp_path / "c", audit=AuditPlan(path, MANY)),
+            agents={"tools": RemotePlan(there.agent_url)},
+            offered={"face": OfferedPlan(("tools",), profile)},
+        )
+        bridge = Bridge(plan)
+        async with bridge.run(), listening(bridge.app) as own, httpx2.AsyncClient(timeout=30) as client:
+            await bridge.apply(plan)
+            mcp = Http(client, f"{own}/mcp/face", MODERN)
+            await mcp.tool(1, "echo", {}, text="what is said")
+            await mcp.tool(2, "made-up", {}, text="x")
+            bridge.offered[0].server.stop()
+    call = {"principal": "local", "face": "face", "protocol": "mcp", "method": "tools/call"}
+    lines = lines_of(path)
+    assert [one for one in lines if one["event"] != "sent"] == [
+        {"event": "start"},
+        {"event": "serving"},
+        {
+            **call,
+            "event": "call",
+            "skill": "echo",
+            "peer": "tools",
+            "decision": "allowed",
+            "outcome": "completed",
+        },
+        {**call, "event": "call", "decision": "refused", "outcome": "failed", "error": "-32602"},
+        {"event": "stop"},
+    ]
+    assert [(one["protocol"], one["peer"]) for one in lines if one["event"] == "sent"] == [("a2a", "tools")]
+
+
+async def test_without_an_audit_nothing_listens(tmp_path: Path) -> None:
+    plan = wrapping(raw_command(), ProcessPlan(state=tmp_path, cache=tmp_path))
+    bridge = Bridge(plan)
+    async with bridge.run():
+        assert (bridge.telemetry.audit, bridge.telemetry.hops.listeners, bridge.telemetry.hops.gate) == (
+            None,
+            (),
+            None,
+        )
+
+
+def test_each_worker_has_a_file_of_its_own() -> None:
+    of = AuditPlan(Path("/var/log/audit.jsonl"), MANY)
+    assert of.of_worker(2).file == Path("/var/log/audit.2.jsonl")
