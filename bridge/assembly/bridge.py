@@ -502,6 +502,8 @@ class Bridge:
         ready, report = readiness(self._parts, starting=self.app.routes.starting)
         if self.replicas is not None:
             report["replicas"] = self.replicas.report
+        if self.telemetry.audit is not None and (fault := self.telemetry.audit.fault) is not None:
+            ready, report = False, {**report, "status": "not ready", "audit": fault}
         closed = self._admission.closed
         return (False, {**report, "status": "not ready", "access": closed}) if closed else (ready, report)
 

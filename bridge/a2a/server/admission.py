@@ -14,9 +14,10 @@ from typing import Protocol, Self
 from starlette.datastructures import Headers
 
 from bridge import trace
-from bridge.a2a.model.errors import UNAVAILABLE, A2AError
+from bridge.a2a.model.errors import UNAVAILABLE, A2AError, temporarily_unavailable
 from bridge.access.principals import Principal, PrincipalNames
 from bridge.access.verifiers import Access
+from bridge.errors import AuditAwayError
 from bridge.http.request_checks import FaceAddress
 from bridge.trace import UNHEARD, Hop, Hops
 
@@ -105,6 +106,18 @@ class RequestAdmission:
         if self.hop is not None:
             known = self._control.access.needs_token
             self.hop.admit(method, self.principal.name, is_authenticated=known)
+
+    async def intend(self) -> None:
+        """Pass the gate of the operation, if there is one.
+
+        Raises:
+            A2AError: UNAVAILABLE, the operation must not be performed at the moment.
+        """
+        if self.hop is not None and self.hop.gate is not None:
+            try:
+                await self.hop.intend()
+            except AuditAwayError as exc:
+                raise temporarily_unavailable("The bridge cannot write its audit at the moment") from exc
 
     def fail(self, error: A2AError) -> None:
         """Tell the hop that the request is answered with an error."""

@@ -307,11 +307,12 @@ class AgentServer:
         """Perform an operation for a caller who may still call now that the whole request was read."""
         if isinstance(operation, Streamed):
             request.visit.take_place()
+        trace.take_from(*_metadata_in(params))
+        request.visit.perform(operation.name)
+        await request.visit.intend()
         principal = await request.visit.readmit()
         if principal is not caller.principal:
             caller = self._caller(request, principal)
-        trace.take_from(*_metadata_in(params))
-        request.visit.perform(operation.name)
         if operation is GET_EXTENDED_AGENT_CARD and self._access.needs_token:
             return dialect.result(GET_EXTENDED_AGENT_CARD, self._extended_card(request, caller.principal))
         self._service.require_served(operation)

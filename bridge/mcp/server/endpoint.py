@@ -62,6 +62,8 @@ class AdmittedUser(AuthenticatedUser):
         """Where a client reads which issuers are trusted."""
         self.is_revoked = False
         """Whether its access was revoked after this request came."""
+        self.intent = 0
+        """The number under which it was written down what the request is about to do; 0 without."""
 
 
 _Served = dict[anyio.CancelScope, AdmittedUser]

@@ -42,6 +42,11 @@ def principal_of(context: Context) -> Principal:
     return principal
 
 
+def intent_of(context: Context) -> int:
+    """The number under which it was written down what the request is about to do; 0 without."""
+    return 0 if context.request is None else int(context.request.user.intent)
+
+
 def require_admitted(context: Context) -> None:
     """Refuse a request when the access of its principal was revoked while it was read.
 

@@ -28,18 +28,20 @@ from bridge import trace
 from bridge.access.principals import MayUse, PrincipalNames, may_use_everything
 from bridge.access.verifiers import Access
 from bridge.concurrency import Signal
-from bridge.errors import ECHO_CHARACTERS, echoed, leaf_of
+from bridge.errors import ECHO_CHARACTERS, AuditAwayError, echoed, leaf_of
 from bridge.http.request_checks import FaceAddress
 from bridge.jsonvalues import JsonObject
 from bridge.mcp.messages import state_of_result
 from bridge.mcp.server.back_channel import ProgressSender
 from bridge.mcp.server.endpoint import Endpoint
 from bridge.mcp.server.face import INTERNAL_ERROR, INVALID_PARAMS, McpRefusal, ToolFace
+from bridge.mcp.server.intents import AWAY, IntentGate
 from bridge.mcp.server.requests import (
     Context,
     asks_for_progress,
     begin_trace,
     incoming_of,
+    intent_of,
     is_modern,
     param,
     principal_of,
@@ -139,9 +141,11 @@ class McpServer:
             max_request_body_size=self._limits.body_bytes,
             max_sessions=self._limits.sessions,
         )
-        shared = None if sharing is None else SharedSessions(manager.asgi_app, sharing, path, name)
+        gate = self._hops.gate
+        inner = manager.asgi_app if gate is None else IntentGate(manager.asgi_app, gate, name)
+        shared = None if sharing is None else SharedSessions(inner, sharing, path, name)
         self._endpoint = Endpoint(
-            shared or manager.asgi_app,
+            shared or inner,
             access,
             place,
             path,
@@ -199,11 +203,15 @@ class McpServer:
         with hop:
             principal, known = principal_of(ctx), self._endpoint is None or self._endpoint.access.needs_token
             hop.admit(ctx.method, principal.name, is_authenticated=known)
+            hop.intent = intent_of(ctx)
             try:
+                await hop.intend()
                 result = await self._performed(ctx, method)
             except MCPError as exc:
                 hop.error = str(exc.error.code)
                 raise
+            except AuditAwayError as exc:
+                raise MCPError(INTERNAL_ERROR, AWAY) from exc
             hop.state = state_of_result(result) if ctx.method == "tools/call" else ""
         return result
 

@@ -1,0 +1,78 @@
+"""Lets a POST to the endpoint through once it is written down what it is about to do.
+
+This stands before the SDK, because the SDK may have begun its answer with 200 when a method is called, and a request
+that cannot be written down is refused with 503. Behind it no other replica is asked, so a request is written down once.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+
+from starlette.requests import ClientDisconnect
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from bridge import trace
+from bridge.errors import AuditAwayError
+from bridge.http.request_checks import RefusedError
+from bridge.jsonvalues import JsonObject
+from bridge.mcp.server.endpoint import AdmittedUser
+from bridge.trace import Hop, HopGate
+
+AWAY = "The bridge cannot write its audit at the moment"
+
+
+@dataclass(frozen=True)
+class IntentGate:
+    """The application behind the gate."""
+
+    inner: ASGIApp
+    gate: HopGate
+    face: str
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Serve a request of an admitted user.
+
+        Raises:
+            RefusedError: 503, it cannot be written down.
+        """
+        if scope["method"] != "POST":
+            await self.inner(scope, receive, send)
+            return
+        body = await receive()  # the endpoint has read it whole
+        if body["type"] != "http.request":
+            raise ClientDisconnect
+        user: AdmittedUser = scope["user"]
+        try:
+            user.intent = await self._intend(_message_in(body.get("body", b"")), scope, user)
+        except AuditAwayError as exc:
+            again = {"Retry-After": str(exc.retry_after_seconds)}
+            raise RefusedError(503, AWAY, again) from exc
+        waiting: list[Message] = [body]
+
+        async def replayed() -> Message:
+            return waiting.pop() if waiting else await receive()
+
+        await self.inner(scope, replayed, send)
+
+    async def _intend(self, message: JsonObject, scope: Scope, user: AdmittedUser) -> int:
+        method, params = message.get("method"), message.get("params")
+        if not isinstance(method, str):
+            return 0
+        params = params if isinstance(params, dict) else {}
+        name, meta = params.get("name"), params.get("_meta")
+        context = trace.context_from(
+            meta if isinstance(meta, dict) else {}, trace.in_headers(scope["headers"])
+        )
+        hop = Hop("server", "mcp", (), context, method, face=self.face, principal=user.principal.name)
+        hop.skill = name if isinstance(name, str) and method == "tools/call" else ""
+        return await self.gate.intend(hop)
+
+
+def _message_in(body: bytes) -> JsonObject:
+    """The message in a body; empty for what the SDK will refuse."""
+    try:
+        message = json.loads(body)
+    except (ValueError, RecursionError):
+        return {}
+    return message if isinstance(message, dict) else {}

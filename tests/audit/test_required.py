@@ -1,0 +1,217 @@
+"""An audit that is required: no call goes upstream before its line is on the disk."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import anyio
+import httpx2
+import pytest
+
+from bridge.assembly.bridge import Bridge
+from bridge.assembly.plan import AuditPlan, OfferedPlan, Plan, ProcessPlan, RemotePlan
+from bridge.audit.chain import ChainHead
+from bridge.audit.file import AuditFile, AuditWriteError
+from bridge.audit.journal import AuditJournal
+from bridge.audit.verification import verified
+from bridge.errors import AuditAwayError
+from bridge.jsonvalues import JsonObject
+from tests.audit.test_lines import MANY, audited, lines_of
+from tests.support.limits import url_at
+from tests.support.mcp_wire import MODERN, Http, request
+from tests.support.observed import in_row
+from tests.support.recording import RecordingServer
+from tests.support.running import call_part, listening, message, profile_of
+from tests.support.small_disk import NoSmallDiskError, SmallDisk, small_disk
+
+
+@pytest.fixture
+async def disk(tmp_path: Path) -> AsyncIterator[SmallDisk]:
+    folder = tmp_path / "disk"
+    folder.mkdir()
+    try:
+        with small_disk(folder, 1 << 20) as mounted:
+            yield mounted
+    except NoSmallDiskError as exc:
+        pytest.skip(str(exc))
+
+
+@asynccontextmanager
+async def offering(folder: Path, file: Path) -> AsyncIterator[tuple[httpx2.AsyncClient, str]]:
+    """A bridge whose MCP server is made of one agent, with a required audit."""
+    profile = profile_of("default")
+    async with listening(RecordingServer()) as url, in_row(folder, url_at(f"{url}/mcp")) as there:
+        plan = Plan(
+            profile,
+            ProcessPlan(state=folder / "s", cache=folder / "c", audit=AuditPlan(file, MANY, required=True)),
+            agents={"tools": RemotePlan(there.agent_url)},
+            offered={"face": OfferedPlan(("tools",), profile)},
+        )
+        bridge = Bridge(plan)
+        async with bridge.run(), listening(bridge.app) as own, httpx2.AsyncClient(timeout=30) as client:
+            await bridge.apply(plan)
+            try:
+                yield client, f"{own}/mcp/face"
+            finally:
+                bridge.offered[0].server.stop()
+
+
+def paired(path: Path) -> list[tuple[str, int]]:
+    """The events of calls, each with the line of its intent."""
+    lines = [json.loads(line) for line in path.read_text().splitlines()]
+    calls = [one for one in lines if one["event"] in ("intent", "call", "cancel")]
+    return [(one["event"], one.get("intent", one["seq"])) for one in calls]
+
+
+async def test_an_intent_is_on_the_disk_before_a_call_and_its_outcome_follows(tmp_path: Path) -> None:
+    async with audited(tmp_path, required=True) as there:
+        await there.rpc().post("SendMessage", message(call_part("echo", text="what is said")))
+        await there.rpc().post("GetTask", {"id": "none"})
+        await there.rpc().post("CancelTask", {"id": "none"})
+    lines = lines_of(there.file)
+    assert [one["event"] for one in lines] == [
+        "start",
+        "serving",
+        "intent",
+        "sent",
+        "call",
+        "intent",
+        "cancel",
+        "stop",
+    ]
+    assert lines[2] == {
+        "event": "intent",
+        "principal": "local",
+        "face": "tools",
+        "protocol": "a2a",
+        "method": "SendMessage",
+    }
+    assert paired(there.file) == [("intent", 3), ("call", 3), ("intent", 6), ("cancel", 6)]
+
+
+async def test_a_full_disk_refuses_a_message_before_anything_goes_to_the_tool_server(
+    tmp_path: Path, disk: SmallDisk
+) -> None:
+    file = disk.folder / "audit.jsonl"
+    async with audited(tmp_path, required=True, file=file) as there:
+        before = await there.http.get(f"{there.url}/readyz")
+        disk.fill(0)
+        url, headers = f"{there.url}/agents/tools/message:send", {"A2A-Version": "1.0"}
+        said = message(call_part("echo", text="x"))
+        with anyio.fail_after(30):  # the last page of the file takes some more lines
+            while (refused := await there.http.post(url, json=said, headers=headers)).status_code == 200:
+                said = message(call_part("echo", text="x"))
+        away = await there.http.get(f"{there.url}/readyz")
+        disk.free()
+        with anyio.fail_after(30):
+            while (await there.http.get(f"{there.url}/readyz")).status_code != 200:
+                await there.http.post(f"{there.url}/agents/tools/message:send", json={})
+        await there.rpc().post("SendMessage", message(call_part("echo", text="x")))
+    assert (refused.headers["retry-after"], before.status_code, away.status_code) == ("5", 200, 503)
+    assert "audit.jsonl cannot be written" in away.json()["audit"]
+    lines = lines_of(file)
+    assert sum(one["event"] == "intent" for one in lines) >= sum(one["event"] == "sent" for one in lines)
+    found = verified([file])
+    assert (found.faults, found.lost > 0) == ([], True)
+
+
+async def test_a_full_disk_refuses_a_call_of_a_tool_before_anything_goes_to_the_agent(
+    tmp_path: Path, disk: SmallDisk
+) -> None:
+    file = disk.folder / "audit.jsonl"
+    async with offering(tmp_path, file) as (client, url):
+        mcp = Http(client, url, MODERN)
+        call = request(1, "tools/call", {"name": "echo", "arguments": {"text": "x"}}, MODERN, None)
+        await mcp.tool(1, "echo", {}, text="x")
+        disk.fill(0)
+        with anyio.fail_after(30):
+            while (
+                refused := await client.post(url, json=call, headers=mcp.headers(call))
+            ).status_code == 200:
+                pass
+        disk.free()
+    assert (refused.status_code, refused.headers["retry-after"]) == (503, "5")
+    intents = [one for one in lines_of(file) if one["event"] == "intent"]
+    assert intents[0] == {
+        "event": "intent",
+        "principal": "local",
+        "face": "face",
+        "protocol": "mcp",
+        "method": "tools/call",
+        "skill": "echo",
+    }
+    assert paired(file)[:2] == [("intent", 3), ("call", 3)]
+
+
+class HeldWriter:
+    """A disk that is as slow as the test wants."""
+
+    def __init__(self, file: AuditFile) -> None:
+        self._file = file
+        self.head = ChainHead()
+        self.batches: list[tuple[int, bool]] = []
+        self.may_write = anyio.Event()
+
+    def append(self, entries: Sequence[JsonObject], *, lasting: bool, lost: int = 0) -> list[int]:
+        self.batches.append((len(entries), lasting))
+        anyio.from_thread.run(self.may_write.wait)
+        return self._file.append(entries, lasting=lasting, lost=lost)
+
+
+async def test_all_calls_that_wait_share_one_wait_for_the_disk(tmp_path: Path) -> None:
+    with AuditFile(tmp_path / "audit.jsonl", MANY) as file:
+        writer = HeldWriter(file)
+        journal = AuditJournal(writer)
+        numbers: list[int] = []
+
+        async def commit() -> None:
+            numbers.append(await journal.commit({"event": "intent"}))
+
+        async with journal.running(), anyio.create_task_group() as calls:
+            calls.start_soon(commit)
+            while not writer.batches:
+                await anyio.sleep(0)
+            for _ in range(50):
+                calls.start_soon(commit)
+            await anyio.wait_all_tasks_blocked()
+            writer.may_write.set()
+    assert (writer.batches, sorted(numbers)) == ([(1, True), (50, True)], list(range(1, 52)))
+
+
+class FullWriter:
+    """A disk that is full until the test frees it."""
+
+    def __init__(self) -> None:
+        self.head = ChainHead()
+        self.is_full = True
+        self.written: list[tuple[str, int]] = []
+
+    def append(self, entries: Sequence[JsonObject], *, lasting: bool, lost: int = 0) -> list[int]:
+        if self.is_full:
+            raise AuditWriteError("the disk is full")
+        self.written.extend(
+            (str(one["event"]), lost if not place else 0) for place, one in enumerate(entries)
+        )
+        return list(range(1, len(entries) + 1))
+
+
+async def test_what_was_lost_is_counted_once_and_refused_calls_are_not_lost() -> None:
+    writer = FullWriter()
+    journal = AuditJournal(writer)
+    async with journal.running():
+        with pytest.raises(AuditAwayError):
+            await journal.commit({"event": "intent"})
+        for _ in range(3):
+            with pytest.raises(AuditAwayError, match="the disk is full"):
+                await journal.commit({"event": "intent"})
+        journal.note({"event": "call"})
+        await anyio.wait_all_tasks_blocked()
+        writer.is_full = False
+        with anyio.fail_after(30):
+            while journal.fault is not None:  # the loop tries again by itself
+                await anyio.sleep(0.01)
+        await journal.commit({"event": "intent"})
+    assert writer.written == [("resumed", 2), ("intent", 0)]
