@@ -94,7 +94,7 @@ secrets."receiver.internal:8443" = { env = "RECEIVER_SECRET" }
 """,
     "audit": """\
 [audit]
-file = "/var/log/mcp-a2a/audit.jsonl"
+file = "audit.jsonl"
 required = true
 """,
     "agents_as_tools": """\

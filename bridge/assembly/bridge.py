@@ -201,6 +201,11 @@ class Bridge:
                 self.replicas.serve(plan)
             return changes
 
+    def tell_of_refusal(self) -> None:
+        """Have the audit tell that a changed configuration was refused."""
+        if self.telemetry.audit is not None:
+            self.telemetry.audit.refuse()
+
     def turn_away(self, plan: Plan) -> None:
         """Take the access from the principals that a plan leaves out, and take over nothing else of it."""
         self._keep_out(plan, self._turned_away(plan))

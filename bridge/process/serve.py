@@ -118,6 +118,7 @@ async def serve_stdio(plan: Plan, reload: Reload | None = None) -> int:
                 await bridge.apply(plan, patience_seconds=_patience_seconds(plan))
                 bridge.on_retired = free_what_was_replaced
                 if reload is not None:
+                    reload.on_end = partial(_note_reload, ReloadCount(), bridge)
                     serving.start_soon(reload.run, bridge)
                 (offered,) = bridge.offered
                 await offered.server.run_stdio()
@@ -211,8 +212,8 @@ def metrics_server(plan: Plan, read: Callable[[], Awaitable[list[MetricFamily]]]
 
 def _note_reload(reloads: ReloadCount, bridge: Bridge, taken: bool) -> None:
     reloads.note(taken)
-    if not taken and bridge.telemetry.audit is not None:
-        bridge.telemetry.audit.refuse()
+    if not taken:
+        bridge.tell_of_refusal()
 
 
 async def _read_metrics(bridge: Bridge, reloads: ReloadCount) -> list[MetricFamily]:

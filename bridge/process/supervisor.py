@@ -155,7 +155,7 @@ class Supervisor:
         """
         on_hangup = reload.ask if reload is not None and not has_terminal() else None
         if reload is not None:
-            reload.on_end = self._reloads.note
+            reload.on_end = self._note_reload
         stopping = self._stopping = Shutdown(on_hangup=on_hangup)
         place = self._plan.place
         async with (
@@ -312,6 +312,12 @@ class Supervisor:
                 if number == self._changes:
                     worker.answer = next(iter(frame)), frame
         self._moved.tell()
+
+    def _note_reload(self, taken: bool) -> None:
+        self._reloads.note(taken)
+        for worker in self._running.values():
+            if worker.serves and not taken:
+                worker.link.post({"reload_refused": True})
 
     def _ask_for_metrics(self, number: int) -> list[int]:
         asked = [worker for worker in self._running.values() if worker.serves]

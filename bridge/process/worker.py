@@ -183,6 +183,8 @@ class Worker:
                 self._stopping.ask()
             case {"stop": True}:
                 self._stopping.at_once.set()
+            case {"reload_refused": True} if self._bridge is not None:
+                self._bridge.tell_of_refusal()
             case {"metrics": int() as number}:
                 self._asked_for_metrics = number
                 self._asked_to_count.tell()

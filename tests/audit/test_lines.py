@@ -119,14 +119,16 @@ async def test_a_process_tells_who_it_is_and_each_line_which_plan_was_in_force(t
         await there.rpc().post("SendMessage", message(call_part("echo", text="x")))
         changed = replace(there.plan, agents={"x": RemotePlan("http://127.0.0.1:9/")})
         await there.bridge.apply(changed)
+        there.bridge.tell_of_refusal()
         await there.rpc().post("SendMessage", message(call_part("echo", text="x")))
     lines = [json.loads(line) for line in there.file.read_text().splitlines()]
-    events = ["start", "serving", "sent", "call", "reload", "sent", "call", "stop"]
+    events = ["start", "serving", "sent", "call", "reload", "reload", "sent", "call", "stop"]
     assert [one["event"] for one in lines] == events
     assert {"replica", "pid", "version"} <= lines[0].keys()
     first, second = lines[1]["plan"], lines[4]["plan"]
-    assert [one.get("plan") for one in lines] == [None, first, first, first, second, second, second, second]
+    assert [one.get("plan") for one in lines] == [None, first, first, first, *[second] * 5]
     assert (lines[4]["before"], lines[4]["outcome"], first != second) == (first, "taken", True)
+    assert lines[5]["outcome"] == "refused"
 
 
 async def test_a_cancellation_and_a_webhook_are_told(tmp_path: Path) -> None:
