@@ -9,7 +9,9 @@ The guard travels with its request (`guarded_by`). A request through a proxy is 
 the name.
 
 The source of credentials is called before each request (`PeerAuth`), and may wait: it can replace an expired token, and
-the sender of the request need not know. Credentials belong to one origin; a request to another origin gets none.
+the sender of the request need not know. Credentials belong to one origin; a request to another origin gets none. So
+does a certificate that the peer is shown: it travels with the request, and a connection serves only requests that show
+the same one.
 Redirects must not be left to the HTTP library, which copies headers to the new URL.
 """
 
@@ -27,10 +29,15 @@ import anyio
 import httpcore2
 import httpx2
 
+from bridge.errors import UsageError
 from bridge.http.private_addresses import AddressGuard, PrivateAddressError
+from bridge.http.tls import PeerTls
 
 _GUARD: Final = "mcp_a2a.guard"
 """The extension of a request that holds its guard."""
+
+_CERTIFIED: Final = "mcp_a2a.certified"
+"""The extension of a request that holds what TLS with its peer needs, and the origin that this is for."""
 
 _NEXT_ADDRESS_SECONDS: Final = 0.25
 """How long an address is tried before the next one is tried in parallel (RFC 8305 section 5)."""
@@ -115,18 +122,26 @@ class _PooledConnection(httpcore2.AsyncHTTPConnection):
         self, origin: httpcore2.Origin, context: ssl.SSLContext, expiry_seconds: float | None
     ) -> None:
         self._connecting = _Connecting()
+        self._at = (origin.scheme, origin.host, origin.port)
         super().__init__(origin, context, keepalive_expiry=expiry_seconds, network_backend=self._connecting)
 
     async def handle_async_request(self, request: httpcore2.Request) -> httpcore2.Response:
         guard: AddressGuard | None = request.extensions.get(_GUARD)
+        place, tls = request.extensions.get(_CERTIFIED, (None, None))
+        tls = tls if place == self._at else None
         if not self.is_connected():
             self._connecting.guard = guard
-        elif guard is not None and self.is_idle():
+            self._connecting.tls = tls
+        elif self.is_idle():
+            # The pool opens another connection for what this one does not serve.
+            if tls != self._connecting.tls:
+                await self.aclose()
+                raise httpcore2.ConnectionNotAvailable
             try:
-                guard.judge([self._connecting.address])
+                if guard is not None:
+                    guard.judge([self._connecting.address])
             except PrivateAddressError as exc:
                 await self.aclose()
-                # The pool then opens another connection, under this request's guard.
                 raise httpcore2.ConnectionNotAvailable from exc
         return await super().handle_async_request(request)
 
@@ -136,6 +151,7 @@ class _Connecting(httpcore2.AsyncNetworkBackend):
 
     def __init__(self, guard: AddressGuard | None = None) -> None:
         self.guard = guard
+        self.tls: PeerTls | None = None
         self.address = ""
         self._system = httpcore2.AnyIOBackend()
 
@@ -159,7 +175,40 @@ class _Connecting(httpcore2.AsyncNetworkBackend):
         except (OSError, UnicodeError) as exc:
             raise httpcore2.ConnectError(str(exc)) from exc
         self.address = str(stream.get_extra_info("server_addr")[0])
-        return stream
+        return stream if self.tls is None else _CertifiedStream(stream, self.tls)
+
+
+class _CertifiedStream(httpcore2.AsyncNetworkStream):
+    """A connection whose handshake is the one with its own peer."""
+
+    def __init__(self, inner: httpcore2.AsyncNetworkStream, tls: PeerTls) -> None:
+        self._inner = inner
+        self._tls = tls
+
+    async def start_tls(
+        self,
+        ssl_context: ssl.SSLContext,  # noqa: ARG002 - the one for all other peers
+        server_hostname: str | None = None,
+        timeout: float | None = None,
+    ) -> httpcore2.AsyncNetworkStream:
+        try:
+            context = self._tls.context()
+        except UsageError as exc:
+            await self._inner.aclose()
+            raise httpcore2.ConnectError(str(exc)) from exc
+        return await self._inner.start_tls(context, server_hostname, timeout)
+
+    async def read(self, max_bytes: int, timeout: float | None = None) -> bytes:
+        return await self._inner.read(max_bytes, timeout)
+
+    async def write(self, buffer: bytes, timeout: float | None = None) -> None:
+        await self._inner.write(buffer, timeout)
+
+    async def aclose(self) -> None:
+        await self._inner.aclose()
+
+    def get_extra_info(self, info: str) -> Any:
+        return self._inner.get_extra_info(info)
 
 
 async def _first_of(addresses: Sequence[str], connect: _Connect) -> httpcore2.AsyncNetworkStream:
@@ -202,6 +251,8 @@ class PeerCredentials:
 
     headers: Mapping[str, str] = field(default_factory=dict, repr=False)
     query: Mapping[str, str] = field(default_factory=dict, repr=False)
+    tls: PeerTls | None = None
+    """The certificate that is shown, and the authorities of the peer's own; None for what everyone has."""
 
     @cached_property
     def lines(self) -> Sequence[HeaderLine]:
@@ -270,6 +321,8 @@ class PeerAuth(httpx2.Auth):
             shown = await self._source()
             if shown.headers:
                 request.headers = _with(plain, shown)
+            if shown.tls is not None:
+                request.extensions = {**request.extensions, _CERTIFIED: (_place(request.url), shown.tls)}
             if shown.query:
                 request.url = request.url.copy_merge_params(shown.query)
         if request.url.userinfo.strip(b":"):
@@ -331,6 +384,11 @@ def _with(headers: httpx2.Headers, shown: PeerCredentials) -> httpx2.Headers:
 def _is_short(response: httpx2.Response) -> bool:
     length = response.headers.get("content-length", "")
     return length.isdecimal() and len(length) < 8 and int(length) <= _SHORT_BYTES
+
+
+def _place(url: httpx2.URL) -> tuple[bytes, bytes, int | None]:
+    """The origin of a URL, as connections name it."""
+    return url.raw_scheme, url.raw_host, url.port or {"https": 443, "http": 80}.get(url.scheme)
 
 
 def _origin(url: httpx2.URL) -> tuple[str, str, int | None]:

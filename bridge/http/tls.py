@@ -1,4 +1,4 @@
-"""TLS of our HTTP server: its certificate, its key, and who may connect.
+"""TLS of our HTTP server, its certificate, its key, and who may connect; and what peers are shown and known by.
 
 The files are looked at before each handshake, and read again when one of them has changed. Open connections keep what
 they began with. Files that do not fit together are refused: the last good ones go on, and one log line says why. That
@@ -9,10 +9,11 @@ from __future__ import annotations
 
 import logging
 import ssl
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime
+from functools import cached_property
 from pathlib import Path
 from typing import Final, Literal
 
@@ -64,12 +65,12 @@ class TlsPoint:
             UsageError: a file cannot be used.
         """
         self._files = files
-        self._seen = _stamps(files)
+        self._seen = _stamps(files.all)
         self._context = server_context(files)
 
     def context(self) -> ssl.SSLContext:
         """What the next handshake uses."""
-        now = _stamps(self._files)
+        now = _stamps(self._files.all)
         if now != self._seen:
             self._seen = now
             try:
@@ -98,6 +99,84 @@ def server_context(files: TlsFiles) -> ssl.SSLContext:
     return context
 
 
+@dataclass(frozen=True)
+class PeerTls:
+    """The files of TLS with one peer, in PEM: what it is shown, and whose certificate it has to have."""
+
+    certificate: Path | None = None
+    """The certificate that it is shown, and behind it those that lead to its authority."""
+    key: Path | None = None
+    ca: Path | None = None
+    """The authorities that its own certificate may come from; None for those that everyone trusts."""
+
+    @property
+    def all(self) -> tuple[Path, ...]:
+        """All files."""
+        return tuple(file for file in (self.certificate, self.key, self.ca) if file is not None)
+
+    @cached_property
+    def _point(self) -> _PeerTlsPoint:
+        return _PeerTlsPoint(self)
+
+    def context(self) -> ssl.SSLContext:
+        """What the next handshake uses: the files as they are now, or the last good ones.
+
+        Raises:
+            UsageError: a file cannot be used, and none ever could.
+        """
+        return self._point.context()
+
+
+class _PeerTlsPoint:
+    def __init__(self, files: PeerTls) -> None:
+        self._files = files
+        self._seen: tuple[_Stamp, ...] = ()
+        self._context: ssl.SSLContext | None = None
+
+    def context(self) -> ssl.SSLContext:
+        now = _stamps(self._files.all)
+        if self._context is None or now != self._seen:
+            self._seen = now
+            try:
+                self._context = peer_context(self._files)
+            except UsageError as exc:
+                if self._context is None:
+                    raise
+                logger.warning("changed files are refused, and the last ones are used on: %s", exc)
+        return self._context
+
+
+def peer_context(files: PeerTls) -> ssl.SSLContext:
+    """What a client does a handshake with a peer with: TLS 1.2 and later.
+
+    Raises:
+        UsageError: a file cannot be read, or is not what it should be, or key and certificate do not fit.
+    """
+    if files.ca is None:
+        context = ssl.create_default_context()
+    else:
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+        load_authorities(context, files.ca)
+    context.minimum_version = ssl.TLSVersion.TLSv1_2
+    context.set_alpn_protocols(["http/1.1"])
+    if files.certificate is not None and files.key is not None:
+        load_own(context, files.certificate, files.key)
+    return context
+
+
+def peer_faults_of(files: PeerTls, now: datetime) -> Iterator[tuple[str, str]]:
+    """The keys of a peer's table that something is wrong with, and what."""
+    try:
+        peer_context(files)
+    except UsageError as exc:
+        yield "certificate" if files.certificate else "ca", str(exc)
+    else:
+        if files.certificate is not None:
+            yield from _faults_of_time(files.certificate, now)
+    if files.key is not None:
+        yield from _faults_of_rights(files.key)
+
+
 def faults_of(files: TlsFiles, now: datetime) -> Iterator[tuple[str, str]]:
     """The keys of the table that something is wrong with, and what. An expired certificate
     is served all the same: it is for clients to refuse it."""
@@ -107,9 +186,13 @@ def faults_of(files: TlsFiles, now: datetime) -> Iterator[tuple[str, str]]:
         yield "certificate", str(exc)
     else:
         yield from _faults_of_time(files.certificate, now)
-    with suppress(OSError):  # which the line above has said
-        if may_others_use(files.key.stat()):
-            yield "key", f"other users of this machine can read {files.key}: chmod it to 600"
+    yield from _faults_of_rights(files.key)
+
+
+def _faults_of_rights(key: Path) -> Iterator[tuple[str, str]]:
+    with suppress(OSError):  # which is said of the certificate
+        if may_others_use(key.stat()):
+            yield "key", f"other users of this machine can read {key}: chmod it to 600"
 
 
 def _faults_of_time(file: Path, now: datetime) -> Iterator[tuple[str, str]]:
@@ -184,8 +267,8 @@ def _require_readable(file: Path) -> None:
         raise UsageError(f"{file} cannot be read: {exc.strerror}") from exc
 
 
-def _stamps(files: TlsFiles) -> tuple[_Stamp, ...]:
-    return tuple(_stamp(file) for file in files.all)
+def _stamps(files: Iterable[Path]) -> tuple[_Stamp, ...]:
+    return tuple(map(_stamp, files))
 
 
 def _stamp(file: Path) -> _Stamp:
