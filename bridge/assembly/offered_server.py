@@ -264,7 +264,7 @@ async def followed_catalog(
         plan.url,
         shared.cache_folder,
         card_bounds(chosen),
-        credentials=card_credentials(Credentials(plan.headers, tokens=plan.tokens)),
+        credentials=card_credentials(Credentials(plan.headers, tokens=plan.tokens, tls=plan.tls)),
         trust=Trust(allow_private=chosen.allow_private if plan.allow_private is None else plan.allow_private),
         selection=Selection(tuple(plan.include), tuple(plan.exclude)),
     )
@@ -291,6 +291,7 @@ def agents_in(key: str, source: CatalogSource, plan: CatalogPlan) -> dict[str, R
             entry.card_url,
             headers=plan.headers if source.is_own(entry.card_url) else {},
             tokens=plan.tokens if source.is_own(entry.card_url) else None,
+            tls=plan.tls if source.is_own(entry.card_url) else None,
             account=f"catalog {key}",
             allow_private=plan.allow_private,
             catalog=source,

@@ -27,12 +27,12 @@ from bridge.errors import UsageError
 from bridge.http.oauth import TokenSource
 from bridge.http.replica_address import ReplicaAddress
 from bridge.http.request_checks import NO_PROXIES, FaceAddress, TrustedProxies, is_loopback
-from bridge.http.tls import TlsFiles
+from bridge.http.tls import PeerTls, TlsFiles
 from bridge.http.token_exchange import CallerTokens
 from bridge.mcp.client.eras import Era
 from bridge.mcp.client.link import ListBounds
 from bridge.mcp.client.session import SessionPace
-from bridge.mcp.client.transports.streamable_http import ServerTarget
+from bridge.mcp.client.transports.streamable_http import HttpTarget, ServerTarget
 from bridge.mcp.client.upstream import SessionRules
 from bridge.translate.extension_metadata import DeclaredExtension
 from bridge.translate.overrides import SkillOverride, ToolOverride
@@ -118,6 +118,8 @@ class RemotePlan:
     callers: CallerTokens | None = field(default=None, repr=False)
     """Where the access tokens come from with which it is called in the names of callers; None calls it in the bridge's
     name."""
+    tls: PeerTls | None = None
+    """The certificate that it is shown, and the authorities of its own."""
     trusted: frozenset[str] = frozenset()
     """Origins that may receive the credentials, besides the origin of the URL."""
     account: str = ""
@@ -138,7 +140,9 @@ class RemotePlan:
     @property
     def credentials(self) -> Credentials:
         """The credentials that are sent to the agent."""
-        return Credentials(headers=self.headers, bearer=self.bearer, api_key=self.api_key, tokens=self.tokens)
+        return Credentials(
+            headers=self.headers, bearer=self.bearer, api_key=self.api_key, tokens=self.tokens, tls=self.tls
+        )
 
 
 @dataclass(frozen=True)
@@ -153,6 +157,8 @@ class CatalogPlan:
     """Where access tokens come from, for the catalog and the agents at its own origin."""
     allow_private: bool | None = None
     """Whether a public catalog may lead to a private address; None follows the profile."""
+    tls: PeerTls | None = None
+    """The certificate that the catalog and the agents at its own origin are shown, and the authorities of theirs."""
 
 
 @dataclass(frozen=True)
@@ -315,6 +321,18 @@ class Plan:
             f"listening on {self.place.host} lets other machines call the tools: give --auth bearer:env:NAME"
             " (in a file: a table [principals.NAME] or [issuers.NAME]), or --allow-unauthenticated to let everyone"
         )
+
+    def tls_of_peers(self) -> Iterator[tuple[tuple[str, str], PeerTls]]:
+        """Yield the tables of peers that have TLS of their own, and what it is."""
+        for name, server in self.servers.items():
+            if isinstance(server.target, HttpTarget) and server.target.tls:
+                yield ("tool_servers", name), server.target.tls
+        remote: dict[str, Mapping[str, RemotePlan | CatalogPlan]] = {
+            "agents": self.agents,
+            "catalogs": self.catalogs,
+        }
+        for section, plans in remote.items():
+            yield from (((section, name), one.tls) for name, one in plans.items() if one.tls)
 
     @property
     def asks_for_credentials(self) -> bool:

@@ -46,6 +46,7 @@ from bridge.config.tables.peers import (
     IdJagTable,
     KeyPlace,
     OAuth2Table,
+    PeerTlsTable,
 )
 from bridge.config.tables.profile import Profile, ServerTable
 from bridge.config.tables.values import MEMORY_STORE
@@ -55,7 +56,7 @@ from bridge.http.login_credentials import LoginWish
 from bridge.http.oauth import ClientToken, TokenSource
 from bridge.http.replica_address import ReplicaAddress
 from bridge.http.request_checks import TrustedProxies
-from bridge.http.tls import TlsFiles
+from bridge.http.tls import PeerTls, TlsFiles
 from bridge.http.token_endpoint import ClientMethod, OAuthClient
 from bridge.http.token_exchange import CallerTokens, Exchange
 from bridge.mcp.client.eras import Era
@@ -140,6 +141,10 @@ def _audit(table: AuditTable) -> AuditPlan | None:
     )
 
 
+def _peer_tls(table: PeerTlsTable | None) -> PeerTls | None:
+    return PeerTls(table.certificate, table.key, table.ca) if table else None
+
+
 def _key(place: KeyPlace) -> Path | str:
     return place.file or (place.secret.value if place.secret else "")
 
@@ -189,6 +194,7 @@ def _target(
             table.url,
             table.request_headers(),
             login or _oauth_client(table),
+            tls=_peer_tls(table.tls),
             shown=table.shown("url") or "",
             allow_private=table.allow_private,
             on_command_line=on_line,
@@ -289,6 +295,7 @@ def _remote(
         api_key=api_key.value if api_key else None,
         tokens=_tokens(oauth2, table.card, process, allow_private=bool(table.allow_private)),
         callers=_caller_tokens(oauth2, table.card, process, allow_private=bool(table.allow_private)),
+        tls=_peer_tls(table.tls),
         trusted=frozenset(table.trust),
         account="" if is_alone else " ".join(references),
         allow_private=table.allow_private,
@@ -301,8 +308,15 @@ def _remote(
 def _catalog(table: CatalogTable, process: Profile) -> CatalogPlan:
     oauth2 = table.auth.oauth2 if table.auth else None
     tokens = _tokens(oauth2, table.url, process, allow_private=bool(table.allow_private))
-    headers, allow_private = table.request_headers(), table.allow_private
-    return CatalogPlan(table.url, headers, table.include, table.exclude, tokens, allow_private)
+    return CatalogPlan(
+        table.url,
+        table.request_headers(),
+        table.include,
+        table.exclude,
+        tokens,
+        table.allow_private,
+        _peer_tls(table.tls),
+    )
 
 
 def _tokens(

@@ -29,6 +29,7 @@ import anyio
 from bridge.errors import BridgeError, reason_of
 from bridge.http.client import GuardedClient, PeerCredentials, RenewableCredentials
 from bridge.http.logins import OPERATOR, HeldLogin, Login, LoginKeeper, LoginKey, peer_of
+from bridge.http.tls import PeerTls
 from bridge.http.token_endpoint import (
     TokenError,
     UnsentError,
@@ -108,11 +109,18 @@ class LoginWish:
 class LoginCredentials(RenewableCredentials):
     """Credentials that hold the access token of a login."""
 
-    def __init__(self, wish: LoginWish, seconds: float, headers: Mapping[str, str] | None = None) -> None:
-        """`seconds` bounds the way to a token. `headers` go to the peer beside the token."""
+    def __init__(
+        self,
+        wish: LoginWish,
+        seconds: float,
+        headers: Mapping[str, str] | None = None,
+        tls: PeerTls | None = None,
+    ) -> None:
+        """`seconds` bounds the way to a token. `headers` and `tls` are for the peer, beside the token."""
         self._wish = wish
         self._seconds = seconds
         self._headers = headers or {}
+        self._tls = tls
         self._lock = anyio.Lock()
         self._current: tuple[PeerCredentials, Login] | None = None
         self._refused = ""
@@ -179,7 +187,7 @@ class LoginCredentials(RenewableCredentials):
                 async with self._wish.keeper.held(self._wish.key) as held:
                     login = await self._renewed(held)
             headers = {"Authorization": f"Bearer {login.access_token}", **self._headers}
-            self._current = PeerCredentials(headers), login
+            self._current = PeerCredentials(headers, tls=self._tls), login
         return self._current[0]
 
     def _is_good(self, login: Login) -> bool:

@@ -23,6 +23,7 @@ from typing import Final
 import anyio
 
 from bridge.http.client import PeerCredentials, RenewableCredentials
+from bridge.http.tls import PeerTls
 from bridge.http.token_endpoint import (
     AccessToken,
     OAuthClient,
@@ -255,8 +256,10 @@ class TokenCredentials(RenewableCredentials):
         return await self._tokens.widened(self._current[0], scopes)
 
 
-def bearer_credentials(tokens: TokenSource, headers: Mapping[str, str]) -> TokenCredentials:
+def bearer_credentials(
+    tokens: TokenSource, headers: Mapping[str, str], tls: PeerTls | None = None
+) -> TokenCredentials:
     """The credentials that hold a token in the header `Authorization`, beside other headers."""
     return TokenCredentials(
-        tokens, lambda token: PeerCredentials({"Authorization": f"Bearer {token.value}", **headers})
+        tokens, lambda token: PeerCredentials({"Authorization": f"Bearer {token.value}", **headers}, tls=tls)
     )

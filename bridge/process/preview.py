@@ -32,7 +32,7 @@ from bridge.assembly.plan import Plan, RemotePlan, for_preview
 from bridge.assembly.published_agent import PublishedAgent
 from bridge.assembly.routes import MCP
 from bridge.errors import PeerError
-from bridge.http.tls import faults_of
+from bridge.http.tls import faults_of, peer_faults_of
 from bridge.mcp.client.contract import ToolServer
 from bridge.process.serve import unannounced_bridge
 from bridge.safe_text import without_hidden_characters
@@ -243,7 +243,7 @@ async def findings_of(plan: Plan, bridge: Bridge) -> Findings:
         (*_unused(plan), *_on_claims(plan), *_without_token(faces, plan)),
         useless=tuple(_useless(faces, _granted(plan))),
         left_out=tuple(_left_out(plan)),
-        of_place=tuple(_place_faults(plan)),
+        of_place=tuple(place_faults(plan)),
         untrusted=tuple(_untrusted(plan)),
     )
 
@@ -272,7 +272,7 @@ def offline_findings(plan: Plan) -> Findings:
         *(("what each principal may use of them",) if plan.credentials else ()),
     )
     notes = (*_unused(plan), *_on_claims(plan))
-    left_out, of_place = tuple(_left_out(plan)), tuple(_place_faults(plan))
+    left_out, of_place = tuple(_left_out(plan)), tuple(place_faults(plan))
     untrusted = tuple(_untrusted(plan))
     return Findings(peers, faces, notes, unseen, left_out=left_out, of_place=of_place, untrusted=untrusted)
 
@@ -284,8 +284,12 @@ def tls_faults(plan: Plan) -> Iterator[FindingFault]:
             yield FindingFault(("bridge", "tls", key), f"bridge.tls.{key}: {words}")
 
 
-def _place_faults(plan: Plan) -> Iterator[FindingFault]:
+def place_faults(plan: Plan) -> Iterator[FindingFault]:
+    """Yield faults of the files and keys that the process itself needs."""
     yield from tls_faults(plan)
+    for path, tls in plan.tls_of_peers():
+        for name, words in peer_faults_of(tls, datetime.now(UTC)):
+            yield FindingFault.at((*path, "tls", name), words)
     for number, key in enumerate(plan.place.keys):
         if isinstance(key, str) and len(key.encode()) < MIN_KEY_BYTES:
             words = (

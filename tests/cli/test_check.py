@@ -272,7 +272,7 @@ def test_at_a_terminal_what_is_wrong_with_a_file_is_cut_between_words(command: s
         "  | ^^^",
         "  |",
         "help: there is `command`, `url`, `env`, `cwd`, `headers`, `auth`, `login`,",
-        "  `login_seconds`, `era`, `fail`, `session`, `sessions`, `sessions_most`,",
+        "  `login_seconds`, `tls`, `era`, `fail`, `session`, `sessions`, `sessions_most`,",
         "  `session_idle_seconds`, `contended_question_seconds`, `attribution_seconds`,",
         "  `connect_seconds`, `longest_pause_seconds`, `retire_seconds`,",
         "  `settle_seconds`, `child_flush_seconds`, `child_exit_seconds`,",

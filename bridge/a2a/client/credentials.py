@@ -18,6 +18,7 @@ from bridge.a2a.model.objects import AgentCard
 from bridge.errors import PeerError, UsageError
 from bridge.http.client import CredentialsSource, PeerCredentials, fixed_credentials
 from bridge.http.oauth import TokenCredentials, TokenSource
+from bridge.http.tls import PeerTls
 from bridge.jsonvalues import JsonObject
 
 _FLAT: Final = {
@@ -51,9 +52,11 @@ class Credentials:
     """Secrets by the name of a scheme on the card. They take precedence over `bearer` and `api_key`."""
     tokens: TokenSource | None = field(default=None, repr=False)
     """The source of access tokens, which are sent in place of `bearer`."""
+    tls: PeerTls | None = None
+    """The certificate that is shown, and the authorities of the agent's own."""
 
     def __bool__(self) -> bool:
-        return bool(self.headers or self.bearer or self.api_key or self.schemes or self.tokens)
+        return bool(self.headers or self.bearer or self.api_key or self.schemes or self.tokens or self.tls)
 
     def card_headers(self) -> dict[str, str]:
         """The headers for fetching the card, when its schemes are not known yet."""
@@ -90,11 +93,15 @@ class _Placed:
 def card_credentials(credentials: Credentials) -> CredentialsSource:
     """The credentials for fetching the card of an agent."""
     if credentials.tokens is None:
-        return fixed_credentials(PeerCredentials(credentials.card_headers()))
+        return fixed_credentials(_for_card(credentials))
     return TokenCredentials(
         credentials.tokens,
-        lambda token: PeerCredentials(replace(credentials, bearer=token.value).card_headers()),
+        lambda token: _for_card(replace(credentials, bearer=token.value)),
     )
+
+
+def _for_card(credentials: Credentials) -> PeerCredentials:
+    return PeerCredentials(credentials.card_headers(), tls=credentials.tls)
 
 
 def agent_credentials(card: AgentCard, credentials: Credentials) -> CredentialsSource:
@@ -115,7 +122,7 @@ def agent_credentials(card: AgentCard, credentials: Credentials) -> CredentialsS
 
 def _applied(card: AgentCard, credentials: Credentials) -> PeerCredentials:
     shown_to_agent = apply_credentials(card, credentials)
-    return PeerCredentials(shown_to_agent.request_headers(), shown_to_agent.query)
+    return PeerCredentials(shown_to_agent.request_headers(), shown_to_agent.query, credentials.tls)
 
 
 def apply_credentials(card: AgentCard, credentials: Credentials) -> AppliedCredentials:
@@ -187,7 +194,8 @@ def _placed(card: AgentCard, name: str, credentials: Credentials) -> _Placed | s
             return f"{name} (an access token: oauth2 in a file, or bearer for one that was got elsewhere)"
         return f"{name} (HTTP {http_scheme} authentication)"
     if kind == "mtlsSecurityScheme":
-        return f"{name} (client certificates are not supported yet)"
+        has_one = credentials.tls is not None and credentials.tls.certificate is not None
+        return None if has_one else f"{name} (a client certificate: `tls` of the agent in a file)"
     return f"{name} (the card does not describe it)"
 
 

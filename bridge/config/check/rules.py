@@ -34,6 +34,10 @@ CHOICES: Final = (
     KeyChoice(("tool_servers", "*", "auth"), ("bearer", "api_key", "oauth2")),
     KeyChoice(("agents", "*", "auth"), ("bearer", "api_key", "oauth2"), only_one=False),
     KeyChoice(("catalogs", "*", "auth"), ("bearer", "api_key", "oauth2")),
+    *(
+        KeyChoice((section, "*", "tls"), ("certificate", "ca"), only_one=False)
+        for section in ("tool_servers", "agents", "catalogs")
+    ),
     KeyChoice(("principals", "*"), ("bearer", "api_key", "certificate", "forwarded"), only_one=False),
 )
 
@@ -44,6 +48,7 @@ _GOES_WITH: Final = {
     "headers": "url",
     "auth": "url",
     "login": "url",
+    "tls": "url",
 }
 """Keys of a tool server, each with the key that it depends on."""
 
@@ -52,6 +57,7 @@ _INSTEAD: Final = {
     "env": "write `headers` or `auth`",
     "headers": "write `env`",
     "auth": "write `env`",
+    "tls": "take it out: a command is reached without TLS",
 }
 
 
@@ -114,6 +120,7 @@ def rule_faults(data: Mapping[str, Any], imported: ImportedNames) -> Iterator[Co
         for path, table in tables_at(data, (section, "*")):
             yield from _header_faults(path, table)
             yield from _reference_faults(path, table)
+            yield from _tls_faults(path, table)
         for path, table in tables_at(data, (section, "*", "auth", "oauth2")):
             yield from _grant_faults(path, table)
     for path, table in tables_at(data, ("agents", "*", "auth")):
@@ -194,6 +201,23 @@ def _misplaced(path: KeyPath, table: Mapping[str, Any]) -> Iterator[ConfigFault]
         if key in table and companion not in table and other in table:
             message = f"`{key}` is for a `{companion}`, and {title(path)} has a `{other}`"
             yield ConfigFault((*path, key), message, _INSTEAD.get(key, ""), on_key=True)
+
+
+def _tls_faults(path: KeyPath, table: Mapping[str, Any]) -> Iterator[ConfigFault]:
+    """Yield faults of the certificate that a peer is shown."""
+    tls = _table(table, "tls")
+    pair = [key for key in ("certificate", "key") if key in tls]
+    if len(pair) == 1:
+        other = "key" if pair == ["certificate"] else "certificate"
+        yield ConfigFault((*path, "tls", *pair), f"`{pair[0]}` needs `{other}` beside it", on_key=True)
+    url = table.get("card" if path[0] == "agents" else "url")
+    if "tls" in table and isinstance(url, str) and url.lower().startswith("http://"):
+        yield ConfigFault(
+            (*path, "tls"),
+            f"{title(path)} is reached without TLS",
+            "write its URL with https://",
+            on_key=True,
+        )
 
 
 def _header_faults(path: KeyPath, table: Mapping[str, Any]) -> Iterator[ConfigFault]:

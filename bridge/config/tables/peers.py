@@ -13,6 +13,7 @@ from bridge.config.tables.values import (
     CommandWords,
     ExtensionUris,
     FailPolicy,
+    FilePath,
     Folder,
     HeaderName,
     HeaderSecret,
@@ -34,7 +35,6 @@ from bridge.config.tables.values import (
     Token,
     Variable,
 )
-from bridge.config.tables.values import FilePath as File
 from bridge.config.text.masking import shown_words
 from bridge.config.text.secrets import plain
 
@@ -59,7 +59,7 @@ class ClientOAuth2Table(Table):
         default=None,
         description="a private key of the bridge as PEM (RSA, P-256, P-384, Ed25519), which signs instead of a secret",
     )
-    assertion_file: File | None = Field(
+    assertion_file: FilePath | None = Field(
         default=None,
         description="a file with a JWT of the platform on which the bridge runs (workload identity), read for each "
         "token: it stands in place of a secret, or is what the token is given for (`jwt_bearer`)",
@@ -189,6 +189,22 @@ class AgentAuth(Table):
     )
 
 
+class PeerTlsTable(Table):
+    """`tls` of a peer: what it is shown and known by, in PEM. A changed file is read again for the next connection."""
+
+    certificate: FilePath | None = Field(
+        default=None,
+        description="the certificate that the peer is shown, and behind it those that lead to its authority; no other "
+        "origin is shown it",
+    )
+    key: FilePath | None = Field(default=None, description="its private key, without a passphrase")
+    ca: FilePath | None = Field(
+        default=None,
+        description="the authorities that the certificate of the peer may come from, instead of those that everyone "
+        "trusts",
+    )
+
+
 class ToolServerTable(Table):
     """`[tool_servers.NAME]`: an MCP server. The rest is as the profile of `[bridge]` says."""
 
@@ -215,6 +231,9 @@ class ToolServerTable(Table):
     )
     login_seconds: PositiveFloat | None = Field(
         default=None, description="how long such a link lives; a message renews it"
+    )
+    tls: PeerTlsTable | None = Field(
+        default=None, description="the certificate that its URL is shown, and the authority of its own"
     )
     era: Literal["auto", "legacy", "modern"] = Field(
         default="auto",
@@ -335,6 +354,10 @@ class AgentTable(Table):
         default_factory=dict, repr=False, description="HTTP headers for requests to it"
     )
     auth: AgentAuth | None = Field(default=None, description="the credentials that the bridge sends to it")
+    tls: PeerTlsTable | None = Field(
+        default=None,
+        description="the certificate that it is shown, also at the origins of `trust`, and the authority of its own",
+    )
     dialect: DialectChoice = Field(
         default="auto",
         description="the version of A2A that it speaks, if its card is wrong about it or says none",
@@ -363,6 +386,11 @@ class CatalogTable(Table):
 
     url: HttpUrl = Field(description="the URL of the catalog")
     auth: CatalogAuth | None = Field(default=None, description="the credentials that the bridge sends to it")
+    tls: PeerTlsTable | None = Field(
+        default=None,
+        description="the certificate that the catalog and the agents at its own origin are shown, and the authority of "
+        "theirs",
+    )
     include: Texts = Field(default=("*",), description="globs of the names of agents to take")
     exclude: Texts = Field(default=(), description="globs of the names of agents to leave out")
     allow_private: bool | None = Field(
@@ -451,7 +479,7 @@ class IssuerTable(Table):
 class KeyPlace(Table):
     """One of `keys`: where a key for sealing handles is."""
 
-    file: File | None = Field(default=None, description="a file with the key, made on the first start")
+    file: FilePath | None = Field(default=None, description="a file with the key, made on the first start")
     secret: Variable | None = Field(
         default=None, alias="env", description="an environment variable with the key"
     )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 from typing import Any
 
 import anyio
@@ -21,6 +22,7 @@ from bridge.a2a.model.objects import AgentCard, CancelTaskRequest
 from bridge.a2a.model.operations import CANCEL_TASK
 from bridge.errors import PeerError, UsageError
 from bridge.http.client import PeerCredentials
+from bridge.http.tls import PeerTls
 from bridge.jsonvalues import DEFAULT_MAX_VALUES
 from tests.support.agents import found_at
 from tests.support.limits import client_options, deadlines
@@ -72,6 +74,7 @@ def card_with(*alternatives: str, schemes: dict[str, Any] | None = None) -> Agen
         (["", "token"], Credentials(bearer="t"), AppliedCredentials({"Authorization": "Bearer t"})),
         (["", "token"], Credentials(), AppliedCredentials()),
         (["token"], Credentials({"authorization": "Own x"}), AppliedCredentials({"authorization": "Own x"})),
+        (["tls"], Credentials(tls=PeerTls(Path("c.pem"), Path("c.key"))), AppliedCredentials()),
         (["key"], Credentials({"x-key": "k"}, bearer="t"), AppliedCredentials({"x-key": "k"})),
         ([], Credentials({"X-Plain": "yes"}), AppliedCredentials({"X-Plain": "yes"})),
     ],
@@ -97,7 +100,8 @@ def test_a_token_that_nobody_asked_for_is_shown_all_the_same() -> None:
         (["basic"], Credentials(bearer="t"), "basic \\(HTTP Basic authentication\\)"),
         (["asked"], Credentials(bearer="t"), "asked \\(API key, query key\\)"),
         (["oauth"], Credentials(api_key="k"), "oauth \\(an access token: oauth2 in a file, or bearer"),
-        (["tls"], Credentials(bearer="t"), "tls \\(client certificates are not supported yet\\)"),
+        (["tls"], Credentials(bearer="t"), "tls \\(a client certificate: `tls` of the agent in a file\\)"),
+        (["tls"], Credentials(tls=PeerTls(ca=Path("ca.pem"))), "tls \\(a client certificate"),
         (["ghost"], Credentials(bearer="t"), "ghost \\(the card does not describe it\\)"),
         (
             ["token key", "oauth"],

@@ -42,6 +42,7 @@ from bridge.http.private_addresses import (
 )
 from bridge.http.probe import WantedKind, explained
 from bridge.http.request_checks import is_loopback
+from bridge.http.tls import PeerTls
 from bridge.http.token_endpoint import OAuthClient, TokenError
 from bridge.jsonvalues import holds_more_values
 from bridge.mcp.client.faults import (
@@ -92,6 +93,8 @@ class HttpTarget:
     headers: Mapping[str, str] = field(default_factory=dict, repr=False)
     oauth: OAuthClient | LoginWish | None = None
     """How the bridge gets an access token for the server, if it needs one."""
+    tls: PeerTls | None = field(default=None, kw_only=True)
+    """The certificate that the server is shown, and the authorities of its own."""
     connect_seconds: float = field(kw_only=True)
     result_limit_bytes: int = field(kw_only=True)
     result_json_values: int = field(kw_only=True)
@@ -115,10 +118,10 @@ class HttpTarget:
     def credentials(self) -> CredentialsSource:
         """The credentials for each request. All sessions with the server share one access token."""
         if self.oauth is None:
-            return fixed_credentials(PeerCredentials(self.headers))
+            return fixed_credentials(PeerCredentials(self.headers, tls=self.tls))
         if isinstance(self.oauth, LoginWish):
-            return LoginCredentials(self.oauth, self.connect_seconds, self.headers)
-        return bearer_credentials(ClientToken(self.oauth, self.connect_seconds), self.headers)
+            return LoginCredentials(self.oauth, self.connect_seconds, self.headers, self.tls)
+        return bearer_credentials(ClientToken(self.oauth, self.connect_seconds), self.headers, self.tls)
 
     def of_principal(self, principal: str) -> HttpTarget:
         """The server as one principal reaches it: with its own login, where each has one."""
