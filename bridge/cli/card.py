@@ -7,6 +7,7 @@ import shlex
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from functools import cached_property
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, TypeVar, get_args
 from urllib.parse import urlsplit
 
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
     from bridge.a2a.client.interfaces import ConnectionPolicy
     from bridge.a2a.model.objects import AgentCard
     from bridge.config.tables.profile import AgentsTable
+    from bridge.http.tls import PeerTls
     from bridge.mcp.tools import Tool
     from bridge.trace import OnHop
 
@@ -62,6 +64,19 @@ _CONNECTION_OPTIONS: Final = (
         multiple=True,
         metavar="NAME=env:VAR|file:PATH|VALUE",
         help="HTTP header for the agent. Repeatable.",
+    ),
+    click.option(
+        "--cert",
+        type=click.Path(path_type=Path, dir_okay=False),
+        help="Client certificate for the agent, as a file in PEM. It takes --key.",
+    ),
+    click.option(
+        "--key", type=click.Path(path_type=Path, dir_okay=False), help="The private key of --cert, in PEM."
+    ),
+    click.option(
+        "--ca",
+        type=click.Path(path_type=Path, dir_okay=False),
+        help="The authorities that the agent's own certificate may come from, in PEM; no others then count.",
     ),
     click.option(
         "--allow-private",
@@ -124,6 +139,8 @@ class AgentConnection:
     on_hop: OnHop | None = None
     """Called for each message between the command and the agent."""
     dialect: DialectChoice = "auto"
+    tls: PeerTls | None = None
+    """The certificate that the agent is shown, and the authorities of its own."""
 
     @classmethod
     def from_options(cls, options: dict[str, Any]) -> AgentConnection:
@@ -153,6 +170,7 @@ class AgentConnection:
             allow_private,
             tuple(_given_options(options)),
             dialect=options.get("dialect") or "auto",
+            tls=_tls_given(options),
         )
 
     @cached_property
@@ -212,7 +230,7 @@ class AgentConnection:
         from bridge.a2a.wire.versions import VERSIONS
 
         return ClientOptions(
-            credentials=Credentials(self.headers, api_key=self.api_key),
+            credentials=Credentials(self.headers, api_key=self.api_key, tls=self.tls),
             trust=self.reach.trust,
             reach=self.reach,
             deadlines=Deadlines(
@@ -252,7 +270,7 @@ class AgentConnection:
         try:
             with anyio.fail_after(_CARD_SECONDS):
                 async with self.client() as http:
-                    shown_to_agent = fixed_credentials(PeerCredentials(self.headers))
+                    shown_to_agent = fixed_credentials(PeerCredentials(self.headers, tls=self.tls))
                     return await fetch_card(
                         http,
                         self.url,
@@ -309,12 +327,30 @@ def secret_given(options: dict[str, Any], name: str) -> str | None:
     return value
 
 
+def _tls_given(options: dict[str, Any]) -> PeerTls | None:
+    """What --cert, --key and --ca name; None without them.
+
+    Raises:
+        UsageError: one is missing, or a file cannot be used.
+    """
+    from bridge.http.tls import PeerTls, peer_context
+
+    certificate, key, authorities = (options.get(name) for name in ("cert", "key", "ca"))
+    if (certificate is None) is not (key is None):
+        raise UsageError("--cert and --key go together: the certificate and its private key")
+    if certificate is None and authorities is None:
+        return None
+    tls = PeerTls(certificate, key, authorities)
+    peer_context(tls)
+    return tls
+
+
 def _given_options(options: dict[str, Any]) -> Iterator[str]:
     """The given options of a connection. They name secrets, and hold none."""
-    for name in ("bearer", "api_key", "header", "trust", "dialect"):
+    for name in ("bearer", "api_key", "header", "cert", "key", "ca", "trust", "dialect"):
         given = options.get(name) or ()
-        for value in (given,) if isinstance(given, str) else given:
-            yield from (f"--{name.replace('_', '-')}", value)
+        for value in (given,) if isinstance(given, str | Path) else given:
+            yield from (f"--{name.replace('_', '-')}", str(value))
     if options.get("allow_private"):
         yield "--allow-private"
 

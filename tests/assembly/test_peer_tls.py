@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import ipaddress
 import json
+import subprocess
 import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 
 import anyio
+import anyio.to_thread
 import httpx2
 import pytest
 from cryptography import x509
@@ -22,6 +24,7 @@ from bridge.config.load import load
 from bridge.http.tls import TlsPoint
 from bridge.process.preview import place_faults
 from tests.support.certificates import Authority
+from tests.support.command import run_here
 from tests.support.ports import free_port
 from tests.support.running import RAW_SERVER, Rpc, call_part, listening
 from tests.support.serving_file import serving_file
@@ -101,6 +104,23 @@ async def test_tool_servers_agents_and_catalogs_are_shown_their_certificate(tmp_
                     ]
                     answer = await host.call_tool(tool, {"text": "hello"})
                     assert (answer.is_error, "hello" in str(answer.content)) == (False, True)
+
+
+async def test_a_command_shows_an_agent_the_certificate_that_is_named(tmp_path: Path) -> None:
+    files = {"--cert": "ann.pem", "--key": "ann.key", "--ca": "An authority.pem"}
+
+    def card(url: str, *names: str) -> subprocess.CompletedProcess[str]:
+        words = [word for name in names for word in (name, str(tmp_path / files[name]))]
+        return run_here("card", f"{url}/agents/desk", *words, state=tmp_path)
+
+    with anyio.fail_after(60):
+        async with far(tmp_path) as url:
+            shown = await anyio.to_thread.run_sync(card, url, *files)
+            alone = await anyio.to_thread.run_sync(card, url, "--cert")
+            nobody = await anyio.to_thread.run_sync(card, url, "--ca")
+    assert (shown.returncode, "echo" in shown.stdout) == (0, True), shown.stderr
+    assert (alone.returncode, "--cert and --key go together" in alone.stderr) == (2, True)
+    assert nobody.returncode == 1, nobody.stderr
 
 
 def test_what_is_wrong_with_the_files_of_a_peer_is_a_fault_of_its_table(tmp_path: Path) -> None:
