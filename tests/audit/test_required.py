@@ -21,7 +21,7 @@ from bridge.errors import AuditAwayError
 from bridge.jsonvalues import JsonObject
 from tests.audit.test_lines import MANY, audited, lines_of
 from tests.support.limits import url_at
-from tests.support.mcp_wire import MODERN, Http, request
+from tests.support.mcp_wire import LEGACY, MODERN, Http
 from tests.support.observed import in_row
 from tests.support.recording import RecordingServer
 from tests.support.running import call_part, listening, message, profile_of
@@ -118,19 +118,19 @@ async def test_a_full_disk_refuses_a_message_before_anything_goes_to_the_tool_se
     assert (found.faults, found.lost > 0) == ([], True)
 
 
+@pytest.mark.parametrize("revision", [MODERN, LEGACY])
 async def test_a_full_disk_refuses_a_call_of_a_tool_before_anything_goes_to_the_agent(
-    tmp_path: Path, disk: SmallDisk
+    revision: str, tmp_path: Path, disk: SmallDisk
 ) -> None:
     file = disk.folder / "audit.jsonl"
     async with offering(tmp_path, file) as (client, url):
-        mcp = Http(client, url, MODERN)
-        call = request(1, "tools/call", {"name": "echo", "arguments": {"text": "x"}}, MODERN, None)
-        await mcp.tool(1, "echo", {}, text="x")
+        mcp = Http(client, url, revision)
+        await mcp.open()
+        call = mcp.message(1, "tools/call", {"name": "echo", "arguments": {"text": "x"}})
+        await mcp.post(call)
         disk.fill(0)
         with anyio.fail_after(30):
-            while (
-                refused := await client.post(url, json=call, headers=mcp.headers(call))
-            ).status_code == 200:
+            while (refused := await mcp.post(call)).status_code == 200:
                 pass
         disk.free()
     assert (refused.status_code, refused.headers["retry-after"]) == (503, "5")
