@@ -61,7 +61,7 @@ def logout(**options: Any) -> int:
         f"forgotten: the {whose} at {wish.key.shown}" + ("" if unrevoked else ", and its tokens are revoked")
     )
     if unrevoked:
-        render.say(f"Its tokens are not revoked: {unrevoked}")
+        render.say(f"Not all its tokens are revoked: {unrevoked}")
     return 0
 
 

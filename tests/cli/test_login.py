@@ -121,9 +121,9 @@ def test_logins_are_listed_without_a_token(tmp_path: Path) -> None:
         (
             "access_token",
             True,
-            "\nIts tokens are not revoked: ISSUER did not revoke the access token: unsupported_token_type\n",
+            "\nNot all its tokens are revoked: ISSUER did not revoke the access token: unsupported_token_type\n",
         ),
-        ("", False, f"\nIts tokens are not revoked: ISSUER{METADATA} names no revocation_endpoint\n"),
+        ("", False, f"\nNot all its tokens are revoked: ISSUER{METADATA} names no revocation_endpoint\n"),
     ],
 )
 async def test_a_logout_revokes_the_tokens_and_forgets_the_login_all_the_same(
