@@ -369,7 +369,16 @@ def with_one_server(plan: Plan, name: str) -> Plan:
 
 def for_stdio(plan: Plan, name: str, token: str) -> Plan:
     """The plan for one offered server over stdio. Agents that it uses take a token that only the bridge knows, so that
-    nobody else can call them."""
+    nobody else can call them.
+
+    Raises:
+        UsageError: the audit goes to standard output, which belongs to the host.
+    """
+    if plan.place.audit is not None and plan.place.audit.file == STANDARD_OUTPUT:
+        raise UsageError(
+            "over stdio, standard output belongs to the host: give the audit a file,"
+            ' as `file = "audit.jsonl"` in [audit]'
+        )
     place = ProcessPlan(
         keys=plan.place.keys,
         state=plan.place.state,

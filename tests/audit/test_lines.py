@@ -10,12 +10,24 @@ from pathlib import Path
 from typing import Any
 
 import httpx2
+import pytest
 
 from bridge.access.principals import Principal
 from bridge.access.verifiers import Credential
 from bridge.assembly.bridge import Bridge
-from bridge.assembly.plan import AuditPlan, OfferedPlan, Plan, ProcessPlan, RemotePlan
+from bridge.assembly.plan import (
+    STANDARD_OUTPUT,
+    AuditPlan,
+    OfferedPlan,
+    Plan,
+    ProcessPlan,
+    RemotePlan,
+    SharedStore,
+    for_stdio,
+)
+from bridge.assembly.workers import require_workers_can_share
 from bridge.audit.verification import verified
+from bridge.errors import UsageError
 from tests.support.limits import url_at
 from tests.support.mcp_wire import MODERN, Http
 from tests.support.observed import in_row, wrapping
@@ -203,3 +215,12 @@ async def test_without_an_audit_nothing_listens(tmp_path: Path) -> None:
 def test_each_worker_has_a_file_of_its_own() -> None:
     of = AuditPlan(Path("/var/log/audit.jsonl"), MANY)
     assert of.of_worker(2).file == Path("/var/log/audit.2.jsonl")
+
+
+def test_an_audit_on_standard_output_is_refused_where_that_is_not_its_own() -> None:
+    place = ProcessPlan(audit=AuditPlan(STANDARD_OUTPUT, MANY), shared_store=SharedStore("postgresql:///x"))
+    plan = wrapping(raw_command(), place)
+    with pytest.raises(UsageError, match="belongs to the host"):
+        for_stdio(plan, "face", "token")
+    with pytest.raises(UsageError, match="needs a file for the audit"):
+        require_workers_can_share(plan)
