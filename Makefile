@@ -11,7 +11,7 @@ export PIP_DISABLE_PIP_VERSION_CHECK = 1
 # With it, each of the hundreds of commands that the tests start would compile all modules again.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help run test test-fast fuzz attacks soak shake interop interop-matrix conformance tck proxies bench cost check format peers clean
+.PHONY: help run test test-fast test-long fuzz attacks soak shake interop interop-matrix conformance tck proxies bench cost check format peers clean
 
 help: ## Say what can be made
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -24,6 +24,9 @@ test: .venv/developing ## Run the whole test suite, side by side (WORKERS=3)
 
 test-fast: .venv/developing ## Run the tests that need no process and no socket (WORKERS=3)
 	@$(BIN)/python -m tests.run test-fast --workers $(WORKERS)
+
+test-long: .venv/developing ## Run the tests that take seconds each, most of them with many processes (WORKERS=3)
+	@$(BIN)/python -m tests.run test-long --workers $(WORKERS)
 
 .PHONY: like-windows
 like-windows: .venv/developing peers ## Run what reads pipes, starts processes and hears signals on a loop that refuses what Windows' one refuses

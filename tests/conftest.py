@@ -154,14 +154,16 @@ def pytest_configure(config: pytest.Config) -> None:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Mark what needs a process or a socket. A test that takes minutes runs only when `-m` asks for it."""
+    """Mark what needs a process or a socket. A test that is `slow` or `long` runs only when `-m` asks for it."""
     if outside.MARK in config.option.markexpr:
         for item in items:
             outside.mark(item)
     if not config.option.markexpr:
-        slow = [item for item in items if item.get_closest_marker("slow")]
-        config.hook.pytest_deselected(items=slow)
-        items[:] = [item for item in items if item not in slow]
+        left_out = {
+            item for item in items if item.get_closest_marker("slow") or item.get_closest_marker("long")
+        }
+        config.hook.pytest_deselected(items=[*left_out])
+        items[:] = [item for item in items if item not in left_out]
     for item in items:
         if item.get_closest_marker("windows") and sys.platform != "win32":
             item.add_marker(pytest.mark.skip(reason="only Windows can prove it"))

@@ -59,6 +59,11 @@ TASKS: Final = {
         ((*_PYTEST, "-m", "not outside and not slow"),),
         is_shared=True,
     ),
+    "test-long": Task(
+        "run the tests that take seconds each, most of them with many processes",
+        (_PEERS, (*_PYTEST, "-m", "long and not slow")),
+        is_shared=True,
+    ),
     "interop": Task("run the tests that take minutes", (_PEERS, (*_PYTEST, "-m", "slow"))),
 }
 

@@ -26,7 +26,10 @@ from tests.support.postgres import database
 
 WAIT_SECONDS = 60.0
 
-pytestmark = pytest.mark.skipif(not Path("/proc/self").exists(), reason="needs /proc to see CPU time")
+pytestmark = [
+    pytest.mark.long,
+    pytest.mark.skipif(not Path("/proc/self").exists(), reason="needs /proc to see CPU time"),
+]
 
 
 SMALL = ("--requests", "20", "--rounds", "1", "--servers", "raw", "--stores", "memory")

@@ -21,6 +21,13 @@ def test_tests_are_shared_among_workers_after_what_they_talk_to_is_installed() -
     ]
 
 
+def test_long_tests_are_shared_and_those_of_minutes_are_not_among_them() -> None:
+    assert commands_of("test-long", 5)[-1] == (
+        *("python", "-m", "pytest", "tests", "-m", "long and not slow"),
+        *("-n", "5", "--dist", "worksteal"),
+    )
+
+
 def test_slow_tests_run_one_by_one() -> None:
     assert commands_of("interop", 5)[-1] == ("python", "-m", "pytest", "tests", "-m", "slow")
 

@@ -31,6 +31,7 @@ from tests.support.postgres import Database, database
 from tests.support.running import Rpc, call_part, message
 
 pytestmark = [
+    pytest.mark.long,
     pytest.mark.skipif(sys.platform == "win32", reason="the examples of deployments are for Linux"),
     pytest.mark.skipif(
         shutil.which("nginx") is None, reason="nginx is not installed (make proxies installs it)"

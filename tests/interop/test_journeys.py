@@ -39,6 +39,8 @@ from tests.support.ports import free_port
 from tests.support.processes import PROC, children_with, gone
 from tests.support.running import Running, config_for, raw_command, running
 
+pytestmark = pytest.mark.long
+
 EVERYTHING: Final = "server-everything"
 LONG: Final = "trigger-long-running-operation"
 MEGABYTE: Final = 1024 * 1024

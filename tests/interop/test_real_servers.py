@@ -48,6 +48,8 @@ from tests.support.limits import command_of
 from tests.support.raw_server import PIXEL
 from tests.support.running import Running, config_for, running
 
+pytestmark = pytest.mark.long
+
 ALICE: Final = {"type": "entity", "name": "Alice", "entityType": "person", "observations": ["likes tea"]}
 BOB: Final = {"type": "entity", "name": "Bob", "entityType": "person", "observations": []}
 KNOWS: Final = {"type": "relation", "from": "Alice", "to": "Bob", "relationType": "knows"}

@@ -27,7 +27,10 @@ from tests.support.postgres import database_url, new_agent
 from tests.support.processes import PROC, children_with, is_running
 from tests.support.running import RAW_SERVER, VERSION
 
-pytestmark = pytest.mark.skipif(not PROC.is_dir(), reason="processes are looked up in /proc")
+pytestmark = [
+    pytest.mark.long,
+    pytest.mark.skipif(not PROC.is_dir(), reason="processes are looked up in /proc"),
+]
 
 KEY: Final = "k" * 40
 TOKENS: Final = {name: name[0] * 40 for name in ("ann", "bob", "eve")}
