@@ -22,8 +22,7 @@ from bridge.assembly.plan import ProcessPlan
 from bridge.concurrency import Backoff, Signal
 from bridge.errors import BridgeError, PeerError, reason_of
 from bridge.http.login_credentials import LoginWish
-from bridge.http.logins import DECLINED, Login, LoginKey
-from bridge.mcp.client.contract import CallerLogins
+from bridge.http.logins import DECLINED, CallerLogins, Login, LoginKey
 from bridge.mcp.client.transports.streamable_http import HttpTarget, ServerTarget
 from bridge.seal import key_in, keys_in
 from bridge.user_folders import state_folder

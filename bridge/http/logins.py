@@ -151,3 +151,28 @@ def peer_of(url: str) -> str:
     parts = urlsplit(url)
     place = parts.netloc.rpartition("@")[2].lower()
     return parts._replace(scheme=parts.scheme.lower(), netloc=place, fragment="").geturl()
+
+
+class CallerLogins(Protocol):
+    """The logins of the callers at a server that wants one of each."""
+
+    @property
+    def link_seconds(self) -> float:
+        """How long a link lives."""
+        ...
+
+    async def is_there(self, principal: str) -> bool:
+        """Whether a principal has a login that can be used.
+
+        Raises:
+            PeerError: the place of the logins cannot be read.
+        """
+        ...
+
+    def link(self, principal: str, client: str) -> str:
+        """The URL at which a principal logs in. `client` is what it calls through, for its page."""
+        ...
+
+    async def settled(self, principal: str) -> bool:
+        """Wait until a principal has a login that can be used, or has declined from now on; whether it has one."""
+        ...

@@ -16,8 +16,9 @@ import anyio
 from bridge.a2a.model.objects import Part, TaskState
 from bridge.a2a.tasks.agent import Job
 from bridge.errors import PeerError
+from bridge.http.logins import CallerLogins
 from bridge.jsonvalues import JsonObject
-from bridge.mcp.client.contract import CallerLogins, ToolServer
+from bridge.mcp.client.contract import ToolServer
 from bridge.tools_as_agent.options import AgentOptions
 from bridge.tools_as_agent.resume_state import Follow, ResumeMode, RunTool
 from bridge.tools_as_agent.rounds import kept_question

@@ -15,6 +15,7 @@ from bridge.mcp.client.dispatcher import OnTaskNews
 from bridge.mcp.client.values import Asker, Greeting, OnProgress, ToolCall, ToolListing
 
 if TYPE_CHECKING:
+    from bridge.http.logins import CallerLogins
     from bridge.mcp.client.upstream import OwnSession
 
 
@@ -72,31 +73,6 @@ class ToolQueue(Protocol):
         self, caller: Claimant, within_seconds: float, on_held: OnHeld = ...
     ) -> AbstractAsyncContextManager[ToolSlot]:
         """Wait for a slot, and keep it as long as this is entered; see `CallQueue.slot`."""
-        ...
-
-
-class CallerLogins(Protocol):
-    """The logins of the callers at a server that wants one of each."""
-
-    @property
-    def link_seconds(self) -> float:
-        """How long a link lives."""
-        ...
-
-    async def is_there(self, principal: str) -> bool:
-        """Whether a principal has a login that can be used.
-
-        Raises:
-            PeerError: the place of the logins cannot be read.
-        """
-        ...
-
-    def link(self, principal: str, client: str) -> str:
-        """The URL at which a principal logs in. `client` is what it calls through, for its page."""
-        ...
-
-    async def settled(self, principal: str) -> bool:
-        """Wait until a principal has a login that can be used, or has declined from now on; whether it has one."""
         ...
 
 

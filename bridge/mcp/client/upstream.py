@@ -23,9 +23,9 @@ from pydantic import JsonValue
 
 from bridge.concurrency import Signal
 from bridge.errors import BusyError
+from bridge.http.logins import CallerLogins
 from bridge.jsonvalues import JsonObject, json_bytes
 from bridge.mcp.client.call_queue import CallQueue, SlotHold
-from bridge.mcp.client.contract import CallerLogins
 from bridge.mcp.client.eras import Era
 from bridge.mcp.client.known_servers import Fact, ServerMemory
 from bridge.mcp.client.session import Session, SessionPace
