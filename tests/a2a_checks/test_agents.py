@@ -12,6 +12,8 @@ from tests.a2a_checks.report import Report
 from tests.a2a_checks.runs import check_again, check_bridge, check_bridge_with_token, check_sdk
 from tests.a2a_checks.table import Need
 
+pytestmark = pytest.mark.long
+
 SILENCE_SECONDS = 0.05
 """These agents are in this process, and wrong answers would come at once."""
 NOBODYS_NEEDS = {

@@ -33,6 +33,8 @@ from tests.support.postgres import database_url, new_agent
 from tests.support.postgres_cluster import Gate, socket_of
 from tests.support.running import EXTENSION, call_part, message, texts
 
+pytestmark = pytest.mark.long
+
 KEYS: Final = ("the same secret for both of them, of many letters",)
 LEASE: Final = {"lease_seconds": 1.0, "close_seconds": 2.0}
 ANSWER: Final = {"name": "Ann"}

@@ -19,6 +19,8 @@ from tests.support.exposing import exposing
 from tests.support.foreign import foreign_agent
 from tests.support.running import listening
 
+pytestmark = pytest.mark.long
+
 WAIT_SECONDS = 60
 FOLLOW_UPS = {"task_result", "task_reply", "task_cancel"}
 LISTED = {

@@ -14,6 +14,8 @@ from tests.conftest import FULL_EXAMPLES
 from tests.hostile.target import Target, watched
 from tests.hostile.targets import TARGETS
 
+pytestmark = pytest.mark.long
+
 
 @pytest.fixture(autouse=True, scope="module")
 def _home(tmp_path_factory: pytest.TempPathFactory) -> None:
