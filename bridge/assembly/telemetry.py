@@ -82,16 +82,18 @@ class Telemetry:
             from bridge.telemetry.spans import SpanExport  # its packages are an optional extra
 
             self._spans = SpanExport(place.traces)
-        log = CallLog() if place.log_calls else None
+        self._log = CallLog() if place.log_calls else None
         # Spans come first: they give a hop the trace that the others see.
         recorder = None if audit is None else audit.recorder
-        heard: tuple[HopListener | None, ...] = (self._spans, self._metrics, log, recorder)
+        heard: tuple[HopListener | None, ...] = (self._spans, self._metrics, self._log, recorder)
         self.hops = Hops(
             tuple(one for one in heard if one is not None), None if audit is None else audit.gate
         )
 
     async def close(self) -> None:
-        """Send the spans that are left, within some time."""
+        """Write the log lines that are left, and send the spans that are left, within some time."""
+        if self._log is not None:
+            self._log.write()
         if self._spans is not None:
             await anyio.to_thread.run_sync(self._spans.close)
 

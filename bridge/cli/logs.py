@@ -6,6 +6,7 @@ import json
 import logging
 import re
 import sys
+import time
 from datetime import UTC, datetime
 from typing import Final
 
@@ -39,8 +40,8 @@ class TextFormat(BareFormat):
 
     def format(self, record: logging.LogRecord) -> str:
         """One record as one line, its traceback below it."""
-        moment = datetime.fromtimestamp(record.created).astimezone().strftime("%H:%M:%S")
-        call = trace.call_id.get()
+        moment = time.strftime("%H:%M:%S", time.localtime(record.created))
+        call = _call_of(record)
         where = f" [{call}]" if call != "-" else ""
         return f"{moment} {record.levelname}{self._worker}{where} {super().format(record)}"
 
@@ -59,7 +60,7 @@ class JsonFormat(logging.Formatter):
             "time": datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds"),
             "level": record.levelname.lower(),
             "logger": record.name,
-            "call": trace.call_id.get(),
+            "call": _call_of(record),
             "message": _discreet(record, record.getMessage()),
             **self._worker,
             **getattr(record, "fields", {}),
@@ -67,6 +68,12 @@ class JsonFormat(logging.Formatter):
         if record.exc_info:
             fields["traceback"] = _discreet(record, self.formatException(record.exc_info))
         return spelled_as_json(json.dumps(fields, ensure_ascii=False))
+
+
+def _call_of(record: logging.LogRecord) -> str:
+    """The call that a record names, or else the one that is at work."""
+    call = getattr(record, "call", None)
+    return call if isinstance(call, str) else trace.call_id.get()
 
 
 def _discreet(record: logging.LogRecord, text: str) -> str:

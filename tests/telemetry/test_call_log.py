@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
+import contextvars
 import json
 import logging
+import time
 from pathlib import Path
 from typing import Any
 
+import anyio
 import pytest
 
+from bridge import trace
 from bridge.access.principals import Principal
 from bridge.access.verifiers import Credential
 from bridge.assembly.plan import ProcessPlan
 from bridge.cli.logs import JsonFormat
+from bridge.telemetry.call_log import CallLog
+from bridge.trace import NO_TRACE, Hop
 from tests.support.limits import url_at
 from tests.support.observed import in_row
 from tests.support.recording import RecordingServer
@@ -51,7 +57,10 @@ async def test_a_call_through_both_bridges_has_a_line_in_each(
     }
     expose = {**wrap, "face": "face", "peer": "tools"}
     nothing = {**expose, "skill": "", "peer": "", "state": "-32602", "trace": ""}
-    assert fields_in(caplog) == [wrap, expose, nothing]
+    said = fields_in(caplog)
+    assert [one for one in said if one["face"] == "tools"] == [wrap]
+    assert [one for one in said if one["face"] == "face"] == [expose, nothing]
+    assert len(said) == 3
     assert "what is said" not in caplog.text
 
 
@@ -82,3 +91,40 @@ async def test_without_the_key_a_call_has_no_line(tmp_path: Path, caplog: pytest
         await there.mcp.tool(1, "echo", {}, text="x")
         assert (there.inner.telemetry.hops.listeners, there.outer.telemetry.hops.listeners) == ((), ())
     assert fields_in(caplog) == []
+
+
+def _ended(log: CallLog, skill: str) -> None:
+    hop = Hop("server", "a2a", (), NO_TRACE, "SendMessage", skill=skill, state="completed")
+    of_call = contextvars.copy_context()
+    of_call.run(trace.call_id.set, f"call-{skill}")
+    of_call.run(log.ended, hop)
+
+
+async def test_lines_of_calls_are_written_together_each_with_its_own_call_and_time(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    caplog.set_level(logging.INFO, logger="bridge")
+    log = CallLog()
+    before = time.time()
+    for skill in ("a", "b"):
+        _ended(log, skill)
+    after = time.time()
+    assert caplog.records == []
+    with anyio.fail_after(30):
+        while len(caplog.records) < 2:
+            await anyio.sleep(0.01)
+    calls = [json.loads(JsonFormat().format(record))["call"] for record in caplog.records]
+    assert calls == ["call-a", "call-b"]
+    assert all(before <= record.created <= after for record in caplog.records)
+
+
+async def test_many_lines_do_not_wait_and_the_end_writes_what_waits(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO, logger="bridge")
+    log = CallLog()
+    for number in range(257):
+        _ended(log, str(number))
+    assert len(caplog.records) == 256
+    log.write()
+    assert [record.fields["skill"] for record in caplog.records] == [  # type: ignore[attr-defined]
+        str(number) for number in range(257)
+    ]
