@@ -5,6 +5,7 @@ tried. Nothing here knows the bridge: what it says of the bridge, it says of a s
 
 table                       what a check is
 wire, bindings, errors      HTTP; the operations in each binding's words; refusals
+hooks                       webhooks for an agent to post to
 card, talk, occasions       the agent: what it declares, how it is asked, how it is brought to do what is needed
 shapes, folding             A2A's objects as tables; what a stream adds up to
 on_*                        the checks, each with its sentence in a table at the end of its module

@@ -14,6 +14,7 @@ from typing import Any, Final
 import anyio
 
 from tests.a2a_checks import Level, Report, run_checks, table_lines
+from tests.a2a_checks.hooks import hooks_at
 from tests.a2a_checks.occasions import PURPOSES
 from tests.a2a_checks.run import DEFAULT_DEADLINE_SECONDS
 from tests.a2a_checks.table import Failed
@@ -32,10 +33,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
             run_checks,
             options.url,
             bearer=_bearer(options.bearer),
+            other_bearer=_bearer(options.other_bearer),
             messages=_messages(options.messages),
             deadline_seconds=options.deadline,
         )
-        report: Report = anyio.run(run)
+        with hooks_at(*options.hooks) as hooks:
+            report: Report = anyio.run(partial(run, hooks=hooks))
     except (Failed, TimeoutError, ValueError, OSError) as exc:
         print(f"{options.url}: {exc or 'no answer in time'}", file=sys.stderr)
         return 2
@@ -54,6 +57,18 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("url", help="the agent's base URL, or its card's")
     parser.add_argument("--bearer", metavar="env:NAME", help="a token, from this environment variable")
+    parser.add_argument(
+        "--other-bearer",
+        metavar="env:NAME",
+        help="the same of another caller, who shares no tasks with the first",
+    )
+    parser.add_argument(
+        "--hooks",
+        metavar="HOST:PORT",
+        type=_address,
+        default=("127.0.0.1", 0),
+        help="where to listen for push notifications (a free port of 127.0.0.1)",
+    )
     parser.add_argument("--messages", metavar="FILE", type=Path, help="what to say to the agent")
     parser.add_argument("--json", metavar="FILE", type=Path, help="write the results as JSON, too")
     parser.add_argument("--deadline", metavar="SECONDS", type=float, default=DEFAULT_DEADLINE_SECONDS)
@@ -65,8 +80,13 @@ def _bearer(reference: str | None) -> str | None:
         return None
     kind, _, name = reference.partition(":")
     if kind != "env" or not os.environ.get(name):
-        raise ValueError("--bearer takes env:NAME, the name of an environment variable that is set")
+        raise ValueError("a token is env:NAME, the name of an environment variable that is set")
     return os.environ[name]
+
+
+def _address(text: str) -> tuple[str, int]:
+    host, _, port = text.rpartition(":")
+    return host, int(port)
 
 
 def _messages(path: Path | None) -> Mapping[str, Mapping[str, Any]]:

@@ -3,10 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Final
+from dataclasses import dataclass, field, replace
+from typing import Any, Final
+
+import httpx2
 
 from tests.a2a_checks import faults
-from tests.a2a_checks.spoiling import Spoil
+from tests.a2a_checks.bindings import DELETE_PUSH
+from tests.a2a_checks.hooks import SpoilPosted, as_it_came
+from tests.a2a_checks.spoiling import Asked, Spoil
 from tests.a2a_checks.table import BOTH, HTTP_JSON
 
 CONTEXTS_FOR_TASKS: Final = faults.ContextsForTasks()
@@ -229,7 +234,17 @@ AMONG_OTHERS: Final[Mapping[str, tuple[Spoil, set[str]]]] = {
     "0.3 is spoken and not in the card": (Spoil(answer=faults.no_older), {"version-none"}),
     "tokens are asked for in the card only": (
         Spoil(answer=faults.token_in_card),
-        {"auth-missing", "auth-wrong", "auth-challenge"},
+        {
+            "auth-challenge",
+            "auth-missing",
+            "auth-wrong",
+            "callers-cancel",
+            "callers-get",
+            "callers-list",
+            "callers-send",
+            "callers-subscribe",
+            "extended-strangers",
+        },
     ),
     "codes of its own": (
         Spoil(answer=faults.own_codes),
@@ -240,3 +255,47 @@ AMONG_OTHERS: Final[Mapping[str, tuple[Spoil, set[str]]]] = {
 
 NOT_SEEN_TO_FAIL: Final = {"stream-input-closes", "turn-auth-explained", "turn-auth-messages"}
 """What no agent here, good or broken, does wrong."""
+
+
+def _deletes_another(asked: Asked) -> Any:
+    is_deleted = asked.method == DELETE_PUSH and isinstance(asked.params, dict)
+    return {**asked.body, "params": {**asked.params, "id": "another"}} if is_deleted else asked.body
+
+
+@dataclass(frozen=True, slots=True)
+class Pushing:
+    """An agent with push notifications that is broken, in what it answers or in what it posts."""
+
+    expected: frozenset[str]
+    """All checks of push notifications that fail then."""
+    posted: SpoilPosted = as_it_came
+    spoil: Spoil = field(default_factory=Spoil)
+    is_silent: bool = False
+    """Whether it posts nothing: then the expected checks alone are tried, as each of them waits for its deadline."""
+
+
+PUSHING: Final[Mapping[str, Pushing]] = {
+    "nothing is posted": Pushing(
+        frozenset({"push-body", "push-credentials", "push-deleted", "push-end", "push-later", "push-type"}),
+        lambda posted: None,
+        is_silent=True,
+    ),
+    "posted without credentials": Pushing(
+        frozenset({"push-credentials"}),
+        lambda posted: replace(posted, headers=httpx2.Headers({"content-type": "application/a2a+json"})),
+    ),
+    "posted as another type": Pushing(
+        frozenset({"push-type"}),
+        lambda posted: replace(
+            posted, headers=httpx2.Headers({**posted.headers, "content-type": "text/json"})
+        ),
+    ),
+    "posted in an envelope": Pushing(
+        frozenset({"push-body"}),
+        lambda posted: replace(posted, body=b'{"jsonrpc":"2.0",' + posted.body[1:]),
+    ),
+    "nothing is deleted": Pushing(
+        frozenset({"push-deleted", "push-kept"}), spoil=Spoil(request=_deletes_another)
+    ),
+    "all callers are one": Pushing(frozenset({"callers-push"}), spoil=Spoil(answer=faults.token_in_card)),
+}

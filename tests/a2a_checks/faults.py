@@ -314,6 +314,7 @@ def no_older(asked: Asked, body: Any) -> Any:
 
 def token_in_card(asked: Asked, body: Any) -> Any:
     if asked.is_card:
+        body["capabilities"]["extendedAgentCard"] = True
         body["securitySchemes"] = {"token": {"httpAuthSecurityScheme": {"scheme": "Bearer"}}}
         body["securityRequirements"] = [{"schemes": {"token": {"list": []}}}]
     return body

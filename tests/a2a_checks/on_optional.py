@@ -1,4 +1,4 @@
-"""Checks of what an agent may leave out: how it refuses it then, and what of it is refused otherwise.
+"""Checks of what an agent may leave out: how it refuses it then; and of the extended card, where there is one.
 
 Spec: A2A 1.0 sections 3.1.7 to 3.1.11 and 3.3.4.
 """
@@ -11,7 +11,7 @@ from tests.a2a_checks.bindings import CREATE_PUSH, DELETE_PUSH, EXTENDED_CARD, G
 from tests.a2a_checks.errors import Kind
 from tests.a2a_checks.occasions import Occasions
 from tests.a2a_checks.table import Check, Failed, Level, Need, Section, need, require
-from tests.a2a_checks.talk import UNKNOWN_TASK, Talk, new_id
+from tests.a2a_checks.talk import UNKNOWN_TASK, Talk
 
 HOOK: Final = "https://example.com/a2a-checks"
 _OF_UNKNOWN: Final = {"taskId": UNKNOWN_TASK, "id": "a2a-checks"}
@@ -43,33 +43,6 @@ async def refuses_push_in_send(talk: Talk, agent: Occasions) -> None:
     await talk.refused(Kind.PUSH_NOTIFICATION_NOT_SUPPORTED, SEND, params)
 
 
-async def finds_no_task_for_push(talk: Talk, agent: Occasions) -> None:
-    _need(talk, "pushNotifications", True)
-    for operation, params in PUSH[:3]:
-        await talk.refused(Kind.TASK_NOT_FOUND, operation, params)
-
-
-async def finds_no_unknown_config(talk: Talk, agent: Occasions) -> None:
-    _need(talk, "pushNotifications", True)
-    task = await agent.open()
-    await talk.refused(Kind.TASK_NOT_FOUND, GET_PUSH, {"taskId": task["id"], "id": new_id()})
-
-
-async def keeps_configs(talk: Talk, agent: Occasions) -> None:
-    _need(talk, "pushNotifications", True)
-    task = await agent.open()
-    made = await talk.result(CREATE_PUSH, {"taskId": task["id"], "id": new_id(), "url": HOOK})
-    require(bool(made.get("id")) and made.get("url") == HOOK, "the config with an id", made)
-    of_config = {"taskId": task["id"], "id": made["id"]}
-    found = await talk.result(GET_PUSH, of_config)
-    require(found.get("url") == HOOK, "the config", found)
-    listed = (await talk.result(LIST_PUSH, {"taskId": task["id"]})).get("configs") or []
-    require(made["id"] in [one.get("id") for one in listed], "the config in the list", listed)
-    for _ in range(2):
-        await talk.result(DELETE_PUSH, of_config)
-    await talk.refused(Kind.TASK_NOT_FOUND, GET_PUSH, of_config)
-
-
 async def refuses_extended_undeclared(talk: Talk, agent: Occasions) -> None:
     _need(talk, "extendedAgentCard", False)
     await talk.refused(Kind.UNSUPPORTED_OPERATION, EXTENDED_CARD)
@@ -83,6 +56,14 @@ async def has_an_extended_card(talk: Talk, agent: Occasions) -> None:
         talk.require_refusal(reply, Kind.EXTENDED_AGENT_CARD_NOT_CONFIGURED)
     else:
         require(isinstance(reply.result, dict) and bool(reply.result.get("skills")), "a card", reply.result)
+
+
+async def keeps_the_extended_card_from_strangers(talk: Talk, agent: Occasions) -> None:
+    _need(talk, "extendedAgentCard", True)
+    need(talk.card.needs_credential, "the card requires no authentication")
+    for authorization in ("", "Bearer a2a-checks-nobody"):
+        answer = (await talk.ask(EXTENDED_CARD, Authorization=authorization)).answer
+        require(answer.status in (401, 403), "status 401 or 403", answer.shown())
 
 
 def _check(check_id: str, spec: str, sentence: str, run: Any, *needs: Need) -> Check:
@@ -105,29 +86,6 @@ CHECKS: Final = (
         Need.NO_PUSH,
     ),
     _check(
-        "push-unknown-task",
-        "3.1.7",
-        "A push configuration of a task that does not exist is TaskNotFound",
-        finds_no_task_for_push,
-        Need.PUSH,
-    ),
-    _check(
-        "push-unknown-config",
-        "3.1.8",
-        "A push configuration that does not exist is TaskNotFound",
-        finds_no_unknown_config,
-        Need.PUSH,
-        Need.OPEN,
-    ),
-    _check(
-        "push-kept",
-        "3.1.10",
-        "A push configuration is kept until it is deleted, and can be deleted twice",
-        keeps_configs,
-        Need.PUSH,
-        Need.OPEN,
-    ),
-    _check(
         "extended-undeclared",
         "3.3.4",
         "Without the capability, GetExtendedAgentCard is UnsupportedOperation",
@@ -140,5 +98,13 @@ CHECKS: Final = (
         "With it, there is a card, or ExtendedAgentCardNotConfigured",
         has_an_extended_card,
         Need.EXTENDED,
+    ),
+    _check(
+        "extended-strangers",
+        "3.1.11",
+        "The extended card is for callers with a credential",
+        keeps_the_extended_card_from_strangers,
+        Need.EXTENDED,
+        Need.CREDENTIAL,
     ),
 )

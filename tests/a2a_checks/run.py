@@ -13,6 +13,7 @@ import httpx2
 
 from tests.a2a_checks import (
     on_access,
+    on_callers,
     on_card,
     on_extensions,
     on_http,
@@ -21,6 +22,7 @@ from tests.a2a_checks import (
     on_listing,
     on_messages,
     on_optional,
+    on_push,
     on_sending,
     on_skills,
     on_streams,
@@ -30,6 +32,7 @@ from tests.a2a_checks import (
     on_versions,
 )
 from tests.a2a_checks.card import Card, read_card
+from tests.a2a_checks.hooks import Hooks
 from tests.a2a_checks.occasions import Occasions
 from tests.a2a_checks.on_card import Look
 from tests.a2a_checks.report import Outcome, Report, Result, Verdict
@@ -55,7 +58,9 @@ CHECKS: Final[tuple[Check, ...]] = tuple(
             on_versions,
             on_extensions,
             on_optional,
+            on_push,
             on_access,
+            on_callers,
             on_json,
         )
     )
@@ -79,6 +84,8 @@ async def run_checks(
     url: str,
     *,
     bearer: str | None = None,
+    other_bearer: str | None = None,
+    hooks: Hooks | None = None,
     messages: Mapping[str, Mapping[str, Any]] | None = None,
     deadline_seconds: float = DEFAULT_DEADLINE_SECONDS,
     only: frozenset[str] | None = None,
@@ -87,6 +94,7 @@ async def run_checks(
 ) -> Report:
     """Everything that can be checked of the agent at `url`, its base or its card.
 
+    `other_bearer` is the token of another caller, and `hooks` are where the agent may post push notifications.
     `messages` say how the agent is brought to do what a check needs: purpose (see `occasions`) to A2A message.
     `silence_seconds` is how long an answer that must not come is waited for. `client` makes what sends all requests but
     those that are written by hand.
@@ -102,16 +110,15 @@ async def run_checks(
             card = await read_card(wire, url, headers)
         run = _Run(card, deadline_seconds)
         await run.look(Look(card, wire, headers), only)
-        for talk in _talks(card, wire, bearer, silence_seconds):
+        make = partial(Talk, card, wire=wire, silence_seconds=silence_seconds, hooks=hooks)
+        talks = [make(binding, bearer=bearer) for binding in card.bindings()]
+        for talk in talks:
+            talk.others = tuple(other for other in talks if other is not talk)
+            if other_bearer is not None:
+                talk.stranger = make(talk.binding, bearer=other_bearer)
+        for talk in talks:
             await run.talk(talk, Occasions(talk, messages or {}), only)
     return Report(url, str(card.fields.get("name", "")), run.results(only))
-
-
-def _talks(card: Card, wire: Wire, bearer: str | None, silence_seconds: float) -> list[Talk]:
-    talks = [Talk(card, binding, wire, bearer, silence_seconds) for binding in card.bindings()]
-    for talk in talks:
-        talk.others = tuple(other for other in talks if other is not talk)
-    return talks
 
 
 class _Run:

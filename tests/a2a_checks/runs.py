@@ -10,10 +10,13 @@ from contextlib import AsyncExitStack
 from functools import partial
 from pathlib import Path
 from typing import Any, Final
+from urllib.parse import urlsplit
 
 from bridge.access.principals import Principal
 from bridge.access.verifiers import Credential
+from bridge.assembly.plan import PushPlan
 from bridge.mcp.client.eras import Era
+from tests.a2a_checks.hooks import hooks_at
 from tests.a2a_checks.report import Report
 from tests.a2a_checks.run import MakeClient, over_sockets, run_checks
 from tests.a2a_checks.talk import SILENCE_SECONDS
@@ -74,6 +77,7 @@ OF_AGAIN: Final[Messages] = {
 """What the same agent is told where its skills are tools, and those are skills again."""
 
 TOKEN: Final = "a2a-checks-token"
+OTHER_TOKEN: Final = "a2a-checks-other-token"
 
 
 async def check_bridge(
@@ -93,17 +97,26 @@ async def check_bridge(
 async def check_bridge_with_token(
     store: str = "memory:", silence_seconds: float = SILENCE_SECONDS, *, straight: bool = False
 ) -> Report:
-    """`mcp-a2a wrap` before a server that asks for logins, itself behind a token."""
-    credentials = (Credential(Principal("checks"), TOKEN),)
-    config = config_for(asking_command("modern"), era=Era.MODERN, store=store, credentials=credentials)
-    async with running(config) as bridge:
-        return await run_checks(
-            bridge.base_url,
-            messages=OF_BRIDGE,
-            bearer=TOKEN,
-            silence_seconds=silence_seconds,
-            client=_client_of(bridge, straight=straight),
+    """`mcp-a2a wrap` before a server that asks for logins, itself behind tokens and with push notifications."""
+    credentials = (
+        Credential(Principal("checks"), TOKEN),
+        Credential(Principal("other"), OTHER_TOKEN),
+    )
+    with hooks_at() as hooks:
+        push = PushPlan(allow=frozenset({urlsplit(hooks.root_url).netloc}))
+        config = config_for(
+            asking_command("modern"), era=Era.MODERN, store=store, credentials=credentials, push=push
         )
+        async with running(config) as bridge:
+            return await run_checks(
+                bridge.base_url,
+                messages=OF_BRIDGE,
+                bearer=TOKEN,
+                other_bearer=OTHER_TOKEN,
+                hooks=hooks,
+                silence_seconds=silence_seconds,
+                client=_client_of(bridge, straight=straight),
+            )
 
 
 async def check_sdk(silence_seconds: float = SILENCE_SECONDS) -> Report:

@@ -70,6 +70,8 @@ class Need(StrEnum):
     REQUIRED_EXTENSION = "a required extension in the card"
     SIGNATURES = "signatures in the card"
     CREDENTIAL = "a card that requires authentication, and a token"
+    OTHER_CALLER = "a card that requires authentication, and the tokens of two callers"
+    HOOK = "a webhook that the agent may post to"
     BOTH_BINDINGS = "both bindings"
     NO_OLDER_VERSION = "an interface that is not declared for 0.3 too"
     OLDER_VERSION = "an interface that is declared for 0.3 too"

@@ -18,6 +18,7 @@ import httpx2
 from tests.a2a_checks.bindings import CANCEL, GET, LIST, SEND, STREAM, SUBSCRIBE, HttpJson, JsonRpc, Reply
 from tests.a2a_checks.card import Card
 from tests.a2a_checks.errors import Fault, Kind, Refusal
+from tests.a2a_checks.hooks import Hooks
 from tests.a2a_checks.shapes import (
     LIST_RESPONSE,
     SEND_RESPONSE,
@@ -100,6 +101,7 @@ class Talk:
         wire: Wire,
         bearer: str | None,
         silence_seconds: float = SILENCE_SECONDS,
+        hooks: Hooks | None = None,
     ) -> None:
         self.card = card
         self.binding = binding
@@ -107,6 +109,10 @@ class Talk:
         self.bearer = bearer
         self.silence_seconds = silence_seconds
         self.heard = Heard()
+        self.hooks = hooks
+        """Webhooks for the agent to post to."""
+        self.stranger: Talk | None = None
+        """The same agent over the same binding, as another caller asks it."""
         self.others: tuple[Talk, ...] = ()
         """The same agent over its other bindings."""
         self.headers = {
@@ -189,6 +195,8 @@ class Talk:
                 except Failed:
                     break
         self.heard.open_tasks.clear()
+        if self.stranger is not None:
+            await self.stranger.clean()
 
 
 class Stream:

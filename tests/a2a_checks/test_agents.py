@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from bridge.mcp.client.eras import Era
+from tests.a2a_checks import CHECKS
 from tests.a2a_checks.known import KNOWN_FAILURES
 from tests.a2a_checks.report import Report
 from tests.a2a_checks.runs import check_again, check_bridge, check_bridge_with_token, check_sdk
@@ -17,8 +18,6 @@ pytestmark = pytest.mark.long
 SILENCE_SECONDS = 0.05
 """These agents are in this process, and wrong answers would come at once."""
 NOBODYS_NEEDS = {
-    Need.PUSH,
-    Need.EXTENDED,
     Need.REQUIRED_EXTENSION,
     Need.SIGNATURES,
     Need.NO_STREAMS,
@@ -26,6 +25,12 @@ NOBODYS_NEEDS = {
     Need.NO_OLDER_VERSION,
 }
 """What no agent at hand declares, or what none of them leaves out; 0.3 is declared by ours alone."""
+
+
+WITHOUT_PUSH = {check.id for check in CHECKS if Need.PUSH in check.needs}
+WITHOUT_CALLERS = {check.id for check in CHECKS if {Need.CREDENTIAL, Need.OTHER_CALLER} & {*check.needs}}
+PUBLIC = WITHOUT_PUSH | WITHOUT_CALLERS | {"extended-declared"}
+"""What an agent for everybody gives no occasion for, if it sends no push notifications."""
 
 
 def untried(report: Report) -> set[str]:
@@ -46,9 +51,7 @@ async def test_a_wrapped_server_does_all_that_the_checks_ask(store: str, tmp_pat
         "stream-auth-open",
         "turn-auth-explained",
         "turn-auth-messages",
-        "auth-missing",
-        "auth-wrong",
-        "auth-challenge",
+        *PUBLIC,
     }
 
 
@@ -57,8 +60,9 @@ async def test_a_wrapped_server_does_it_behind_a_token_and_with_logins(tmp_path:
         f"sqlite:///{tmp_path / 'tasks.db'}", SILENCE_SECONDS, straight=True
     )
     assert report.failures() == ()
-    # Each of our answers is a task, and each authenticated caller has an extended card.
-    assert untried(report) == {"stream-message", "extended-undeclared"}
+    # Each of our answers is a task, it pushes, and each authenticated caller has an extended card.
+    without = {"push-undeclared", "push-undeclared-send", "extended-undeclared"}
+    assert untried(report) == {"stream-message", *without}
 
 
 async def test_the_sdks_own_server_fails_what_it_is_known_to_fail() -> None:
@@ -68,7 +72,7 @@ async def test_the_sdks_own_server_fails_what_it_is_known_to_fail() -> None:
     assert failed == {(check_id, binding) for check_id in KNOWN_FAILURES for binding in bindings[check_id]}
     # Its skills are named in metadata alone, and no extension of it says what they take.
     by_words = {"skill-among-texts", "skill-two-calls", "card-examples"}
-    assert untried(report) == {"ext-echo", "auth-missing", "auth-wrong", "auth-challenge", *by_words}
+    assert untried(report) == {"ext-echo", *PUBLIC, *by_words}
 
 
 @pytest.mark.parametrize("era", [Era.LEGACY, Era.MODERN])
@@ -78,4 +82,4 @@ async def test_an_agent_as_tools_as_an_agent_again_does_all_of_it(era: Era, tmp_
     # As directly, but for one: the agent's Message is a tool's result on the way, and so a task in the end. What is
     # data there is a text on the way, as the tool has no output schema.
     of_data = {"output-once", "output-json"}
-    assert untried(report) == {"stream-message", "auth-missing", "auth-wrong", "auth-challenge", *of_data}
+    assert untried(report) == {"stream-message", *PUBLIC, *of_data}

@@ -7,16 +7,20 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from functools import partial
 from typing import Final
+from urllib.parse import urlsplit
 
 import anyio
 import pytest
 from starlette.types import Receive, Scope, Send
 
+from bridge.assembly.plan import PushPlan
 from tests.a2a_checks import CHECKS, Report, Verdict, run_checks
-from tests.a2a_checks.broken import AMONG_OTHERS, NOT_SEEN_TO_FAIL, WHOLLY
+from tests.a2a_checks.broken import AMONG_OTHERS, NOT_SEEN_TO_FAIL, PUSHING, WHOLLY
+from tests.a2a_checks.hooks import hooks_at
 from tests.a2a_checks.known import KNOWN_FAILURES
 from tests.a2a_checks.runs import OF_BRIDGE
 from tests.a2a_checks.spoiling import Spoil, spoiled
+from tests.a2a_checks.table import Need
 from tests.support.in_process import client_of
 from tests.support.running import config_for, listening, raw_command, running, wrapped
 
@@ -24,9 +28,11 @@ MESSAGES: Final = {purpose: said for purpose, said in OF_BRIDGE.items() if purpo
 
 
 @asynccontextmanager
-async def broken_agent(spoil: Spoil) -> AsyncIterator[Callable[..., Awaitable[Report]]]:
+async def broken_agent(
+    spoil: Spoil, push: PushPlan | None = None
+) -> AsyncIterator[Callable[..., Awaitable[Report]]]:
     """The checks of a bridge that is spoiled, which listens only for the requests that are written by hand."""
-    async with wrapped(config_for(raw_command())) as good:
+    async with wrapped(config_for(raw_command(), push=push)) as good:
         app = spoiled(good.app, spoil, good.path)
         async with listening(app) as root_url:
             try:
@@ -43,6 +49,7 @@ def failed(report: Report) -> set[str]:
 
 def test_each_check_is_seen_to_fail() -> None:
     seen = {check_id for _, expected in [*WHOLLY.values(), *AMONG_OTHERS.values()] for check_id in expected}
+    seen |= {check_id for broken in PUSHING.values() for check_id in broken.expected}
     assert seen | set(KNOWN_FAILURES) | NOT_SEEN_TO_FAIL == {check.id for check in CHECKS}
     assert not (seen | set(KNOWN_FAILURES)) & NOT_SEEN_TO_FAIL
 
@@ -60,8 +67,27 @@ async def test_what_is_broken_is_caught(what: str) -> None:
     spoil, expected = AMONG_OTHERS[what]
     only = frozenset(expected)
     async with broken_agent(spoil) as checked:
-        report = await checked(bearer="a-token", deadline_seconds=0.5, only=only)
+        report = await checked(bearer="a-token", other_bearer="b-token", deadline_seconds=0.5, only=only)
     assert expected <= failed(report)
+
+
+@pytest.mark.parametrize("what", PUSHING)
+async def test_what_is_broken_of_push_is_all_of_push_that_is_caught(what: str) -> None:
+    broken = PUSHING[what]
+    of_push = frozenset(check.id for check in CHECKS if Need.PUSH in check.needs)
+    seconds, only = (0.3, broken.expected) if broken.is_silent else (30, of_push)
+    with hooks_at(spoil=broken.posted) as hooks:
+        push = PushPlan(allow=frozenset({urlsplit(hooks.root_url).netloc}))
+        async with broken_agent(broken.spoil, push) as checked:
+            report = await checked(
+                bearer="a",
+                other_bearer="b",
+                hooks=hooks,
+                deadline_seconds=seconds,
+                silence_seconds=0.02,
+                only=only,
+            )
+    assert failed(report) == broken.expected
 
 
 async def test_an_agent_that_never_ends_an_answer_is_given_up_in_time() -> None:

@@ -20,7 +20,7 @@ from bridge.access.issuers import Issuer
 from bridge.access.verifiers import Credential
 from bridge.assembly.bridge import Bridge
 from bridge.assembly.limits import server_limits
-from bridge.assembly.plan import Plan, ProcessPlan, PublishedPlan, ServerPlan, SharedStore
+from bridge.assembly.plan import Plan, ProcessPlan, PublishedPlan, PushPlan, ServerPlan, SharedStore
 from bridge.config.tables.profile import Profile, load_profile
 from bridge.http.server import BoundedServer, HttpServerLimits
 from bridge.http.tls import TlsPoint
@@ -75,6 +75,7 @@ class WrapConfig:
     issuers: Mapping[str, Issuer] = field(default_factory=dict)
     allow_unauthenticated: bool = False
     hosts: frozenset[str] = frozenset()
+    push: PushPlan | None = None
     era: Era = Era.AUTO
     overrides: Mapping[str, SkillOverride] = field(default_factory=dict)
 
@@ -88,7 +89,7 @@ class WrapConfig:
         )
         return Plan(
             self.profile,
-            ProcessPlan(self.host, self.port, self.public_url, self.hosts, keys=self.keys),
+            ProcessPlan(self.host, self.port, self.public_url, self.hosts, keys=self.keys, push=self.push),
             self.credentials,
             self.allow_unauthenticated,
             issuers=self.issuers,
