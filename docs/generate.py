@@ -131,7 +131,7 @@ BELOW: Final = {
         ("tools_as_agent", "*", "skills", "*"),
         ("tools_as_agent", "*", "skills", "*", "arguments", "*"),
     ),
-    "issuers": (("issuers", "*", "introspection"),),
+    "issuers": (("issuers", "*", "introspection"), ("issuers", "*", "operator")),
     "agents_as_tools": (
         ("agents_as_tools", "*", "tools", "*"),
         ("agents_as_tools", "*", "tools", "*", "arguments", "*"),

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
-from bridge.access.principals import ScopeRule
+from bridge.access.principals import OperatorRole, ScopeRule
 
 OPENID: Final = "/.well-known/openid-configuration"
 """Where OpenID Connect Discovery has the metadata of an issuer."""
@@ -51,6 +51,8 @@ class Issuer:
     """The client that asks about tokens that are no JSON Web Tokens; None refuses them."""
     audiences: Mapping[str, frozenset[str]] = field(default_factory=dict)
     """The audiences of each face, by the path of the face."""
+    operators: Mapping[OperatorRole, frozenset[str]] = field(default_factory=dict)
+    """The scopes that make a caller an operator, by the role."""
 
     @property
     def first_scopes(self) -> tuple[str, ...]:

@@ -6,6 +6,7 @@ import math
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
+from enum import StrEnum
 from fnmatch import fnmatchcase
 from typing import Final
 
@@ -27,6 +28,15 @@ ScopeRule = tuple[str, tuple[str, ...]]
 """A scope of an issuer, and the globs of the skills and tools that it opens."""
 
 
+class OperatorRole(StrEnum):
+    """What an operator may do with what belongs to others. A principal without a role has its own tasks only."""
+
+    READ = "read"
+    """It sees all tasks, the configuration, and who may call."""
+    ANSWER = "answer"
+    """It also answers questions for others, and cancels their tasks."""
+
+
 @dataclass(frozen=True, slots=True)
 class Principal:
     """An identified caller. Each task and context belongs to one principal."""
@@ -43,6 +53,8 @@ class Principal:
     """Until when its token counts, in seconds since the epoch; None for a secret that does not expire."""
     token: CallerToken | None = field(default=None, compare=False)
     """The access token of an issuer that it has shown with its request; None if it has shown something else."""
+    operator: OperatorRole | None = None
+    """Its role as an operator of the bridge; None for all others."""
 
     def in_face(self, face: str) -> Principal:
         """This principal in one face: its globs are only those for that face, without the part for its name."""

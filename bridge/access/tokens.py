@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Final
 import jwt
 
 from bridge.access.issuers import Issuer
-from bridge.access.principals import ISSUER_MARK, Principal
+from bridge.access.principals import ISSUER_MARK, OperatorRole, Principal
 
 if TYPE_CHECKING:
     from jwt.types import Options
@@ -206,11 +206,13 @@ def principal_in(claims: Mapping[str, Any], issuer: Issuer, leeway_seconds: floa
         raise WrongTokenError("does not say whose it is")
     if not subject.isprintable():
         raise WrongTokenError("names its subject with characters that no name has")
+    held = _scopes_in(claims)
     return Principal(
         f"{issuer.name}{ISSUER_MARK}{subject}",
-        skills=_opened_by(_scopes_in(claims), issuer) if issuer.scopes else ("*",),
+        skills=_opened_by(held, issuer) if issuer.scopes else ("*",),
         scopes=issuer.scopes,
         expires_at=min(int(claims["exp"]), _LATEST) + leeway_seconds if "exp" in claims else None,
+        operator=_role_of(held, issuer),
     )
 
 
@@ -221,6 +223,12 @@ def _scopes_in(claims: Mapping[str, Any]) -> frozenset[str]:
     return (
         frozenset(word for word in words if isinstance(word, str)) if isinstance(words, list) else frozenset()
     )
+
+
+def _role_of(held: frozenset[str], issuer: Issuer) -> OperatorRole | None:
+    """The role that scopes give; the greater one, where they give both."""
+    given = (role for role in reversed(OperatorRole) if held & issuer.operators.get(role, frozenset()))
+    return next(given, None)
 
 
 def _opened_by(scopes: frozenset[str], issuer: Issuer) -> tuple[str, ...]:

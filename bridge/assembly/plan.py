@@ -56,6 +56,7 @@ _PROCESS_KEYS: Final = {
     "traces": "traces",
     "metrics": "metrics",
     "log_calls": "log_calls",
+    "console_content": "console_content",
 }
 """Keys of `[bridge]` that only a restart changes, and their attributes in a `ProcessPlan`."""
 
@@ -275,6 +276,8 @@ class ProcessPlan:
     """The host and the port at which metrics are served; None counts nothing."""
     log_calls: bool = False
     """Whether each call has its line in the log."""
+    console_content: bool = False
+    """Whether operators see the contents of the tasks of others."""
 
     @property
     def scheme(self) -> str:

@@ -10,7 +10,7 @@ from typing import TypeAlias
 
 from bridge.a2a.client.card import agent_url
 from bridge.access.issuers import IntrospectionClient, Issuer, IssuerPlace
-from bridge.access.principals import Principal
+from bridge.access.principals import OperatorRole, Principal
 from bridge.access.verifiers import FORWARDED, Credential, Scheme
 from bridge.assembly.plan import (
     AuditPlan,
@@ -88,6 +88,7 @@ def plan_from_file(loaded: LoadedConfig) -> Plan:
         traces=table.traces,
         metrics=_address(table.metrics) if table.metrics else None,
         log_calls=table.log_calls,
+        console_content=table.console_content,
         push=_push(config.push),
         audit=_audit(config.audit),
     )
@@ -432,11 +433,13 @@ def _issuer(name: str, table: IssuerTable) -> Issuer:
         tuple((scope, tuple(globs)) for scope, globs in table.scopes.items()),
         client,
         {face: frozenset(one) for face, one in table.audience.items()},
+        {OperatorRole(role): frozenset(scopes) for role, scopes in table.operator},
     )
 
 
 def _credentials(name: str, table: PrincipalTable) -> list[Credential]:
-    principal = Principal(name, skills=tuple(table.skills))
+    role = OperatorRole(table.operator) if table.operator else None
+    principal = Principal(name, skills=tuple(table.skills), operator=role)
     found = [(table.bearer, Scheme.BEARER), (table.api_key, Scheme.API_KEY)]
     identities = [*table.certificate, *([f"{FORWARDED}{table.forwarded}"] if table.forwarded else [])]
     return [

@@ -24,7 +24,7 @@ from starlette.types import Receive, Scope, Send
 from bridge.access.issuer_verifier import IssuerVerifier
 from bridge.access.issuers import Issuer, IssuerPlace
 from bridge.access.key_sets import KeySource, metadata_urls
-from bridge.access.principals import Principal
+from bridge.access.principals import OperatorRole, Principal
 from bridge.access.verifiers import Access, Credential, verifiers_of
 from bridge.http.request_checks import RefusedError
 from tests.support.issuer import (
@@ -251,6 +251,25 @@ async def test_the_scopes_of_a_token_say_what_it_may_use() -> None:
         assert found.held_scopes() == ["tools:read"]
         for claims in ({"scope": 7}, {"scope": None, "scp": {}}, {"scope": [7, None]}):
             assert (await one.lets_in(one.issuer.token("api://desk", **claims))).skills == ()
+
+
+@pytest.mark.proves("oauth-scopes")
+async def test_the_scopes_of_a_token_say_whether_its_holder_is_an_operator() -> None:
+    roles = {
+        OperatorRole.READ: frozenset({"bridge:see", "bridge:audit"}),
+        OperatorRole.ANSWER: frozenset({"bridge:answer"}),
+    }
+    async with door(operators=roles) as one:
+        for given, role in {
+            "bridge:audit": OperatorRole.READ,
+            "bridge:see other bridge:answer": OperatorRole.ANSWER,
+            "bridge:answer": OperatorRole.ANSWER,
+            "bridge": None,
+            "": None,
+        }.items():
+            found = await one.lets_in(one.issuer.token("api://desk", scope=given))
+            assert found == Principal("corp:alice", operator=role)
+        assert one.access.first_scopes == ()
 
 
 @pytest.mark.proves("oauth-jwt")

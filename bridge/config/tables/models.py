@@ -178,6 +178,11 @@ class BridgeTable(Table):
         description="writes one line to the log for each call: who called what, how it ended, and how long it took; "
         "never arguments or results",
     )
+    console_content: bool = Field(
+        default=False,
+        description="shows operators the contents of the tasks of others: messages, results and history; without it "
+        "they see only that there are some",
+    )
     log_format: Literal["text", "json"] = Field(default="text", description="the form of log lines")
     log_level: Literal["debug", "info", "warning", "error"] = Field(
         default="info", description="the lowest level of log lines"

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self
 
-from pydantic import Field, PositiveFloat, PositiveInt, PrivateAttr
+from pydantic import AfterValidator, Field, PositiveFloat, PositiveInt, PrivateAttr
 
 from bridge.a2a.wire.choices import DialectChoice
 from bridge.config.tables.values import (
@@ -25,6 +25,7 @@ from bridge.config.tables.values import (
     NotNegative,
     Origins,
     ScopeName,
+    ScopeNames,
     SecretIssuerUrl,
     SecretValue,
     SessionOf,
@@ -36,7 +37,7 @@ from bridge.config.tables.values import (
     Variable,
 )
 from bridge.config.text.masking import shown_words
-from bridge.config.text.secrets import plain
+from bridge.config.text.secrets import plain, refused
 
 
 class HeaderKey(Table):
@@ -422,6 +423,11 @@ class PrincipalTable(Table):
         description="globs of the skills and tools that it may use: `GLOB` for every face, `FACE/GLOB` for "
         "those faces",
     )
+    operator: Literal["read", "answer"] | None = Field(
+        default=None,
+        description="makes it an operator: `read` sees the tasks of all, the configuration and who may call; `answer` "
+        "also cancels and answers for others; without it, the principal has its own tasks only",
+    )
 
 
 SignatureAlgorithm = Literal[
@@ -437,6 +443,19 @@ class IntrospectionTable(Table):
     url: HttpUrl | None = Field(
         default=None, description="the URL to ask at; without it, the one that its metadata says"
     )
+
+
+class OperatorScopesTable(Table):
+    """`operator` of an issuer: the scopes that make a caller an operator, see `operator` of a principal."""
+
+    read: ScopeNames = Field(default=(), description="the scopes that give the role `read`")
+    answer: ScopeNames = Field(default=(), description="the scopes that give the role `answer`")
+
+
+def _one_role_each(scopes: OperatorScopesTable) -> OperatorScopesTable:
+    if both := [scope for scope in scopes.read if scope in scopes.answer]:
+        raise refused(f"the scope {both[0]} gives both roles", "keep it in `answer`, which has all of `read`")
+    return scopes
 
 
 class IssuerTable(Table):
@@ -462,6 +481,11 @@ class IssuerTable(Table):
         default_factory=dict,
         description="by scope, globs of the skills and tools that it opens, as in `skills` of a principal; clients "
         "ask for the first scope first. With none, each token opens everything",
+    )
+    operator: Annotated[OperatorScopesTable, AfterValidator(_one_role_each)] = Field(
+        default=OperatorScopesTable(),
+        description="scopes that make a caller an operator, as `operator.read = [...]` and `operator.answer = [...]`, "
+        "see `operator` of a principal; clients are never told to ask for them",
     )
     algorithms: Annotated[tuple[SignatureAlgorithm, ...], Field(strict=False)] = Field(
         default=("RS256", "PS256", "ES256", "EdDSA"), description="the algorithms of its signatures"
