@@ -20,6 +20,7 @@ from typing import Final
 
 import anyio
 
+from bridge.assembly.plan import PushPlan
 from bridge.mcp.client.eras import Era
 from bridge.translate.overrides import SkillOverride
 from tests.conformance import page
@@ -36,6 +37,8 @@ RESULTS: Final = Path(".run") / "tck"
 """The TCK's own files of this run."""
 RUN_SECONDS: Final = 600
 """The longest run that is not called a hang: nine times what it takes."""
+RECEIVERS: Final = frozenset(f"localhost:{port}" for port in range(1024, 65536))
+"""Where the TCK may receive push notifications: it chooses a port, and tells of it only in the webhook's URL."""
 _TESTS: Final = Path("tests") / "compatibility"
 
 
@@ -82,10 +85,12 @@ async def _run(folder: Path, python: Path) -> None:
 
 @asynccontextmanager
 async def system_under_test() -> AsyncIterator[str]:
-    """`mcp-a2a wrap` before the server of the scenarios; the agent's base."""
+    """`mcp-a2a wrap` before the server of the scenarios, with push notifications; the agent's base."""
     async with TckServer().serve() as app, listening(app) as server_url:
         brief = {SAYS: SkillOverride(reply="message")}
-        config = config_for(url_at(f"{server_url}/mcp"), era=Era.AUTO, store=None, overrides=brief)
+        config = config_for(
+            url_at(f"{server_url}/mcp"), era=Era.AUTO, store=None, overrides=brief, push=PushPlan(RECEIVERS)
+        )
         async with wrapped(config) as bridge, listening(directed(bridge.app)) as root_url:
             yield f"{root_url}{bridge.path}"
 
