@@ -16,7 +16,17 @@ from pathlib import Path
 from typing import Any, Final
 
 import bridge
-from tests.benchmarks import calls, face_starting, faces, idle, replicas, starting, stored_tasks, streaming
+from tests.benchmarks import (
+    calls,
+    face_starting,
+    faces,
+    idle,
+    push,
+    replicas,
+    starting,
+    stored_tasks,
+    streaming,
+)
 from tests.benchmarks.contestants import BRIDGE, SDK_AGENT
 from tests.benchmarks.figures import Report
 from tests.benchmarks.scale import DEFAULT, QUICK, Scale
@@ -34,6 +44,7 @@ PARTS: Final = {
     "g": "starting mcp-a2a expose on stdio, and its memory, beside a bare server of the SDK",
     "h": "replicas on one PostgreSQL: four beside one, and a call beside one with SQLite",
     "i": "1,000,000 stored tasks: listing, reading and opening, in SQLite and in PostgreSQL",
+    "j": "events of streams whose tasks have a slow webhook, beside none",
 }
 _EXAMPLES: Final = """examples:
   python -m tests.benchmarks                         all of it, about 15 minutes
@@ -137,6 +148,8 @@ def measure(place: Workplace, only: Sequence[str], scale: Scale) -> list[Report]
         parts["replicas"] = lambda: replicas.measure(place, scale)
     if "i" in only:
         parts["stored tasks"] = lambda: stored_tasks.measure(place, scale)
+    if "j" in only:
+        parts["push notifications"] = lambda: push.measure(place, scale)
     reports = []
     for name, part in parts.items():
         print(f"measuring {name} ...", file=sys.stderr, flush=True)

@@ -1,4 +1,4 @@
-"""What a slow receiver of push notifications costs the streams of the same tasks: `python -m tests.benchmarks.push`.
+"""Part j: what a slow receiver of push notifications costs the streams of the same tasks.
 
 The rounds with a webhook and without one take turns, in one process with one store in a file. Each event of a task
 carries the time at which it was made, and the reader of its stream notes when it came.
@@ -6,10 +6,10 @@ carries the time at which it was made, and the reader of its stream notes when i
 
 from __future__ import annotations
 
-import statistics
-import tempfile
 import time
 import uuid
+from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
@@ -24,13 +24,17 @@ from bridge.a2a.tasks.agent import Job
 from bridge.a2a.tasks.engine import Engine
 from bridge.store.outbox import WebhookLimits
 from bridge.store.sqlite import SQLiteStore
+from tests.benchmarks.figures import Report, Table, median, number, percentile, spread
+from tests.benchmarks.scale import Scale
+from tests.benchmarks.workplace import Workplace
 from tests.support.agents import ALICE, asked, engine_of, give, say
 from tests.support.receiver import Notification, receiving, sending, webhooks_of
 
-ROUNDS: Final = 12
 STREAMS: Final = 8
 EVENTS: Final = 200
 _SLOW_SECONDS: Final = 5.0
+_WITHOUT: Final = "none"
+_WITH: Final = "slow"
 
 
 def _now_ms() -> int:
@@ -47,11 +51,6 @@ async def _work(job: Job) -> None:
         await give(job, str(time.perf_counter_ns()))
         await anyio.sleep(0.002)
     await say(job, TaskState.COMPLETED)
-
-
-async def _slow(_: Notification) -> Response:
-    await anyio.sleep(_SLOW_SECONDS)
-    return Response(status_code=204)
 
 
 async def _read(engine: Engine, configuration: dict[str, Any], took: list[float]) -> None:
@@ -72,27 +71,48 @@ async def _round(engine: Engine, url: str | None) -> list[float]:
     return took
 
 
-def _shown(name: str, took: list[float]) -> str:
-    cuts = statistics.quantiles(took, n=100)
-    return f"{name:>8}: p50 {cuts[49]:.2f} ms, p99 {cuts[98]:.2f} ms, of {len(took)} events"
+@dataclass(frozen=True)
+class Run:
+    """How long the events of one round took to their streams."""
+
+    webhook: str
+    milliseconds: Sequence[float]
 
 
-async def _main() -> None:
-    ids = _Clock.ids
-    results: dict[str, list[float]] = {"without": [], "with": []}
-    with tempfile.TemporaryDirectory() as folder:
-        store = SQLiteStore(Path(folder) / "tasks.db")
-        async with receiving(*[_slow] * 100_000) as receiver:
-            webhooks = webhooks_of(store, ids, receiver.place, limits=WebhookLimits(16, 10_000))
-            engine = engine_of(_work, store, _Clock(), webhooks)  # type: ignore[arg-type]
-            async with store, sending(store, webhooks, WallClock(_now_ms), receiver.place), engine:
-                for _ in range(ROUNDS):
-                    results["without"] += await _round(engine, None)
-                    results["with"] += await _round(engine, receiver.url(f"/{uuid.uuid4().hex}"))
-                await engine.drain(0)
-            for name, took in results.items():
-                print(_shown(name, took))
+def measure(place: Workplace, scale: Scale) -> Report:
+    """Stream with and without a slow receiver, in turns."""
+    runs = anyio.run(_rounds, place.new_file(".db"), scale)
+    notes = [
+        f"{STREAMS} streams of {EVENTS} events at once, one process, SQLite. The receiver takes {_SLOW_SECONDS:g} s for"
+        " each notification.",
+    ]
+    rows = [_row(name, [run for run in runs if run.webhook == name]) for name in (_WITHOUT, _WITH)]
+    table = Table("Events of streams beside a slow webhook", ["webhook", "p50 ms", "p99 ms"], rows, notes)
+    return Report([table], [{"part": "push", **vars(run)} for run in runs])
 
 
-if __name__ == "__main__":
-    anyio.run(_main)
+def _row(name: str, runs: Sequence[Run]) -> list[str]:
+    every = [took for run in runs for took in run.milliseconds]
+    each = [percentile(run.milliseconds, 99) for run in runs]
+    return [name, number(median(every)), spread(percentile(every, 99), each)]
+
+
+async def _rounds(file: Path, scale: Scale) -> list[Run]:
+    ids, runs, store = _Clock.ids, [], SQLiteStore(file)
+    over = anyio.Event()
+
+    async def slow(_: Notification) -> Response:
+        with anyio.move_on_after(_SLOW_SECONDS):
+            await over.wait()
+        return Response(status_code=204)
+
+    async with receiving(*[slow] * 100_000) as receiver:
+        webhooks = webhooks_of(store, ids, receiver.place, limits=WebhookLimits(16, 10_000))
+        engine = engine_of(_work, store, _Clock(), webhooks)  # type: ignore[arg-type]
+        async with store, sending(store, webhooks, WallClock(_now_ms), receiver.place), engine:
+            for _ in range(scale.push_rounds):
+                runs.append(Run(_WITHOUT, await _round(engine, None)))
+                runs.append(Run(_WITH, await _round(engine, receiver.url(f"/{uuid.uuid4().hex}"))))
+            await engine.drain(0)
+            over.set()
+    return runs

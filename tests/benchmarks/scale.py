@@ -42,6 +42,8 @@ class Scale:
     """Tasks in a store."""
     reads: int = 1000
     """Requests of each kind to a store with so many tasks."""
+    push_rounds: int = 12
+    """Rounds of streams with a webhook, and as many without, whatever `rounds` says."""
 
 
 DEFAULT = Scale(rounds=3, requests=1200)
@@ -58,6 +60,7 @@ QUICK = Scale(
     slow_calls=64,
     quota_calls=64,
     quota_rounds=1,
+    push_rounds=1,
     stored=5_000,
     reads=50,
 )
