@@ -6,6 +6,7 @@ import json
 import shlex
 from collections.abc import Iterable, Iterator
 from datetime import datetime
+from itertools import chain, repeat
 from typing import TYPE_CHECKING, Any, Final
 
 import click
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
 
     from bridge.a2a.client.card import FoundCard
     from bridge.a2a.model.objects import ListTasksRequest, ListTasksResponse, Message, Task
+    from bridge.a2a.model.timeline import Timeline
     from bridge.cli.call.results import CallView
     from bridge.jsonvalues import JsonObject
 
@@ -37,6 +39,9 @@ _PAGE: Final = 100
 """Tasks in a page: the most that a client may ask for (A2A section 3.1.4)."""
 
 _MOST: Final = 50
+_PURPOSES: Final = ("reply", "decline", "cancel", "timeline")
+"""Options that say what to do with a task. They exclude each other."""
+
 _HISTORY: Final = 10
 """Messages that are searched for the skill of a task."""
 
@@ -53,6 +58,7 @@ _HISTORY: Final = 10
 )
 @click.option("--decline", is_flag=True, help="Decline the question of the task.")
 @click.option("--cancel", is_flag=True, help="Cancel the task.")
+@click.option("--timeline", is_flag=True, help="Show what happened to the task when, and nothing else of it.")
 @click.option("--state", type=click.Choice(_STATES), help="List only tasks in this state.")
 @click.option("--context", "context_id", metavar="ID", help="List only tasks of this context.")
 @click.option(
@@ -68,7 +74,7 @@ def tasks(**options: Any) -> int:
 
     URL is the address of the agent, as for call. Without ID the command lists the tasks that you may see, each with its
     state, its skill, and the time of its last change. With ID it shows one task: its question, the command that answers
-    it, and its results. After an answer it watches the task, as call does.
+    it, what happened to it when, and its results. After an answer it watches the task, as call does.
 
     \b
     mcp-a2a tasks http://127.0.0.1:8080
@@ -77,6 +83,7 @@ def tasks(**options: Any) -> int:
     mcp-a2a tasks http://127.0.0.1:8080 0198c0de-... --reply '{"name": "Ada"}'
     mcp-a2a tasks http://127.0.0.1:8080 0198c0de-... --reply "the blue one"
     mcp-a2a tasks http://127.0.0.1:8080 0198c0de-... --cancel
+    mcp-a2a tasks http://127.0.0.1:8080 0198c0de-... --timeline --json-output
 
     Exit codes: 0 the task was listed, shown or canceled, or is completed after the answer; 1 the agent is at fault, or
     the task is not completed after the answer, or could not be canceled; 2 the command is at fault; 3 the task asks
@@ -100,7 +107,7 @@ def tasks(**options: Any) -> int:
 
 
 def _require_one_purpose(options: dict[str, Any]) -> None:
-    doing = [name for name in ("reply", "decline", "cancel") if options[name] not in (None, False)]
+    doing = [name for name in _PURPOSES if options[name] not in (None, False)]
     if len(doing) > 1:
         raise UsageError(f"give one of {', '.join(f'--{name}' for name in doing)}")
     if doing and options["task_id"] is None:
@@ -202,10 +209,14 @@ def _skills_in(message: Message) -> Iterator[JsonValue]:
 async def _show(
     connection: AgentConnection, found: FoundCard, view: CallView, options: dict[str, Any]
 ) -> int:
+    from bridge.a2a.model.timeline import timeline_of
     from bridge.cli import render
+    from bridge.cli.timelines import timeline_lines
 
     async with connection.client() as http:
         task = await connection.agent(http, found).get(options["task_id"])
+    if options["timeline"]:
+        return _show_timeline(timeline_of(task), as_json=options["json_output"])
     if options["json_output"]:
         render.write_document(task.to_json().decode() + "\n")
         return 0
@@ -221,10 +232,25 @@ async def _show(
             render.result(f"{name:<8} {value}")
     for line in _words_of(task, connection, found):
         render.result(line)
+    for name, line in zip(chain(["timeline"], repeat("")), timeline_lines(timeline_of(task)), strict=False):
+        render.result(f"{name:<8} {line}")
     for artifact in task.artifacts or ():
         render.heading(f"{artifact.name or artifact.artifact_id}:")
         view.results(artifact.parts)
     view.settle()
+    return 0
+
+
+def _show_timeline(timeline: Timeline, *, as_json: bool) -> int:
+    from bridge.cli import render
+    from bridge.cli.timelines import timeline_lines
+    from bridge.jsonvalues import json_bytes
+
+    if as_json:
+        render.write_document(json_bytes(timeline.to_object()).decode() + "\n")
+    else:
+        for line in timeline_lines(timeline):
+            render.result(line)
     return 0
 
 

@@ -112,6 +112,24 @@ async def test_a_question_is_declined_and_a_task_is_cancelled_once(
     assert "Traceback" not in again.err
 
 
+@pytest.mark.proves("cli-tasks", "ops-timeline")
+async def test_the_timeline_of_a_foreign_task_is_what_its_history_and_status_tell(
+    run: Run, call: Run
+) -> None:
+    async with foreign_agent() as agent:
+        begun = await call(agent.url, "--text", "hello")
+        shown = await run(agent.url, begun.task_id, "--timeline")
+        told = await run(agent.url, begun.task_id, "--timeline", "--json-output")
+        whole = await run(agent.url, begun.task_id)
+    assert (shown.code, shown.err) == (0, "")
+    first, *_, last = shown.out.splitlines()
+    assert first.split() == ["-", "received"]
+    assert last.endswith("  completed")
+    kinds = [one["what"] for one in json.loads(told.out)["moments"]]
+    assert (kinds[0], kinds[-1], len(kinds)) == ("received", "state", len(shown.out.splitlines()))
+    assert f"timeline {first}" in whole.out.splitlines()
+
+
 async def test_the_tasks_of_a_foreign_agent_are_listed(run: Run, call: Run) -> None:
     async with foreign_agent() as agent:
         begun = await call(agent.url, "--text", "hello")

@@ -380,6 +380,16 @@ MAPPING: Final = (
             ),
         },
     ),
+    # For those who run the bridge
+    *_of(
+        Side.AGENT,
+        "operators",
+        {
+            "ops-timeline": (
+                "A task has a timeline of what happened when, by whom and at which peer, and never of what was said"
+            ),
+        },
+    ),
     # The catalog
     *_of(
         Side.BRIDGE,
