@@ -31,6 +31,8 @@ _OPTIONS: Final = {
     "card": "AGENT_URL",
     "mcp_json": "--from-json",
     "principals": "--auth",
+    "enabled": "--push",
+    "allow": "--push-allow",
 }
 """The option or argument for a key of the file, where the names differ."""
 _AROUND: Final = ("auth", "skills", "tools", "*")
@@ -43,7 +45,9 @@ SEVERAL: Final = "tools"
 
 def option_at(path: KeyPath) -> str:
     """The option or argument for the value at a path of the document."""
-    depth = 0 if path[:1] == ("principals",) else 1 if path[:1] in (("bridge",), ("import",)) else 2
+    depth = (
+        0 if path[:1] == ("principals",) else 1 if path[:1] in (("bridge",), ("import",), ("push",)) else 2
+    )
     step = next((str(step) for step in path[depth:] if step not in _AROUND), "")
     return _OPTIONS.get(step, f"--{step.replace('_', '-')}") if step else ""
 
@@ -160,9 +164,15 @@ def wrapped(options: Mapping[str, Any]) -> Asked:
         "bridge": {**_place(options), **place, "mapping": _mapping(options)},
         **tables,
         "tools_as_agent": {name: {"from": servers, **_agent(options)}},
+        "push": _push(options),
         "principals": asked.admitted(options["auth"]),
     }
     return asked
+
+
+def _push(options: Mapping[str, Any]) -> dict[str, Any] | None:
+    allow = list(options["push_allow"])
+    return {"enabled": True, "allow": allow} if options["push"] or allow else None
 
 
 def _agent(options: Mapping[str, Any]) -> dict[str, Any]:

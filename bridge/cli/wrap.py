@@ -72,6 +72,15 @@ def serving_options(log_level: str) -> Callable[[_Command], _Command]:
     metavar="PLACE",
     help="Where to keep tasks: a file, or memory:. Default: a file in your state folder.",
 )
+@click.option(
+    "--push", is_flag=True, help="Send push notifications to the webhooks that clients name (docs/push.md)."
+)
+@click.option(
+    "--push-allow",
+    multiple=True,
+    metavar="HOST:PORT",
+    help="The same, and also to this receiver on this machine or in its network. Repeatable.",
+)
 @click.option("--mapping", default="default", show_default=True, metavar="NAME|FILE", help="Mapping profile.")
 @click.option(
     "--header",

@@ -53,6 +53,8 @@ def as_read(value: Any) -> Any:
             ["--auth", "bearer:env:TOKEN", "--env", "TOKEN", "--env", "A=b", "--port", "1", "--", "x", "y"],
         ),
         (wrap.wrap, ["--call-timeout-seconds", "5", "--header", "X-Key=file:key", "--store", "t.db", URL]),
+        (wrap.wrap, ["--push", URL]),
+        (wrap.wrap, ["--push-allow", "127.0.0.1:9000", "--push-allow", "hooks.internal:8443", URL]),
         (expose.expose, ["--http", "--bearer", "env:TOKEN", "--answer-within-seconds", "7", URL, f"{URL}/2"]),
     ],
 )
@@ -73,6 +75,7 @@ def test_what_is_printed_is_the_very_document_that_is_served(
         (["wrap", "--public-url", "ftp://b.example", URL], "--public-url takes a URL that begins with http"),
         (["wrap", "--public-url", "https://b.example/?x", URL], "--public-url takes a base URL"),
         (["wrap", "--allow-host", "https://b.example", URL], "--allow-host: `hosts[0]` takes names of hosts"),
+        (["wrap", "--push-allow", "http://x", URL], "--push-allow: `allow[0]` takes receivers as"),
         (["wrap", "--auth", "bearer:env:GONE", URL], "--auth: the environment variable GONE is not set"),
         (["wrap", "--header", "X-Key=env:GONE", URL], "--header: the environment variable GONE is not set"),
         (["wrap", "--mapping", "nope", URL], "--mapping: there is no mapping profile 'nope'; there is"),
@@ -95,6 +98,21 @@ def test_what_is_wrong_is_told_once_and_of_the_option(words: list[str], said: st
     assert (done.returncode, done.stdout) == (2, "")
     assert done.stderr.startswith(f"mcp-a2a: {said}")
     assert done.stderr.count("\n") == 1
+
+
+@pytest.mark.parametrize(
+    ("words", "allowed"),
+    [
+        ([], None),
+        (["--push"], frozenset()),
+        (["--push-allow", "127.0.0.1:9000"], frozenset({"127.0.0.1:9000"})),
+    ],
+)
+def test_push_notifications_are_sent_when_an_option_asks_for_them(
+    words: list[str], allowed: frozenset[str] | None
+) -> None:
+    push = option_document.wrapped(options_of(wrap.wrap, *words, URL)).plan().place.push
+    assert (None if push is None else push.allow) == allowed
 
 
 def test_a_principal_may_have_a_name_that_no_file_takes_and_several_tokens() -> None:
