@@ -25,6 +25,7 @@ import anyio
 from bridge.access.challenges import REALM, token_challenge
 from bridge.access.issuers import Issuer, IssuerMetadata
 from bridge.access.principals import LOCAL, Principal
+from bridge.concurrency import Signal
 from bridge.errors import UsageError
 from bridge.http.request_checks import API_KEY_HEADER, SHOWN_HEADER, RefusedError
 
@@ -237,6 +238,8 @@ class Access:
         self._logged: dict[WrongCredential, float] = {}
         self.changes = 0
         """The number of calls of `update`. Each may exclude callers who were accepted before."""
+        self.changed = Signal()
+        """Told after each `update`."""
         self.update(verifiers)
 
     def update(
@@ -258,6 +261,7 @@ class Access:
         self.issuers: tuple[Issuer, ...] = tuple(one.issuer for one in verifiers if one.issuer is not None)
         """The issuers whose tokens are accepted."""
         self.changes += 1
+        self.changed.tell()
 
     @property
     def needs_token(self) -> bool:

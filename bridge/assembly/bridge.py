@@ -25,6 +25,7 @@ from bridge.a2a.client.catalog import CatalogSource
 from bridge.a2a.server.catalog import CatalogAgent as Listed
 from bridge.a2a.server.catalog import CatalogApp
 from bridge.access.principals import PrincipalNames
+from bridge.access.verifiers import Access
 from bridge.assembly.admission import Admission
 from bridge.assembly.login_desk import LoginDesk, wish_of_each
 from bridge.assembly.offered_server import (
@@ -70,6 +71,7 @@ from bridge.mcp.client.transports.stdio import StdioTarget
 from bridge.mcp.client.upstream import Upstream
 from bridge.short_names import name_of, slug
 from bridge.tools_as_agent.agent import SkillSource
+from bridge.trace import Hops
 from bridge.user_folders import state_folder
 
 logger = logging.getLogger(__name__)
@@ -116,7 +118,7 @@ class Bridge:
             self._web,
             self._access,
             CatalogApp(self._listed, self._access, self._web, plan.profile.card.max_age_seconds),
-            self._readiness,
+            self.readiness,
             plan.place.proxies,
             self._login_desk,
         )
@@ -236,6 +238,16 @@ class Bridge:
         for parts in self._running_parts():
             for one in parts.agents:
                 await one.engine.stop()
+
+    @property
+    def access(self) -> Access:
+        """Decides who may call."""
+        return self._access
+
+    @property
+    def hops(self) -> Hops:
+        """Makes the hops of its requests, once it runs."""
+        return self._hops
 
     @property
     def asks_for_credentials(self) -> bool:
@@ -503,7 +515,8 @@ class Bridge:
         yield self._parts
         yield from (retiring.parts for retiring in self._retiring)
 
-    def _readiness(self) -> tuple[bool, JsonObject]:
+    def readiness(self) -> tuple[bool, JsonObject]:
+        """Whether it can do its work, and its whole state as JSON; see `routes.readiness`."""
         ready, report = readiness(self._parts, starting=self.app.routes.starting)
         if self.replicas is not None:
             report["replicas"] = self.replicas.report

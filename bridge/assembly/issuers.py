@@ -15,7 +15,7 @@ from bridge.access.issuers import Issuer, IssuerLimits, IssuerPlace
 from bridge.access.verifiers import Verifier, digest_of
 from bridge.assembly.plan import Plan
 from bridge.assembly.published_agent import path_of
-from bridge.assembly.routes import AGENTS, MCP
+from bridge.assembly.routes import AGENTS, CONSOLE, MCP
 from bridge.concurrency import Backoff
 from bridge.config.tables.profile import IssuersTable
 from bridge.http.client import GuardedClient
@@ -113,14 +113,17 @@ def _audiences(issuer: Issuer, plan: Plan) -> dict[str, frozenset[str]]:
         # The only server is at /mcp, too, and a client asks for a token for the URL that it was given.
         alias = [MCP] if len(plan.offered) == 1 else []
         servers[path] = _of_face(issuer, name, plan, path, *alias)
-    return {**agents, **servers, AGENTS: frozenset().union(*agents.values())}
+    console = {CONSOLE: _of_public_url(plan, CONSOLE)} if plan.place.console else {}
+    return {**agents, **servers, **console, AGENTS: frozenset().union(*agents.values())}
 
 
 def _of_face(issuer: Issuer, name: str, plan: Plan, *paths: str) -> frozenset[str]:
     """The audiences of a face: the configured ones, or its public URLs. The address of a request is no audience, since
     whoever sends a request can choose its Host."""
-    if name in issuer.audiences:
-        return issuer.audiences[name]
+    return issuer.audiences[name] if name in issuer.audiences else _of_public_url(plan, *paths)
+
+
+def _of_public_url(plan: Plan, *paths: str) -> frozenset[str]:
     root = plan.place.public_url
     return frozenset() if root is None else frozenset(f"{root}{path}" for path in paths)
 

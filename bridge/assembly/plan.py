@@ -56,6 +56,7 @@ _PROCESS_KEYS: Final = {
     "traces": "traces",
     "metrics": "metrics",
     "log_calls": "log_calls",
+    "console": "console",
     "console_content": "console_content",
 }
 """Keys of `[bridge]` that only a restart changes, and their attributes in a `ProcessPlan`."""
@@ -276,6 +277,8 @@ class ProcessPlan:
     """The host and the port at which metrics are served; None counts nothing."""
     log_calls: bool = False
     """Whether each call has its line in the log."""
+    console: bool = False
+    """Whether people use it at `/console`."""
     console_content: bool = False
     """Whether operators see the contents of the tasks of others."""
 
@@ -405,7 +408,14 @@ def for_preview(plan: Plan, folder: Path, key: str, within_seconds: float) -> Pl
         patient,
         profile=_waiting(plan.profile, within_seconds),
         place=replace(
-            patient.place, keys=(key,), cache=folder, traces=None, metrics=None, log_calls=False, audit=None
+            patient.place,
+            keys=(key,),
+            cache=folder,
+            traces=None,
+            metrics=None,
+            log_calls=False,
+            audit=None,
+            console=False,
         ),
         servers={
             name: replace(

@@ -88,6 +88,7 @@ def plan_from_file(loaded: LoadedConfig) -> Plan:
         traces=table.traces,
         metrics=_address(table.metrics) if table.metrics else None,
         log_calls=table.log_calls,
+        console=table.console,
         console_content=table.console_content,
         push=_push(config.push),
         audit=_audit(config.audit),

@@ -40,6 +40,7 @@ class PublishedAgent:
     name: str
     agent: ToolsAgent
     engine: Engine
+    service: Service
     server: AgentServer
     app: ASGIApp
     store: str
@@ -108,9 +109,10 @@ async def published(
         webhooks_of(store, place, process, ids, gate) as webhooks,
         _engine_for(agent, store, plan.profile, process, ids, webhooks) as engine,
     ):
+        service = Service(engine, gate, process.requests.parts)
         server = AgentServer(
             agent,
-            Service(engine, gate, process.requests.parts),
+            service,
             access,
             place.web,
             agent_limits(plan.profile, process),
@@ -121,7 +123,7 @@ async def published(
             ),
             hops=hops,
         )
-        yield PublishedAgent(name, agent, engine, server, server.at(path_of(name)), where, sends)
+        yield PublishedAgent(name, agent, engine, service, server, server.at(path_of(name)), where, sends)
 
 
 def agent_options_of(plan: PublishedPlan, *, push: bool) -> AgentOptions:

@@ -5,6 +5,7 @@ The routes may change at any time; a request in flight keeps its application.
 /agents/NAME     an agent made of tools          /agents     the catalog of them
 /mcp/NAME        an MCP server made of agents    /healthz    whether the process lives
 /login/...       the pages of a caller's login
+/console         the pages for people, if the plan has them
 /, /mcp          the only face of its kind       /readyz     whether it can do its work
 /.well-known/oauth-protected-resource/mcp/NAME   who gives tokens for an MCP server
 /.well-known/jwks.json                           the public keys with which the bridge signs
@@ -47,6 +48,7 @@ from bridge.source_state import SourceState
 
 AGENTS: Final = "/agents"
 MCP: Final = "/mcp"
+CONSOLE: Final = "/console"
 
 OWN_DOOR_HEADER: Final = "X-MCP-A2A-Own"
 """The header that opens an `OwnDoor`."""
@@ -109,6 +111,8 @@ class Router:
         self.routes = RoutingTable(starting=True)
         self.key_sources: list[Callable[[], Sequence[JsonObject]]] = []
         """What gives the public keys of the bridge as JWKs, each for what it signs."""
+        self.console: ASGIApp | None = None
+        """The pages at `CONSOLE` and below; None without."""
         self._place = place
         self._access = access
         self._catalog = catalog
@@ -139,6 +143,8 @@ class Router:
             return self._keys(scope), scope
         if self._logins is not None and path.startswith(f"{LOGIN_PATH}/"):
             return self._logins, scope
+        if self.console is not None and (path == CONSOLE or path.startswith((f"{CONSOLE}/", f"{CONSOLE}."))):
+            return self.console, scope
         if path == METADATA_PATH or path.startswith(f"{METADATA_PATH}/"):
             return self._metadata(path, scope), scope
         for base, app in routes.agents.items():

@@ -35,7 +35,7 @@ from bridge.jsonvalues import JsonObject
 from bridge.mcp.client.shared.holder import HeldServers
 from bridge.mcp.client.shared.server import Holders
 from bridge.process.resources import free_what_was_replaced, keep_code, raise_descriptors, share_malloc_arenas
-from bridge.process.serve import ServeObserver, own_listener, tls_of, url_at
+from bridge.process.serve import ServeObserver, mount_console, own_listener, tls_of, url_at
 from bridge.process.shutdown import Shutdown, watch_signals
 from bridge.process.worker_frames import WorkerStart, packed_fault, unpacked
 from bridge.process.worker_processes import end_process, processes_of
@@ -116,6 +116,7 @@ class Worker:
                 passing.start_soon(held.serve, inner)
                 own_url = start.own_url if own is None else url_at(own)
                 bridge = self._bridge = Bridge(plan, watching, own_url=own_url, sharing=sharing)
+                mount_console(bridge, plan)
                 async with bridge.run(), anyio.create_task_group() as serving:
                     limits = server_limits(start.plan.profile, raise_descriptors())
                     server = BoundedServer(bridge.app, limits, accepts_at_once=1, tls=tls)

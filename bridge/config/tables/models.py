@@ -178,6 +178,11 @@ class BridgeTable(Table):
         description="writes one line to the log for each call: who called what, how it ended, and how long it took; "
         "never arguments or results",
     )
+    console: bool = Field(
+        default=False,
+        description="serves `/console`, where a person sees what the bridge does and answers what waits; needs "
+        "`mcp-a2a[console]`",
+    )
     console_content: bool = Field(
         default=False,
         description="shows operators the contents of the tasks of others: messages, results and history; without it "

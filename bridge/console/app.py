@@ -1,0 +1,103 @@
+"""The console as an ASGI application below `/console`: which request is which page, and who may see it.
+
+GET   a page, as HTML or JSON           a form is a page that its script sends back as JSON
+POST  what changes something            /sign-in  /sign-out
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+from typing import Final
+
+from starlette.responses import Response
+from starlette.types import Receive, Scope, Send
+
+from bridge.a2a.model.errors import A2AError
+from bridge.assembly.bridge import Bridge
+from bridge.assembly.offered_server import keys_of
+from bridge.assembly.plan import ProcessPlan
+from bridge.console.gate import ConsoleGate, Visit
+from bridge.console.operations import waiting_for
+from bridge.console.overview import overview
+from bridge.console.pages import STATIC, json_response, page_response, static_response
+from bridge.errors import StoreAwayError
+from bridge.http.request_checks import RefusedError
+from bridge.jsonvalues import JsonObject
+
+logger = logging.getLogger(__name__)
+
+_STATIC: Final = "/static/"
+
+
+class Console:
+    """The pages of one bridge."""
+
+    def __init__(self, bridge: Bridge, place: ProcessPlan) -> None:
+        """Nothing of the bridge is looked at before it serves."""
+        self._bridge = bridge
+        self._gate = ConsoleGate(place, bridge.access, lambda: keys_of(place))
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer one request of a browser."""
+        visit: Visit | None = None
+        try:
+            visit = await self._gate.visit(scope)
+            answer = await self._answered(visit, scope, receive)
+        except RefusedError as exc:
+            answer = _refusal(visit, exc.status, str(exc))
+            answer.headers.update(exc.headers)
+        except A2AError as exc:
+            answer = _refusal(visit, exc.kind.http_status, str(exc))
+        except StoreAwayError as exc:
+            logger.debug("a page failed: %s", exc)  # the store itself tells once that it is away
+            answer = _refusal(visit, 503, "The bridge cannot reach its stored tasks at the moment")
+        await answer(scope, receive, send)
+
+    async def _answered(self, visit: Visit, scope: Scope, receive: Receive) -> Response:
+        name = visit.path.removeprefix(_STATIC)
+        if name in STATIC and visit.path.startswith(_STATIC) and visit.verb in ("GET", "HEAD"):
+            return static_response(name)
+        if visit.verb == "POST":
+            return await self._posted(visit, await self._gate.body_of(visit, scope, receive))
+        if visit.verb not in ("GET", "HEAD"):
+            raise RefusedError(405, "This takes GET and POST", {"Allow": "GET, HEAD, POST"})
+        if visit.principal is None:
+            answer = self._sign_in_page(visit)
+        else:
+            answer = await self._page(visit, visit.path.split("/")[1:])
+        if not visit.has_old_cookie:
+            answer.headers["Set-Cookie"] = self._gate.cookie(visit, visit.session)
+        return answer
+
+    def _sign_in_page(self, visit: Visit) -> Response:
+        self._gate.require_sign_in(visit)
+        if visit.wants_json:
+            raise RefusedError(401, "Sign in at the console first")
+        return page_response(visit, "sign_in.html", {"has_certificate": visit.shown is not None}, 401)
+
+    async def _page(self, visit: Visit, path: Sequence[str]) -> Response:
+        match path:
+            case []:
+                waiting = await waiting_for(self._bridge, visit)
+                return page_response(visit, "overview.html", overview(self._bridge, visit, waiting))
+        raise RefusedError(404, "There is nothing here")
+
+    async def _posted(self, visit: Visit, body: JsonObject) -> Response:
+        if visit.path == "/sign-in":
+            session = await self._gate.sign_in(visit, str(body.get("token") or "").strip())
+            answer = json_response({"to": visit.root})
+            answer.headers["Set-Cookie"] = self._gate.cookie(visit, session)
+            return answer
+        if visit.principal is None:
+            raise RefusedError(401, "Sign in first: the session is over")
+        if visit.path == "/sign-out":
+            self._gate.sign_out(visit)
+            return json_response({"to": visit.root})
+        raise RefusedError(404, "There is nothing here")
+
+
+def _refusal(visit: Visit | None, status: int, words: str) -> Response:
+    if visit is None or visit.wants_json or visit.verb == "POST":
+        return json_response({"error": {"message": words}}, status)
+    return page_response(visit, "refusal.html", {"status": status, "words": words}, status)

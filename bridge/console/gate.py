@@ -1,0 +1,293 @@
+"""Lets people into the console: each request is judged before anything of it is read.
+
+A bridge that asks for no credential has an open console only for a browser on this machine: it listens on loopback, has
+no public address, the Host is loopback, and no proxy stands between. Anything else asks for a credential.
+
+A request that changes something, and the stream of events, come from our own page: with our Origin, as JSON, and with
+the token that this browser was shown. A page of another origin has none of them, and a browser sends no cookie for it
+(SameSite).
+"""
+
+from __future__ import annotations
+
+import hmac
+import logging
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Final
+from urllib.parse import parse_qsl, urlsplit
+
+from starlette.datastructures import Headers
+from starlette.requests import cookie_parser
+from starlette.types import Receive, Scope
+
+from bridge.a2a.model.errors import A2AError
+from bridge.a2a.wire.jsontext import parse_json
+from bridge.access.principals import Principal
+from bridge.access.verifiers import Access, Scheme
+from bridge.assembly.plan import ProcessPlan
+from bridge.assembly.routes import CONSOLE
+from bridge.console.sessions import (
+    COOKIE_BYTES,
+    FRESH_SECONDS,
+    SESSION_SECONDS,
+    ConsoleSession,
+    EndedSessions,
+    SessionSeal,
+    SignInFailures,
+    new_session,
+)
+from bridge.http.request_checks import (
+    SHOWN_HEADER,
+    RefusedError,
+    host_name,
+    is_loopback,
+    request_body,
+    require_json,
+)
+from bridge.jsonvalues import DEFAULT_MAX_VALUES, JsonObject
+
+logger = logging.getLogger(__name__)
+
+CSRF_HEADER: Final = "x-csrf-token"
+"""The header in which our page repeats the token that it was shown."""
+
+BODY_BYTES: Final = 1024 * 1024
+"""The largest form. Arguments of a tool may hold a small file."""
+
+BODY_DEPTH: Final = 64
+"""How deep a form may be nested."""
+
+_COOKIE: Final = "mcp-a2a-console"
+_PROXIED: Final = (
+    "forwarded",
+    "via",
+    "x-forwarded-for",
+    "x-forwarded-host",
+    "x-forwarded-proto",
+    "x-forwarded-prefix",
+    "x-forwarded-port",
+    "x-real-ip",
+)
+"""Headers that a proxy adds. A request with one of them does not come from a browser on this machine."""
+
+_CLOSED: Final = (
+    "This console is open to a browser on this machine alone, at a loopback address and without a proxy: the bridge"
+    " asks for no credentials. Add [principals.NAME] to its file, and sign in"
+)
+
+
+@dataclass(frozen=True)
+class Visit:
+    """One request of a browser that may be answered."""
+
+    verb: str
+    path: str
+    """Below `/console`, without a slash at its end."""
+    query: Mapping[str, str]
+    wants_json: bool
+    base_url: str
+    """The address of the bridge for this browser."""
+    address: str
+    """Where the request comes from."""
+    session: ConsoleSession
+    principal: Principal | None
+    """None before a sign-in."""
+    is_open: bool = False
+    """Whether nobody has to sign in here."""
+    has_old_cookie: bool = False
+    """Whether the browser has a cookie that need not be written again."""
+    shown: str | None = None
+    """What the connection itself has shown, see `SHOWN_HEADER`."""
+
+    @property
+    def root(self) -> str:
+        """The path of the console in links."""
+        return f"{urlsplit(self.base_url).path}{CONSOLE}"
+
+    @property
+    def is_secure(self) -> bool:
+        """Whether the browser speaks https."""
+        return self.base_url.startswith("https://")
+
+    @property
+    def cookie_name(self) -> str:
+        """`__Host-` is taken by browsers for secure cookies alone (RFC 6265bis section 4.1.3.2)."""
+        return f"__Host-{_COOKIE}" if self.is_secure else _COOKIE
+
+    @property
+    def reads_all(self) -> bool:
+        """Whether the visitor may see what belongs to others, as whoever owns this machine may."""
+        return self.is_open
+
+    @property
+    def who(self) -> Principal:
+        """The principal of a visit that was let in."""
+        assert self.principal is not None, "the gate has let it in"
+        return self.principal
+
+
+class ConsoleGate:
+    """Decides who may see the console."""
+
+    def __init__(self, place: ProcessPlan, access: Access, keys: Callable[[], Sequence[bytes]]) -> None:
+        """`keys` are those with which cookies are sealed; they are read once, for the first browser."""
+        self._place = place
+        self._web = place.web
+        self._access = access
+        self._keys = keys
+        self._failures = SignInFailures()
+        self._ended = EndedSessions()
+
+    @cached_property
+    def _seal(self) -> SessionSeal:
+        return SessionSeal(self._keys())
+
+    async def visit(self, scope: Scope) -> Visit:
+        """The visit that a request is, with its principal if it is known.
+
+        Raises:
+            RefusedError: 400, 403 or 421, a foreign web page may have sent it; 503, it cannot be judged now.
+        """
+        headers, now = Headers(scope=scope), time.time()
+        self._web.require_own(headers)
+        base_url = self._web.base_url(scope, headers)
+        path, wants_json = _asked(scope, headers)
+        client = scope.get("client")
+        visit = Visit(
+            scope["method"],
+            path,
+            dict(parse_qsl(scope["query_string"].decode("latin-1"), max_num_fields=50)),
+            wants_json,
+            base_url,
+            str(client[0]) if client else "",
+            new_session(now),
+            None,
+            is_open=self._is_open(headers),
+            shown=headers.get(SHOWN_HEADER),
+        )
+        cookie = cookie_parser(headers.get("cookie", "")).get(visit.cookie_name, "")
+        session = self._seal.opened(cookie, now) if cookie else None
+        if session is not None and session not in self._ended:
+            is_fresh = now < session.seen_at + FRESH_SECONDS
+            visit = replace(
+                visit, session=session if is_fresh else session.seen(now), has_old_cookie=is_fresh
+            )
+        return replace(visit, principal=await self.principal_of(visit))
+
+    async def principal_of(self, visit: Visit) -> Principal | None:
+        """Who is in the browser of a visit now; None if it has not signed in, or may no longer.
+
+        Raises:
+            RefusedError: 503, that cannot be judged at the moment.
+        """
+        if not self._access.needs_token:
+            return await self._access.principal_of({}) if visit.is_open else None
+        if not visit.session.has_signed_in or visit.session.is_over(time.time()):
+            return None
+        return None if visit.session in self._ended else await self._shown_by(visit, visit.session.headers)
+
+    async def _shown_by(self, visit: Visit, headers: Mapping[str, str]) -> Principal | None:
+        said = {**headers, **({} if visit.shown is None else {SHOWN_HEADER: visit.shown})}
+        try:
+            return await self._access.principal_of(said, CONSOLE)
+        except RefusedError as exc:
+            if exc.status != 401:
+                raise
+            return None
+
+    async def body_of(self, visit: Visit, scope: Scope, receive: Receive) -> JsonObject:
+        """The body of a request that changes something, once it is sure that it comes from our own page.
+
+        Raises:
+            RefusedError: 403, it comes from elsewhere; 400, 413 or 415, its body cannot be taken.
+        """
+        headers = Headers(scope=scope)
+        own = "://".join(urlsplit(visit.base_url)[:2])
+        if headers.get("origin") != own:
+            raise RefusedError(403, f"This takes requests of its own pages, at {own}")
+        if not hmac.compare_digest(headers.get(CSRF_HEADER, "").encode(), visit.session.csrf.encode()):
+            raise RefusedError(403, "This page was not shown to this browser, or long ago: load it again")
+        require_json(headers, frozenset({"application/json"}))
+        body = await request_body(receive, headers, BODY_BYTES)
+        try:
+            value = parse_json(body, BODY_DEPTH, DEFAULT_MAX_VALUES)
+        except A2AError as exc:
+            raise RefusedError(400, str(exc)) from exc
+        if not isinstance(value, dict):
+            raise RefusedError(400, "The body is no JSON object")
+        return value
+
+    # Signing in and out
+
+    @property
+    def needs_sign_in(self) -> bool:
+        """Whether the bridge asks for credentials."""
+        return self._access.needs_token
+
+    def require_sign_in(self, visit: Visit) -> None:
+        """Refuse a browser that no sign-in would let in.
+
+        Raises:
+            RefusedError: 403, the bridge asks for no credentials and is not open here, or a token would go unprotected.
+        """
+        if not self._access.needs_token:
+            raise RefusedError(403, _CLOSED)
+        host = host_name(visit.base_url.partition("://")[2].partition("/")[0])
+        if not visit.is_secure and not is_loopback(host):
+            raise RefusedError(403, "Tokens are sent over https alone: serve the bridge with TLS")
+
+    async def sign_in(self, visit: Visit, token: str) -> ConsoleSession:
+        """The session of a browser that shows a credential, or whose connection has shown one if the token is empty.
+
+        Raises:
+            RefusedError: 403, it is not known; 429, too many were wrong; 503, it cannot be judged at the moment.
+        """
+        self.require_sign_in(visit)
+        now = time.time()
+        if left := self._failures.seconds_left(visit.address, now):
+            raise RefusedError(429, "Too many wrong tokens", {"Retry-After": str(int(left) + 1)})
+        # As an API key first: an opaque token may be asked about at an issuer, which must see no key of the file.
+        for scheme in (Scheme.API_KEY, Scheme.BEARER):
+            session = replace(new_session(now, token, scheme), has_signed_in=True)
+            if len(self._seal.sealed(session)) > COOKIE_BYTES:
+                raise RefusedError(413, "This token is longer than a browser keeps in a cookie")
+            if (principal := await self._shown_by(visit, session.headers)) is not None:
+                logger.info("%s has signed in at the console", principal.name)
+                return session
+        self._failures.note(visit.address, now)
+        logger.warning("a wrong token was shown at the console, from %s", visit.address)
+        raise RefusedError(403, "This token is not known")
+
+    def sign_out(self, visit: Visit) -> None:
+        """Let the session of a visit count no more."""
+        self._ended.end(visit.session, time.time())
+
+    def cookie(self, visit: Visit, session: ConsoleSession) -> str:
+        """The value of `Set-Cookie` for a session."""
+        attributes = "; Secure" if visit.is_secure else ""
+        return (
+            f"{visit.cookie_name}={self._seal.sealed(session)}; Path=/; Max-Age={int(SESSION_SECONDS)}"
+            f"; HttpOnly; SameSite=Strict{attributes}"
+        )
+
+    def _is_open(self, headers: Headers) -> bool:
+        return (
+            not self._access.needs_token
+            and is_loopback(self._place.host)
+            and self._place.public_url is None
+            and is_loopback(host_name(headers.get("host", "")))
+            and not any(name in headers for name in _PROXIED)
+            and not self._place.proxies.networks
+        )
+
+
+def _asked(scope: Scope, headers: Headers) -> tuple[str, bool]:
+    """The path below the console, and whether JSON is asked for."""
+    path: str = scope["path"].removeprefix(scope.get("root_path", "")).removeprefix(CONSOLE).rstrip("/")
+    if path.endswith(".json"):
+        return path.removesuffix(".json"), True
+    first = headers.get("accept", "").partition(",")[0].partition(";")[0].strip()
+    return path, first == "application/json"

@@ -1,0 +1,120 @@
+"""The first page: what is served, of whom it is made, whether that is up and why not, and how much it does."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+
+from bridge.a2a.client.http import redacted_url
+from bridge.assembly.bridge import Bridge
+from bridge.assembly.offered_server import OfferedServer
+from bridge.assembly.published_agent import PublishedAgent
+from bridge.assembly.routes import MCP
+from bridge.console.gate import Visit
+from bridge.jsonvalues import JsonObject
+from bridge.version import __version__
+
+
+def overview(bridge: Bridge, visit: Visit, waiting: int) -> JsonObject:
+    """What the page tells. The peers, and why one is down, are for operators. `waiting` counts the tasks that wait."""
+    ready, _ = bridge.readiness()
+    faces = [
+        *(_agent(one, visit) for one in bridge.published),
+        *(_server(one, visit) for one in bridge.offered),
+    ]
+    told: JsonObject = {
+        "version": __version__,
+        "ready": ready,
+        "faces": [face for face in faces if face["offers"] or face["down"] or visit.reads_all],
+        "load": load_of(bridge),
+        "waiting": waiting,
+    }
+    return {**told, "peers": [*_peers(bridge)]} if visit.reads_all else told
+
+
+def load_of(bridge: Bridge) -> JsonObject:
+    """How much the bridge does at the moment."""
+    states = Counter[str]()
+    for one in bridge.published:
+        states.update({state.word: number for state, number in one.engine.running_by_state().items()})
+    return {
+        "running": bridge.running,
+        "states": dict(sorted(states.items())),
+        "queued": sum(upstream.waiting for upstream in bridge.upstreams.values()),
+        "streams": sum(one.server.open_streams for one in bridge.published),
+    }
+
+
+def _agent(one: PublishedAgent, visit: Visit) -> JsonObject:
+    usable = visit.who.in_face(one.name)
+    down = [state.key for state in one.agent.sources if state.down is not None]
+    return {
+        "kind": "agent",
+        "name": one.name,
+        "url": f"{visit.base_url}{one.path}",
+        "offers": sum(usable.may_use(skill.id) for skill in one.agent.published),
+        "noun": "skill",
+        "made_of": [state.key or one.name for state in one.agent.sources],
+        "up": one.engine.ready and len(down) < len(one.agent.sources),
+        "down": [*down],
+        "running": one.engine.running,
+    }
+
+
+def _server(one: OfferedServer, visit: Visit) -> JsonObject:
+    usable = visit.who.in_face(one.name)
+    down = [state.key for state in one.face.sources if state.down is not None]
+    return {
+        "kind": "mcp",
+        "name": one.name,
+        "url": f"{visit.base_url}{MCP}/{one.name}",
+        "offers": sum(usable.may_use(tool.name) for tool in one.face.published),
+        "noun": "tool",
+        "made_of": [state.key for state in one.face.sources],
+        "up": len(down) < len(one.remote_agents),
+        "down": [*down],
+        "running": one.server.running,
+    }
+
+
+def _peers(bridge: Bridge) -> Iterator[JsonObject]:
+    """The tool servers and agents that the faces are made of, each once."""
+    _, state = bridge.readiness()
+    known = {key: one for face in _values(state["agents"]) for key, one in _values_by_key(face["servers"])}
+    for key, upstream in bridge.upstreams.items():
+        greeting = upstream.greeting
+        yield {
+            "kind": "tool server",
+            "name": key or upstream.name,
+            "where": str(upstream.target),
+            "says": "" if greeting is None else f"{greeting.name} {greeting.version}".strip(),
+            "offers": len(upstream.listing.tools),
+            "noun": "tool",
+            "queued": upstream.waiting,
+            "unservable": [f"{tool.name}: {tool.reason}" for tool in upstream.listing.left_out],
+            **known.get(key, {"up": upstream.down is None, "why": upstream.down or ""}),
+        }
+    states = {key: one for face in _values(state["mcp"]) for key, one in _values_by_key(face["agents"])}
+    remote = {agent.key: agent for one in bridge.offered for agent in one.remote_agents}
+    for key, agent in remote.items():
+        yield {
+            "kind": "agent",
+            "name": key,
+            "where": redacted_url(agent.url),
+            "says": f"{agent.card.name} {agent.card.version}".strip() if agent.has_card else "",
+            "offers": len(agent.card.skills) if agent.has_card else 0,
+            "noun": "skill",
+            "queued": 0,
+            "unservable": [],
+            **states.get(key, {"up": agent.down is None, "why": agent.down or ""}),
+        }
+
+
+def _values(value: object) -> Iterator[JsonObject]:
+    assert isinstance(value, dict)
+    yield from value.values()
+
+
+def _values_by_key(value: object) -> Iterator[tuple[str, JsonObject]]:
+    assert isinstance(value, dict)
+    yield from value.items()

@@ -1,0 +1,135 @@
+"""Turns what a page tells into HTML or JSON. A page is one JSON value; its template shows that value and nothing else.
+
+Words of peers are text: templates escape everything, and characters that nobody sees become escapes. Only this module
+imports the package of the extra `console`.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping
+from functools import cache
+from pathlib import Path
+from typing import Any, Final
+
+from starlette.responses import Response
+
+from bridge.a2a.model.objects import milliseconds
+from bridge.console.gate import Visit
+from bridge.errors import UsageError
+from bridge.jsonvalues import JsonObject
+from bridge.safe_text import with_visible_characters
+from bridge.version import __version__
+
+try:
+    import jinja2
+except ImportError as exc:
+    raise UsageError("`console` in [bridge] needs Jinja2: pip install 'mcp-a2a[console]'") from exc
+
+_HERE: Final = Path(__file__).parent
+
+POLICY: Final = "; ".join(
+    [
+        "default-src 'none'",
+        "script-src 'self'",
+        "style-src 'self'",
+        "img-src 'self' data:",
+        "media-src 'self'",
+        "connect-src 'self'",
+        "form-action 'self'",
+        "base-uri 'none'",
+        "frame-ancestors 'none'",
+        "require-trusted-types-for 'script'",
+        "trusted-types 'none'",
+    ]
+)
+"""No page runs or loads anything that is not ours, and no script makes markup of a text."""
+
+HEADERS: Final[Mapping[str, str]] = {
+    "Cache-Control": "no-store",
+    "Content-Security-Policy": POLICY,
+    "Cross-Origin-Opener-Policy": "same-origin",
+    "Cross-Origin-Resource-Policy": "same-origin",
+    "Referrer-Policy": "same-origin",
+    "X-Content-Type-Options": "nosniff",
+    "X-Frame-Options": "DENY",
+}
+
+STATIC: Final[Mapping[str, str]] = {"console.css": "text/css", "console.js": "text/javascript"}
+"""The files that pages load, and their media types."""
+
+NAVIGATION: Final = (
+    ("", "Overview"),
+    ("/tasks", "Tasks"),
+    ("/answer", "Answer"),
+    ("/try", "Try"),
+    ("/mapping", "Mapping"),
+    ("/configuration", "Configuration"),
+    ("/people", "People"),
+)
+
+
+def page_response(visit: Visit, template: str, told: JsonObject, status: int = 200) -> Response:
+    """What a page tells, as the browser asked for it."""
+    if visit.wants_json:
+        return json_response(told, status)
+    around = {
+        "root": visit.root,
+        "csrf": visit.session.csrf,
+        "path": visit.path,
+        "who": None if visit.principal is None else visit.principal.name,
+        "is_open": visit.is_open,
+        "navigation": NAVIGATION,
+        "version": __version__,
+        "marks": {name: _mark(name) for name in STATIC},
+    }
+    text = _environment().get_template(template).render(**around, told=told)
+    return Response(text, status, dict(HEADERS), "text/html; charset=utf-8")
+
+
+def json_response(told: JsonObject, status: int = 200) -> Response:
+    """The same for a program."""
+    return Response(json.dumps(told, ensure_ascii=False), status, dict(HEADERS), "application/json")
+
+
+def static_response(name: str) -> Response:
+    """A file that pages load. Its URL has its mark, so a browser may keep it."""
+    headers = {**HEADERS, "Cache-Control": "private, max-age=86400"}
+    return Response(_file(name), 200, headers, f"{STATIC[name]}; charset=utf-8")
+
+
+@cache
+def _file(name: str) -> bytes:
+    return (_HERE / "static" / name).read_bytes()
+
+
+@cache
+def _mark(name: str) -> str:
+    return hashlib.sha256(_file(name)).hexdigest()[:12]
+
+
+@cache
+def _environment() -> jinja2.Environment:
+    found = jinja2.Environment(
+        loader=jinja2.FileSystemLoader(_HERE / "templates"),
+        autoescape=True,
+        undefined=jinja2.StrictUndefined,
+        finalize=_visible,
+    )
+    found.filters["pretty"] = lambda value: json.dumps(value, indent=2, ensure_ascii=False)
+    found.filters["minute"] = _minute
+    found.filters["state"] = lambda word: word.replace("_", " ")
+    found.filters["count"] = lambda number, noun: f"{number} {noun}{'' if number == 1 else 's'}"
+    return found
+
+
+def _visible(value: Any) -> Any:
+    """A value of an expression: hidden characters of a text become escapes, markup of ours stays."""
+    return with_visible_characters(value) if type(value) is str else value
+
+
+def _minute(text: str) -> str:
+    """A timestamp for a person, in UTC; the page gives the exact one beside it."""
+    milliseconds(text)
+    return text[:16].replace("T", " ")

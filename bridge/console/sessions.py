@@ -1,0 +1,135 @@
+"""Who is in a browser, as a sealed cookie of that browser: the bridge keeps no sessions.
+
+A session holds the credential that was shown, so that each request is judged by the same verifiers as a call of a
+face: it ends at once when its principal goes, or when its token expires. A browser that has shown nothing has a
+session, too, because every form proves by it that it was shown to this browser.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import json
+import secrets
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, field, replace
+from typing import Final
+
+from bridge.access.verifiers import Scheme
+from bridge.http.request_checks import API_KEY_HEADER
+from bridge.seal import RecordSeal, SealedRecordError
+
+SESSION_SECONDS: Final = 8 * 3600.0
+"""How long a sign-in counts: a working day."""
+
+IDLE_SECONDS: Final = 30 * 60.0
+"""How long a browser may ask for nothing before its sign-in ends."""
+
+FRESH_SECONDS: Final = 60.0
+"""How long a cookie is not written again."""
+
+COOKIE_BYTES: Final = 4000
+"""The longest value of a cookie: browsers drop cookies above 4096 bytes, with their names."""
+
+FAILURES_MOST: Final = 5
+"""Wrong credentials from one address, in FAILURES_SECONDS."""
+
+FAILURES_SECONDS: Final = 60.0
+
+_ADDRESSES_MOST: Final = 1024
+"""Addresses of which failures are remembered. The oldest is forgotten first."""
+
+_PLACE: Final = b"session"
+
+
+@dataclass(frozen=True, slots=True)
+class ConsoleSession:
+    """What one browser has shown, and when. Times are in seconds since the epoch."""
+
+    csrf: str = field(repr=False)
+    began_at: float
+    seen_at: float
+    secret: str = field(default="", repr=False)
+    """The credential that was shown; "" before a sign-in."""
+    scheme: Scheme = Scheme.BEARER
+    has_signed_in: bool = False
+    """False for a browser that has only looked; a certificate is a sign-in without a secret."""
+
+    @property
+    def headers(self) -> dict[str, str]:
+        """The headers in which a call would show the same credential."""
+        if not self.secret:
+            return {}
+        if self.scheme is Scheme.API_KEY:
+            return {API_KEY_HEADER.lower(): self.secret}
+        return {"authorization": f"Bearer {self.secret}"}
+
+    def is_over(self, now: float) -> bool:
+        """Whether its time is over."""
+        return now >= self.began_at + SESSION_SECONDS or now >= self.seen_at + IDLE_SECONDS
+
+    def seen(self, now: float) -> ConsoleSession:
+        """The session of a browser that asks again."""
+        return replace(self, seen_at=now)
+
+
+def new_session(now: float, secret: str = "", scheme: Scheme = Scheme.BEARER) -> ConsoleSession:
+    """The session of a browser that comes for the first time."""
+    return ConsoleSession(secrets.token_urlsafe(24), now, now, secret, scheme)
+
+
+class SessionSeal:
+    """Sessions to cookies, and back."""
+
+    def __init__(self, keys: Sequence[bytes]) -> None:
+        """The first key seals, and all of them open."""
+        self._seal = RecordSeal(keys, "console")
+
+    def sealed(self, session: ConsoleSession) -> str:
+        """A session as the value of a cookie."""
+        data = self._seal.seal(json.dumps(asdict(session)).encode(), _PLACE)
+        return base64.urlsafe_b64encode(data).rstrip(b"=").decode()
+
+    def opened(self, cookie: str, now: float) -> ConsoleSession | None:
+        """The session in a cookie; None if there is none that counts."""
+        try:
+            data = base64.b64decode(cookie + "=" * (-len(cookie) % 4), altchars=b"-_", validate=True)
+            said = json.loads(self._seal.open(data, _PLACE))
+        except (SealedRecordError, binascii.Error, ValueError):
+            return None
+        session = ConsoleSession(**{**said, "scheme": Scheme(said["scheme"])})
+        return None if session.is_over(now) else session
+
+
+class SignInFailures:
+    """The wrong credentials of the last minute, by the address that they came from."""
+
+    def __init__(self) -> None:
+        self._times: dict[str, list[float]] = {}
+
+    def seconds_left(self, address: str, now: float) -> float:
+        """How long no credential is looked at from this address; 0 when one may come."""
+        times = [time for time in self._times.get(address, ()) if time > now - FAILURES_SECONDS]
+        return times[-FAILURES_MOST] + FAILURES_SECONDS - now if len(times) >= FAILURES_MOST else 0.0
+
+    def note(self, address: str, now: float) -> None:
+        """Remember a wrong credential."""
+        times = [time for time in self._times.pop(address, ()) if time > now - FAILURES_SECONDS]
+        self._times[address] = [*times, now]
+        if len(self._times) > _ADDRESSES_MOST:
+            del self._times[next(iter(self._times))]
+
+
+class EndedSessions:
+    """Sessions that were ended by a sign-out before their time, so that a copy of the cookie is of no use."""
+
+    def __init__(self) -> None:
+        self._until: dict[str, float] = {}
+
+    def end(self, session: ConsoleSession, now: float) -> None:
+        """Let a session count no more."""
+        self._until = {csrf: until for csrf, until in self._until.items() if until > now}
+        self._until[session.csrf] = session.began_at + SESSION_SECONDS
+
+    def __contains__(self, session: ConsoleSession) -> bool:
+        return session.csrf in self._until

@@ -1,0 +1,139 @@
+// The script of the console. It sends forms as JSON, and shows the news of one stream. Words of peers are text here,
+// too: nothing is made of markup, and the pages forbid it (Trusted Types).
+
+const { root, csrf, watch } = document.body.dataset;
+
+async function post(path, body) {
+  const answer = await fetch(root + path, {
+    method: "POST",
+    headers: { "Content-Type": "application/json", Accept: "application/json", "X-CSRF-Token": csrf },
+    body: JSON.stringify(body),
+  });
+  if (answer.status === 401 && path !== "/sign-in") location.assign(root);
+  return answer;
+}
+
+async function told(answer) {
+  try {
+    return await answer.json();
+  } catch {
+    return { error: { message: `The bridge answered ${answer.status}` } };
+  }
+}
+
+function say(words) {
+  const place = document.getElementById("said");
+  place.textContent = words;
+  place.hidden = false;
+  setTimeout(() => { place.hidden = true; }, 8000);
+}
+
+// Forms
+
+const readers = {
+  string: (one) => (one.value === "" && !one.required ? undefined : one.value),
+  number: (one) => (one.value.trim() === "" ? undefined : Number(one.value)),
+  integer: (one) => (one.value.trim() === "" ? undefined : Number(one.value)),
+  boolean: (one) => ({ true: true, false: false })[one.value],
+  choice: (one) => (one.value === "" ? undefined : JSON.parse(one.value)),
+  json: (one) => (one.value.trim() === "" ? undefined : JSON.parse(one.value)),
+};
+
+function valuesOf(form) {
+  const found = {};
+  for (const one of form.querySelectorAll("[data-type]")) {
+    if (one.matches("fieldset")) {
+      const chosen = [...one.querySelectorAll("input:checked")].map((box) => JSON.parse(box.value));
+      if (chosen.length || one.dataset.required) found[one.dataset.name] = chosen;
+      continue;
+    }
+    let value;
+    try {
+      value = readers[one.dataset.type](one);
+    } catch {
+      throw { name: one.dataset.name, message: "This is no JSON" };
+    }
+    if (value !== undefined) found[one.dataset.name] = value;
+  }
+  return found;
+}
+
+function show(form, problems, words) {
+  for (const one of form.querySelectorAll("[data-error-of]")) {
+    one.hidden = true;
+    one.textContent = "";
+  }
+  for (const one of form.querySelectorAll("[aria-invalid]")) one.removeAttribute("aria-invalid");
+  const left = [];
+  let first = null;
+  for (const { name, message } of problems) {
+    const place = [...form.querySelectorAll("[data-error-of]")].find((one) => one.dataset.errorOf === name);
+    if (!place) {
+      left.push(name ? `${name}: ${message}` : message);
+      continue;
+    }
+    place.textContent = place.textContent ? `${place.textContent}\n${message}` : message;
+    place.hidden = false;
+    const field = [...form.querySelectorAll("[data-name]")].find((one) => one.dataset.name === name);
+    field?.setAttribute("aria-invalid", "true");
+    first ??= field;
+  }
+  if (words && !problems.length) left.unshift(words);
+  const all = form.querySelector(":scope > .error[role=alert]");
+  all.textContent = left.join("\n");
+  all.hidden = !left.length;
+  first?.focus();
+}
+
+function bodyOf(form, action) {
+  if (form.dataset.kind === "plain") return Object.fromEntries(new FormData(form));
+  if (form.dataset.kind === "answer") {
+    const content = action === "accept" ? { content: valuesOf(form) } : {};
+    return { key: form.dataset.key, mark: form.dataset.mark, action, ...content };
+  }
+  return { arguments: valuesOf(form) };
+}
+
+for (const form of document.querySelectorAll("form[data-action]")) {
+  form.noValidate = form.dataset.kind !== "plain";
+  form.addEventListener("submit", async (event) => {
+    event.preventDefault();
+    const buttons = [...form.querySelectorAll("button")];
+    let body;
+    try {
+      body = bodyOf(form, event.submitter?.value);
+    } catch (problem) {
+      show(form, [problem]);
+      return;
+    }
+    for (const button of buttons) button.disabled = true;
+    try {
+      const answer = await post(form.dataset.action, body);
+      const said = await told(answer);
+      if (answer.ok) location.assign(said.to);
+      else show(form, said.problems ?? [], said.error?.message ?? "That did not work");
+    } catch {
+      show(form, [], "The bridge does not answer");
+    } finally {
+      for (const button of buttons) button.disabled = false;
+    }
+  });
+}
+
+for (const button of document.querySelectorAll("button[data-post]")) {
+  button.addEventListener("click", async () => {
+    button.disabled = true;
+    const answer = await post(button.dataset.post, {});
+    const said = await told(answer);
+    if (answer.ok) location.assign(said.to);
+    else say(said.error?.message ?? "That did not work");
+    button.disabled = false;
+  });
+}
+
+for (const button of document.querySelectorAll("button[data-copy]")) {
+  button.addEventListener("click", async () => {
+    await navigator.clipboard.writeText(document.getElementById(button.dataset.copy).textContent);
+    say("Copied");
+  });
+}

@@ -1,0 +1,267 @@
+"""Who gets into the console, and what a page of another origin can do with a browser that is in it."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import replace
+from http.cookies import SimpleCookie
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from bridge.access.principals import Principal
+from bridge.access.verifiers import Credential, Scheme
+from bridge.assembly.bridge import Bridge
+from bridge.assembly.plan import Plan, ProcessPlan
+from bridge.console import gate, sessions
+from bridge.console.sessions import IDLE_SECONDS, SESSION_SECONDS, SessionSeal, new_session
+from tests.support.console import HERE, ConsoleBrowser, console_of
+from tests.support.running import profile_of
+
+ADA = Credential(Principal("ada"), "token-of-ada")
+BOB = Credential(Principal("bob"), "key-of-bob", Scheme.API_KEY)
+KEY = "k" * 32
+
+
+def plan_with(tmp_path: Path, *credentials: Credential, **place: Any) -> Plan:
+    """A plan that serves the console and nothing else."""
+    where = ProcessPlan(console=True, keys=(KEY,), state=tmp_path, **place)
+    return Plan(profile_of("default"), where, credentials)
+
+
+@asynccontextmanager
+async def signed_in(tmp_path: Path, **place: Any) -> AsyncIterator[tuple[Bridge, ConsoleBrowser]]:
+    async with console_of(plan_with(tmp_path, ADA, BOB, **place)) as bridge:
+        browser = ConsoleBrowser(bridge)
+        assert await browser.signs_in(ADA.token) == 200
+        await browser.opens()
+        yield bridge, browser
+
+
+async def test_a_browser_on_this_machine_needs_no_sign_in_where_no_credentials_are_asked_for(
+    tmp_path: Path,
+) -> None:
+    async with console_of(plan_with(tmp_path)) as bridge:
+        for base in (HERE, "http://localhost:8080", "http://[::1]:8080"):
+            page = await ConsoleBrowser(bridge, base).opens()
+            assert (page.status_code, "open on this machine as" in page.text) == (200, True)
+
+
+@pytest.mark.parametrize(
+    "header", ["X-Forwarded-For", "X-Forwarded-Host", "X-Forwarded-Proto", "Forwarded", "Via", "X-Real-IP"]
+)
+async def test_a_request_that_a_proxy_has_passed_on_is_not_one_of_this_machine(
+    header: str, tmp_path: Path
+) -> None:
+    async with console_of(plan_with(tmp_path)) as bridge:
+        page = await ConsoleBrowser(bridge, headers={header: "127.0.0.1"}).opens()
+        assert page.status_code == 403
+        assert "Add [principals.NAME]" in page.text
+
+
+@pytest.mark.parametrize(
+    "place",
+    [{"host": "0.0.0.0"}, {"public_url": "https://bridge.example"}, {"hosts": frozenset({"devbox"})}],
+    ids=["other machines reach it", "it has a public address", "it is asked for by another name"],
+)
+async def test_without_credentials_the_console_is_for_this_machine_alone(
+    place: dict[str, Any], tmp_path: Path
+) -> None:
+    plan = replace(plan_with(tmp_path, **place), allow_unauthenticated=True)
+    async with console_of(plan) as bridge:
+        base = "http://devbox:8080" if "hosts" in place else HERE
+        page = await ConsoleBrowser(bridge, base).opens()
+        assert page.status_code == 403
+
+
+async def test_a_name_that_was_rebound_to_this_machine_is_refused(tmp_path: Path) -> None:
+    async with console_of(plan_with(tmp_path)) as bridge:
+        page = await ConsoleBrowser(bridge, "http://evil.example:8080").opens()
+        assert page.status_code == 421
+
+
+async def test_a_token_and_an_api_key_sign_their_principals_in(tmp_path: Path) -> None:
+    async with console_of(plan_with(tmp_path, ADA, BOB)) as bridge:
+        for credential in (ADA, BOB):
+            browser = ConsoleBrowser(bridge)
+            assert (await browser.opens()).status_code == 401
+            assert await browser.signs_in(credential.token) == 200
+            page = await browser.opens()
+            assert (page.status_code, f"<b>{credential.principal.name}</b>" in page.text) == (200, True)
+
+
+@pytest.mark.parametrize(
+    ("base_url", "name", "flags"),
+    [
+        (HERE, "mcp-a2a-console", {"httponly", "samesite"}),
+        ("https://bridge.example", "__Host-mcp-a2a-console", {"httponly", "samesite", "secure"}),
+    ],
+)
+async def test_a_cookie_is_for_this_host_alone_and_for_no_script(
+    base_url: str, name: str, flags: set[str], tmp_path: Path
+) -> None:
+    public = base_url if base_url.startswith("https") else None
+    async with console_of(plan_with(tmp_path, ADA, public_url=public)) as bridge:
+        browser = ConsoleBrowser(bridge, base_url)
+        await browser.opens()
+        answer = await browser.posts("/sign-in", {"token": ADA.token})
+        cookie = SimpleCookie(answer.headers["set-cookie"])[name]
+        assert {key for key in ("httponly", "samesite", "secure") if cookie[key]} == flags
+        assert (cookie["samesite"], cookie["path"], cookie["domain"]) == ("Strict", "/", "")
+        assert ADA.token not in answer.headers["set-cookie"]
+
+
+async def test_a_token_is_taken_over_https_alone_from_other_machines(tmp_path: Path) -> None:
+    async with console_of(plan_with(tmp_path, ADA, host="0.0.0.0")) as bridge:
+        browser = ConsoleBrowser(bridge, "http://192.0.2.7:8080", address="192.0.2.9")
+        assert (await browser.opens()).status_code == 403
+
+
+async def test_after_five_wrong_tokens_in_a_minute_a_right_one_has_to_wait(tmp_path: Path) -> None:
+    async with console_of(plan_with(tmp_path, ADA)) as bridge:
+        browser, other = ConsoleBrowser(bridge), ConsoleBrowser(bridge, address="127.0.0.2")
+        assert [await browser.signs_in(f"guess-{number}") for number in range(5)] == [403] * 5
+        await browser.opens()
+        answer = await browser.posts("/sign-in", {"token": ADA.token})
+        assert answer.status_code == 429
+        assert 0 < int(answer.headers["retry-after"]) <= 60
+        assert await other.signs_in(ADA.token) == 200
+
+
+async def test_a_sign_in_ends_at_once_when_its_principal_goes(tmp_path: Path) -> None:
+    async with signed_in(tmp_path) as (bridge, browser):
+        await bridge.apply(plan_with(tmp_path, BOB))
+        assert (await browser.opens()).status_code == 401
+        assert (await browser.posts("/sign-out", {})).status_code == 401
+
+
+async def test_a_sign_in_ends_with_another_token_of_the_same_principal(tmp_path: Path) -> None:
+    async with signed_in(tmp_path) as (bridge, browser):
+        await bridge.apply(plan_with(tmp_path, replace(ADA, token="another-token")))
+        assert (await browser.opens()).status_code == 401
+
+
+async def test_a_copy_of_a_cookie_is_of_no_use_after_the_sign_out(tmp_path: Path) -> None:
+    async with signed_in(tmp_path) as (bridge, browser):
+        thief = ConsoleBrowser(bridge)
+        thief.client.cookies = browser.client.cookies
+        assert (await thief.opens()).status_code == 200
+        assert (await browser.posts("/sign-out", {})).status_code == 200
+        assert (await thief.opens()).status_code == 401
+
+
+@pytest.mark.parametrize(
+    ("after", "counts"),
+    [
+        (IDLE_SECONDS - 1, True),
+        (IDLE_SECONDS, False),
+    ],
+)
+def test_a_session_ends_when_its_browser_asks_for_nothing(after: float, counts: bool) -> None:
+    seal, session = SessionSeal([KEY.encode()]), new_session(1000.0, "secret")
+    assert (seal.opened(seal.sealed(session), 1000.0 + after) == session) is counts
+
+
+def test_a_session_ends_after_eight_hours_however_busy_it_is() -> None:
+    session = new_session(0.0, "secret").seen(SESSION_SECONDS - 1)
+    assert not session.is_over(SESSION_SECONDS - 0.5)
+    assert session.is_over(SESSION_SECONDS)
+
+
+def test_a_cookie_of_another_key_or_of_nobody_opens_nothing() -> None:
+    foreign = SessionSeal([b"x" * 32]).sealed(new_session(0.0, "secret"))
+    assert [
+        SessionSeal([KEY.encode()]).opened(text, 0.0) for text in (foreign, "", "no base64!", "AAAA")
+    ] == [None] * 4
+
+
+@pytest.mark.parametrize(
+    ("headers", "status"),
+    [
+        ({"Origin": "http://localhost:3000"}, 403),
+        ({"Origin": "http://127.0.0.1:3000"}, 403),
+        ({"Origin": "https://127.0.0.1:8080"}, 403),
+        ({"Origin": "null"}, 403),
+        ({"X-CSRF-Token": "guessed"}, 403),
+        ({"X-CSRF-Token": ""}, 403),
+        ({"Content-Type": "text/plain"}, 415),
+        ({"Content-Type": "application/x-www-form-urlencoded"}, 415),
+    ],
+)
+async def test_only_our_own_page_changes_anything(
+    headers: dict[str, str], status: int, tmp_path: Path
+) -> None:
+    async with signed_in(tmp_path) as (_, browser):
+        assert (await browser.posts("/sign-out", {}, **headers)).status_code == status
+        assert (await browser.opens()).status_code == 200
+
+
+async def test_a_request_without_an_origin_changes_nothing(tmp_path: Path) -> None:
+    async with signed_in(tmp_path) as (_, browser):
+        answer = await browser.client.post(
+            "/console/sign-out", json={}, headers={"X-CSRF-Token": browser.csrf}
+        )
+        assert answer.status_code == 403
+
+
+async def test_the_token_of_a_page_is_of_no_use_to_another_browser(tmp_path: Path) -> None:
+    async with signed_in(tmp_path) as (bridge, browser):
+        other = ConsoleBrowser(bridge)
+        assert await other.signs_in(BOB.token) == 200
+        assert (await browser.posts("/sign-out", {}, **{"X-CSRF-Token": other.csrf})).status_code == 403
+
+
+async def test_no_page_runs_or_frames_or_keeps_anything(tmp_path: Path) -> None:
+    async with signed_in(tmp_path) as (_, browser):
+        for path in ("", "/nothing", ".json", "/static/console.js"):
+            headers = (await browser.opens(path)).headers
+            policy = headers["content-security-policy"]
+            assert "default-src 'none'" in policy
+            assert "unsafe" not in policy
+            for part in (
+                "frame-ancestors 'none'",
+                "require-trusted-types-for 'script'",
+                "trusted-types 'none'",
+            ):
+                assert part in policy
+            assert headers["x-content-type-options"] == "nosniff"
+            assert headers["x-frame-options"] == "DENY"
+            assert "no-store" in headers["cache-control"] or path.startswith("/static/")
+
+
+async def test_every_page_is_json_too_by_its_name_or_its_accept_header(tmp_path: Path) -> None:
+    async with signed_in(tmp_path) as (_, browser):
+        by_name = await browser.opens(".json")
+        by_header = await browser.opens("", Accept="application/json")
+        assert by_name.headers["content-type"] == by_header.headers["content-type"] == "application/json"
+        assert by_name.json() == by_header.json()
+
+
+async def test_json_without_a_sign_in_is_refused_in_json(tmp_path: Path) -> None:
+    async with console_of(plan_with(tmp_path, ADA)) as bridge:
+        page = await ConsoleBrowser(bridge).opens(".json")
+        assert (page.status_code, list(page.json())) == (401, ["error"])
+
+
+async def test_without_the_console_there_is_nothing_at_its_path(tmp_path: Path) -> None:
+    async with console_of(plan_with(tmp_path)) as bridge:
+        bridge.app.console = None
+        assert (await ConsoleBrowser(bridge).opens()).status_code == 404
+
+
+@pytest.mark.parametrize(("size", "status"), [(gate.BODY_BYTES + 10, 413), (10, 403)])
+async def test_a_form_is_bounded(size: int, status: int, tmp_path: Path) -> None:
+    async with console_of(plan_with(tmp_path, ADA)) as bridge:
+        browser = ConsoleBrowser(bridge)
+        await browser.opens()
+        assert (await browser.posts("/sign-in", {"token": "x" * size})).status_code == status
+
+
+async def test_a_token_that_fits_no_cookie_is_refused(tmp_path: Path) -> None:
+    async with console_of(plan_with(tmp_path, ADA)) as bridge:
+        browser = ConsoleBrowser(bridge)
+        await browser.opens()
+        answer = await browser.posts("/sign-in", {"token": "x" * sessions.COOKIE_BYTES})
+        assert answer.status_code == 413

@@ -1,0 +1,67 @@
+"""A browser at the console of a bridge, without a socket: cookies, the token of a page, and what its script sends."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+import httpx2
+
+from bridge.assembly.bridge import Bridge
+from bridge.assembly.plan import Plan
+from bridge.console.app import Console
+
+HERE: Final = "http://127.0.0.1:8080"
+_CSRF: Final = re.compile(r'data-csrf="([^"]+)"')
+
+
+@dataclass
+class ConsoleBrowser:
+    """One browser. `headers` go with each of its requests, as a proxy would add them."""
+
+    bridge: Bridge
+    base_url: str = HERE
+    headers: Mapping[str, str] = field(default_factory=dict)
+    address: str = "127.0.0.1"
+    csrf: str = ""
+    client: httpx2.AsyncClient = field(init=False)
+
+    def __post_init__(self) -> None:
+        transport = httpx2.ASGITransport(self.bridge.app, client=(self.address, 50_000))
+        self.client = httpx2.AsyncClient(transport=transport, base_url=self.base_url, headers=self.headers)
+
+    async def opens(self, path: str = "", **headers: str) -> httpx2.Response:
+        """Asks for a page."""
+        page = await self.client.get(f"/console{path}", headers=headers)
+        if found := _CSRF.search(page.text):
+            self.csrf = found[1]
+        return page
+
+    async def reads(self, path: str = "") -> Any:
+        """The JSON of a page."""
+        page = await self.client.get(f"/console{path}", headers={"Accept": "application/json"})
+        assert page.status_code == 200, page.text
+        return page.json()
+
+    async def posts(self, path: str, body: object, **headers: str) -> httpx2.Response:
+        """Sends what the script of the page that was opened last sends."""
+        own = {"Origin": self.base_url, "X-CSRF-Token": self.csrf, **headers}
+        return await self.client.post(f"/console{path}", json=body, headers=own)
+
+    async def signs_in(self, token: str) -> int:
+        """Shows a token on the page for it."""
+        await self.opens()
+        return (await self.posts("/sign-in", {"token": token})).status_code
+
+
+@asynccontextmanager
+async def console_of(plan: Plan) -> AsyncIterator[Bridge]:
+    """A bridge with a console, in this process."""
+    bridge = Bridge(plan)
+    bridge.app.console = Console(bridge, plan.place)
+    async with bridge.run():
+        await bridge.apply(plan)
+        yield bridge
