@@ -5,7 +5,7 @@ python -m tests.shake --seconds 150 --kills 30 --cuts 0 --seed 7
 
 It starts a PostgreSQL, replicas of `mcp-a2a serve` with two tool servers each, and clients that reach them through a
 balancer that replays. Afterwards every event that a client was told has to be in the database, once and in order
-(history.py says what is checked). The clocks of two replicas are an hour wrong, where libfaketime is installed.
+(history.py says what is checked), and has to arrive at the webhooks that they named (webhooks.py). The clocks of two replicas are an hour wrong, where libfaketime is installed.
 """
 
 from __future__ import annotations
@@ -19,8 +19,9 @@ import statistics
 import sys
 import tempfile
 from collections import Counter
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Final
 
@@ -33,7 +34,8 @@ from tests.shake.clients import Record, ShakenClient, copies_noted
 from tests.shake.faults import KINDS, FaultPlan, Shaking
 from tests.shake.fleet import AGENT, TOKENS, ShakenFleet, faketime_library, fleet_on
 from tests.shake.history import History
-from tests.shake.stores import Found, at_work, found_in, taken_over
+from tests.shake.stores import Found, at_work, found_in, taken_over, unsent
+from tests.shake.webhooks import ShakenHooks, faults_of_webhooks, hooks_of
 from tests.support.drivers import DRIVERS
 from tests.support.postgres import Database, database
 from tests.support.postgres_cluster import socket_of
@@ -61,51 +63,67 @@ class Options:
     keep: Path | None
 
 
-async def _shake(
-    options: Options, folder: Path, server: Database, record: Record
-) -> tuple[Shaking, ShakenFleet]:
+@dataclass
+class Shaken:
+    """What was shaken, and how."""
+
+    shaking: Shaking
+    fleet: ShakenFleet
+    hooks: ShakenHooks
+
+
+async def _shake(options: Options, folder: Path, server: Database, record: Record) -> Shaken:
     chance = random.Random(options.seed)
-    fleet = fleet_on(folder, Path(socket_of(server.url)), REPLICAS, with_clocks=options.with_clocks)
-    shaking = Shaking(FaultPlan(options.counts, options.seconds, chance), fleet, server)
-    try:
-        await fleet.start()
-        async with _clients(options.seed, fleet, record) as balancer:
-            await shaking.run()
-        await fleet.ready()
-        await _until_nothing_is_at_work(server.url, record)
-        await _look_at_all(balancer, record)
-    finally:
-        await fleet.stop()
+    async with hooks_of(random.Random(f"{options.seed} hooks")) as hooks:
+        receiver = hooks.root_url.partition("://")[2]
+        behind = Path(socket_of(server.url))
+        fleet = fleet_on(folder, behind, REPLICAS, with_clocks=options.with_clocks, receiver=receiver)
+        shaking = Shaking(FaultPlan(options.counts, options.seconds, chance), fleet, server)
+        try:
+            await fleet.start()
+            async with _clients(options.seed, fleet, record, hooks) as balancer:
+                await shaking.run()
+            hooks.is_over = True
+            await fleet.ready()
+            await _until_none_left(partial(at_work, server.url), "tasks are still at work", record)
+            await _until_none_left(partial(unsent, server.url), "notifications are not sent", record)
+            await _look_at_all(balancer, record)
+        finally:
+            await fleet.stop()
     print(f"requests: {dict(balancer.done)}")
-    return shaking, fleet
+    return Shaken(shaking, fleet, hooks)
 
 
 @contextlib.asynccontextmanager
-async def _clients(seed: int, fleet: ShakenFleet, record: Record) -> AsyncIterator[Balancer]:
+async def _clients(
+    seed: int, fleet: ShakenFleet, record: Record, hooks: ShakenHooks
+) -> AsyncIterator[Balancer]:
     """Clients that are at work until this is left, and then end what they do."""
     over = anyio.Event()
     async with anyio.create_task_group() as group:
         balancer = Balancer(group, fleet.ports, random.Random(seed), _COPIES, copies_noted(record))
         for number in range(CLIENTS):
-            client = _client(balancer, number, record, random.Random(f"{seed} {number}"))
+            client = _client(balancer, number, record, random.Random(f"{seed} {number}"), hooks.root_url)
             group.start_soon(client.run, over)
         yield balancer
         over.set()
 
 
-def _client(balancer: Balancer, number: int, record: Record, chance: random.Random) -> ShakenClient:
+def _client(
+    balancer: Balancer, number: int, record: Record, chance: random.Random, hooks_url: str = ""
+) -> ShakenClient:
     owner = sorted(TOKENS)[number // len(DRIVERS) % len(TOKENS)]
     http = httpx2.AsyncClient(transport=balancer, timeout=None)
     headers = {"Authorization": f"Bearer {TOKENS[owner]}"}
     driver = DRIVERS[number % len(DRIVERS)](http, f"http://balancer/agents/{AGENT}", headers)
-    return ShakenClient(driver, owner, record, chance)
+    return ShakenClient(driver, owner, record, chance, hooks_url)
 
 
-async def _until_nothing_is_at_work(url: str, record: Record) -> None:
+async def _until_none_left(count: Callable[[], int], what: str, record: Record) -> None:
     ends_at = anyio.current_time() + _END_SECONDS
-    while left := await anyio.to_thread.run_sync(at_work, url):
+    while left := await anyio.to_thread.run_sync(count):
         if anyio.current_time() > ends_at:
-            record.faults.append(f"{left} tasks are still at work after {_END_SECONDS:g} s")
+            record.faults.append(f"{left} {what} after {_END_SECONDS:g} s")
             return
         await anyio.sleep(1)
 
@@ -119,7 +137,8 @@ async def _look_at_all(balancer: Balancer, record: Record) -> None:
             await client.look(task_id)
 
 
-def _report(shaking: Shaking, fleet: ShakenFleet, record: Record, found: Found) -> int:
+def _report(shaken: Shaken, record: Record, found: Found) -> int:
+    shaking, fleet, hooks = shaken.shaking, shaken.fleet, shaken.hooks
     began_by = {
         task_id: message for task_id, message in found.first_messages.items() if message in record.never_twice
     }
@@ -128,7 +147,13 @@ def _report(shaking: Shaking, fleet: ShakenFleet, record: Record, found: Found) 
     history = History(
         found.histories, record.seen, record.lists, record.owners, began_by, answered, found.results, runs
     )
-    faults = [*history.faults(), *record.faults, *fleet.deaths]
+    paths = {
+        task_id: record.webhooks[message]
+        for task_id, message in found.first_messages.items()
+        if message in record.webhooks
+    }
+    of_webhooks = faults_of_webhooks(hooks.arrived, found.histories, paths)
+    faults = [*history.faults(), *of_webhooks, *record.faults, *fleet.deaths]
     states = Counter(events[-1].view.status.split()[0] for events in found.histories.values())
     told = Counter(type(one).__name__.lower() for one in set(record.seen))
     print(f"{fleet.without_database} starts found no database, and were made again")
@@ -137,6 +162,10 @@ def _report(shaking: Shaking, fleet: ShakenFleet, record: Record, found: Found) 
         f"{len(found.histories)} tasks {dict(states)}, {sum(map(len, found.histories.values()))} events stored,"
         f" {told['told']} told on streams, {told['shown']} answers, {len(record.lists)} lists, {len(runs)} runs:"
         f" {len(faults)} faults found"
+    )
+    print(
+        f"{len(paths)} webhooks got {len(hooks.arrived)} notifications {dict(hooks.done)}; {hooks.repeats} came again"
+        " that had been taken"
     )
     for kind, lost_at in (("killed", shaking.killed_at), ("silent", shaking.silent_at)):
         seconds = sorted(after for _, after in taken_over(found.stored_at, lost_at))
@@ -159,8 +188,8 @@ async def _main(options: Options) -> int:
     with tempfile.TemporaryDirectory(prefix="mcp-a2a-shake-") as folder, database() as server:
         try:
             with anyio.fail_after(options.seconds + _MORE_SECONDS):
-                shaking, fleet = await _shake(options, Path(folder), server, record)
-            return _report(shaking, fleet, record, found_in(server.url, Path(folder, "events")))
+                shaken = await _shake(options, Path(folder), server, record)
+            return _report(shaken, record, found_in(server.url, Path(folder, "events")))
         finally:
             if options.keep is not None:
                 shutil.copytree(folder, options.keep, dirs_exist_ok=True)

@@ -32,6 +32,7 @@ _SILENT_SECONDS: Final = 8.0
 """After so long without a heartbeat a stream is taken for broken."""
 _NEVER_TWICE: Final = {"quick", "slow", "steps", "word"}
 _PAGE: Final = 50
+_WITH_WEBHOOK: Final = 0.25
 
 
 class RefusedError(Exception):
@@ -53,6 +54,8 @@ class Record:
     done: Counter[str] = field(default_factory=Counter)
     """How many operations of each kind were done."""
     streams: count[int] = field(default_factory=count)
+    webhooks: dict[str, str] = field(default_factory=dict)
+    """The path of the webhook that each of these messages named."""
 
     def show(
         self, task: Json, began: float, stream: int | None = None, *, with_artifacts: bool = True
@@ -70,6 +73,8 @@ class ShakenClient:
     owner: str
     record: Record
     chance: random.Random
+    hooks_url: str
+    """Where its webhooks are."""
 
     async def run(self, over: anyio.Event) -> None:
         """Do one thing after another until it is over."""
@@ -176,7 +181,11 @@ class ShakenClient:
         if tool in _NEVER_TWICE:
             self.record.never_twice.add(message_id)
         said = {"messageId": message_id, "role": "ROLE_USER", "parts": [call_part(tool, **arguments)]}
-        return {"message": said, **({"configuration": {"returnImmediately": True}} if at_once else {})}
+        configuration: Json = {"returnImmediately": True} if at_once else {}
+        if self.chance.random() < _WITH_WEBHOOK:
+            path = self.record.webhooks[message_id] = f"/{message_id}"
+            configuration["taskPushNotificationConfig"] = {"url": self.hooks_url + path}
+        return {"message": said, **({"configuration": configuration} if configuration else {})}
 
     async def _send(self, tool: str, **arguments: Any) -> Json:
         return await self._task("SendMessage", self._message(tool, **arguments))

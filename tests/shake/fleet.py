@@ -16,6 +16,7 @@ import anyio
 import httpx2
 
 from tests.shake.network import SilentProxy
+from tests.shake.webhooks import ATTEMPT_SECONDS
 from tests.support.command import environment
 from tests.support.fork_server import ROOT
 from tests.support.forked import Forked
@@ -38,6 +39,11 @@ drain_seconds = 1
 concurrency = 64
 [requests]
 open_tasks = 100000
+[push]
+pauses_seconds = [0.2, 0.5, {", ".join(["1"] * 60)}]
+attempt_seconds = {ATTEMPT_SECONDS}
+each_principal = 10000
+each_host = 16
 [store]
 lease_seconds = {LEASE_SECONDS:g}
 statement_seconds = 5
@@ -51,6 +57,9 @@ store = {store}
 keys = [{{ env = "BRIDGE_KEY" }}]
 mapping = "profile.toml"
 public_url = "http://127.0.0.1:9"
+[push]
+enabled = true
+allow = ["{receiver}"]
 [principals.ann]
 bearer = {{ env = "TOKEN_OF_ANN" }}
 [principals.bob]
@@ -73,12 +82,19 @@ def faketime_library() -> Path | None:
     return next((one for one in found if one.is_file()), None)
 
 
-def write_files(folder: Path, store: str) -> Path:
-    """Write the configuration of all replicas. `store` is its value in TOML."""
+def write_files(folder: Path, store: str, receiver: str) -> Path:
+    """Write the configuration of all replicas. `store` is its value in TOML, `receiver` where webhooks are."""
     (folder / "profile.toml").write_text(_PROFILE)
     file = folder / "bridge.toml"
     file.write_text(
-        _FILE.format(store=store, python=sys.executable, tests=ROOT / "tests", folder=folder, agent=AGENT)
+        _FILE.format(
+            store=store,
+            receiver=receiver,
+            python=sys.executable,
+            tests=ROOT / "tests",
+            folder=folder,
+            agent=AGENT,
+        )
     )
     return file
 
@@ -232,10 +248,12 @@ async def _is_ready(client: httpx2.AsyncClient, replica: ShakenReplica) -> bool:
     return answer.status_code == 200
 
 
-def fleet_on(folder: Path, behind: Path | None, number: int, *, with_clocks: bool) -> ShakenFleet:
+def fleet_on(
+    folder: Path, behind: Path | None, number: int, *, with_clocks: bool, receiver: str = "127.0.0.1:9"
+) -> ShakenFleet:
     """Replicas with a store behind a unix socket of PostgreSQL, or one with a file."""
     store = '{ env = "DATABASE_URL" }' if behind is not None else f'"{folder}/tasks.db"'
-    file = write_files(folder, store)
+    file = write_files(folder, store, receiver)
     return ShakenFleet(
         [
             ShakenReplica(

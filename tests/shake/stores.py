@@ -21,6 +21,7 @@ _PLACE: Final = Namespace.of(AGENT)
 _EVENTS: Final = """
     SELECT task_id, event, epoch, extract(epoch FROM stored_at)::float8 FROM {ns}.events ORDER BY task_id, seq"""
 _HELD: Final = "SELECT count(*) FROM {ns}.tasks WHERE holder IS NOT NULL AND state NOT LIKE '%%INPUT%%'"
+_UNSENT: Final = "SELECT count(*) FROM {ns}.outbox"
 _EPOCHS: Final = """
     SELECT l.objid::int8 FROM pg_locks l JOIN pg_stat_activity a USING (pid)
     WHERE l.locktype = 'advisory' AND l.granted AND l.objsubid = 2 AND l.classid::int8 = %s
@@ -77,6 +78,14 @@ def at_work(url: str) -> int:
     """How many tasks are held by a replica that should end or rest by themselves."""
     with psycopg.connect(url, connect_timeout=5) as connection:
         row = connection.execute(_PLACE.sql(_HELD)).fetchone()
+    assert row is not None
+    return int(row[0])
+
+
+def unsent(url: str) -> int:
+    """How many notifications wait to be sent."""
+    with psycopg.connect(url, connect_timeout=5) as connection:
+        row = connection.execute(_PLACE.sql(_UNSENT)).fetchone()
     assert row is not None
     return int(row[0])
 
