@@ -60,6 +60,11 @@ class TraceContext:
     tracestate: str | None = None
     baggage: str | None = None
 
+    @property
+    def trace_id(self) -> str:
+        """The id of the trace; empty without one."""
+        return (self.traceparent or "")[3:35]
+
 
 NO_TRACE: Final = TraceContext()
 """The context of a request without one."""
@@ -161,7 +166,7 @@ class Hop:
     @property
     def trace_id(self) -> str:
         """The id of its trace; empty without one."""
-        return (self.context.traceparent or "")[3:35]
+        return self.context.trace_id
 
     def __enter__(self) -> Self:
         return self

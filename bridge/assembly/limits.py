@@ -56,7 +56,11 @@ def engine_limits(profile: Profile, process: Profile) -> EngineLimits:
         repeat_seconds=process.requests.repeat_seconds,
         repeat_answered_seconds=process.requests.repeat_answered_seconds,
         held=HeldLimits(process.requests.held_messages, process.requests.held_bytes),
-        history=HistoryLimits(process.requests.history_messages, process.requests.history_bytes),
+        history=HistoryLimits(
+            process.requests.history_messages,
+            process.requests.history_bytes,
+            process.requests.timeline_moments,
+        ),
         open_tasks=process.requests.open_tasks,
         watch_events=process.streams.queue_events,
         input_timeout_seconds=profile.run.input_timeout_seconds,

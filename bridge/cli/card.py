@@ -141,6 +141,8 @@ class AgentConnection:
     dialect: DialectChoice = "auto"
     tls: PeerTls | None = None
     """The certificate that the agent is shown, and the authorities of its own."""
+    asks_for: tuple[str, ...] = ()
+    """The URIs of extensions of the bridge that no card declares."""
 
     @classmethod
     def from_options(cls, options: dict[str, Any]) -> AgentConnection:
@@ -237,6 +239,7 @@ class AgentConnection:
                 self._profile.agent_connect_seconds, answer_seconds=None, silence_seconds=None
             ),
             json_values=self._profile.answer_json_values,
+            undeclared=self.asks_for,
             on_hop=self.on_hop,
             versions=VERSIONS.chosen(self.dialect),
         )

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import shlex
 from collections.abc import Iterable, Iterator
+from dataclasses import replace
 from datetime import datetime
 from itertools import chain, repeat
 from typing import TYPE_CHECKING, Any, Final
@@ -209,10 +210,11 @@ def _skills_in(message: Message) -> Iterator[JsonValue]:
 async def _show(
     connection: AgentConnection, found: FoundCard, view: CallView, options: dict[str, Any]
 ) -> int:
-    from bridge.a2a.model.timeline import timeline_of
+    from bridge.a2a.model.timeline import TIMELINE_URI, timeline_of
     from bridge.cli import render
     from bridge.cli.timelines import timeline_lines
 
+    connection = replace(connection, asks_for=(TIMELINE_URI,))
     async with connection.client() as http:
         task = await connection.agent(http, found).get(options["task_id"])
     if options["timeline"]:

@@ -158,6 +158,7 @@ class CallInRounds:
             self._patience.resume()
             if (hop := trace.hop.get()) is not None:
                 hop.waited(self._decision.source_key, anyio.current_time() - since)
+            self._job.sent(self._decision.source_key or self._queue.session.name)
             if self._job.turn.task is None and self._asking is None:
                 self._job.status(TaskState.WORKING)
             await self._job.accepted

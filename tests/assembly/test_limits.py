@@ -73,6 +73,7 @@ def test_what_a_profile_says_has_no_default_in_the_code() -> None:
             "extensions",
             "credentials",
             "trust",
+            "undeclared",
             "reach",
             "limit_bytes",
             "baggage_keys",

@@ -113,6 +113,18 @@ async def test_a_question_is_declined_and_a_task_is_cancelled_once(
 
 
 @pytest.mark.proves("cli-tasks", "ops-timeline")
+async def test_the_timeline_of_a_task_names_the_hops_and_who_asked(
+    run: Run, call: Run, bridge: Running
+) -> None:
+    done = await call(bridge.base_url, "echo", "text=hi")
+    shown = await run(bridge.base_url, done.task_id, "--timeline")
+    words = [line.split("  ", 1)[1] for line in shown.out.splitlines()]
+    assert sorted(words) == sorted(
+        ["received by local", "stored", f"sent to {bridge.bridge.upstream.name}", "working", "completed"]
+    )
+
+
+@pytest.mark.proves("cli-tasks", "ops-timeline")
 async def test_the_timeline_of_a_foreign_task_is_what_its_history_and_status_tell(
     run: Run, call: Run
 ) -> None:

@@ -48,6 +48,8 @@ class ClientOptions:
     """The most values and keys in one answer, or in one event of a stream."""
     extensions: tuple[str, ...] = ()
     """The URIs of extensions to activate. Those that the card does not declare are left out."""
+    undeclared: tuple[str, ...] = ()
+    """The URIs of extensions to activate that no card declares."""
     credentials: Credentials = field(default_factory=Credentials)
     trust: Trust = field(default_factory=Trust)
     reach: ConnectionPolicy | None = None
@@ -202,4 +204,4 @@ def http_transports(
 
 def _active_extensions(found: FoundCard, options: ClientOptions) -> list[str]:
     declared = {extension.uri for extension in found.card.capabilities.extensions or ()}
-    return [uri for uri in dict.fromkeys(options.extensions) if uri in declared]
+    return [*(uri for uri in dict.fromkeys(options.extensions) if uri in declared), *options.undeclared]

@@ -84,19 +84,16 @@ class Timeline:
     is_recorded: bool = True
     """False where it is what the history and the status of a task tell, which have one time."""
 
-    def then(self, moments: Sequence[Moment], most: int) -> Timeline:
-        """The timeline with more moments. The first and the last of them stay when there are too many."""
+    def then(self, moments: Sequence[Moment], most: int, left_out: int = 0) -> Timeline:
+        """The timeline with more moments, of which so many were left out already. Of too many the first and the last
+        stay."""
         if not moments:
             return self
-        kept, over = (*self.moments, *moments), len(self.moments) + len(moments) - most
-        if over <= 0:
-            return replace(self, moments=kept)
-        first = most // 2
-        return replace(self, moments=(*kept[:first], *kept[first + over :]), left_out=self.left_out + over)
-
-    def without_peers(self) -> Timeline:
-        """The timeline without the names of peers, which only those who run the bridge know."""
-        return replace(self, moments=tuple(replace(one, peer="") for one in self.moments))
+        kept = (*self.moments, *moments)
+        over, first = max(len(kept) - most, 0), most // 2
+        if over:
+            kept = (*kept[:first], *kept[first + over :])
+        return replace(self, moments=kept, left_out=self.left_out + over + left_out)
 
     def to_object(self) -> JsonObject:
         """The timeline as JSON: what stands under `MOMENTS`."""
@@ -107,6 +104,10 @@ class Timeline:
     def place_left_out(self) -> int | None:
         """Before which moment some were left out; None if none were."""
         return len(self.moments) // 2 if self.left_out else None
+
+
+NO_MOMENTS: Final = Timeline()
+"""The timeline of a task to which nothing has happened."""
 
 
 def timeline_of(task: Task) -> Timeline:

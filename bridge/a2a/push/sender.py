@@ -21,6 +21,7 @@ import anyio
 import anyio.abc
 
 from bridge.a2a.push.client import Attempt
+from bridge.a2a.tasks.rows import text_of
 from bridge.a2a.tasks.webhooks import SealedWebhook, WebhookRecords, place_of
 from bridge.errors import StoreError
 from bridge.seal import SealedRecordError
@@ -279,10 +280,10 @@ class PushSender:
             return
         if line.opened is None:
             await self._give_up(line, _KEY_IS_GONE)
-        elif row.event.startswith(_OF_THE_CLIENT):
+        elif (text := text_of(row.event)).startswith(_OF_THE_CLIENT):
             await self._outbox.sent(key, row.seq)
         else:
-            event = self._shown(row.event, line.opened.extensions)
+            event = self._shown(text, line.opened.extensions)
             attempt = await self._notifier.send(line.opened, key.task_id, OutboxRow(row.seq, event))
             if attempt.failure is None:
                 await self._outbox.sent(key, row.seq)

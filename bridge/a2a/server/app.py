@@ -38,6 +38,7 @@ from bridge.a2a.model.errors import (
 )
 from bridge.a2a.model.objects import AgentCard, Model, SendMessageResponse, Task
 from bridge.a2a.model.operations import GET_EXTENDED_AGENT_CARD, AnyOperation, Streamed, Unary
+from bridge.a2a.model.timeline import TIMELINE_URI
 from bridge.a2a.server.admission import AdmissionControl, RequestAdmission
 from bridge.a2a.server.event_stream import EventStream, StreamPace, is_disconnected
 from bridge.a2a.server.security import with_security
@@ -68,6 +69,9 @@ logger = logging.getLogger(__name__)
 _JSON: Final = rest.PLAIN_MEDIA_TYPE
 _ACCEPTED: Final = frozenset({_JSON, rest.MEDIA_TYPE})
 _WITH_BODY: Final = frozenset({"POST", "PUT"})
+
+_OWN: Final = frozenset({TIMELINE_URI})
+"""Extensions of every agent that is served here. They are not on its card: they are about the bridge."""
 
 _ANYONE: Final = Principal("(itself)")
 """May use every skill."""
@@ -282,7 +286,7 @@ class AgentServer:
             for line in request.headers.getlist(header)
             for uri in line.split(",")
         }
-        return CallContext(principal, frozenset(asked) & self._agent.extensions)
+        return CallContext(principal, frozenset(asked) & (self._agent.extensions | _OWN))
 
     async def _is_named(self, params: JsonValue, caller: CallContext) -> bool:
         """Whether a request is for a task that its client named."""

@@ -196,6 +196,9 @@ class Job:
     is_left: Callable[[], bool]
     """Whether the bridge is stopping and another process can resume this task. The worker then must not end what
     runs elsewhere."""
+    sent: Callable[[str], None]
+    """Notes in the task's timeline that its call goes to a peer, by the peer's key in the configuration. It is stored
+    with the next event."""
 
     def listen(self, hearing: AnswerHandler | None) -> None:
         """Take answers with `hearing` from now on, while the work runs; None takes no more answers."""

@@ -10,13 +10,13 @@ Spec: A2A 1.0 sections 3.1.1 and 3.1.2 (a Message in place of a Task).
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import anyio
 
 from bridge.a2a.model.objects import Message, Role, StreamResponse, Task, TaskState
 from bridge.a2a.tasks.agent import Commit, Job, PlannedWork, ReservedWork
-from bridge.a2a.tasks.live import LiveTask, Submit
+from bridge.a2a.tasks.live import LiveTask, Submit, TaskWriting
 from bridge.errors import StoreConflictError, StoreError
 from bridge.store.contract import OnStored
 from bridge.store.outbox import Webhook
@@ -64,17 +64,9 @@ class _HeldBack:
 class DraftTask(LiveTask):
     """A task in memory that may become a Message instead."""
 
-    def __init__(
-        self,
-        task_id: str,
-        origin: TaskOrigin,
-        submit: Submit,
-        on_change: Callable[[LiveTask], None],
-        *,
-        is_shared: bool = False,
-    ) -> None:
-        self._held = _HeldBack(submit)
-        super().__init__(task_id, origin, self._held.take, on_change, is_shared=is_shared)
+    def __init__(self, task_id: str, origin: TaskOrigin, writing: TaskWriting) -> None:
+        self._held = _HeldBack(writing.submit)
+        super().__init__(task_id, origin, replace(writing, submit=self._held.take))
         self._decided = anyio.Event()
         self._reply: Message | None = None
         self._first: Commit | None = None

@@ -84,6 +84,7 @@ from typing import Final, Self, overload
 
 import anyio
 
+from bridge import trace
 from bridge.a2a.model.errors import task_has_ended, task_not_cancelable, temporarily_unavailable
 from bridge.a2a.model.life import (
     ENDED,
@@ -110,6 +111,7 @@ from bridge.a2a.model.objects import (
     TaskState,
 )
 from bridge.a2a.model.operations import AnswerT, RequestT, Streamed, Unary
+from bridge.a2a.model.timeline import MOMENTS, TIMELINE_URI, Moment, MomentKind, Timeline
 from bridge.a2a.tasks.agent import (
     Agent,
     Commit,
@@ -131,6 +133,7 @@ from bridge.a2a.tasks.sessions import SessionOwnership
 from bridge.a2a.tasks.watcher import Watcher
 from bridge.a2a.tasks.webhooks import Webhooks
 from bridge.errors import StoreError
+from bridge.jsonvalues import JsonObject
 from bridge.store.contract import Store
 from bridge.store.records import StoredTask
 from bridge.store.retention import Retention, evict_periodically
@@ -169,7 +172,13 @@ class Engine:
         )
         self._closing = False
         self._idle = anyio.Event()
-        self._tasks = TaskRegistry(store, ids, self.limits.store_pace, self._look_whether_idle)
+        self._tasks = TaskRegistry(
+            store,
+            ids,
+            self.limits.store_pace,
+            self._look_whether_idle,
+            moments_most=self.limits.history.moments,
+        )
         sessions = None if store.replicas is None else SessionOwnership(store.replicas)
         self._intake = Intake(agent, store, ids, self._tasks, sessions, self._messages, self._start, webhooks)
         self._recovery = Recovery(agent, store, self._tasks, self._start)
@@ -330,7 +339,8 @@ class Engine:
         """
         live = await self._own(task_id, caller)
         task = with_history(await self._tasks.shown(live), history_length)
-        return with_note(task, live.progress if caller.comes_late else None)
+        task = with_note(task, live.progress if caller.comes_late else None)
+        return with_note(task, _moments_for(caller, live.timeline))
 
     async def list(self, request: ListTasksRequest, caller: CallContext) -> ListTasksResponse:
         """One page of the caller's tasks, the newest status first.
@@ -340,7 +350,9 @@ class Engine:
         """
         query = query_from(request, caller.principal)
         listing = await self._store.list(query)
-        return response_from(listing, [listed_task(row) for row in listing.tasks], request)
+        listed = (listed_task(row) for row in listing.tasks)
+        shown = [with_note(task, _moments_for(caller, timeline)) for task, timeline in listed]
+        return response_from(listing, shown, request)
 
     async def cancel(self, task_id: str, caller: CallContext) -> Task:
         """Cancel a task. The first terminal state wins.
@@ -358,6 +370,7 @@ class Engine:
         if live.task.status.state in ENDED:
             raise task_not_cancelable(await self._tasks.reached(live, live.next_seq - 1, settled=True))
         self._tasks.require_here(live)
+        live.note(self._moment(MomentKind.CANCEL, by=caller.principal.name))
         running = live.running
         if running is not None:
             running.canceled = True
@@ -404,6 +417,9 @@ class Engine:
             return False
         return await self._intake.task_named(task_id, caller.principal) is not None
 
+    def _moment(self, kind: MomentKind, **said: str) -> Moment:
+        return Moment(kind, self._ids.now_ms(), trace=trace.context.get().trace_id, **said)
+
     async def _own(self, task_id: str, caller: CallContext) -> LiveTask:
         """The caller's task, by its id, or by its name where the caller names tasks."""
         if caller.names_tasks:
@@ -442,6 +458,7 @@ class Engine:
             stored,
             running,
             partial(self._is_left, live, running),
+            lambda peer: live.note(self._moment(MomentKind.SENT, peer=peer)),
         )
         self._group.start_soon(self._run, live, running, job, work)
 
@@ -542,6 +559,11 @@ class Engine:
             raise temporarily_unavailable("The bridge is stopping")
         if self._store.failure is not None:
             raise temporarily_unavailable("The bridge cannot store tasks at the moment")
+
+
+def _moments_for(caller: CallContext, timeline: Timeline) -> JsonObject | None:
+    """The timeline of a task as metadata, for a caller who asks for timelines."""
+    return {MOMENTS: timeline.to_object()} if TIMELINE_URI in caller.extensions else None
 
 
 async def _stored_or_dropped(job: Job, work: PlannedWork) -> None:

@@ -1,7 +1,7 @@
 """What other replicas stored, as steps of a task's life. Pure.
 
-A task that this replica does not work on follows the feed of its store. An event there is the JSON of a StreamResponse,
-as `LiveTask` stores it. A snapshot is the JSON of a task, in place of all events up to it.
+A task that this replica does not work on follows the feed of its store. An event there is a row with the JSON of a
+StreamResponse, as `LiveTask` stores it. A snapshot is a row with the JSON of a task, in place of all events up to it.
 """
 
 from __future__ import annotations
@@ -13,6 +13,8 @@ from pydantic_core import from_json
 
 from bridge.a2a.model.life import IllegalTransitionError, apply_event
 from bridge.a2a.model.objects import StreamResponse, Task
+from bridge.a2a.model.timeline import NO_MOMENTS, Timeline
+from bridge.a2a.tasks.rows import moments_of, text_of
 from bridge.errors import StoreError
 from bridge.store.records import StoredTask
 from bridge.store.replicas import ForeignEvent
@@ -32,6 +34,8 @@ class Step:
     """None for a snapshot."""
     text: bytes = b""
     """The event as JSON."""
+    moments: Timeline = NO_MOMENTS
+    """The moments that came with an event; the whole timeline of a snapshot."""
 
 
 def steps_after(task: Task, seq: int, told: Iterable[ForeignEvent]) -> Iterator[Step]:
@@ -53,11 +57,13 @@ def steps_after(task: Task, seq: int, told: Iterable[ForeignEvent]) -> Iterator[
 
 def _step(task: Task, seq: int, one: ForeignEvent) -> Step:
     if one.snapshot is not None:
-        return Step(one.seq, Task.model_validate(from_json(one.snapshot)))
+        whole = Task.model_validate(from_json(text_of(one.snapshot)))
+        return Step(one.seq, whole, moments=moments_of(one.snapshot))
     if one.event is None or one.seq != seq + 1:
         raise ValueError(f"event {seq + 1} is missing")
-    event = StreamResponse.model_validate(from_json(one.event))
-    return Step(one.seq, apply_event(task, event), event, one.event)
+    text = text_of(one.event)
+    event = StreamResponse.model_validate(from_json(text))
+    return Step(one.seq, apply_event(task, event), event, text, moments_of(one.event))
 
 
 def events_of(stored: StoredTask) -> tuple[ForeignEvent, ...]:

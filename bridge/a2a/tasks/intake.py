@@ -14,6 +14,7 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Final
 
+from bridge import trace
 from bridge.a2a.model.errors import (
     Violation,
     invalid_params,
@@ -35,6 +36,7 @@ from bridge.a2a.model.objects import (
     timestamp,
 )
 from bridge.a2a.model.task_names import beginning_of
+from bridge.a2a.model.timeline import Moment, MomentKind
 from bridge.a2a.tasks.agent import (
     Agent,
     Commit,
@@ -114,6 +116,8 @@ class HistoryLimits:
 
     messages: int
     total_bytes: int
+    moments: int
+    """Of the timeline. Those in the middle are left out; more messages come in all the same."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -487,6 +491,7 @@ class Intake:
         message = turn.message.changed(task_id=live.id, context_id=context_id)
         webhook = self._webhook_of(live, sent.webhook)
         length = turn.configuration.history_length
+        live.note(_arrival(turn, key))
         if turn.task is None:
             first = _first_event(live.id, context_id, message, key)
             watcher = live.watch(limits.watch_events, length, from_next=True) if watch else None
@@ -519,6 +524,16 @@ async def _stored_or_closed(accepted: AcceptedMessage) -> None:
         if accepted.watcher is not None:
             accepted.watcher.close()
         raise
+
+
+def _arrival(turn: Turn, key: MessageKey) -> Moment:
+    return Moment(
+        MomentKind.RECEIVED if turn.task is None else MomentKind.MESSAGE,
+        key.accepted_ms,
+        by=turn.principal.name,
+        trace=trace.context.get().trace_id,
+        message=key.message_id,
+    )
 
 
 def _first_event(task_id: str, context_id: str, message: Message, key: MessageKey) -> StreamResponse:

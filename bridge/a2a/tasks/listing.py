@@ -10,20 +10,19 @@ import logging
 from collections.abc import Sequence
 from typing import Final
 
-from pydantic_core import from_json
-
 from bridge.a2a.model.errors import Violation, invalid_params
-from bridge.a2a.model.life import apply_event, with_history, without_artifacts
+from bridge.a2a.model.life import with_history, without_artifacts
 from bridge.a2a.model.objects import (
     ListTasksRequest,
     ListTasksResponse,
-    StreamResponse,
     Task,
     TaskState,
     TaskStatus,
     milliseconds,
     timestamp,
 )
+from bridge.a2a.model.timeline import NO_MOMENTS, Timeline
+from bridge.a2a.tasks.rows import folded
 from bridge.access.principals import Principal
 from bridge.store.records import Cursor, Query, StoredTask, TaskPage
 
@@ -87,23 +86,11 @@ def _cursor_from(token: str) -> Cursor:
         raise invalid_params(Violation("pageToken", "is not a token that ListTasks gave out")) from exc
 
 
-def listed_task(stored: StoredTask) -> Task:
+def listed_task(stored: StoredTask) -> tuple[Task, Timeline]:
     """A task for a list. A task that cannot be read is shown by its state alone, so that the list does not fail."""
     try:
-        return task_from_stored(stored)
+        return folded(stored)
     except ValueError:
         logger.exception("task %s cannot be read", stored.task_id)
         status = TaskStatus(state=TaskState(stored.head.state), timestamp=timestamp(stored.head.status_ms))
-        return Task(id=stored.task_id, context_id=stored.origin.context_id, status=status)
-
-
-def task_from_stored(stored: StoredTask) -> Task:
-    """A task, folded from its stored snapshot and events.
-
-    Raises:
-        ValueError: the stored bytes cannot be read.
-    """
-    task = Task.model_validate(from_json(stored.snapshot))
-    for event in stored.events:
-        task = apply_event(task, StreamResponse.model_validate(from_json(event)))
-    return task
+        return Task(id=stored.task_id, context_id=stored.origin.context_id, status=status), NO_MOMENTS

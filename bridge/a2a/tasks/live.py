@@ -69,8 +69,10 @@ from typing import Final
 from bridge.a2a.model.life import ENDED, INTERRUPTED, SETTLED, apply_event, not_before
 from bridge.a2a.model.objects import StreamResponse, Task, TaskState, milliseconds
 from bridge.a2a.model.progress import numbers_in
+from bridge.a2a.model.timeline import NO_MOMENTS, Moment, MomentKind, Timeline
 from bridge.a2a.tasks.agent import Commit, RunningWork
-from bridge.a2a.tasks.foreign import UnreadableEventError, events_of, steps_after
+from bridge.a2a.tasks.foreign import Step, UnreadableEventError, events_of, steps_after
+from bridge.a2a.tasks.rows import folded, row_of, timeline_after
 from bridge.a2a.tasks.watcher import Watcher
 from bridge.concurrency import Signal
 from bridge.errors import StoreConflictError, StoreError
@@ -88,12 +90,28 @@ Submit = Callable[[Change, OnStored], None]
 
 
 @dataclass(frozen=True, slots=True)
+class TaskWriting:
+    """How tasks are written, and to whom their changes are told."""
+
+    submit: Submit
+    on_change: Callable[[LiveTask], None]
+    now_ms: Callable[[], int]
+    """Milliseconds since the epoch."""
+    moments_most: int
+    """How many moments the timeline of a task keeps."""
+    is_shared: bool = False
+    """Whether other replicas may work on the same tasks."""
+
+
+@dataclass(frozen=True, slots=True)
 class _Entry:
     """An accepted event on its way to the store."""
 
     seq: int
     task: Task
     """The task after the event."""
+    timeline: Timeline
+    """Its timeline then."""
     event: StreamResponse
     text: bytes
     commit: Commit
@@ -102,16 +120,7 @@ class _Entry:
 class LiveTask:
     """One task in memory."""
 
-    def __init__(
-        self,
-        task_id: str,
-        origin: TaskOrigin,
-        submit: Submit,
-        on_change: Callable[[LiveTask], None],
-        *,
-        is_shared: bool = False,
-    ) -> None:
-        """`is_shared` says that other replicas may work on this task."""
+    def __init__(self, task_id: str, origin: TaskOrigin, writing: TaskWriting) -> None:
         self.id = task_id
         self.origin = origin
         self.kept = b""
@@ -128,9 +137,11 @@ class LiveTask:
         """Why an accepted event could not be stored. `visible` then lags behind `task`."""
         self.progress: JsonObject | None = None
         """The numbers of the last progress report that is visible, as metadata. They are not stored with the task."""
-        self._submit = submit
-        self._on_change = on_change
-        self._is_shared = is_shared
+        self._submit = writing.submit
+        self._on_change = writing.on_change
+        self._is_shared = writing.is_shared
+        self._moments_most = writing.moments_most
+        self._now_ms = writing.now_ms
         self._unanswered = 0
         self._told: list[ForeignEvent] = []
         """What others stored, while the store has not answered for every own event."""
@@ -140,6 +151,10 @@ class LiveTask:
         self._watchers: set[Watcher] = set()
         self._task: Task | None = None
         self._visible: Task | None = None
+        self._timeline = self._visible_timeline = NO_MOMENTS
+        """With the moments up to the last accepted event, and up to the last visible one."""
+        self._noted = NO_MOMENTS
+        """The moments since the last accepted event. They are stored with the next one."""
         self._visible_seq = 0
         self._seq = 0
         self._snapshot_bytes = 0
@@ -149,9 +164,17 @@ class LiveTask:
         self._history_bytes: int | None = None
         self._moved = Signal()
 
-    def restore(self, task: Task, stored: StoredTask) -> None:
-        """Set the state from the store. `task` is the fold of `stored`."""
+    def restore(self, stored: StoredTask) -> None:
+        """Set the state from the store.
+
+        Raises:
+            ValueError: the stored bytes cannot be read.
+        """
+        self._restore(stored, *folded(stored))
+
+    def _restore(self, stored: StoredTask, task: Task, timeline: Timeline) -> None:
         self._task = self._visible = task
+        self._timeline = self._visible_timeline = timeline
         self._seq = self._visible_seq = stored.seq
         self._snapshot_bytes = len(stored.snapshot)
         self._since_bytes = sum(map(len, stored.events))
@@ -173,6 +196,15 @@ class LiveTask:
     def visible(self) -> Task | None:
         """The task with every stored event; None until its first is stored."""
         return self._visible
+
+    @property
+    def timeline(self) -> Timeline:
+        """What happened to the task, with what is still to be stored with its next event."""
+        return self._visible_timeline.then(self._noted.moments, self._moments_most, self._noted.left_out)
+
+    def note(self, moment: Moment) -> None:
+        """Add a moment to the timeline. It is stored with the next event."""
+        self._noted = self._noted.then((moment,), self._moments_most)
 
     @property
     def next_seq(self) -> int:
@@ -231,7 +263,7 @@ class LiveTask:
         """
         if self.overtaken:
             return refused_commit(self.id)
-        first = self._task is None
+        first, before = self._task is None, self.state
         event = event if self._task is None else not_before(event, self._task.status)
         task = event.task if self._task is None else apply_event(self._task, event)
         assert task is not None
@@ -239,14 +271,16 @@ class LiveTask:
         self._seq += 1
         self.kept = self.kept if keep is None else keep
         moved = event.status_update is not None
-        entry = _Entry(self._seq, task, event, event.to_json(), Commit())
+        came, self._noted = self._noted, NO_MOMENTS
+        self._timeline = timeline_after(self._timeline, before, task, came, self._moments_most)
+        entry = _Entry(self._seq, task, self._timeline, event, event.to_json(), Commit())
         is_kept = event.message is not None or (moved and task.status.state in INTERRUPTED)
         if self._history_bytes is not None and is_kept:
             self._history_bytes += len(entry.text)
         change = Change(
             task_id=self.id,
             seq=self._seq,
-            event=entry.text,
+            event=row_of(entry.text, came),
             head=_head(task) if first or moved else None,
             snapshot=self._snapshot_of(entry, moved=moved),
             private=keep,
@@ -275,6 +309,7 @@ class LiveTask:
         elif moved and (state in ENDED or (state in INTERRUPTED and self._are_many_since)):
             snapshot = entry.task.to_json()
         if snapshot is not None:
+            snapshot = row_of(snapshot, entry.timeline)
             self._snapshot_bytes, self._since_bytes, self._since_events = len(snapshot), 0, 0
         return snapshot
 
@@ -286,6 +321,9 @@ class LiveTask:
         self._unanswered -= 1
         if error is None:
             self._visible, self._visible_seq = entry.task, entry.seq
+            self._visible_timeline = entry.timeline
+            if entry.event.status_update is None and entry.event.artifact_update is None:
+                self.note(Moment(MomentKind.STORED, self._now_ms()))
             self.progress = numbers_in(entry.event) or self.progress
             for watcher in tuple(self._watchers):
                 watcher.see(entry.seq, entry.task, entry.event, entry.text)
@@ -305,6 +343,7 @@ class LiveTask:
     def fall_back(self) -> None:
         """Drop the events that could not be stored, so that the task can go on from its stored state."""
         self._task, self._seq = self._visible, self._visible_seq
+        self._timeline, self._noted = self._visible_timeline, NO_MOMENTS
         self.failure = self._history_bytes = None
         self.overtaken = False
         self._falls, self._fell_to = self._falls + 1, self._visible_seq
@@ -322,14 +361,19 @@ class LiveTask:
         """Whether the streams of this task would miss an event if it advanced to a stored state now."""
         return bool(self._watchers) and self._visible_seq < stored.seq - len(stored.events)
 
-    def advance(self, task: Task, stored: StoredTask) -> None:
-        """Go on to a later state from the store. `task` is the fold of `stored`, of which no event is missing."""
+    def advance(self, stored: StoredTask) -> None:
+        """Go on to a later state from the store, of which no event is missing.
+
+        Raises:
+            ValueError: the stored bytes cannot be read.
+        """
+        task, timeline = folded(stored)
         if stored.seq > self._visible_seq:
             self._told += events_of(stored)
             self._take_in()
             self._moved.tell()
         if self._visible_seq == self._seq == stored.seq:
-            self.restore(task, stored)
+            self._restore(stored, task, timeline)
 
     def _take_in(self) -> None:
         if self._visible is None or self._unanswered or self.overtaken or self.failure:
@@ -337,6 +381,7 @@ class LiveTask:
         told, self._told = self._told, []
         try:
             for step in steps_after(self._visible, self._visible_seq, told):
+                self._follow_timeline(step, self._visible.status.state)
                 self._task = self._visible = step.task
                 self._seq = self._visible_seq = step.seq
                 self._history_bytes = None
@@ -347,6 +392,15 @@ class LiveTask:
         except UnreadableEventError as exc:
             self.failure = exc
             self.end_streams()
+
+    def _follow_timeline(self, step: Step, before: TaskState) -> None:
+        if step.event is None:
+            self._timeline = step.moments
+        else:
+            self._timeline = timeline_after(
+                self._timeline, before, step.task, step.moments, self._moments_most
+            )
+        self._visible_timeline = self._timeline
 
     def watch(
         self,

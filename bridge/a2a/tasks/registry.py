@@ -29,8 +29,7 @@ from bridge.a2a.model.task_names import named_id
 from bridge.a2a.tasks.agent import Commit
 from bridge.a2a.tasks.draft import DraftTask
 from bridge.a2a.tasks.foreign import UnreadableEventError
-from bridge.a2a.tasks.listing import task_from_stored
-from bridge.a2a.tasks.live import LiveTask
+from bridge.a2a.tasks.live import LiveTask, TaskWriting
 from bridge.a2a.tasks.open_tasks import OpenTasks
 from bridge.access.principals import Principal
 from bridge.concurrency import Signal, one_at_a_time
@@ -74,14 +73,23 @@ class TaskRegistry:
     """Finds, loads and holds the tasks of one engine. Runs in the task group that `start` is given."""
 
     def __init__(
-        self, store: Store, ids: IdsAndClock, pace: StorePace, on_change: Callable[[], None]
+        self,
+        store: Store,
+        ids: IdsAndClock,
+        pace: StorePace,
+        on_change: Callable[[], None],
+        *,
+        moments_most: int,
     ) -> None:
-        """`on_change` is called after each change of any task."""
+        """`on_change` is called after each change of any task. Timelines keep `moments_most` moments."""
         self._store = store
         self._ids = ids
         self._pace = pace
         self._on_change = on_change
         self._is_shared = store.replicas is not None
+        self._writing = TaskWriting(
+            store.submit, self.changed, ids.now_ms, moments_most, is_shared=self._is_shared
+        )
         self._live: dict[str, LiveTask] = {}
         self._loading: dict[str, Signal] = {}
         self._resting: OrderedDict[str, LiveTask] = OrderedDict()
@@ -115,7 +123,7 @@ class TaskRegistry:
         task_id = self._ids.new() if name is None else named_id(self._ids.new(), name)
         origin = TaskOrigin(context_id or self._ids.new(), owner, self._ids.now_ms())
         kind = DraftTask if is_draft else LiveTask
-        live = kind(task_id, origin, self._store.submit, self.changed, is_shared=self._is_shared)
+        live = kind(task_id, origin, self._writing)
         self._live[task_id] = live
         self.open.add(origin.owner, task_id)
         return live
@@ -168,7 +176,7 @@ class TaskRegistry:
 
     def _has_advanced(self, live: LiveTask, stored: StoredTask) -> bool:
         """Bring a task that this replica does not work on to its stored state; False if it is later already."""
-        live.advance(task_from_stored(stored), stored)
+        live.advance(stored)
         self.changed(live)
         return live.next_seq == stored.seq + 1
 
@@ -236,10 +244,8 @@ class TaskRegistry:
         Raises:
             ValueError: the stored bytes cannot be read.
         """
-        live = LiveTask(
-            stored.task_id, stored.origin, self._store.submit, self.changed, is_shared=self._is_shared
-        )
-        live.restore(task_from_stored(stored), stored)
+        live = LiveTask(stored.task_id, stored.origin, self._writing)
+        live.restore(stored)
         return live if live.task.status.state in ENDED else self._held(live)
 
     async def is_free(self, task_id: str) -> bool:
@@ -259,7 +265,7 @@ class TaskRegistry:
         live = self._live.get(stored.task_id)
         if live is None:
             return self.hold(stored)
-        live.advance(task_from_stored(stored), stored)
+        live.advance(stored)
         self.changed(live)
         return self._attached(live)
 
@@ -296,6 +302,10 @@ class TaskRegistry:
             return await live.reached(seq, settled=settled)
         except StoreError as exc:
             raise temporarily_unavailable("The bridge cannot store tasks at the moment") from exc
+
+    def now_ms(self) -> int:
+        """The time, in milliseconds since the epoch."""
+        return self._ids.now_ms()
 
     def events_of(self, live: LiveTask) -> EventMaker:
         """The maker of a task's events."""

@@ -27,7 +27,7 @@ from bridge.a2a.model.push_objects import (
     ListTaskPushNotificationConfigsRequest,
     ListTaskPushNotificationConfigsResponse,
 )
-from bridge.a2a.tasks.listing import task_from_stored
+from bridge.a2a.tasks.rows import folded
 from bridge.errors import StoreConflictError
 from bridge.http.private_addresses import is_private_host
 from bridge.http.request_checks import is_ip_address, is_loopback
@@ -186,7 +186,8 @@ class Webhooks:
         stored = await self._store.load(task_id)
         if stored is None:
             return None
-        return OutboxRow(stored.seq, StreamResponse(task=task_from_stored(stored)).to_json())
+        task, _ = folded(stored)
+        return OutboxRow(stored.seq, StreamResponse(task=task).to_json())
 
     async def get(
         self, task_id: str, request: GetTaskPushNotificationConfigRequest

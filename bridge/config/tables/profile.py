@@ -183,6 +183,7 @@ class RequestsTable(_Table):
     open_tasks: PositiveInt
     history_messages: PositiveInt
     history_bytes: PositiveInt
+    timeline_moments: PositiveInt
 
 
 class ConnectionsTable(_Table):

@@ -6,7 +6,7 @@ import pytest
 
 from bridge.a2a.model.life import EventMaker
 from bridge.a2a.model.objects import Part, StreamResponse, Task, TaskState, milliseconds
-from bridge.a2a.tasks.live import LiveTask
+from bridge.a2a.tasks.live import LiveTask, TaskWriting
 from bridge.errors import StoreConflictError, StoreError
 from bridge.store.contract import OnStored
 from bridge.store.records import Change, StoredTask, TaskHead, TaskOrigin
@@ -44,11 +44,15 @@ class Lived:
                 "status": {"state": "TASK_STATE_INPUT_REQUIRED", "timestamp": "2026-01-01T00:00:00Z"},
             }
         )
-        self.live = LiveTask("t", TaskOrigin("talk", "ann", 1), self.submit, lambda _: None, is_shared=True)
+        self.live = LiveTask(
+            "t",
+            TaskOrigin("talk", "ann", 1),
+            TaskWriting(self.submit, lambda _: None, lambda: 7, 100, is_shared=True),
+        )
         self.stored = StoredTask(
             "t", self.live.origin, TaskHead("x", False, 1), 3, made.to_json(), (), b"k", "r1"
         )
-        self.live.restore(made, self.stored)
+        self.live.restore(self.stored)
 
     def submit(self, change: Change, done: OnStored) -> None:
         """Keep the change for the test."""
@@ -140,7 +144,7 @@ def test_what_cannot_be_followed_ends_the_streams(events: tuple[ForeignEvent, ..
 def test_a_state_of_the_store_that_is_older_than_the_task_changes_nothing() -> None:
     lived = Lived()
     lived.live.told(told(4, status(INPUT, "theirs")))
-    lived.live.advance(lived.live.task, lived.stored)
+    lived.live.advance(lived.stored)
     assert (lived.words, lived.live.next_seq) == ("theirs", 5)
 
 
