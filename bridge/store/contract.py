@@ -63,7 +63,7 @@ class Store(AbstractAsyncContextManager["Store"], Protocol):
         ...
 
     async def list(self, query: Query) -> TaskPage:
-        """One page of the owner's tasks."""
+        """One page of the owner's tasks, or of the tasks of all."""
         ...
 
     async def context_owner(self, context_id: str) -> str | None:

@@ -152,9 +152,10 @@ class MemoryStore:
         return None if task is None else task.stored()
 
     async def list(self, query: Query) -> TaskPage:
-        """One page of the owner's tasks."""
+        """One page of the owner's tasks, or of the tasks of all."""
+        held = self._tasks if query.owner is None else self._owners.get(query.owner, {})
         found = sorted(
-            (task for task in self._owners.get(query.owner, {}).values() if _matches(query, task)),
+            (task for task in held.values() if _matches(query, task)),
             key=lambda task: task.sort_key,
             reverse=True,
         )

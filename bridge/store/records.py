@@ -143,9 +143,9 @@ class Cursor:
 
 @dataclass(frozen=True, slots=True)
 class Query:
-    """A query for tasks of one owner: newest status first, ties by task id descending."""
+    """A query for tasks of one owner, or of all: newest status first, ties by task id descending."""
 
-    owner: str
+    owner: str | None
     limit: int
     context_id: str | None = None
     state: str | None = None

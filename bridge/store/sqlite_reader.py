@@ -35,6 +35,7 @@ _TASKS: Final = (
     "SELECT task_id, context_id, owner, created_ms, state, ended, status_ms, seq, snapshot, private"
     " FROM tasks JOIN snapshots USING (task_id) LEFT JOIN privates USING (task_id)"
 )
+_NEWEST_FIRST: Final = " ORDER BY status_ms DESC, task_id DESC LIMIT ?"
 _UNFINISHED: Final = (
     f"{_TASKS} WHERE ended = 0 AND (created_ms, task_id) > (?, ?) ORDER BY created_ms, task_id LIMIT ?"
 )
@@ -125,16 +126,20 @@ class Reader:
             return None if row is None else _stored(connection, row)
 
     def listing(self, query: Query) -> TaskPage:
-        """One page of the owner's tasks."""
+        """One page of the owner's tasks, or of the tasks of all."""
         matches, cells = _conditions(query)
         page, page_cells = matches, [*cells]
         if query.after is not None:
             page += " AND (status_ms, task_id) < (?, ?)"
             page_cells += [query.after.status_ms, query.after.task_id]
-        page += " ORDER BY status_ms DESC, task_id DESC LIMIT ?"
+        page += _NEWEST_FIRST
         with self._moment() as connection:
             count = "coalesce(sum(tasks), 0) FROM counts" if _is_counted(query) else "count(*) FROM tasks"
             (total,) = connection.execute(f"SELECT {count} WHERE {matches}", cells).fetchone()
+            if query.owner is None:
+                # No index has the order. So the ids are sorted alone, and not with the snapshots.
+                page = f"task_id IN (SELECT task_id FROM tasks WHERE {page}) {_NEWEST_FIRST}"
+                page_cells.append(query.limit + 1)
             rows = connection.execute(f"{_TASKS} WHERE {page}", [*page_cells, query.limit + 1]).fetchall()
             tasks = tuple(_stored(connection, row) for row in rows[: query.limit])
         return TaskPage(tasks=tasks, total=total, more=len(rows) > query.limit)
@@ -284,7 +289,7 @@ def _conditions(query: Query) -> tuple[str, list[str | int]]:
         ("status_ms >= ?", query.status_from_ms),
     ]
     given = [(sql, cell) for sql, cell in conditions if cell is not None]
-    return " AND ".join(sql for sql, _ in given), [cell for _, cell in given]
+    return " AND ".join(sql for sql, _ in given) or "TRUE", [cell for _, cell in given]
 
 
 def _stored(connection: sqlite3.Connection, row: tuple[Any, ...]) -> StoredTask:

@@ -278,6 +278,25 @@ async def test_a_listing_is_newest_status_first_and_ties_go_by_id_descending(sto
     assert await listed(store, Query("nobody", limit=10)) == []
 
 
+async def test_a_listing_of_the_tasks_of_all_is_in_the_same_order_with_the_same_filters(store: Store) -> None:
+    runs = TaskHead("working", ended=False, status_ms=4)
+    await keep(
+        store,
+        first("a", created_ms=1),
+        first("b", owner="bob", context_id="his", created_ms=3),
+        first("c", created_ms=3),
+        first("d", owner="cid", context_id="theirs", created_ms=4, head=runs),
+    )
+    page = await store.list(Query(None, 3))
+    assert ([task.task_id for task in page.tasks], page.total, page.more) == (["d", "c", "b"], 4, True)
+    assert page.tasks[2] == await store.load("b")
+    assert await listed(store, Query(None, 3, after=Cursor(3, "b"))) == ["a"]
+    assert await listed(store, Query(None, 9, context_id="his")) == ["b"]
+    assert await listed(store, Query(None, 9, state="working")) == ["d"]
+    assert await listed(store, Query(None, 9, status_from_ms=3)) == ["d", "c", "b"]
+    assert (await store.list(Query(None, 9, status_from_ms=3))).total == 3
+
+
 async def test_a_listing_is_filtered_by_context_state_and_time(store: Store) -> None:
     await keep(
         store,

@@ -37,6 +37,8 @@ _SEVERAL: Final = _TASKS + " WHERE t.task_id = ANY(%s)"
 _COUNTED: Final = """
     SELECT coalesce(sum(tasks), 0)::bigint FROM {ns}.counts
     WHERE owner = %(owner)s AND (%(state)s::text IS NULL OR state = %(state)s)"""
+_COUNTED_OF_ALL: Final = """
+    SELECT coalesce(sum(tasks), 0)::bigint FROM {ns}.counts WHERE %(state)s::text IS NULL OR state = %(state)s"""
 _OPEN: Final = "SELECT coalesce(sum(tasks), 0)::bigint FROM {ns}.counts WHERE owner = %s AND NOT ended"
 _MESSAGE: Final = """
     SELECT task_id, digest, accepted_ms, (extract(epoch FROM now() - stored_at) * 1000)::bigint, answer_ms,
@@ -65,7 +67,7 @@ async def tasks(connection: AsyncConnection, place: Namespace, task_ids: Sequenc
 
 
 async def listing(connection: AsyncConnection, place: Namespace, query: Query) -> TaskPage:
-    """One page of the owner's tasks, with the number of all that match."""
+    """One page of the owner's tasks, or of the tasks of all, with the number of those that match."""
     matches = _conditions(query)
     page = [*matches, _NOT_YET_SEEN] if query.after is not None else matches
     cells = {
@@ -91,8 +93,9 @@ async def _total(
     matches: Sequence[sql.SQL],
     cells: dict[str, Any],
 ) -> int:
+    all_of_them = place.sql(_COUNTED_OF_ALL if query.owner is None else _COUNTED)
     if query.context_id is None and query.status_from_ms is None:
-        return await _number(connection, place.sql(_COUNTED), cells)
+        return await _number(connection, all_of_them, cells)
     counted = place.sql("SELECT count(*) FROM (SELECT FROM {ns}.tasks t WHERE ") + sql.SQL(" AND ").join(
         matches
     )
@@ -100,7 +103,7 @@ async def _total(
         return await _number(connection, counted + sql.SQL(") AS found"), cells)
     most = {**cells, "limit": COUNTED_EXACTLY + 1}
     number = await _number(connection, counted + sql.SQL(" LIMIT %(limit)s) AS found"), most)
-    return number if number <= COUNTED_EXACTLY else await _number(connection, place.sql(_COUNTED), cells)
+    return number if number <= COUNTED_EXACTLY else await _number(connection, all_of_them, cells)
 
 
 async def _number(connection: AsyncConnection, text: sql.SQL | sql.Composed, cells: dict[str, Any]) -> int:
@@ -112,13 +115,13 @@ _NOT_YET_SEEN: Final = sql.SQL("(t.status_ms, t.task_id) < (%(status)s, %(task)s
 
 
 def _conditions(query: Query) -> list[sql.SQL]:
-    conditions = [(sql.SQL("t.owner = %(owner)s"), query.owner)]
     optional = [
+        (sql.SQL("t.owner = %(owner)s"), query.owner),
         (sql.SQL("t.context_id = %(context)s"), query.context_id),
         (sql.SQL("t.state = %(state)s"), query.state),
         (sql.SQL("t.status_ms >= %(since)s"), query.status_from_ms),
     ]
-    return [text for text, cell in [*conditions, *optional] if cell is not None]
+    return [text for text, cell in optional if cell is not None] or [sql.SQL("TRUE")]
 
 
 async def context_owner(connection: AsyncConnection, place: Namespace, context_id: str) -> str | None:
