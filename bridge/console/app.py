@@ -1,26 +1,32 @@
-"""The console as an ASGI application below `/console`: which request is which page, and who may see it.
+"""The console as an ASGI application below `/console`: which request is which page.
 
 GET   a page, as HTML or JSON           a form is a page that its script sends back as JSON
-POST  what changes something            /sign-in  /sign-out
+POST  what changes something            /sign-in  /sign-out  /news  /tasks/AGENT/ID/cancel
 """
 
 from __future__ import annotations
 
 import logging
 from collections.abc import Sequence
+from functools import partial
 from typing import Final
+from urllib.parse import unquote
 
+from pydantic import JsonValue
 from starlette.responses import Response
-from starlette.types import Receive, Scope, Send
+from starlette.types import ASGIApp, Receive, Scope, Send
 
 from bridge.a2a.model.errors import A2AError
 from bridge.assembly.bridge import Bridge
 from bridge.assembly.offered_server import keys_of
 from bridge.assembly.plan import ProcessPlan
 from bridge.console.gate import ConsoleGate, Visit
-from bridge.console.operations import waiting_for
-from bridge.console.overview import overview
-from bridge.console.pages import STATIC, json_response, page_response, static_response
+from bridge.console.news import NewsDesk, watched_if_open
+from bridge.console.operations import operations_on, waiting_for
+from bridge.console.overview import load_of, overview
+from bridge.console.pages import HEADERS, STATIC, json_response, page_response, static_response
+from bridge.console.parts import file_of, media_headers, places_in
+from bridge.console.tasks import path_of_task, task_list, task_page
 from bridge.errors import StoreAwayError
 from bridge.http.request_checks import RefusedError
 from bridge.jsonvalues import JsonObject
@@ -37,6 +43,7 @@ class Console:
         """Nothing of the bridge is looked at before it serves."""
         self._bridge = bridge
         self._gate = ConsoleGate(place, bridge.access, lambda: keys_of(place))
+        self._news = NewsDesk(bridge.access, self._numbers, self._gate.principal_of)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer one request of a browser."""
@@ -45,8 +52,8 @@ class Console:
             visit = await self._gate.visit(scope)
             answer = await self._answered(visit, scope, receive)
         except RefusedError as exc:
-            answer = _refusal(visit, exc.status, str(exc))
-            answer.headers.update(exc.headers)
+            answer = refused = _refusal(visit, exc.status, str(exc))
+            refused.headers.update(exc.headers)
         except A2AError as exc:
             answer = _refusal(visit, exc.kind.http_status, str(exc))
         except StoreAwayError as exc:
@@ -54,7 +61,7 @@ class Console:
             answer = _refusal(visit, 503, "The bridge cannot reach its stored tasks at the moment")
         await answer(scope, receive, send)
 
-    async def _answered(self, visit: Visit, scope: Scope, receive: Receive) -> Response:
+    async def _answered(self, visit: Visit, scope: Scope, receive: Receive) -> ASGIApp:
         name = visit.path.removeprefix(_STATIC)
         if name in STATIC and visit.path.startswith(_STATIC) and visit.verb in ("GET", "HEAD"):
             return static_response(name)
@@ -81,9 +88,27 @@ class Console:
             case []:
                 waiting = await waiting_for(self._bridge, visit)
                 return page_response(visit, "overview.html", overview(self._bridge, visit, waiting))
+            case ["tasks"]:
+                return page_response(visit, "tasks.html", await task_list(self._bridge, visit))
+            case ["tasks", agent, task_id]:
+                return page_response(visit, "task.html", await task_page(self._bridge, visit, agent, task_id))
+            case ["tasks", agent, task_id, "files", place]:
+                return await self._file(visit, agent, task_id, place)
         raise RefusedError(404, "There is nothing here")
 
-    async def _posted(self, visit: Visit, body: JsonObject) -> Response:
+    async def _file(self, visit: Visit, agent: str, task_id: str, place: str) -> Response:
+        task = await operations_on(self._bridge, visit, agent).task(task_id)
+        part = dict(places_in(task)).get(place)
+        if part is None or part.url is not None:
+            raise RefusedError(404, "There is nothing here")
+        data, kind, name = file_of(part)
+        return Response(data, 200, {**HEADERS, **media_headers(kind, name)})
+
+    async def _numbers(self, visit: Visit) -> JsonObject:
+        """The numbers that every page shows."""
+        return {**load_of(self._bridge), "waiting": await waiting_for(self._bridge, visit)}
+
+    async def _posted(self, visit: Visit, body: JsonObject) -> ASGIApp:
         if visit.path == "/sign-in":
             session = await self._gate.sign_in(visit, str(body.get("token") or "").strip())
             answer = json_response({"to": visit.root})
@@ -94,7 +119,23 @@ class Console:
         if visit.path == "/sign-out":
             self._gate.sign_out(visit)
             return json_response({"to": visit.root})
+        match visit.path.split("/")[1:]:
+            case ["news"]:
+                return await self._news_for(visit, body.get("task"))
+            case ["tasks", agent, task_id, "cancel"]:
+                await operations_on(self._bridge, visit, agent).cancel(task_id)
+                return json_response({"to": f"{visit.root}{path_of_task(agent, task_id)}"})
         raise RefusedError(404, "There is nothing here")
+
+    async def _news_for(self, visit: Visit, task: JsonValue) -> ASGIApp:
+        """The news for a tab, with those of a task if its page is about one."""
+        match unquote(task).split("/")[1:] if isinstance(task, str) and task else []:
+            case []:
+                return self._news.take(visit, None)
+            case ["tasks", agent, task_id]:
+                watching = partial(operations_on(self._bridge, visit, agent).watched, task_id)
+                return self._news.take(visit, await watched_if_open(watching))
+        raise RefusedError(400, "This is no task")
 
 
 def _refusal(visit: Visit | None, status: int, words: str) -> Response:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from typing import Final
 
 from bridge import trace
 from bridge.a2a.model.errors import A2AError, temporarily_unavailable
@@ -34,6 +35,7 @@ from bridge.a2a.model.operations import (
     RequestT,
     Unary,
 )
+from bridge.a2a.model.timeline import TIMELINE_URI
 from bridge.a2a.server.service import Stream
 from bridge.a2a.tasks.intake import CallContext
 from bridge.assembly.bridge import Bridge
@@ -43,7 +45,7 @@ from bridge.errors import AuditAwayError
 from bridge.http.request_checks import RefusedError
 from bridge.trace import Hop
 
-WAITING: tuple[TaskState, ...] = (TaskState.INPUT_REQUIRED, TaskState.AUTH_REQUIRED)
+WAITING: Final = (TaskState.INPUT_REQUIRED, TaskState.AUTH_REQUIRED)
 """The states in which a task waits for an answer."""
 
 
@@ -53,7 +55,7 @@ class AgentOperations:
     def __init__(self, bridge: Bridge, agent: PublishedAgent, visit: Visit) -> None:
         self.agent = agent
         self._bridge = bridge
-        self._caller = CallContext(visit.who.in_face(agent.name), agent.agent.extensions)
+        self._caller = CallContext(visit.who.in_face(agent.name), agent.agent.extensions | {TIMELINE_URI})
 
     async def tasks(self, request: ListTasksRequest) -> ListTasksResponse:
         """A page of the visitor's tasks.

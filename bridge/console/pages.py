@@ -13,6 +13,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any, Final
 
+from pydantic import JsonValue
 from starlette.responses import Response
 
 from bridge.a2a.model.objects import milliseconds
@@ -55,6 +56,9 @@ HEADERS: Final[Mapping[str, str]] = {
     "X-Content-Type-Options": "nosniff",
     "X-Frame-Options": "DENY",
 }
+
+_LONG_TEXT: Final = 400
+"""Characters of a text in raw JSON on a page."""
 
 STATIC: Final[Mapping[str, str]] = {"console.css": "text/css", "console.js": "text/javascript"}
 """The files that pages load, and their media types."""
@@ -117,11 +121,22 @@ def _environment() -> jinja2.Environment:
         undefined=jinja2.StrictUndefined,
         finalize=_visible,
     )
-    found.filters["pretty"] = lambda value: json.dumps(value, indent=2, ensure_ascii=False)
+    found.filters["pretty"] = lambda value: json.dumps(_shortened(value), indent=2, ensure_ascii=False)
     found.filters["minute"] = _minute
     found.filters["state"] = lambda word: word.replace("_", " ")
     found.filters["count"] = lambda number, noun: f"{number} {noun}{'' if number == 1 else 's'}"
     return found
+
+
+def _shortened(value: JsonValue) -> JsonValue:
+    """A value whose long texts are cut. The JSON of the page has all of them."""
+    if isinstance(value, dict):
+        return {key: _shortened(inner) for key, inner in value.items()}
+    if isinstance(value, list):
+        return [_shortened(inner) for inner in value]
+    if isinstance(value, str) and len(value) > _LONG_TEXT:
+        return f"{value[:_LONG_TEXT]} … ({len(value)} characters)"
+    return value
 
 
 def _visible(value: Any) -> Any:

@@ -11,7 +11,7 @@ from typing import Final
 from bridge import trace
 from bridge.a2a.model.errors import a2a_error_of
 from bridge.a2a.model.life import INTERRUPTED
-from bridge.a2a.model.objects import AgentCard, AgentSkill, TaskState
+from bridge.a2a.model.objects import AgentCard, AgentSkill, Message, TaskState
 from bridge.a2a.tasks.agent import PlannedWork, Turn
 from bridge.a2a.tasks.draft import BriefWork
 from bridge.access.principals import Principal
@@ -41,6 +41,7 @@ from bridge.tools_as_agent.route import (
 from bridge.tools_as_agent.run import Conclusion, InputRequest, ToolRun
 from bridge.tools_as_agent.skills import Skill, Skills, skill_remarks, skills_of
 from bridge.translate.extension import URI
+from bridge.translate.message_to_call import SkillCall, call_from_message
 from bridge.translate.overrides import Remark, SkillOverride
 from bridge.translate.skills import ToolKey
 
@@ -175,6 +176,11 @@ class ToolsAgent:
     def remarks(self) -> tuple[Remark, ...]:
         """The rules of the configuration that have no effect, or cannot be followed, with the current tools."""
         return self._remarks
+
+    def call_meant(self, message: Message) -> SkillCall | None:
+        """The call that the first message of a task means with the present skills; None if it means none."""
+        call = call_from_message(message, {}, self._skills.tools, self._options.route)
+        return call if isinstance(call, SkillCall) else None
 
     def card(self, base_url: str) -> AgentCard:
         """The Agent Card for clients that reach the agent at this base URL."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
@@ -65,3 +66,10 @@ async def console_of(plan: Plan) -> AsyncIterator[Bridge]:
     async with bridge.run():
         await bridge.apply(plan)
         yield bridge
+
+
+async def news(stream: httpx2.Response) -> AsyncIterator[Any]:
+    """What a stream tells, as it comes."""
+    async for line in stream.aiter_lines():
+        if line.startswith("data: "):
+            yield json.loads(line.removeprefix("data: "))

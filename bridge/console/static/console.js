@@ -137,3 +137,71 @@ for (const button of document.querySelectorAll("button[data-copy]")) {
     say("Copied");
   });
 }
+
+// News: one stream for this tab. It is a POST, so that it says where it comes from, as every form does.
+
+async function* events(body) {
+  const reader = body.pipeThrough(new TextDecoderStream()).getReader();
+  for (let text = ""; ; ) {
+    const { done, value } = await reader.read();
+    if (done) return;
+    text += value;
+    for (let end; (end = text.indexOf("\n\n")) >= 0; text = text.slice(end + 2)) {
+      const data = text.slice(0, end).split("\n").filter((line) => line.startsWith("data: "));
+      if (data.length) yield JSON.parse(data.map((line) => line.slice(6)).join("\n"));
+    }
+  }
+}
+
+function showNumbers(numbers) {
+  for (const place of document.querySelectorAll("[data-live]")) {
+    const value = numbers[place.dataset.live];
+    if (value === undefined) continue;
+    place.textContent = value;
+    if (place.classList.contains("badge")) place.hidden = value === 0;
+  }
+}
+
+const PAUSES = new Set(["completed", "failed", "canceled", "rejected", "input_required", "auth_required"]);
+let stateNow = document.querySelector("[data-state]")?.dataset.state;
+
+function showEvent({ what, state, at, words }) {
+  if (what === "now") {
+    if (state !== stateNow) location.reload();
+    return;
+  }
+  if (PAUSES.has(state)) {
+    location.reload();
+    return;
+  }
+  stateNow = state ?? stateNow;
+  const item = document.createElement("li");
+  const quiet = document.createElement("span");
+  quiet.className = "quiet";
+  quiet.textContent = at ? ` ${at.slice(11, 23)}` : "";
+  item.append([what === "result" ? "a part of the result" : state, words].filter(Boolean).join(": "), quiet);
+  document.getElementById("moments")?.append(item);
+}
+
+async function follow() {
+  const place = document.querySelector("[data-live=link]");
+  for (let pause = 1; ; pause = Math.min(pause * 2, 30)) {
+    try {
+      const answer = await post("/news", watch ? { task: watch } : {});
+      if (answer.ok) {
+        place.textContent = "";
+        for await (const { numbers, event } of events(answer.body)) {
+          pause = 1;
+          if (numbers) showNumbers(numbers);
+          if (event) showEvent(event);
+        }
+      } else if (answer.status < 500) return;
+    } catch {
+      // The bridge is away, or stops: it is asked again below.
+    }
+    place.textContent = "no news from the bridge; asking again";
+    await new Promise((go) => setTimeout(go, pause * 1000));
+  }
+}
+
+if (watch !== undefined) follow();

@@ -1,0 +1,169 @@
+"""The stream of a tab: what changes while a page is open. One connection for each tab, and none for what it shows.
+
+It tells numbers of the whole bridge now and then, and each event of the task that the page is about as it happens. It
+ends at once when its visitor may no longer see the console.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from typing import Final
+
+import anyio
+from starlette.types import Receive, Scope, Send
+
+from bridge.a2a.model.errors import A2AError
+from bridge.a2a.model.objects import StreamResponse
+from bridge.a2a.server.service import Stream
+from bridge.access.verifiers import Access
+from bridge.console.gate import Visit
+from bridge.console.pages import HEADERS
+from bridge.errors import StoreAwayError
+from bridge.http.request_checks import RefusedError
+from bridge.http.sse import HEARTBEAT, frame
+from bridge.jsonvalues import JsonObject
+from bridge.safe_text import with_visible_characters
+
+STREAMS_MOST: Final = 100
+"""Open tabs. A tab beyond that shows its page without news."""
+
+LOOK_SECONDS: Final = 3.0
+"""Between looks at the numbers: nothing tells when one changes."""
+
+_HEARTBEAT_LOOKS: Final = 5
+"""Looks without a change after which a heartbeat is sent."""
+
+_WORDS: Final = 500
+"""Characters of the words of one event that are told."""
+
+
+@dataclass
+class NewsDesk:
+    """All open streams of one bridge."""
+
+    access: Access
+    numbers: Callable[[Visit], Awaitable[JsonObject]]
+    """The numbers that every page shows, for one visitor."""
+    principal_of: Callable[[Visit], Awaitable[object]]
+    """Who a visitor is now; None once it may no longer see anything."""
+    open: int = 0
+
+    def take(self, visit: Visit, watched: Stream | None) -> NewsStream:
+        """A stream for a tab, with the events of a task.
+
+        Raises:
+            RefusedError: 503, there are too many.
+        """
+        if self.open >= STREAMS_MOST:
+            if watched is not None:
+                watched.close()
+            raise RefusedError(503, "Too many pages are open", {"Retry-After": "30"})
+        return NewsStream(self, visit, watched)
+
+
+class NewsStream:
+    """The news of one tab, as a response."""
+
+    def __init__(self, desk: NewsDesk, visit: Visit, watched: Stream | None) -> None:
+        self._desk = desk
+        self._visit = visit
+        self._watched = watched
+        self._sending = anyio.Lock()
+
+    async def __call__(self, _: Scope, receive: Receive, send: Send) -> None:
+        """Send news until the tab is closed or its visitor may see no more."""
+        raw = [(name.lower().encode(), value.encode()) for name, value in HEADERS.items()]
+        raw += [(b"content-type", b"text/event-stream"), (b"x-accel-buffering", b"no")]
+        self._desk.open += 1
+        try:
+            await send({"type": "http.response.start", "status": 200, "headers": raw})
+            async with anyio.create_task_group() as group:
+                group.start_soon(self._tell_numbers, send)
+                group.start_soon(self._tell_events, send)
+                group.start_soon(self._until_let_go, group.cancel_scope)
+                await _gone(receive)
+                group.cancel_scope.cancel()
+            await send({"type": "http.response.body", "body": b"", "more_body": False})
+        finally:
+            self._desk.open -= 1
+            if self._watched is not None:
+                self._watched.close()
+
+    async def _until_let_go(self, scope: anyio.CancelScope) -> None:
+        while True:
+            changed = self._desk.access.changed.next
+            if await self._desk.principal_of(self._visit) is None:
+                break
+            with anyio.move_on_after(_HEARTBEAT_LOOKS * LOOK_SECONDS):
+                await changed.wait()
+        scope.cancel()
+
+    async def _tell_numbers(self, send: Send) -> None:
+        told, silent = None, 0
+        while True:
+            try:
+                numbers = await self._desk.numbers(self._visit)
+            except StoreAwayError:
+                numbers = told or {}
+            silent = 0 if numbers != told else silent + 1
+            if silent == 0:
+                await self._send(send, frame(json.dumps({"numbers": numbers}).encode()))
+            elif silent % _HEARTBEAT_LOOKS == 0:
+                await self._send(send, HEARTBEAT)
+            told = numbers
+            await anyio.sleep(LOOK_SECONDS)
+
+    async def _tell_events(self, send: Send) -> None:
+        while self._watched is not None and (seen := await self._watched.next()) is not None:
+            event = told_event(StreamResponse.model_validate_json(seen.text))
+            await self._send(send, frame(json.dumps({"event": event}).encode()))
+
+    async def _send(self, send: Send, body: bytes) -> None:
+        async with self._sending:
+            await send({"type": "http.response.body", "body": body, "more_body": True})
+
+
+async def watched_if_open(watching: Callable[[], Awaitable[Stream]]) -> Stream | None:
+    """The events of a task; None if it has ended meanwhile.
+
+    Raises:
+        A2AError: TASK_NOT_FOUND.
+    """
+    try:
+        return await watching()
+    except A2AError as exc:
+        if exc.kind.reason == "UNSUPPORTED_OPERATION":
+            return None
+        raise
+
+
+def told_event(event: StreamResponse) -> JsonObject:
+    """An event in few words, all of them text."""
+    if event.artifact_update is not None:
+        artifact = event.artifact_update.artifact
+        words = " ".join(part.text for part in artifact.parts if part.text is not None)
+        return {"what": "result", "words": _short(words or artifact.name or "")}
+    status = event.task.status if event.task is not None else None
+    status = event.status_update.status if event.status_update is not None else status
+    if status is None:
+        return {"what": "message", "words": ""}
+    words = " ".join(part.text for part in (status.message.parts if status.message else ()) if part.text)
+    first = event.task is not None
+    return {
+        "what": "now" if first else "state",
+        "state": status.state.word,
+        "at": status.timestamp or "",
+        "words": _short(words),
+    }
+
+
+def _short(words: str) -> str:
+    return with_visible_characters(words[:_WORDS] + ("…" if len(words) > _WORDS else ""))
+
+
+async def _gone(receive: Receive) -> None:
+    """Wait until the tab is closed."""
+    while (await receive())["type"] != "http.disconnect":
+        pass

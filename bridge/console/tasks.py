@@ -1,0 +1,187 @@
+"""The tasks: a list that can be searched, and a page for each, with what happened to it, and both protocols."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final
+from urllib.parse import quote, urlencode
+
+from bridge.a2a.model.life import ENDED
+from bridge.a2a.model.objects import ListTasksRequest, Message, Role, Task, TaskState, timestamp
+from bridge.a2a.model.timeline import Moment, MomentKind, timeline_of
+from bridge.assembly.bridge import Bridge
+from bridge.console.gate import Visit
+from bridge.console.operations import WAITING, AgentOperations, operations_of, operations_on
+from bridge.console.parts import shown_message, shown_parts
+from bridge.http.request_checks import RefusedError
+from bridge.jsonvalues import JsonObject
+from bridge.tools_as_agent.agent import ToolsAgent
+from bridge.translate.blocks import ResultRules
+from bridge.translate.extension import SKILL
+from bridge.translate.result import result_from_task
+
+PAGE_SIZE: Final = 50
+"""Tasks of one agent on a page."""
+
+_FIRST_SIZE: Final = 10
+"""Tasks of each agent on a page about all of them."""
+
+_LOOKED_AT: Final = 1000
+"""Tasks that one search for a skill looks at."""
+
+_STATES: Final = {state.word: state for state in TaskState}
+
+_MOMENTS: Final = {
+    MomentKind.RECEIVED: "received",
+    MomentKind.STORED: "stored",
+    MomentKind.SENT: "sent",
+    MomentKind.MESSAGE: "another message came",
+    MomentKind.SAID: "the agent said something",
+    MomentKind.CANCEL: "asked to cancel",
+    MomentKind.RESUMED: "taken up by another process",
+}
+
+
+async def task_list(bridge: Bridge, visit: Visit) -> JsonObject:
+    """The page of the list. The query names an agent, a state, a skill, a context and a page."""
+    asked = {name: visit.query.get(name, "").strip() for name in ("agent", "state", "skill", "context")}
+    if asked["state"] and asked["state"] not in _STATES:
+        raise RefusedError(400, "There is no such state")
+    known = operations_of(bridge, visit)
+    chosen = [operations_on(bridge, visit, asked["agent"])] if asked["agent"] else known
+    size = PAGE_SIZE if len(chosen) == 1 else _FIRST_SIZE
+    return {
+        "asked": {**asked},
+        "agents": [one.agent.name for one in known],
+        "states": [*_STATES],
+        "lists": [await _listed(one, asked, visit, size) for one in chosen],
+    }
+
+
+async def _listed(one: AgentOperations, asked: Mapping[str, str], visit: Visit, size: int) -> JsonObject:
+    """The tasks of one agent. A search for a skill looks at a bounded number of tasks, and says where it stopped."""
+    token, looked, total = visit.query.get("page", "") if asked["agent"] else "", 0, 0
+    rows: list[JsonObject] = []
+    while True:
+        request = ListTasksRequest(
+            context_id=asked["context"] or None,
+            status=_STATES.get(asked["state"]),
+            page_size=size,
+            page_token=token or None,
+        )
+        page = await one.tasks(request)
+        found = [_row(task, one) for task in page.tasks]
+        rows += [row for row in found if asked["skill"] in ("", row["skill"])]
+        token, looked, total = page.next_page_token, looked + len(found), page.total_size
+        if not token or not asked["skill"] or len(rows) >= size or looked >= _LOOKED_AT:
+            break
+    query = {**asked, "agent": one.agent.name, "page": token}
+    return {
+        "agent": one.agent.name,
+        "tasks": [*rows],
+        "total": total,
+        "looked_at": looked if asked["skill"] else None,
+        "is_later_page": bool(visit.query.get("page")),
+        "next": f"/tasks?{urlencode(_without_empty(query))}" if token else None,
+        "all": f"/tasks?{urlencode(_without_empty({**query, 'page': ''}))}",
+    }
+
+
+def _without_empty(query: Mapping[str, str]) -> dict[str, str]:
+    return {name: value for name, value in query.items() if value}
+
+
+def _row(task: Task, one: AgentOperations) -> JsonObject:
+    return {
+        "id": task.id,
+        "agent": one.agent.name,
+        "path": path_of_task(one.agent.name, task.id),
+        "state": task.status.state.word,
+        "skill": skill_of(task, one.agent.agent),
+        "context": task.context_id or "",
+        "since": task.status.timestamp or "",
+        "waits": task.status.state in WAITING,
+    }
+
+
+def path_of_task(agent: str, task_id: str) -> str:
+    """The path of a task's page, below the console."""
+    return f"/tasks/{quote(agent, safe='')}/{quote(task_id, safe='')}"
+
+
+def skill_of(task: Task, agent: ToolsAgent) -> str:
+    """The skill of a task, as its metadata names it or its first message means it; "" if neither does."""
+    for metadata in (task.metadata, *(one.metadata for one in task.artifacts or ())):
+        if isinstance(named := (metadata or {}).get(SKILL), str):
+            return named
+    first = _first_message(task)
+    call = None if first is None else agent.call_meant(first)
+    return "" if call is None else call.skill_id
+
+
+def _first_message(task: Task) -> Message | None:
+    return next((message for message in task.history or () if message.role is Role.USER), None)
+
+
+async def task_page(bridge: Bridge, visit: Visit, name: str, task_id: str) -> JsonObject:
+    """The page of one task."""
+    one = operations_on(bridge, visit, name)
+    task = await one.task(task_id)
+
+    def link(place: str) -> str:
+        return f"{visit.root}{path_of_task(name, task_id)}/files/{place}"
+
+    status = task.status
+    return {
+        **_row(task, one),
+        "ended": status.state in ENDED,
+        "said": None if status.message is None else shown_message(status.message, "s", link),
+        "artifacts": [
+            {
+                "name": artifact.name or "",
+                "description": artifact.description or "",
+                "parts": shown_parts(f"a{number}", artifact.parts, link),
+            }
+            for number, artifact in enumerate(task.artifacts or ())
+        ],
+        "messages": [
+            shown_message(message, f"m{number}", link) for number, message in enumerate(task.history or ())
+        ],
+        **_timeline(task),
+        "a2a": task.to_object(),
+        "mcp": _as_mcp(task, one.agent.agent),
+    }
+
+
+def _timeline(task: Task) -> JsonObject:
+    timeline = timeline_of(task)
+    return {
+        "moments": [_moment(moment) for moment in timeline.moments],
+        "left_out": timeline.left_out,
+        "left_out_before": timeline.place_left_out,
+        "is_recorded": timeline.is_recorded,
+    }
+
+
+def _moment(moment: Moment) -> JsonObject:
+    return {
+        "what": _MOMENTS.get(moment.kind, ""),
+        "state": moment.state if moment.kind is MomentKind.STATE else "",
+        "at": "" if moment.at_ms is None else timestamp(moment.at_ms),
+        "by": moment.by,
+        "peer": moment.peer,
+        "trace": moment.trace,
+    }
+
+
+def _as_mcp(task: Task, agent: ToolsAgent) -> JsonObject:
+    """The same task as MCP has it: the call that its first message means, and its result. What is not known is null."""
+    first = _first_message(task)
+    call = None if first is None else agent.call_meant(first)
+    skills = {skill.id: skill for skill in agent.published}
+    request: JsonObject | None = None
+    if call is not None and (skill := skills.get(call.skill_id)) is not None:
+        request = {"method": "tools/call", "params": {"name": skill.tool.name, "arguments": call.arguments}}
+    is_over = task.status.state in ENDED
+    result = result_from_task(task, ResultRules(extension_active=True)) if is_over else None
+    return {"call": request, "result": result}
