@@ -4,9 +4,9 @@ python -m tests.shake
 python -m tests.shake --seconds 150 --kills 30 --cuts 0 --seed 7
 
 It starts a PostgreSQL, replicas of `mcp-a2a serve` with two tool servers each, and clients that reach them through a
-balancer that replays. Afterwards every event that a client was told has to be in the database, once and in order (history.py says what is
-checked), and has to have come to the webhook that the client named (webhooks.py). The clocks of two replicas are an hour
-wrong, where libfaketime is installed.
+balancer that replays. Afterwards every event that a client was told has to be in the database, once and in order
+(history.py says what is checked), and has to have come to the webhook that the client named (webhooks.py). The clocks
+of two replicas are an hour wrong, where libfaketime is installed.
 """
 
 from __future__ import annotations
