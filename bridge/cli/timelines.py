@@ -11,7 +11,6 @@ from bridge.safe_text import with_visible_characters
 
 _WORDS: Final = {
     MomentKind.RECEIVED: "received",
-    MomentKind.STORED: "stored",
     MomentKind.SENT: "sent",
     MomentKind.MESSAGE: "message",
     MomentKind.SAID: "the agent said something",

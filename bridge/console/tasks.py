@@ -33,7 +33,6 @@ _STATES: Final = {state.word: state for state in TaskState}
 
 _MOMENTS: Final = {
     MomentKind.RECEIVED: "received",
-    MomentKind.STORED: "stored",
     MomentKind.SENT: "sent",
     MomentKind.MESSAGE: "another message came",
     MomentKind.SAID: "the agent said something",

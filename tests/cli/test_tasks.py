@@ -120,7 +120,7 @@ async def test_the_timeline_of_a_task_names_the_hops_and_who_asked(
     shown = await run(bridge.base_url, done.task_id, "--timeline")
     words = [line.split("  ", 1)[1] for line in shown.out.splitlines()]
     assert sorted(words) == sorted(
-        ["received by local", "stored", f"sent to {bridge.bridge.upstream.name}", "working", "completed"]
+        ["received by local", f"sent to {bridge.bridge.upstream.name}", "working", "completed"]
     )
 
 

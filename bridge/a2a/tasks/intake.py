@@ -60,6 +60,7 @@ from bridge.jsonvalues import JsonObject
 from bridge.store.contract import Store
 from bridge.store.outbox import Webhook
 from bridge.store.records import MessageKey, Query
+from bridge.trace import NO_TRACE
 
 _NAMED_BESIDE: Final = 5
 """The most waiting tasks of a context that a new task there mentions."""
@@ -491,7 +492,8 @@ class Intake:
         message = turn.message.changed(task_id=live.id, context_id=context_id)
         webhook = self._webhook_of(live, sent.webhook)
         length = turn.configuration.history_length
-        live.note(_arrival(turn, key))
+        if turn.task is not None or trace.context.get() is not NO_TRACE:  # else the first event tells as much
+            live.note(_arrival(turn, key))
         if turn.task is None:
             first = _first_event(live.id, context_id, message, key)
             watcher = live.watch(limits.watch_events, length, from_next=True) if watch else None

@@ -69,10 +69,10 @@ from typing import Final
 from bridge.a2a.model.life import ENDED, INTERRUPTED, SETTLED, apply_event, not_before
 from bridge.a2a.model.objects import StreamResponse, Task, TaskState, milliseconds
 from bridge.a2a.model.progress import numbers_in
-from bridge.a2a.model.timeline import NO_MOMENTS, Moment, MomentKind, Timeline
+from bridge.a2a.model.timeline import NO_MOMENTS, GrowingTimeline, Moment, Timeline, arrival, status_moment
 from bridge.a2a.tasks.agent import Commit, RunningWork
 from bridge.a2a.tasks.foreign import Step, UnreadableEventError, events_of, steps_after
-from bridge.a2a.tasks.rows import folded, row_of, timeline_after
+from bridge.a2a.tasks.rows import folded, row_of, timeline_at
 from bridge.a2a.tasks.watcher import Watcher
 from bridge.concurrency import Signal
 from bridge.errors import StoreConflictError, StoreError
@@ -95,8 +95,6 @@ class TaskWriting:
 
     submit: Submit
     on_change: Callable[[LiveTask], None]
-    now_ms: Callable[[], int]
-    """Milliseconds since the epoch."""
     moments_most: int
     """How many moments the timeline of a task keeps."""
     is_shared: bool = False
@@ -110,8 +108,8 @@ class _Entry:
     seq: int
     task: Task
     """The task after the event."""
-    timeline: Timeline
-    """Its timeline then."""
+    moments: int
+    """How many moments its timeline had then."""
     event: StreamResponse
     text: bytes
     commit: Commit
@@ -140,8 +138,6 @@ class LiveTask:
         self._submit = writing.submit
         self._on_change = writing.on_change
         self._is_shared = writing.is_shared
-        self._moments_most = writing.moments_most
-        self._now_ms = writing.now_ms
         self._unanswered = 0
         self._told: list[ForeignEvent] = []
         """What others stored, while the store has not answered for every own event."""
@@ -151,8 +147,11 @@ class LiveTask:
         self._watchers: set[Watcher] = set()
         self._task: Task | None = None
         self._visible: Task | None = None
-        self._timeline = self._visible_timeline = NO_MOMENTS
-        """With the moments up to the last accepted event, and up to the last visible one."""
+        self._timeline = GrowingTimeline(writing.moments_most)
+        """With the moments up to the last accepted event."""
+        self._visible_moments = 0
+        """How many of them belong to visible events."""
+        self._moments_most = writing.moments_most
         self._noted = NO_MOMENTS
         """The moments since the last accepted event. They are stored with the next one."""
         self._visible_seq = 0
@@ -174,7 +173,8 @@ class LiveTask:
 
     def _restore(self, stored: StoredTask, task: Task, timeline: Timeline) -> None:
         self._task = self._visible = task
-        self._timeline = self._visible_timeline = timeline
+        self._timeline.begin_with(timeline)
+        self._visible_moments = self._timeline.total
         self._seq = self._visible_seq = stored.seq
         self._snapshot_bytes = len(stored.snapshot)
         self._since_bytes = sum(map(len, stored.events))
@@ -200,11 +200,12 @@ class LiveTask:
     @property
     def timeline(self) -> Timeline:
         """What happened to the task, with what is still to be stored with its next event."""
-        return self._visible_timeline.then(self._noted.moments, self._moments_most, self._noted.left_out)
+        seen, noted = self._timeline.up_to(self._visible_moments), self._noted
+        return Timeline(seen.moments + noted.moments, seen.left_out + noted.left_out)
 
     def note(self, moment: Moment) -> None:
         """Add a moment to the timeline. It is stored with the next event."""
-        self._noted = self._noted.then((moment,), self._moments_most)
+        self._noted = self._noted.then(moment, self._moments_most)
 
     @property
     def next_seq(self) -> int:
@@ -272,8 +273,8 @@ class LiveTask:
         self.kept = self.kept if keep is None else keep
         moved = event.status_update is not None
         came, self._noted = self._noted, NO_MOMENTS
-        self._timeline = timeline_after(self._timeline, before, task, came, self._moments_most)
-        entry = _Entry(self._seq, task, self._timeline, event, event.to_json(), Commit())
+        self._follow_timeline(before, task, came)
+        entry = _Entry(self._seq, task, self._timeline.total, event, event.to_json(), Commit())
         is_kept = event.message is not None or (moved and task.status.state in INTERRUPTED)
         if self._history_bytes is not None and is_kept:
             self._history_bytes += len(entry.text)
@@ -282,7 +283,7 @@ class LiveTask:
             seq=self._seq,
             event=row_of(entry.text, came),
             head=_head(task) if first or moved else None,
-            snapshot=self._snapshot_of(entry, moved=moved),
+            snapshot=self._snapshot_of(entry, came, moved=moved),
             private=keep,
             message=message,
             replaces=replaces,
@@ -293,7 +294,7 @@ class LiveTask:
         self._submit(change, partial(self._stored, entry))
         return entry.commit
 
-    def _snapshot_of(self, entry: _Entry, *, moved: bool) -> bytes | None:
+    def _snapshot_of(self, entry: _Entry, came: Timeline, *, moved: bool) -> bytes | None:
         """A new snapshot for the store when one is due, else None.
 
         A snapshot is due when the task has ended. It is also due when the task waits, and the events since the last
@@ -303,14 +304,13 @@ class LiveTask:
         self._since_bytes += len(entry.text)
         self._since_events += 1
         state = entry.task.status.state
-        snapshot = None
         if entry.event.task is not None:
-            snapshot = _task_in(entry.text)
+            snapshot = row_of(_task_in(entry.text), came)
         elif moved and (state in ENDED or (state in INTERRUPTED and self._are_many_since)):
-            snapshot = entry.task.to_json()
-        if snapshot is not None:
-            snapshot = row_of(snapshot, entry.timeline)
-            self._snapshot_bytes, self._since_bytes, self._since_events = len(snapshot), 0, 0
+            snapshot = row_of(entry.task.to_json(), self._timeline.up_to(entry.moments))
+        else:
+            return None
+        self._snapshot_bytes, self._since_bytes, self._since_events = len(snapshot), 0, 0
         return snapshot
 
     @property
@@ -321,9 +321,7 @@ class LiveTask:
         self._unanswered -= 1
         if error is None:
             self._visible, self._visible_seq = entry.task, entry.seq
-            self._visible_timeline = entry.timeline
-            if entry.event.status_update is None and entry.event.artifact_update is None:
-                self.note(Moment(MomentKind.STORED, self._now_ms()))
+            self._visible_moments = entry.moments
             self.progress = numbers_in(entry.event) or self.progress
             for watcher in tuple(self._watchers):
                 watcher.see(entry.seq, entry.task, entry.event, entry.text)
@@ -343,7 +341,8 @@ class LiveTask:
     def fall_back(self) -> None:
         """Drop the events that could not be stored, so that the task can go on from its stored state."""
         self._task, self._seq = self._visible, self._visible_seq
-        self._timeline, self._noted = self._visible_timeline, NO_MOMENTS
+        self._timeline.cut(self._visible_moments)
+        self._noted = NO_MOMENTS
         self.failure = self._history_bytes = None
         self.overtaken = False
         self._falls, self._fell_to = self._falls + 1, self._visible_seq
@@ -381,7 +380,7 @@ class LiveTask:
         told, self._told = self._told, []
         try:
             for step in steps_after(self._visible, self._visible_seq, told):
-                self._follow_timeline(step, self._visible.status.state)
+                self._follow_step(step, self._visible.status.state)
                 self._task = self._visible = step.task
                 self._seq = self._visible_seq = step.seq
                 self._history_bytes = None
@@ -393,14 +392,21 @@ class LiveTask:
             self.failure = exc
             self.end_streams()
 
-    def _follow_timeline(self, step: Step, before: TaskState) -> None:
+    def _follow_timeline(self, before: TaskState | None, task: Task, came: Timeline) -> None:
+        """Add the moments that came with an event. `before` is the state before it, `task` the task after it."""
+        if came.moments:
+            self._timeline.add_all(came)
+        elif before is None:
+            self._timeline.add(partial(arrival, task, self.origin.owner))
+        if before is not None and task.status.state is not before:
+            self._timeline.add(partial(status_moment, task.status))
+
+    def _follow_step(self, step: Step, before: TaskState) -> None:
         if step.event is None:
-            self._timeline = step.moments
+            self._timeline.begin_with(timeline_at(step.task, self.origin.owner, step.moments))
         else:
-            self._timeline = timeline_after(
-                self._timeline, before, step.task, step.moments, self._moments_most
-            )
-        self._visible_timeline = self._timeline
+            self._follow_timeline(before, step.task, step.moments)
+        self._visible_moments = self._timeline.total
 
     def watch(
         self,

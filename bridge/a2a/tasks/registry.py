@@ -87,9 +87,7 @@ class TaskRegistry:
         self._pace = pace
         self._on_change = on_change
         self._is_shared = store.replicas is not None
-        self._writing = TaskWriting(
-            store.submit, self.changed, ids.now_ms, moments_most, is_shared=self._is_shared
-        )
+        self._writing = TaskWriting(store.submit, self.changed, moments_most, is_shared=self._is_shared)
         self._live: dict[str, LiveTask] = {}
         self._loading: dict[str, Signal] = {}
         self._resting: OrderedDict[str, LiveTask] = OrderedDict()

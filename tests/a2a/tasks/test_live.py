@@ -47,7 +47,7 @@ class Lived:
         self.live = LiveTask(
             "t",
             TaskOrigin("talk", "ann", 1),
-            TaskWriting(self.submit, lambda _: None, lambda: 7, 100, is_shared=True),
+            TaskWriting(self.submit, lambda _: None, 100, is_shared=True),
         )
         self.stored = StoredTask(
             "t", self.live.origin, TaskHead("x", False, 1), 3, made.to_json(), (), b"k", "r1"

@@ -78,12 +78,10 @@ async def test_a_task_tells_what_happened_when_by_whom_and_at_which_peer() -> No
         assert [one.message for one in timeline.moments if one.by] == [first, second]
         assert await told(engine, done.id) == [
             ("received", 0, "", "ann", "", True),
-            ("stored", 0, "", "", "", False),
             ("sent", 10, "", "", "crm", True),
             ("state", 10, "working", "", "", False),
             ("state", 20, "input_required", "", "", False),
             ("message", 1020, "", "ann", "", False),
-            ("stored", 1020, "", "", "", False),
             ("state", 1020, "working", "", "", False),
             ("sent", 1030, "", "", "crm", False),
             ("state", 1040, "completed", "", "", False),
@@ -133,7 +131,7 @@ async def test_a_timeline_outlives_a_process_that_is_gone_and_tells_of_the_next(
         clock.pass_ms(60)
         async with engine_of(second, deepcopy(store), clock) as new:
             await ended.wait()
-            rows = [row for row in await told(new, task.id) if row[0] != "stored"]
+            rows = await told(new, task.id)
             assert [row[:3] + row[4:5] for row in rows] == [
                 ("received", 0, "", ""),
                 ("sent", 0, "", "crm"),
@@ -184,7 +182,7 @@ def test_a_row_is_its_json_behind_its_moments_and_older_releases_read_it_as_json
     )
     plain = text.to_json()
     moments = Timeline(
-        (Moment(MomentKind.RECEIVED, 5, by='a"],\\"b', trace=TRACE), Moment(MomentKind.STORED)), 2
+        (Moment(MomentKind.RECEIVED, 5, by='a"],\\"b', trace=TRACE), Moment(MomentKind.RESUMED)), 2
     )
     row = row_of(plain, moments)
     assert (text_of(row), moments_of(row)) == (plain, moments)
@@ -213,7 +211,7 @@ async def test_each_version_tells_timelines_to_clients_that_activate_the_extensi
         answer = await asking.answer("GetTask", {"id": task["id"]})
         assert TIMELINE_URI in {answer.http.headers.get(f"{x}A2A-Extensions") for x in ("", "X-")}
         moments = (answer.result or {})["metadata"][MOMENTS]["moments"]
-        assert sorted(one["what"] for one in moments) == ["received", "sent", "state", "state", "stored"]
+        assert sorted(one["what"] for one in moments) == ["received", "sent", "state", "state"]
         (peer,) = (one["peer"] for one in moments if "peer" in one)
         assert (moments[0]["by"], peer) == ("local", bridge.bridge.upstream.name)
         assert await plain.get(task["id"]) == task
