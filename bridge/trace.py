@@ -120,6 +120,8 @@ class Hop:
     """The kind of fault that ended the hop; empty without one."""
     task_id: str = ""
     context_id: str = ""
+    owner: str = ""
+    """Whose task it is, where an operator asks for somebody else; empty otherwise."""
     is_answer: bool = False
     """Whether the request goes on with an earlier one that asked a question."""
     gate: HopGate | None = None

@@ -122,6 +122,7 @@ async def published(
                 merges_cards=plan.profile.card.legacy_card, hermes=plan.profile.card.hermes, push=sends
             ),
             hops=hops,
+            shows_operators_contents=place.console_content,
         )
         yield PublishedAgent(name, agent, engine, service, server, server.at(path_of(name)), where, sends)
 

@@ -79,6 +79,7 @@ class AuditRecorder:
             error=hop.error,
             ms=round(hop.seconds * 1000, 1),
             intent=hop.intent,
+            **self._for_another(hop, event),
         )
 
     async def intend(self, hop: Hop) -> int:
@@ -111,6 +112,13 @@ class AuditRecorder:
             "context": hop.context_id,
             "trace": hop.trace_id,
         }
+
+    def _for_another(self, hop: Hop, event: str) -> Mapping[str, str]:
+        """Whose task it is, and who answered, where an operator asked for somebody else."""
+        if not hop.owner:
+            return {}
+        answered_by = self._principal(hop.principal) if event == _ANSWER else ""
+        return {"owner": self._principal(hop.owner), "answered_by": answered_by}
 
     def _entry(self, event: str, **told: str | float) -> JsonObject:
         """A line without what is empty."""

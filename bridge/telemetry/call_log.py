@@ -39,9 +39,15 @@ class _CallLine:
     """In seconds since the epoch."""
     call: str
     values: tuple[str | float, ...]
+    owner: str
+    """Whose task it is, if another than the principal answered it; else empty."""
 
     def record(self) -> logging.LogRecord:
         words = _LINE % tuple("-" if value == "" else value for value in self.values)
+        fields = dict(zip(_FIELDS, self.values, strict=True))
+        if self.owner:
+            words += f" owner={self.owner} answered_by={self.values[0]}"
+            fields |= {"owner": self.owner, "answered_by": self.values[0]}
         return logging.makeLogRecord(
             {
                 "name": logger.name,
@@ -50,7 +56,7 @@ class _CallLine:
                 "created": self.ended,
                 "msg": words,
                 "call": self.call,
-                "fields": dict(zip(_FIELDS, self.values, strict=True)),
+                "fields": fields,
             }
         )
 
@@ -74,7 +80,7 @@ class CallLog:
             return
         ms = round(hop.seconds * 1000, 1)
         values = (hop.principal, hop.face, hop.skill, hop.peer, hop.outcome, ms, hop.trace_id)
-        self._waiting.append(_CallLine(time.time(), trace.call_id.get(), values))
+        self._waiting.append(_CallLine(time.time(), trace.call_id.get(), values, hop.owner))
         if len(self._waiting) >= _MOST_WAITING:
             self.write()
         elif self._timer is None:

@@ -6,12 +6,14 @@ import logging
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
+from glob import escape
 from typing import Final
 
 from bridge import trace
 from bridge.a2a.model.errors import a2a_error_of
 from bridge.a2a.model.life import INTERRUPTED
 from bridge.a2a.model.objects import AgentCard, AgentSkill, Message, TaskState
+from bridge.a2a.model.operators import is_for_its_owner
 from bridge.a2a.tasks.agent import PlannedWork, Turn
 from bridge.a2a.tasks.draft import BriefWork
 from bridge.access.principals import Principal
@@ -22,9 +24,11 @@ from bridge.source_state import SourceState
 from bridge.tools_as_agent.card import ToolServerSummary, make_card
 from bridge.tools_as_agent.options import AgentOptions
 from bridge.tools_as_agent.resume_state import (
+    Decision,
     End,
     Follow,
     FollowedTask,
+    OwnQuestion,
     RequireInput,
     ResumeMode,
     RunTool,
@@ -200,7 +204,7 @@ class ToolsAgent:
             trace.go_on(kept.trace)
         if turn.principal.scopes:
             self._require_scope(turn)
-        decision = decide(turn, self._skills.usable_by(turn.principal), self._options)
+        decision = self._decided(turn)
         match decision:
             case RunTool() | Follow():
                 return self._run(decision, turn.principal.name)
@@ -219,12 +223,31 @@ class ToolsAgent:
         """
         if not any(source.upstream.has_own_sessions for source in self._sources.values()):
             return None
-        decision = decide(turn, self._skills.usable_by(turn.principal), self._options)
+        decision = self._decided(turn)
         if not isinstance(decision, RunTool) or (source := self._source_of(decision)) is None:
             return None
         if decision.answered is not None and decision.answered.is_of_process:
             return None  # the process that asked has to go on, whoever has the session now
         return source.upstream.own_session(source.key, turn.principal.name, context_id)
+
+    def _decided(self, turn: Turn) -> Decision:
+        """What a turn means. An answer of an operator goes on with the skill that asked, and with no other.
+
+        Raises:
+            A2AError: see `decide`; FORBIDDEN, the owner of the task has to say it.
+        """
+        asked = resume_state_from(turn.kept) if turn.acting else None
+        if not turn.acting or isinstance(asked, ServerQuestion | FollowedTask):
+            return decide(turn, self._skills.usable_by(turn.principal), self._options)
+        if not isinstance(asked, OwnQuestion) or not asked.skill_id:
+            raise is_for_its_owner("Which skill runs")
+        only = replace(turn.principal, skills=(escape(asked.skill_id),))
+        decision = decide(turn, self._skills.usable_by(only), self._options)
+        if isinstance(decision, RequireInput):
+            next_asked = resume_state_from(decision.kept)
+            if next_asked is None or next_asked.skill_id != asked.skill_id:
+                raise is_for_its_owner("Which skill runs")
+        return decision
 
     def _require_scope(self, turn: Turn) -> None:
         """Require the scope of the skill that a message names; of a caller who may use no skill, that of any.

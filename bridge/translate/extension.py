@@ -9,14 +9,14 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Final
 
-from bridge.a2a.model import progress
+from bridge.a2a.model import operators, progress
 from bridge.a2a.model.objects import AgentExtension
 from bridge.jsonvalues import JsonObject
 from bridge.mcp.tools import Tool
 
 URI: Final = "urn:mcp-a2a:tool:v1"
 
-SKILL: Final = f"{URI}/skill"
+SKILL: Final = operators.SKILL_KEY
 """The id of the skill that a message is for, or that a task ran."""
 ARGUMENTS: Final = f"{URI}/arguments"
 """The arguments of the call."""

@@ -12,7 +12,8 @@ from typing import Any
 import httpx2
 import pytest
 
-from bridge.access.principals import Principal
+from bridge.a2a.model.operators import OPERATOR_URI
+from bridge.access.principals import OperatorRole, Principal
 from bridge.access.verifiers import Credential
 from bridge.assembly.bridge import Bridge
 from bridge.assembly.plan import (
@@ -124,6 +125,34 @@ async def test_a_call_is_told_by_who_face_skill_peer_and_outcome(tmp_path: Path)
         {"event": "stop"},
     ]
     assert "what is said" not in there.file.read_text()
+
+
+@pytest.mark.proves("ops-named")
+async def test_an_answer_for_another_names_the_owner_and_who_answered(tmp_path: Path) -> None:
+    ops = Credential(Principal("ops", operator=OperatorRole.ANSWER), "o" * 40)
+    ann = Credential(Principal("ann"), "a" * 40)
+    async with audited(tmp_path, credentials=[ann, ops]) as there:
+        mine, acting = there.rpc("a" * 40), there.rpc("o" * 40)
+        acting.headers["A2A-Extensions"] = OPERATOR_URI
+        first, second = [(await mine.send(call_part("add", a=1)))["id"] for _ in range(2)]
+        await acting.send({"data": {"b": 2}}, taskId=first)
+        await acting.call("CancelTask", {"id": second})
+        await acting.send(call_part("echo", text="my own"))
+    lines = [line for line in lines_of(there.file) if line.get("principal") == "ops"]
+    named = {"event", "method", "principal", "owner", "answered_by"}
+    assert [{key: one[key] for key in named & one.keys()} for one in lines if one["event"] != "sign_in"] == [
+        {"event": "sent", "method": "tools/call", "principal": "ops"},
+        {
+            "event": "answer",
+            "method": "SendMessage",
+            "principal": "ops",
+            "owner": "ann",
+            "answered_by": "ops",
+        },
+        {"event": "cancel", "method": "CancelTask", "principal": "ops", "owner": "ann"},
+        {"event": "sent", "method": "tools/call", "principal": "ops"},
+        {"event": "call", "method": "SendMessage", "principal": "ops"},
+    ]
 
 
 async def test_a_process_tells_who_it_is_and_each_line_which_plan_was_in_force(tmp_path: Path) -> None:

@@ -385,6 +385,14 @@ MAPPING: Final = (
         Side.AGENT,
         "operators",
         {
+            "ops-role": (
+                "An operator sees the tasks of all, and with `answer` cancels and answers them, by an extension alone; "
+                "confirmations, logins and webhooks stay the owner's"
+            ),
+            "ops-contents": (
+                "Without `console_content`, a mark stands in the place of each content of a task of somebody else"
+            ),
+            "ops-named": "Who answered or canceled for somebody else is named in history, timeline, log and audit",
             "ops-timeline": (
                 "A task has a timeline of what happened when, by whom and at which peer, and never of what was said"
             ),

@@ -78,6 +78,7 @@ class WrapConfig:
     push: PushPlan | None = None
     era: Era = Era.AUTO
     overrides: Mapping[str, SkillOverride] = field(default_factory=dict)
+    console_content: bool = False
 
     def plan(self) -> Plan:
         """The same as a plan."""
@@ -89,7 +90,15 @@ class WrapConfig:
         )
         return Plan(
             self.profile,
-            ProcessPlan(self.host, self.port, self.public_url, self.hosts, keys=self.keys, push=self.push),
+            ProcessPlan(
+                self.host,
+                self.port,
+                self.public_url,
+                self.hosts,
+                keys=self.keys,
+                push=self.push,
+                console_content=self.console_content,
+            ),
             self.credentials,
             self.allow_unauthenticated,
             issuers=self.issuers,

@@ -13,7 +13,8 @@ import anyio
 import pytest
 
 from bridge import trace
-from bridge.access.principals import Principal
+from bridge.a2a.model.operators import OPERATOR_URI
+from bridge.access.principals import OperatorRole, Principal
 from bridge.access.verifiers import Credential
 from bridge.assembly.plan import ProcessPlan
 from bridge.cli.logs import JsonFormat
@@ -76,6 +77,25 @@ async def test_a_call_that_fails_and_one_that_is_refused_say_so(
             await rpc.post(method, message(call_part("fail")))
     said = [(one["principal"], one["skill"], one["state"]) for one in fields_in(caplog)]
     assert said == [("ann", "fail", "failed"), ("ann", "", "METHOD_NOT_FOUND"), ("", "", "UNAUTHENTICATED")]
+
+
+@pytest.mark.proves("ops-named")
+async def test_an_answer_for_another_names_the_owner_and_who_answered(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO, logger="bridge")
+    ops = Credential(Principal("ops", operator=OperatorRole.ANSWER), "o" * 40)
+    credentials = [Credential(Principal("ann"), "a" * 40), ops]
+    async with in_row(tmp_path, raw_command(), LOGGED, credentials=credentials) as there:
+        mine = Rpc(there.mcp.client, there.agent_url, {"authorization": f"Bearer {'a' * 40}"})
+        asking = {"authorization": f"Bearer {'o' * 40}", "A2A-Extensions": OPERATOR_URI}
+        task = await mine.send(call_part("add", a=1))
+        await Rpc(there.mcp.client, there.agent_url, asking).send({"data": {"b": 2}}, taskId=task["id"])
+    assert [(one["principal"], one.get("owner"), one.get("answered_by")) for one in fields_in(caplog)] == [
+        ("ann", None, None),
+        ("ops", "ann", "ops"),
+    ]
+    assert " owner=ann answered_by=ops" in caplog.text
 
 
 def test_a_json_line_has_the_fields_of_a_call_beside_those_of_every_line() -> None:

@@ -38,6 +38,7 @@ from bridge.a2a.model.errors import (
 )
 from bridge.a2a.model.objects import AgentCard, Model, SendMessageResponse, Task
 from bridge.a2a.model.operations import GET_EXTENDED_AGENT_CARD, AnyOperation, Streamed, Unary
+from bridge.a2a.model.operators import DECLARATION, OPERATOR_URI
 from bridge.a2a.model.timeline import TIMELINE_URI
 from bridge.a2a.server.admission import AdmissionControl, RequestAdmission
 from bridge.a2a.server.event_stream import EventStream, StreamPace, is_disconnected
@@ -114,8 +115,14 @@ class AgentServer:
         name: str = "",
         versions: Versions = VERSIONS,
         hops: Hops = UNHEARD,
+        *,
+        shows_operators_contents: bool = False,
     ) -> None:
-        """`name` is the agent's name among the faces of the bridge, which the rules of principals refer to."""
+        """`name` is the agent's name among the faces of the bridge, which the rules of principals refer to.
+
+        `shows_operators_contents` says that operators see the contents of the tasks of others.
+        """
+        self._shows_operators_contents = shows_operators_contents
         self._agent = agent
         self._service = service
         self._access = access
@@ -188,7 +195,11 @@ class AgentServer:
         """The card for one principal (section 3.1.11), which no cache may give to another."""
         request.answer_headers = {"Cache-Control": "private, no-cache"}
         base_url = self._address.base_url(request.scope, request.headers) + request.visit.path
-        return self._secured(self._agent.extended_card(base_url, principal), self._access.declared)
+        card = self._agent.extended_card(base_url, principal)
+        if principal.operator is not None:
+            declared = (*(card.capabilities.extensions or ()), DECLARATION)
+            card = card.changed(capabilities=card.capabilities.changed(extensions=declared))
+        return self._secured(card, self._access.declared)
 
     def _card(self, request: _Request, base_path: str) -> Response:
         try:
@@ -286,7 +297,14 @@ class AgentServer:
             for line in request.headers.getlist(header)
             for uri in line.split(",")
         }
-        return CallContext(principal, frozenset(asked) & (self._agent.extensions | _OWN))
+        role = principal.operator if OPERATOR_URI in asked else None
+        own = _OWN if role is None else _OWN | {OPERATOR_URI}
+        return CallContext(
+            principal,
+            frozenset(asked) & (self._agent.extensions | own),
+            operator=role,
+            sees_contents=self._shows_operators_contents,
+        )
 
     async def _is_named(self, params: JsonValue, caller: CallContext) -> bool:
         """Whether a request is for a task that its client named."""

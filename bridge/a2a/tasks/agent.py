@@ -81,6 +81,8 @@ class Turn:
     """The bytes that the worker kept with that task."""
     beside: tuple[str, ...] = ()
     """The tasks of the message's context that wait for an answer, if the message was not taken as an answer."""
+    acting: str = ""
+    """The operator whose answer this is, in the place of the principal."""
     lost_session: bool = False
     """Whether the session that the work goes on in is a new one, since the replica that had the last one is gone."""
 
@@ -130,6 +132,8 @@ class RunningWork:
     finished: anyio.Event = field(default_factory=anyio.Event)
     canceled: bool = False
     """Whether the client canceled the task."""
+    canceled_by: str = ""
+    """The operator that did so in the place of the client."""
     hearing: AnswerHandler | None = None
     """Takes the client's answers while the work runs; None while the work takes none."""
     work_status: WorkStatus = field(default_factory=WorkStatus)

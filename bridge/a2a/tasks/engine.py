@@ -78,6 +78,7 @@ import logging
 from collections import Counter
 from collections.abc import Mapping
 from contextlib import AsyncExitStack
+from dataclasses import replace
 from functools import partial
 from types import TracebackType
 from typing import Final, Self, overload
@@ -85,7 +86,13 @@ from typing import Final, Self, overload
 import anyio
 
 from bridge import trace
-from bridge.a2a.model.errors import task_has_ended, task_not_cancelable, temporarily_unavailable
+from bridge.a2a.model.errors import (
+    Violation,
+    invalid_params,
+    task_has_ended,
+    task_not_cancelable,
+    temporarily_unavailable,
+)
 from bridge.a2a.model.life import (
     ENDED,
     INTERRUPTED,
@@ -111,6 +118,15 @@ from bridge.a2a.model.objects import (
     TaskState,
 )
 from bridge.a2a.model.operations import AnswerT, RequestT, Streamed, Unary
+from bridge.a2a.model.operators import (
+    ANSWERED_BY,
+    CANCELED_BY,
+    OWNER,
+    is_for_its_owner,
+    needs_role_answer,
+    withheld_event,
+    withheld_task,
+)
 from bridge.a2a.model.timeline import MOMENTS, TIMELINE_URI, Moment, MomentKind, Timeline
 from bridge.a2a.tasks.agent import (
     Agent,
@@ -132,6 +148,7 @@ from bridge.a2a.tasks.registry import TaskRegistry
 from bridge.a2a.tasks.sessions import SessionOwnership
 from bridge.a2a.tasks.watcher import Watcher
 from bridge.a2a.tasks.webhooks import Webhooks
+from bridge.access.principals import OperatorRole, Principal
 from bridge.errors import StoreError
 from bridge.jsonvalues import JsonObject
 from bridge.store.contract import Store
@@ -305,6 +322,7 @@ class Engine:
             A2AError: the message is refused.
         """
         configuration = request.configuration or SendMessageConfiguration()
+        request, caller = await self._answering(request, caller)
         accepted = await self._take(request, caller, watch=False)
         while isinstance(accepted.live, DraftTask):
             if (reply := await accepted.live.reply()) is not None:
@@ -315,7 +333,8 @@ class Engine:
         is_left = self._closing and accepted.live.running is None
         settled = not (configuration.return_immediately or is_left or accepted.is_held)
         task = await self._tasks.reached(accepted.live, accepted.seq, settled=settled)
-        return with_note(with_history(task, configuration.history_length), accepted.note)
+        shown = with_note(with_history(task, configuration.history_length), accepted.note)
+        return _shown_to(caller, shown, accepted.live.origin.owner)
 
     def written(self, request: SendMessageRequest, caller: CallContext) -> None:
         """Note that the answer to a message was written in full to its client."""
@@ -327,9 +346,10 @@ class Engine:
         Raises:
             A2AError: the message is refused.
         """
+        request, caller = await self._answering(request, caller)
         accepted = await self._take(request, caller, watch=True)
         assert accepted.watcher is not None
-        return accepted.watcher
+        return _shown_events(caller, accepted.watcher)
 
     async def get(self, task_id: str, history_length: int | None, caller: CallContext) -> Task:
         """The visible state of a task.
@@ -337,22 +357,21 @@ class Engine:
         Raises:
             A2AError: TASK_NOT_FOUND, also for another principal's task.
         """
+        caller = await self._acting(task_id, caller, OperatorRole.READ)
         live = await self._own(task_id, caller)
         task = with_history(await self._tasks.shown(live), history_length)
         task = with_note(task, live.progress if caller.comes_late else None)
-        return with_note(task, _moments_for(caller, live.timeline))
+        return _shown_to(caller, with_note(task, _moments_for(caller, live.timeline)), live.origin.owner)
 
     async def list(self, request: ListTasksRequest, caller: CallContext) -> ListTasksResponse:
-        """One page of the caller's tasks, the newest status first.
+        """One page of the caller's tasks, the newest status first; of the tasks of all for an operator.
 
         Raises:
             A2AError: INVALID_PARAMS for a page token of someone else, or a missing contextId.
         """
         query = query_from(request, caller.principal)
-        listing = await self._store.list(query)
-        listed = (listed_task(row) for row in listing.tasks)
-        shown = [with_note(task, _moments_for(caller, timeline)) for task, timeline in listed]
-        return response_from(listing, shown, request)
+        listing = await self._store.list(query if caller.operator is None else replace(query, owner=None))
+        return response_from(listing, [_listed_for(caller, row) for row in listing.tasks], request)
 
     async def cancel(self, task_id: str, caller: CallContext) -> Task:
         """Cancel a task. The first terminal state wins.
@@ -360,9 +379,9 @@ class Engine:
         Raises:
             A2AError: TASK_NOT_FOUND, or TASK_NOT_CANCELABLE when the task ended in another way.
         """
-        if self._others is not None:
-            return await self._others.cancel(task_id, caller)
-        return await self.cancel_here(task_id, caller)
+        caller = await self._acting(task_id, caller, OperatorRole.ANSWER)
+        cancel = self.cancel_here if self._others is None else self._others.cancel
+        return _shown_to(caller, await cancel(task_id, caller), caller.principal.name)
 
     async def cancel_here(self, task_id: str, caller: CallContext) -> Task:
         """See `ReplicaWork.cancel_here`."""
@@ -370,17 +389,18 @@ class Engine:
         if live.task.status.state in ENDED:
             raise task_not_cancelable(await self._tasks.reached(live, live.next_seq - 1, settled=True))
         self._tasks.require_here(live)
-        live.note(self._moment(MomentKind.CANCEL, by=caller.principal.name))
+        live.note(self._moment(MomentKind.CANCEL, by=caller.asker))
         running = live.running
         if running is not None:
-            running.canceled = True
+            running.canceled, running.canceled_by = True, caller.acting
             running.scope.cancel()
             with anyio.move_on_after(self.limits.cancel_grace_seconds):
                 await running.finished.wait()
             live = await self._own(live.id, caller)  # which may have left memory with its work
             self._tasks.require_here(live)
         if live.task.status.state not in ENDED:
-            await self._tasks.unless_overtaken(self._tasks.conclude(live, TaskState.CANCELED, _CANCELED))
+            canceled = self._tasks.conclude(live, TaskState.CANCELED, _CANCELED, _canceled_by(caller.acting))
+            await self._tasks.unless_overtaken(canceled)
         task = await self._tasks.reached(live, live.next_seq - 1, settled=True)
         if task.status.state is not TaskState.CANCELED:
             raise task_not_cancelable(task)
@@ -392,12 +412,14 @@ class Engine:
         Raises:
             A2AError: TASK_NOT_FOUND, or UNSUPPORTED_OPERATION when the task has ended, unless the caller comes late.
         """
+        caller = await self._acting(task_id, caller, OperatorRole.READ)
         live = await self._own(task_id, caller)
         task = await self._tasks.shown(live)
         if task.status.state in ENDED and not caller.comes_late:
             raise task_has_ended(task)
         live = self._tasks.attached(live)
-        return live.watch(self.limits.watch_events, note=live.progress if caller.comes_late else None)
+        note = live.progress if caller.comes_late else None
+        return _shown_events(caller, live.watch(self.limits.watch_events, note=note))
 
     async def id_of(self, task_id: str, caller: CallContext) -> str:
         """The id of the caller's task, whatever the caller calls it.
@@ -419,6 +441,44 @@ class Engine:
 
     def _moment(self, kind: MomentKind, **said: str) -> Moment:
         return Moment(kind, self._ids.now_ms(), trace=trace.context.get().trace_id, **said)
+
+    async def _acting(self, task_id: str, caller: CallContext, needed: OperatorRole) -> CallContext:
+        """The caller of an operation on a task; its owner, if the caller acts as an operator for somebody else.
+
+        Raises:
+            A2AError: FORBIDDEN, its role is not enough.
+        """
+        if caller.operator is None or caller.names_tasks:
+            return caller
+        live = await self._tasks.find(task_id)
+        if live is None or live.origin.owner == caller.principal.name:
+            return caller
+        if (hop := trace.hop.get()) is not None:
+            hop.owner = live.origin.owner
+        if needed is OperatorRole.ANSWER and caller.operator is not needed:
+            raise needs_role_answer()
+        return replace(caller, principal=Principal(live.origin.owner), acting=caller.principal.name)
+
+    async def _answering(
+        self, request: SendMessageRequest, caller: CallContext
+    ) -> tuple[SendMessageRequest, CallContext]:
+        """A message and its caller. A message of an operator to a task of somebody else says whose it is.
+
+        Raises:
+            A2AError: FORBIDDEN, the operator may not answer; INVALID_PARAMS, the message says so itself.
+        """
+        message = request.message
+        if ANSWERED_BY in (message.metadata or {}):
+            raise invalid_params(Violation(f'message.metadata["{ANSWERED_BY}"]', "is for the bridge to say"))
+        if message.task_id is None or caller.operator is None:
+            return request, caller
+        caller = await self._acting(message.task_id, caller, OperatorRole.ANSWER)
+        if caller.acting:
+            if request.configuration and request.configuration.task_push_notification_config:
+                raise is_for_its_owner("Where notifications go")
+            metadata = {**(message.metadata or {}), ANSWERED_BY: caller.acting}
+            request = request.changed(message=message.changed(metadata=metadata))
+        return request, caller
 
     async def _own(self, task_id: str, caller: CallContext) -> LiveTask:
         """The caller's task, by its id, or by its name where the caller names tasks."""
@@ -483,7 +543,8 @@ class Engine:
             if self._is_left(live, running):
                 live.leave()
             elif running.canceled:
-                self._tasks.conclude(live, TaskState.CANCELED, _CANCELED)
+                by = _canceled_by(running.canceled_by)
+                self._tasks.conclude(live, TaskState.CANCELED, _CANCELED, by)
             elif self._closing:
                 self._tasks.conclude(live, TaskState.FAILED, _STOPPED)
             else:
@@ -559,6 +620,30 @@ class Engine:
             raise temporarily_unavailable("The bridge is stopping")
         if self._store.failure is not None:
             raise temporarily_unavailable("The bridge cannot store tasks at the moment")
+
+
+def _canceled_by(operator: str) -> JsonObject | None:
+    return {CANCELED_BY: operator} if operator else None
+
+
+def _shown_to(caller: CallContext, task: Task, owner: str) -> Task:
+    """A task as its caller sees it: an operator is told whose it is, and may not see the contents of others."""
+    if caller.operator is None:
+        return task
+    shown = task if caller.sees_contents or owner == caller.asker else withheld_task(task)
+    return with_note(shown, {OWNER: owner})
+
+
+def _shown_events(caller: CallContext, watcher: Watcher) -> Watcher:
+    """A watcher that shows its caller what it may see."""
+    if caller.acting and not caller.sees_contents:
+        watcher.view = withheld_event
+    return watcher
+
+
+def _listed_for(caller: CallContext, row: StoredTask) -> Task:
+    task, timeline = listed_task(row)
+    return _shown_to(caller, with_note(task, _moments_for(caller, timeline)), row.origin.owner)
 
 
 def _moments_for(caller: CallContext, timeline: Timeline) -> JsonObject | None:

@@ -35,6 +35,7 @@ from bridge.a2a.model.objects import (
     TaskStatus,
     timestamp,
 )
+from bridge.a2a.model.operators import is_for_its_owner
 from bridge.a2a.model.task_names import beginning_of
 from bridge.a2a.model.timeline import Moment, MomentKind
 from bridge.a2a.tasks.agent import (
@@ -53,7 +54,7 @@ from bridge.a2a.tasks.registry import HeldElsewhereError, StorePace, TaskRegistr
 from bridge.a2a.tasks.sessions import SessionHold, SessionOwnership
 from bridge.a2a.tasks.watcher import Watcher
 from bridge.a2a.tasks.webhooks import AskedWebhook, Webhooks
-from bridge.access.principals import Principal
+from bridge.access.principals import OperatorRole, Principal
 from bridge.concurrency import Signal, one_at_a_time
 from bridge.errors import StoreConflictError, StoreError
 from bridge.jsonvalues import JsonObject
@@ -77,6 +78,17 @@ class CallContext:
     comes_late: bool = False
     """Whether it watches a task only once the task is there. Then it watches one that has ended, too, to see how, and
     is told how far a task is."""
+    operator: OperatorRole | None = None
+    """Its role, where it asks as an operator for the tasks of all."""
+    sees_contents: bool = False
+    """Whether it sees the contents of the tasks of others as well."""
+    acting: str = ""
+    """The operator that asks in the place of the principal; empty where the principal asks itself."""
+
+    @property
+    def asker(self) -> str:
+        """The name of who asks."""
+        return self.acting or self.principal.name
 
 
 @dataclass(frozen=True, slots=True)
@@ -349,9 +361,10 @@ class Intake:
             configuration=request.configuration or SendMessageConfiguration(),
             metadata=request.metadata or {},
             extensions=caller.extensions & self._agent.extensions,
+            acting=caller.acting,
         )
         if message.task_id is not None:
-            live = await self._named(message.task_id, message.context_id, principal)
+            live = await self._named(message.task_id, message.context_id, caller)
             return replace(turn, task=live.task, kept=live.kept), live
         if message.context_id is None:
             return turn, None
@@ -364,13 +377,14 @@ class Intake:
             return turn, None
         return await self._in_context(turn, message.context_id)
 
-    async def _named(self, task_id: str, context_id: str | None, principal: Principal) -> LiveTask:
+    async def _named(self, task_id: str, context_id: str | None, caller: CallContext) -> LiveTask:
         """The task that a message names.
 
         Raises:
-            A2AError: the principal has no such task, its context is another one, or it takes no messages.
+            A2AError: the principal has no such task, its context is another one, or it takes no messages; or an
+                operator may not answer it.
         """
-        live = await self._at_rest(task_id, principal)
+        live = await self._at_rest(task_id, caller.principal)
         if context_id not in (None, live.origin.context_id):
             said = Violation("message.contextId", "is not the context of message.taskId")
             raise invalid_params(said, names=("message.taskId",))
@@ -378,6 +392,8 @@ class Intake:
             await self._tasks.reached(live, live.next_seq - 1, settled=True)
         if not self._has_work(live) or live.task.status.state in SETTLED:
             require_answerable(live.task)
+        if caller.acting and live.task.status.state is not TaskState.INPUT_REQUIRED:
+            raise is_for_its_owner("What the task does not ask for as input")
         return live
 
     async def _in_context(self, turn: Turn, context_id: str) -> tuple[Turn, LiveTask | None]:
@@ -532,7 +548,7 @@ def _arrival(turn: Turn, key: MessageKey) -> Moment:
     return Moment(
         MomentKind.RECEIVED if turn.task is None else MomentKind.MESSAGE,
         key.accepted_ms,
-        by=turn.principal.name,
+        by=turn.acting or turn.principal.name,
         trace=trace.context.get().trace_id,
         message=key.message_id,
     )

@@ -34,6 +34,7 @@ from bridge.a2a.tasks.open_tasks import OpenTasks
 from bridge.access.principals import Principal
 from bridge.concurrency import Signal, one_at_a_time
 from bridge.errors import StoreConflictError, StoreError
+from bridge.jsonvalues import JsonObject
 from bridge.store.contract import Store
 from bridge.store.records import StoredTask, TaskOrigin
 from bridge.store.replicas import ForeignEvent
@@ -309,10 +310,12 @@ class TaskRegistry:
         """The maker of a task's events."""
         return EventMaker(self._ids, live.id, live.origin.context_id)
 
-    def conclude(self, live: LiveTask, state: TaskState, words: str) -> Commit:
+    def conclude(
+        self, live: LiveTask, state: TaskState, words: str, metadata: JsonObject | None = None
+    ) -> Commit:
         """End a task from the engine's side, with a message that says why."""
         events = self.events_of(live)
-        return live.accept(events.status(state, events.message((Part(text=words),))), keep=b"")
+        return live.accept(events.status(state, events.message((Part(text=words),), metadata)), keep=b"")
 
     def changed(self, live: LiveTask) -> None:
         """React to a change of a task: it may have ended, need mending, or be free to leave memory."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Self
 
 import anyio
@@ -50,6 +50,8 @@ class Watcher:
         self._started = False
         self.cut_off = False
         """True when the reader was too slow."""
+        self.view: Callable[[bytes], bytes] | None = None
+        """What its reader is shown of the JSON of an event; None shows it as it is."""
 
     def start(self, task: Task) -> None:
         """Send the snapshot that begins a stream (sections 3.1.2 and 3.1.6)."""
@@ -100,7 +102,8 @@ class Watcher:
     async def next(self) -> WatchedEvent | None:
         """The next event; None once the stream has ended or was closed."""
         try:
-            return await self._receive.receive()
+            seen = await self._receive.receive()
+            return seen if self.view is None else replace(seen, text=self.view(seen.text))
         except (anyio.EndOfStream, anyio.ClosedResourceError):
             return None
 

@@ -10,6 +10,7 @@ import anyio
 import pytest
 
 from bridge.a2a.model.errors import (
+    FORBIDDEN,
     INVALID_PARAMS,
     OVERLOADED,
     TASK_NOT_CANCELABLE,
@@ -18,13 +19,14 @@ from bridge.a2a.model.errors import (
     A2AError,
 )
 from bridge.a2a.model.objects import ListTasksRequest, Task, text_of_parts
+from bridge.a2a.model.operators import ANSWERED_BY, CANCELED_BY
 from bridge.a2a.tasks.agent import Job, Turn
 from bridge.a2a.tasks.commands import ElsewhereReply, SendCommand, command_bytes, reply_from
 from bridge.a2a.tasks.draft import BriefWork
 from bridge.a2a.tasks.idempotency import REPEATED
 from bridge.a2a.tasks.intake import CallContext
 from bridge.a2a.tasks.watcher import Watcher
-from bridge.access.principals import Principal
+from bridge.access.principals import OperatorRole, Principal
 from tests.support.agents import ALICE, Scripted, asked, give, say
 from tests.support.drivers import PATIENCE_SECONDS
 from tests.support.fleet import (
@@ -293,6 +295,23 @@ async def test_an_owner_checks_who_asks_as_for_its_own_clients() -> None:
                 await engine.send(asked({"text": "this"}, taskId=task.id), BOB)
             async with refused(TASK_NOT_FOUND):
                 await engine.cancel(task.id, BOB)
+
+
+@pytest.mark.proves("ops-role", "ops-named")
+async def test_an_operator_answers_and_cancels_from_any_replica() -> None:
+    operator = CallContext(Principal("ops"), operator=OperatorRole.ANSWER, sees_contents=True)
+    async with pair(Listening()) as (one, two):
+        task, other = await task_of(one.engine, asked(), ALICE), await task_of(one.engine, asked(), ALICE)
+        async with refused(FORBIDDEN):
+            await two.engine.cancel(other.id, replace(operator, operator=OperatorRole.READ))
+        await two.engine.cancel(other.id, operator)
+        canceled = await one.engine.get(other.id, None, ALICE)
+        assert canceled.status.message is not None
+        assert canceled.status.message.metadata == {CANCELED_BY: "ops"}
+        await two.engine.send(asked({"text": "this"}, taskId=task.id), operator)
+        done = await one.engine.get(task.id, None, ALICE)
+        assert texts(done) == ["this"]
+        assert [(message.metadata or {}).get(ANSWERED_BY) for message in done.history or ()][-1] == "ops"
 
 
 async def test_who_is_asked_about_a_task_that_the_message_does_not_go_to_does_nothing() -> None:

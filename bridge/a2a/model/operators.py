@@ -1,0 +1,116 @@
+"""What operators of the bridge see of the tasks of others, by an extension that they alone can activate. Pure.
+
+Without the extension an operator is a client like any other. With it each task names its owner. Contents are what was
+said and made: parts, and metadata that the bridge did not write. Where they are withheld, a mark stands in the place of
+each part, so that an operator sees what there is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+from pydantic_core import from_json
+
+from bridge.a2a.model.errors import FORBIDDEN, A2AError
+from bridge.a2a.model.objects import AgentExtension, Artifact, Message, Part, StreamResponse, Task, TaskStatus
+from bridge.a2a.model.progress import PROGRESS
+from bridge.a2a.model.timeline import MOMENTS
+from bridge.jsonvalues import JsonObject
+
+OPERATOR_URI: Final = "urn:mcp-a2a:operator:v1"
+"""The extension with which an operator asks for the tasks of all."""
+OWNER: Final = f"{OPERATOR_URI}/owner"
+"""The principal that a task belongs to. On each task that an operator is shown by the extension."""
+WITHHELD: Final = f"{OPERATOR_URI}/withheld"
+"""On a part, the kind of the one that it stands for; elsewhere the names of metadata that is withheld."""
+ANSWERED_BY: Final = f"{OPERATOR_URI}/answered-by"
+"""On a message in the history: the operator that answered in place of the owner. Everyone sees it."""
+CANCELED_BY: Final = f"{OPERATOR_URI}/canceled-by"
+"""On the last message of a task: the operator that canceled it."""
+
+SKILL_KEY: Final = "urn:mcp-a2a:tool:v1/skill"
+_OPEN: Final = frozenset({SKILL_KEY, PROGRESS, MOMENTS, OWNER, ANSWERED_BY, CANCELED_BY})
+"""Metadata keys that hold no contents."""
+_WORDS: Final = "(withheld: this bridge shows operators no contents)"
+
+DECLARATION: Final = AgentExtension(
+    uri=OPERATOR_URI, description="The tasks of all principals, for operators of the bridge", required=False
+)
+"""As the extended card of an operator has it."""
+
+
+def needs_role_answer() -> A2AError:
+    """FORBIDDEN: an operator with the role `read` asked for more."""
+    return A2AError(FORBIDDEN, "An operator with the role `read` sees the tasks of others and changes none")
+
+
+def is_for_its_owner(what: str) -> A2AError:
+    """FORBIDDEN: an operator said what only the owner of a task may say. `what` begins a sentence."""
+    return A2AError(FORBIDDEN, f"{what} is for the owner of the task to say")
+
+
+def withheld_task(task: Task) -> Task:
+    """A task without its contents."""
+    return Task(
+        id=task.id,
+        context_id=task.context_id,
+        status=_withheld_status(task.status),
+        artifacts=None if task.artifacts is None else tuple(map(_withheld_artifact, task.artifacts)),
+        history=None if task.history is None else tuple(map(_withheld_message, task.history)),
+        metadata=_withheld_metadata(task.metadata),
+    )
+
+
+def withheld_event(text: bytes) -> bytes:
+    """The JSON of a StreamResponse without contents."""
+    event = StreamResponse.model_validate(from_json(text))
+    update, made = event.status_update, event.artifact_update
+    if event.task is not None:
+        return StreamResponse(task=withheld_task(event.task)).to_json()
+    if update is not None:
+        status, metadata = _withheld_status(update.status), _withheld_metadata(update.metadata)
+        return StreamResponse(status_update=update.changed(status=status, metadata=metadata)).to_json()
+    if made is not None:
+        artifact, metadata = _withheld_artifact(made.artifact), _withheld_metadata(made.metadata)
+        return StreamResponse(artifact_update=made.changed(artifact=artifact, metadata=metadata)).to_json()
+    assert event.message is not None, "an event is one of the four"
+    return StreamResponse(message=_withheld_message(event.message)).to_json()
+
+
+def _withheld_status(status: TaskStatus) -> TaskStatus:
+    message = None if status.message is None else _withheld_message(status.message)
+    return TaskStatus(state=status.state, message=message, timestamp=status.timestamp)
+
+
+def _withheld_message(message: Message) -> Message:
+    return Message(
+        message_id=message.message_id,
+        context_id=message.context_id,
+        task_id=message.task_id,
+        role=message.role,
+        parts=_withheld_parts(message.parts),
+        metadata=_withheld_metadata(message.metadata),
+    )
+
+
+def _withheld_artifact(artifact: Artifact) -> Artifact:
+    return Artifact(
+        artifact_id=artifact.artifact_id,
+        name=artifact.name,
+        parts=_withheld_parts(artifact.parts),
+        metadata=_withheld_metadata(artifact.metadata),
+    )
+
+
+def _withheld_parts(parts: Sequence[Part]) -> tuple[Part, ...]:
+    return tuple(Part(text=_WORDS, metadata={WITHHELD: part.kind}) for part in parts)
+
+
+def _withheld_metadata(metadata: JsonObject | None) -> JsonObject | None:
+    """Metadata without contents. The names of what is withheld stay."""
+    if metadata is None:
+        return None
+    kept = {key: value for key, value in metadata.items() if key in _OPEN}
+    closed = [key for key in metadata if key not in _OPEN]
+    return {**kept, WITHHELD: [*closed]} if closed else kept
