@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import shlex
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 from datetime import datetime
 from itertools import chain, repeat
@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 
 from bridge.cli.card import AgentConnection, call_options, tool_on
-from bridge.errors import UsageError
+from bridge.errors import PeerError, UsageError
 
 if TYPE_CHECKING:
     from pydantic import JsonValue
@@ -60,6 +60,12 @@ _HISTORY: Final = 10
 @click.option("--decline", is_flag=True, help="Decline the question of the task.")
 @click.option("--cancel", is_flag=True, help="Cancel the task.")
 @click.option("--timeline", is_flag=True, help="Show what happened to the task when, and nothing else of it.")
+@click.option(
+    "--all",
+    "of_all",
+    is_flag=True,
+    help="As an operator of the bridge: list, show, answer and cancel the tasks of all principals.",
+)
 @click.option("--state", type=click.Choice(_STATES), help="List only tasks in this state.")
 @click.option("--context", "context_id", metavar="ID", help="List only tasks of this context.")
 @click.option(
@@ -85,6 +91,7 @@ def tasks(**options: Any) -> int:
     mcp-a2a tasks http://127.0.0.1:8080 0198c0de-... --reply "the blue one"
     mcp-a2a tasks http://127.0.0.1:8080 0198c0de-... --cancel
     mcp-a2a tasks http://127.0.0.1:8080 0198c0de-... --timeline --json-output
+    mcp-a2a tasks http://127.0.0.1:8080 --all --bearer env:TOKEN
 
     Exit codes: 0 the task was listed, shown or canceled, or is completed after the answer; 1 the agent is at fault, or
     the task is not completed after the answer, or could not be canceled; 2 the command is at fault; 3 the task asks
@@ -92,10 +99,13 @@ def tasks(**options: Any) -> int:
     """
     import anyio
 
+    from bridge.a2a.model.operators import OPERATOR_URI
     from bridge.cli.call.results import CallView
 
     _require_one_purpose(options)
     connection = AgentConnection.from_options(options)
+    if options["of_all"]:
+        connection = replace(connection, asks_for=(OPERATOR_URI,))
     view = CallView(json_lines=options["json_output"], id_only=False, save=None)
     found = anyio.run(connection.card)
     if options["task_id"] is None:
@@ -124,15 +134,17 @@ async def _list(connection: AgentConnection, found: FoundCard, options: dict[str
     from bridge.cli import render
 
     listed, total = await _tasks_of(connection, found, options)
+    if options["of_all"]:
+        _require_owners(listed)
     if options["json_output"]:
         render.write_document("".join(task.to_json().decode() + "\n" for task in listed))
         return 0
     if not listed:
         render.result("No tasks.")
         return 0
-    rows = [("ID", "STATE", "SKILL", "SINCE")]
-    rows += [(task.id, state_of(task), _skill_of(task), _since(task)) for task in listed]
-    widths = [max(len(row[column]) for row in rows) for column in range(3)]
+    columns = _COLUMNS if options["of_all"] else {key: one for key, one in _COLUMNS.items() if key != "OWNER"}
+    rows = [[*columns], *([cell(task) for cell in columns.values()] for task in listed)]
+    widths = [max(len(row[column]) for row in rows) for column in range(len(columns) - 1)]
     for row in rows:
         cells = (f"{cell:<{width}}" for cell, width in zip(row, [*widths, 0], strict=True))
         render.result("  ".join(cells).rstrip())
@@ -204,6 +216,34 @@ def _skills_in(message: Message) -> Iterator[JsonValue]:
             yield from (part.data.get(key) for key in ("skill", "tool"))
 
 
+def _owner_of(task: Task) -> str:
+    """The principal that a task belongs to, where an operator is told."""
+    from bridge.a2a.model.operators import OWNER
+
+    owner = (task.metadata or {}).get(OWNER)
+    return owner if isinstance(owner, str) else ""
+
+
+def _require_owners(listed: Iterable[Task]) -> None:
+    """Require tasks as an operator is shown them: else they are one's own, and no others are told of.
+
+    Raises:
+        PeerError: a task says not whose it is.
+    """
+    if not all(map(_owner_of, listed)):
+        raise PeerError("the agent does not take you for an operator, and shows you your own tasks only")
+
+
+_COLUMNS: Final[dict[str, Callable[[Task], str]]] = {
+    "ID": lambda task: task.id,
+    "OWNER": _owner_of,
+    "STATE": state_of,
+    "SKILL": _skill_of,
+    "SINCE": _since,
+}
+"""The columns of the list. `OWNER` is for operators."""
+
+
 # One task
 
 
@@ -214,9 +254,11 @@ async def _show(
     from bridge.cli import render
     from bridge.cli.timelines import timeline_lines
 
-    connection = replace(connection, asks_for=(TIMELINE_URI,))
+    connection = replace(connection, asks_for=(*connection.asks_for, TIMELINE_URI))
     async with connection.client() as http:
         task = await connection.agent(http, found).get(options["task_id"])
+    if options["of_all"]:
+        _require_owners([task])
     if options["timeline"]:
         return _show_timeline(timeline_of(task), as_json=options["json_output"])
     if options["json_output"]:
@@ -224,6 +266,7 @@ async def _show(
         return 0
     rows = {
         "task": task.id,
+        "owner": _owner_of(task),
         "context": task.context_id or "",
         "state": state_of(task),
         "skill": _skill_of(task),
@@ -269,7 +312,7 @@ def _words_of(task: Task, connection: AgentConnection, found: FoundCard) -> Iter
         yield f"{'asks' if asks else 'says':<8} " + text.replace("\n", f"\n{'':<9}")
     if asks:
         questions = answers.questions_in(task.status, lambda skill: tool_on(found.card, skill))
-        line = f"{connection.line('tasks')} {shlex.quote(task.id)}"
+        line = f"{connection.line('tasks')} {shlex.quote(task.id)}{' --all' if _owner_of(task) else ''}"
         yield f"{'answer':<8} {line} --reply {shlex.quote(answers.reply_for(questions))}"
         if all(question.key is not None for question in questions):
             yield f"{'decline':<8} {line} --decline"

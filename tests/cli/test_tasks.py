@@ -9,6 +9,8 @@ from collections.abc import AsyncIterator
 import httpx2
 import pytest
 
+from bridge.access.principals import OperatorRole, Principal
+from bridge.access.verifiers import Credential
 from bridge.mcp.client.eras import Era
 from tests.cli.call.test_command import Run, command
 from tests.support.asking import asking_command
@@ -122,6 +124,31 @@ async def test_the_timeline_of_a_task_names_the_hops_and_who_asked(
     assert sorted(words) == sorted(
         ["received by local", f"sent to {bridge.bridge.upstream.name}", "working", "completed"]
     )
+
+
+@pytest.mark.proves("cli-tasks", "ops-role", "ops-contents")
+async def test_an_operator_lists_shows_answers_and_cancels_the_tasks_of_all(run: Run, call: Run) -> None:
+    ops = Credential(Principal("ops", operator=OperatorRole.ANSWER), "ops-token")
+    config = config_for(raw_command(), credentials=[Credential(Principal("ann"), "ann-token"), ops])
+    variables = {"ANN": "ann-token", "OPS": "ops-token"}
+    async with running(config) as bridge:
+        url, mine, theirs = bridge.base_url, ("--bearer", "env:ANN"), ("--bearer", "env:OPS")
+        first, second = [await call(url, "add", "a=1", *mine, **variables) for _ in range(2)]
+        nothing = await run(url, *theirs, **variables)
+        listed = await run(url, "--all", *theirs, **variables)
+        shown = await run(url, first.task_id, "--all", *theirs, **variables)
+        answered = await run(url, first.task_id, "--reply", '{"b": 2}', "--all", *theirs, **variables)
+        canceled = await run(url, second.task_id, "--cancel", "--all", *theirs, **variables)
+        refused = await run(url, "--all", *mine, **variables)
+    assert nothing.out == "No tasks.\n"
+    heads, *rows = [line.split()[:3] for line in listed.out.splitlines()]
+    assert heads == ["ID", "OWNER", "STATE"]
+    assert rows == [[one.task_id, "ann", "input-required"] for one in (second, first)]
+    assert "asks     (withheld" in shown.out
+    assert f"{first.task_id} --all --reply" in shown.out
+    assert (answered.code, canceled.code) == (0, 0)
+    assert (refused.code, refused.out) == (1, "")
+    assert "does not take you for an operator" in refused.err
 
 
 @pytest.mark.proves("cli-tasks", "ops-timeline")
