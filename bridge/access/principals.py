@@ -29,7 +29,8 @@ ScopeRule = tuple[str, tuple[str, ...]]
 
 
 class OperatorRole(StrEnum):
-    """What an operator may do with what belongs to others. A principal without a role has its own tasks only."""
+    """What an operator may do with what belongs to others, the greater role last. A principal without a role has its
+    own tasks only."""
 
     READ = "read"
     """It sees all tasks, the configuration, and who may call."""

@@ -10,10 +10,11 @@ from __future__ import annotations
 import logging
 import secrets
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Final
 
 from bridge.access.issuers import Issuer
-from bridge.access.principals import ANONYMOUS, LOCAL, Principal, PrincipalNames
+from bridge.access.principals import ANONYMOUS, LOCAL, OperatorRole, Principal, PrincipalNames
 from bridge.access.verifiers import FORWARDED, Access, Credential, Scheme, Verifier, verifiers_of
 from bridge.assembly.issuers import Issuers, issuer_limits, issuers_of
 from bridge.assembly.plan import Plan
@@ -98,7 +99,8 @@ class Admission:
         must end.
 
         A principal with changed skills keeps its old ones until the plan is taken over: new skills could show it what
-        the plan is about to hide. So do the principals of an issuer with other rules.
+        the plan is about to hide. So do the principals of an issuer with other rules. An operator with a lesser role
+        has it at once.
         """
         before, trusted = self._credentials, self._issuers
         self.issuers.withhold(one.token for one in plan.credentials)  # those that are not granted yet, too
@@ -107,12 +109,12 @@ class Admission:
             self._set(tuple(plan.credentials), issuers_of(plan), is_open=True)
             return PrincipalNames(frozenset({self._everyone.name} if plan.asks_for_credentials else ()))
         left = {
-            name: one
+            name: _with_fewer_operators(one, plan.issuers[name])
             for name, one in trusted.items()
             if name in plan.issuers and plan.issuers[name].place == one.place
         }
         self._set(_left(before, plan.credentials), left, is_open=False)
-        gone = frozenset(trusted.keys() - left.keys())
+        gone = frozenset(name for name, one in trusted.items() if left.get(name) != one)
         return PrincipalNames(_without_a_secret(before, self._credentials), gone)
 
     def admit(self, plan: Plan) -> PrincipalNames:
@@ -164,14 +166,30 @@ def _left(before: Sequence[Credential], now: Sequence[Credential]) -> tuple[Cred
     """The new credentials that grant nobody more than before."""
     principals = {one.principal for one in before}
     had = {_secret(one): one for one in before}
-    kept = (one if one.principal in principals else had.get(_secret(one)) for one in now)
+    kept = (
+        one if one.principal in principals else _with_lesser_role(had.get(_secret(one)), one) for one in now
+    )
     return tuple(one for one in kept if one is not None)
 
 
+def _with_lesser_role(before: Credential | None, now: Credential) -> Credential | None:
+    if before is None:
+        return None
+    lesser = min((one.principal.operator for one in (before, now)), key=[None, *OperatorRole].index)
+    return replace(before, principal=replace(before.principal, operator=lesser))
+
+
+def _with_fewer_operators(before: Issuer, now: Issuer) -> Issuer:
+    kept = {role: held & now.operators.get(role, frozenset()) for role, held in before.operators.items()}
+    return before if kept == before.operators else replace(before, operators=kept)
+
+
 def _without_a_secret(before: Sequence[Credential], now: Sequence[Credential]) -> frozenset[str]:
-    """The names of principals with a secret that is no longer accepted."""
-    left = {_secret(one) for one in now}
-    return frozenset(one.principal.name for one in before if _secret(one) not in left)
+    """The names of principals with a secret that is no longer accepted, or with a lesser role."""
+    left = {(*_secret(one), one.principal.operator) for one in now}
+    return frozenset(
+        one.principal.name for one in before if (*_secret(one), one.principal.operator) not in left
+    )
 
 
 def _secret(one: Credential) -> tuple[str, Scheme, str]:

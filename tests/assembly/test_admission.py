@@ -14,7 +14,8 @@ import anyio
 import httpx2
 import pytest
 
-from bridge.access.principals import Principal
+from bridge.a2a.model.operators import OPERATOR_URI
+from bridge.access.principals import OperatorRole, Principal
 from bridge.access.verifiers import Credential, Scheme
 from bridge.assembly.admission import NOBODY_LEFT, Admission
 from bridge.assembly.plan import OfferedPlan, Plan
@@ -29,6 +30,7 @@ from tests.support.tool_server import ToolServer
 
 ADA, BOB = (Credential(Principal(name), f"{name}-token") for name in ("ada", "bob"))
 KEY = Credential(Principal("carol"), "carol-key", Scheme.API_KEY)
+ANSWER, READ = OperatorRole.ANSWER, OperatorRole.READ
 CARD = "/.well-known/agent-card.json"
 
 
@@ -155,6 +157,33 @@ async def test_skills_that_are_to_be_given_wait_until_the_rest_is_taken_over(tmp
         refused = await rpc.call("SendMessage", message(call_part("hold")))
         assert refused["task"]["status"]["state"] != "TASK_STATE_WORKING"
         assert one.calls == [("echo", {})]
+
+
+@pytest.mark.proves("web-never-opens", "ops-role")
+@pytest.mark.parametrize(
+    ("was", "becomes", "counts"),
+    [(ANSWER, READ, READ), (ANSWER, None, None), (READ, ANSWER, READ), (None, ANSWER, None)],
+)
+async def test_a_lesser_role_counts_at_once_and_a_greater_one_once_the_rest_is_taken_over(
+    was: OperatorRole | None, becomes: OperatorRole | None, counts: OperatorRole | None, tmp_path: Path
+) -> None:
+    before, now = (Credential(Principal("ops", operator=role), "ops-token") for role in (was, becomes))
+    down = server(url_at(NOWHERE), fail="closed")
+    async with guarded(tmp_path, ADA, before) as (there, one):
+        task = await Rpc(there.client, f"{there.url}/agents/a", bearer(ADA)).send({"text": "?"})
+        acting = Rpc(there.client, f"{there.url}/agents/a", bearer(before))
+        acting.headers["A2A-Extensions"] = OPERATOR_URI
+        await cannot_be_taken_over(
+            there,
+            credentials=[ADA, now],
+            servers={"one": server(one.target), "two": down},
+            published={"a": agent("one"), "b": agent("two")},
+        )
+        may_cancel, may_see = [
+            "result" in (await acting.post(method, {"id": task["id"]})).json()
+            for method in ("CancelTask", "GetTask")
+        ]
+        assert (may_see, may_cancel) == (counts is not None, counts is ANSWER)
 
 
 @pytest.mark.proves("web-never-opens")
