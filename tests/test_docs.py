@@ -63,6 +63,9 @@ OTHERWISE_TYPED: Final[Mapping[str, str]] = {
     'mcp-a2a audit verify --head "$(cat /elsewhere/head)" audit.jsonl*': "the same",
     "mcp-a2a tasks http://127.0.0.1:8080 TASK --timeline": "tests/cli/test_tasks.py",
     "mcp-a2a tasks http://127.0.0.1:8080 TASK --timeline --json-output": "the same",
+    "mcp-a2a tasks http://127.0.0.1:8080 --all --bearer env:TOKEN": "the same",
+    "mcp-a2a tasks http://127.0.0.1:8080 TASK --all --bearer env:TOKEN": "the same",
+    'mcp-a2a tasks http://127.0.0.1:8080 TASK --all --reply \'{"name": "Ada"}\' --bearer env:TOKEN': "the same",
 }
 """Lines of pages that are not read whole, and where they are tried."""
 
