@@ -7,13 +7,23 @@ each part, so that an operator sees what there is.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Final
 
 from pydantic_core import from_json
 
 from bridge.a2a.model.errors import FORBIDDEN, A2AError
-from bridge.a2a.model.objects import AgentExtension, Artifact, Message, Part, StreamResponse, Task, TaskStatus
+from bridge.a2a.model.objects import (
+    AgentExtension,
+    Artifact,
+    Message,
+    Part,
+    StreamResponse,
+    Task,
+    TaskArtifactUpdateEvent,
+    TaskStatus,
+    TaskStatusUpdateEvent,
+)
 from bridge.a2a.model.progress import PROGRESS
 from bridge.a2a.model.timeline import MOMENTS
 from bridge.jsonvalues import JsonObject
@@ -58,24 +68,42 @@ def withheld_task(task: Task) -> Task:
         status=_withheld_status(task.status),
         artifacts=None if task.artifacts is None else tuple(map(_withheld_artifact, task.artifacts)),
         history=None if task.history is None else tuple(map(_withheld_message, task.history)),
-        metadata=_withheld_metadata(task.metadata),
+        metadata=_withheld_metadata(task.metadata, task.model_extra),
     )
 
 
 def withheld_event(text: bytes) -> bytes:
     """The JSON of a StreamResponse without contents."""
-    event = StreamResponse.model_validate(from_json(text))
-    update, made = event.status_update, event.artifact_update
-    if event.task is not None:
-        return StreamResponse(task=withheld_task(event.task)).to_json()
-    if update is not None:
-        status, metadata = _withheld_status(update.status), _withheld_metadata(update.metadata)
-        return StreamResponse(status_update=update.changed(status=status, metadata=metadata)).to_json()
-    if made is not None:
-        artifact, metadata = _withheld_artifact(made.artifact), _withheld_metadata(made.metadata)
-        return StreamResponse(artifact_update=made.changed(artifact=artifact, metadata=metadata)).to_json()
-    assert event.message is not None, "an event is one of the four"
-    return StreamResponse(message=_withheld_message(event.message)).to_json()
+    payload = StreamResponse.model_validate(from_json(text)).payload
+    match payload:
+        case Task():
+            return StreamResponse(task=withheld_task(payload)).to_json()
+        case Message():
+            return StreamResponse(message=_withheld_message(payload)).to_json()
+        case TaskStatusUpdateEvent():
+            return StreamResponse(status_update=_withheld_update(payload)).to_json()
+        case TaskArtifactUpdateEvent():
+            return StreamResponse(artifact_update=_withheld_piece(payload)).to_json()
+
+
+def _withheld_update(update: TaskStatusUpdateEvent) -> TaskStatusUpdateEvent:
+    return TaskStatusUpdateEvent(
+        task_id=update.task_id,
+        context_id=update.context_id,
+        status=_withheld_status(update.status),
+        metadata=_withheld_metadata(update.metadata, update.model_extra),
+    )
+
+
+def _withheld_piece(update: TaskArtifactUpdateEvent) -> TaskArtifactUpdateEvent:
+    return TaskArtifactUpdateEvent(
+        task_id=update.task_id,
+        context_id=update.context_id,
+        artifact=_withheld_artifact(update.artifact),
+        append=update.append,
+        last_chunk=update.last_chunk,
+        metadata=_withheld_metadata(update.metadata, update.model_extra),
+    )
 
 
 def _withheld_status(status: TaskStatus) -> TaskStatus:
@@ -90,7 +118,9 @@ def _withheld_message(message: Message) -> Message:
         task_id=message.task_id,
         role=message.role,
         parts=_withheld_parts(message.parts),
-        metadata=_withheld_metadata(message.metadata),
+        metadata=_withheld_metadata(message.metadata, message.model_extra),
+        extensions=message.extensions,
+        reference_task_ids=message.reference_task_ids,
     )
 
 
@@ -98,8 +128,10 @@ def _withheld_artifact(artifact: Artifact) -> Artifact:
     return Artifact(
         artifact_id=artifact.artifact_id,
         name=artifact.name,
+        description=None if artifact.description is None else _WORDS,
         parts=_withheld_parts(artifact.parts),
-        metadata=_withheld_metadata(artifact.metadata),
+        metadata=_withheld_metadata(artifact.metadata, artifact.model_extra),
+        extensions=artifact.extensions,
     )
 
 
@@ -107,10 +139,10 @@ def _withheld_parts(parts: Sequence[Part]) -> tuple[Part, ...]:
     return tuple(Part(text=_WORDS, metadata={WITHHELD: part.kind}) for part in parts)
 
 
-def _withheld_metadata(metadata: JsonObject | None) -> JsonObject | None:
-    """Metadata without contents. The names of what is withheld stay."""
-    if metadata is None:
-        return None
-    kept = {key: value for key, value in metadata.items() if key in _OPEN}
-    closed = [key for key in metadata if key not in _OPEN]
-    return {**kept, WITHHELD: [*closed]} if closed else kept
+def _withheld_metadata(metadata: JsonObject | None, fields: Mapping[str, object] | None) -> JsonObject | None:
+    """Metadata without contents. The names of what is withheld stay, also those of fields that A2A does not have."""
+    kept = {key: value for key, value in (metadata or {}).items() if key in _OPEN}
+    closed = [*(key for key in metadata or {} if key not in _OPEN), *(fields or {})]
+    if closed:
+        return {**kept, WITHHELD: [*closed]}
+    return None if metadata is None else kept

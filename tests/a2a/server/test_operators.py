@@ -18,6 +18,7 @@ from bridge.mcp.client.eras import Era
 from bridge.translate.overrides import SkillOverride
 from tests.support.asking import asking_command
 from tests.support.drivers import Driver, Json, JsonRpcDriver, new_client, shape_of, state_of
+from tests.support.first_driver import FirstDriver
 from tests.support.older_drivers import EVERY_DRIVER, name_of
 from tests.support.running import Running, call_part, config_for, message, raw_command, running
 
@@ -281,6 +282,18 @@ async def test_a_question_of_the_server_is_answered_in_the_place_of_the_owner(
         assert '"name": "Ada"' in done["artifacts"][0]["parts"][0]["text"]
         [marked] = [one for one in done["history"] if ANSWERED_BY in (one.get("metadata") or {})]
         assert (marked["metadata"][ANSWERED_BY], marked["parts"]) == ("answerer", [{"data": {"name": "Ada"}}])
+
+
+@pytest.mark.proves("ops-role", "map-named-tasks")
+async def test_where_clients_name_tasks_an_operator_makes_tasks_of_its_own(
+    bridge: Running, client: httpx2.AsyncClient
+) -> None:
+    """An id is a name there, and a name makes a task of the caller's."""
+    desk = Desk(JsonRpcDriver, client, bridge)
+    task = await desk.waiting()
+    acting = Desk(FirstDriver, client, bridge).acting("answerer")
+    await acting.send({"data": {"b": 2}}, taskId=task["id"])
+    assert await desk.alice.get(task["id"]) == task
 
 
 # What no operator says
