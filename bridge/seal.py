@@ -68,6 +68,8 @@ class HandlePurpose(Enum):
     """The argument that continues a conversation."""
     SESSION = "session"
     """The id of an MCP session (2025-11-25) that any replica answers."""
+    WEBHOOK = "webhook"
+    """The token that an agent shows with notifications of a task."""
 
 
 LIFETIME_SECONDS: Final[Mapping[HandlePurpose, int]] = {
@@ -76,6 +78,7 @@ LIFETIME_SECONDS: Final[Mapping[HandlePurpose, int]] = {
     HandlePurpose.FOLLOW_UP: 7 * 86_400,
     HandlePurpose.CONTEXT: 30 * 86_400,
     HandlePurpose.SESSION: 30 * 86_400,
+    HandlePurpose.WEBHOOK: 7 * 86_400,
 }
 """The default lifetimes of handles: people take minutes to answer, and days to come back."""
 

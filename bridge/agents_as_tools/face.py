@@ -26,11 +26,13 @@ from bridge.agents_as_tools.listing import FaceListing, listing_of
 from bridge.agents_as_tools.mcp_tasks import McpTasks
 from bridge.agents_as_tools.options import FaceOptions
 from bridge.agents_as_tools.own_tools import FollowUp, call_of_skill, found_skills
+from bridge.agents_as_tools.push_hints import PushHints
 from bridge.agents_as_tools.remote_agent import RemoteAgent, read_cards
 from bridge.agents_as_tools.resources import TEMPLATE, read_card, read_part
 from bridge.agents_as_tools.sending import FaceRuntime, UnnamedMessages
 from bridge.agents_as_tools.tool_results import failure
 from bridge.agents_as_tools.tools import PublishedTool, SkillKey
+from bridge.agents_as_tools.webhooks import TaskWebhooks
 from bridge.concurrency import ToolLimiters
 from bridge.errors import BridgeError, echoed, telling_of
 from bridge.http.caller_token import CallerToken
@@ -61,8 +63,11 @@ class AgentsFace:
         handles: Handles,
         options: FaceOptions,
         overrides: Mapping[str, ToolOverride] = _NOTHING,
+        hints: PushHints | None = None,
     ) -> None:
+        """`hints` are those of the process; None waits for none."""
         self._handles = handles
+        self._hints = hints or PushHints()
         self._unnamed = UnnamedMessages(options.unnamed_most)
         self._turns: ToolLimiters[SkillKey] = ToolLimiters()
         self._remarked: frozenset[Remark] = frozenset()
@@ -132,7 +137,10 @@ class AgentsFace:
         for agent in self._agents:
             agent.use_what_is_remembered()
         async with anyio.create_task_group() as group:
-            self._around = FaceRuntime(self._handles, self._options, group, self._unnamed, self._turns)
+            webhooks = TaskWebhooks(self._hints, self._handles, group, lambda: self._options.webhooks)
+            self._around = FaceRuntime(
+                self._handles, self._options, group, self._unnamed, self._turns, webhooks
+            )
             self._tasks = McpTasks(self._surroundings, self._found)
             await read_cards([agent for agent in self._agents if agent.down is not None], first_cards_seconds)
             self._list()

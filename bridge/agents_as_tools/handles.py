@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from hashlib import blake2b
 
 from bridge.seal import LIFETIME_SECONDS, Handle, HandleBinding, HandleError, HandlePurpose, Seal, agent_mark
 
@@ -51,6 +52,27 @@ class FarContext:
     task_id: str | None
 
 
+@dataclass(frozen=True, slots=True)
+class FarWebhook:
+    """A task whose agent notifies the bridge, as the token of the notifications names it."""
+
+    agent: str
+    task_id: str
+    principal: str
+    """The mark of the principal whose task it is, see `webhook_of`."""
+
+    @property
+    def key(self) -> str:
+        """What tells it from all others, in 32 hexadecimal digits."""
+        named = "\0".join((self.agent, self.task_id, self.principal))
+        return blake2b(named.encode(errors="surrogatepass"), digest_size=16).hexdigest()
+
+
+def webhook_of(task: FarTask, principal: str) -> FarWebhook:
+    """The webhook for a task of a principal."""
+    return FarWebhook(task.agent, task.task_id, agent_mark(principal))
+
+
 def tool_mark(skill_id: str | None) -> str:
     """The mark of a tool in handles. It depends on the skill's id, not on the tool's name, and is short."""
     return agent_mark(skill_id or "")
@@ -85,6 +107,17 @@ class Handles:
         handle = Handle(task.agent, (task.task_id, tool, str(now)), now + ttl_seconds)
         binding = HandleBinding(HandlePurpose.TASK_ID, principal)
         return self._seal.seal(handle, binding), FarCall(task, tool, now, ttl_seconds)
+
+    def of_webhook(self, webhook: FarWebhook) -> str:
+        """The token of a webhook. Nothing else says whose it is, so it names the principal and is bound to none."""
+        return self._sealed(HandlePurpose.WEBHOOK, webhook.agent, (webhook.task_id, webhook.principal), "")
+
+    def webhook(self, text: str) -> FarWebhook:
+        """The webhook that a token is for; raises as `question` does."""
+        handle = self._seal.open(text, HandleBinding(HandlePurpose.WEBHOOK, ""), self._now_seconds())
+        if len(handle.ids) != 2:
+            raise HandleError
+        return FarWebhook(handle.agent, *handle.ids)
 
     def call(self, text: str, principal: str) -> FarCall:
         """The call that the id of an MCP task names; raises as `question` does."""
@@ -132,4 +165,14 @@ class Handles:
         return self._seal.seal(Handle(agent, ids, expires), HandleBinding(purpose, principal, request))
 
 
-__all__ = ["FarCall", "FarContext", "FarQuestion", "FarTask", "Handles", "agent_mark", "tool_mark"]
+__all__ = [
+    "FarCall",
+    "FarContext",
+    "FarQuestion",
+    "FarTask",
+    "FarWebhook",
+    "Handles",
+    "agent_mark",
+    "tool_mark",
+    "webhook_of",
+]

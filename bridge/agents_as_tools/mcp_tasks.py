@@ -19,7 +19,7 @@ import anyio
 
 from bridge.a2a.client.bindings import AgentRefusedError
 from bridge.a2a.client.client import AgentClient
-from bridge.a2a.client.follow import Listener, is_transient, wait_until_settled
+from bridge.a2a.client.follow import Listener, Pause, is_transient, wait_until_settled
 from bridge.a2a.model.life import ENDED
 from bridge.a2a.model.objects import (
     Message,
@@ -137,6 +137,16 @@ class McpTasks:
 
     async def watch(self, task_id: str, caller: TaskCaller, tell: Callable[[JsonObject], None]) -> None:
         """See `TaskFace.watch`."""
+        try:
+            far = self._opened(task_id, caller).call.task
+        except McpRefusal:
+            return
+        with self._surroundings().webhooks.waiting(far, caller.principal) as pause:
+            await self._watch(task_id, caller, tell, pause)
+
+    async def _watch(
+        self, task_id: str, caller: TaskCaller, tell: Callable[[JsonObject], None], pause: Pause
+    ) -> None:
         told: JsonObject | None = None
         while True:
             try:
@@ -151,7 +161,7 @@ class McpTasks:
             if detailed["status"] in _OVER:
                 return
             await anyio.sleep(_SHORTEST_WATCH_SECONDS)
-            await self._changed(opened, task)
+            await self._changed(opened, task, pause)
 
     # One look
 
@@ -163,6 +173,8 @@ class McpTasks:
         except PeerError as exc:
             return self._fields(opened) | self._without_agent(opened, exc), None
         self._out_of_reach.pop(mark, None)
+        if task.status.state in ENDED:
+            self._surroundings().webhooks.ended(opened.call.task, opened.caller.principal)
         return self._fields(opened, task) | _as_it_stands(opened, task), task
 
     def _without_agent(self, opened: _OpenedTask, exc: PeerError) -> JsonObject:
@@ -185,7 +197,7 @@ class McpTasks:
             fields["lastUpdatedAt"] = changed
         return fields
 
-    async def _changed(self, opened: _OpenedTask, task: Task | None) -> None:
+    async def _changed(self, opened: _OpenedTask, task: Task | None, pause: Pause) -> None:
         """Wait until a task may have changed."""
         if task is None:
             await anyio.sleep(opened.options.task_poll_seconds)
@@ -201,7 +213,7 @@ class McpTasks:
             async def follow() -> None:
                 try:
                     await wait_until_settled(
-                        opened.client, task.id, Listener(hear), pace=pace, answered=task.status
+                        opened.client, task.id, Listener(hear), pace=pace, answered=task.status, pause=pause
                     )
                 except PeerError as exc:
                     logger.info("%s: a watched task is looked at instead: %s", opened.agent.key, exc)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from bridge.a2a.client.follow import FollowPace
+from bridge.agents_as_tools.push_hints import WebhookOptions
 from bridge.translate.skill_tools import ToolRules
 
 
@@ -37,6 +38,7 @@ class FaceOptions:
     """The most messages that wait although their agents named no task. Beyond it, the oldest is given up."""
     cancel_seconds: float
     """How long a cancellation may take to reach an agent."""
+    webhooks: WebhookOptions
     title: str | None = None
     """Replaces the name of the only agent."""
     instructions: str | None = None

@@ -7,13 +7,14 @@ names the task, and the agent knows its state: no state is kept here.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import AbstractContextManager
 from dataclasses import replace
 from typing import Final
 from uuid import uuid4
 
 import anyio
 
-from bridge.a2a.client.follow import converse, wait_until_settled
+from bridge.a2a.client.follow import Pause, converse, wait_until_settled
 from bridge.a2a.model.life import ENDED, SETTLED
 from bridge.a2a.model.objects import Message, SendMessageConfiguration, SendMessageRequest, Task, TaskState
 from bridge.agents_as_tools.handles import FarTask
@@ -81,8 +82,11 @@ class FollowUp:
         )
         request = SendMessageRequest(message=message, configuration=SendMessageConfiguration())
         outcome: Task | Message | None = None
-        with anyio.move_on_after(self._around.options.answer_within_seconds):
-            outcome = await converse(client, request, pace=self._around.options.pace, answered=task.status)
+        with anyio.move_on_after(self._around.options.answer_within_seconds), self._hints() as pause:
+            pace = self._around.options.pace
+            outcome = await converse(client, request, pace=pace, answered=task.status, pause=pause)
+        if outcome is None:
+            self._around.webhooks.ask(self._agent, client, self._far, self._incoming.principal)
         return self._shown(outcome)
 
     async def cancel(self) -> JsonObject:
@@ -134,11 +138,13 @@ class FollowUp:
         task = await client.get(task_id)
         if task.status.state in SETTLED and task.status.state is not TaskState.AUTH_REQUIRED:
             return self._shown(task)
-        with anyio.move_on_after(seconds):
-            task = await wait_until_settled(
-                client, task_id, pace=self._around.options.pace, answered=task.status
-            )
+        with anyio.move_on_after(seconds), self._hints() as pause:
+            pace = self._around.options.pace
+            task = await wait_until_settled(client, task_id, pace=pace, answered=task.status, pause=pause)
         return self._shown(task)
+
+    def _hints(self) -> AbstractContextManager[Pause]:
+        return self._around.webhooks.waiting(self._far, self._incoming.principal)
 
     def _shown(self, outcome: Task | Message | None) -> JsonObject:
         handle = str(self._incoming.arguments["handle"])
@@ -146,6 +152,7 @@ class FollowUp:
             self._agent, None, self._incoming.principal, self._around.handles, self._around.options
         )
         if isinstance(outcome, Message) or (outcome is not None and outcome.status.state in ENDED):
+            self._around.webhooks.ended(self._far, self._incoming.principal)
             return shown.result(outcome)
         if outcome is None or outcome.status.state not in SETTLED:
             return shown.still_at_work(handle)

@@ -63,10 +63,12 @@ class RemoteAgent:
         key: str | None = None,
         account: str = "",
         callers: CallerTokens | None = None,
+        push: bool = True,
         now_ms: Callable[[], int] = lambda: time.time_ns() // 1_000_000,
     ) -> None:
         """`key` is the configured key. `account` tells this agent from others at the same URL. `callers` gives the
-        tokens by which it is called in the names of callers; None calls it in the bridge's name.
+        tokens by which it is called in the names of callers; None calls it in the bridge's name. `push` says whether it
+        may be asked to notify the bridge.
 
         The account stands for the credentials: the agent keeps the tasks of each apart, and a handle has to come
         back to the account that began the task. So it holds the references of the credentials, which outlive a
@@ -89,6 +91,8 @@ class RemoteAgent:
         self._client: AgentClient | None = None
         self._found: FoundCard | None = None
         self._callers = callers
+        self.may_notify = push
+        """Whether it may be asked to notify the bridge of its tasks."""
 
     @property
     def wanted_key(self) -> str:

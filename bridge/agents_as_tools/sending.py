@@ -21,6 +21,7 @@ from bridge.a2a.model.objects import Message, StreamResponse, Task
 from bridge.agents_as_tools.handles import Handles
 from bridge.agents_as_tools.options import FaceOptions
 from bridge.agents_as_tools.tools import SkillKey
+from bridge.agents_as_tools.webhooks import TaskWebhooks
 from bridge.concurrency import ToolLimiters
 from bridge.errors import BridgeError, OwnError, PeerError
 
@@ -39,7 +40,7 @@ class Sending:
     def __init__(
         self, client: AgentClient, on_event: Callable[[StreamResponse], None], task_id: str | None
     ) -> None:
-        self._client = client
+        self.client = client
         self._on_event = on_event
         self._scope = anyio.CancelScope()
         self.named = anyio.Event()
@@ -80,7 +81,7 @@ class Sending:
             self._scope.cancel()
             if self.task_id is not None:
                 with anyio.move_on_after(within_seconds), suppress(PeerError):  # it may have ended by itself
-                    await self._client.cancel(self.task_id)
+                    await self.client.cancel(self.task_id)
 
     def _know(self, task_id: str) -> None:
         self.task_id = task_id
@@ -134,3 +135,4 @@ class FaceRuntime:
     """The task group of the messages, open as long as the face is served."""
     unnamed: UnnamedMessages
     turns: ToolLimiters[SkillKey]
+    webhooks: TaskWebhooks

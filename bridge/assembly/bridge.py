@@ -56,7 +56,7 @@ from bridge.assembly.plan import (
     changes_between,
 )
 from bridge.assembly.published_agent import PublishedAgent, path_of, published
-from bridge.assembly.push import push_signer
+from bridge.assembly.push import notified, push_signer
 from bridge.assembly.replicas import BridgeReplicas, replicas_of
 from bridge.assembly.routes import MCP, OWN_DOOR_HEADER, OwnDoor, Router, RoutingTable, readiness
 from bridge.assembly.telemetry import telemetry_of
@@ -136,8 +136,11 @@ class Bridge:
         async with AsyncExitStack() as stack:
             self.telemetry = await stack.enter_async_context(telemetry_of(self._place, lambda: self._parts))
             self._hops = self.telemetry.hops
-            self._shared = await stack.enter_async_context(shared_resources(self._plan, self._hops))
+            push_url = self._place.public_url if self._over_http else None
+            resources = shared_resources(self._plan, self._hops, push_url)
+            self._shared = await stack.enter_async_context(resources)
             self.replicas = await stack.enter_async_context(replicas_of(self._plan, self._shared.seal))
+            self.app.notified = notified(self._shared, self._may_notify)
             if (signer := push_signer(self._place)) is not None:
                 self.app.key_sources.append(signer.public_keys)
             self._group = await stack.enter_async_context(anyio.create_task_group())
@@ -451,6 +454,7 @@ class Bridge:
             bearer=self._admission.own_bearer,
             account="itself",
             allow_private=True,
+            push=False,
             own_card=agent.own_card(url),
         )
 
@@ -509,6 +513,11 @@ class Bridge:
         for face in self._parts.faces:
             face.offered.server.admit_anew(changed)
             face.offered.server.changed()
+
+    def _may_notify(self, mark: str) -> bool:
+        """Whether the agent with this mark may notify the bridge."""
+        agents = (agent for face in self._parts.faces for agent in face.offered.remote_agents)
+        return any(agent.mark == mark and agent.may_notify for agent in agents)
 
     def _running_parts(self) -> Iterator[Parts]:
         """The parts that are served, then those that retire."""

@@ -26,6 +26,7 @@ from bridge.a2a.wire.versions import VERSIONS
 from bridge.agents_as_tools.face import AgentsFace
 from bridge.agents_as_tools.handles import Handles
 from bridge.agents_as_tools.options import FaceOptions
+from bridge.agents_as_tools.push_hints import PushHints, WebhookOptions
 from bridge.agents_as_tools.remote_agent import RemoteAgent
 from bridge.assembly.plan import CatalogPlan, OfferedPlan, Plan, ProcessPlan, RemotePlan
 from bridge.config.tables.profile import AgentsTable, Profile
@@ -53,6 +54,8 @@ class SharedResources:
     cache: Path | None = None
     baggage_keys: frozenset[str] = frozenset()
     hops: Hops = UNHEARD
+    hints: PushHints = field(default_factory=PushHints)
+    """The hints that the notifications of agents are."""
 
     @property
     def cache_folder(self) -> Path:
@@ -61,8 +64,11 @@ class SharedResources:
 
 
 @asynccontextmanager
-async def shared_resources(plan: Plan, hops: Hops = UNHEARD) -> AsyncIterator[SharedResources]:
-    """Open the resources that the offered servers of a process share.
+async def shared_resources(
+    plan: Plan, hops: Hops = UNHEARD, push_url: str | None = None
+) -> AsyncIterator[SharedResources]:
+    """Open the resources that the offered servers of a process share. `push_url` is the base URL at which agents notify
+    the bridge; None asks none of them to.
 
     Raises:
         UsageError: the key of the handles cannot be read or made.
@@ -74,7 +80,8 @@ async def shared_resources(plan: Plan, hops: Hops = UNHEARD) -> AsyncIterator[Sh
         raise UsageError(f"{exc}; XDG_STATE_HOME names another folder for what is kept") from exc
     timeout = httpx2.Timeout(None, connect=plan.profile.agents.agent_connect_seconds)
     async with GuardedClient(timeout=timeout, limits=httpx2.Limits(keepalive_expiry=2.0)) as http:
-        yield SharedResources(http, seal, plan.profile, place.cache, place.baggage_keys, hops)
+        hints = PushHints(push_url)
+        yield SharedResources(http, seal, plan.profile, place.cache, place.baggage_keys, hops, hints)
 
 
 def keys_of(place: ProcessPlan) -> list[bytes]:
@@ -139,7 +146,8 @@ async def offered(
         PeerError: the plan requires an agent, and every address is known to be something else.
     """
     made = {key: _agent(key, one, plan, shared) for key, one in agents.items()}
-    face = AgentsFace(list(made.values()), Handles(shared.seal), face_options_of(name, plan), plan.overrides)
+    handles, options = Handles(shared.seal), face_options_of(name, plan)
+    face = AgentsFace(list(made.values()), handles, options, plan.overrides, shared.hints)
     running: list[McpServer] = []
 
     def changed() -> None:
@@ -182,6 +190,7 @@ def face_options_of(name: str, plan: OfferedPlan) -> FaceOptions:
         skill_in_text=chosen.skill_in_text,
         inline_limit_bytes=chosen.part_inline_limit_bytes,
         cancel_seconds=plan.profile.run.cancel_grace_seconds,
+        webhooks=WebhookOptions(chosen.push_poll_seconds, chosen.push_look_seconds, chosen.push_tasks),
     )
 
 
@@ -216,7 +225,14 @@ def _agent(key: str, one: RemotePlan, plan: OfferedPlan, shared: SharedResources
     )
     named = key if plan.named else None
     return RemoteAgent(
-        one.url, source, shared.http, options, key=named, account=one.account, callers=one.callers
+        one.url,
+        source,
+        shared.http,
+        options,
+        key=named,
+        account=one.account,
+        callers=one.callers,
+        push=one.push,
     )
 
 

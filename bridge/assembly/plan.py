@@ -134,6 +134,8 @@ class RemotePlan:
     """The version of A2A that the agent speaks, when its card is wrong about it."""
     extensions: tuple[str, ...] = ()
     """The URIs of extensions to activate, beside the bridge's own."""
+    push: bool = True
+    """Whether it is asked to notify the bridge of long calls."""
     own_card: OwnCard | None = None
     """The agent's card, when this process publishes the agent."""
     catalog: CatalogSource | None = field(default=None, repr=False, compare=False)

@@ -304,6 +304,7 @@ def _remote(
         on_command_line=on_line,
         dialect=table.dialect,
         extensions=table.extensions,
+        push=table.push,
     )
 
 

@@ -1,8 +1,9 @@
-"""Push notifications of a plan: who signs them, where they may go, and the sender of each agent."""
+"""Push notifications of a plan: who signs them, where they may go, and the sender of each agent. And those of remote
+agents: who takes them."""
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
 
 from bridge.a2a.model.life import IdsAndClock
@@ -11,6 +12,9 @@ from bridge.a2a.push.sender import PushPace, PushSender, WallClock
 from bridge.a2a.push.signatures import PushSigner, shared_secret
 from bridge.a2a.tasks.webhooks import WebhookRecords, WebhookRules, Webhooks
 from bridge.a2a.wire.extensions import ExtensionFilter
+from bridge.agents_as_tools.handles import Handles
+from bridge.agents_as_tools.push_receiver import PushReceiver, ReceiverBounds
+from bridge.assembly.offered_server import SharedResources
 from bridge.assembly.plan import ProcessPlan
 from bridge.config.tables.profile import Profile
 from bridge.private_files import private_folder
@@ -78,3 +82,13 @@ def push_pace(process: Profile) -> PushPace:
         at_once=table.at_once,
         folded_rows=table.folded_events,
     )
+
+
+def notified(shared: SharedResources, knows: Callable[[str], bool]) -> PushReceiver | None:
+    """What takes the notifications of remote agents; None if none is asked for any. `knows` says by its mark whether an
+    agent may notify."""
+    if shared.hints.url is None:
+        return None
+    table = shared.process.push
+    bounds = ReceiverBounds(table.received_limit_bytes, table.received_each_second)
+    return PushReceiver(Handles(shared.seal), shared.hints, knows, bounds)

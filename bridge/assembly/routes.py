@@ -4,7 +4,7 @@ The routes may change at any time; a request in flight keeps its application.
 
 /agents/NAME     an agent made of tools          /agents     the catalog of them
 /mcp/NAME        an MCP server made of agents    /healthz    whether the process lives
-/login/...       the pages of a caller's login
+/login/...       the pages of a caller's login   /push       where remote agents notify the bridge of their tasks
 /console         the pages for people, if the plan has them
 /, /mcp          the only face of its kind       /readyz     whether it can do its work
 /.well-known/oauth-protected-resource/mcp/NAME   who gives tokens for an MCP server
@@ -28,6 +28,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from bridge.a2a.model.objects import timestamp
 from bridge.a2a.wire.rest import CARD_PATH
 from bridge.access.verifiers import FORWARDED, Access
+from bridge.agents_as_tools.push_hints import PUSH_PATH
 from bridge.assembly.login_links import LOGIN_PATH
 from bridge.assembly.parts import Parts
 from bridge.http.request_checks import (
@@ -113,6 +114,8 @@ class Router:
         """What gives the public keys of the bridge as JWKs, each for what it signs."""
         self.console: ASGIApp | None = None
         """The pages at `CONSOLE` and below; None without."""
+        self.notified: ASGIApp | None = None
+        """What takes the notifications of remote agents, where they may notify the bridge."""
         self._place = place
         self._access = access
         self._catalog = catalog
@@ -145,6 +148,8 @@ class Router:
             return self._logins, scope
         if self.console is not None and (path == CONSOLE or path.startswith((f"{CONSOLE}/", f"{CONSOLE}."))):
             return self.console, scope
+        if self.notified is not None and path.rstrip("/") == PUSH_PATH:
+            return self.notified, scope
         if path == METADATA_PATH or path.startswith(f"{METADATA_PATH}/"):
             return self._metadata(path, scope), scope
         for base, app in routes.agents.items():

@@ -27,7 +27,8 @@ _DIVIDED: Final[Mapping[str, tuple[str, ...]]] = {
     "connections": ("most", "new", "each"),
     "streams": ("open",),
     "store": ("connections", "waiting_limit_bytes"),
-    "agents": ("unnamed_most",),
+    "push": ("received_each_second",),
+    "agents": ("unnamed_most", "push_tasks"),
 }
 """Tables of a profile, and the limits in them that are divided."""
 

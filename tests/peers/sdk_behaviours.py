@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 import anyio
+import httpx
 import uvicorn
 from a2a.helpers import (
     new_data_part,
@@ -25,10 +26,16 @@ from a2a.helpers import (
     new_url_part,
 )
 from a2a.server.agent_execution import AgentExecutor, RequestContext
+from a2a.server.context import ServerCallContext
 from a2a.server.events import EventQueue
 from a2a.server.request_handlers import DefaultRequestHandler
 from a2a.server.routes import create_agent_card_routes, create_jsonrpc_routes, create_rest_routes
-from a2a.server.tasks import InMemoryTaskStore, TaskUpdater
+from a2a.server.tasks import (
+    BasePushNotificationSender,
+    InMemoryPushNotificationConfigStore,
+    InMemoryTaskStore,
+    TaskUpdater,
+)
 from a2a.types import a2a_pb2
 from google.protobuf.json_format import MessageToDict
 from starlette.applications import Starlette
@@ -64,6 +71,10 @@ class Seen:
     begun: anyio.Event = field(default_factory=anyio.Event)
     """A slow task is at work."""
     told_of_cancel: anyio.Event = field(default_factory=anyio.Event)
+    webhooks: list[str] = field(default_factory=list)
+    """The URLs that callers asked to have notified."""
+    webhook_set: anyio.Event = field(default_factory=anyio.Event)
+    webhook_deleted: anyio.Event = field(default_factory=anyio.Event)
 
 
 @dataclass
@@ -304,7 +315,28 @@ class BehavioursExecutor(AgentExecutor):
         await updater.cancel(updater.new_agent_message([new_text_part("Stopped as you wished")]))
 
 
-def agent_card(url: str, name: str, *, streaming: bool) -> a2a_pb2.AgentCard:
+class Webhooks(InMemoryPushNotificationConfigStore):
+    """The webhooks of an agent, of which is seen what becomes of them."""
+
+    def __init__(self, seen: Seen) -> None:
+        super().__init__()
+        self._seen = seen
+
+    async def set_info(
+        self, task_id: str, config: a2a_pb2.TaskPushNotificationConfig, context: ServerCallContext
+    ) -> None:
+        await super().set_info(task_id, config, context)
+        self._seen.webhooks.append(config.url)
+        self._seen.webhook_set.set()
+
+    async def delete_info(
+        self, task_id: str, context: ServerCallContext, config_id: str | None = None
+    ) -> None:
+        await super().delete_info(task_id, context, config_id)
+        self._seen.webhook_deleted.set()
+
+
+def agent_card(url: str, name: str, *, streaming: bool, push: bool = False) -> a2a_pb2.AgentCard:
     """Return the card of the agent at `url`: both HTTP bindings of 1.0, a skill for each behaviour."""
     return a2a_pb2.AgentCard(
         name=name,
@@ -316,7 +348,7 @@ def agent_card(url: str, name: str, *, streaming: bool) -> a2a_pb2.AgentCard:
                 url=f"{url}{REST_PREFIX}", protocol_binding="HTTP+JSON", protocol_version="1.0"
             ),
         ],
-        capabilities=a2a_pb2.AgentCapabilities(streaming=streaming),
+        capabilities=a2a_pb2.AgentCapabilities(streaming=streaming, push_notifications=push),
         default_input_modes=["text/plain"],
         default_output_modes=["text/plain"],
         skills=[
@@ -327,11 +359,28 @@ def agent_card(url: str, name: str, *, streaming: bool) -> a2a_pb2.AgentCard:
 
 
 def build_app(
-    url: str, seen: Seen | None = None, *, name: str = "Behaviours", streaming: bool = True
+    url: str,
+    seen: Seen | None = None,
+    *,
+    name: str = "Behaviours",
+    streaming: bool = True,
+    notify_with: httpx.AsyncClient | None = None,
 ) -> Starlette:
-    """Return the agent as an ASGI application that will be reached at `url`, with no task yet."""
-    card = agent_card(url, name, streaming=streaming)
-    handler = DefaultRequestHandler(BehavioursExecutor(seen or Seen()), InMemoryTaskStore(), card)
+    """Return the agent as an ASGI application that will be reached at `url`, with no task yet.
+
+    `notify_with` is the client with which it sends push notifications; it sends none without.
+    """
+    seen = seen or Seen()
+    card = agent_card(url, name, streaming=streaming, push=notify_with is not None)
+    webhooks = Webhooks(seen) if notify_with else None
+    sender = BasePushNotificationSender(notify_with, webhooks) if notify_with and webhooks else None
+    handler = DefaultRequestHandler(
+        BehavioursExecutor(seen),
+        InMemoryTaskStore(),
+        card,
+        push_config_store=webhooks,
+        push_sender=sender,
+    )
     return Starlette(
         routes=[
             *create_agent_card_routes(card),

@@ -18,6 +18,7 @@ from bridge.assembly.plan import CatalogPlan, OfferedPlan, Plan, ProcessPlan, Re
 from bridge.config.tables.profile import Profile
 from bridge.http.oauth import TokenSource
 from bridge.mcp.server.server import McpServer
+from tests.support.ports import free_port
 from tests.support.running import listening, profile_of
 
 
@@ -33,12 +34,17 @@ class ExposeConfig:
     dialect: DialectChoice = "auto"
     keys: tuple[str, ...] = ()
     tokens: TokenSource | None = None
+    public_url: str | None = None
+    push: bool = True
 
     def plan(self) -> Plan:
         """The same as a plan."""
-        agents = {url: RemotePlan(url, tokens=self.tokens, dialect=self.dialect) for url in self.urls}
+        agents = {
+            url: RemotePlan(url, tokens=self.tokens, dialect=self.dialect, push=self.push)
+            for url in self.urls
+        }
         offered = OfferedPlan(tuple(agents), self.profile, named=False, server_name=self.name)
-        place = ProcessPlan(state=self.state, cache=self.cache, keys=self.keys)
+        place = ProcessPlan(public_url=self.public_url, state=self.state, cache=self.cache, keys=self.keys)
         return Plan(self.profile, place, agents=agents, offered={"face": offered})
 
 
@@ -86,9 +92,15 @@ async def exposing(
     dialect: DialectChoice = "auto",
     keys: tuple[str, ...] = (),
     tokens: TokenSource | None = None,
+    at_public_url: bool = False,
+    push: bool = True,
     **agents: Any,
 ) -> AsyncIterator[Exposed]:
-    """Offer the agents at these URLs as an MCP server; other keywords change the `[agents]` of a profile."""
+    """Offer the agents at these URLs as an MCP server; other keywords change the `[agents]` of a profile.
+
+    With `at_public_url` the agents are told where they can notify it.
+    """
+    port = free_port()
     profile = profile_of(mapping)
     profile = profile.model_copy(update={"agents": profile.agents.model_copy(update=agents)})
     config = ExposeConfig(
@@ -99,8 +111,10 @@ async def exposing(
         dialect=dialect,
         keys=keys,
         tokens=tokens,
+        public_url=f"http://127.0.0.1:{port}" if at_public_url else None,
+        push=push,
     )
-    async with _offered(config.plan()) as there:
+    async with _offered(config.plan(), port) as there:
         yield there
 
 
@@ -115,8 +129,8 @@ async def exposing_catalog(folder: Path, catalog: CatalogPlan) -> AsyncIterator[
 
 
 @asynccontextmanager
-async def _offered(plan: Plan) -> AsyncIterator[Exposed]:
-    async with _running(plan, over_http=True) as bridge, listening(bridge.app) as root_url:
+async def _offered(plan: Plan, port: int = 0) -> AsyncIterator[Exposed]:
+    async with _running(plan, over_http=True) as bridge, listening(bridge.app, port) as root_url:
         (offered,) = bridge.offered
         try:
             yield Exposed(Exposure(offered.face, offered.server), f"{root_url}/mcp")

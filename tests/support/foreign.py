@@ -9,6 +9,7 @@ from urllib.parse import urlsplit
 
 import anyio
 import anyio.abc
+import httpx
 from starlette.applications import Starlette
 
 from tests.peers.sdk_behaviours import Seen, build_app
@@ -24,6 +25,7 @@ class Foreign:
     name: str
     streaming: bool
     tasks: anyio.abc.TaskGroup
+    notify_with: httpx.AsyncClient | None = None
     seen: Seen = field(default_factory=Seen)
 
     @property
@@ -34,7 +36,9 @@ class Foreign:
     async def begin(self) -> None:
         """Start it, or another one in its place that knows no task: so it is after a restart."""
         self.seen = Seen()
-        app = build_app(self.url, self.seen, name=self.name, streaming=self.streaming)
+        app = build_app(
+            self.url, self.seen, name=self.name, streaming=self.streaming, notify_with=self.notify_with
+        )
         self.proxy.to_port = await self.tasks.start(_serve, app)
 
     async def restart(self) -> None:
@@ -55,10 +59,12 @@ async def _serve(app: Starlette, *, task_status: anyio.abc.TaskStatus[int]) -> N
 
 
 @asynccontextmanager
-async def foreign_agent(name: str = "Behaviours", *, streaming: bool = True) -> AsyncIterator[Foreign]:
+async def foreign_agent(
+    name: str = "Behaviours", *, streaming: bool = True, push: bool = False
+) -> AsyncIterator[Foreign]:
     """Run the agent."""
-    async with proxy_to(0) as proxy, anyio.create_task_group() as tasks:
-        agent = Foreign(proxy, name, streaming, tasks)
+    async with proxy_to(0) as proxy, httpx.AsyncClient() as http, anyio.create_task_group() as tasks:
+        agent = Foreign(proxy, name, streaming, tasks, http if push else None)
         await agent.begin()
         yield agent
         agent.seen.released.set()

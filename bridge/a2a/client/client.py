@@ -29,8 +29,14 @@ from bridge.a2a.client.transports import (
     Transport,
     TransportOptions,
 )
-from bridge.a2a.model import objects, operations
-from bridge.a2a.model.objects import AgentInterface, Message, StreamResponse, Task
+from bridge.a2a.model import objects, operations, push_objects
+from bridge.a2a.model.objects import (
+    AgentInterface,
+    Message,
+    StreamResponse,
+    Task,
+    TaskPushNotificationConfig,
+)
 from bridge.a2a.model.operations import AnswerT, RequestT, Streamed, Unary
 from bridge.a2a.wire.versions import VERSIONS, Versions
 from bridge.errors import PeerError
@@ -104,6 +110,12 @@ class AgentClient(Performer):
         """Whether the answer to a message may be a stream: not every version has one."""
         return self.streams and self._transports[0].has(operations.SEND_STREAMING_MESSAGE)
 
+    @property
+    def notifies(self) -> bool:
+        """Whether the card declares push notifications, and the version can ask for them when the task is known."""
+        declared = bool(self.card.capabilities.push_notifications)
+        return declared and self._transports[0].has(operations.CREATE_PUSH_CONFIG)
+
     async def send(self, request: objects.SendMessageRequest) -> Task | Message:
         """Send a message and wait for the agent's answer (section 3.1.1)."""
         answer = await self.perform(operations.SEND_MESSAGE, request)
@@ -131,6 +143,16 @@ class AgentClient(Performer):
     async def cancel(self, task_id: str) -> Task:
         """Cancel a task, and return it (section 3.1.5)."""
         return await self.perform(operations.CANCEL_TASK, objects.CancelTaskRequest(id=task_id))
+
+    async def create_push_config(self, config: TaskPushNotificationConfig) -> TaskPushNotificationConfig:
+        """Have a webhook notified of a task; the config as the agent took it (section 3.1.7)."""
+        return await self.perform(operations.CREATE_PUSH_CONFIG, config)
+
+    async def delete_push_config(self, task_id: str, config_id: str) -> None:
+        """Have a webhook notified no more (section 3.1.10). A version without this does nothing."""
+        if self._transports[0].has(operations.DELETE_PUSH_CONFIG):
+            request = push_objects.DeleteTaskPushNotificationConfigRequest(task_id=task_id, id=config_id)
+            await self.perform(operations.DELETE_PUSH_CONFIG, request)
 
     def __str__(self) -> str:
         return str(self._transports[0])

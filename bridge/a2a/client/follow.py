@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import logging
 import math
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import aclosing, suppress
 from dataclasses import dataclass
 from typing import Final
@@ -45,6 +45,10 @@ logger = logging.getLogger(__name__)
 _UNAVAILABLE: Final = 503
 _END_SECONDS: Final = 0.1
 """How long a stream may take to end after its last event."""
+
+
+Pause = Callable[[float], Awaitable[None]]
+"""Waits before a task is read again: for so many seconds, or as something says that knows better when it changes."""
 
 
 class OutcomeUnknownError(PeerError):
@@ -106,6 +110,7 @@ async def converse(
     *,
     pace: FollowPace,
     answered: TaskStatus | None = None,
+    pause: Pause = anyio.sleep,
 ) -> Task | Message:
     """Send one message and follow its task until it has settled: it has ended, or asks for something.
 
@@ -127,7 +132,7 @@ async def converse(
 
     Spec: A2A 1.0 sections 3.1.1 and 3.1.2.
     """
-    following = _Following(client, listener, pace, answered)
+    following = _Following(client, listener, pace, answered, pause)
     following.may_be_asked_again()
     try:
         if client.streams_answers:
@@ -150,6 +155,7 @@ async def wait_until_settled(
     *,
     pace: FollowPace,
     answered: TaskStatus | None = None,
+    pause: Pause = anyio.sleep,
 ) -> Task:
     """Follow a known task until it has settled. The task is read first, since an ended task has no stream.
 
@@ -162,7 +168,7 @@ async def wait_until_settled(
 
     Spec: A2A 1.0 sections 3.1.3 and 3.1.6.
     """
-    following = _Following(client, listener, pace, answered)
+    following = _Following(client, listener, pace, answered, pause)
     return await following.settled(task_id, is_listening=False)
 
 
@@ -176,13 +182,19 @@ class _Following:
     """The state of following one task."""
 
     def __init__(
-        self, client: AgentClient, listener: Listener, pace: FollowPace, answered: TaskStatus | None
+        self,
+        client: AgentClient,
+        listener: Listener,
+        pace: FollowPace,
+        answered: TaskStatus | None,
+        pause: Pause,
     ) -> None:
         self._gathered = FoldedTask(pace.task_limit_bytes)
         self._client = client
         self._listener = listener
         self._pace = pace
         self._answered = answered
+        self._pause = pause
         self._answered_until = math.inf
         self._can_subscribe = client.streams
 
@@ -212,7 +224,7 @@ class _Following:
                     continue  # the task may have ended
             if self.task != before:
                 pauses.reset()
-            await anyio.sleep(pauses.next())
+            await self._pause(pauses.next())
 
     async def in_full(self, reply: Task | Message) -> Task | Message:
         """The reply of a stream, with its content.

@@ -370,6 +370,11 @@ class AgentTable(Table):
         default=None,
         description="whether the card of a public agent, or its name later, may lead to a private address",
     )
+    push: bool = Field(
+        default=True,
+        description="whether it is asked to notify the bridge of long calls, if its card declares that and `[bridge]` "
+        "has a `public_url`",
+    )
 
     extensions: ExtensionUris = Field(
         default=(),

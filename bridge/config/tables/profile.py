@@ -237,6 +237,8 @@ class PushTable(_Table):
     each_host: PositiveInt
     at_once: PositiveInt
     folded_events: Annotated[int, Field(ge=2)]
+    received_each_second: PositiveInt
+    received_limit_bytes: PositiveInt
 
 
 class IssuersTable(_Table):
@@ -262,6 +264,9 @@ class AgentsTable(_Table):
     task_after_seconds: NotNegative
     task_poll_seconds: PositiveFloat
     task_ttl_seconds: PositiveInt
+    push_poll_seconds: PositiveFloat
+    push_look_seconds: NotNegative
+    push_tasks: PositiveInt
     outage_seconds: NotNegative
     follow_up_seconds: PositiveInt
     answer_json_values: PositiveInt

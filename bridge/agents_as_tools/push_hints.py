@@ -1,0 +1,130 @@
+"""Notifications of agents as hints: who waits for which task, and which agents are heard.
+
+A notification says only that a task may have changed. Those who wait for the task read it then. They also read it after
+a while without a notification, because one may be lost. A process holds no more than who waits in it: a notification
+that nobody waits for changes nothing.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Final
+
+import anyio
+
+from bridge.agents_as_tools.handles import FarWebhook
+
+PUSH_PATH: Final = "/push"
+"""The path that agents notify."""
+
+_MARK_DIGITS: Final = 16
+"""The length of the mark of an agent, see `agent_mark`."""
+
+
+@dataclass(frozen=True, slots=True)
+class WebhookOptions:
+    """The choices of one MCP server about notifications of its agents."""
+
+    poll_seconds: float
+    """How often a task is read whose agent notifies of it."""
+    look_seconds: float
+    """The shortest time between two reads of a task that notifications cause."""
+    tasks: int
+    """The most tasks whose agents notify at the same time."""
+
+
+class HintWaiter:
+    """One who waits for news of a task. A hint that comes while it reads the task is kept for the next wait."""
+
+    def __init__(self, look_seconds: float, longest: Callable[[float], float]) -> None:
+        self._look_seconds = look_seconds
+        self._longest = longest
+        self._news = anyio.Event()
+        self._next_at = -math.inf
+
+    def tell(self) -> None:
+        """Take a hint."""
+        self._news.set()
+
+    async def hint(self) -> None:
+        """Wait for a hint, and so long that the task is not read more often than it may be."""
+        await self._news.wait()
+        await anyio.sleep_until(self._next_at)
+        self._news, self._next_at = anyio.Event(), anyio.current_time() + self._look_seconds
+
+    async def pause(self, seconds: float) -> None:
+        """Wait for a hint, for so many seconds at most; for longer while the agent is known to notify."""
+        with anyio.move_on_after(self._longest(seconds)):
+            await self.hint()
+
+
+class PushHints:
+    """The hints of all agents of a process, and those who wait for them."""
+
+    def __init__(self, base_url: str | None = None) -> None:
+        """`base_url` is the address at which agents reach this bridge; without one, none of them is asked to notify."""
+        self.url = f"{base_url}{PUSH_PATH}" if base_url else None
+        self.pass_on: Callable[[str], None] = _tell_nobody
+        """Called with a word for each hint that other replicas should take too."""
+        self._waiting: dict[str, set[HintWaiter]] = {}
+        self._in_place: set[str] = set()
+        """The keys of the webhooks that agents have taken."""
+        self._heard: set[str] = set()
+        """The marks of the agents whose notifications arrive."""
+
+    def take(self, webhook: FarWebhook) -> None:
+        """Take a notification, and pass it on to the other replicas."""
+        self._heard.add(webhook.agent)
+        self.wake(webhook.key)
+        self.pass_on(f"{webhook.agent}{webhook.key}")
+
+    def take_word(self, word: str) -> None:
+        """Take a hint of another replica."""
+        agent, key = word[:_MARK_DIGITS], word[_MARK_DIGITS:]
+        if key in self._waiting:
+            self._heard.add(agent)
+            self.wake(key)
+
+    @contextmanager
+    def waiting(self, webhook: FarWebhook, options: WebhookOptions) -> Iterator[HintWaiter]:
+        """Wait for hints of a task while the context is open."""
+
+        def longest(seconds: float) -> float:
+            is_told = webhook.key in self._in_place and webhook.agent in self._heard
+            return max(seconds, options.poll_seconds) if is_told else seconds
+
+        waiter = HintWaiter(options.look_seconds, longest)
+        self._waiting.setdefault(webhook.key, set()).add(waiter)
+        try:
+            yield waiter
+        finally:
+            waiters = self._waiting[webhook.key]
+            waiters.discard(waiter)
+            if not waiters:
+                del self._waiting[webhook.key]
+
+    @contextmanager
+    def in_place(self, webhook: FarWebhook) -> Iterator[None]:
+        """Rely on the notifications of a task while the context is open. What happened before it is read at once."""
+        self._in_place.add(webhook.key)
+        self.wake(webhook.key)
+        try:
+            yield
+        finally:
+            self._in_place.discard(webhook.key)
+            self.wake(webhook.key)
+
+    def count(self, webhook: FarWebhook) -> int:
+        """How many wait for a task."""
+        return len(self._waiting.get(webhook.key, ()))
+
+    def wake(self, key: str) -> None:
+        """Have those who wait for a task read it."""
+        for waiter in self._waiting.get(key, ()):
+            waiter.tell()
+
+
+def _tell_nobody(_: str) -> None: ...

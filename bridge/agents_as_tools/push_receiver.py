@@ -1,0 +1,152 @@
+"""Takes the notifications of agents. The token alone says whose one is; the rest of it is a hint at most.
+
+A bad token gets one and the same answer, whether it is forged, too old, or of an agent that is not called here. The
+body is read within its bound and thrown away: how a task stands is asked of its agent.
+
+Spec: A2A 1.0 section 4.3.3; Standard Webhooks 1.0.0 for `webhook-id` and `webhook-timestamp`, which most agents do not
+send. `webhook-signature` is not checked: the bridge has no key of the agent, and the token is a secret already.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import time
+from collections import OrderedDict
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Final
+
+from starlette.datastructures import Headers
+from starlette.responses import Response
+from starlette.types import Receive, Scope, Send
+
+from bridge.agents_as_tools.handles import FarWebhook, Handles
+from bridge.agents_as_tools.push_hints import PushHints
+from bridge.http.request_checks import RefusedError, request_body
+from bridge.seal import HandleError
+
+logger = logging.getLogger(__name__)
+
+_TOKEN: Final = "x-a2a-notification-token"  # noqa: S105 - the name of a header
+_BEARER: Final = "bearer "
+_SKEW_SECONDS: Final = 300
+"""How far the time of an attempt may be from the bridge's clock: Standard Webhooks recommends a tolerance, and its
+libraries take five minutes."""
+_SEEN_MOST: Final = 4096
+"""How many ids of notifications are remembered. A repeat of a forgotten one is one more hint."""
+_ID_CHARACTERS: Final = 256
+_AGAIN_SECONDS: Final = "1"
+
+
+@dataclass(frozen=True, slots=True)
+class ReceiverBounds:
+    """How much of notifications is taken."""
+
+    body_bytes: int
+    each_second: int
+    """The notifications of one agent in a second."""
+
+
+class PushReceiver:
+    """The application at which agents notify the bridge."""
+
+    def __init__(
+        self,
+        handles: Handles,
+        hints: PushHints,
+        knows: Callable[[str], bool],
+        bounds: ReceiverBounds,
+        now_seconds: Callable[[], float] = time.time,
+    ) -> None:
+        """`knows` says by its mark whether an agent is one that may notify."""
+        self._handles = handles
+        self._hints = hints
+        self._knows = knows
+        self._bounds = bounds
+        self._now_seconds = now_seconds
+        self._second = 0
+        self._taken: dict[str, int] = {}
+        """How many notifications of each agent were taken in this second."""
+        self._seen: OrderedDict[tuple[str, str], None] = OrderedDict()
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Take a notification, or refuse it."""
+        headers = Headers(scope=scope)
+        try:
+            webhook = self._admitted(scope["method"], headers)
+            await request_body(receive, headers, self._bounds.body_bytes)
+        except RefusedError as exc:
+            logger.debug("a notification is refused: %s", exc)
+            words = json.dumps({"error": {"message": str(exc)}})
+            answer = Response(words, exc.status, headers=exc.headers, media_type="application/json")
+        else:
+            if self._is_new(webhook, headers):
+                self._hints.take(webhook)
+            answer = Response(status_code=204)
+        await answer(scope, receive, send)
+
+    def _admitted(self, method: str, headers: Headers) -> FarWebhook:
+        """The webhook that is notified.
+
+        Raises:
+            RefusedError: 405, it is no POST; 404, the token or the time is not valid; 429, there are too many.
+        """
+        if method != "POST":
+            raise RefusedError(405, "This is notified with POST", {"Allow": "POST"})
+        webhook = self._webhook(headers)
+        if webhook is None or not self._is_of_now(headers) or not self._knows(webhook.agent):
+            raise RefusedError(404, "No task is notified of with this token")
+        self._count(webhook.agent)
+        return webhook
+
+    def _webhook(self, headers: Headers) -> FarWebhook | None:
+        for token in _tokens_in(headers):
+            try:
+                return self._handles.webhook(token)
+            except HandleError:
+                continue
+        return None
+
+    def _is_of_now(self, headers: Headers) -> bool:
+        said = headers.get("webhook-timestamp")
+        if said is None:
+            return True
+        is_number = said.isascii() and said.isdigit() and len(said) <= len(str(2**63))
+        return is_number and abs(self._now_seconds() - int(said)) <= _SKEW_SECONDS
+
+    def _count(self, agent: str) -> None:
+        """Count a notification.
+
+        Raises:
+            RefusedError: 429, the agent has sent too many in this second.
+        """
+        second = int(self._now_seconds())
+        if second != self._second:
+            self._second = second
+            self._taken.clear()
+        if self._taken.get(agent, 0) >= self._bounds.each_second:
+            raise RefusedError(429, "There are too many notifications", {"Retry-After": _AGAIN_SECONDS})
+        self._taken[agent] = self._taken.get(agent, 0) + 1
+
+    def _is_new(self, webhook: FarWebhook, headers: Headers) -> bool:
+        """Whether a notification was not taken before, as far as its id tells."""
+        said = headers.get("webhook-id", "")
+        if not said or len(said) > _ID_CHARACTERS:
+            return True
+        seen = (webhook.key, said)
+        if seen in self._seen:
+            return False
+        self._seen[seen] = None
+        if len(self._seen) > _SEEN_MOST:
+            self._seen.popitem(last=False)
+        return True
+
+
+def _tokens_in(headers: Headers) -> Iterator[str]:
+    """The texts that may be the token. An SDK sends it in one of these headers, or in both."""
+    if (token := headers.get(_TOKEN)) is not None:
+        yield token
+    authorization = headers.get("authorization", "")
+    if authorization[: len(_BEARER)].lower() == _BEARER:
+        yield authorization[len(_BEARER) :].strip()

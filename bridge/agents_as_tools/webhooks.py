@@ -1,0 +1,146 @@
+"""Webhooks for tasks of agents: each is asked for once its task is left to itself, and deleted when the task has ended.
+
+    ask ──▶ create ──refused──▶ the task is polled, as without a webhook
+              │
+              ▼
+            hint ──somebody waits: they read the task──┐
+              ▲  └─nobody waits: it is read here───────┤
+              └───────────not ended────────────────────┴──ended──▶ delete
+
+A webhook outlives the process that asked for it: its token opens at every bridge with the same keys.
+
+Spec: A2A 1.0 sections 3.1.7, 3.1.10, 4.3.1.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Final
+
+import anyio
+import anyio.abc
+
+from bridge.a2a.client.client import AgentClient
+from bridge.a2a.client.follow import Pause, is_transient
+from bridge.a2a.model.life import ENDED
+from bridge.a2a.model.objects import AuthenticationInfo, TaskPushNotificationConfig
+from bridge.agents_as_tools.handles import FarTask, FarWebhook, Handles, webhook_of
+from bridge.agents_as_tools.push_hints import HintWaiter, PushHints, WebhookOptions
+from bridge.agents_as_tools.remote_agent import RemoteAgent
+from bridge.errors import PeerError
+from bridge.seal import LIFETIME_SECONDS, HandlePurpose, HandleTooLongError
+
+logger = logging.getLogger(__name__)
+
+_ID_BEGINS: Final = "mcp-a2a-"
+
+
+@dataclass(eq=False, slots=True)
+class _KeptWebhook:
+    """A webhook that this process has asked for."""
+
+    agent: RemoteAgent
+    client: AgentClient
+    webhook: FarWebhook
+    scope: anyio.CancelScope = field(default_factory=anyio.CancelScope)
+    """Cancelled when the task has ended, or the webhook has to make room."""
+
+
+class TaskWebhooks:
+    """The webhooks of one MCP server."""
+
+    def __init__(
+        self,
+        hints: PushHints,
+        handles: Handles,
+        group: anyio.abc.TaskGroup,
+        options: Callable[[], WebhookOptions],
+    ) -> None:
+        self._hints = hints
+        self._handles = handles
+        self._group = group
+        self._options = options
+        self._kept: dict[str, _KeptWebhook] = {}
+        self._refused: set[str] = set()
+        """The marks of the agents that refused, of which the log tells once."""
+
+    def ask(self, agent: RemoteAgent, client: AgentClient, task: FarTask, principal: str) -> None:
+        """Have an agent notify of a task until it has ended. This returns at once."""
+        url, webhook = self._hints.url, webhook_of(task, principal)
+        if url is None or not agent.may_notify or not client.notifies or webhook.key in self._kept:
+            return
+        try:
+            token = self._handles.of_webhook(webhook)
+        except HandleTooLongError as exc:
+            logger.info("%s: no webhook is asked for: %s", agent.key, exc)
+            return
+        while len(self._kept) >= self._options().tasks:
+            self._drop(next(iter(self._kept)))
+        kept = self._kept[webhook.key] = _KeptWebhook(agent, client, webhook)
+        config = TaskPushNotificationConfig(
+            id=f"{_ID_BEGINS}{webhook.key}",
+            task_id=task.task_id,
+            url=url,
+            token=token,
+            authentication=AuthenticationInfo(scheme="Bearer", credentials=token),
+        )
+        self._group.start_soon(self._keep, kept, config)
+
+    @contextmanager
+    def waiting(self, task: FarTask, principal: str) -> Iterator[Pause]:
+        """Give the pauses between two reads of a task, which its notifications end."""
+        with self._hints.waiting(webhook_of(task, principal), self._options()) as waiter:
+            yield waiter.pause
+
+    def ended(self, task: FarTask, principal: str) -> None:
+        """Have the webhook of a task deleted, if there is one: the task was seen to have ended."""
+        self._drop(webhook_of(task, principal).key)
+
+    def _drop(self, key: str) -> None:
+        if (kept := self._kept.pop(key, None)) is not None:
+            kept.scope.cancel()
+
+    async def _keep(self, kept: _KeptWebhook, config: TaskPushNotificationConfig) -> None:
+        webhook = kept.webhook
+        with self._hints.waiting(webhook, self._options()) as waiter:
+            try:
+                made = await kept.client.create_push_config(config)
+            except PeerError as exc:
+                self._refuses(kept.agent, exc)
+            else:
+                longest = anyio.move_on_after(LIFETIME_SECONDS[HandlePurpose.WEBHOOK])
+                with kept.scope, longest, self._hints.in_place(webhook):
+                    await self._until_ended(kept, waiter)
+                await self._delete(kept, made.id or config.id or "")
+        if self._kept.get(webhook.key) is kept:
+            del self._kept[webhook.key]
+
+    async def _until_ended(self, kept: _KeptWebhook, waiter: HintWaiter) -> None:
+        """Wait until the task has ended. At a hint, those who wait for it read it; without them it is read here."""
+        while True:
+            await waiter.hint()
+            if self._hints.count(kept.webhook) > 1:
+                continue
+            try:
+                task = await kept.client.get(kept.webhook.task_id)
+            except PeerError as exc:
+                logger.debug("%s: a task that it notified of cannot be read: %s", kept.agent.key, exc)
+                if not is_transient(exc):
+                    return
+            else:
+                if task.status.state in ENDED:
+                    return
+
+    async def _delete(self, kept: _KeptWebhook, config_id: str) -> None:
+        try:
+            await kept.client.delete_push_config(kept.webhook.task_id, config_id)
+        except PeerError as exc:
+            logger.debug("%s keeps a webhook: %s", kept.agent.key, exc)
+
+    def _refuses(self, agent: RemoteAgent, exc: PeerError) -> None:
+        if agent.mark not in self._refused:
+            self._refused.add(agent.mark)
+            logger.warning("%s takes no webhook, so its tasks are polled: %s", agent.key, exc)

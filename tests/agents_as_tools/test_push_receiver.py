@@ -1,0 +1,148 @@
+"""What agents send as notifications, and what strangers send in their place: each is taken or refused within bounds."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+
+import httpx2
+import pytest
+
+from bridge.agents_as_tools.handles import FarTask, Handles, webhook_of
+from bridge.agents_as_tools.push_hints import PushHints
+from bridge.agents_as_tools.push_receiver import PushReceiver, ReceiverBounds
+from bridge.seal import LIFETIME_SECONDS, HandlePurpose, Seal, agent_mark
+from tests.support.in_process import client_of
+
+pytestmark = pytest.mark.proves("a2a-4.3.3-push")
+
+URL = "https://bridge.example/push"
+KEY, OTHER_KEY = b"k" * 32, b"o" * 32
+AGENT = agent_mark("https://agent.example")
+TASK = FarTask(AGENT, "6e0fb7d0-3d5b-4c7a-9a53-8a1f1f5f2f10")
+WEBHOOK = webhook_of(TASK, "alice")
+NOW = 1_000_000
+BODY_BYTES, EACH_SECOND = 1000, 60
+REFUSED = {"error": {"message": "No task is notified of with this token"}}
+
+
+@dataclass
+class Receiving:
+    """A receiver, a client of it, and what it took."""
+
+    http: httpx2.AsyncClient
+    now: float = NOW
+    taken: list[str] = field(default_factory=list)
+    agents: set[str] = field(default_factory=lambda: {AGENT})
+
+    def token(self, key: bytes = KEY, age_seconds: float = 0) -> str:
+        """The token of the webhook, as it was given some time ago."""
+        return Handles(Seal([key]), lambda: NOW - age_seconds).of_webhook(WEBHOOK)
+
+    async def post(self, token: str | None = None, body: bytes = b"{}", **headers: str) -> httpx2.Response:
+        """A notification."""
+        shown = {"X-A2A-Notification-Token": token} if token else {}
+        named = {name.replace("_", "-"): value for name, value in headers.items()}
+        return await self.http.post(URL, content=body, headers={**shown, **named})
+
+
+@asynccontextmanager
+async def receiving() -> AsyncIterator[Receiving]:
+    """A receiver in process."""
+    hints, late = PushHints("https://bridge.example"), list[Receiving]()
+    receiver = PushReceiver(
+        Handles(Seal([KEY]), lambda: late[0].now),
+        hints,
+        lambda mark: mark in late[0].agents,
+        ReceiverBounds(BODY_BYTES, EACH_SECOND),
+        lambda: late[0].now,
+    )
+    async with client_of(receiver) as http:
+        late.append(Receiving(http))
+        hints.pass_on = late[0].taken.append
+        yield late[0]
+
+
+async def test_the_token_is_taken_in_either_header() -> None:
+    async with receiving() as bridge:
+        token = bridge.token()
+        assert (await bridge.post(token)).status_code == 204
+        assert (await bridge.post(authorization=f"Bearer {token}")).status_code == 204
+        assert (await bridge.post("something else", authorization=f"bearer {token}")).status_code == 204
+        assert bridge.taken == [f"{AGENT}{WEBHOOK.key}"] * 3
+
+
+async def test_forged_expired_and_foreign_tokens_get_the_same_answer() -> None:
+    async with receiving() as bridge:
+        token = bridge.token()
+        other_purpose = Handles(Seal([KEY]), lambda: NOW).of_task(TASK, "")
+        week = LIFETIME_SECONDS[HandlePurpose.WEBHOOK]
+        answers = [
+            await bridge.post(),
+            await bridge.post("nothing of the kind"),
+            await bridge.post(token[:-2] + ("AA" if token[-2:] != "AA" else "BB")),
+            await bridge.post(bridge.token(OTHER_KEY)),
+            await bridge.post(bridge.token(age_seconds=week)),
+            await bridge.post(other_purpose),
+            await bridge.post("x" * 100_000),
+            await bridge.post("nothing", body=b"x" * (BODY_BYTES + 1)),
+        ]
+        bridge.agents.clear()
+        answers.append(await bridge.post(token))
+        assert [(one.status_code, one.json()) for one in answers] == [(404, REFUSED)] * len(answers)
+        assert len({tuple(sorted(one.headers.items())) for one in answers}) == 1
+        assert bridge.taken == []
+
+
+async def test_ten_thousand_notifications_in_a_second_are_taken_up_to_the_limit() -> None:
+    async with receiving() as bridge:
+        token = bridge.token()
+        codes = [(await bridge.post(token)).status_code for _ in range(10_000)]
+        assert codes == [204] * EACH_SECOND + [429] * (10_000 - EACH_SECOND)
+        assert len(bridge.taken) == EACH_SECOND
+        assert (await bridge.post(token)).headers["Retry-After"] == "1"
+        bridge.now += 1
+        assert (await bridge.post(token)).status_code == 204
+
+
+async def test_the_limit_of_one_agent_is_not_that_of_another() -> None:
+    async with receiving() as bridge:
+        other = agent_mark("https://other.example")
+        bridge.agents.add(other)
+        theirs = Handles(Seal([KEY]), lambda: NOW).of_webhook(webhook_of(FarTask(other, "t"), "alice"))
+        for _ in range(EACH_SECOND + 1):
+            last = await bridge.post(bridge.token())
+        assert last.status_code == 429
+        assert (await bridge.post(theirs)).status_code == 204
+
+
+async def test_a_body_is_thrown_away_and_one_that_is_too_large_is_refused() -> None:
+    async with receiving() as bridge:
+        assert (await bridge.post(bridge.token(), body=b"no JSON at all")).status_code == 204
+        assert (await bridge.post(bridge.token(), body=b"x" * BODY_BYTES)).status_code == 204
+        assert (await bridge.post(bridge.token(), body=b"x" * (BODY_BYTES + 1))).status_code == 413
+        assert len(bridge.taken) == 2
+
+
+async def test_what_is_repeated_is_one_hint() -> None:
+    async with receiving() as bridge:
+        for said in ("m-1", "m-1", "m-2", "m-1"):
+            assert (await bridge.post(bridge.token(), webhook_id=said)).status_code == 204
+        assert len(bridge.taken) == 2
+
+
+async def test_a_notification_of_another_time_is_refused() -> None:
+    async with receiving() as bridge:
+        codes = [
+            (await bridge.post(bridge.token(), webhook_timestamp=said)).status_code
+            for said in (str(NOW), str(NOW - 300), str(NOW + 301), str(NOW - 301), "yesterday", "9" * 5000)
+        ]
+        assert codes == [204, 204, 404, 404, 404, 404]
+
+
+async def test_only_post_notifies() -> None:
+    async with receiving() as bridge:
+        response = await bridge.http.get(URL, headers={"X-A2A-Notification-Token": bridge.token()})
+        assert (response.status_code, response.headers["Allow"]) == (405, "POST")
+        assert bridge.taken == []
