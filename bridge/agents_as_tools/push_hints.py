@@ -82,7 +82,9 @@ class PushHints:
         self.pass_on(f"{webhook.agent}{webhook.key}")
 
     def take_word(self, word: str) -> None:
-        """Take a hint of another replica."""
+        """Take a hint of another replica; "" is for all tasks, since hints may have been lost."""
+        for key in () if word else tuple(self._waiting):
+            self.wake(key)
         agent, key = word[:_MARK_DIGITS], word[_MARK_DIGITS:]
         if key in self._waiting:
             self._heard.add(agent)

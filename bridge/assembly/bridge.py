@@ -140,6 +140,8 @@ class Bridge:
             resources = shared_resources(self._plan, self._hops, push_url)
             self._shared = await stack.enter_async_context(resources)
             self.replicas = await stack.enter_async_context(replicas_of(self._plan, self._shared.seal))
+            if self.replicas is not None:
+                self.replicas.share(self._shared.hints)
             self.app.notified = notified(self._shared, self._may_notify)
             if (signer := push_signer(self._place)) is not None:
                 self.app.key_sources.append(signer.public_keys)

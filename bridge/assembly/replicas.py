@@ -12,6 +12,7 @@ from enum import Enum
 from typing import Final
 from uuid import UUID
 
+from bridge.agents_as_tools.push_hints import PushHints
 from bridge.assembly.limits import postgres_bounds
 from bridge.assembly.plan import Plan, SharedStore
 from bridge.assembly.plan_digest import plan_bytes
@@ -50,6 +51,10 @@ class BridgeReplicas:
         self._own: frozenset[bytes] = frozenset()
         self._seen: dict[int, ServedPlan] = {}
         registry.on_change = self._compare
+
+    def share(self, hints: PushHints) -> None:
+        """Have the notifications of agents wake those who wait at any replica."""
+        hints.pass_on, self._registry.on_hint = self._registry.hint, hints.take_word
 
     def serve(self, plan: Plan) -> None:
         """Tell the others that this plan is served from now on."""

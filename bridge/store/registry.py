@@ -35,6 +35,8 @@ class ReplicaRegistry(AbstractAsyncContextManager["ReplicaRegistry"], Protocol):
 
     on_change: Callable[[], None]
     """Called when a replica came or went, or tells something else of itself."""
+    on_hint: Callable[[str], None]
+    """Called with each word that another replica has hinted, and with "" where some may have been lost."""
 
     async def __aenter__(self) -> Self: ...
 
@@ -49,6 +51,10 @@ class ReplicaRegistry(AbstractAsyncContextManager["ReplicaRegistry"], Protocol):
 
     def tell(self, plans: frozenset[bytes]) -> None:
         """Tell the others which plan this replica serves from now on."""
+        ...
+
+    def hint(self, word: str) -> None:
+        """Tell the others a word, without spaces and not long. It may be lost, and words that wait are told once."""
         ...
 
     @property

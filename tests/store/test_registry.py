@@ -77,6 +77,22 @@ async def test_replicas_see_each_other_with_what_they_tell_of_themselves() -> No
         assert not one.registry.is_mine(second)
 
 
+async def test_a_word_that_a_replica_hints_is_heard_by_the_others_and_not_by_itself() -> None:
+    url = new_database_url()
+    async with listed(url) as one, listed(url) as two:
+        heard: list[tuple[str, str]] = []
+        one.registry.on_hint = lambda word: heard.append(("one", word))
+        two.registry.on_hint = lambda word: heard.append(("two", word))
+        with anyio.fail_after(WAIT_SECONDS):
+            while ("two", "moved") not in heard:  # it may not listen yet
+                one.registry.hint("moved")
+                await anyio.sleep(0.01)
+            two.registry.hint("back")
+            while ("one", "back") not in heard:
+                await anyio.sleep(0.01)
+        assert set(heard) - {("one", ""), ("two", "")} == {("two", "moved"), ("one", "back")}
+
+
 async def test_a_replica_that_was_not_seen_yet_is_found_at_once_and_one_that_is_gone_is_not() -> None:
     url = new_database_url()
     async with listed(url) as one:

@@ -173,17 +173,23 @@ class FaceReplicas:
         credentials: tuple[Credential, ...] = (ALICE, BOB),
         title: str | None = None,
         address: str | None = None,
+        public_url: str = PUBLIC_URL,
+        port: int = 0,
+        **agents: Any,
     ) -> FaceReplica:
-        """Start one more. Its keywords say in what it differs from the others."""
-        number, port = len(self.made), free_port()
+        """Start one more. Its keywords say in what it differs from the others; those that are not named here change the
+        `[agents]` of its profile."""
+        number, port = len(self.made), port or free_port()
         gate = Gate(self.folder / f"gate-{number}", socket_of(database_url()))
         gate.folder.mkdir()
         await gate.start()
         self.stack.push_async_callback(gate.stop)
         root_url = f"http://127.0.0.1:{port}"
-        profile = profile_with(store={"lease_seconds": self.lease_seconds}, run={"drain_seconds": 0.0})
+        profile = profile_with(
+            store={"lease_seconds": self.lease_seconds}, run={"drain_seconds": 0.0}, agents=agents
+        )
         place = ProcessPlan(
-            public_url=PUBLIC_URL,
+            public_url=public_url,
             shared_store=SharedStore(
                 self.database_url.replace(
                     f"host={Path(socket_of(database_url())).parent}", f"host={gate.folder}"

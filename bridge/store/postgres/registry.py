@@ -1,6 +1,7 @@
 """The list of replicas in PostgreSQL. See `ReplicaRegistry` for what it promises, `epochs.py` for who lives.
 
-It has a namespace of its own, beside those of the agents, and takes three connections.
+It has a namespace of its own, beside those of the agents, and takes three connections. A hint is a NOTIFY with the epoch of
+the replica that gave it, since that hears its own as well.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from bridge.concurrency import Signal
 from bridge.errors import StoreError, UsageError
 from bridge.store.postgres.connections import DatabaseAddress, DatabaseConnections, StoreTasks
 from bridge.store.postgres.epochs import EpochLook, Epochs
+from bridge.store.postgres.feed import Hints
 from bridge.store.postgres.schema import REPLICAS, Namespace
 from bridge.store.postgres.upgrade import prepared
 from bridge.store.registry import ReplicaEntry
@@ -32,6 +34,8 @@ logger = logging.getLogger(__name__)
 
 _CONNECTIONS: Final = 1
 """One for what is read and written now and then, besides those of the beat and of the session."""
+_SAYS: Final = ":"
+"""Stands between an epoch and the word that it hints."""
 _END_SECONDS: Final = 2.0
 """How long the end of a replica may take to be noted. Others find out by themselves, too."""
 
@@ -69,6 +73,7 @@ class PostgresRegistry:
             UsageError: libpq does not understand a URL.
         """
         self.on_change: Callable[[], None] = lambda: None
+        self.on_hint: Callable[[str], None] = lambda _: None
         self._address = DatabaseAddress.of(url, direct_url)
         self._entry_of = entry_of
         self._place = Namespace.of_replicas()
@@ -80,6 +85,7 @@ class PostgresRegistry:
         self._epochs = Epochs(
             self._tasks, self._address, self._connections, self._place, REPLICAS, bounds, self
         )
+        self._hints = Hints(self._connections, self._place)
         self._mine: set[int] = set()
         self._plans: frozenset[bytes] = frozenset()
         self._living: dict[int, ReplicaEntry] = {}
@@ -104,6 +110,7 @@ class PostgresRegistry:
             raise
         self._mine.add(self._epochs.number)
         self._epochs.run()
+        self._tasks.start(self._hints.run)
         return self
 
     async def __aexit__(
@@ -135,6 +142,10 @@ class PostgresRegistry:
     def is_mine(self, epoch: int) -> bool:
         """See `ReplicaRegistry.is_mine`."""
         return epoch in self._mine
+
+    def hint(self, word: str) -> None:
+        """See `ReplicaRegistry.hint`."""
+        self._hints.add(f"{self._epochs.number}{_SAYS}{word}")
 
     @property
     def others(self) -> Mapping[int, ReplicaEntry]:
@@ -227,10 +238,15 @@ class PostgresRegistry:
             logger.warning("replica %s of the bridge is gone", ", ".join(map(str, dead)))
 
     def look(self) -> None:
-        """Nothing is hinted: every beat looks."""
+        """Tell that hints may have been lost. Every beat looks at the replicas."""
+        self.on_hint("")
 
     def heard(self, words: Sequence[str]) -> None:
-        """Nothing is hinted."""
+        """Tell of what other replicas have hinted."""
+        for said in words:
+            epoch, _, word = said.partition(_SAYS)
+            if epoch.isdecimal() and not self.is_mine(int(epoch)):
+                self.on_hint(word)
 
 
 def _entries_in(rows: Sequence[tuple[Any, ...]]) -> dict[int, ReplicaEntry]:
