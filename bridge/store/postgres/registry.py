@@ -1,7 +1,7 @@
 """The list of replicas in PostgreSQL. See `ReplicaRegistry` for what it promises, `epochs.py` for who lives.
 
-It has a namespace of its own, beside those of the agents, and takes three connections. A hint is a NOTIFY with the epoch of
-the replica that gave it, since that hears its own as well.
+It has a namespace of its own, beside those of the agents, and takes three connections. A hint is a NOTIFY with the
+epoch of the replica that gave it, since that hears its own as well.
 """
 
 from __future__ import annotations
