@@ -4,21 +4,33 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import anyio
+import anyio.lowlevel
+import httpx2
 import pytest
 
+from bridge.concurrency import Signal
 from tests.support.exposing import exposing
 from tests.support.foreign import Foreign, foreign_agent
 from tests.support.mcp_tasks import TaskClient, task_client
+from tests.support.scripted_agent import Json, scripted_agent
 
 pytestmark = [pytest.mark.outside, pytest.mark.proves("a2a-4.3.3-push")]
 
 WAIT_SECONDS = 30
+CREATES = {
+    "1.0": "CreateTaskPushNotificationConfig",
+    "0.3": "tasks/pushNotificationConfig/set",
+    "0.1": "tasks/pushNotification/set",
+}
+DELETES = {"1.0": "DeleteTaskPushNotificationConfig", "0.3": "tasks/pushNotificationConfig/delete"}
+REFUSED = {"error": {"code": -32003, "message": "Push Notification is not supported"}}
 
 
 @asynccontextmanager
@@ -91,3 +103,127 @@ async def test_a_handle_has_a_webhook_and_the_one_who_comes_back_is_woken_by_it(
             agent.seen.released.set()
         assert "Slow but sure" in results[0]["content"][0]["text"]
         await agent.seen.webhook_deleted.wait()
+
+
+@dataclass
+class Notifying:
+    """An agent of a generation that works until a test says that it is done, and takes webhooks."""
+
+    generation: str
+    refuses: bool = False
+    state: str = "working"
+    created: list[Json] = field(default_factory=list)
+    deleted: list[Json] = field(default_factory=list)
+    news: Signal = field(default_factory=Signal)
+    """Told after each request."""
+
+    def __call__(self, method: str, params: Json) -> list[Json]:
+        self.news.tell()
+        if method == CREATES[self.generation]:
+            self.created.append(params)
+            return [REFUSED if self.refuses else params]
+        if method == DELETES.get(self.generation):
+            self.deleted.append(params)
+            return [{}]
+        if method in ("GetTask", "tasks/get"):
+            return [self._task(params["id"])]
+        held = self._task(params["message"]["messageId"] if self.generation != "0.1" else params["id"])
+        return [{"task": held} if self.generation == "1.0" else held]
+
+    def _task(self, task_id: str) -> Json:
+        state = f"TASK_STATE_{self.state.upper()}" if self.generation == "1.0" else self.state
+        context = {"sessionId": "c-1"} if self.generation == "0.1" else {"contextId": "c-1"}
+        kind = {"kind": "task"} if self.generation == "0.3" else {}
+        return {**kind, "id": task_id, **context, "status": {"state": state}}
+
+    @property
+    def webhook(self) -> Json:
+        """The webhook that it was asked for first, as its generation spells it."""
+        params = self.created[0]
+        found: Json = params.get("pushNotificationConfig", params)
+        return found
+
+    async def until(self, is_so: Callable[[], bool]) -> None:
+        """Wait until something is so of it."""
+        while not is_so():
+            await self.news.wait()
+
+
+@asynccontextmanager
+async def scripted(agent: Notifying, folder: Path, **options: Any) -> AsyncIterator[TaskClient]:
+    """A client that takes tasks, of an agent of a generation."""
+    options = {"task_after_seconds": 0, "push_poll_seconds": 3600, "push_look_seconds": 0, **options}
+    card = {"capabilities": {"streaming": False, "pushNotifications": True}}
+    older = {"is_older": agent.generation == "0.3", "is_first": agent.generation == "0.1"}
+    with anyio.fail_after(WAIT_SECONDS):
+        async with (
+            scripted_agent(agent, card, **older) as url,
+            exposing(folder, url, at_public_url=True, **options) as exposed,
+            task_client(exposed) as client,
+        ):
+            yield client
+
+
+@pytest.mark.parametrize("generation", [*CREATES])
+async def test_an_agent_is_asked_for_a_webhook_in_its_own_version(generation: str, tmp_path: Path) -> None:
+    agent = Notifying(generation)
+    async with scripted(agent, tmp_path) as client, httpx2.AsyncClient() as http:
+        task = await client.call("act", message="go")
+        assert task["resultType"] == "task"
+        await agent.until(lambda: bool(agent.created))
+        asked = agent.webhook
+        schemes = {"scheme": "Bearer"} if generation == "1.0" else {"schemes": ["Bearer"]}
+        assert asked["authentication"] == {**schemes, "credentials": asked["token"]}
+        agent.state = "completed"
+        answer = await http.post(asked["url"], headers={"Authorization": f"Bearer {asked['token']}"})
+        assert answer.status_code == 204
+        assert (await client.end(task))["status"] == "completed"
+        if generation in DELETES:
+            await agent.until(lambda: bool(agent.deleted))
+            [gone] = agent.deleted
+            assert asked["id"] in gone.values()
+
+
+async def test_an_agent_that_refuses_webhooks_is_polled_and_the_log_says_so_once(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    agent = Notifying("1.0", refuses=True)
+
+    def told() -> list[str]:
+        return [one.message for one in caplog.records if "takes no webhook" in one.message]
+
+    async with scripted(agent, tmp_path) as client:
+        for number in range(3):
+            agent.state = "working"
+            task = await client.call("act", message="go")
+            await agent.until(lambda count=number + 1: len(agent.created) >= count)  # type: ignore[misc]
+            agent.state = "completed"
+            assert (await client.end(task))["status"] == "completed"
+        while not told():
+            await anyio.lowlevel.checkpoint()
+    [words] = told()
+    assert words.startswith("scripted takes no webhook, so its tasks are polled: ")
+
+
+async def test_a_notification_of_a_task_that_has_ended_causes_no_request(tmp_path: Path) -> None:
+    agent = Notifying("1.0")
+    async with scripted(agent, tmp_path) as client, httpx2.AsyncClient() as http:
+        task = await client.call("act", message="go")
+        await agent.until(lambda: bool(agent.created))
+        asked, agent.state = agent.webhook, "completed"
+        await client.end(task)
+        await agent.until(lambda: bool(agent.deleted))
+        requests = agent.news.next
+        for _ in range(20):
+            answer = await http.post(asked["url"], headers={"X-A2A-Notification-Token": asked["token"]})
+            assert answer.status_code == 204
+        assert not requests.is_set()
+
+
+async def test_the_oldest_webhook_makes_room_for_another_one(tmp_path: Path) -> None:
+    agent = Notifying("1.0")
+    async with scripted(agent, tmp_path, push_tasks=1) as client:
+        for _ in range(2):
+            await client.call("act", message="go")
+        await agent.until(lambda: bool(agent.deleted))
+        assert agent.deleted[0]["id"] == agent.webhook["id"]
