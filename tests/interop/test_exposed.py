@@ -217,7 +217,7 @@ async def test_an_agent_on_the_javascript_sdk_is_called(js_agent: str, mode: str
     with anyio.fail_after(WAIT_SECONDS):
         async with exposed_at(js_agent, tmp_path, mode, answers) as client:
             listed = {tool.name for tool in (await client.list_tools()).tools}
-            assert listed == {"plain", "say", "stream", "ask", "fail"} | FOLLOW_UPS
+            assert listed == {"plain", "say", "stream", "ask", "fail", "slow"} | FOLLOW_UPS
             assert texts(await client.call_tool("plain", {"message": "hi"})) == ["You said: hi"]
             assert texts(await client.call_tool("say", {"message": "hi"})) == ["Just so: hi"]
             streamed = await client.call_tool("stream", {"message": "hi"}, progress_callback=see)

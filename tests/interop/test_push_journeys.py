@@ -1,4 +1,7 @@
-"""Push notifications as the receivers of both SDKs read them."""
+"""Push notifications as the receivers of both SDKs read them, and as the agents of one of them send them.
+
+Those of the agents of a2a-sdk are in tests/agents_as_tools/test_webhooks.py.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +10,8 @@ import subprocess
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import replace
-from typing import Final
+from pathlib import Path
+from typing import Any, Final
 
 import anyio
 import pytest
@@ -18,8 +22,10 @@ from starlette.responses import Response
 
 from bridge.assembly.bridge import Bridge
 from bridge.assembly.plan import PushPlan
-from tests.peers.node import js_receiver_command, require_peers
+from tests.peers.node import js_agent_command, js_receiver_command, require_peers
 from tests.support.drivers import JsonRpcDriver, new_client
+from tests.support.exposing import exposing
+from tests.support.mcp_tasks import task_client
 from tests.support.receiver import Notification, receiving
 from tests.support.running import call_part, config_for, listening, raw_command
 
@@ -73,3 +79,24 @@ async def test_a_receiver_of_a2a_js_reads_every_notification() -> None:
         process.kill()
     assert [kind for kind, _ in got] == WHOLE
     assert got[-1] == ["statusUpdate", "TASK_STATE_COMPLETED"]
+
+
+async def test_an_agent_of_a2a_js_notifies_the_bridge_of_the_end_of_its_task(tmp_path: Path) -> None:
+    require_peers()
+    options: dict[str, Any] = {"task_after_seconds": 0, "push_poll_seconds": 3600, "push_look_seconds": 0}
+    async with await anyio.open_process(js_agent_command(), stderr=None) as process:
+        assert process.stdin is not None
+        assert process.stdout is not None
+        lines = BufferedByteReceiveStream(process.stdout)
+        with anyio.fail_after(30):
+            url = (await lines.receive_until(b"\n", 100)).decode()
+            async with (
+                exposing(tmp_path, url, at_public_url=True, **options) as exposed,
+                task_client(exposed) as client,
+            ):
+                task = await client.call("slow", message="go")
+                assert await lines.receive_until(b"\n", 100) == b"set"
+                await process.stdin.send(b"go\n")
+                assert await lines.receive_until(b"\n", 100) == b"deleted"
+                assert (await client.get(task))["status"] == "completed"
+        process.kill()

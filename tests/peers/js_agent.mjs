@@ -9,18 +9,36 @@
 //   stream  three WORKING updates, an artifact in three chunks
 //   ask     asks in words, then gives the answer back
 //   fail    fails
+//   slow    an artifact with the text, once a line comes from stdin
+// It sends push notifications, and prints "set" and "deleted" when a client sets a webhook and deletes it.
 
 import { createRequire } from "node:module";
 
 // The SDK is not installed above this file, where `import` would look for it.
 const require = createRequire(process.argv[2]);
 const a2a = require("@a2a-js/sdk");
-const { AgentEvent, DefaultRequestHandler, InMemoryTaskStore } = require("@a2a-js/sdk/server");
+const {
+  AgentEvent, DefaultRequestHandler, InMemoryPushNotificationStore, InMemoryTaskStore,
+} = require("@a2a-js/sdk/server");
 const { UserBuilder, agentCardHandler, jsonRpcHandler, restHandler } = require("@a2a-js/sdk/server/express");
 const express = require("express");
 
-const SKILLS = ["plain", "say", "stream", "ask", "fail"];
+const SKILLS = ["plain", "say", "stream", "ask", "fail", "slow"];
 const skillOf = new Map();
+let release;
+const released = new Promise((resolve) => (release = resolve));
+
+class Webhooks extends InMemoryPushNotificationStore {
+  async save(...given) {
+    await super.save(...given);
+    console.log("set");
+  }
+
+  async delete(...given) {
+    await super.delete(...given);
+    console.log("deleted");
+  }
+}
 
 class Executor {
   async execute(context, bus) {
@@ -58,6 +76,7 @@ class Executor {
       status("FAILED", "Out of paper");
       return bus.finished();
     }
+    if (skill === "slow") await released;
     if (skill === "stream") {
       for (const step of ["reading", "thinking", "writing"]) status("WORKING", step);
       for (const [number, chunk] of ["one ", "two ", "three"].entries())
@@ -86,16 +105,16 @@ const server = app.listen(0, "127.0.0.1", () => {
       { url: `${url}/a2a`, protocolBinding: "JSONRPC", protocolVersion: "1.0" },
       { url: `${url}/rest`, protocolBinding: "HTTP+JSON", protocolVersion: "1.0" },
     ],
-    capabilities: { streaming: true },
+    capabilities: { streaming: true, pushNotifications: true },
     defaultInputModes: ["text/plain"],
     defaultOutputModes: ["text/plain"],
     skills: SKILLS.map((id) => ({ id, name: id, description: `Does ${id}.`, tags: ["test"] })),
   });
-  const requestHandler = new DefaultRequestHandler(card, new InMemoryTaskStore(), new Executor());
+  const requestHandler = new DefaultRequestHandler(card, new InMemoryTaskStore(), new Executor(), undefined, new Webhooks());
   const userBuilder = UserBuilder.noAuthentication;
   app.use("/.well-known/agent-card.json", agentCardHandler({ agentCardProvider: requestHandler }));
   app.use("/a2a", jsonRpcHandler({ requestHandler, userBuilder }));
   app.use("/rest", restHandler({ requestHandler, userBuilder }));
   console.log(url);
 });
-process.stdin.on("end", () => process.exit(0)).resume();
+process.stdin.on("end", () => process.exit(0)).on("data", () => release());

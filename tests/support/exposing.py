@@ -94,13 +94,14 @@ async def exposing(
     tokens: TokenSource | None = None,
     at_public_url: bool = False,
     push: bool = True,
+    port: int = 0,
     **agents: Any,
 ) -> AsyncIterator[Exposed]:
     """Offer the agents at these URLs as an MCP server; other keywords change the `[agents]` of a profile.
 
     With `at_public_url` the agents are told where they can notify it.
     """
-    port = free_port()
+    port = port or free_port()
     profile = profile_of(mapping)
     profile = profile.model_copy(update={"agents": profile.agents.model_copy(update=agents)})
     config = ExposeConfig(
