@@ -81,6 +81,11 @@ def names_of_agents_options() -> list[str]:
     type=click.IntRange(0, 65535),
     help="With --http: port; 0 takes a free one.",
 )
+@click.option(
+    "--public-url",
+    metavar="URL",
+    help="With --http: the address of this bridge for others. Agents that send push notifications send them there.",
+)
 @serving_options("warning")
 def expose(**options: Any) -> int:
     """Offer remote A2A agents as the tools of an MCP server.

@@ -197,7 +197,7 @@ def exposed(options: Mapping[str, Any]) -> Asked:
     name = slug(options["name"] or "mcp-a2a")
     asked = Asked(unsaid=_passwords_in(options["urls"]))
     asked.data = {
-        "bridge": {**(_place(options) if options.get("over_http") else {}), "mapping": mapping},
+        "bridge": {**(_exposed_place(options) if options.get("over_http") else {}), "mapping": mapping},
         "agents": agents,
         "agents_as_tools": {
             name: {
@@ -222,6 +222,10 @@ def _without_none(value: Any) -> Any:
         return value
     kept = {key: _without_none(inner) for key, inner in value.items()}
     return {key: inner for key, inner in kept.items() if inner is not None and inner not in ({}, [])}
+
+
+def _exposed_place(options: Mapping[str, Any]) -> dict[str, Any]:
+    return {**_place(options), "public_url": options["public_url"]}
 
 
 def _place(options: Mapping[str, Any]) -> dict[str, Any]:

@@ -4,16 +4,20 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from urllib.parse import urlsplit
 
+import anyio
 import httpx2
 import pytest
+from starlette.types import Message
 
 from bridge.agents_as_tools.handles import FarTask, Handles, webhook_of
 from bridge.agents_as_tools.push_hints import PushHints
 from bridge.agents_as_tools.push_receiver import PushReceiver, ReceiverBounds
 from bridge.seal import LIFETIME_SECONDS, HandlePurpose, Seal, agent_mark
 from tests.support.in_process import client_of
+from tests.support.running import DEFAULT_LIMITS, listening
 
 pytestmark = pytest.mark.proves("a2a-4.3.3-push")
 
@@ -32,6 +36,7 @@ class Receiving:
     """A receiver, a client of it, and what it took."""
 
     http: httpx2.AsyncClient
+    app: PushReceiver
     now: float = NOW
     taken: list[str] = field(default_factory=list)
     agents: set[str] = field(default_factory=lambda: {AGENT})
@@ -46,6 +51,20 @@ class Receiving:
         named = {name.replace("_", "-"): value for name, value in headers.items()}
         return await self.http.post(URL, content=body, headers={**shown, **named})
 
+    async def post_plainly(self, token: str) -> int:
+        """The status of a notification that no client of HTTP sends: many of them take less time so."""
+        codes: list[int] = []
+
+        async def receive() -> Message:
+            return {"type": "http.request", "body": b"{}"}
+
+        async def send(message: Message) -> None:
+            codes.append(message.get("status", 0))
+
+        headers = [(b"x-a2a-notification-token", token.encode())]
+        await self.app({"type": "http", "method": "POST", "headers": headers}, receive, send)
+        return codes[0]
+
 
 @asynccontextmanager
 async def receiving() -> AsyncIterator[Receiving]:
@@ -59,7 +78,7 @@ async def receiving() -> AsyncIterator[Receiving]:
         lambda: late[0].now,
     )
     async with client_of(receiver) as http:
-        late.append(Receiving(http))
+        late.append(Receiving(http, receiver))
         hints.pass_on = late[0].taken.append
         yield late[0]
 
@@ -98,7 +117,7 @@ async def test_forged_expired_and_foreign_tokens_get_the_same_answer() -> None:
 async def test_ten_thousand_notifications_in_a_second_are_taken_up_to_the_limit() -> None:
     async with receiving() as bridge:
         token = bridge.token()
-        codes = [(await bridge.post(token)).status_code for _ in range(10_000)]
+        codes = [await bridge.post_plainly(token) for _ in range(10_000)]
         assert codes == [204] * EACH_SECOND + [429] * (10_000 - EACH_SECOND)
         assert len(bridge.taken) == EACH_SECOND
         assert (await bridge.post(token)).headers["Retry-After"] == "1"
@@ -145,4 +164,28 @@ async def test_only_post_notifies() -> None:
     async with receiving() as bridge:
         response = await bridge.http.get(URL, headers={"X-A2A-Notification-Token": bridge.token()})
         assert (response.status_code, response.headers["Allow"]) == (405, "POST")
+        assert bridge.taken == []
+
+
+@pytest.mark.outside
+@pytest.mark.parametrize(
+    ("framing", "status"),
+    [
+        ("Content-Length: 2000000\r\n\r\n", 413),
+        ("Transfer-Encoding: chunked\r\n\r\n7d0\r\n" + "x" * 2000 + "\r\n", 413),
+        ("Content-Length: 1000\r\n\r\nx", 408),
+    ],
+    ids=["2 MB", "without a length", "slow"],
+)
+async def test_a_body_with_a_good_token_is_bounded_in_size_and_time(framing: str, status: int) -> None:
+    connections = replace(DEFAULT_LIMITS.connections, body_seconds=0.2)
+    async with (
+        receiving() as bridge,
+        listening(bridge.app, limits=replace(DEFAULT_LIMITS, connections=connections)) as url,
+    ):
+        with anyio.fail_after(30):
+            async with await anyio.connect_tcp("127.0.0.1", urlsplit(url).port or 0) as stream:
+                head = f"POST /push HTTP/1.1\r\nHost: localhost\r\nX-A2A-Notification-Token: {bridge.token()}\r\n"
+                await stream.send(f"{head}{framing}".encode())
+                assert int((await stream.receive()).split()[1]) == status
         assert bridge.taken == []

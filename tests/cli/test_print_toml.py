@@ -153,6 +153,7 @@ EXPOSED = [
         URL,
     ],
     ["--allow-private", "--dialect", "0.1", "https://a.example/x"],
+    ["--http", "--public-url", "https://tools.example.com", URL],
     ["--mapping", "mine.toml", "https://a.example/x", "http://a.example/x", "http://127.0.0.1:81"],
 ]
 
