@@ -12,7 +12,7 @@ from bridge.agents_as_tools.handles import FarTask, webhook_of
 from bridge.agents_as_tools.push_hints import HintWaiter, PushHints, WebhookOptions
 from bridge.seal import agent_mark
 
-pytestmark = pytest.mark.proves("a2a-4.3.3-push")
+pytestmark = pytest.mark.proves("a2a-4.3.3-received")
 
 WAIT_SECONDS = 30
 TASK = FarTask(agent_mark("https://agent.example"), "t-1")

@@ -19,7 +19,7 @@ from bridge.seal import LIFETIME_SECONDS, HandlePurpose, Seal, agent_mark
 from tests.support.in_process import client_of
 from tests.support.running import DEFAULT_LIMITS, listening
 
-pytestmark = pytest.mark.proves("a2a-4.3.3-push")
+pytestmark = pytest.mark.proves("a2a-4.3.3-received", "a2a-13.2-received")
 
 URL = "https://bridge.example/push"
 KEY, OTHER_KEY = b"k" * 32, b"o" * 32

@@ -21,7 +21,7 @@ from tests.support.foreign import Foreign, foreign_agent
 from tests.support.mcp_tasks import TaskClient, task_client
 from tests.support.scripted_agent import Json, scripted_agent
 
-pytestmark = [pytest.mark.outside, pytest.mark.proves("a2a-4.3.3-push")]
+pytestmark = [pytest.mark.outside, pytest.mark.proves("a2a-4.3.3-received")]
 
 WAIT_SECONDS = 30
 CREATES = {

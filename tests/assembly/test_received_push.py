@@ -28,7 +28,7 @@ from tests.support.ports import free_port
 from tests.support.running import config_for, listening
 from tests.support.tool_server import ToolServer, listed
 
-pytestmark = [pytest.mark.outside, pytest.mark.proves("a2a-4.3.3-push")]
+pytestmark = [pytest.mark.outside, pytest.mark.proves("a2a-4.3.3-received")]
 
 WAIT_SECONDS = 30
 KEY = "a key of thirty-two characters or more"

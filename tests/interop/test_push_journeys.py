@@ -81,6 +81,7 @@ async def test_a_receiver_of_a2a_js_reads_every_notification() -> None:
     assert got[-1] == ["statusUpdate", "TASK_STATE_COMPLETED"]
 
 
+@pytest.mark.proves("a2a-4.3.3-received")
 async def test_an_agent_of_a2a_js_notifies_the_bridge_of_the_end_of_its_task(tmp_path: Path) -> None:
     require_peers()
     options: dict[str, Any] = {"task_after_seconds": 0, "push_poll_seconds": 3600, "push_look_seconds": 0}

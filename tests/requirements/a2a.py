@@ -81,7 +81,6 @@ _HEADINGS: Final = {
 }
 """Section by section, what the specification's page calls its heading in a link."""
 
-_PUSH: Final = "The bridge asks no agent for push notifications yet: it follows streams, and polls"
 _EXTENDED: Final = "The bridge asks no agent for its extended card: it calls what the public card tells"
 _GRPC: Final = "gRPC comes later: the card declares no such interface, and the bridge passes over an agent's"
 _SIGNING: Final = (
@@ -270,14 +269,12 @@ A2A: Final = (
         "a2a-4.3.3-received",
         "4.3.3",
         "A posted update is answered with 2xx, and its task is checked",
-        deferred=_PUSH,
     ),
     _agent("a2a-13.2-push", "13.2", "Posts to a webhook carry the credentials that were given"),
     _client(
         "a2a-13.2-received",
         "13.2",
         "Posts to a webhook are taken only with the right credentials",
-        deferred=_PUSH,
     ),
     _client(
         "a2a-3.1.11-extended",
