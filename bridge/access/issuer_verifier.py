@@ -117,6 +117,6 @@ class IssuerVerifier:
             NoKeysError: there never was a key set.
         """
         keys = await self._source.keys()
-        if any(key.fits(token) for key in keys):
+        if any(key.fits(token.algorithm, token.key_id) for key in keys):
             return keys
         return await self._source.keys_after_unknown()

@@ -33,6 +33,9 @@ _KEY_TYPES: Final[Mapping[str, tuple[str, str | None]]] = {
 }
 """The type of key that each algorithm needs, and its curve (RFC 7518 section 3.1, RFC 8037)."""
 
+ALGORITHMS: Final = frozenset(_KEY_TYPES)
+"""The algorithms of signatures that can be verified. All are asymmetric."""
+
 _TYPES: Final = frozenset({"at+jwt", "application/at+jwt", "jwt"})
 """The types of access tokens. RFC 9068 asks for the first two; many issuers say `JWT` or nothing."""
 
@@ -101,12 +104,12 @@ class IssuerKey:
     public: Any
     """The key, for PyJWT."""
 
-    def fits(self, token: UnverifiedToken) -> bool:
-        """Whether the token may have been signed with this key."""
-        kind, curve = _KEY_TYPES[token.algorithm]
+    def fits(self, algorithm: str, key_id: str | None) -> bool:
+        """Whether something that was signed by this algorithm may be signed with this key. `key_id` is the key's id,
+        if that is said."""
+        kind, curve = _KEY_TYPES[algorithm]
         is_of_type = self.kind == kind and curve in (None, self.curve)
-        is_meant = token.key_id in (None, self.key_id) and self.algorithm in (None, token.algorithm)
-        return is_of_type and is_meant
+        return is_of_type and key_id in (None, self.key_id) and self.algorithm in (None, algorithm)
 
 
 def keys_in(document: object, most: int) -> tuple[IssuerKey, ...]:
@@ -159,7 +162,7 @@ def verified_claims(
     require_acceptable(token, issuer)
     fault: Exception = jwt.InvalidSignatureError()
     for key in keys:
-        if not key.fits(token):
+        if not key.fits(token.algorithm, token.key_id):
             continue
         try:
             return jwt.decode(

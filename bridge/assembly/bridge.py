@@ -24,9 +24,11 @@ from starlette.types import ASGIApp
 from bridge.a2a.client.catalog import CatalogSource
 from bridge.a2a.server.catalog import CatalogAgent as Listed
 from bridge.a2a.server.catalog import CatalogApp
+from bridge.a2a.server.signed_cards import CardSigning
 from bridge.access.principals import PrincipalNames
 from bridge.access.verifiers import Access
 from bridge.assembly.admission import Admission
+from bridge.assembly.card_signing import card_signer_of
 from bridge.assembly.login_desk import LoginDesk, wish_of_each
 from bridge.assembly.offered_server import (
     OfferedServer,
@@ -113,6 +115,7 @@ class Bridge:
         self._admission = Admission(plan, *own)
         self._access = self._admission.access
         self._web = plan.place.web
+        self._signing = CardSigning()
         self._login_desk = LoginDesk(plan.place, own_url, self._wish_of_each, self._admission)
         self.app = Router(
             self._web,
@@ -145,6 +148,7 @@ class Bridge:
             self.app.notified = notified(self._shared, self._may_notify)
             if (signer := push_signer(self._place)) is not None:
                 self.app.key_sources.append(signer.public_keys)
+            self.app.key_sources.append(self._signing.public_keys)
             self._group = await stack.enter_async_context(anyio.create_task_group())
             try:
                 yield self
@@ -175,12 +179,13 @@ class Bridge:
         Raises:
             PeerError: a tool server is down, and the plan's `fail` for it is `closed`.
             UsageError: a command with that `fail` cannot be started; a store is in use, or too new; two principals
-                have one secret.
+                have one secret; a key cannot sign cards.
         """
         async with self._applying:
             running = replace(self._plan, profile=self._process, place=self._place)
             read, changes = plan, changes_between(self._read, plan, running)
             plan, fresh, first = as_it_runs(plan, running), Parts(), FirstConnections(self._observer)
+            signer = card_signer_of(plan)
             self._admission.require_clear(plan)
             turned_away = self._turned_away(plan)
             try:
@@ -196,6 +201,7 @@ class Bridge:
                     await fresh.end()
                 self._keep_out(plan, turned_away)
                 raise
+            self._signing.signer = signer
             self._take_over(plan, fresh)
             self._group.start_soon(self._admission.issuers.look)
             for key in filter(plan.fails_closed, first.missing):
@@ -389,7 +395,15 @@ class Bridge:
             if name not in self._parts.published:
                 sources = _sources(name, one, servers)
                 make = partial(
-                    published, name, one, sources, self._process, self._place, self._access, self._hops
+                    published,
+                    name,
+                    one,
+                    sources,
+                    self._process,
+                    self._place,
+                    self._access,
+                    self._hops,
+                    self._signing,
                 )
                 unit = PartTask(make)
                 await unit.start(self._group)

@@ -75,6 +75,7 @@ def agent_limits(profile: Profile, process: Profile) -> AgentLimits:
         json_values=process.requests.json_values,
         streams=process.streams.open,
         card_max_age_seconds=profile.card.max_age_seconds,
+        signed_cards=profile.card.signed_most,
     )
 
 

@@ -242,6 +242,16 @@ class PushPlan:
 
 
 @dataclass(frozen=True)
+class CardSigningPlan:
+    """How cards are signed."""
+
+    keys: tuple[str, ...] = field(repr=False)
+    """The private keys in PEM."""
+    forms: tuple[str, ...]
+    """What the signatures of each key cover; see `CardForm`."""
+
+
+@dataclass(frozen=True)
 class ProcessPlan:
     """Where the process listens, and where it keeps keys, stores and cached cards. Only a restart changes these."""
 
@@ -314,6 +324,8 @@ class Plan:
     """By the names in their paths. An agent with the name "" is named after its server."""
     offered: Mapping[str, OfferedPlan] = field(default_factory=dict)
     """By the names in their paths."""
+    signing: CardSigningPlan | None = None
+    """How the cards of published agents are signed; None leaves them unsigned."""
     left_out: Mapping[str, LeftOut] = field(default_factory=dict)
     """Agents that an imported file lists and the bridge cannot call, by name."""
 
@@ -490,6 +502,7 @@ def changes_between(before: Plan, after: Plan, running: Plan) -> Changes:
                 if before.allow_unauthenticated != after.allow_unauthenticated
                 else []
             ),
+            *(["bridge.card_keys"] if before.signing != after.signing else []),
         ),
         tuple(f"{table}.{name}" for (table, old), new in tables for name in old if name not in new),
         tuple(_later(before, after, running)),

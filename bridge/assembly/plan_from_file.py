@@ -14,6 +14,7 @@ from bridge.access.principals import OperatorRole, Principal
 from bridge.access.verifiers import FORWARDED, Credential, Scheme
 from bridge.assembly.plan import (
     AuditPlan,
+    CardSigningPlan,
     CatalogPlan,
     OfferedPlan,
     Plan,
@@ -30,6 +31,7 @@ from bridge.config.tables.models import (
     AgentTable,
     ArgumentTable,
     AuditTable,
+    BridgeTable,
     CatalogTable,
     IssuerTable,
     PrincipalTable,
@@ -101,6 +103,7 @@ def plan_from_file(loaded: LoadedConfig) -> Plan:
         ],
         issuers={name: _issuer(name, one) for name, one in config.issuers.items()},
         allow_unauthenticated=table.allow_unauthenticated,
+        signing=_signing(table),
         servers={
             key: _server(key, one, process, place, on_line=on_line)
             for key, one in config.tool_servers.items()
@@ -124,6 +127,12 @@ def _tls(table: TlsTable | None) -> TlsFiles | None:
 def _address(given: str) -> tuple[str, int]:
     host, _, port = given.rpartition(":")
     return host.removeprefix("[").removesuffix("]"), int(port)
+
+
+def _signing(table: BridgeTable) -> CardSigningPlan | None:
+    if not table.card_keys:
+        return None
+    return CardSigningPlan(tuple(key.value for key in table.card_keys), table.card_forms)
 
 
 def _push(table: SentPushTable) -> PushPlan | None:

@@ -12,6 +12,7 @@ from bridge.a2a.client.card import OwnCard
 from bridge.a2a.model.life import IdsAndClock
 from bridge.a2a.server.app import AgentServer
 from bridge.a2a.server.service import Service
+from bridge.a2a.server.signed_cards import CardSigning
 from bridge.a2a.tasks.engine import Engine
 from bridge.a2a.tasks.webhooks import Webhooks
 from bridge.a2a.wire.extensions import ExtensionFilter
@@ -93,6 +94,7 @@ async def published(
     place: ProcessPlan,
     access: Access,
     hops: Hops = UNHEARD,
+    signing: CardSigning | None = None,
 ) -> AsyncIterator[PublishedAgent]:
     """Run an agent while the context is open, with its stored tasks recovered.
 
@@ -122,6 +124,7 @@ async def published(
                 merges_cards=plan.profile.card.legacy_card, hermes=plan.profile.card.hermes, push=sends
             ),
             hops=hops,
+            signing=signing,
             shows_operators_contents=place.console_content,
         )
         yield PublishedAgent(name, agent, engine, service, server, server.at(path_of(name)), where, sends)

@@ -142,8 +142,8 @@ class Router:
             return self._health(path == "/readyz", scope), scope
         if path.rstrip("/") == AGENTS:
             return self._catalog, scope
-        if path == KEYS_PATH and self.key_sources:
-            return self._keys(scope), scope
+        if path == KEYS_PATH and (keys := [key for source in self.key_sources for key in source()]):
+            return self._keys(scope, keys), scope
         if self._logins is not None and path.startswith(f"{LOGIN_PATH}/"):
             return self._logins, scope
         if self.console is not None and (path == CONSOLE or path.startswith((f"{CONSOLE}/", f"{CONSOLE}."))):
@@ -188,11 +188,10 @@ class Router:
         found = resource_metadata(f"{base_url}{asked}", self._access)
         return _json_answer(200, found, {"Cache-Control": f"max-age={_METADATA_SECONDS}"})
 
-    def _keys(self, scope: Scope) -> ASGIApp:
+    def _keys(self, scope: Scope, keys: Sequence[JsonObject]) -> ASGIApp:
         """The public keys of the bridge. They are no secret, and the same for every Host and Origin."""
         if scope["method"] not in ("GET", "HEAD"):
             return _json_answer(405, {"error": {"message": "This is read with GET"}}, {"Allow": "GET, HEAD"})
-        keys = [key for source in self.key_sources for key in source()]
         return _json_answer(200, {"keys": [*keys]}, {"Cache-Control": f"max-age={_METADATA_SECONDS}"})
 
     def _nothing(self, path: str) -> ASGIApp:

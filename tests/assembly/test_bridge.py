@@ -92,7 +92,7 @@ class Live:
 @asynccontextmanager
 async def live(folder: Path, **plan: Any) -> AsyncIterator[Live]:
     """Serve a plan."""
-    wanted = Plan(PROFILE, ProcessPlan(state=folder / "state", cache=folder / "cache"), **plan)
+    wanted = Plan(PROFILE, **{"place": ProcessPlan(state=folder / "state", cache=folder / "cache"), **plan})
     with anyio.fail_after(WAIT_SECONDS):
         async with AsyncExitStack() as stack:
             late: list[Bridge] = []

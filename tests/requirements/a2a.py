@@ -83,9 +83,6 @@ _HEADINGS: Final = {
 
 _EXTENDED: Final = "The bridge asks no agent for its extended card: it calls what the public card tells"
 _GRPC: Final = "gRPC comes later: the card declares no such interface, and the bridge passes over an agent's"
-_SIGNING: Final = (
-    "Signed cards come later: the bridge signs none, and trusts the origin that a card comes from"
-)
 _TLS: Final = (
     "The bridge serves HTTPS where its file names a certificate, and else plain HTTP, on loopback or behind a proxy"
     " (docs/guides/let-colleagues-in.md). As a client it calls the URL that it is given, plain HTTP too"
@@ -323,13 +320,12 @@ A2A: Final = (
         "8.3.2",
         "Every request names the tenant of its interface, or none where that has none",
     ),
-    _agent("a2a-8.4.1-canonical", "8.4.1", "A card is canonicalized before it is signed", deferred=_SIGNING),
-    _agent("a2a-8.4.2-format", "8.4.2", "A signature names its algorithm and its key", deferred=_SIGNING),
+    _agent("a2a-8.4.1-canonical", "8.4.1", "A card is canonicalized before it is signed"),
+    _agent("a2a-8.4.2-format", "8.4.2", "A signature names its algorithm and its key"),
     _client(
         "a2a-8.4.3-verified",
         "8.4.3",
         "A signature is verified over the canonical card, never by a key that has expired or was revoked",
-        deferred=_SIGNING,
     ),
     _agent("a2a-8.6-cache", "8.6", "The card has Cache-Control and ETag, and answers 304"),
     _client("a2a-8.6-kept", "8.6", "A card is kept as HTTP says, and asked for again with its validators"),

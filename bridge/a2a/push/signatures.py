@@ -70,12 +70,14 @@ class PushSigner:
             "request_body_sha256": hashlib.sha256(body).hexdigest(),
         }
         key = _p256(self.keys[0])
-        return jwt.encode(claims, key, algorithm="ES256", headers={"kid": _with_id(_ec_jwk(key))["kid"]})
+        return jwt.encode(
+            claims, key, algorithm="ES256", headers={"kid": with_thumbprint(_ec_jwk(key))["kid"]}
+        )
 
     def public_keys(self) -> Sequence[JsonObject]:
         """The public keys as JWKs, those of the newest key first."""
         return [
-            {**_with_id(jwk), "use": "sig", "alg": algorithm}
+            {**with_thumbprint(jwk), "use": "sig", "alg": algorithm}
             for key in self.keys
             for jwk, algorithm in (
                 (_okp_jwk(_ed25519(key)), "EdDSA"),
@@ -107,7 +109,7 @@ def _ec_jwk(key: ec.EllipticCurvePrivateKey) -> JsonObject:
     }
 
 
-def _with_id(jwk: JsonObject) -> JsonObject:
+def with_thumbprint(jwk: JsonObject) -> JsonObject:
     """A key with its thumbprint (RFC 7638) as its id. The members of `jwk` are those that a thumbprint has."""
     text = json.dumps(jwk, sort_keys=True, separators=(",", ":")).encode()
     return {**jwk, "kid": _base64url(hashlib.sha256(text).digest())}

@@ -44,6 +44,7 @@ from bridge.a2a.server.admission import AdmissionControl, RequestAdmission
 from bridge.a2a.server.event_stream import EventStream, StreamPace, is_disconnected
 from bridge.a2a.server.security import with_security
 from bridge.a2a.server.service import Service, Stream
+from bridge.a2a.server.signed_cards import CardSigning, SignedCards
 from bridge.a2a.tasks.agent import Agent
 from bridge.a2a.tasks.intake import CallContext
 from bridge.a2a.wire import jsonrpc, rest
@@ -99,6 +100,8 @@ class AgentLimits:
     """Open streams, of all clients together."""
     card_max_age_seconds: int
     """How long a client may keep the card without revalidation."""
+    signed_cards: int
+    """Cards whose signatures are kept."""
 
 
 class AgentServer:
@@ -115,10 +118,12 @@ class AgentServer:
         name: str = "",
         versions: Versions = VERSIONS,
         hops: Hops = UNHEARD,
+        signing: CardSigning | None = None,
         *,
         shows_operators_contents: bool = False,
     ) -> None:
-        """`name` is the agent's name among the faces of the bridge, which the rules of principals refer to.
+        """`name` is the agent's name among the faces of the bridge, which the rules of principals refer to. `signing`
+        signs its cards; without it, none is signed.
 
         `shows_operators_contents` says that operators see the contents of the tasks of others.
         """
@@ -133,6 +138,7 @@ class AgentServer:
         self._name = name
         self._admission = AdmissionControl(access, address, name, self._limits.streams, hops)
         self._last_card: _ShownCard | None = None
+        self._signed_cards = SignedCards(signing or CardSigning(), limits.signed_cards)
 
     def at(self, base_path: str) -> ASGIApp:
         """The application. `base_path` is its path on the card, wherever the application is mounted."""
@@ -199,7 +205,7 @@ class AgentServer:
         if principal.operator is not None:
             declared = (*(card.capabilities.extensions or ()), DECLARATION)
             card = card.changed(capabilities=card.capabilities.changed(extensions=declared))
-        return self._secured(card, self._access.declared)
+        return self._signed_cards.signed(self._secured(card, self._access.declared))
 
     def _card(self, request: _Request, base_path: str) -> Response:
         try:
@@ -217,18 +223,18 @@ class AgentServer:
             "Cache-Control": f"public, max-age={self._limits.card_max_age_seconds}",
             "Vary": "Host, X-Forwarded-Host, X-Forwarded-Proto, X-Forwarded-Prefix",
         }
-        if shown.etag in etags_in(request.headers):
+        if shown.etag.removeprefix("W/") in etags_in(request.headers):
             return Response(status_code=304, headers=headers)
         return Response(shown.text, media_type=_JSON, headers=headers)
 
     def _shown_at(self, base_url: str) -> _ShownCard:
-        """The card as it is sent. It is built again only when the agent's card or who may call changes."""
-        own, declared = self._agent.card(base_url), self._access.declared
+        """The card as it is sent. It is built again only when the agent's card, who may call or who signs changes."""
+        own, declared, mark = self._agent.card(base_url), self._access.declared, self._signed_cards.mark
         last = self._last_card
-        if last is None or last.own is not own or last.declared != declared:
+        if last is None or last.own is not own or (last.declared, last.mark) != (declared, mark):
             card = self._secured(own, declared)
-            text = card.to_json()
-            last = _ShownCard(own, declared, card, text, f'"{hashlib.sha256(text).hexdigest()[:32]}"')
+            signed = self._signed_cards.signed(card)
+            last = _ShownCard(own, declared, mark, signed, signed.to_json(), _etag(card, mark))
             self._last_card = last
         return last
 
@@ -397,9 +403,17 @@ class _ShownCard:
 
     own: AgentCard
     declared: DeclaredAccess
+    mark: tuple[str, ...]
     card: AgentCard
     text: bytes
     etag: str
+
+
+def _etag(card: AgentCard, mark: tuple[str, ...]) -> str:
+    """The tag of a card. Replicas and restarts give one card different signatures, so that it is a weak one then: it
+    stands for the card and its signer."""
+    text = b"\n".join([card.to_json(), *map(str.encode, mark)])
+    return f'{"W/" if mark else ""}"{hashlib.sha256(text).hexdigest()[:32]}"'
 
 
 class _Request:

@@ -26,6 +26,7 @@ from bridge.config.tables.values import (
     AuditPath,
     BaggageKeys,
     BaseUrl,
+    CardForms,
     DatabaseUrl,
     ExtensionUri,
     FailPolicy,
@@ -146,6 +147,17 @@ class BridgeTable(Table):
         description='keys for handles, each `{ file = "PATH" }` (made on the first start) or `{ env = "NAME" '
         "}`; "
         "the first key seals, and every key opens; without it, a file in the user's state folder",
+    )
+    card_keys: Annotated[tuple[SecretValue, ...], Field(strict=False, max_length=8)] = Field(
+        default=(),
+        description='private keys that sign the cards of agents, each `{ file = "PATH" }` or `{ env = "NAME" }` with a '
+        "PEM (`mcp-a2a keys new`): P-256, Ed25519 or RSA; each signs every card, so that readers may know either while "
+        "keys are changed",
+    )
+    card_forms: CardForms = Field(
+        default=("strict", "sdk"),
+        description="what the signatures cover, one signature each: `strict` is the form of A2A, `sdk` that of the "
+        "SDKs, which verify no other one if something on the card is empty; without `sdk` they may refuse the card",
     )
     hosts: HostNames = Field(default=(), description="more host names that the bridge answers under")
     baggage: BaggageKeys = Field(

@@ -89,6 +89,7 @@ class CardTable(_Table):
     """`[card]`"""
 
     max_age_seconds: Count
+    signed_most: PositiveInt
     legacy_card: bool
     hermes: bool
 

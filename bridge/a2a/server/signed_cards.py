@@ -1,0 +1,72 @@
+"""The cards of an agent with their signatures, which are kept, so that no card is signed twice.
+
+A signature is kept by what it signs, and not by who asked: whoever is shown the same card gets the same signatures.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections import OrderedDict
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from bridge.a2a.model.objects import AgentCard, AgentCardSignature
+from bridge.jsonvalues import JsonObject
+
+
+@dataclass(frozen=True, slots=True)
+class CardSigner:
+    """What signs cards."""
+
+    mark: tuple[str, ...]
+    """The keys and forms, in words. Signers with the same mark sign alike."""
+    public_keys: Sequence[JsonObject]
+    """The public keys as JWKs."""
+    signatures: Callable[[JsonObject], tuple[AgentCardSignature, ...]]
+    """The signatures of a card; none if it cannot be signed, which is logged."""
+
+
+class CardSigning:
+    """What signs the cards of a bridge now."""
+
+    def __init__(self) -> None:
+        self.signer: CardSigner | None = None
+        """None signs nothing. Each configuration has its own."""
+
+    @property
+    def mark(self) -> tuple[str, ...]:
+        """The mark of the signer; empty without one."""
+        return self.signer.mark if self.signer else ()
+
+    def public_keys(self) -> Sequence[JsonObject]:
+        """The public keys as JWKs."""
+        return self.signer.public_keys if self.signer else ()
+
+
+class SignedCards:
+    """The cards of one agent."""
+
+    def __init__(self, signing: CardSigning, most: int) -> None:
+        """`most` cards keep their signatures. An agent has one card for each address and, where callers are told apart,
+        for each set of skills that someone may use."""
+        self._signing = signing
+        self._most = most
+        self._kept: OrderedDict[tuple[tuple[str, ...], bytes], tuple[AgentCardSignature, ...]] = OrderedDict()
+
+    @property
+    def mark(self) -> tuple[str, ...]:
+        """The mark of what signs them now; empty if nothing does."""
+        return self._signing.mark
+
+    def signed(self, card: AgentCard) -> AgentCard:
+        """The card with its signatures; the card itself if nothing signs it."""
+        signer = self._signing.signer
+        if signer is None:
+            return card
+        key = signer.mark, hashlib.sha256(card.to_json()).digest()
+        if key not in self._kept:
+            self._kept[key] = signer.signatures(card.to_object())
+            if len(self._kept) > self._most:
+                self._kept.popitem(last=False)
+        self._kept.move_to_end(key)
+        return card.changed(signatures=self._kept[key] or None)

@@ -1,0 +1,263 @@
+"""The canonical forms of an agent's card: the bytes that its signatures sign. Pure.
+
+The strict form is that of the specification: absent fields and defaults are left out, required fields and those that
+may be absent are kept, and the rest is RFC 8785. The form of both SDKs leaves out everything that is empty, required
+or not. So it does not see a requirement without scopes, or a scheme without settings. Neither form sees fields that
+A2A 1.0 does not have, such as those of 0.3 on a merged card. A signer that knows nothing of protocol buffers has them
+in the strict form, and adds nothing that is absent: that is the `literal` reading.
+
+A number in `params` is a double, as in protocol buffers.
+
+Spec: A2A 1.0 sections 8.4.1 and 5.7; `a2a.proto`; RFC 8785.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Final, Literal
+
+import rfc8785
+from pydantic import JsonValue
+
+from bridge.jsonvalues import JsonObject, is_deeper
+
+CARD_DEPTH: Final = 64
+"""Levels of arrays and objects in a card that can be signed. The SDKs stop at a hundred."""
+
+_EXACT: Final = 2**53 - 1
+"""The largest number of which each smaller one is a double, too."""
+
+
+class CardForm(StrEnum):
+    """What a signature covers."""
+
+    STRICT = "strict"
+    """What section 8.4 says."""
+    SDK = "sdk"
+    """The same without anything that is empty, as a2a-sdk and a2a-js have it."""
+
+
+class NotCanonicalError(ValueError):
+    """A card has no canonical form; `str()` says why."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Field:
+    """A field of a message."""
+
+    kind: Literal["value", "message", "messages", "map", "open"]
+    """One value or several texts; a message; several; a map of them; any JSON."""
+    of: str = ""
+    """The message."""
+    default: JsonValue = None
+    """What the field is when it is absent."""
+    is_required: bool = False
+
+
+def _required(default: JsonValue = "") -> _Field:
+    return _Field("value", default=default, is_required=True)
+
+
+def _several(of: str, *, is_required: bool = False) -> _Field:
+    return _Field("messages", of, [], is_required)
+
+
+_TEXT: Final = _Field("value", default="")
+_FLAG: Final = _Field("value", default=False)
+_TEXTS: Final = _Field("value", default=[])
+_OPTIONAL: Final = _Field("value")
+_SCOPES: Final = _Field("value", default={})
+_REQUIRED_SCOPES: Final = _required({})
+_REQUIREMENTS: Final = _several("SecurityRequirement")
+
+_MESSAGES: Final[Mapping[str, Mapping[str, _Field]]] = {
+    "AgentCard": {
+        "name": _required(),
+        "description": _required(),
+        "supportedInterfaces": _several("AgentInterface", is_required=True),
+        "provider": _Field("message", "AgentProvider"),
+        "version": _required(),
+        "documentationUrl": _OPTIONAL,
+        "capabilities": _Field("message", "AgentCapabilities"),
+        "securitySchemes": _Field("map", "SecurityScheme", {}),
+        "securityRequirements": _REQUIREMENTS,
+        "defaultInputModes": _required([]),
+        "defaultOutputModes": _required([]),
+        "skills": _several("AgentSkill", is_required=True),
+        "iconUrl": _OPTIONAL,
+    },
+    "AgentInterface": {
+        "url": _required(),
+        "protocolBinding": _required(),
+        "tenant": _TEXT,
+        "protocolVersion": _required(),
+    },
+    "AgentProvider": {"url": _required(), "organization": _required()},
+    "AgentCapabilities": {
+        "streaming": _OPTIONAL,
+        "pushNotifications": _OPTIONAL,
+        "extensions": _several("AgentExtension"),
+        "extendedAgentCard": _OPTIONAL,
+    },
+    "AgentExtension": {"uri": _TEXT, "description": _TEXT, "required": _FLAG, "params": _Field("open")},
+    "AgentSkill": {
+        "id": _required(),
+        "name": _required(),
+        "description": _required(),
+        "tags": _required([]),
+        "examples": _TEXTS,
+        "inputModes": _TEXTS,
+        "outputModes": _TEXTS,
+        "securityRequirements": _REQUIREMENTS,
+    },
+    "SecurityRequirement": {"schemes": _Field("map", "StringList", {})},
+    "StringList": {"list": _TEXTS},
+    "SecurityScheme": {
+        "apiKeySecurityScheme": _Field("message", "APIKeySecurityScheme"),
+        "httpAuthSecurityScheme": _Field("message", "HTTPAuthSecurityScheme"),
+        "oauth2SecurityScheme": _Field("message", "OAuth2SecurityScheme"),
+        "openIdConnectSecurityScheme": _Field("message", "OpenIdConnectSecurityScheme"),
+        "mtlsSecurityScheme": _Field("message", "MutualTlsSecurityScheme"),
+    },
+    "APIKeySecurityScheme": {"description": _TEXT, "location": _required(), "name": _required()},
+    "HTTPAuthSecurityScheme": {"description": _TEXT, "scheme": _required(), "bearerFormat": _TEXT},
+    "OAuth2SecurityScheme": {
+        "description": _TEXT,
+        "flows": _Field("message", "OAuthFlows"),
+        "oauth2MetadataUrl": _TEXT,
+    },
+    "OpenIdConnectSecurityScheme": {"description": _TEXT, "openIdConnectUrl": _required()},
+    "MutualTlsSecurityScheme": {"description": _TEXT},
+    "OAuthFlows": {
+        "authorizationCode": _Field("message", "AuthorizationCodeOAuthFlow"),
+        "clientCredentials": _Field("message", "ClientCredentialsOAuthFlow"),
+        "implicit": _Field("message", "ImplicitOAuthFlow"),
+        "password": _Field("message", "PasswordOAuthFlow"),
+        "deviceCode": _Field("message", "DeviceCodeOAuthFlow"),
+    },
+    "AuthorizationCodeOAuthFlow": {
+        "authorizationUrl": _required(),
+        "tokenUrl": _required(),
+        "refreshUrl": _TEXT,
+        "scopes": _REQUIRED_SCOPES,
+        "pkceRequired": _FLAG,
+    },
+    "ClientCredentialsOAuthFlow": {
+        "tokenUrl": _required(),
+        "refreshUrl": _TEXT,
+        "scopes": _REQUIRED_SCOPES,
+    },
+    "ImplicitOAuthFlow": {"authorizationUrl": _TEXT, "refreshUrl": _TEXT, "scopes": _SCOPES},
+    "PasswordOAuthFlow": {"tokenUrl": _TEXT, "refreshUrl": _TEXT, "scopes": _SCOPES},
+    "DeviceCodeOAuthFlow": {
+        "deviceAuthorizationUrl": _required(),
+        "tokenUrl": _required(),
+        "refreshUrl": _TEXT,
+        "scopes": _REQUIRED_SCOPES,
+    },
+}
+"""The messages of a card, with their fields by name. A default stands for a field that is absent; a field without one
+tells absent from empty."""
+
+
+def covered(card: JsonObject, form: CardForm, *, literal: bool = False) -> JsonObject:
+    """What a signature in this form covers of a card. A `literal` reading keeps fields that A2A 1.0 does not have, and
+    adds no required ones.
+
+    Raises:
+        NotCanonicalError: the card is nested too deeply.
+    """
+    if is_deeper(card, CARD_DEPTH):
+        raise NotCanonicalError(f"it is nested deeper than {CARD_DEPTH} levels")
+    unsigned = {name: value for name, value in card.items() if name != "signatures"}
+    strict = _message(unsigned, _MESSAGES["AgentCard"], literal=literal)
+    if form is CardForm.STRICT:
+        return strict
+    filled = _filled(strict)
+    return filled if isinstance(filled, dict) else {}
+
+
+def canonical_bytes(value: JsonObject) -> bytes:
+    """What is covered, as the bytes that are signed.
+
+    Raises:
+        NotCanonicalError: a text in it is no Unicode.
+    """
+    try:
+        return rfc8785.dumps(_with_doubles(value))
+    except (rfc8785.CanonicalizationError, UnicodeEncodeError) as exc:
+        raise NotCanonicalError("it holds what has no form in RFC 8785") from exc
+
+
+def outside(card: JsonObject, inside: JsonObject) -> Iterator[str]:
+    """Yield the paths of what a card says outside of what is covered: `skills[0].security`. Empty texts and lists say
+    nothing."""
+    yield from _outside(covered(card, CardForm.STRICT, literal=True), inside, "")
+
+
+def _message(value: JsonObject, fields: Mapping[str, _Field], *, literal: bool) -> JsonObject:
+    """A message without what is absent, or no different from absent."""
+    made: JsonObject = {
+        name: one for name, one in value.items() if literal and name not in fields and one is not None
+    }
+    for name, field in fields.items():
+        given = value.get(name)
+        if given is None and not literal:
+            given = field.default
+        if given is None or (given == field.default and not field.is_required):
+            continue
+        made[name] = _value(given, field, literal=literal)
+    return made
+
+
+def _value(given: JsonValue, field: _Field, *, literal: bool) -> JsonValue:
+    """The value of a field. What is not of its kind stays as it is, for the reader of the card to refuse."""
+
+    def inner(one: JsonValue) -> JsonValue:
+        if not isinstance(one, dict):
+            return one
+        return _message(one, _MESSAGES[field.of], literal=literal)
+
+    match field.kind, given:
+        case "message", dict():
+            return inner(given)
+        case "messages", list():
+            return [inner(one) for one in given]
+        case "map", dict():
+            return {key: inner(one) for key, one in given.items()}
+    return given
+
+
+def _filled(value: JsonValue) -> JsonValue:
+    """A value without anything empty in it; None if nothing is left."""
+    if isinstance(value, dict):
+        return {name: one for name, inner in value.items() if (one := _filled(inner)) is not None} or None
+    if isinstance(value, list):
+        return [one for inner in value if (one := _filled(inner)) is not None] or None
+    return None if value == "" else value
+
+
+def _with_doubles(value: JsonValue) -> JsonValue:
+    if isinstance(value, dict):
+        return {name: _with_doubles(one) for name, one in value.items()}
+    if isinstance(value, list):
+        return [_with_doubles(one) for one in value]
+    return float(value) if isinstance(value, int) and abs(value) > _EXACT else value
+
+
+def _outside(given: JsonValue, inside: JsonValue, path: str) -> Iterator[str]:
+    match given, inside:
+        case dict(), dict():
+            for name, one in given.items():
+                where = f"{path}.{name}" if path else name
+                if name in inside:
+                    yield from _outside(one, inside[name], where)
+                elif one not in ("", []):
+                    yield where
+        case list(), list() if len(given) == len(inside):
+            for number, (one, other) in enumerate(zip(given, inside, strict=True)):
+                yield from _outside(one, other, f"{path}[{number}]")
+        case list(), list():
+            yield path

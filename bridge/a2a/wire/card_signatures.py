@@ -1,0 +1,217 @@
+"""Signatures of agents' cards: made, and verified against keys that the reader has pinned.
+
+A signature is a JWS whose payload is a canonical form of the card (`canonical_card.py`). PyJWT makes and verifies it.
+What a signature says of its key is a name only: the key itself comes from the reader, never from the signature (`jku`,
+`jwk`), and neither does the choice of algorithms.
+
+What is verified is what counts afterwards: a reader uses what the signature covers, never the card around it.
+
+A signature in the form of the SDKs says so in a protected header of ours. Otherwise it would do for a strict reader of
+a card without the requirements that this form does not see. Signatures of others do not say it.
+
+Spec: A2A 1.0 sections 8.4.2 and 8.4.3; RFC 7515; RFC 8725 sections 3.1 and 3.2.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+import jwt
+from jwt.api_jws import PyJWS
+from jwt.utils import base64url_decode, base64url_encode
+
+from bridge.a2a.model.objects import AgentCardSignature
+from bridge.a2a.wire.canonical_card import (
+    CardForm,
+    NotCanonicalError,
+    canonical_bytes,
+    covered,
+    outside,
+)
+from bridge.access.tokens import ALGORITHMS, IssuerKey
+from bridge.jsonvalues import JsonObject
+
+SIGNATURES_MOST: Final = 16
+"""Signatures of one card that are looked at: two forms of each key, while keys are changed, and some of others."""
+
+_FORM: Final = "a2a-card-form"
+"""The protected header that names the form, where it is not the strict one."""
+_TYPE: Final = "JOSE"
+_BASE64URL: Final = re.compile(r"[A-Za-z0-9_-]+")
+_JWS: Final = PyJWS(options={"verify_signature": True, "enforce_minimum_key_length": True})
+
+_READINGS: Final = {
+    CardForm.STRICT: ((CardForm.STRICT, False), (CardForm.STRICT, True)),
+    CardForm.SDK: ((CardForm.STRICT, False), (CardForm.STRICT, True), (CardForm.SDK, False)),
+}
+"""The readings of a card that a reader of each form takes, with whether each is literal; the one that sees most comes
+first."""
+
+
+class UnverifiedError(Exception):
+    """No signature of a card holds; `str()` says why, in words that follow "the card"."""
+
+
+@dataclass(frozen=True, slots=True)
+class SigningKey:
+    """A key that signs cards."""
+
+    id: str
+    algorithm: str
+    private: Any = field(repr=False)
+    """The key, for PyJWT."""
+
+
+@dataclass(frozen=True, slots=True)
+class CardProof:
+    """A signature of a card that holds."""
+
+    key_id: str
+    form: CardForm
+    inside: JsonObject = field(repr=False)
+    """The card as the signature covers it."""
+    outside: tuple[str, ...] = ()
+    """The paths of what else the card says. Nobody has signed that."""
+
+
+def signatures_of(
+    card: JsonObject, keys: Sequence[SigningKey], forms: Sequence[CardForm], key_set_url: str | None = None
+) -> tuple[AgentCardSignature, ...]:
+    """The signatures of a card by each key in each form; one signature where both forms are the same.
+
+    Raises:
+        NotCanonicalError: the card has no canonical form.
+    """
+    strict = canonical_bytes(covered(card, CardForm.STRICT))
+    payloads: dict[bytes, CardForm] = {}
+    for form in forms:
+        payload = canonical_bytes(covered(card, form))
+        payloads[payload] = CardForm.STRICT if payload == strict else form
+    return tuple(
+        _signature(payload, key, form, key_set_url) for key in keys for payload, form in payloads.items()
+    )
+
+
+def _signature(
+    payload: bytes, key: SigningKey, form: CardForm, key_set_url: str | None
+) -> AgentCardSignature:
+    headers = {"kid": key.id, "typ": _TYPE}
+    headers |= {"jku": key_set_url} if key_set_url else {}
+    headers |= {_FORM: form.value} if form is not CardForm.STRICT else {}
+    token = _JWS.encode(payload, key.private, key.algorithm, headers, sort_headers=True)
+    protected, _, signature = token.split(".")
+    return AgentCardSignature(protected=protected, signature=signature)
+
+
+def verified(card: JsonObject, keys: Sequence[IssuerKey], form: CardForm) -> CardProof:
+    """The proof that one of these keys has signed a card, in this form or one that sees more.
+
+    Raises:
+        UnverifiedError: none has.
+    """
+    listed = card.get("signatures")
+    if not isinstance(listed, list) or not listed:
+        raise UnverifiedError("is not signed")
+    if len(listed) > SIGNATURES_MOST:
+        raise UnverifiedError(f"has {len(listed)} signatures, and {SIGNATURES_MOST} are the most")
+    try:
+        readings = list(_readings(card, form))
+    except NotCanonicalError as exc:
+        raise UnverifiedError(f"cannot be verified: {exc}") from exc
+    faults: list[str] = []
+    for given in listed:
+        try:
+            said = _said(given)
+            return _proof(card, said, _key_for(said, keys), readings)
+        except UnverifiedError as exc:
+            faults.append(str(exc))
+    raise UnverifiedError(f"is not signed as it must be: {'; '.join(dict.fromkeys(faults))}")
+
+
+@dataclass(frozen=True, slots=True)
+class _Said:
+    """A signature as it was read. Nothing of it is known to be true."""
+
+    protected: str
+    signature: str
+    algorithm: str
+    key_id: str
+    form: CardForm | None
+    """The form that it says; None if it says none."""
+
+
+def _said(given: object) -> _Said:
+    protected, signature = (
+        (given.get("protected"), given.get("signature")) if isinstance(given, dict) else (None, None)
+    )
+    if not (isinstance(protected, str) and isinstance(signature, str)):
+        raise UnverifiedError("one signature is none")
+    if not (_BASE64URL.fullmatch(protected) and _BASE64URL.fullmatch(signature)):
+        raise UnverifiedError("one signature is not written in base64url")
+    try:
+        header = json.loads(base64url_decode(protected))
+    except (ValueError, RecursionError) as exc:
+        raise UnverifiedError("one signature has a header that is no JSON") from exc
+    if not isinstance(header, dict):
+        raise UnverifiedError("one signature has a header that is no object")
+    algorithm, key_id = header.get("alg"), header.get("kid")
+    if not isinstance(algorithm, str) or algorithm not in ALGORITHMS:
+        raise UnverifiedError(f"the algorithm {_shown(algorithm)} is not accepted")
+    if not isinstance(key_id, str):
+        raise UnverifiedError("one signature does not name its key")
+    if "crit" in header or "b64" in header:
+        raise UnverifiedError(
+            f"the signature of key {_shown(key_id)} asks for what this reader does not know"
+        )
+    if (form := header.get(_FORM)) is not None and form not in set(CardForm):
+        raise UnverifiedError(f"the signature of key {_shown(key_id)} is in the unknown form {_shown(form)}")
+    return _Said(protected, signature, algorithm, key_id, None if form is None else CardForm(form))
+
+
+def _key_for(said: _Said, keys: Sequence[IssuerKey]) -> IssuerKey:
+    for key in keys:
+        if key.key_id == said.key_id and key.fits(said.algorithm, said.key_id):
+            return key
+    if any(key.key_id == said.key_id for key in keys):
+        raise UnverifiedError(f"key {_shown(said.key_id)} does not sign with {said.algorithm}")
+    raise UnverifiedError(f"key {_shown(said.key_id)} is none of those that are trusted")
+
+
+@dataclass(frozen=True, slots=True)
+class _Reading:
+    """One reading of a card, and its bytes."""
+
+    form: CardForm
+    inside: JsonObject
+    payload: str
+
+
+def _readings(card: JsonObject, wanted: CardForm) -> Iterator[_Reading]:
+    for form, literal in _READINGS[wanted]:
+        inside = covered(card, form, literal=literal)
+        yield _Reading(form, inside, base64url_encode(canonical_bytes(inside)).decode())
+
+
+def _proof(card: JsonObject, said: _Said, key: IssuerKey, readings: Sequence[_Reading]) -> CardProof:
+    fitting = [one for one in readings if said.form in (None, one.form)]
+    if not fitting:
+        raise UnverifiedError(
+            f"key {_shown(said.key_id)} has signed it in the form of the SDKs only, which `form` does not take"
+        )
+    for reading in fitting:
+        token = f"{said.protected}.{reading.payload}.{said.signature}"
+        try:
+            _JWS.decode_complete(token, key.public, algorithms=[said.algorithm])
+        except (jwt.PyJWTError, ValueError, TypeError):
+            continue
+        return CardProof(said.key_id, reading.form, reading.inside, tuple(outside(card, reading.inside)))
+    raise UnverifiedError(f"the signature of key {_shown(said.key_id)} does not fit the card")
+
+
+def _shown(value: object) -> str:
+    """What a stranger wrote, on one line and not too long."""
+    return json.dumps(value, default=str)[:60]

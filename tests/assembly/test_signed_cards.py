@@ -1,0 +1,131 @@
+"""A bridge that signs its cards: what readers verify, and what a changed configuration changes."""
+
+from __future__ import annotations
+
+import copy
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from a2a.client.card_resolver import parse_agent_card
+from a2a.utils.signing import create_signature_verifier
+from jwt import PyJWKSet
+
+from bridge.a2a.server.card_keys import card_key, new_card_key
+from bridge.a2a.wire.canonical_card import CardForm
+from bridge.a2a.wire.card_signatures import CardProof, verified
+from bridge.access.tokens import keys_in
+from bridge.assembly.plan import CardSigningPlan, ProcessPlan, PushPlan
+from bridge.errors import UsageError
+from tests.assembly.test_admission import ADA, bearer, guarded
+from tests.assembly.test_bridge import Live, agent
+from tests.support.running import VERSION, profile_with
+from tests.support.signed_cards import pem
+
+pytestmark = pytest.mark.outside
+
+CARD = "/agents/a/.well-known/agent-card.json"
+KEYS = "/.well-known/jwks.json"
+SIGNING = CardSigningPlan((pem(),), ("strict", "sdk"))
+
+
+async def proof_of(there: Live, card: Any) -> CardProof:
+    """Who has signed a card, by the keys that the bridge publishes."""
+    return verified(card, keys_in(await there.json(KEYS), 100), CardForm.STRICT)
+
+
+@pytest.mark.parametrize("legacy", [True, False], ids=["merged", "of-1.0"])
+async def test_a_card_is_signed_for_strict_readers_and_for_a2a_sdk(legacy: bool, tmp_path: Path) -> None:
+    profile = profile_with(card={"legacy_card": legacy})
+    async with guarded(tmp_path, ADA, signing=SIGNING, published={"a": agent("one", profile=profile)}) as (
+        there,
+        _,
+    ):
+        card = await there.json(CARD)
+        proof = await proof_of(there, card)
+        assert proof.inside["securityRequirements"] == [{"schemes": {"bearer": {}}}]
+        assert ("url" in proof.outside) is legacy
+        published = PyJWKSet.from_dict(await there.json(KEYS))
+        verifier = create_signature_verifier(lambda kid, _: published[kid or ""].key, ["ES256"])
+        verifier(parse_agent_card(copy.deepcopy(card)))
+        listed = await there.client.get(f"{there.url}/agents", headers=bearer(ADA))
+        assert listed.json()["agents"][0]["card"]["signatures"] == card["signatures"]
+
+
+async def test_an_extended_card_is_signed_for_its_reader_and_signed_once(tmp_path: Path) -> None:
+    async with guarded(tmp_path, ADA, signing=SIGNING) as (there, _):
+        url = f"{there.url}/agents/a/extendedAgentCard"
+        headers = {**VERSION, **bearer(ADA)}
+        first, second = [(await there.client.get(url, headers=headers)).json() for _ in range(2)]
+        assert first == second
+        assert (await proof_of(there, first)).key_id == card_key(pem()).signing.id
+
+
+async def test_the_signature_names_the_key_set_where_the_public_address_is_known(tmp_path: Path) -> None:
+    place = ProcessPlan(public_url="https://b.example.com", state=tmp_path, cache=tmp_path)
+    async with guarded(tmp_path, signing=SIGNING, place=place) as (there, _):
+        card = parse_agent_card(await there.json(CARD))
+        asked: list[str | None] = []
+
+        def keys(kid: str | None, jku: str | None) -> Any:
+            asked.append(jku)
+            return card_key(pem()).signing.private.public_key()
+
+        create_signature_verifier(keys, ["ES256"])(card)
+        assert set(asked) == {f"https://b.example.com{KEYS}"}
+
+
+async def test_a_changed_key_signs_from_then_on_and_the_card_is_told_to_have_changed(tmp_path: Path) -> None:
+    async with guarded(tmp_path, signing=SIGNING) as (there, _):
+        before = await there.client.get(f"{there.url}{CARD}")
+        tag = before.headers["etag"]
+        assert tag.startswith('W/"')
+        again = await there.client.get(f"{there.url}{CARD}", headers={"if-none-match": tag})
+        assert again.status_code == 304
+        new = new_card_key("EdDSA")
+        await there.apply(signing=replace(SIGNING, keys=(new, pem())))
+        after = await there.client.get(f"{there.url}{CARD}", headers={"if-none-match": tag})
+        assert after.status_code == 200
+        kids = [card_key(key).signing.id for key in (new, pem())]
+        assert [key["kid"] for key in (await there.json(KEYS))["keys"]] == kids
+        assert (await proof_of(there, after.json())).key_id == kids[0]
+        await there.apply(signing=None)
+        assert "signatures" not in await there.json(CARD)
+        await there.json(KEYS, status=404)
+
+
+@pytest.mark.parametrize(
+    ("keys", "words"),
+    [
+        (("none",), r"bridge\.card_keys\[0\]: it holds no private key in PEM"),
+        ((pem(), pem()), r"bridge\.card_keys\[1\]: the key is there twice"),
+    ],
+)
+async def test_a_key_that_cannot_sign_is_refused_and_the_last_ones_go_on(
+    keys: tuple[str, ...], words: str, tmp_path: Path
+) -> None:
+    async with guarded(tmp_path, signing=SIGNING) as (there, _):
+        with pytest.raises(UsageError, match=words):
+            await there.apply(signing=replace(SIGNING, keys=keys))
+        assert (await proof_of(there, await there.json(CARD))).form is CardForm.STRICT
+
+
+async def test_the_keys_of_cards_and_of_notifications_differ_and_stand_side_by_side(tmp_path: Path) -> None:
+    place = ProcessPlan(push=PushPlan(), state=tmp_path, cache=tmp_path)
+    async with guarded(tmp_path, signing=SIGNING, place=place) as (there, _):
+        kids = [key["kid"] for key in (await there.json(KEYS))["keys"]]
+        assert len(set(kids)) == 3
+        assert kids[-1] == card_key(pem()).signing.id
+
+
+async def test_a_card_is_signed_once_however_often_and_under_whatever_name_it_is_read(tmp_path: Path) -> None:
+    place = ProcessPlan(hosts=frozenset({"one.test", "two.test"}), state=tmp_path, cache=tmp_path)
+    async with guarded(tmp_path, signing=SIGNING, place=place) as (there, _):
+
+        async def read(host: str) -> Any:
+            return (await there.client.get(f"{there.url}{CARD}", headers={"host": host})).json()
+
+        first = [await read(host) for host in ("one.test", "two.test")]
+        assert first == [await read(host) for host in ("one.test", "two.test")]
+        assert first[0]["signatures"] != first[1]["signatures"]
