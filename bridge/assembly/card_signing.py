@@ -1,12 +1,18 @@
-"""What signs the cards of a plan, and what verifies the cards of its agents."""
+"""What signs the cards of a plan."""
 
 from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING
 
 from bridge.a2a.server.signed_cards import CardSigner
 from bridge.a2a.wire.canonical_card import CardForm
 from bridge.assembly.plan import Plan
 from bridge.assembly.routes import KEYS_PATH
 from bridge.errors import UsageError
+
+if TYPE_CHECKING:
+    from bridge.a2a.server.card_keys import CardKey
 
 
 def card_signer_of(plan: Plan) -> CardSigner | None:
@@ -17,18 +23,37 @@ def card_signer_of(plan: Plan) -> CardSigner | None:
     """
     if plan.signing is None:
         return None
-    # Few bridges sign, and what signs takes a tenth of a start to import.
-    from bridge.a2a.server.card_keys import card_key, card_signer
+    from bridge.a2a.server.card_keys import card_signer  # takes a tenth of a start, and few bridges sign
 
-    keys = {}
-    for number, pem in enumerate(plan.signing.keys):
+    keys = []
+    for number, found in _keys_in(plan.signing.keys):
+        if isinstance(found, str):
+            raise UsageError(f"bridge.card_keys[{number}]: {found}")
+        keys.append(found)
+    root = plan.place.public_url
+    forms = [CardForm(form) for form in plan.signing.forms]
+    return card_signer(keys, forms, f"{root}{KEYS_PATH}" if root else None)
+
+
+def card_key_faults(plan: Plan) -> Iterator[tuple[int, str]]:
+    """Yield the keys of a plan that cannot sign cards, by their number, and why."""
+    for number, found in _keys_in(plan.signing.keys if plan.signing else ()):
+        if isinstance(found, str):
+            yield number, found
+
+
+def _keys_in(texts: Sequence[str]) -> Iterator[tuple[int, CardKey | str]]:
+    """Yield each key, or why it cannot sign."""
+    if not texts:
+        return
+    from bridge.a2a.server.card_keys import card_key  # as above
+
+    seen: set[str] = set()
+    for number, pem in enumerate(texts):
         try:
             key = card_key(pem)
         except UsageError as exc:
-            raise UsageError(f"bridge.card_keys[{number}]: {exc}") from exc
-        if key.signing.id in keys:
-            raise UsageError(f"bridge.card_keys[{number}]: the key is there twice")
-        keys[key.signing.id] = key
-    root = plan.place.public_url
-    forms = [CardForm(form) for form in plan.signing.forms]
-    return card_signer(list(keys.values()), forms, f"{root}{KEYS_PATH}" if root else None)
+            yield number, str(exc)
+            continue
+        yield number, "the key is there twice" if key.signing.id in seen else key
+        seen.add(key.signing.id)

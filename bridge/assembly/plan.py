@@ -439,6 +439,7 @@ def for_preview(plan: Plan, folder: Path, key: str, within_seconds: float) -> Pl
             )
             for name, one in plan.servers.items()
         },
+        signing=None,
         published={name: replace(one, fail="open") for name, one in patient.published.items()},
         offered=_offered_waiting(plan.offered, within_seconds),
     )

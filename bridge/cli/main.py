@@ -41,6 +41,7 @@ _COMMANDS: Final = (
     "servers",
     "store",
     "audit",
+    "keys",
     "schema",
     "completion",
 )
@@ -96,6 +97,7 @@ def cli() -> None:
     Call a tool of an MCP server:         mcp-a2a call greet name=Ada -- python server.py
     Move tasks to PostgreSQL:             mcp-a2a store move old.toml new.toml
     Verify an audit:                      mcp-a2a audit verify audit.jsonl*
+    Make a key that signs cards:          mcp-a2a keys new card.pem
 
     You can set every option as an environment variable too: --port of wrap is MCP_A2A_WRAP_PORT. The command line wins
     over the environment, the environment over the file, and the file over its mapping profile.

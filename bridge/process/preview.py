@@ -26,6 +26,7 @@ from bridge.a2a.model.objects import AgentCard
 from bridge.access.principals import Principal
 from bridge.agents_as_tools.remote_agent import RemoteAgent
 from bridge.assembly.bridge import Bridge
+from bridge.assembly.card_signing import card_key_faults
 from bridge.assembly.offered_server import OfferedServer, other_kind_at
 from bridge.assembly.parts import StartObserver, catalogs_of, servers_of
 from bridge.assembly.plan import Plan, RemotePlan, for_preview
@@ -296,6 +297,8 @@ def place_faults(plan: Plan) -> Iterator[FindingFault]:
                 f"the key has fewer than {MIN_KEY_BYTES} bytes, so that it can be guessed; `serve` refuses it"
             )
             yield FindingFault(("bridge", "keys", number, "env"), f"bridge.keys: {words}")
+    for number, words in card_key_faults(plan):
+        yield FindingFault(("bridge", "card_keys", number), f"bridge.card_keys: {words}; `serve` refuses it")
 
 
 def _server(key: str, upstream: ToolServer, *, is_needed: bool) -> PeerFindings:

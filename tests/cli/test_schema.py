@@ -75,6 +75,7 @@ def test_commands_are_listed_with_what_is_used_first_in_front(tmp_path: Path) ->
         "servers",
         "store",
         "audit",
+        "keys",
         "schema",
     )
     assert set(names[6:]) == {*others, "completion"}

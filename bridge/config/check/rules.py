@@ -127,6 +127,7 @@ def rule_faults(data: Mapping[str, Any], imported: ImportedNames) -> Iterator[Co
         if "bearer" in table and "oauth2" in table:  # an API key may stand beside either
             yield from _faults_of_choice(path, table, KeyChoice(path, ("bearer", "oauth2")))
     yield from _store_faults(_table(data, "bridge"))
+    yield from _card_key_faults(_table(data, "bridge"))
     yield from _issuer_faults(data)
     yield from _introspection_faults(data)
     yield from _connection_faults(data)
@@ -262,6 +263,18 @@ def _store_faults(bridge: Mapping[str, Any]) -> Iterator[ConfigFault]:
         if key in bridge and not is_shared:
             message = f"`{key}` is for a `store` in PostgreSQL"
             yield ConfigFault(("bridge", key), message, "take it out", on_key=True)
+
+
+def _card_key_faults(bridge: Mapping[str, Any]) -> Iterator[ConfigFault]:
+    """Yield keys for cards that the bridge has for something else. Those of notifications follow from `keys`."""
+    keys, card_keys = bridge.get("keys"), bridge.get("card_keys")
+    for number, one in enumerate(card_keys if isinstance(card_keys, list) else ()):
+        if isinstance(keys, list) and one in keys:
+            yield ConfigFault(
+                ("bridge", "card_keys", number),
+                "a key of `keys` seals handles and signs notifications, and is none for cards",
+                "make one of its own: mcp-a2a keys new card.pem",
+            )
 
 
 def is_shared_store(store: object) -> bool:
