@@ -47,6 +47,7 @@ INHERITED: Final[dict[str, set[str]]] = {
     },
     "httpx2.AsyncClient": {"_init_transport"},
     "mcp.client.auth.oauth2.OAuthClientProvider": {
+        "_expected_issuer",
         "_perform_authorization",
         "_select_authorization_server",
     },

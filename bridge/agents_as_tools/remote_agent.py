@@ -16,8 +16,10 @@ from bridge.a2a.client.card import FoundCard
 from bridge.a2a.client.client import AgentClient, ClientOptions
 from bridge.a2a.client.http import redacted_url
 from bridge.a2a.model.objects import AgentCard
+from bridge.concurrency import Backoff
 from bridge.errors import PeerError
 from bridge.http.caller_token import CallerToken
+from bridge.http.login_credentials import LoginToken
 from bridge.http.private_addresses import AddressGuard
 from bridge.http.token_exchange import CallerTokenError, CallerTokens
 from bridge.seal import agent_mark
@@ -28,6 +30,10 @@ from bridge.translate.tool_names import slug
 logger = logging.getLogger(__name__)
 
 _NOT_READ: Final = "its card has not been read yet"
+
+_FIRST_LOOK_SECONDS: Final = 0.25
+_LONGEST_LOOK_SECONDS: Final = 60.0
+"""Between looks for a login: nothing tells that a person has logged in, or that an issuer takes a login back."""
 
 
 class CardProvider(Protocol):
@@ -85,6 +91,10 @@ class RemoteAgent:
         """The mark of the agent in handles."""
         self._now_ms = now_ms
         self._state = SourceState("", _NOT_READ, now_ms())
+        self._fault: str | None = _NOT_READ
+        """What is wrong with its card."""
+        self._needed = ""
+        """The login that it needs, in words."""
         self._source = source
         self._http = http
         self._options = options
@@ -115,7 +125,7 @@ class RemoteAgent:
     @property
     def is_heard_of(self) -> bool:
         """Whether reading its card has succeeded or failed at least once."""
-        return self.down != _NOT_READ
+        return self._fault != _NOT_READ
 
     @property
     def guard(self) -> AddressGuard | None:
@@ -218,9 +228,34 @@ class RemoteAgent:
             if self._client is None:
                 self._be(str(exc))
             raise
+        await self._look_for_login()
 
     async def watch(self, on_change: Callable[[], None]) -> None:
         """Read its card whenever it is due, and at once if that was never tried. A changed card calls `on_change`."""
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(self._watch_login)
+            await self._watch_card(on_change)
+
+    async def _watch_login(self) -> None:
+        """Look again and again for the login of a person, if it needs one."""
+        if not isinstance(self._options.credentials.tokens, LoginToken):
+            return
+        pauses = Backoff(_FIRST_LOOK_SECONDS, _LONGEST_LOOK_SECONDS)
+        while True:
+            await self._look_for_login()
+            if self._needed:
+                await anyio.sleep(pauses.next())
+            else:
+                pauses.reset()
+                await anyio.sleep(_LONGEST_LOOK_SECONDS)
+
+    async def _look_for_login(self) -> None:
+        """Find out whether a person has to log in before it can be called."""
+        tokens = self._options.credentials.tokens
+        self._needed = await tokens.need() if isinstance(tokens, LoginToken) else ""
+        self._be(self._fault)
+
+    async def _watch_card(self, on_change: Callable[[], None]) -> None:
         if not self.is_heard_of:
             try:
                 await self.refresh()
@@ -255,9 +290,10 @@ class RemoteAgent:
             raise
         self._be(None)
 
-    def _be(self, down: str | None) -> None:
-        """Set why the agent is down; None when it is up."""
-        self._state = self._state.then(down, self._now_ms())
+    def _be(self, fault: str | None) -> None:
+        """Set what is wrong with its card; None when nothing is. It is down without a login, too."""
+        self._fault = fault
+        self._state = self._state.then(fault or self._needed or None, self._now_ms())
 
 
 async def read_cards(agents: list[RemoteAgent], within_seconds: float) -> None:

@@ -8,7 +8,8 @@ from ipaddress import ip_network
 from pathlib import Path
 from typing import TypeAlias
 
-from bridge.a2a.client.card import agent_url
+from bridge.a2a.client.card import agent_url, base_url
+from bridge.a2a.client.http import origin_of
 from bridge.access.issuers import IntrospectionClient, Issuer, IssuerPlace
 from bridge.access.principals import OperatorRole, Principal
 from bridge.access.verifiers import FORWARDED, Credential, Scheme
@@ -54,7 +55,7 @@ from bridge.config.tables.profile import Profile, ServerTable
 from bridge.config.tables.values import MEMORY_STORE
 from bridge.config.text.secrets import Secret
 from bridge.config.text.wording import POSTGRES_SCHEMES
-from bridge.http.login_credentials import LoginWish
+from bridge.http.login_credentials import LoginToken, LoginWish
 from bridge.http.oauth import ClientToken, TokenSource
 from bridge.http.replica_address import ReplicaAddress
 from bridge.http.request_checks import TrustedProxies
@@ -109,9 +110,10 @@ def plan_from_file(loaded: LoadedConfig) -> Plan:
             for key, one in config.tool_servers.items()
         },
         agents={
-            key: _remote(one, config.agents, process, on_line=on_line) for key, one in config.agents.items()
+            key: _remote(key, one, config.agents, process, place, on_line=on_line)
+            for key, one in config.agents.items()
         },
-        catalogs={key: _catalog(one, process) for key, one in config.catalogs.items()},
+        catalogs={key: _catalog(key, one, process, place) for key, one in config.catalogs.items()},
         published={name: _published(name, one, loaded) for name, one in config.tools_as_agent.items()},
         offered={name: _offered(one, loaded) for name, one in config.agents_as_tools.items()},
         left_out=loaded.left_out,
@@ -169,7 +171,7 @@ def _server(
         update={key: written[key] for key in written.keys() & _of(process.server)}
     )
     run = process.run.model_copy(update={key: written[key] for key in written.keys() & {"concurrency"}})
-    target = _target(table, server, _login_wish(name, table, server, place), on_line=on_line)
+    target = _target(table, server, _login_of_server(name, table, server, place), on_line=on_line)
     if table.login == "each" and server.session == "shared":
         # A session is made with one token: no caller may use another one's.
         server = server.model_copy(update={"session": "principal"})
@@ -264,16 +266,26 @@ def _client_method(oauth2: _ClientTable) -> ClientMethod:
     return "private_key_jwt" if oauth2.private_key else oauth2.client_auth
 
 
-def _login_wish(
+def _login_of_server(
     name: str, table: ToolServerTable, server: ServerTable, place: ProcessPlan
 ) -> LoginWish | None:
     oauth2 = table.auth.oauth2 if table.auth else None
     if oauth2 is None or oauth2.grant != "authorization_code" or table.url is None:
         return None
+    wish = _login_wish(name, oauth2, table.url, place, allow_private=table.allow_private)
+    if table.login != "each":
+        return wish
+    return replace(wish, of_each=True, link_seconds=server.login_seconds)
+
+
+def _login_wish(
+    name: str, oauth2: _ClientTable, url: str, place: ProcessPlan, *, allow_private: bool
+) -> LoginWish:
+    """The login of the operator at a peer."""
     from bridge.assembly.stores import keeper_for  # few files need a login, and it loads SQLite
 
     return LoginWish(
-        table.url,
+        url,
         keeper_for(place),
         name,
         issuer=oauth2.issuer or "",
@@ -284,14 +296,18 @@ def _login_wish(
         scopes=oauth2.scopes,
         resource=oauth2.resource,
         pkce=oauth2.pkce,
-        allow_private=table.allow_private,
-        of_each=table.login == "each",
-        link_seconds=server.login_seconds if table.login == "each" else 0.0,
+        allow_private=allow_private,
     )
 
 
 def _remote(
-    table: AgentTable, others: Mapping[str, AgentTable], process: Profile, *, on_line: bool
+    name: str,
+    table: AgentTable,
+    others: Mapping[str, AgentTable],
+    process: Profile,
+    place: ProcessPlan,
+    *,
+    on_line: bool,
 ) -> RemotePlan:
     auth = table.auth
     bearer, api_key, oauth2 = (auth.bearer, auth.api_key, auth.oauth2) if auth else (None, None, None)
@@ -304,10 +320,11 @@ def _remote(
         headers=table.request_headers(),
         bearer=bearer.value if bearer else None,
         api_key=api_key.value if api_key else None,
-        tokens=_tokens(oauth2, table.card, process, allow_private=bool(table.allow_private)),
+        tokens=_login_of_agent(name, table, process, place)
+        or _tokens(oauth2, table.card, process, allow_private=bool(table.allow_private)),
         callers=_caller_tokens(oauth2, table.card, process, allow_private=bool(table.allow_private)),
         tls=_peer_tls(table.tls),
-        trusted=frozenset(table.trust),
+        trusted=frozenset(map(origin_of, table.trust)),
         account="" if is_alone else " ".join(references),
         allow_private=table.allow_private,
         on_command_line=on_line,
@@ -317,9 +334,22 @@ def _remote(
     )
 
 
-def _catalog(table: CatalogTable, process: Profile) -> CatalogPlan:
+def _login_of_agent(name: str, table: AgentTable, process: Profile, place: ProcessPlan) -> LoginToken | None:
     oauth2 = table.auth.oauth2 if table.auth else None
-    tokens = _tokens(oauth2, table.url, process, allow_private=bool(table.allow_private))
+    if oauth2 is None or oauth2.grant != "authorization_code":
+        return None
+    url, allow_private = base_url(table.card), bool(table.allow_private)
+    wish = _login_wish(name, oauth2, url, place, allow_private=allow_private)
+    wish = replace(wish, kind="agents", trusted=frozenset(map(origin_of, table.trust)))
+    return LoginToken(wish, process.agents.agent_connect_seconds)
+
+
+def _catalog(name: str, table: CatalogTable, process: Profile, place: ProcessPlan) -> CatalogPlan:
+    oauth2, allow_private = table.auth.oauth2 if table.auth else None, bool(table.allow_private)
+    tokens = _tokens(oauth2, table.url, process, allow_private=allow_private)
+    if oauth2 is not None and oauth2.grant == "authorization_code":
+        wish = _login_wish(name, oauth2, table.url, place, allow_private=allow_private)
+        tokens = LoginToken(replace(wish, kind="catalogs"), process.agents.agent_connect_seconds)
     return CatalogPlan(
         table.url,
         table.request_headers(),
@@ -339,7 +369,7 @@ def _tokens(
     Raises:
         UsageError: the private key cannot sign.
     """
-    if oauth2 is None or oauth2.grant == "token_exchange":
+    if oauth2 is None or oauth2.grant in ("token_exchange", "authorization_code"):
         return None
     client = _client_of(oauth2, agent_url(url), allow_private=allow_private)
     return ClientToken(client, process.agents.agent_connect_seconds) if client else None

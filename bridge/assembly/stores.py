@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, NamedTuple
 import anyio
 
 from bridge.assembly.limits import postgres_bounds
-from bridge.assembly.plan import Plan, ProcessPlan, PublishedPlan, ServerPlan, SharedStore
+from bridge.assembly.plan import Plan, ProcessPlan, PublishedPlan, SharedStore
 from bridge.assembly.replicas import require_driver
 from bridge.config.tables.values import MEMORY_STORE
-from bridge.http.login_credentials import LoginWish
+from bridge.http.login_credentials import LoginToken, LoginWish
 from bridge.mcp.client.transports.streamable_http import HttpTarget
 from bridge.proofs import Proofs
 from bridge.seal import keys_in
@@ -23,7 +23,7 @@ from bridge.store.sqlite import SQLiteStore
 from bridge.user_folders import state_folder
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable
+    from collections.abc import AsyncIterator, Callable, Iterator
 
     from bridge.config.tables.profile import Profile
     from bridge.errors import StoreLockedError
@@ -90,8 +90,13 @@ def stores_of(plan: Plan) -> dict[str, PlacedStore]:
     return {name: store_for(name, one, place, plan.profile) for name, one in plan.published.items()}
 
 
-def _needs_login(server: ServerPlan) -> bool:
-    return isinstance(server.target, HttpTarget) and isinstance(server.target.oauth, LoginWish)
+def logins_of(plan: Plan) -> Iterator[LoginWish]:
+    """Yield the logins that the peers of a plan need."""
+    for server in plan.servers.values():
+        if isinstance(server.target, HttpTarget) and isinstance(server.target.oauth, LoginWish):
+            yield server.target.oauth
+    sources = [*(one.tokens for one in plan.agents.values()), *(one.tokens for one in plan.catalogs.values())]
+    yield from (tokens.wish for tokens in sources if isinstance(tokens, LoginToken))
 
 
 async def migrate_shared(
@@ -103,7 +108,7 @@ async def migrate_shared(
     on_wait: Callable[[StoreLockedError], None],
 ) -> AsyncIterator[Migration]:
     """Make or update the tables that the replicas of a plan share in a database: those of each agent, of the list
-    of replicas, and of logins if a server needs one. Yields what was done, one by one.
+    of replicas, and of logins if a peer needs one. Yields what was done, one by one.
 
     Raises:
         StoreLockedError: bridges use tables that only nobody may use.
@@ -118,7 +123,7 @@ async def migrate_shared(
     address, bounds = DatabaseAddress.of(url, None), postgres_bounds(plan.profile)
     ends_at = anyio.current_time() + wait_seconds
     places = [(Namespace.of_replicas(), REPLICAS), *((Namespace.of(name), AGENT) for name in plan.published)]
-    if any(map(_needs_login, plan.servers.values())):
+    if any(True for _ in logins_of(plan)):
         places.append((Namespace.of_logins(), LOGINS))
     for place, tables in places:
         left = max(ends_at - anyio.current_time(), 0.0)

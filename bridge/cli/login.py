@@ -1,4 +1,4 @@
-"""`mcp-a2a login`: logs a person in at the authorization server of a tool server."""
+"""`mcp-a2a login`: logs a person in at the authorization server of a tool server, an agent or a catalog."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ import click
 from bridge.errors import PeerError, UsageError
 
 if TYPE_CHECKING:
+    from bridge.assembly.plan import Plan
     from bridge.http.login_credentials import LoginWish
     from bridge.http.logins import Login, LoginKeeper
 
@@ -68,15 +69,16 @@ _WEB: Final = ("http://", "https://")
 )
 @click.option("--allow-private", is_flag=True, help="For a URL: let the server lead to private addresses.")
 def login(**options: Any) -> int:
-    """Log in at a tool server that needs a person.
+    """Log in at a tool server, an agent or a catalog that needs a person.
 
-    NAME is a server of FILE whose `auth` has the grant authorization_code; FILE defaults to bridge.toml in the current
-    folder. A URL needs no file. The server says where to log in. A browser opens there, and comes back to this machine.
+    NAME is one of FILE whose `auth` has the grant authorization_code; FILE defaults to bridge.toml in the current
+    folder. A URL needs no file. The peer says where to log in. A browser opens there, and comes back to this machine.
 
     \b
     mcp-a2a login crm
     mcp-a2a login crm team.toml
     mcp-a2a login https://mcp.example.com/mcp
+    mcp-a2a login https://agent.example.com
     mcp-a2a login crm --no-browser --port 8765    (over ssh -L 8765:127.0.0.1:8765)
 
     The tokens are sealed with the `keys` of the file and kept: in its PostgreSQL, or else in the state folder of this
@@ -112,13 +114,11 @@ def wish_of(peer: str, file: Path | None, options: dict[str, Any]) -> LoginWish:
     """The login that is meant.
 
     Raises:
-        UsageError: there is no such server, or it needs no login.
+        UsageError: there is no such peer, or it needs no login.
     """
     from bridge.assembly.plan_from_file import plan_from_file
+    from bridge.assembly.stores import logins_of
     from bridge.cli.serve import found, loaded_from
-    from bridge.config.text.wording import meant
-    from bridge.http.login_credentials import LoginWish
-    from bridge.mcp.client.transports.streamable_http import HttpTarget
 
     if peer.startswith(_WEB):
         return _wish_at(peer, file, options)
@@ -126,24 +126,40 @@ def wish_of(peer: str, file: Path | None, options: dict[str, Any]) -> LoginWish:
         raise UsageError(
             f"--{given.replace('_', '-').rstrip('s')} is for a URL: write it into `auth` of {peer}"
         )
-    servers = plan_from_file(loaded_from(found(file), {})).servers
-    if peer not in servers:
-        hint = meant(peer, list(servers))
-        raise UsageError(f"there is no [tool_servers.{peer}]" + (f": {hint}" if hint else ""))
-    target = servers[peer].target
-    if not isinstance(target, HttpTarget) or not isinstance(target.oauth, LoginWish):
-        raise UsageError(
-            f'tool_servers.{peer} needs no login: for one, write auth = {{ oauth2 = {{ grant = "authorization_code" }}'
-            " }"
-        )
-    return target.oauth
+    plan = plan_from_file(loaded_from(found(file), {}))
+    named = [wish for wish in logins_of(plan) if wish.name == peer]
+    if len(named) > 1:
+        either = " and ".join(f"[{wish.kind}.{peer}]" for wish in named)
+        raise UsageError(f"there are {either}: name the one that is meant by its URL")
+    if not named:
+        raise _needless(peer, plan)
+    return named[0]
+
+
+def _needless(peer: str, plan: Plan) -> UsageError:
+    """The error for a name of which no peer needs a login."""
+    from bridge.config.text.wording import meant
+
+    sections = {"tool_servers": plan.servers, "agents": plan.agents, "catalogs": plan.catalogs}
+    for section, peers in sections.items():
+        if peer in peers:
+            return UsageError(
+                f'{section}.{peer} needs no login: for one, write auth = {{ oauth2 = {{ grant = "authorization_code" }}'
+                " }"
+            )
+    hint = meant(peer, [name for peers in sections.values() for name in peers])
+    return UsageError(
+        f"there is no [tool_servers.{peer}], [agents.{peer}] or [catalogs.{peer}]"
+        + (f": {hint}" if hint else "")
+    )
 
 
 def _wish_at(url: str, file: Path | None, options: dict[str, Any]) -> LoginWish:
+    from bridge.a2a.client.card import base_url
     from bridge.http.login_credentials import LoginWish
 
     return LoginWish(
-        url,
+        base_url(url),
         keeper_of(file),
         issuer=options.get("issuer") or "",
         client_id=options.get("client_id") or "",
@@ -152,6 +168,7 @@ def _wish_at(url: str, file: Path | None, options: dict[str, Any]) -> LoginWish:
         resource=options.get("resource"),
         pkce="assume" if options.get("assume_pkce") else "required",
         allow_private=bool(options.get("allow_private")),
+        kind=None,
     )
 
 
@@ -168,6 +185,7 @@ def keeper_of(file: Path | None) -> LoginKeeper:
 async def _log_in(wish: LoginWish, options: dict[str, Any]) -> None:
     import anyio
 
+    from bridge.a2a.client.login_lead import login_lead
     from bridge.cli import render
     from bridge.http.login_flow import log_in
     from bridge.http.login_landing import login_landing
@@ -177,10 +195,11 @@ async def _log_in(wish: LoginWish, options: dict[str, Any]) -> None:
         if not options["no_browser"] and not await anyio.to_thread.run_sync(_opened, url):
             render.say("No browser could be opened here: open the page yourself")
 
+    lead = await login_lead(wish, _ANSWER_SECONDS)
     try:
         async with login_landing(options["redirect_host"], options["port"]) as landing:
             with anyio.fail_after(options["wait_seconds"]):
-                made = await log_in(wish, landing, show, _ANSWER_SECONDS)
+                made = await log_in(wish, landing, show, _ANSWER_SECONDS, lead)
     except TimeoutError as exc:
         raise PeerError(f"nobody logged in within {options['wait_seconds']:g} s") from exc
     except OSError as exc:

@@ -20,10 +20,10 @@ if TYPE_CHECKING:
 @click.argument("file", required=False, type=click.Path(path_type=Path), metavar="[FILE]")
 @click.option("--json", "as_json", is_flag=True, help="Print the list as JSON.")
 def logins(**options: Any) -> int:
-    """List the logins at tool servers.
+    """List the logins at tool servers, agents and catalogs.
 
     They are those of FILE, of bridge.toml in the current folder, or of this user where there is no file. The list says
-    the server, the issuer, the scopes, since when, when the access token expires, and whether it can be renewed. It
+    the peer, the issuer, the scopes, since when, when the access token expires, and whether it can be renewed. It
     never shows a token.
 
     \b

@@ -1,4 +1,4 @@
-"""`mcp-a2a logout`: forgets the login at a tool server."""
+"""`mcp-a2a logout`: forgets the login at a tool server, an agent or a catalog."""
 
 from __future__ import annotations
 
@@ -27,9 +27,9 @@ _REVOKE_SECONDS: Final = 10.0
 )
 @click.option("--allow-private", is_flag=True, help="For a URL: revoke at an issuer with a private address.")
 def logout(**options: Any) -> int:
-    """Forget the login at a tool server.
+    """Forget the login at a tool server, an agent or a catalog.
 
-    NAME is a server of FILE, which defaults to bridge.toml in the current folder. A URL is that of a login that
+    NAME is one of FILE, which defaults to bridge.toml in the current folder. A URL is that of a login that
     `mcp-a2a logins` lists.
 
     \b

@@ -1,4 +1,4 @@
-"""Sends the access token of a login, and renews it once for all processes and replicas.
+"""The access token of a login, which is renewed once for all processes and replicas.
 
 A refresh token may be good for one use. So the login is held while it is renewed, read again first, and the answer is
 written before it is used. Before the refresh token leaves, it is noted that it does: a process that finds such a note
@@ -27,10 +27,11 @@ from urllib.parse import quote_plus
 import anyio
 
 from bridge.errors import BridgeError, reason_of
-from bridge.http.client import GuardedClient, PeerCredentials, RenewableCredentials
-from bridge.http.logins import OPERATOR, HeldLogin, Login, LoginKeeper, LoginKey, peer_of
-from bridge.http.tls import PeerTls
+from bridge.http.client import GuardedClient, PeerCredentials
+from bridge.http.logins import OPERATOR, HeldLogin, Login, LoginKeeper, LoginKey, PeerKind, peer_of
+from bridge.http.oauth import PlaceToken, TokenCredentials, TokenSource
 from bridge.http.token_endpoint import (
+    AccessToken,
     TokenError,
     UnsentError,
     issuer_answer,
@@ -88,6 +89,10 @@ class LoginWish:
     """The resource indicator, if not the one of the peer; empty to send none."""
     pkce: Literal["required", "assume"] = "required"
     allow_private: bool = False
+    kind: PeerKind | None = "tool_servers"
+    """What the peer is, by its table in a file; None for a URL of which that is not known yet."""
+    trusted: frozenset[str] = frozenset()
+    """Origins, besides its own, at which an agent may be shown the token."""
     of_each: bool = False
     """Whether each principal has a login of its own. The operator's serves no caller then: it lists the tools."""
     link_seconds: float = 0.0
@@ -106,27 +111,19 @@ class LoginWish:
         return f"Run `mcp-a2a login {self.name or self.key.shown}`"
 
 
-class LoginCredentials(RenewableCredentials):
-    """Credentials that hold the access token of a login."""
+class LoginToken(TokenSource):
+    """The token of a login. Equal ones are those of the same wish."""
 
-    def __init__(
-        self,
-        wish: LoginWish,
-        seconds: float,
-        headers: Mapping[str, str] | None = None,
-        tls: PeerTls | None = None,
-    ) -> None:
-        """`seconds` bounds the way to a token. `headers` and `tls` are for the peer, beside the token."""
-        self._wish = wish
+    def __init__(self, wish: LoginWish, seconds: float) -> None:
+        """`seconds` bounds the way to a token."""
+        self.wish = wish
         self._seconds = seconds
-        self._headers = headers or {}
-        self._tls = tls
         self._lock = anyio.Lock()
-        self._current: tuple[PeerCredentials, Login] | None = None
+        self._current: tuple[AccessToken, Login] | None = None
         self._refused = ""
 
-    async def __call__(self) -> PeerCredentials:
-        """The credentials with a token that is valid.
+    async def __call__(self) -> AccessToken:
+        """A token that is valid.
 
         Raises:
             LoginNeededError: a person has to log in.
@@ -135,13 +132,23 @@ class LoginCredentials(RenewableCredentials):
         async with self._turn():
             return await self._fresh()
 
-    def refused(self, shown: PeerCredentials) -> None:
+    async def need(self) -> str:
+        """Why a person has to log in before there is a token; empty if nobody has to, or if that cannot be told now."""
+        try:
+            await self()
+        except LoginNeededError as exc:
+            return str(exc)
+        except TokenError:
+            pass
+        return ""
+
+    def refused(self, token: AccessToken) -> None:
         """Send this token no more."""
-        if self._current is not None and self._current[0] is shown:
-            self._refused = self._current[1].access_token
+        if self._current is not None and self._current[0] is token:
+            self._refused = token.value
             self._current = None
 
-    async def widened(self, shown: PeerCredentials, scopes: Sequence[str]) -> bool:
+    async def widened(self, token: AccessToken, scopes: Sequence[str]) -> bool:
         """Whether somebody has logged in with these scopes meanwhile. If not, they are noted for the next login.
 
         Raises:
@@ -149,12 +156,12 @@ class LoginCredentials(RenewableCredentials):
             TokenError: the login cannot be read or written.
         """
         async with self._turn():
-            if self._current is None or self._current[0] is not shown:
+            if self._current is None or self._current[0] is not token:
                 return True
             missing = set(scopes) - set(self._current[1].scopes)
             if not missing:  # the peer misses what it was given, so that no login helps
                 return False
-            async with self._wish.keeper.held(self._wish.key) as held:
+            async with self.wish.keeper.held(self.wish.key) as held:
                 kept = self._usable(held.login)
                 if missing <= set(kept.scopes):
                     self._current = None
@@ -173,21 +180,20 @@ class LoginCredentials(RenewableCredentials):
                     yield
         except TimeoutError as exc:
             raise TokenError(
-                f"the login at {self._wish.key.shown} took more than {self._seconds:g} s"
+                f"the login at {self.wish.key.shown} took more than {self._seconds:g} s"
             ) from exc
         except TokenError:
             raise
         except (BridgeError, OSError) as exc:
-            raise TokenError(f"the login at {self._wish.key.shown} cannot be read: {reason_of(exc)}") from exc
+            raise TokenError(f"the login at {self.wish.key.shown} cannot be read: {reason_of(exc)}") from exc
 
-    async def _fresh(self) -> PeerCredentials:
+    async def _fresh(self) -> AccessToken:
         if self._current is None or not self._is_good(self._current[1]):
-            login = self._usable(await self._wish.keeper.find(self._wish.key))
+            login = self._usable(await self.wish.keeper.find(self.wish.key))
             if not self._is_good(login):
-                async with self._wish.keeper.held(self._wish.key) as held:
+                async with self.wish.keeper.held(self.wish.key) as held:
                     login = await self._renewed(held)
-            headers = {"Authorization": f"Bearer {login.access_token}", **self._headers}
-            self._current = PeerCredentials(headers, tls=self._tls), login
+            self._current = AccessToken(login.access_token, scopes=login.scopes), login
         return self._current[0]
 
     def _is_good(self, login: Login) -> bool:
@@ -197,8 +203,8 @@ class LoginCredentials(RenewableCredentials):
         """The login, if it may be used for this peer as it is configured now."""
         if login is None:
             raise self._needed("nobody has logged in")
-        if self._wish.issuer and login.issuer != self._wish.issuer:
-            raise self._needed(f"the login is one of {login.issuer}, and the file names {self._wish.issuer}")
+        if self.wish.issuer and login.issuer != self.wish.issuer:
+            raise self._needed(f"the login is one of {login.issuer}, and the file names {self.wish.issuer}")
         if login.lost:
             raise self._needed(login.lost)
         return login
@@ -226,11 +232,11 @@ class LoginCredentials(RenewableCredentials):
                 f" (a refresh that began at {_shown_time(login.renewing_since)} has no answer: the bridge ended, or"
                 " the connection did. So the refresh token may have been used then)"
             )
-            logger.warning("the login at %s is renewed once more%s", self._wish.key.shown, doubt)
+            logger.warning("the login at %s is renewed once more%s", self.wish.key.shown, doubt)
         await held.write(replace(login, renewing_since=time.time()))
         try:
             with anyio.fail_after(self._seconds):
-                answer = await _refresh(self._wish, login, refresh_token)
+                answer = await _refresh(self.wish, login, refresh_token)
         except UnsentError:
             await held.write(login)
             raise
@@ -246,7 +252,49 @@ class LoginCredentials(RenewableCredentials):
         return renewed
 
     def _needed(self, why: str) -> LoginNeededError:
-        return LoginNeededError(f"login needed at {self._wish.key.shown}: {why}. {self._wish.remedy}")
+        return LoginNeededError(f"login needed at {self.wish.key.shown}: {why}. {self.wish.remedy}")
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, LoginToken) and (self.wish, self._seconds) == (other.wish, other._seconds)
+
+    def __hash__(self) -> int:
+        return hash((self.wish, self._seconds))
+
+
+class OpenCredentials(TokenCredentials):
+    """Credentials for what may be open to everyone, such as a card: without a login it is asked for without a token."""
+
+    def __init__(self, tokens: TokenSource, place: PlaceToken, bare: PeerCredentials) -> None:
+        """`bare` is what is sent without a token."""
+        super().__init__(tokens, place)
+        self._bare = bare
+        self._needed: LoginNeededError | None = None
+
+    async def __call__(self) -> PeerCredentials:
+        """The credentials, with a token if there is a login.
+
+        Raises:
+            TokenError: there is a login whose token cannot be had now.
+        """
+        try:
+            return await super().__call__()
+        except LoginNeededError as exc:
+            self._needed = exc
+            return self._bare
+
+    def refused(self, shown: PeerCredentials) -> None:
+        """Forget a token.
+
+        Raises:
+            LoginNeededError: none was shown, and what was asked for is not open.
+        """
+        if shown is self._bare and self._needed is not None:
+            raise self._needed
+        super().refused(shown)
+
+    async def widened(self, shown: PeerCredentials, scopes: Sequence[str]) -> bool:
+        """Whether there is a token now that may have these scopes."""
+        return shown is not self._bare and await super().widened(shown, scopes)
 
 
 class _RefusedError(Exception):

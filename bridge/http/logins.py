@@ -26,6 +26,9 @@ DECLINED: Final = "the person declined to log in"
 
 LoginClientAuth = Literal["none", "basic", "post"]
 
+PeerKind = Literal["tool_servers", "agents", "catalogs"]
+"""What a peer is, by its table in a file."""
+
 
 @dataclass(frozen=True)
 class LoginKey:
@@ -70,6 +73,26 @@ class Login:
         if self.expires_at is None:
             return True
         return now < self.expires_at - min(EARLY_SECONDS, (self.expires_at - self.got_at) / 2)
+
+
+@dataclass(frozen=True)
+class LoginLead:
+    """What a peer that is no MCP server says of how to log in: an agent, or a catalog."""
+
+    url: str
+    """Where the token is shown. It is for this resource, unless the metadata of the peer names another one."""
+    challenge: str = ""
+    """The `WWW-Authenticate` of a request without a token; empty if the peer refused none."""
+    issuer: str = ""
+    """The authorization server that its card names."""
+    authorization_url: str = ""
+    """The page at which a person logs in, by a card that names no authorization server with metadata."""
+    token_url: str = ""
+    """The token endpoint, likewise."""
+    checks_pkce: bool = False
+    """Whether the card says that PKCE is required there."""
+    scopes: tuple[str, ...] = ()
+    """Those that the card asks for."""
 
 
 @dataclass(frozen=True)
@@ -147,10 +170,12 @@ class LoginKeeper(Protocol):
 
 
 def peer_of(url: str) -> str:
-    """A peer in keys: its URL without a user and fragment."""
+    """A peer in keys: its URL without a user and fragment. An empty path is the root (RFC 3986 section 6.2.3)."""
     parts = urlsplit(url)
     place = parts.netloc.rpartition("@")[2].lower()
-    return parts._replace(scheme=parts.scheme.lower(), netloc=place, fragment="").geturl()
+    return parts._replace(
+        scheme=parts.scheme.lower(), netloc=place, path=parts.path or "/", fragment=""
+    ).geturl()
 
 
 class CallerLogins(Protocol):

@@ -211,7 +211,7 @@ def test_a_file_says_how_an_agent_and_a_catalog_get_their_tokens(tmp_path: Path)
     [
         ("bearer = { env = 'SECRET' }, oauth2 = {CLIENT}", "has both `bearer` and `oauth2`"),
         ("oauth2 = { grant = 'client_credentials', client_id = 'b' }", "needs `issuer`"),
-        ("oauth2 = { grant = 'authorization_code' }", '`grant` takes "client_credentials"'),
+        ("oauth2 = { grant = 'password' }", '`grant` takes "client_credentials"'),
     ],
 )
 def test_a_file_that_gives_an_agent_two_tokens_or_none_is_refused(

@@ -169,7 +169,7 @@ def test_a_logout_of_one_caller_leaves_the_logins_of_the_others(tmp_path: Path) 
     ("words", "says"),
     [
         (["plain"], "tool_servers.plain needs no login"),
-        (["cmr"], "there is no [tool_servers.cmr]: did you mean"),
+        (["cmr"], "there is no [tool_servers.cmr], [agents.cmr] or [catalogs.cmr]: did you mean"),
         (["crm", "--issuer", "https://login.example"], "--issuer is for a URL"),
     ],
 )

@@ -20,14 +20,15 @@ from starlette.responses import JSONResponse, Response
 from bridge.errors import leaf_of
 from bridge.http.client import PeerAuth
 from bridge.http.login_credentials import (
-    LoginCredentials,
     LoginNeededError,
+    LoginToken,
     LoginWish,
     ScopesNeededError,
 )
 from bridge.http.login_flow import log_in
 from bridge.http.login_landing import login_landing
 from bridge.http.logins import Login, LoginKeeper
+from bridge.http.oauth import TokenCredentials, bearer_credentials
 from bridge.http.token_endpoint import TokenError
 from bridge.store.login_files import LoginFiles
 from bridge.store.postgres.logins import PostgresLogins
@@ -56,8 +57,8 @@ async def logged_in(
             yield wish
 
 
-def source_of(wish: LoginWish) -> LoginCredentials:
-    return LoginCredentials(wish, 30)
+def source_of(wish: LoginWish) -> TokenCredentials:
+    return bearer_credentials(LoginToken(wish, 30), {})
 
 
 EXPIRED: dict[str, Any] = {"got_at": 0.0, "expires_at": 60.0}
@@ -75,7 +76,7 @@ async def refusal(wish: LoginWish, server: LoginServer) -> str:
 async def test_a_login_is_sent_as_it_is_while_it_is_fresh(tmp_path: Path) -> None:
     server = LoginServer()
     async with logged_in(server, LoginFiles(tmp_path)) as wish:
-        shown = await LoginCredentials(wish, 30, {"X-Team": "desk"})()
+        shown = await bearer_credentials(LoginToken(wish, 30), {"X-Team": "desk"})()
     assert shown.headers == {"Authorization": "Bearer access-1", "X-Team": "desk"}
     assert server.asked == []
 
@@ -88,7 +89,7 @@ async def test_a_login_that_has_expired_is_renewed_and_the_answer_is_kept_for_th
     async with logged_in(server, files, **changes) as wish:
         first = await source_of(wish)()
         # A process that starts later, and reads what the first has written.
-        after_restart = await LoginCredentials(replace(wish, keeper=LoginFiles(tmp_path)), 30)()
+        after_restart = await source_of(replace(wish, keeper=LoginFiles(tmp_path)))()
     assert first == after_restart
     assert first.headers == {"Authorization": "Bearer access-2"}
     assert server.asked == [
@@ -276,7 +277,7 @@ async def log_in_to(wish: LoginWish) -> Login:
     return made
 
 
-async def called(wish: LoginWish, source: LoginCredentials, method: str = "call") -> httpx2.Response:
+async def called(wish: LoginWish, source: TokenCredentials, method: str = "call") -> httpx2.Response:
     """What the tool server answers to a call."""
     async with httpx2.AsyncClient() as client:
         return await client.post(wish.url, json={"method": method}, auth=PeerAuth(wish.url, source))

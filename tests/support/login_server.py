@@ -5,7 +5,7 @@ from __future__ import annotations
 import base64
 import hashlib
 import itertools
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Collection
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Any, Final
@@ -170,6 +170,11 @@ class LoginServer:
             self._refresh = f"refresh-{number}"
             answer["refresh_token"] = self._refresh
         return JSONResponse(answer)
+
+    @property
+    def given(self) -> Collection[str]:
+        """The access tokens that are good."""
+        return self._good.keys()
 
     def start(self) -> tuple[str, str]:
         """An access token and a refresh token, as if a person had logged in."""

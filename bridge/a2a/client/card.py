@@ -49,6 +49,7 @@ from bridge.errors import PeerError
 from bridge.http.client import NO_CREDENTIALS, CredentialsSource, PeerAuth, guarded_by
 from bridge.http.private_addresses import AddressGuard
 from bridge.http.probe import FaultExplainer, WantedKind, explained
+from bridge.http.token_endpoint import TokenError
 
 CARD_LIMIT_BYTES: Final = 16 * 1024 * 1024
 """The bound on a card. A card with a thousand tools and their schemas has a few megabytes."""
@@ -206,12 +207,18 @@ def candidate_card_urls(url: str) -> tuple[str, ...]:
     return (*map(str, below), str(parsed))
 
 
-def agent_url(url: str) -> str:
-    """The URL of an agent itself, given that or the URL of its card: without a user, a query and a fragment."""
-    parsed = url_from(url).copy_with(userinfo=b"", query=None, fragment=None)
+def base_url(url: str) -> str:
+    """The URL of an agent itself, given that or the URL of its card at a well-known path."""
+    parsed = url_from(url)
     for path in (CARD_PATH, OLDER_CARD_PATH):
-        parsed = parsed.copy_with(path=parsed.path.removesuffix(path) or "/")
-    return str(parsed)
+        if parsed.path.endswith(path):
+            return str(parsed.copy_with(path=parsed.path.removesuffix(path) or "/"))
+    return url
+
+
+def agent_url(url: str) -> str:
+    """The same, without a user, a query and a fragment."""
+    return str(url_from(base_url(url)).copy_with(userinfo=b"", query=None, fragment=None))
 
 
 async def read_url(
@@ -312,7 +319,7 @@ class CardSource(CachedResource[_StoredCard, FoundCard]):
         """
         try:
             return await super().refresh()
-        except (NotReachedError, UnknownVersionError):
+        except (NotReachedError, UnknownVersionError, TokenError):
             raise
         except PeerError as exc:
             if self._held is not None or self._is_learned:

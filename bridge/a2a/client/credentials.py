@@ -17,6 +17,7 @@ from typing import Final
 from bridge.a2a.model.objects import AgentCard
 from bridge.errors import PeerError, UsageError
 from bridge.http.client import CredentialsSource, PeerCredentials, fixed_credentials
+from bridge.http.login_credentials import OpenCredentials
 from bridge.http.oauth import TokenCredentials, TokenSource
 from bridge.http.tls import PeerTls
 from bridge.jsonvalues import JsonObject
@@ -91,12 +92,13 @@ class _Placed:
 
 
 def card_credentials(credentials: Credentials) -> CredentialsSource:
-    """The credentials for fetching the card of an agent."""
+    """The credentials for fetching the card of an agent. Without a login it is read as everyone reads it."""
     if credentials.tokens is None:
         return fixed_credentials(_for_card(credentials))
-    return TokenCredentials(
+    return OpenCredentials(
         credentials.tokens,
         lambda token: _for_card(replace(credentials, bearer=token.value)),
+        _for_card(credentials),
     )
 
 
@@ -173,7 +175,7 @@ def _unasked(card: AgentCard, credentials: Credentials) -> tuple[_Placed, ...]:
 
 def _placed(card: AgentCard, name: str, credentials: Credentials) -> _Placed | str | None:
     """The credential for a scheme; None if a configured header serves the scheme; else words for what is missing."""
-    kind, scheme = _scheme((card.security_schemes or {}).get(name))
+    kind, scheme = scheme_of((card.security_schemes or {}).get(name))
     own = credentials.schemes.get(name)
     if kind == "apiKeySecurityScheme":
         where = str(scheme.get("location") or scheme.get("in") or "header").lower()
@@ -199,7 +201,7 @@ def _placed(card: AgentCard, name: str, credentials: Credentials) -> _Placed | s
     return f"{name} (the card does not describe it)"
 
 
-def _scheme(value: JsonObject | None) -> tuple[str, JsonObject]:
+def scheme_of(value: JsonObject | None) -> tuple[str, JsonObject]:
     """The kind of a scheme and its fields. The scheme may be wrapped as in 1.0 or flat as in OpenAPI."""
     for kind, inner in (value or {}).items():
         if kind in _FLAT.values() and isinstance(inner, dict):

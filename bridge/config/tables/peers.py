@@ -75,11 +75,35 @@ class ClientOAuth2Table(Table):
     )
 
 
-class CatalogOAuth2Table(ClientOAuth2Table):
+class LoginOAuth2Table(ClientOAuth2Table):
+    """`auth.oauth2` of a peer at which a person may log in."""
+
+    issuer: SecretIssuerUrl | None = Field(
+        default=None,
+        description="the authorization server, exactly as its metadata names it; no other gets the secret. A login may "
+        "leave it out: the peer names one then, and the login is bound to it",
+    )
+    client_id: Text | None = Field(
+        default=None,
+        description="the name of the bridge there; a login may leave it out, and registers the bridge then",
+    )
+    client_metadata_url: SecretIssuerUrl | None = Field(
+        default=None,
+        description="for a login: the URL of a document that describes the bridge as a client (CIMD), used where the "
+        "authorization server knows such documents",
+    )
+    pkce: Literal["required", "assume"] = Field(
+        default="required",
+        description="for a login: `assume` logs in though the metadata does not say that PKCE with S256 is checked",
+    )
+
+
+class CatalogOAuth2Table(LoginOAuth2Table):
     """`auth.oauth2` of a catalog."""
 
-    grant: Literal["client_credentials", "jwt_bearer"] = Field(
-        description="how the bridge gets the token: as itself, or for a JWT of its platform (`jwt_bearer`)"
+    grant: Literal["client_credentials", "jwt_bearer", "authorization_code"] = Field(
+        description="how the bridge gets the token: as itself, for a JWT of its platform (`jwt_bearer`), or by a login "
+        "of the operator (`authorization_code`, `mcp-a2a login NAME`)"
     )
 
 
@@ -97,12 +121,13 @@ class IdJagTable(Table):
     )
 
 
-class AgentOAuth2Table(ClientOAuth2Table):
+class AgentOAuth2Table(LoginOAuth2Table):
     """`auth.oauth2` of an agent."""
 
-    grant: Literal["client_credentials", "jwt_bearer", "token_exchange"] = Field(
+    grant: Literal["client_credentials", "jwt_bearer", "authorization_code", "token_exchange"] = Field(
         description="how the bridge gets the token for what no caller asks, such as the card: as itself "
-        "(`client_credentials`), for a JWT of its platform (`jwt_bearer`), or not at all (`token_exchange`)"
+        "(`client_credentials`), for a JWT of its platform (`jwt_bearer`), by a login of the operator "
+        "(`authorization_code`, `mcp-a2a login NAME`), or not at all (`token_exchange`)"
     )
     on_behalf_of: Literal["caller"] | None = Field(
         default=None,
@@ -118,30 +143,12 @@ class AgentOAuth2Table(ClientOAuth2Table):
     )
 
 
-class OAuth2Table(ClientOAuth2Table):
+class OAuth2Table(LoginOAuth2Table):
     """`auth.oauth2` of a tool server."""
 
     grant: Literal["client_credentials", "jwt_bearer", "authorization_code"] = Field(
         description="how it gets the token: as itself (`client_credentials`), for a JWT of its platform "
         "(`jwt_bearer`), or by a login of the operator (`authorization_code`, `mcp-a2a login NAME`)"
-    )
-    issuer: SecretIssuerUrl | None = Field(
-        default=None,
-        description="the authorization server, exactly as its metadata names it; no other gets the secret. A login may "
-        "leave it out: the server names one then, and the login is bound to it",
-    )
-    client_id: Text | None = Field(
-        default=None,
-        description="the name of the bridge there; a login may leave it out, and registers the bridge then",
-    )
-    client_metadata_url: SecretIssuerUrl | None = Field(
-        default=None,
-        description="for a login: the URL of a document that describes the bridge as a client (CIMD), used where the "
-        "authorization server knows such documents",
-    )
-    pkce: Literal["required", "assume"] = Field(
-        default="required",
-        description="for a login: `assume` logs in though the metadata does not say that PKCE with S256 is checked",
     )
 
 

@@ -31,7 +31,7 @@ from bridge.http.client import (
     guarded_by,
     lacked_scopes,
 )
-from bridge.http.login_credentials import LoginCredentials, LoginWish, ScopesNeededError
+from bridge.http.login_credentials import LoginToken, LoginWish, ScopesNeededError
 from bridge.http.oauth import ClientToken, bearer_credentials
 from bridge.http.private_addresses import (
     AddressGuard,
@@ -119,9 +119,12 @@ class HttpTarget:
         """The credentials for each request. All sessions with the server share one access token."""
         if self.oauth is None:
             return fixed_credentials(PeerCredentials(self.headers, tls=self.tls))
-        if isinstance(self.oauth, LoginWish):
-            return LoginCredentials(self.oauth, self.connect_seconds, self.headers, self.tls)
-        return bearer_credentials(ClientToken(self.oauth, self.connect_seconds), self.headers, self.tls)
+        tokens = (
+            LoginToken(self.oauth, self.connect_seconds)
+            if isinstance(self.oauth, LoginWish)
+            else ClientToken(self.oauth, self.connect_seconds)
+        )
+        return bearer_credentials(tokens, self.headers, self.tls)
 
     def of_principal(self, principal: str) -> HttpTarget:
         """The server as one principal reaches it: with its own login, where each has one."""

@@ -1,0 +1,155 @@
+"""What an agent or a catalog says of how to log in: by refusing a request without a token, and on its card.
+
+A challenge that names the metadata of the resource (RFC 9728) leads to the issuer. Otherwise the card does: its schemes
+name an issuer, or a page and a token endpoint. What the operator wrote as the issuer counts before both. Nothing here
+is believed more than a card is: where it leads is judged when something is sent there.
+
+Spec: A2A 1.0 sections 4.5 (schemes), 7.3 and 7.4; RFC 9728 section 5.1; RFC 8414 section 3.1.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator
+from dataclasses import replace
+from typing import Final
+from urllib.parse import urlsplit
+
+import httpx2
+from pydantic import JsonValue
+
+from bridge.a2a.client.bindings import binding_of
+from bridge.a2a.client.card import FoundCard, NoCardError, agent_url, candidate_card_urls, fetch_card
+from bridge.a2a.client.credentials import scheme_of
+from bridge.a2a.client.http import OutgoingRequest, exchange
+from bridge.a2a.client.interfaces import ConnectionPolicy, Trust, interface_guard, permitted_interfaces
+from bridge.a2a.model.objects import AgentCard, GetTaskRequest
+from bridge.a2a.model.operations import GET_TASK
+from bridge.a2a.wire.versions import HEADER as VERSION_HEADER
+from bridge.errors import PeerError
+from bridge.http.client import GuardedClient, guarded_by
+from bridge.http.login_credentials import LoginWish
+from bridge.http.logins import LoginLead
+from bridge.http.private_addresses import AddressGuard
+from bridge.jsonvalues import DEFAULT_MAX_VALUES, JsonObject
+
+_UNAUTHORIZED: Final = 401
+
+_NOBODYS_TASK: Final = GetTaskRequest(id="login")
+"""What an agent is asked for that refuses callers without a token. It changes nothing."""
+
+_WELL_KNOWN: Final = re.compile(r"/\.well-known/(?:oauth-authorization-server|openid-configuration)")
+
+_SCOPE: Final = re.compile(r"[!#-\[\]-~]{1,200}")
+"""A scope (RFC 6749 section 3.3)."""
+
+
+async def login_lead(wish: LoginWish, seconds: float) -> LoginLead | None:
+    """How the login at an agent or a catalog begins; None if an MCP server is at the URL. `seconds` bounds each answer.
+
+    Raises:
+        PeerError: the peer cannot be reached, or gives neither a card nor a challenge.
+    """
+    if wish.kind == "tool_servers":
+        return None
+    reach = ConnectionPolicy(wish.url, Trust(wish.trusted, allow_private=wish.allow_private))
+    guard = reach.guard(wish.url)
+    async with GuardedClient(timeout=seconds) as http:
+        if wish.kind == "catalogs":
+            return LoginLead(wish.url, await _challenge(http, OutgoingRequest("GET", wish.url), guard))
+        try:
+            found = await fetch_card(http, wish.url, guard=guard)
+        except NoCardError:
+            if wish.kind is None:
+                return None
+            # The card itself may take a token. Whoever asks for it is told where to get one.
+            asked = OutgoingRequest("GET", candidate_card_urls(wish.url)[0])
+            challenge = await _challenge(http, asked, guard)
+            if not challenge and not wish.issuer:
+                raise
+            return LoginLead(agent_url(wish.url), challenge)
+        return await _lead_of(found, http, wish, reach)
+
+
+async def _challenge(http: httpx2.AsyncClient, asked: OutgoingRequest, guard: AddressGuard | None) -> str:
+    """What a peer answers to a request without a token; empty if it does not refuse it."""
+    async with exchange(http, replace(asked, extensions=guarded_by(guard))) as response:
+        if response.status_code != _UNAUTHORIZED:
+            return ""
+        told: str = response.headers.get("www-authenticate", "")
+        return told
+
+
+async def _lead_of(
+    found: FoundCard, http: httpx2.AsyncClient, wish: LoginWish, reach: ConnectionPolicy
+) -> LoginLead:
+    """The lead of an agent whose card is open."""
+    try:
+        [(interface, dialect), *_] = permitted_interfaces(found, reach.trust, has_credentials=True)
+    except PeerError:  # no token would go there, so none is asked for it
+        return _said_by(found.card, agent_url(wish.url), "")
+    params = dialect.params_of(GET_TASK, _NOBODYS_TASK)
+    asked = binding_of(interface, dialect, DEFAULT_MAX_VALUES).request(GET_TASK, params)
+    headers = {**asked.headers, **({VERSION_HEADER: dialect.version} if dialect.says_version else {})}
+    guard = interface_guard(found, asked.url, reach)
+    challenge = await _challenge(http, replace(asked, headers=headers), guard)
+    return _said_by(found.card, interface.url, challenge)
+
+
+def _said_by(card: AgentCard, url: str, challenge: str) -> LoginLead:
+    """The lead of a card: that of the first scheme at which a person can log in, of those that it requires."""
+    for name, scopes in _required(card):
+        kind, scheme = scheme_of((card.security_schemes or {}).get(name))
+        for issuer in filter(None, map(_issuer_in, _metadata_in(kind, scheme))):
+            return LoginLead(url, challenge, issuer, scopes=scopes)
+        flow = _code_flow(scheme)
+        pages = flow.get("authorizationUrl"), flow.get("tokenUrl")
+        if all(isinstance(page, str) and page for page in pages):
+            page, token_url = map(str, pages)
+            return LoginLead(
+                url,
+                challenge,
+                authorization_url=page,
+                token_url=token_url,
+                checks_pkce=flow.get("pkceRequired") is True,
+                scopes=scopes,
+            )
+    return LoginLead(url, challenge)
+
+
+def _required(card: AgentCard) -> Iterator[tuple[str, tuple[str, ...]]]:
+    """The schemes that a card requires, each with its scopes; all that it declares, if it requires none."""
+    for requirement in card.security_requirements or ():
+        for name, scopes in requirement.schemes.items():
+            listed = scopes.get("list")
+            yield name, tuple(_scopes_in(listed if isinstance(listed, list) else ()))
+    if not card.security_requirements:
+        yield from ((name, ()) for name in card.security_schemes or ())
+
+
+def _scopes_in(listed: Iterable[JsonValue]) -> Iterator[str]:
+    return (scope for scope in listed if isinstance(scope, str) and _SCOPE.fullmatch(scope))
+
+
+def _metadata_in(kind: str, scheme: JsonObject) -> Iterator[str]:
+    """Where the metadata of the issuer of a scheme is, if it serves to log a person in."""
+    serves = kind == "openIdConnectSecurityScheme" or _code_flow(scheme)
+    urls = (scheme.get("openIdConnectUrl"), scheme.get("oauth2MetadataUrl")) if serves else ()
+    return (url for url in urls if isinstance(url, str))
+
+
+def _code_flow(scheme: JsonObject) -> JsonObject:
+    flows = scheme.get("flows")
+    flow = flows.get("authorizationCode") if isinstance(flows, dict) else None
+    return flow if isinstance(flow, dict) else {}
+
+
+def _issuer_in(metadata_url: str) -> str:
+    """The issuer whose metadata is at a URL; empty if that is no well-known place of one."""
+    try:
+        place = urlsplit(metadata_url)
+    except ValueError:
+        return ""
+    if place.query or place.fragment or not _WELL_KNOWN.search(place.path):
+        return ""
+    return f"{place.scheme}://{place.netloc}{_WELL_KNOWN.sub('', place.path, count=1)}"

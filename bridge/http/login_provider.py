@@ -1,0 +1,328 @@
+"""The SDK's provider up to the page at which a person logs in, with the rules of the bridge beyond its own.
+
+A server that does not say that it checks PKCE is refused, and so is another issuer than the configured one. Nothing is
+sent to an address that the operator did not write and that is private, nothing over plain HTTP beyond this machine, and
+answers are bounded.
+
+Spec: MCP 2026-07-28 authorization, RFC 7636 (PKCE), 8252 (native apps), 8707 (resources), 9728.
+"""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import AsyncIterator, Callable, Sequence
+from dataclasses import dataclass, fields
+from typing import Any, Final, NoReturn
+from urllib.parse import urlencode, urljoin, urlsplit
+
+import httpx2
+from mcp.client.auth.exceptions import OAuthFlowError
+from mcp.client.auth.oauth2 import OAuthClientProvider, OAuthContext, PKCEParameters
+from mcp.shared.auth import (
+    OAuthClientInformationFull,
+    OAuthClientMetadata,
+    OAuthMetadata,
+    OAuthToken,
+)
+from pydantic import AnyUrl, Field
+
+from bridge.http.client import GuardedTransport, guarded_by
+from bridge.http.login_credentials import LoginWish
+from bridge.http.logins import BegunLogin, Login, LoginClientAuth, LoginLead
+from bridge.http.request_checks import is_loopback
+from bridge.http.token_endpoint import ANSWER_BYTES, TokenError, issuer_guard, union_of
+
+_AUTH_METHODS: Final[dict[str | None, LoginClientAuth]] = {
+    "client_secret_basic": "basic",
+    "client_secret_post": "post",
+}
+_METHOD_NAMES: Final = {"basic": "client_secret_basic", "post": "client_secret_post"}
+
+
+@dataclass
+class _LoginContext(OAuthContext):
+    wished_resource: str | None = None
+    is_led: bool = False
+
+    def get_resource_url(self) -> str:
+        return super().get_resource_url() if self.wished_resource is None else self.wished_resource
+
+    def should_include_resource_param(self, protocol_version: str | None = None) -> bool:
+        if self.wished_resource is not None:
+            return bool(self.wished_resource)
+        return self.is_led or super().should_include_resource_param(protocol_version)
+
+
+class _ClientMetadata(OAuthClientMetadata):
+    """What the bridge registers as. Issuers may refuse scopes that a client is not registered with."""
+
+    wished_scopes: Callable[[], Sequence[str]] = Field(exclude=True)
+
+    def model_dump(self, **options: Any) -> dict[str, Any]:
+        scope = " ".join(self.wished_scopes())
+        return super().model_dump(**options) | ({"scope": scope} if scope else {})
+
+
+class BegunSignal(BaseException):
+    """Ends the provider's flow where the person's part begins. No handler of errors on the way may take it."""
+
+    def __init__(self, begun: BegunLogin) -> None:
+        self.begun = begun
+
+
+class LoginProvider(OAuthClientProvider):
+    """The SDK's provider up to the page. It is its own storage: nothing is kept before the login is complete."""
+
+    def __init__(
+        self, wish: LoginWish, redirect_uri: str, before: Login | None, lead: LoginLead | None
+    ) -> None:
+        """`before` is the login so far."""
+        metadata = _ClientMetadata(
+            client_name="mcp-a2a",
+            redirect_uris=[AnyUrl(redirect_uri)],
+            wished_scopes=lambda: self._scopes,
+        )
+        url = lead.url if lead else wish.url
+        super().__init__(url, metadata, self, client_metadata_url=wish.client_metadata_url or None)
+        known = {one.name: getattr(self.context, one.name) for one in fields(OAuthContext)}
+        self.context = _LoginContext(**known, wished_resource=wish.resource, is_led=lead is not None)
+        if lead is not None:  # for a peer without metadata of its own
+            self.context.auth_server_url = wish.issuer or lead.issuer or None
+        self._wish = wish
+        self._lead = lead
+        self._redirect_uri = redirect_uri
+        self._before = before
+
+    async def get_tokens(self) -> OAuthToken | None:
+        return None
+
+    async def get_client_info(self) -> OAuthClientInformationFull | None:
+        """The registered client, if the operator named one."""
+        wish = self._wish
+        if not wish.client_id:
+            return None
+        return OAuthClientInformationFull(
+            client_id=wish.client_id,
+            client_secret=wish.secret or None,
+            token_endpoint_auth_method=_METHOD_NAMES[wish.method] if wish.secret else "none",
+            redirect_uris=self.context.client_metadata.redirect_uris,
+            issuer=wish.issuer or None,
+        )
+
+    async def set_client_info(self, client_info: OAuthClientInformationFull) -> None:
+        """The client is kept with the login."""
+
+    async def set_tokens(self, tokens: OAuthToken) -> None:
+        """The tokens come later, and elsewhere."""
+
+    def _select_authorization_server(self, advertised: list[str]) -> str:
+        """The configured issuer, spelled as the operator did, if the server names it; else the first. Servers on the
+        MCP SDK put a slash behind an issuer without a path, which its metadata may not have."""
+        wished = self._wish.issuer
+        if wished and wished.rstrip("/") in (one.rstrip("/") for one in advertised):
+            return wished
+        return super()._select_authorization_server(advertised)
+
+    def _expected_issuer(self) -> str:
+        """The issuer whose metadata is read.
+
+        Raises:
+            OAuthFlowError: a peer that is no MCP server names none. For MCP servers older revisions say where one is.
+        """
+        if self._lead is not None and not self.context.auth_server_url:
+            raise OAuthFlowError("it does not say at which issuer. Set `issuer` (--issuer)")
+        return super()._expected_issuer()
+
+    async def authorize_as_the_card_says(self, lead: LoginLead) -> NoReturn:
+        """End with the page that a card names, at an authorization server that has no metadata.
+
+        Raises:
+            OAuthFlowError: no code may be asked for there.
+        """
+        self.context.client_info = await self.get_client_info()
+        if self.context.client_info is None:
+            raise OAuthFlowError(
+                "its card says where to log in, and not where to register. Set `client_id` (--client-id)"
+            )
+        methods = {"code_challenge_methods_supported": ["S256"]} if lead.checks_pkce else {}
+        self.context.oauth_metadata = OAuthMetadata.model_validate(
+            {
+                "issuer": "{0.scheme}://{0.netloc}".format(urlsplit(lead.token_url)),
+                "authorization_endpoint": lead.authorization_url,
+                "token_endpoint": lead.token_url,
+                **methods,
+            }
+        )
+        self.context.client_metadata.scope = " ".join(lead.scopes) or None
+        await self._perform_authorization()
+
+    async def _perform_authorization(self) -> NoReturn:
+        """End with the page, where the SDK would wait for its answer.
+
+        Raises:
+            OAuthFlowError, UnsentError: no code may be asked for there.
+        """
+        context, client = self.context, self.context.client_info
+        assert client is not None
+        _require_issuer(self._wish, self._issuer, context.oauth_metadata, self._before)
+        scope = " ".join(self._scopes)
+        has_resource = context.should_include_resource_param(context.protocol_version)
+        bare = Login(
+            issuer=self._issuer,
+            token_url=self._token_url,
+            client_id=client.client_id,
+            client_secret=client.client_secret or "",
+            client_auth=_AUTH_METHODS.get(client.token_endpoint_auth_method, "none"),
+            access_token="",
+            got_at=0,
+            since=0,
+            scopes=tuple(scope.split()),
+            resource=context.get_resource_url() if has_resource else "",
+        )
+        pkce, state = PKCEParameters.generate(), secrets.token_urlsafe(32)
+        query = {
+            "response_type": "code",
+            "client_id": bare.client_id,
+            "redirect_uri": self._redirect_uri,
+            "state": state,
+            "code_challenge": pkce.code_challenge,
+            "code_challenge_method": "S256",
+            "resource": bare.resource,
+            "scope": scope,
+            # OpenID Connect gives no refresh token otherwise (Core section 11).
+            "prompt": "consent" if "offline_access" in bare.scopes else "",
+        }
+        joint = "&" if "?" in self._authorization_url else "?"
+        page = f"{self._authorization_url}{joint}{urlencode({key: value for key, value in query.items() if value})}"
+        _require_reach(page)
+        if _place(self._token_url) != _place(self._wish.url):
+            _require_reach(self._token_url)
+        written = (self._wish.url, self._wish.issuer)
+        issuer_guard(
+            self._token_url, written, allow_private=self._wish.allow_private
+        )  # before a person is asked
+        says = (
+            context.oauth_metadata and context.oauth_metadata.authorization_response_iss_parameter_supported
+        )
+        raise BegunSignal(BegunLogin(page, self._redirect_uri, state, pkce.code_verifier, says is True, bare))
+
+    @property
+    def _scopes(self) -> Sequence[str]:
+        """The scopes to ask for. Those of another issuer mean nothing at this one."""
+        wished = self._wish.scopes or self._scopes_said
+        before = self._before
+        if before is None or before.issuer != self._issuer:
+            return wished
+        return union_of(wished, () if self._wish.scopes else before.scopes, before.wanted_scopes)
+
+    @property
+    def _scopes_said(self) -> Sequence[str]:
+        """The scopes that the peer names. The SDK takes all of the issuer's where there are none, which is what servers
+        of older revisions mean; an agent without scopes means none."""
+        said, resource = (
+            (self.context.client_metadata.scope or "").split(),
+            self.context.protected_resource_metadata,
+        )
+        lead = self._lead
+        if lead is None or "scope=" in challenge_of(lead) or (resource and resource.scopes_supported):
+            return said
+        return [scope for scope in said if scope == "offline_access"]
+
+    @property
+    def _issuer(self) -> str:
+        metadata = self.context.oauth_metadata
+        return str(metadata.issuer) if metadata else self._origin
+
+    @property
+    def _authorization_url(self) -> str:
+        metadata = self.context.oauth_metadata
+        return str(metadata.authorization_endpoint) if metadata else urljoin(self._origin, "/authorize")
+
+    @property
+    def _token_url(self) -> str:
+        metadata = self.context.oauth_metadata
+        return str(metadata.token_endpoint) if metadata else urljoin(self._origin, "/token")
+
+    @property
+    def _origin(self) -> str:
+        return self.context.get_authorization_base_url(self.context.server_url)
+
+
+class LoginTransport(GuardedTransport):
+    """Requests of a login: judged by where they go, with bounded answers."""
+
+    def __init__(self, wish: LoginWish) -> None:
+        super().__init__()
+        self._wish = wish
+
+    async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:
+        url, written = str(request.url), (self._wish.url, self._wish.issuer)
+        if (request.url.scheme, request.url.netloc) != _place(self._wish.url):
+            _require_reach(url)
+        request.extensions |= guarded_by(issuer_guard(url, written, allow_private=self._wish.allow_private))
+        response = await super().handle_async_request(request)
+        assert isinstance(response.stream, httpx2.AsyncByteStream)
+        response.stream = _Bounded(response.stream, url)
+        return response
+
+
+class _Bounded(httpx2.AsyncByteStream):
+    def __init__(self, inner: httpx2.AsyncByteStream, url: str) -> None:
+        self._inner = inner
+        self._url = url
+
+    async def __aiter__(self) -> AsyncIterator[bytes]:
+        size = 0
+        async for chunk in self._inner:
+            size += len(chunk)
+            if size > ANSWER_BYTES:
+                raise TokenError(f"{self._url} answered with more than {ANSWER_BYTES} bytes")
+            yield chunk
+
+    async def aclose(self) -> None:
+        await self._inner.aclose()
+
+
+def _place(url: str) -> tuple[str, bytes]:
+    parsed = httpx2.URL(url)
+    return parsed.scheme, parsed.netloc
+
+
+def _require_issuer(
+    wish: LoginWish, issuer: str, metadata: OAuthMetadata | None, before: Login | None
+) -> None:
+    """Refuse an issuer that is not the configured one, or does not say that it checks PKCE."""
+    if wish.issuer and wish.issuer != issuer:
+        raise OAuthFlowError(f"the server leads to the issuer {issuer}, and `issuer` is {wish.issuer}")
+    has_moved = before is not None and not wish.issuer and before.issuer != issuer
+    if before is not None and has_moved and before.client_id == wish.client_id:
+        raise OAuthFlowError(
+            f"the server has moved from the issuer {before.issuer} to {issuer}, and the client {wish.client_id} is"
+            " one of the first. If you have registered it at the second, set `issuer` to that (--issuer)"
+        )
+    methods = (metadata.code_challenge_methods_supported if metadata else None) or ()
+    if "S256" not in methods and wish.pkce != "assume":
+        raise OAuthFlowError(
+            f"{issuer} does not say that it checks PKCE with S256, so a stolen code may be used there. If you know"
+            ' that it does, set `pkce = "assume"` (--assume-pkce)'
+        )
+
+
+def _require_reach(url: str) -> None:
+    """Refuse what is neither https nor on this machine, or what a browser's command could misread."""
+    place = urlsplit(url)
+    is_here = place.scheme == "http" and is_loopback(place.hostname or "")
+    if (place.scheme != "https" and not is_here) or "@" in place.netloc:
+        raise OAuthFlowError(
+            f"the login leads to {place.scheme}://{place.hostname}, which is no https:// URL"
+        )
+    if not url.isascii() or not url.isprintable() or set(url) & set("\"'`<>\\ "):
+        raise OAuthFlowError("the login leads to a URL with characters that have no place in one")
+
+
+def challenge_of(lead: LoginLead) -> str:
+    """The challenge of a peer, with the scopes of its card where it names none itself."""
+    if not lead.scopes or "scope=" in lead.challenge:
+        return lead.challenge
+    scopes = f'scope="{" ".join(lead.scopes)}"'
+    return f"{lead.challenge}, {scopes}" if "=" in lead.challenge else f"Bearer {scopes}"

@@ -1,0 +1,346 @@
+"""Agents and catalogs that need the login of a person: where it is made, who gets its token, how its lack is said."""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import anyio
+import pytest
+from mcp import Client
+
+from bridge.a2a.client.login_lead import login_lead
+from bridge.assembly.plan import CatalogPlan, OfferedPlan, RemotePlan
+from bridge.assembly.plan_from_file import plan_from_file
+from bridge.config.load import load
+from bridge.config.text.diagnostics import ConfigError
+from bridge.errors import PeerError
+from bridge.http.login_credentials import LoginToken, LoginWish
+from bridge.http.login_flow import log_in
+from bridge.http.login_landing import LoginLanding, login_landing
+from bridge.http.logins import Login, LoginKey
+from bridge.process.preview import findings_of
+from bridge.store.login_files import LoginFiles
+from bridge.user_folders import state_folder
+from tests.assembly.test_bridge import PROFILE, Live, live
+from tests.http.test_login_flow import Browser
+from tests.support.login_agent import LoginAgent, with_scheme
+from tests.support.login_server import METADATA, LoginServer
+
+pytestmark = pytest.mark.proves("oauth-agents")
+
+
+@dataclass
+class There:
+    """An issuer, an agent that takes its tokens, and the login of the operator there."""
+
+    issuer: LoginServer
+    agent: LoginAgent
+    wish: LoginWish
+
+    async def log_in(self, **wished: Any) -> Login:
+        """Log in as `mcp-a2a login` does."""
+        wish = replace(self.wish, **wished)
+        async with login_landing("127.0.0.1", 0) as landing:
+            made = await self._logged_in(wish, landing)
+        async with wish.keeper.held(wish.key) as held:
+            await held.write(made)
+        return made
+
+    async def refusal(self, **wished: Any) -> str:
+        """Why there is no login."""
+        async with login_landing("127.0.0.1", 0) as landing:
+            with pytest.raises(PeerError) as caught:
+                await self._logged_in(replace(self.wish, **wished), landing)
+        words = str(caught.value).replace(self.issuer.issuer, "ISSUER")
+        return words.replace(self.agent.url, "AGENT")
+
+    async def _logged_in(self, wish: LoginWish, landing: LoginLanding) -> Login:
+        return await log_in(wish, landing, Browser(), 30, await login_lead(wish, 30))
+
+    @asynccontextmanager
+    async def tools(self, folder: Path, **remote: Any) -> AsyncIterator[Live]:
+        """A bridge that offers the agent as tools."""
+        agents = {"desk": RemotePlan(self.agent.url, tokens=LoginToken(self.wish, 20), **remote)}
+        async with live(folder, agents=agents, offered={"team": OfferedPlan(("desk",), PROFILE)}) as there:
+            yield there
+
+
+@asynccontextmanager
+async def there(folder: Path, *, says: dict[str, Any] | None = None, **agent: Any) -> AsyncIterator[There]:
+    """Both of them, with loopback allowed as the place of an issuer."""
+    issuer = LoginServer(says or {})
+    made = LoginAgent(lambda: issuer.given, **agent)
+    with anyio.fail_after(60):
+        async with issuer.serve(), made.serve() as url:
+            made.issuer = issuer.issuer
+            files = LoginFiles(folder / "logins")
+            yield There(issuer, made, LoginWish(url, files, "desk", allow_private=True, kind="agents"))
+
+
+async def called(bridge: Live) -> tuple[bool, str]:
+    """Whether a call of the tool failed, and its words."""
+    async with bridge.mcp("team") as host:
+        return await call_in(host)
+
+
+async def call_in(host: Client) -> tuple[bool, str]:
+    (tool,) = [tool.name for tool in (await host.list_tools()).tools if "act" in tool.name]
+    result = await host.call_tool(tool, {"message": "go"})
+    return bool(result.is_error), result.content[0].text  # type: ignore[union-attr]
+
+
+@pytest.mark.parametrize("shows_card", [True, False])
+async def test_a_person_logs_in_at_the_issuer_that_the_metadata_of_an_agent_names(
+    shows_card: bool, tmp_path: Path
+) -> None:
+    async with there(tmp_path, shows_card=shows_card) as one:
+        made = await one.log_in()
+        async with one.tools(tmp_path) as bridge:
+            assert await called(bridge) == (False, "done")
+    assert made == Login(
+        issuer=one.issuer.issuer,
+        token_url=f"{one.issuer.issuer}/token",
+        client_id="registered",
+        access_token="access-2",
+        refresh_token="refresh-2",
+        got_at=made.got_at,
+        since=made.got_at,
+        expires_at=made.got_at + 3600,
+        scopes=("read",),
+        resource=f"{one.agent.url}/",
+    )
+    assert set(one.agent.shown) == {"Bearer access-2"}
+
+
+def code_flow(issuer: str, **more: Any) -> dict[str, Any]:
+    pages = {"authorizationUrl": f"{issuer}/authorize", "tokenUrl": f"{issuer}/token", "scopes": {}}
+    return {"flows": {"authorizationCode": {**pages, **more}}}
+
+
+async def test_a_card_leads_to_its_issuer_where_the_agent_has_no_metadata(tmp_path: Path) -> None:
+    async with there(tmp_path, has_metadata=False) as one:
+        issuer = one.issuer.issuer
+        schemes: list[dict[str, Any]] = [
+            {"oauth2SecurityScheme": {**code_flow(issuer), "oauth2MetadataUrl": f"{issuer}{METADATA}"}},
+            {
+                "openIdConnectSecurityScheme": {
+                    "openIdConnectUrl": f"{issuer}/.well-known/openid-configuration"
+                }
+            },
+            {"type": "openIdConnect", "openIdConnectUrl": f"{issuer}/.well-known/openid-configuration"},
+        ]
+        for scheme in schemes:
+            one.agent.card = with_scheme(scheme, "tickets:read")
+            made = await one.log_in()
+            assert (made.issuer, made.resource) == (issuer, f"{one.agent.url}/")
+            assert one.issuer.authorizations[-1]["scope"] == "tickets:read"
+            assert one.issuer.authorizations[-1]["resource"] == f"{one.agent.url}/"
+
+
+async def test_a_card_that_names_pages_alone_takes_a_known_client_and_a_word_on_pkce(tmp_path: Path) -> None:
+    async with there(tmp_path, has_metadata=False) as one:
+        one.agent.card = with_scheme({"oauth2SecurityScheme": code_flow(one.issuer.issuer)}, "read")
+        assert "Set `client_id` (--client-id)" in await one.refusal()
+        assert "does not say that it checks PKCE" in await one.refusal(client_id="bridge")
+        made = await one.log_in(client_id="bridge", pkce="assume")
+        assert (made.client_id, made.token_url) == ("bridge", f"{one.issuer.issuer}/token")
+        flow = code_flow(one.issuer.issuer, pkceRequired=True)
+        one.agent.card = with_scheme({"oauth2SecurityScheme": flow}, "read")
+        assert (await one.log_in(client_id="bridge")).access_token
+    assert one.issuer.registered == []
+
+
+async def test_the_issuer_that_the_operator_wrote_counts_before_the_card(tmp_path: Path) -> None:
+    async with there(tmp_path, has_metadata=False) as one:
+        one.agent.card = with_scheme({"oauth2SecurityScheme": code_flow("https://evil.example")})
+        # Its address is private, and the operator wrote it.
+        made = await one.log_in(issuer=one.issuer.issuer, allow_private=False)
+        assert made.issuer == one.issuer.issuer
+        assert "scope" not in one.issuer.authorizations[-1]
+        assert "has no metadata. Check `issuer`" in await one.refusal(issuer=f"{one.issuer.issuer}/other")
+
+
+async def test_an_agent_that_names_no_issuer_asks_for_the_operators_word(tmp_path: Path) -> None:
+    async with there(tmp_path, has_metadata=False) as one:
+        assert await one.refusal() == (
+            "no login at AGENT/: it does not say at which issuer. Set `issuer` (--issuer)"
+        )
+    assert one.issuer.registered == []
+
+
+@pytest.mark.parametrize("has_metadata", [True, False])
+async def test_neither_metadata_nor_a_card_leads_a_login_to_a_private_address_elsewhere(
+    has_metadata: bool, tmp_path: Path
+) -> None:
+    async with there(tmp_path, has_metadata=has_metadata) as one:
+        scheme = {"oauth2SecurityScheme": {**code_flow("https://10.0.0.1")}}
+        one.agent.issuer = "https://10.0.0.1"
+        one.agent.card = with_scheme(scheme)
+        words = await one.refusal(allow_private=False, client_id="bridge", pkce="assume")
+    assert "a private address" in words
+    assert (one.issuer.asked, one.issuer.registered) == ([], [])
+
+
+async def test_a_login_is_never_for_another_place_than_the_agent(tmp_path: Path) -> None:
+    async with there(tmp_path, has_metadata=False) as one:
+        elsewhere = {
+            "url": "https://victim.example/a2a",
+            "protocolBinding": "JSONRPC",
+            "protocolVersion": "1.0",
+        }
+        one.agent.card = {"supportedInterfaces": [elsewhere]}
+        made = await one.log_in(issuer=one.issuer.issuer)
+    assert made.resource == one.agent.url
+
+
+async def test_tools_of_an_agent_without_a_login_say_the_command_and_work_once_somebody_logs_in(
+    tmp_path: Path,
+) -> None:
+    async with there(tmp_path) as one, one.tools(tmp_path) as bridge:
+        needed = f"login needed at {one.agent.url}/: nobody has logged in. Run `mcp-a2a login desk`"
+        state = (await bridge.json("/readyz"))["mcp"]["team"]["agents"]["desk"]
+        assert (state["up"], state["why"]) == (False, needed)
+        async with bridge.mcp("team") as host:
+            is_error, words = await call_in(host)
+            assert is_error
+            assert needed in words
+            await one.log_in()
+            assert await call_in(host) == (False, "done")
+        while not (await bridge.json("/readyz"))["mcp"]["team"]["agents"]["desk"]["up"]:
+            await anyio.sleep(0.01)
+
+
+async def test_an_agent_whose_card_needs_a_login_as_well_is_down_with_the_command(tmp_path: Path) -> None:
+    async with there(tmp_path, shows_card=False) as one, one.tools(tmp_path) as bridge:
+        state = (await bridge.json("/readyz"))["mcp"]["team"]["agents"]["desk"]
+        assert "nobody has logged in. Run `mcp-a2a login desk`" in state["why"]
+        await one.log_in()
+        while not (await bridge.json("/readyz"))["mcp"]["team"]["agents"]["desk"]["up"]:
+            await anyio.sleep(0.01)
+        assert await called(bridge) == (False, "done")
+
+
+async def test_a_login_that_was_revoked_fails_the_call_with_the_command(tmp_path: Path) -> None:
+    async with there(tmp_path) as one:
+        await one.log_in()
+        async with one.tools(tmp_path) as bridge:
+            assert await called(bridge) == (False, "done")
+            one.issuer.forget()
+            one.issuer.revoked = True
+            is_error, words = await called(bridge)
+    assert is_error
+    assert "login needed" in words
+    assert "invalid_grant: revoked. Run `mcp-a2a login desk`" in words
+    assert not re.search(r"access-\d|refresh-\d", words)
+
+
+async def test_a_login_that_has_expired_is_renewed_for_an_agent(tmp_path: Path) -> None:
+    async with there(tmp_path) as one:
+        made = await one.log_in()
+        async with one.wish.keeper.held(one.wish.key) as held:
+            await held.write(replace(made, got_at=0.0, expires_at=time.time() - 60))
+        async with one.tools(tmp_path) as bridge:
+            assert await called(bridge) == (False, "done")
+    assert [form["grant_type"] for form in one.issuer.asked] == ["authorization_code", "refresh_token"]
+    assert one.issuer.asked[1]["resource"] == f"{one.agent.url}/"
+
+
+async def test_check_names_the_login_that_an_agent_needs(tmp_path: Path) -> None:
+    async with there(tmp_path) as one, one.tools(tmp_path) as bridge:
+        findings = await findings_of(bridge.plan, bridge.bridge)
+        (peer,) = findings.peers
+        assert (
+            peer.down == f"login needed at {one.agent.url}/: nobody has logged in. Run `mcp-a2a login desk`"
+        )
+        await one.log_in()
+        (agent,) = bridge.bridge.offered[0].remote_agents
+        await agent.refresh()
+        assert (await findings_of(bridge.plan, bridge.bridge)).faults == ()
+
+
+async def test_the_login_at_a_catalog_serves_the_agents_of_its_origin(tmp_path: Path) -> None:
+    async with there(tmp_path) as one:
+        catalog = f"{one.agent.url}/agents"
+        wish = replace(one.wish, url=catalog, kind="catalogs", name="firm")
+        plan = CatalogPlan(catalog, tokens=LoginToken(wish, 20))
+        await replace(one, wish=wish).log_in(resource=one.agent.url)
+        offered = {"team": OfferedPlan(("firm",), PROFILE)}
+        async with live(tmp_path, catalogs={"firm": plan}, offered=offered) as bridge:
+            assert await called(bridge) == (False, "done")
+    assert set(one.agent.shown) == {"Bearer access-2"}
+
+
+FILE = """
+[agents.research]
+card = "https://research.example/.well-known/agent-card.json"
+trust = ["https://api.research.example"]
+auth = { oauth2 = { grant = "authorization_code" } }
+[catalogs.firm]
+url = "https://firm.example/agents"
+[catalogs.firm.auth.oauth2]
+grant = "authorization_code"
+issuer = "https://login.example"
+client_id = "bridge"
+scopes = ["read"]
+pkce = "assume"
+[agents_as_tools.team]
+from = ["research", "firm"]
+"""
+
+
+def test_a_file_says_which_logins_an_agent_and_a_catalog_need(tmp_path: Path) -> None:
+    file = tmp_path / "bridge.toml"
+    file.write_text(FILE)
+    plan = plan_from_file(load(file, {}))
+    keeper, seconds = LoginFiles(state_folder()), plan.profile.agents.agent_connect_seconds
+    research = LoginWish(
+        "https://research.example/",
+        keeper,
+        "research",
+        kind="agents",
+        trusted=frozenset({"https://api.research.example:443"}),
+    )
+    firm = LoginWish(
+        "https://firm.example/agents",
+        keeper,
+        "firm",
+        kind="catalogs",
+        issuer="https://login.example",
+        client_id="bridge",
+        scopes=("read",),
+        pkce="assume",
+    )
+    assert plan.agents["research"].tokens == LoginToken(research, seconds)
+    assert plan.catalogs["firm"].tokens == LoginToken(firm, seconds)
+    assert research.key == LoginKey("https://research.example/")
+
+
+@pytest.mark.parametrize(
+    ("keys", "words"),
+    [
+        ('on_behalf_of = "caller"', "`on_behalf_of` is not for the grant `authorization_code`"),
+        ('private_key = { env = "SECRET" }', "`private_key` is not for the grant `authorization_code`"),
+        ('client_id = "b", client_secret = { env = "SECRET" }', "needs `issuer`"),
+        ('issuer = "http://login.example"', "takes an https:// URL"),
+    ],
+)
+@pytest.mark.parametrize("section", ["agents", "catalogs"])
+def test_a_login_that_would_give_a_secret_away_is_refused(
+    section: str, keys: str, words: str, tmp_path: Path
+) -> None:
+    if section == "catalogs" and "on_behalf_of" in keys:
+        words = "on_behalf_of"
+    file, place = tmp_path / "bridge.toml", "card" if section == "agents" else "url"
+    file.write_text(f"""
+[{section}.desk]
+{place} = "https://desk.example/"
+auth = {{ oauth2 = {{ grant = "authorization_code", {keys} }} }}
+""")
+    with pytest.raises(ConfigError, match=re.escape(words)):
+        load(file, {"SECRET": "s3cret"})
