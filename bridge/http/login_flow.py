@@ -176,8 +176,8 @@ async def _led(http: httpx2.AsyncClient, lead: LoginLead, provider: LoginProvide
     Raises:
         OAuthFlowError: it does not lead to a login.
     """
-    leads_elsewhere = provider.context.auth_server_url or "resource_metadata" in lead.challenge
-    if lead.authorization_url and not leads_elsewhere:
+    is_named, has_issuer = "resource_metadata" in lead.challenge, bool(provider.context.auth_server_url)
+    if lead.authorization_url and not is_named and not has_issuer:
         await provider.authorize_as_the_card_says(lead)
     request = httpx2.Request("GET", lead.url)
     response = httpx2.Response(401, headers={"WWW-Authenticate": challenge_of(lead)}, request=request)
@@ -187,9 +187,14 @@ async def _led(http: httpx2.AsyncClient, lead: LoginLead, provider: LoginProvide
             outgoing = await flow.asend(response)
             if outgoing.method == "POST" and provider.context.oauth_metadata is None:
                 raise OAuthFlowError(f"{provider.context.auth_server_url} has no metadata. Check `issuer`")
-            response = await http.send(outgoing, follow_redirects=False)
+            if has_issuer and not is_named and outgoing.url.path.startswith(_RESOURCE_METADATA):
+                # What is there without being named may be the metadata of another resource at the same place.
+                response = httpx2.Response(404, request=outgoing)
+            else:
+                response = await http.send(outgoing, follow_redirects=False)
 
 
+_RESOURCE_METADATA: Final = "/.well-known/oauth-protected-resource"
 _SESSION: Final = "mcp-session-id"
 _HEADERS: Final = {"Accept": "application/json, text/event-stream"}
 _INITIALIZE: Final = {

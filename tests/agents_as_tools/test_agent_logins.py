@@ -143,6 +143,15 @@ async def test_a_card_leads_to_its_issuer_where_the_agent_has_no_metadata(tmp_pa
             assert one.issuer.authorizations[-1]["resource"] == f"{one.agent.url}/"
 
 
+async def test_metadata_of_another_resource_at_the_origin_of_an_agent_is_not_taken_for_its_own(
+    tmp_path: Path,
+) -> None:
+    async with there(tmp_path, has_metadata=False, has_neighbour=True) as one:
+        place = f"{one.issuer.issuer}/.well-known/openid-configuration"
+        one.agent.card = with_scheme({"openIdConnectSecurityScheme": {"openIdConnectUrl": place}})
+        assert (await one.log_in()).issuer == one.issuer.issuer
+
+
 async def test_a_card_that_names_pages_alone_takes_a_known_client_and_a_word_on_pkce(tmp_path: Path) -> None:
     async with there(tmp_path, has_metadata=False) as one:
         one.agent.card = with_scheme({"oauth2SecurityScheme": code_flow(one.issuer.issuer)}, "read")

@@ -26,6 +26,8 @@ class LoginAgent:
     """Whether its 401 leads to the metadata of the resource."""
     shows_card: bool = True
     """Whether its card is open."""
+    has_neighbour: bool = False
+    """Whether another resource at its origin has metadata of its own, where that of the origin is."""
     card: Json = field(default_factory=dict)
     shown: list[str | None] = field(default_factory=list)
     """The tokens of the messages."""
@@ -38,6 +40,7 @@ class LoginAgent:
             Route("/.well-known/agent-card.json", self._card),
             Route("/agents", self._catalog),
             Route("/metadata", self._metadata),
+            Route("/.well-known/oauth-protected-resource", self._metadata_of_another),
             Route("/", self._answer, methods=["POST"]),
         ]
         async with listening(Starlette(routes=routes)) as self.url:
@@ -61,6 +64,13 @@ class LoginAgent:
 
     def _metadata(self, request: Request) -> Response:
         return JSONResponse({"resource": str(request.base_url), "authorization_servers": [self.issuer]})
+
+    def _metadata_of_another(self, request: Request) -> Response:
+        """What another resource at the same origin says."""
+        if not self.has_neighbour:
+            return Response(status_code=404)
+        other = {"resource": f"{request.base_url}mcp", "authorization_servers": ["https://other.example"]}
+        return JSONResponse(other)
 
     async def _answer(self, request: Request) -> Response:
         called = await request.json()

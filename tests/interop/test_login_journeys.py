@@ -1,0 +1,174 @@
+"""The operator logs in at agents that take only callers of an issuer, and exposes them: issuer and client are not ours.
+
+The issuers are oidc-provider's, the host is the official MCP client, and one of the agents is a2a-sdk's. The login is
+that of the command, in whose browser a script is Alice.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import time
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import anyio
+import anyio.to_thread
+import jwt
+import pytest
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response
+
+from bridge.http.logins import Login, LoginKey, peer_of
+from bridge.store.login_files import LoginFiles
+from bridge.user_folders import state_folder
+from tests.interop.test_oauth_journeys import BRIDGE, mcp_client, said
+from tests.peers.echo_agent import build_app
+from tests.peers.oidc_provider import OidcProvider
+from tests.support.command import run_command
+from tests.support.ports import free_port
+from tests.support.protected_server import ProtectedServer
+from tests.support.running import listening
+from tests.support.serving_file import serving_file
+from tests.support.tool_server import ToolServer, listed
+
+pytestmark = pytest.mark.outside
+
+Issuers = Mapping[str, OidcProvider]
+WAIT_SECONDS = 60
+
+BROWSER = """
+import sys
+import anyio
+from tests.peers.oidc_provider import Browser
+
+async def log_in():
+    async with Browser("alice") as browser:
+        print((await browser.visit(sys.argv[1])).text)
+
+anyio.run(log_in)
+"""
+EXPOSED = """
+[agents.desk]
+card = "{agent}"
+allow_private = true
+auth = { oauth2 = { grant = "authorization_code" } }
+
+[agents_as_tools.team]
+from = ["desk"]
+"""
+
+
+async def log_in(agent: str, folder: Path) -> str:
+    """Log in with the command; what it says."""
+    (browser := folder / "browser.py").write_text(BROWSER)
+    (file := folder / "login.toml").write_text(EXPOSED.replace("{agent}", agent))
+    state = Path(os.environ["XDG_STATE_HOME"])
+    command = f"{sys.executable} {browser} %s"
+    run = partial(run_command, "login", "desk", str(file), state=state, BROWSER=command)
+    done: subprocess.CompletedProcess[str] = await anyio.to_thread.run_sync(run)
+    assert done.returncode == 0, done.stderr
+    return done.stdout + done.stderr
+
+
+async def login_at(agent: str, **changes: Any) -> Login:
+    """The login that is kept, after these changes."""
+    async with LoginFiles(state_folder()).held(LoginKey(peer_of(agent))) as held:
+        assert held.login is not None
+        if changes:
+            await held.write(replace(held.login, **changes))
+        return held.login
+
+
+async def call_exposed(agent: str, folder: Path, tool: str, **arguments: str) -> str:
+    """What the tool of an agent answers to the official client, through a bridge that is started for it."""
+    async with (
+        serving_file(folder, EXPOSED, agent=agent) as root,
+        mcp_client(f"{root}/mcp/team", "auto") as host,
+    ):
+        assert tool in [one.name for one in (await host.list_tools()).tools]
+        return said(await host.call_tool(tool, arguments))
+
+
+def claims_in(token: str) -> dict[str, Any]:
+    found: dict[str, Any] = jwt.decode(token, options={"verify_signature": False})
+    return found
+
+
+@asynccontextmanager
+async def protected_sdk_agent(issuer: str) -> AsyncIterator[tuple[str, ProtectedServer]]:
+    """An agent of a2a-sdk behind a check of tokens, whose 401 leads to the metadata of the resource (RFC 9728)."""
+    port = free_port()
+    url = f"http://127.0.0.1:{port}"
+    agent, judge = build_app(url), ProtectedServer(issuer, url=f"{url}/")
+    link = f'Bearer resource_metadata="{url}/metadata", scope="read"'
+
+    async def app(scope: Any, receive: Any, send: Any) -> None:
+        request = Request(scope, receive)
+        token = request.headers.get("authorization", "").removeprefix("Bearer ")
+        if request.url.path == "/metadata":
+            found = {"resource": f"{url}/", "authorization_servers": [issuer]}
+            await JSONResponse(found)(scope, receive, send)
+        elif request.method == "POST" and await judge.verify_token(token) is None:
+            await Response(status_code=401, headers={"WWW-Authenticate": link})(scope, receive, send)
+        else:
+            await agent(scope, receive, send)
+
+    async with listening(app, port):
+        yield url, judge
+
+
+async def test_an_agent_of_a2a_sdk_behind_an_issuer_is_exposed_with_the_login_of_the_operator(
+    issuers: Issuers, tmp_path: Path
+) -> None:
+    corp = issuers["corp"]
+    with anyio.fail_after(WAIT_SECONDS):
+        async with protected_sdk_agent(corp.url) as (url, judge):
+            async with (
+                serving_file(tmp_path, EXPOSED, agent=url) as root,
+                mcp_client(f"{root}/mcp/team", "auto") as host,
+            ):
+                refused = await host.call_tool("echo", {"message": "hello"})
+                assert refused.is_error
+                assert "Run `mcp-a2a login desk`" in str(refused.content)
+                assert f"Logged in at {url}/, with {corp.url}" in await log_in(url, tmp_path)
+                assert said(await host.call_tool("echo", {"message": "hello"})) == "hello"
+            # It has expired when the next bridge starts, which renews it.
+            made = await login_at(url, got_at=0.0, expires_at=time.time() - 60)
+            assert await call_exposed(url, tmp_path, "echo", message="again") == "again"
+            renewed = await login_at(url)
+    shown = [claims_in(token) for token in judge.shown if token]
+    assert {(one["sub"], one["iss"], one["aud"], one["scope"]) for one in shown} == {
+        ("alice", corp.url, f"{url}/", "read")
+    }
+    assert renewed.access_token != made.access_token
+    assert renewed.refresh_token != made.refresh_token
+    assert [event["event"] for event in await corp.seen(made.client_id)] == [
+        "registration",
+        "authorization.success",
+        *["grant.success"] * 2,
+    ]
+
+
+async def test_a_wrapped_server_behind_an_issuer_is_exposed_by_what_its_card_says(
+    issuers: Issuers, tmp_path: Path
+) -> None:
+    places = {name: issuer.url for name, issuer in issuers.items()}
+    (there := tmp_path / "there").mkdir()
+    with anyio.fail_after(WAIT_SECONDS):
+        async with (
+            ToolServer("one", [listed("look")]).run() as tools,
+            serving_file(there, BRIDGE, tools=tools.url, **places) as root,
+        ):
+            agent = f"{root}/agents/desk"
+            assert f"with {issuers['corp'].url}" in await log_in(agent, tmp_path)
+            assert "look" in await call_exposed(agent, tmp_path, "look")
+            kept = await login_at(agent)
+    found = claims_in(kept.access_token)
+    assert (found["sub"], found["iss"], found["aud"]) == ("alice", issuers["corp"].url, agent)
+    assert kept.scopes == ("tools:read",)
