@@ -194,6 +194,11 @@ class RecordSeal:
         info = f"mcp-a2a record: {kind}".encode()
         self._ciphers = [(_key_id(key), AESGCM(_expanded(key, info))) for key in keys]
 
+    @property
+    def key_ids(self) -> Sequence[str]:
+        """What tells the keys apart in names, and does not tell the keys."""
+        return [key_id.hex() for key_id, _ in self._ciphers]
+
     def seal(self, record: bytes, place: bytes) -> bytes:
         """Seal a record for the place that it is kept in. It opens nowhere else."""
         key_id, cipher = self._ciphers[0]

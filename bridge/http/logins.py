@@ -132,7 +132,7 @@ class HeldLogin(Protocol):
 
     @property
     def is_there(self) -> bool:
-        """Whether there was one when it was held, also if it was sealed with another key."""
+        """Whether there was one when it was held, also if it does not open."""
         ...
 
     async def write(self, login: Login) -> None:

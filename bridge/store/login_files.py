@@ -1,6 +1,7 @@
 """Logins in files that only their owner can read, one for each login.
 
-The processes of a machine share them, also while one of them owns the SQLite stores of its agents. Whoever renews a
+The processes of a machine share them, also while one of them owns the SQLite stores of its agents. Bridges with other
+keys have files of their own there, since neither could read what the other renews. Whoever renews a
 login owns the lock beside its file. The system releases that lock when its owner dies. It cannot be waited for with an
 event, so it is tried again after short pauses.
 """
@@ -69,11 +70,11 @@ class LoginFiles:
         with ExitStack() as stack:
             while True:
                 try:
-                    stack.enter_context(own_file(self._path(key).with_suffix(_LOCK_ENDING)))
+                    stack.enter_context(own_file(self._folder / f"{login_id(key)}{_LOCK_ENDING}"))
                     break
                 except StoreLockedError:
                     await anyio.sleep(pauses.next())
-            login, is_there = None, self._path(key).exists()
+            login, is_there = None, self.has(key)
             with suppress(UsageError):  # whoever logs in again writes over what does not open
                 login = self._read(key)
             yield HeldFile(self, key, login, is_there=is_there)
@@ -87,28 +88,40 @@ class LoginFiles:
             with suppress(FileNotFoundError):  # it was removed meanwhile
                 yield path.stem, path.read_bytes()
 
-    def _path(self, key: LoginKey) -> Path:
-        return self._folder / f"{login_id(key)}{_ENDING}"
+    def has(self, key: LoginKey) -> bool:
+        """Whether there is a file of a login, sealed with one of the keys."""
+        return self._folder.is_dir() and any(path.exists() for path in self._paths(key))
+
+    def _paths(self, key: LoginKey) -> list[Path]:
+        """The files in which a login may be, by the key that sealed it."""
+        return [self._folder / f"{login_id(key)}-{key_id}{_ENDING}" for key_id in self._records.key_ids]
 
     def _read(self, key: LoginKey) -> Login | None:
-        path = self._path(key)
-        try:
-            private_file(path)
-            sealed = path.read_bytes()
-        except FileNotFoundError:
-            return None
-        found, login = self._records.opened(path.stem, sealed)
-        if found != key:
-            raise UsageError(f"{path} holds the login of another: remove it, and log in again")
-        return login
+        for path in self._paths(key):
+            with suppress(FileNotFoundError):
+                private_file(path)
+                found, login = self._records.opened(path.stem, path.read_bytes())
+                if found != key:
+                    raise UsageError(f"{path} holds the login of another: remove it, and log in again")
+                return login
+        if any(self._folder.glob(f"{login_id(key)}-*{_ENDING}")):
+            raise UsageError(
+                f"the login in {self._folder} was sealed with a key that is not here, for another file or before the"
+                " key was changed: put the key back among `keys`, or log in again"
+            )
+        return None
 
     def write(self, key: LoginKey, login: Login) -> None:
         """Write a login that is held."""
-        write_privately(self._path(key), self._records.sealed(key, login), lasting=True)
+        path, *older = self._paths(key)
+        write_privately(path, self._records.sealed(path.stem, key, login), lasting=True)
+        for other in older:
+            other.unlink(missing_ok=True)
 
     def remove(self, key: LoginKey) -> None:
         """Remove a login that is held. The lock beside it stays: another process may be about to take it."""
-        self._path(key).unlink(missing_ok=True)
+        for path in self._paths(key):
+            path.unlink(missing_ok=True)
 
 
 class HeldFile:

@@ -16,7 +16,7 @@ from bridge.seal import RecordSeal, SealedRecordError
 
 
 def login_id(key: LoginKey) -> str:
-    """The name of a login's row or file."""
+    """The name of a login's row, and the beginning of that of its file."""
     return hashlib.sha256(json.dumps([key.peer, key.principal]).encode()).hexdigest()[:32]
 
 
@@ -31,13 +31,18 @@ class LoginRecords:
         """
         self._seal = RecordSeal(keys, "login")
 
-    def sealed(self, key: LoginKey, login: Login) -> bytes:
-        """A login as bytes."""
+    @property
+    def key_ids(self) -> Sequence[str]:
+        """What tells the keys apart in names; the first one seals."""
+        return self._seal.key_ids
+
+    def sealed(self, name: str, key: LoginKey, login: Login) -> bytes:
+        """A login as bytes, for the row or the file with this name."""
         text = json.dumps({"peer": key.peer, "principal": key.principal, "login": asdict(login)})
-        return self._seal.seal(text.encode(), login_id(key).encode())
+        return self._seal.seal(text.encode(), name.encode())
 
     def opened(self, name: str, data: bytes) -> tuple[LoginKey, Login]:
-        """The login in the bytes with this id.
+        """The login in the bytes with this name.
 
         Raises:
             UsageError: the key that sealed them is gone, or they are damaged.
@@ -54,7 +59,7 @@ class LoginRecords:
             ) from exc
 
     def all_of(self, rows: Iterable[tuple[str, bytes]]) -> KeptLogins:
-        """The logins in rows of an id and bytes."""
+        """The logins in rows of a name and bytes."""
         opened, sealed_otherwise = [], 0
         for name, data in rows:
             try:

@@ -115,16 +115,42 @@ async def test_a_login_opens_with_an_older_key_and_not_without_its_key(tmp_path:
     with pytest.raises(UsageError, match="was sealed with a key that is not here"):
         await other.find(KEY)
     assert await other.all() == KeptLogins([], 1)
+
+
+async def test_files_with_other_keys_have_logins_of_their_own_in_one_folder(tmp_path: Path) -> None:
+    one, other = (LoginFiles(tmp_path, (key,)) for key in KEYS)
+    await put(one, KEY, LOGIN)
+    assert (one.has(KEY), other.has(KEY)) == (True, False)
     async with other.held(KEY) as held:
+        assert (held.login, held.is_there) == (None, False)
+        await held.write(later := replace(LOGIN, access_token="access-of-the-other"))
+    assert (await one.find(KEY), await other.find(KEY)) == (LOGIN, later)
+    async with other.held(KEY) as held:
+        await held.remove()
+    assert await one.find(KEY) == LOGIN
+
+
+async def test_a_login_moves_to_a_new_key_when_it_is_written(tmp_path: Path) -> None:
+    await put(LoginFiles(tmp_path, KEYS[1:]), KEY, LOGIN)
+    await put(LoginFiles(tmp_path, KEYS), KEY, LOGIN)
+    assert await LoginFiles(tmp_path, KEYS[:1]).all() == KeptLogins([(KEY, LOGIN)])
+
+
+async def test_whoever_logs_in_again_writes_over_what_does_not_open(tmp_path: Path) -> None:
+    files = LoginFiles(tmp_path, KEYS)
+    await put(files, KEY, LOGIN)
+    (file,) = (tmp_path / "logins").glob("*.login")
+    file.write_bytes(b"damaged")
+    async with files.held(KEY) as held:
         assert (held.login, held.is_there) == (None, True)
-        await held.write(LOGIN)  # as whoever logs in again does
-    assert await other.find(KEY) == LOGIN
+        await held.write(LOGIN)
+    assert await files.find(KEY) == LOGIN
 
 
 async def test_files_of_logins_are_their_owners_alone_and_hold_no_token_in_plain(tmp_path: Path) -> None:
     await put(LoginFiles(tmp_path), KEY, LOGIN)
     (file,) = (tmp_path / "logins").glob("*.login")
-    assert file.name == f"{login_id(KEY)}.login"
+    assert file.name.startswith(f"{login_id(KEY)}-")
     if os.name == "posix":
         assert stat.S_IMODE(file.stat().st_mode) == 0o600
         assert stat.S_IMODE(file.parent.stat().st_mode) == 0o700
@@ -135,8 +161,8 @@ async def test_files_of_logins_are_their_owners_alone_and_hold_no_token_in_plain
 async def test_a_file_in_the_place_of_another_login_does_not_open(tmp_path: Path) -> None:
     files, bob = LoginFiles(tmp_path), LoginKey(KEY.peer, "corp/bob")
     await put(files, KEY, LOGIN)
-    folder = tmp_path / "logins"
-    shutil.copy(folder / f"{login_id(KEY)}.login", folder / f"{login_id(bob)}.login")
+    (file,) = (tmp_path / "logins").glob("*.login")
+    shutil.copy(file, file.with_name(file.name.replace(login_id(KEY), login_id(bob))))
     with pytest.raises(UsageError, match="or is damaged"):
         await files.find(bob)
 
@@ -154,5 +180,8 @@ async def test_rows_of_logins_hold_no_token_in_plain() -> None:
 
 
 def test_a_peer_is_its_url_without_user_and_fragment() -> None:
+    assert (
+        peer_of("https://tools.example") == peer_of("https://tools.example/#top") == "https://tools.example/"
+    )
     assert peer_of("HTTPS://user:word@Tools.example/MCP?key=1#top") == "https://tools.example/MCP?key=1"
     assert LoginKey("https://tools.example/mcp?key=1").shown == "https://tools.example/mcp"

@@ -93,7 +93,7 @@ class PostgresLogins:
                 "INSERT INTO {ns}.logins (id, sealed) VALUES (%s, %s)"
                 " ON CONFLICT (id) DO UPDATE SET sealed = excluded.sealed"
             ),
-            (login_id(key), self._records.sealed(key, login)),
+            (login_id(key), self._records.sealed(login_id(key), key, login)),
         )
 
     async def remove(self, connection: AsyncConnection, key: LoginKey) -> None:
