@@ -15,6 +15,9 @@ from platformdirs import user_cache_path, user_state_path
 
 FOLDER: Final = "mcp-a2a"
 
+LOGINS: Final = "logins"
+"""The folder of logins in the folder for state."""
+
 
 def state_folder(environment: Mapping[str, str] = os.environ) -> Path:
     """The folder for what bridges keep: tasks, keys, and facts about servers."""

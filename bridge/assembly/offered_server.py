@@ -14,7 +14,7 @@ from pathlib import Path
 import anyio
 import httpx2
 
-from bridge.a2a.client.card import CardSource
+from bridge.a2a.client.card import CardSource, base_url
 from bridge.a2a.client.catalog import CatalogEntry, CatalogSource, Selection
 from bridge.a2a.client.client import ClientOptions, Deadlines
 from bridge.a2a.client.credentials import Credentials, card_credentials
@@ -211,6 +211,7 @@ def _agent(key: str, one: RemotePlan, plan: OfferedPlan, shared: SharedResources
         peer=key if plan.named else "",
         hops=shared.hops,
         versions=VERSIONS.chosen(one.dialect),
+        how_to_log_in=_how_to_log_in(key, one),
     )
     folder = shared.cache_folder / agent_mark(one.account) if one.account else shared.cache_folder
     source = one.own_card or CardSource(
@@ -234,6 +235,17 @@ def _agent(key: str, one: RemotePlan, plan: OfferedPlan, shared: SharedResources
         callers=one.callers,
         push=one.push,
     )
+
+
+def _how_to_log_in(key: str, one: RemotePlan) -> str:
+    """The hint for an agent that wants the login of a person; empty if it gets a token already."""
+    if one.tokens or one.bearer or one.callers or "authorization" in map(str.lower, one.headers):
+        return ""
+    if one.on_command_line:
+        return f"Run `mcp-a2a login {redacted_url(base_url(one.url))}`"
+    if one.catalog is not None:
+        return 'Write auth = { oauth2 = { grant = "authorization_code" } } for its catalog, and log in there'
+    return f'Write auth = {{ oauth2 = {{ grant = "authorization_code" }} }} for it, and run `mcp-a2a login {key}`'
 
 
 def tool_rules(chosen: AgentsTable) -> ToolRules:

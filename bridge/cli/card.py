@@ -14,6 +14,7 @@ from urllib.parse import urlsplit
 import click
 
 from bridge.a2a.wire.choices import DialectChoice
+from bridge.cli.login import stored_login
 from bridge.errors import PeerError, UsageError
 
 if TYPE_CHECKING:
@@ -21,10 +22,12 @@ if TYPE_CHECKING:
 
     from bridge.a2a.client.card import FoundCard
     from bridge.a2a.client.client import AgentClient, ClientOptions
+    from bridge.a2a.client.credentials import Credentials
     from bridge.a2a.client.follow import FollowPace
     from bridge.a2a.client.interfaces import ConnectionPolicy
     from bridge.a2a.model.objects import AgentCard
     from bridge.config.tables.profile import AgentsTable
+    from bridge.http.login_credentials import LoginWish
     from bridge.http.tls import PeerTls
     from bridge.mcp.tools import Tool
     from bridge.trace import OnHop
@@ -143,6 +146,8 @@ class AgentConnection:
     """The certificate that the agent is shown, and the authorities of its own."""
     asks_for: tuple[str, ...] = ()
     """The URIs of extensions of the bridge that no card declares."""
+    login: LoginWish | None = field(default=None, repr=False)
+    """The login that is kept for the URL, unless a token is given."""
 
     @classmethod
     def from_options(cls, options: dict[str, Any]) -> AgentConnection:
@@ -164,6 +169,7 @@ class AgentConnection:
         trusted = frozenset(map(origin_of, options.get("trust", ())))
         api_key = secret_given(options, "api_key")
         allow_private = options.get("allow_private", False)
+        has_token = "authorization" in map(str.lower, headers)
         return cls(
             url,
             headers,
@@ -173,6 +179,7 @@ class AgentConnection:
             tuple(_given_options(options)),
             dialect=options.get("dialect") or "auto",
             tls=_tls_given(options),
+            login=None if has_token else stored_login(url, allow_private=allow_private),
         )
 
     @cached_property
@@ -209,7 +216,9 @@ class AgentConnection:
         from bridge.http.client import GuardedClient
 
         timeout = httpx2.Timeout(None, connect=self._profile.agent_connect_seconds)
-        return GuardedClient(timeout=timeout, event_hooks={"response": [self._let_in]})
+        # A login may be renewed after a refusal, and says itself what is needed when it cannot be.
+        hooks = [] if self.login else [self._let_in]
+        return GuardedClient(timeout=timeout, event_hooks={"response": hooks})
 
     def agent(self, http: httpx2.AsyncClient, found: FoundCard) -> AgentClient:
         """A client of the agent behind a card. It waits as long as the agent takes, too.
@@ -228,11 +237,10 @@ class AgentConnection:
     @property
     def _client_options(self) -> ClientOptions:
         from bridge.a2a.client.client import ClientOptions, Deadlines
-        from bridge.a2a.client.credentials import Credentials
         from bridge.a2a.wire.versions import VERSIONS
 
         return ClientOptions(
-            credentials=Credentials(self.headers, api_key=self.api_key, tls=self.tls),
+            credentials=self._credentials,
             trust=self.reach.trust,
             reach=self.reach,
             deadlines=Deadlines(
@@ -242,17 +250,34 @@ class AgentConnection:
             undeclared=self.asks_for,
             on_hop=self.on_hop,
             versions=VERSIONS.chosen(self.dialect),
+            how_to_log_in="" if self.login else self._how_to_log_in,
         )
+
+    @property
+    def _credentials(self) -> Credentials:
+        from bridge.a2a.client.credentials import Credentials
+        from bridge.http.login_credentials import LoginToken
+
+        tokens = LoginToken(self.login, self._profile.agent_connect_seconds) if self.login else None
+        return Credentials(self.headers, api_key=self.api_key, tokens=tokens, tls=self.tls)
+
+    @property
+    def _how_to_log_in(self) -> str:
+        from bridge.a2a.client.card import base_url
+        from bridge.a2a.client.http import redacted_url
+
+        return f"Run `mcp-a2a login {redacted_url(base_url(self.url))}`"
 
     async def _let_in(self, response: httpx2.Response) -> None:
         from bridge.a2a.client.http import status_words
+        from bridge.http.client import wants_login
 
         if response.status_code == _UNAUTHORIZED:
-            what = (
-                "It does not take the token: check what --bearer names"
-                if "authorization" in map(str.lower, self.headers)
-                else "Give it a token: --bearer env:NAME, where NAME is the variable that holds it"
-            )
+            what = "Give it a token: --bearer env:NAME, where NAME is the variable that holds it"
+            if "authorization" in map(str.lower, self.headers):
+                what = "It does not take the token: check what --bearer names"
+            elif wants_login(response):
+                what = f"{self._how_to_log_in}, or give it a token: --bearer env:NAME"
             raise PeerError(f"{status_words(response)}. {what}")
 
     async def card(self) -> FoundCard:
@@ -266,24 +291,24 @@ class AgentConnection:
         import anyio
 
         from bridge.a2a.client.card import NoCardError, UnknownVersionError, fetch_card
+        from bridge.a2a.client.credentials import card_credentials
         from bridge.a2a.client.http import NotReachedError, redacted_url
         from bridge.a2a.client.version_question import version_question
-        from bridge.http.client import PeerCredentials, fixed_credentials
+        from bridge.http.token_endpoint import TokenError
 
         try:
             with anyio.fail_after(_CARD_SECONDS):
                 async with self.client() as http:
-                    shown_to_agent = fixed_credentials(PeerCredentials(self.headers, tls=self.tls))
                     return await fetch_card(
                         http,
                         self.url,
-                        shown_to_agent,
+                        card_credentials(self._credentials),
                         self.reach.guard(self.url),
                         version_question(http, self._client_options) or self._said_version,
                     )
         except TimeoutError as exc:
             raise PeerError(f"{redacted_url(self.url)} gave no card within {_CARD_SECONDS:g} s") from exc
-        except (NoCardError, NotReachedError, UnknownVersionError):
+        except (NoCardError, NotReachedError, UnknownVersionError, TokenError):
             raise
         except PeerError as exc:
             raise await self.explained(exc) from exc

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 import click
 
 from bridge.cli.card import dialect_option, with_options
+from bridge.cli.login import with_stored_logins
 from bridge.cli.wrap import serving_options
 
 if TYPE_CHECKING:
@@ -124,7 +125,7 @@ def plan_from(asked: Asked, options: dict[str, Any]) -> Plan:
     Raises:
         UsageError: the options do not fit together, or a secret cannot be read.
     """
-    plan = asked.plan()
+    plan = with_stored_logins(asked.plan())
     ((name, one),) = plan.offered.items()
     changes = {
         key: options[key] for key in ("granularity", "answer_within_seconds") if options[key] is not None

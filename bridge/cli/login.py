@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import logging
 import sys
+from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -12,7 +14,7 @@ import click
 from bridge.errors import PeerError, UsageError
 
 if TYPE_CHECKING:
-    from bridge.assembly.plan import Plan
+    from bridge.assembly.plan import Plan, RemotePlan, ServerPlan
     from bridge.http.login_credentials import LoginWish
     from bridge.http.logins import Login, LoginKeeper
 
@@ -170,6 +172,53 @@ def _wish_at(url: str, file: Path | None, options: dict[str, Any]) -> LoginWish:
         allow_private=bool(options.get("allow_private")),
         kind=None,
     )
+
+
+def with_stored_logins(plan: Plan) -> Plan:
+    """A plan of a command line, with the logins that `login URL` has made at its URLs. A token that was given counts
+    before a login."""
+    from bridge.http.login_credentials import LoginToken
+    from bridge.mcp.client.transports.streamable_http import HttpTarget
+
+    def server(one: ServerPlan) -> ServerPlan:
+        target = one.target
+        if not isinstance(target, HttpTarget) or target.oauth or _has_token(target.headers):
+            return one
+        wish = stored_login(target.url, allow_private=target.allow_private)
+        return replace(one, target=replace(target, oauth=wish))
+
+    def agent(one: RemotePlan) -> RemotePlan:
+        if one.bearer or one.tokens or _has_token(one.headers):
+            return one
+        wish = stored_login(one.url, allow_private=bool(one.allow_private))
+        seconds = plan.profile.agents.agent_connect_seconds
+        return replace(one, tokens=None if wish is None else LoginToken(wish, seconds))
+
+    return replace(
+        plan,
+        servers={key: server(one) for key, one in plan.servers.items()},
+        agents={key: agent(one) for key, one in plan.agents.items()},
+    )
+
+
+def _has_token(headers: Mapping[str, str]) -> bool:
+    return "authorization" in map(str.lower, headers)
+
+
+def stored_login(url: str, *, allow_private: bool) -> LoginWish | None:
+    """The login at a URL that this user has made; None if there is none."""
+    from bridge.user_folders import LOGINS, state_folder
+
+    if not (state_folder() / LOGINS).is_dir():
+        return None  # before the import of a store, for which a host that starts `expose` would wait
+
+    from bridge.a2a.client.card import base_url
+    from bridge.http.login_credentials import LoginWish
+    from bridge.store.login_files import LoginFiles
+
+    files = LoginFiles(state_folder())
+    wish = LoginWish(base_url(url), files, allow_private=allow_private, kind=None)
+    return wish if files.has(wish.key) else None
 
 
 def keeper_of(file: Path | None) -> LoginKeeper:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 from bridge.cli.card import with_options
+from bridge.cli.login import with_stored_logins
 
 if TYPE_CHECKING:
     from bridge.assembly.plan import Plan
@@ -150,7 +151,7 @@ def plan_from(asked: Asked, options: dict[str, Any]) -> Plan:
     """
     from bridge.mcp.client.transports.streamable_http import HttpTarget
 
-    plan = asked.plan()
+    plan = with_stored_logins(asked.plan())
     if options["from_json"] and options["allow_private"]:
         allowed = {
             name: replace(one, target=replace(one.target, allow_private=True))

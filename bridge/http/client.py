@@ -352,6 +352,11 @@ class PeerAuth(httpx2.Auth):
         return bool(lacked) and await self._source.widened(shown, lacked)
 
 
+def wants_login(response: httpx2.Response) -> bool:
+    """Whether a peer refuses a request and says where a person may log in (RFC 9728 section 5.1)."""
+    return response.status_code == 401 and "resource_metadata" in response.headers.get("www-authenticate", "")
+
+
 def lacked_scopes(response: httpx2.Response) -> Sequence[str]:
     """The scopes that a peer misses in the token of a request, by its challenge; empty if it misses none.
 

@@ -369,7 +369,8 @@ async def token_answer(
         form["resource"] = login.resource
     proof, headers = proof_of_client(login)
     form |= proof
-    guard = issuer_guard(login.token_url, (wish.url, wish.issuer), allow_private=wish.allow_private)
+    allow_private = wish.allow_private or (not wish.name and login.allow_private)
+    guard = issuer_guard(login.token_url, (wish.url, wish.issuer), allow_private=allow_private)
     async with GuardedClient(timeout=None) as http:
         return await issuer_answer(http, login.token_url, guard, form, headers)
 

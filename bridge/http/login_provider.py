@@ -178,6 +178,7 @@ class LoginProvider(OAuthClientProvider):
             since=0,
             scopes=tuple(scope.split()),
             resource=context.get_resource_url() if has_resource else "",
+            allow_private=self._wish.allow_private or bool(self._wish.issuer),
         )
         pkce, state = PKCEParameters.generate(), secrets.token_urlsafe(32)
         query = {

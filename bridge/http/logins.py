@@ -63,6 +63,8 @@ class Login:
     wanted_scopes: tuple[str, ...] = ()
     """Those that the peer has missed since, which the next login asks for beside these."""
     resource: str = ""
+    allow_private: bool = False
+    """Whether the operator let the login lead to private addresses. It counts for a URL, of which no file says it."""
     renewing_since: float | None = None
     """When a refresh began whose answer was not written yet. Whoever finds this alone follows one that crashed."""
     lost: str = ""

@@ -25,9 +25,7 @@ from bridge.private_files import private_file, private_folder, write_privately
 from bridge.seal import key_in, keys_in
 from bridge.store.lock import own_file
 from bridge.store.login_records import LoginRecords, login_id
-
-FOLDER: Final = "logins"
-"""The name of the folder in the folder for state."""
+from bridge.user_folders import LOGINS
 
 _ENDING: Final = ".login"
 _LOCK_ENDING: Final = ".lock"
@@ -52,7 +50,7 @@ class LoginFiles:
 
     @property
     def _folder(self) -> Path:
-        return self.state / FOLDER
+        return self.state / LOGINS
 
     @cached_property
     def _records(self) -> LoginRecords:

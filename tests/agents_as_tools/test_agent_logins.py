@@ -114,6 +114,7 @@ async def test_a_person_logs_in_at_the_issuer_that_the_metadata_of_an_agent_name
         expires_at=made.got_at + 3600,
         scopes=("read",),
         resource=f"{one.agent.url}/",
+        allow_private=True,
     )
     assert set(one.agent.shown) == {"Bearer access-2"}
 

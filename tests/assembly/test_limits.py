@@ -80,6 +80,7 @@ def test_what_a_profile_says_has_no_default_in_the_code() -> None:
             "on_hop",
             "versions",
             "hops",
+            "how_to_log_in",
             "peer",
         },
         "StdioTarget": {"env", "cwd", "shown"},

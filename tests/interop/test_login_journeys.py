@@ -66,11 +66,15 @@ from = ["desk"]
 
 async def log_in(agent: str, folder: Path) -> str:
     """Log in with the command; what it says."""
-    (browser := folder / "browser.py").write_text(BROWSER)
     (file := folder / "login.toml").write_text(EXPOSED.replace("{agent}", agent))
-    state = Path(os.environ["XDG_STATE_HOME"])
-    command = f"{sys.executable} {browser} %s"
-    run = partial(run_command, "login", "desk", str(file), state=state, BROWSER=command)
+    return await ran(folder, "login", "desk", str(file))
+
+
+async def ran(folder: Path, *words: str) -> str:
+    """What a command says that ends well."""
+    (browser := folder / "browser.py").write_text(BROWSER)
+    state, command = Path(os.environ["XDG_STATE_HOME"]), f"{sys.executable} {browser} %s"
+    run = partial(run_command, *words, state=state, BROWSER=command)
     done: subprocess.CompletedProcess[str] = await anyio.to_thread.run_sync(run)
     assert done.returncode == 0, done.stderr
     return done.stdout + done.stderr
@@ -172,3 +176,15 @@ async def test_a_wrapped_server_behind_an_issuer_is_exposed_by_what_its_card_say
     found = claims_in(kept.access_token)
     assert (found["sub"], found["iss"], found["aud"]) == ("alice", issuers["corp"].url, agent)
     assert kept.scopes == ("tools:read",)
+
+
+async def test_a_tool_and_an_agent_are_called_from_a_shell_after_a_login_at_their_urls(
+    issuers: Issuers, tmp_path: Path
+) -> None:
+    corp = issuers["corp"]
+    with anyio.fail_after(WAIT_SECONDS):
+        async with ProtectedServer(corp.url).run() as server, protected_sdk_agent(corp.url) as (url, _):
+            for peer in (server.url, url):
+                await ran(tmp_path, "login", peer, "--issuer", corp.url)
+            assert '"subject": "alice"' in await ran(tmp_path, "call", server.url, "whoami")
+            assert (await ran(tmp_path, "call", url, "--text", "hello")).startswith("hello\n")

@@ -18,7 +18,12 @@ import httpx2
 
 from bridge.a2a.client.bindings import AgentRefusedError, binding_of
 from bridge.a2a.client.card import FoundCard
-from bridge.a2a.client.credentials import Credentials, agent_credentials
+from bridge.a2a.client.credentials import (
+    Credentials,
+    CredentialsMissingError,
+    agent_credentials,
+    takes_logins,
+)
 from bridge.a2a.client.http import NotReachedError
 from bridge.a2a.client.interfaces import ConnectionPolicy, Trust, interface_guard, permitted_interfaces
 from bridge.a2a.client.transports import (
@@ -31,6 +36,7 @@ from bridge.a2a.client.transports import (
 )
 from bridge.a2a.model import objects, operations, push_objects
 from bridge.a2a.model.objects import (
+    AgentCard,
     AgentInterface,
     Message,
     StreamResponse,
@@ -40,6 +46,7 @@ from bridge.a2a.model.objects import (
 from bridge.a2a.model.operations import AnswerT, RequestT, Streamed, Unary
 from bridge.a2a.wire.versions import VERSIONS, Versions
 from bridge.errors import PeerError
+from bridge.http.client import CredentialsSource
 from bridge.trace import UNHEARD, Hops, OnHop
 
 __all__ = ["AgentClient", "AgentRefusedError", "ClientOptions", "Deadlines"]
@@ -70,6 +77,8 @@ class ClientOptions:
     hops: Hops = UNHEARD
     versions: Versions = VERSIONS
     """The versions that the client speaks."""
+    how_to_log_in: str = ""
+    """The hint for an agent that wants the login of a person; empty if it gets a token already."""
 
 
 class AgentClient(Performer):
@@ -206,7 +215,7 @@ def http_transports(
         found, options.trust, has_credentials=bool(options.credentials), versions=options.versions
     )
     terms = TransportOptions(
-        credentials=agent_credentials(found.card, options.credentials),
+        credentials=_credentials_for(found.card, options),
         extensions=_active_extensions(found, options),
         guard_of=partial(
             interface_guard, found, reach=options.reach or ConnectionPolicy(found.url, options.trust)
@@ -217,11 +226,21 @@ def http_transports(
         on_hop=options.on_hop,
         peer=options.peer,
         hops=options.hops,
+        how_to_log_in=options.how_to_log_in,
     )
     return [
         HttpTransport(http, binding_of(interface, dialect, options.json_values), terms)
         for interface, dialect in permitted
     ]
+
+
+def _credentials_for(card: AgentCard, options: ClientOptions) -> CredentialsSource:
+    try:
+        return agent_credentials(card, options.credentials)
+    except CredentialsMissingError as exc:
+        if not options.how_to_log_in or not takes_logins(card):
+            raise
+        raise CredentialsMissingError(f"{exc}. {options.how_to_log_in}") from exc
 
 
 def _active_extensions(found: FoundCard, options: ClientOptions) -> list[str]:

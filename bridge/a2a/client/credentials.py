@@ -201,6 +201,21 @@ def _placed(card: AgentCard, name: str, credentials: Credentials) -> _Placed | s
     return f"{name} (the card does not describe it)"
 
 
+def takes_logins(card: AgentCard) -> bool:
+    """Whether a scheme of a card takes the token of a person who logs in."""
+    return any(
+        kind == "openIdConnectSecurityScheme" or code_flow(scheme)
+        for kind, scheme in map(scheme_of, (card.security_schemes or {}).values())
+    )
+
+
+def code_flow(scheme: JsonObject) -> JsonObject:
+    """The flow of a scheme by which a person logs in; empty if it has none."""
+    flows = scheme.get("flows")
+    flow = flows.get("authorizationCode") if isinstance(flows, dict) else None
+    return flow if isinstance(flow, dict) else {}
+
+
 def scheme_of(value: JsonObject | None) -> tuple[str, JsonObject]:
     """The kind of a scheme and its fields. The scheme may be wrapped as in 1.0 or flat as in OpenAPI."""
     for kind, inner in (value or {}).items():

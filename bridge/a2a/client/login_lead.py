@@ -20,7 +20,7 @@ from pydantic import JsonValue
 
 from bridge.a2a.client.bindings import binding_of
 from bridge.a2a.client.card import FoundCard, NoCardError, agent_url, candidate_card_urls, fetch_card
-from bridge.a2a.client.credentials import scheme_of
+from bridge.a2a.client.credentials import code_flow, scheme_of
 from bridge.a2a.client.http import OutgoingRequest, exchange
 from bridge.a2a.client.interfaces import ConnectionPolicy, Trust, interface_guard, permitted_interfaces
 from bridge.a2a.model.objects import AgentCard, GetTaskRequest
@@ -102,7 +102,7 @@ def _said_by(card: AgentCard, url: str, challenge: str) -> LoginLead:
         kind, scheme = scheme_of((card.security_schemes or {}).get(name))
         for issuer in filter(None, map(_issuer_in, _metadata_in(kind, scheme))):
             return LoginLead(url, challenge, issuer, scopes=scopes)
-        flow = _code_flow(scheme)
+        flow = code_flow(scheme)
         pages = flow.get("authorizationUrl"), flow.get("tokenUrl")
         if all(isinstance(page, str) and page for page in pages):
             page, token_url = map(str, pages)
@@ -133,15 +133,9 @@ def _scopes_in(listed: Iterable[JsonValue]) -> Iterator[str]:
 
 def _metadata_in(kind: str, scheme: JsonObject) -> Iterator[str]:
     """Where the metadata of the issuer of a scheme is, if it serves to log a person in."""
-    serves = kind == "openIdConnectSecurityScheme" or _code_flow(scheme)
+    serves = kind == "openIdConnectSecurityScheme" or code_flow(scheme)
     urls = (scheme.get("openIdConnectUrl"), scheme.get("oauth2MetadataUrl")) if serves else ()
     return (url for url in urls if isinstance(url, str))
-
-
-def _code_flow(scheme: JsonObject) -> JsonObject:
-    flows = scheme.get("flows")
-    flow = flows.get("authorizationCode") if isinstance(flows, dict) else None
-    return flow if isinstance(flow, dict) else {}
 
 
 def _issuer_in(metadata_url: str) -> str:

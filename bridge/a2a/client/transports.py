@@ -19,13 +19,21 @@ import httpx2
 from pydantic import JsonValue, ValidationError
 
 from bridge.a2a.client.bindings import EVENT_STREAM, ClientBinding
-from bridge.a2a.client.http import UnansweredError, exchange, response_body, url_from, validation_faults
+from bridge.a2a.client.http import (
+    UnansweredError,
+    exchange,
+    response_body,
+    status_words,
+    url_from,
+    validation_faults,
+)
 from bridge.a2a.model.objects import AgentInterface, Model, SendMessageResponse, StreamResponse, Task
 from bridge.a2a.model.operations import SEND_MESSAGE, AnswerT, AnyOperation, RequestT, Streamed, Unary
 from bridge.a2a.wire.dialect import EventDecoder as DialectReader
 from bridge.a2a.wire.versions import HEADER as VERSION_HEADER
 from bridge.errors import PeerError
-from bridge.http.client import CredentialsSource, PeerAuth, guarded_by
+from bridge.http.client import CredentialsSource, PeerAuth, guarded_by, wants_login
+from bridge.http.login_credentials import LoginNeededError
 from bridge.http.private_addresses import AddressGuard
 from bridge.http.request_checks import is_loopback
 from bridge.http.sse import SseReader
@@ -67,6 +75,8 @@ class TransportOptions:
     peer: str = ""
     """The agent's name for those who listen to hops."""
     hops: Hops = UNHEARD
+    how_to_log_in: str = ""
+    """The hint for an agent that wants the login of a person."""
 
 
 class Performer(ABC):
@@ -259,6 +269,8 @@ class HttpTransport(Transport):
         headers = {**traced, **parameters, **outgoing.headers, "Accept": accept}
         asked = replace(outgoing, headers=headers, extensions=extensions, auth=self._auth)
         async with exchange(self._http, asked) as response:
+            if terms.how_to_log_in and wants_login(response):
+                raise LoginNeededError(f"login needed: {status_words(response)}. {terms.how_to_log_in}")
             yield response
 
     def _read(

@@ -24,6 +24,7 @@ from bridge.cli import forms, render
 from bridge.cli.call import questions as answers
 from bridge.cli.call.arguments import CallRequest
 from bridge.cli.call.results import CallView
+from bridge.cli.login import with_stored_logins
 from bridge.cli.option_document import plan_of, server_at, server_of
 from bridge.errors import PeerError, UsageError, leaf_of
 from bridge.jsonvalues import JsonObject
@@ -98,7 +99,7 @@ def server_from(options: Mapping[str, Any]) -> Plan:
     """
     words = options["server"]
     table = server_of(words, options) if words else server_at(options["url"], options)
-    return plan_of({"tool_servers": {"server": table}})
+    return with_stored_logins(plan_of({"tool_servers": {"server": table}}))
 
 
 class ToolCalling:

@@ -30,6 +30,7 @@ from bridge.http.client import (
     fixed_credentials,
     guarded_by,
     lacked_scopes,
+    wants_login,
 )
 from bridge.http.login_credentials import LoginToken, LoginWish, ScopesNeededError
 from bridge.http.oauth import ClientToken, bearer_credentials
@@ -126,6 +127,17 @@ class HttpTarget:
         )
         return bearer_credentials(tokens, self.headers, self.tls)
 
+    @property
+    def how_to_log_in(self) -> str:
+        """The hint for a server that wants the login of a person; empty if it gets a token already."""
+        if self.oauth is not None or "authorization" in map(str.lower, self.headers):
+            return ""
+        if self.on_command_line:
+            return f"Run `mcp-a2a login {self}`"
+        return (
+            'Write auth = { oauth2 = { grant = "authorization_code" } } for it, and run `mcp-a2a login NAME`'
+        )
+
     def of_principal(self, principal: str) -> HttpTarget:
         """The server as one principal reaches it: with its own login, where each has one."""
         if not isinstance(self.oauth, LoginWish) or not self.oauth.of_each:
@@ -208,6 +220,7 @@ class FaultMappingTransport(GuardedTransport):
     def __init__(self, target: HttpTarget, on_fault: Callable[[str], None], *, limits: httpx2.Limits) -> None:
         super().__init__(limits=limits)
         self._name = str(target)
+        self._how_to_log_in = target.how_to_log_in
         self._bounds = _Bounds(target.result_limit_bytes, target.result_json_values)
         self._on_fault = on_fault
 
@@ -271,6 +284,8 @@ class FaultMappingTransport(GuardedTransport):
             )
         status = response.status_code
         words = f"{self._name} answered HTTP {status} {response.reason_phrase}".rstrip()
+        if wants_login(response) and self._how_to_log_in:
+            words += f". {self._how_to_log_in}"
         if lacked := lacked_scopes(response):
             words += f": the token lacks the scopes {' '.join(lacked)}"
         return self._fault(request, status, HTTP_STATUS, words)
