@@ -1,7 +1,7 @@
 """The console as an ASGI application below `/console`: which request is which page.
 
 GET   a page, as HTML or JSON           a form is a page that its script sends back as JSON
-POST  what changes something            /sign-in  /sign-out  /news  /tasks/AGENT/ID/cancel
+POST  what changes something            /sign-in  /sign-out  /news  /tasks/AGENT/ID/{answer,cancel}
 """
 
 from __future__ import annotations
@@ -20,6 +20,8 @@ from bridge.a2a.model.errors import A2AError
 from bridge.assembly.bridge import Bridge
 from bridge.assembly.offered_server import keys_of
 from bridge.assembly.plan import ProcessPlan
+from bridge.console.answers import answer, waiting_page
+from bridge.console.forms import WrongValuesError
 from bridge.console.gate import ConsoleGate, Visit
 from bridge.console.news import NewsDesk, watched_if_open
 from bridge.console.operations import operations_on, waiting_for
@@ -50,16 +52,18 @@ class Console:
         visit: Visit | None = None
         try:
             visit = await self._gate.visit(scope)
-            answer = await self._answered(visit, scope, receive)
+            response = await self._answered(visit, scope, receive)
         except RefusedError as exc:
-            answer = refused = _refusal(visit, exc.status, str(exc))
+            response = refused = _refusal(visit, exc.status, str(exc))
             refused.headers.update(exc.headers)
+        except WrongValuesError as exc:
+            response = json_response({"problems": [*exc.problems]}, 422)
         except A2AError as exc:
-            answer = _refusal(visit, exc.kind.http_status, str(exc))
+            response = _refusal(visit, exc.kind.http_status, str(exc))
         except StoreAwayError as exc:
             logger.debug("a page failed: %s", exc)  # the store itself tells once that it is away
-            answer = _refusal(visit, 503, "The bridge cannot reach its stored tasks at the moment")
-        await answer(scope, receive, send)
+            response = _refusal(visit, 503, "The bridge cannot reach its stored tasks at the moment")
+        await response(scope, receive, send)
 
     async def _answered(self, visit: Visit, scope: Scope, receive: Receive) -> ASGIApp:
         name = visit.path.removeprefix(_STATIC)
@@ -70,12 +74,12 @@ class Console:
         if visit.verb not in ("GET", "HEAD"):
             raise RefusedError(405, "This takes GET and POST", {"Allow": "GET, HEAD, POST"})
         if visit.principal is None:
-            answer = self._sign_in_page(visit)
+            page = self._sign_in_page(visit)
         else:
-            answer = await self._page(visit, visit.path.split("/")[1:])
+            page = await self._page(visit, visit.path.split("/")[1:])
         if not visit.has_old_cookie:
-            answer.headers["Set-Cookie"] = self._gate.cookie(visit, visit.session)
-        return answer
+            page.headers["Set-Cookie"] = self._gate.cookie(visit, visit.session)
+        return page
 
     def _sign_in_page(self, visit: Visit) -> Response:
         self._gate.require_sign_in(visit)
@@ -92,6 +96,8 @@ class Console:
                 return page_response(visit, "tasks.html", await task_list(self._bridge, visit))
             case ["tasks", agent, task_id]:
                 return page_response(visit, "task.html", await task_page(self._bridge, visit, agent, task_id))
+            case ["answer"]:
+                return page_response(visit, "answer.html", await waiting_page(self._bridge, visit))
             case ["tasks", agent, task_id, "files", place]:
                 return await self._file(visit, agent, task_id, place)
         raise RefusedError(404, "There is nothing here")
@@ -111,9 +117,9 @@ class Console:
     async def _posted(self, visit: Visit, body: JsonObject) -> ASGIApp:
         if visit.path == "/sign-in":
             session = await self._gate.sign_in(visit, str(body.get("token") or "").strip())
-            answer = json_response({"to": visit.root})
-            answer.headers["Set-Cookie"] = self._gate.cookie(visit, session)
-            return answer
+            signed_in = json_response({"to": visit.root})
+            signed_in.headers["Set-Cookie"] = self._gate.cookie(visit, session)
+            return signed_in
         if visit.principal is None:
             raise RefusedError(401, "Sign in first: the session is over")
         if visit.path == "/sign-out":
@@ -124,6 +130,9 @@ class Console:
                 return await self._news_for(visit, body.get("task"))
             case ["tasks", agent, task_id, "cancel"]:
                 await operations_on(self._bridge, visit, agent).cancel(task_id)
+                return json_response({"to": f"{visit.root}{path_of_task(agent, task_id)}"})
+            case ["tasks", agent, task_id, "answer"]:
+                await answer(self._bridge, visit, agent, task_id, body)
                 return json_response({"to": f"{visit.root}{path_of_task(agent, task_id)}"})
         raise RefusedError(404, "There is nothing here")
 

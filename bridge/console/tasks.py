@@ -13,6 +13,7 @@ from bridge.assembly.bridge import Bridge
 from bridge.console.gate import Visit
 from bridge.console.operations import WAITING, AgentOperations, operations_of, operations_on
 from bridge.console.parts import shown_message, shown_parts
+from bridge.console.questions import asked_of
 from bridge.http.request_checks import RefusedError
 from bridge.jsonvalues import JsonObject
 from bridge.tools_as_agent.agent import ToolsAgent
@@ -69,7 +70,7 @@ async def _listed(one: AgentOperations, asked: Mapping[str, str], visit: Visit, 
             page_token=token or None,
         )
         page = await one.tasks(request)
-        found = [_row(task, one) for task in page.tasks]
+        found = [row_of(task, one) for task in page.tasks]
         rows += [row for row in found if asked["skill"] in ("", row["skill"])]
         token, looked, total = page.next_page_token, looked + len(found), page.total_size
         if not token or not asked["skill"] or len(rows) >= size or looked >= _LOOKED_AT:
@@ -90,7 +91,8 @@ def _without_empty(query: Mapping[str, str]) -> dict[str, str]:
     return {name: value for name, value in query.items() if value}
 
 
-def _row(task: Task, one: AgentOperations) -> JsonObject:
+def row_of(task: Task, one: AgentOperations) -> JsonObject:
+    """A task as a line of a list."""
     return {
         "id": task.id,
         "agent": one.agent.name,
@@ -132,7 +134,8 @@ async def task_page(bridge: Bridge, visit: Visit, name: str, task_id: str) -> Js
 
     status = task.status
     return {
-        **_row(task, one),
+        **row_of(task, one),
+        **asked_of(task),
         "ended": status.state in ENDED,
         "said": None if status.message is None else shown_message(status.message, "s", link),
         "artifacts": [

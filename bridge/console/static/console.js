@@ -66,15 +66,17 @@ function show(form, problems, words) {
   for (const one of form.querySelectorAll("[aria-invalid]")) one.removeAttribute("aria-invalid");
   const left = [];
   let first = null;
-  for (const { name, message } of problems) {
-    const place = [...form.querySelectorAll("[data-error-of]")].find((one) => one.dataset.errorOf === name);
+  for (const { question, name, message } of problems) {
+    const asked = [...form.querySelectorAll("[data-question]")].find((one) => one.dataset.question === question);
+    const within = asked ?? form;
+    const place = [...within.querySelectorAll("[data-error-of]")].find((one) => one.dataset.errorOf === name);
     if (!place) {
       left.push(name ? `${name}: ${message}` : message);
       continue;
     }
     place.textContent = place.textContent ? `${place.textContent}\n${message}` : message;
     place.hidden = false;
-    const field = [...form.querySelectorAll("[data-name]")].find((one) => one.dataset.name === name);
+    const field = [...within.querySelectorAll("[data-name]")].find((one) => one.dataset.name === name);
     field?.setAttribute("aria-invalid", "true");
     first ??= field;
   }
@@ -88,8 +90,10 @@ function show(form, problems, words) {
 function bodyOf(form, action) {
   if (form.dataset.kind === "plain") return Object.fromEntries(new FormData(form));
   if (form.dataset.kind === "answer") {
-    const content = action === "accept" ? { content: valuesOf(form) } : {};
-    return { key: form.dataset.key, mark: form.dataset.mark, action, ...content };
+    const answers = {};
+    for (const one of action === "accept" ? form.querySelectorAll("[data-question]") : [])
+      answers[one.dataset.question] = valuesOf(one);
+    return { mark: form.dataset.mark, action, answers };
   }
   return { arguments: valuesOf(form) };
 }

@@ -1,0 +1,91 @@
+"""What waits for a person, and the answers to it.
+
+The answer goes to the task as a message, as any client of its agent would send it.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from pydantic import JsonValue
+
+from bridge.a2a.model.objects import ListTasksRequest, Task
+from bridge.assembly.bridge import Bridge
+from bridge.console.forms import WrongValuesError, form_problems
+from bridge.console.gate import Visit
+from bridge.console.operations import WAITING, AgentOperations, operations_of, operations_on
+from bridge.console.questions import asked_of, questions_in, schema_of
+from bridge.console.tasks import row_of, skill_of
+from bridge.http.request_checks import RefusedError
+from bridge.jsonvalues import JsonObject
+from bridge.translate.agent_questions import (
+    AgentQuestion,
+    AskingTask,
+    answer_message,
+    questions_mark,
+)
+from bridge.translate.own_questions import ElicitAction
+
+WAITING_MOST: Final = 20
+"""Waiting tasks of one agent on the page, in each of the two states."""
+
+
+async def waiting_page(bridge: Bridge, visit: Visit) -> JsonObject:
+    """The page with all that waits, the newest first."""
+    rows: list[JsonObject] = []
+    total = 0
+    for one in operations_of(bridge, visit):
+        for state in WAITING:
+            page = await one.tasks(ListTasksRequest(status=state, page_size=WAITING_MOST))
+            rows += [{**row_of(task, one), **asked_of(task)} for task in page.tasks]
+            total += page.total_size
+    return {"tasks": [*sorted(rows, key=lambda row: str(row["since"]), reverse=True)], "total": total}
+
+
+async def answer(bridge: Bridge, visit: Visit, agent: str, task_id: str, body: JsonObject) -> None:
+    """Answer all questions of a task in one message.
+
+    Raises:
+        RefusedError: 400 or 409, the answer is none, or is one to another question.
+        WrongValuesError: it does not fit its form.
+        A2AError: the agent refuses it.
+    """
+    one = operations_on(bridge, visit, agent)
+    task = await one.task(task_id)
+    questions = questions_in(task)
+    if not questions or questions_mark(questions) != body.get("mark"):
+        raise RefusedError(409, "The task asks something else by now, or nothing: load the page again")
+    action, given = body.get("action"), body.get("answers")
+    if action not in set(ElicitAction):
+        raise RefusedError(400, "An answer accepts, declines or cancels")
+    contents = given if isinstance(given, dict) else {}
+    if action == ElicitAction.ACCEPT:
+        _require_fitting(questions, contents)
+    await _send(
+        one, task, questions, {one.key: _response(str(action), contents.get(one.key)) for one in questions}
+    )
+
+
+async def _send(
+    one: AgentOperations, task: Task, questions: tuple[AgentQuestion, ...], responses: JsonObject
+) -> None:
+    state = f"{task.id} {questions_mark(questions)}"
+    waiting = AskingTask(state, task.id, task.context_id, skill_of(task, one.agent.agent) or None)
+    message = answer_message(questions, responses, waiting)
+    if message is not None:
+        await one.send(message)
+
+
+def _response(action: str, content: JsonValue) -> JsonObject:
+    return {"action": action, **({"content": content} if action == ElicitAction.ACCEPT else {})}
+
+
+def _require_fitting(questions: tuple[AgentQuestion, ...], contents: JsonObject) -> None:
+    found: list[JsonObject] = []
+    for question in questions:
+        content = contents.get(question.key)
+        values = content if isinstance(content, dict) else {}
+        if question.mode == "form":
+            found += [{**one, "question": question.key} for one in form_problems(schema_of(question), values)]
+    if found:
+        raise WrongValuesError(found)

@@ -1,0 +1,128 @@
+"""Forms made of JSON schemas: flat properties are fields, everything else is a field for JSON. Pure.
+
+A form says what is asked for and nothing of how it looks. What a person fills in is checked against the schema, not by
+the form: the words of the check stand beside the fields.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from typing import Final
+
+from pydantic import JsonValue
+
+from bridge.jsonvalues import JsonObject
+from bridge.mcp.tools import Tool, tools_from
+from bridge.translate.arguments import problems_of, required_of, resolved_properties, type_words
+
+_LONG: Final = 200
+"""Characters from which on a text has more than one line."""
+
+_INPUTS: Final = {"email": "email", "uri": "url", "date": "date"}
+"""The inputs of a browser for formats that they mean in the same way."""
+
+_HINTS: Final = {"date-time": "2026-01-31T12:00:00Z", "time": "12:00:00Z"}
+"""Examples for formats that no input of a browser means."""
+
+
+class WrongValuesError(Exception):
+    """What was filled in does not fit the form."""
+
+    def __init__(self, problems: Sequence[JsonObject]) -> None:
+        """Each problem has the `name` of its field, a `message`, and the `question` if the form has several."""
+        super().__init__("what was filled in does not fit")
+        self.problems = problems
+
+
+def fields_of(schema: JsonObject, values: JsonObject | None = None) -> list[JsonValue]:
+    """The fields of a form for an object, filled in with `values`, or with the defaults of the schema."""
+    required = required_of(schema)
+    given = values or {}
+    return [
+        _field(name, prop, schema, given.get(name, prop.get("default")), is_required=name in required)
+        for name, prop in resolved_properties(schema).items()
+    ]
+
+
+def _field(
+    name: str, prop: JsonObject, schema: JsonObject, value: JsonValue, *, is_required: bool
+) -> JsonObject:
+    title, description = prop.get("title"), prop.get("description")
+    kind, more = _kind(prop)
+    return {
+        "name": name,
+        "label": title if isinstance(title, str) and title else name,
+        "hint": description if isinstance(description, str) else "",
+        "type": type_words(prop, schema),
+        "required": is_required,
+        "is": kind,
+        "value": _as_typed(kind, value),
+        **more,
+    }
+
+
+def _kind(prop: JsonObject) -> tuple[str, JsonObject]:
+    """What kind of field a property is, and what this kind needs to know."""
+    if (options := _options(prop)) is not None:
+        return "choice", {"options": [*options]}
+    match prop.get("type"):
+        case "string":
+            longest, form = prop.get("maxLength"), prop.get("format")
+            known = form if isinstance(form, str) else ""
+            is_short = bool(known) or "pattern" in prop or (isinstance(longest, int) and longest <= _LONG)
+            hint: JsonObject = {"input": _INPUTS.get(known, "text"), "example": _HINTS.get(known, "")}
+            return ("text", hint) if is_short else ("words", {})
+        case "integer" | "number" as kind:
+            return kind, {}
+        case "boolean":
+            return "boolean", {}
+        case "array" if isinstance(items := prop.get("items"), dict) and (options := _options(items)):
+            return "choices", {"options": [*options]}
+    return "json", {}
+
+
+def _options(prop: JsonObject) -> Sequence[JsonObject] | None:
+    """The values that a property allows, each with its name; None if they are not listed."""
+    for key in ("oneOf", "anyOf"):
+        named = prop.get(key)
+        if (
+            isinstance(named, list)
+            and named
+            and all(isinstance(one, dict) and "const" in one for one in named)
+        ):
+            return [_option(one["const"], one.get("title")) for one in named if isinstance(one, dict)]
+    listed, names = prop.get("enum"), prop.get("enumNames")
+    if not isinstance(listed, list) or not listed:
+        return None
+    titles = names if isinstance(names, list) and len(names) == len(listed) else [None] * len(listed)
+    return [_option(value, title) for value, title in zip(listed, titles, strict=True)]
+
+
+def _option(value: JsonValue, title: JsonValue) -> JsonObject:
+    words = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+    return {"value": json.dumps(value), "label": title if isinstance(title, str) else words}
+
+
+def _as_typed(kind: str, value: JsonValue) -> JsonValue:
+    """A value as it stands in a field of this kind."""
+    if kind == "choices":
+        return [json.dumps(one) for one in value] if isinstance(value, list) else []
+    if value is None:
+        return ""
+    if kind in ("text", "words"):
+        return value if isinstance(value, str) else json.dumps(value)
+    if kind == "json":
+        return json.dumps(value, indent=2, ensure_ascii=False)
+    return json.dumps(value)
+
+
+def form_problems(schema: JsonObject, values: JsonObject) -> list[JsonObject]:
+    """What is wrong with the values of a form, each with the name of its field, or "" for the whole."""
+    tools, _ = tools_from([{"name": "form", "inputSchema": schema}])
+    return tool_problems(tools[0], values) if tools else []
+
+
+def tool_problems(tool: Tool, arguments: JsonObject) -> list[JsonObject]:
+    """The same for the arguments of a tool."""
+    return [{"name": one.name, "message": one.message} for one in problems_of(tool, arguments)]

@@ -1,0 +1,55 @@
+"""What a task asks, as forms. Pure.
+
+A question is read as the bridge reads it for an MCP host, so a person is asked here what a host would be.
+"""
+
+from __future__ import annotations
+
+from bridge.a2a.model.objects import Task
+from bridge.console.forms import fields_of
+from bridge.console.operations import WAITING
+from bridge.jsonvalues import JsonObject
+from bridge.safe_text import web_link
+from bridge.translate.agent_questions import (
+    AgentQuestion,
+    question_words,
+    questions_mark,
+    questions_of_agent,
+    with_lasting_keys,
+)
+
+
+def asked_of(task: Task) -> JsonObject:
+    """What a task asks: its words, and its questions as forms. Nothing for a task that does not wait."""
+    questions = questions_in(task)
+    if task.status.state not in WAITING:
+        return {"words": "", "questions": [], "mark": ""}
+    return {
+        "words": question_words(task.status.message, task.status.state) if not questions else "",
+        "questions": [_form(question) for question in questions],
+        "mark": questions_mark(questions),
+    }
+
+
+def questions_in(task: Task) -> tuple[AgentQuestion, ...]:
+    """The questions of a task that can be answered here, under keys that last as long as they are open."""
+    status = task.status
+    return with_lasting_keys(questions_of_agent(status.message, status.state, extension_active=True), status)
+
+
+def _form(question: AgentQuestion) -> JsonObject:
+    asked: JsonObject = {
+        "key": question.key,
+        "mode": question.mode,
+        "words": str(question.params.get("message", "")),
+    }
+    if question.mode == "url":
+        url = str(question.params.get("url", ""))
+        return {**asked, "url": url, "web": web_link(url), "fields": []}
+    return {**asked, "fields": fields_of(schema_of(question))}
+
+
+def schema_of(question: AgentQuestion) -> JsonObject:
+    """The schema of a question's form."""
+    schema = question.params.get("requestedSchema")
+    return schema if isinstance(schema, dict) else {}
