@@ -1,7 +1,7 @@
 """The console as an ASGI application below `/console`: which request is which page.
 
 GET   a page, as HTML or JSON           a form is a page that its script sends back as JSON
-POST  what changes something            /sign-in  /sign-out  /news  /tasks/AGENT/ID/{answer,cancel}
+POST  what changes something            /sign-in  /sign-out  /news  /tasks/AGENT/ID/{answer,cancel}  /try/AGENT/SKILL
 """
 
 from __future__ import annotations
@@ -29,6 +29,7 @@ from bridge.console.overview import load_of, overview
 from bridge.console.pages import HEADERS, STATIC, json_response, page_response, static_response
 from bridge.console.parts import file_of, media_headers, places_in
 from bridge.console.tasks import path_of_task, task_list, task_page
+from bridge.console.trials import run, skill_list, skill_page
 from bridge.errors import StoreAwayError
 from bridge.http.request_checks import RefusedError
 from bridge.jsonvalues import JsonObject
@@ -96,6 +97,10 @@ class Console:
                 return page_response(visit, "tasks.html", await task_list(self._bridge, visit))
             case ["tasks", agent, task_id]:
                 return page_response(visit, "task.html", await task_page(self._bridge, visit, agent, task_id))
+            case ["try"]:
+                return page_response(visit, "try.html", skill_list(self._bridge, visit))
+            case ["try", agent, skill]:
+                return page_response(visit, "skill.html", await skill_page(self._bridge, visit, agent, skill))
             case ["answer"]:
                 return page_response(visit, "answer.html", await waiting_page(self._bridge, visit))
             case ["tasks", agent, task_id, "files", place]:
@@ -131,6 +136,9 @@ class Console:
             case ["tasks", agent, task_id, "cancel"]:
                 await operations_on(self._bridge, visit, agent).cancel(task_id)
                 return json_response({"to": f"{visit.root}{path_of_task(agent, task_id)}"})
+            case ["try", agent, skill]:
+                path = await run(self._bridge, visit, agent, skill, body)
+                return json_response({"to": f"{visit.root}{path}"})
             case ["tasks", agent, task_id, "answer"]:
                 await answer(self._bridge, visit, agent, task_id, body)
                 return json_response({"to": f"{visit.root}{path_of_task(agent, task_id)}"})

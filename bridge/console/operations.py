@@ -20,7 +20,6 @@ from bridge.a2a.model.objects import (
     Message,
     SendMessageConfiguration,
     SendMessageRequest,
-    SendMessageResponse,
     SubscribeToTaskRequest,
     Task,
     TaskState,
@@ -87,8 +86,8 @@ class AgentOperations:
         request = SubscribeToTaskRequest(id=task_id)
         return await self.agent.service.perform(SUBSCRIBE_TO_TASK, request, self._caller)
 
-    async def send(self, message: Message) -> SendMessageResponse:
-        """Send a message, and do not wait for its work.
+    async def send(self, message: Message) -> Task:
+        """Send a message, and do not wait for its work. Whoever does not wait gets a task, never a reply without one.
 
         Raises:
             A2AError: it is refused.
@@ -96,10 +95,11 @@ class AgentOperations:
         configuration = SendMessageConfiguration(return_immediately=True)
         request = SendMessageRequest(message=message, configuration=configuration)
         async with self._hop(SEND_MESSAGE.name) as hop:
-            answer = await self._read(SEND_MESSAGE, request)
-            if hop is not None and answer.task is not None:
-                _tell(hop, answer.task)
-            return answer
+            task = (await self._read(SEND_MESSAGE, request)).task
+            assert task is not None, "a reply without a task is waited for"
+            if hop is not None:
+                _tell(hop, task)
+            return task
 
     async def cancel(self, task_id: str) -> Task:
         """Cancel a task.

@@ -7,7 +7,7 @@ from typing import Final
 from urllib.parse import quote, urlencode
 
 from bridge.a2a.model.life import ENDED
-from bridge.a2a.model.objects import ListTasksRequest, Message, Role, Task, TaskState, timestamp
+from bridge.a2a.model.objects import ListTasksRequest, Role, Task, TaskState, timestamp
 from bridge.a2a.model.timeline import Moment, MomentKind, timeline_of
 from bridge.assembly.bridge import Bridge
 from bridge.console.gate import Visit
@@ -19,6 +19,7 @@ from bridge.jsonvalues import JsonObject
 from bridge.tools_as_agent.agent import ToolsAgent
 from bridge.translate.blocks import ResultRules
 from bridge.translate.extension import SKILL
+from bridge.translate.message_to_call import SkillCall
 from bridge.translate.result import result_from_task
 
 PAGE_SIZE: Final = 50
@@ -115,13 +116,14 @@ def skill_of(task: Task, agent: ToolsAgent) -> str:
     for metadata in (task.metadata, *(one.metadata for one in task.artifacts or ())):
         if isinstance(named := (metadata or {}).get(SKILL), str):
             return named
-    first = _first_message(task)
-    call = None if first is None else agent.call_meant(first)
+    call = call_of(task, agent)
     return "" if call is None else call.skill_id
 
 
-def _first_message(task: Task) -> Message | None:
-    return next((message for message in task.history or () if message.role is Role.USER), None)
+def call_of(task: Task, agent: ToolsAgent) -> SkillCall | None:
+    """The call that the first message of a task means; None if it means none that is served now."""
+    first = next((message for message in task.history or () if message.role is Role.USER), None)
+    return None if first is None else agent.call_meant(first)
 
 
 async def task_page(bridge: Bridge, visit: Visit, name: str, task_id: str) -> JsonObject:
@@ -178,8 +180,7 @@ def _moment(moment: Moment) -> JsonObject:
 
 def _as_mcp(task: Task, agent: ToolsAgent) -> JsonObject:
     """The same task as MCP has it: the call that its first message means, and its result. What is not known is null."""
-    first = _first_message(task)
-    call = None if first is None else agent.call_meant(first)
+    call = call_of(task, agent)
     skills = {skill.id: skill for skill in agent.published}
     request: JsonObject | None = None
     if call is not None and (skill := skills.get(call.skill_id)) is not None:

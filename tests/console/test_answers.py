@@ -122,18 +122,10 @@ async def test_a_form_is_answered_by_a_person_and_its_faults_stand_beside_the_fi
             "answers": {key: {"name": "Ada", "age": 36, "color": "red"}},
         }
         assert (await here.browser.posts(path, right)).json() == {"to": f"/console/tasks/devtools/{task}"}
-        ended = await settled(here, task)
+        ended = await here.settled(task)
         assert ended["state"] == "completed"
         assert "Ada" in str(ended["artifacts"])
         assert (await here.browser.posts(path, right)).status_code == 409
-
-
-async def settled(here: Served, task: str) -> Any:
-    """The page of a task once it has ended."""
-    params = {"jsonrpc": "2.0", "id": 1, "method": "SubscribeToTask", "params": {"id": task}}
-    headers = {"A2A-Version": "1.0"}
-    await here.browser.client.post("/agents/devtools", json=params, headers=headers)
-    return await here.browser.reads(f"/tasks/devtools/{task}")
 
 
 @pytest.mark.outside
@@ -145,7 +137,7 @@ async def test_a_question_may_be_refused(action: str, tmp_path: Path) -> None:
         (waiting,) = (await here.browser.reads("/answer"))["tasks"]
         body = {"mark": waiting["mark"], "action": action, "answers": {}}
         assert (await here.browser.posts(f"/tasks/devtools/{task}/answer", body)).status_code == 200
-        assert action in str((await settled(here, task))["artifacts"])
+        assert action in str((await here.settled(task))["artifacts"])
 
 
 async def test_missing_arguments_are_asked_for_on_the_page_of_their_task(tmp_path: Path) -> None:
@@ -165,7 +157,7 @@ async def test_missing_arguments_are_asked_for_on_the_page_of_their_task(tmp_pat
             "answers": {page["questions"][0]["key"]: {"text": "x"}},
         }
         assert (await here.browser.posts(f"/tasks/devtools/{task}/answer", body)).status_code == 200
-        assert (await settled(here, task))["state"] == "completed"
+        assert (await here.settled(task))["state"] == "completed"
 
 
 @pytest.mark.parametrize(

@@ -21,6 +21,7 @@ from bridge.assembly.bridge import Bridge
 from bridge.assembly.plan import Plan, ProcessPlan, PublishedPlan, ServerPlan
 from bridge.console.parts import file_of, media_headers, shown_part
 from bridge.mcp.client.eras import Era
+from bridge.translate.overrides import SkillOverride
 from tests.support.console import HERE, ConsoleBrowser, console_of, news
 from tests.support.in_process import client_of
 from tests.support.running import VERSION, profile_with
@@ -58,20 +59,28 @@ class Served:
         found: str = answer.json()["result"]["task"]["id"]
         return found
 
+    async def settled(self, task: str) -> Any:
+        """The page of a task once it works no longer."""
+        request = {"jsonrpc": "2.0", "id": 1, "method": "SubscribeToTask", "params": {"id": task}}
+        await self.browser.client.post("/agents/devtools", json=request, headers=VERSION)
+        return await self.browser.reads(f"/tasks/devtools/{task}")
+
 
 @asynccontextmanager
 async def served(
-    tmp_path: Path, *credentials: Credential, tools: str = "echo hold fail"
+    tmp_path: Path, *credentials: Credential, **overrides: SkillOverride
 ) -> AsyncIterator[Served]:
-    properties = {"text": {"type": "string"}}
-    async with ToolServer("tools", [listed(tool, **properties) for tool in tools.split()]).run() as server:
+    tools = [
+        listed(tool, hints={"readOnly": True}, text={"type": "string"}) for tool in ("echo", "hold", "fail")
+    ]
+    async with ToolServer("tools", tools).run() as server:
         target = ServerPlan.as_profile_says(server.target, Era.MODERN, PROFILE.server, PROFILE.run)
         plan = Plan(
             PROFILE,
             ProcessPlan(console=True, keys=("k" * 32,), state=tmp_path),
             credentials,
             servers={"tools": target},
-            published={"devtools": PublishedPlan(("tools",), PROFILE, "memory:")},
+            published={"devtools": PublishedPlan(("tools",), PROFILE, "memory:", overrides=overrides)},
         )
         with anyio.fail_after(WAIT_SECONDS):
             async with console_of(plan) as bridge:

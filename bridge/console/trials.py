@@ -1,0 +1,139 @@
+"""A call to try: a form made of the schema of a skill, and what a person would type elsewhere for the same call."""
+
+from __future__ import annotations
+
+import json
+import shlex
+from typing import Final
+from urllib.parse import quote
+from uuid import uuid4
+
+from bridge.a2a.model.objects import Message, Part, Role
+from bridge.a2a.wire.versions import HEADER, VERSIONS
+from bridge.access.verifiers import Scheme
+from bridge.assembly.bridge import Bridge
+from bridge.assembly.published_agent import PublishedAgent
+from bridge.console.forms import WrongValuesError, fields_of, tool_problems
+from bridge.console.gate import Visit
+from bridge.console.operations import operations_of, operations_on
+from bridge.console.tasks import call_of, path_of_task
+from bridge.http.request_checks import API_KEY_HEADER, RefusedError
+from bridge.jsonvalues import JsonObject
+from bridge.tools_as_agent.skills import Skill
+from bridge.translate.examples import example_of
+from bridge.translate.extension import SKILL
+
+_VARIABLE: Final = "MCP_A2A_TOKEN"
+"""The variable that holds the caller's token in the lines to copy."""
+
+_OPTIONS: Final = {Scheme.API_KEY: "--api-key"}
+_HEADERS: Final = {Scheme.API_KEY: f"{API_KEY_HEADER}: "}
+
+_HINTS: Final = {
+    "readOnlyHint": "only reads",
+    "destructiveHint": "may destroy",
+    "idempotentHint": "may be repeated",
+    "openWorldHint": "reaches the world outside",
+}
+"""What the annotations of a tool say, which are its server's word."""
+
+
+def skill_list(bridge: Bridge, visit: Visit) -> JsonObject:
+    """The page with all skills that the visitor may use, by agent."""
+    return {
+        "agents": [
+            {
+                "name": one.agent.name,
+                "skills": [_line(skill, one.agent) for skill in _usable(one.agent, visit)],
+                "down": [state.key for state in one.agent.agent.sources if state.down is not None],
+            }
+            for one in operations_of(bridge, visit)
+        ]
+    }
+
+
+def _usable(agent: PublishedAgent, visit: Visit) -> list[Skill]:
+    here = visit.who.in_face(agent.name)
+    return [skill for skill in agent.agent.published if here.may_use(skill.id)]
+
+
+def _line(skill: Skill, agent: PublishedAgent) -> JsonObject:
+    return {
+        "id": skill.id,
+        "name": skill.shown.name,
+        "description": skill.shown.description,
+        "path": f"/try/{quote(agent.name, safe='')}/{quote(skill.id, safe='')}",
+        "hints": [words for hint, words in _HINTS.items() if skill.tool.annotations.get(hint) is True],
+    }
+
+
+async def skill_page(bridge: Bridge, visit: Visit, name: str, skill_id: str) -> JsonObject:
+    """The page of one skill. With `task` in the query, its form has the arguments of that task."""
+    one = operations_on(bridge, visit, name)
+    skill = _skill(one.agent, visit, skill_id)
+    values: JsonObject | None = None
+    if task_id := visit.query.get("task"):
+        call = call_of(await one.task(task_id), one.agent.agent)
+        values = call.arguments if call is not None and call.skill_id == skill_id else None
+    example = example_of(skill.tool) or {}
+    return {
+        **_line(skill, one.agent),
+        "agent": name,
+        "tool": skill.tool.name,
+        "server": skill.source_key,
+        "fields": fields_of(skill.tool.input_schema, values),
+        "schema": skill.tool.input_schema,
+        "unchecked": skill.tool.unchecked,
+        "lines": lines_for(visit, one.agent, skill.id, example if values is None else values),
+    }
+
+
+def _skill(agent: PublishedAgent, visit: Visit, skill_id: str) -> Skill:
+    for skill in _usable(agent, visit):
+        if skill.id == skill_id:
+            return skill
+    raise RefusedError(404, "There is no such skill, or it is not for you")
+
+
+def lines_for(visit: Visit, agent: PublishedAgent, skill_id: str, arguments: JsonObject) -> JsonObject:
+    """The same call as lines for a shell. A token stands there as a variable."""
+    base = f"{visit.base_url}{agent.path}"
+    given = ["--json", json.dumps(arguments, ensure_ascii=False)] if arguments else []
+    who = [] if visit.is_open else [_OPTIONS.get(visit.session.scheme, "--bearer"), f"env:{_VARIABLE}"]
+    data = {"skill": skill_id, "arguments": arguments}
+    message = {"messageId": str(uuid4()), "role": "ROLE_USER", "parts": [{"data": data}]}
+    request = {"jsonrpc": "2.0", "id": 1, "method": "SendMessage", "params": {"message": message}}
+    shown = _HEADERS.get(visit.session.scheme, "Authorization: Bearer ")
+    secret = "" if visit.is_open else f' -H "{shown}${_VARIABLE}"'
+    headers = f"-H '{HEADER}: {VERSIONS.current.version}' -H 'Content-Type: application/json'"
+    return {
+        "call": shlex.join(["mcp-a2a", "call", base, skill_id, *given, *who]),
+        "curl": f"curl -s {shlex.quote(base)} {headers}{secret}"
+        f" -d {shlex.quote(json.dumps(request, ensure_ascii=False))}",
+    }
+
+
+async def run(bridge: Bridge, visit: Visit, name: str, skill_id: str, body: JsonObject) -> str:
+    """Call a skill. Returns the path of the page of its task.
+
+    Raises:
+        RefusedError: 404, there is no such skill for the visitor; 400, there are no arguments.
+        WrongValuesError: the arguments do not fit the schema.
+        A2AError: the call is refused.
+    """
+    one = operations_on(bridge, visit, name)
+    skill, arguments = _skill(one.agent, visit, skill_id), body.get("arguments")
+    if not isinstance(arguments, dict):
+        raise RefusedError(400, "A call has arguments, which may be none")
+    if problems := tool_problems(skill.tool, arguments):
+        raise WrongValuesError(problems)
+    data: JsonObject = {"skill": skill_id, "arguments": arguments}
+    task = await one.send(
+        Message(
+            message_id=str(uuid4()),
+            role=Role.USER,
+            parts=(Part(data=data, media_type="application/json"),),
+            metadata={SKILL: skill_id},
+        )
+    )
+    return path_of_task(name, task.id)

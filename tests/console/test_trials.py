@@ -1,0 +1,96 @@
+"""Skills that a person tries: whose they are, what is checked, and the same call elsewhere."""
+
+from __future__ import annotations
+
+import json
+import shlex
+from pathlib import Path
+
+from bridge.access.principals import Principal
+from bridge.access.verifiers import Credential, Scheme
+from bridge.cli.call.arguments import CallRequest
+from bridge.translate.overrides import SkillOverride
+from tests.console.test_tasks import HOSTILE, served
+from tests.support.console import ConsoleBrowser
+
+ADA = Credential(Principal("ada", skills=("echo",)), "key-of-ada", Scheme.API_KEY)
+
+
+async def test_a_visitor_tries_the_skills_that_it_may_use(tmp_path: Path) -> None:
+    async with served(tmp_path, ADA) as here:
+        assert await here.browser.signs_in(ADA.token) == 200
+        await here.browser.opens()
+        (agent,) = (await here.browser.reads("/try"))["agents"]
+        assert [skill["id"] for skill in agent["skills"]] == ["echo"]
+        assert (await here.browser.opens("/try/devtools/hold")).status_code == 404
+        assert (await here.browser.posts("/try/devtools/hold", {"arguments": {}})).status_code == 404
+        assert here.server.calls == []
+
+
+async def test_a_call_leads_to_the_page_of_its_task(tmp_path: Path) -> None:
+    async with served(tmp_path) as here:
+        await here.browser.opens("/try/devtools/echo")
+        answer = await here.browser.posts("/try/devtools/echo", {"arguments": {"text": HOSTILE}})
+        path = answer.json()["to"].removeprefix("/console")
+        task = await here.settled(path.rpartition("/")[2])
+        assert (task["skill"], task["agent"]) == ("echo", "devtools")
+        assert here.server.calls == [("echo", {"text": HOSTILE})]
+        again = await here.browser.reads(f"/try/devtools/echo?task={task['id']}")
+        assert [field["value"] for field in again["fields"]] == [HOSTILE]
+
+
+async def test_arguments_that_do_not_fit_are_not_sent(tmp_path: Path) -> None:
+    async with served(tmp_path) as here:
+        await here.browser.opens("/try/devtools/echo")
+        answer = await here.browser.posts("/try/devtools/echo", {"arguments": {"text": 7}})
+        assert (answer.status_code, [one["name"] for one in answer.json()["problems"]]) == (422, ["text"])
+        assert (await here.browser.posts("/try/devtools/echo", {"arguments": "none"})).status_code == 400
+        assert here.server.calls == []
+
+
+async def test_a_skill_that_replies_without_a_task_has_one_here(tmp_path: Path) -> None:
+    async with served(tmp_path, echo=SkillOverride(reply="message")) as here:
+        await here.browser.opens("/try/devtools/echo")
+        answer = await here.browser.posts("/try/devtools/echo", {"arguments": {"text": "hi"}})
+        task = await here.settled(answer.json()["to"].rpartition("/")[2])
+        (artifact,) = task["artifacts"]
+        assert json.loads(artifact["parts"][0]["text"]) == ["tools", "echo", {"text": "hi"}]
+
+
+async def test_the_same_call_can_be_typed_elsewhere(tmp_path: Path) -> None:
+    async with served(tmp_path, ADA) as here:
+        assert await here.browser.signs_in(ADA.token) == 200
+        await here.browser.opens()
+        made = await here.browser.posts("/try/devtools/echo", {"arguments": {"text": 'it\'s "here" $HOME'}})
+        task_id = made.json()["to"].rpartition("/")[2]
+        lines = (await here.browser.reads(f"/try/devtools/echo?task={task_id}"))["lines"]
+        assert ADA.token not in str(lines)
+        command, verb, url, skill, *options = shlex.split(lines["call"])
+        assert [command, verb, url, skill] == [
+            "mcp-a2a",
+            "call",
+            "http://127.0.0.1:8080/agents/devtools",
+            "echo",
+        ]
+        assert options[2:] == ["--api-key", "env:MCP_A2A_TOKEN"]
+        given = CallRequest.from_options(
+            {"words": (skill,), "text": None, "arguments": options[1], "decline": False, "task_id": None}
+        )
+        assert given.arguments == {"text": 'it\'s "here" $HOME'}
+        words = shlex.split(lines["curl"])
+        assert words[words.index("-H") :: 2][0] == "-H"
+        sent = await here.browser.client.post(
+            words[2],
+            content=words[-1],
+            headers={"A2A-Version": "1.0", "Content-Type": "application/json", "X-API-Key": ADA.token},
+        )
+        assert sent.json()["result"]["task"]["status"]["state"] == "TASK_STATE_COMPLETED"
+        assert "X-API-Key: $MCP_A2A_TOKEN" in words
+
+
+async def test_a_skill_is_tried_only_from_our_own_page(tmp_path: Path) -> None:
+    async with served(tmp_path) as here:
+        await here.browser.opens("/try/devtools/echo")
+        other = ConsoleBrowser(here.bridge)
+        answer = await other.posts("/try/devtools/echo", {"arguments": {"text": "x"}})
+        assert (answer.status_code, here.server.calls) == (403, [])
