@@ -122,6 +122,11 @@ class AgentsFace:
         return self._listing.tools.published
 
     @property
+    def hidden(self) -> tuple[AgentTool, ...]:
+        """The tools that are neither listed nor callable, under the names that they would have."""
+        return self._listing.tools.hidden
+
+    @property
     def remarks(self) -> tuple[Remark, ...]:
         """The rules of the configuration that have no effect, or cannot be followed."""
         return self._listing.remarks

@@ -251,6 +251,11 @@ class Bridge:
                 await one.engine.stop()
 
     @property
+    def plan(self) -> Plan:
+        """The plan that is served."""
+        return self._plan
+
+    @property
     def access(self) -> Access:
         """Decides who may call."""
         return self._access

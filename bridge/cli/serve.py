@@ -250,10 +250,14 @@ def loaded_from(path: Path, changes: dict[str, SettingOverride]) -> LoadedConfig
 
 def read_from(loaded: LoadedConfig) -> ReadConfig:
     """What a file says, as it is served and read again."""
+    from functools import partial
+
+    from bridge.config.toml_text import shown_values
     from bridge.process.reload import ReadConfig
 
     table = loaded.config.bridge
-    return ReadConfig(plan_of(loaded), loaded.files, table.log_format, table.log_level)
+    shown = partial(shown_values, loaded)
+    return ReadConfig(plan_of(loaded), loaded.files, table.log_format, table.log_level, shown)
 
 
 def plan_of(loaded: LoadedConfig) -> Plan:

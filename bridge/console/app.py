@@ -21,13 +21,16 @@ from bridge.assembly.bridge import Bridge
 from bridge.assembly.offered_server import keys_of
 from bridge.assembly.plan import ProcessPlan
 from bridge.console.answers import answer, waiting_page
+from bridge.console.configuration import ServedConfiguration, configuration
 from bridge.console.forms import WrongValuesError
 from bridge.console.gate import ConsoleGate, Visit
+from bridge.console.mapping import mapping
 from bridge.console.news import NewsDesk, watched_if_open
 from bridge.console.operations import operations_on, waiting_for
 from bridge.console.overview import load_of, overview
 from bridge.console.pages import HEADERS, STATIC, json_response, page_response, static_response
 from bridge.console.parts import file_of, media_headers, places_in
+from bridge.console.people import people
 from bridge.console.tasks import path_of_task, task_list, task_page
 from bridge.console.trials import run, skill_list, skill_page
 from bridge.errors import StoreAwayError
@@ -42,8 +45,9 @@ _STATIC: Final = "/static/"
 class Console:
     """The pages of one bridge."""
 
-    def __init__(self, bridge: Bridge, place: ProcessPlan) -> None:
-        """Nothing of the bridge is looked at before it serves."""
+    def __init__(self, bridge: Bridge, place: ProcessPlan, served: ServedConfiguration | None = None) -> None:
+        """Nothing of the bridge is looked at before it serves. `served` knows the files that it serves."""
+        self._served = served
         self._bridge = bridge
         self._gate = ConsoleGate(place, bridge.access, lambda: keys_of(place))
         self._news = NewsDesk(bridge.access, self._numbers, self._gate.principal_of)
@@ -101,6 +105,14 @@ class Console:
                 return page_response(visit, "try.html", skill_list(self._bridge, visit))
             case ["try", agent, skill]:
                 return page_response(visit, "skill.html", await skill_page(self._bridge, visit, agent, skill))
+            case ["mapping"]:
+                return page_response(visit, "mapping.html", mapping(self._bridge, visit))
+            case ["configuration"]:
+                _require_operator(visit)
+                return page_response(visit, "configuration.html", configuration(self._served, visit))
+            case ["people"]:
+                _require_operator(visit)
+                return page_response(visit, "people.html", await people(self._bridge))
             case ["answer"]:
                 return page_response(visit, "answer.html", await waiting_page(self._bridge, visit))
             case ["tasks", agent, task_id, "files", place]:
@@ -153,6 +165,11 @@ class Console:
                 watching = partial(operations_on(self._bridge, visit, agent).watched, task_id)
                 return self._news.take(visit, await watched_if_open(watching))
         raise RefusedError(400, "This is no task")
+
+
+def _require_operator(visit: Visit) -> None:
+    if not visit.reads_all:
+        raise RefusedError(403, "This page is for operators: `operator` of a principal makes it one")
 
 
 def _refusal(visit: Visit | None, status: int, words: str) -> Response:

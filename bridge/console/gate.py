@@ -119,8 +119,8 @@ class Visit:
 
     @property
     def reads_all(self) -> bool:
-        """Whether the visitor may see what belongs to others, as whoever owns this machine may."""
-        return self.is_open
+        """Whether it may see the configuration, and who may call: an operator, or whoever owns this machine."""
+        return self.is_open or self.who.operator is not None
 
     @property
     def who(self) -> Principal:

@@ -7,7 +7,8 @@ being written is not read.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable
+import time
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final, Protocol
@@ -17,12 +18,16 @@ from watchfiles import awatch
 
 from bridge.assembly.plan import Changes, Plan
 from bridge.config.text.diagnostics import ConfigError
+from bridge.config.toml_text import ShownValue
 from bridge.errors import BridgeError, UsageError, leaf_of
 
 logger = logging.getLogger(__name__)
 
 _LOOK_MS: Final = 5_000
 """How often files are checked without a notification: network disks send none."""
+
+_UNKNOWN: Final = "the configuration could not be taken over"
+"""What is said of a fault that is none of the file."""
 
 _SETTLE_SECONDS: Final = 0.2
 """How long files must be unchanged before they are read: many editors empty a file before they write it."""
@@ -37,6 +42,8 @@ class ReadConfig:
     """All files that the configuration was read from."""
     log_format: str
     log_level: str
+    shown: Callable[[], Sequence[ShownValue]] = tuple
+    """Gives each value with its source, and no secret."""
 
 
 class TakesPlans(Protocol):
@@ -64,10 +71,18 @@ class Reload:
         self._last = first
         self._set_up_log = set_up_log
         self._seen = _stamps(first.files)
-        self._is_refused = False
+        self.fault = ""
+        """Why the files as they are now were refused; "" if they are served."""
+        self.read_at: float | None = None
+        """When the files were last read again, in seconds since the epoch."""
         self._asked = anyio.Event()
         self.on_end: Callable[[bool], None] = lambda _: None
         """Called after each reload, with whether the file is served as it is now."""
+
+    @property
+    def values(self) -> Sequence[ShownValue]:
+        """The values that are served, each with its source."""
+        return self._last.shown()
 
     def ask(self) -> None:
         """Request a reload, whether the files have changed or not."""
@@ -113,16 +128,17 @@ class Reload:
                 read.plan.require_safe()
             changes = await self._applied(bridge, read.plan)
         except Exception as exc:  # noqa: BLE001 - no fault in a file may stop the bridge
-            self._is_refused = True
+            fault = leaf_of(exc) if isinstance(exc, ExceptionGroup) else exc
+            self.fault, self.read_at = str(fault) if isinstance(fault, BridgeError) else _UNKNOWN, time.time()
             self.on_end(False)
-            _refuse(leaf_of(exc) if isinstance(exc, ExceptionGroup) else exc)
+            _refuse(fault)
             return
         if changes is None:
             return
         changes = self._with_log(changes, read)
-        if changes or self._is_refused:
+        if changes or self.fault:
             logger.warning("%s", changes)
-        self._last, self._is_refused = read, False
+        self._last, self.fault, self.read_at = read, "", time.time()
         self.on_end(True)
 
     async def _applied(self, bridge: TakesPlans, plan: Plan) -> Changes | None:
@@ -191,7 +207,7 @@ def _refuse(fault: BaseException) -> None:
         for line in str(fault).splitlines():
             logger.error("%s", line)
     else:
-        logger.error("the configuration could not be taken over", exc_info=fault)
+        logger.error(_UNKNOWN, exc_info=fault)
     logger.error("The file is not taken over: what was served before goes on")
 
 

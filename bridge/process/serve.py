@@ -74,7 +74,7 @@ async def serve_http(plan: Plan, audience: ServeObserver, reload: Reload | None 
             await tasks.start(watch_signals, stopping)
             own_url = url_of(plan.place.host, port) if inner is None else url_at(inner)
             bridge = Bridge(plan, audience, own_url=own_url)
-            mount_console(bridge, plan)
+            mount_console(bridge, plan, reload)
             async with bridge.run(), anyio.create_task_group() as serving:
                 limits = server_limits(plan.profile, raise_descriptors())
                 server = BoundedServer(bridge.app, limits, tls=tls)
@@ -166,8 +166,8 @@ async def _serve_on(server: BoundedServer, listener: socket.socket, scope: anyio
     scope.cancel()
 
 
-def mount_console(bridge: Bridge, plan: Plan) -> None:
-    """Let people use the bridge at `/console`, if the plan says so.
+def mount_console(bridge: Bridge, plan: Plan, served: Reload | None = None) -> None:
+    """Let people use the bridge at `/console`, if the plan says so. `served` knows the files of the plan.
 
     Raises:
         UsageError: the packages for it are not installed, or its cookies have no key.
@@ -175,7 +175,7 @@ def mount_console(bridge: Bridge, plan: Plan) -> None:
     if plan.place.console:
         from bridge.console.app import Console  # needs the extra `console`
 
-        bridge.app.console = Console(bridge, plan.place)
+        bridge.app.console = Console(bridge, plan.place, served)
 
 
 def tls_of(plan: Plan) -> TlsPoint | None:

@@ -167,6 +167,11 @@ class ToolsAgent:
         return self._skills.skills
 
     @property
+    def hidden(self) -> Mapping[ToolKey, str]:
+        """The tools that are not served, with the ids that their skills would have."""
+        return self._skills.hidden
+
+    @property
     def sources(self) -> tuple[SourceState, ...]:
         """The states of the servers."""
         return tuple(self._states)

@@ -1,0 +1,64 @@
+"""The configuration as the bridge has understood it: each value with its source, and how its last reload went."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from typing import Final, Protocol
+
+from bridge.a2a.model.objects import timestamp
+from bridge.config.text.document import DEFAULT_SOURCE
+from bridge.config.toml_text import ShownValue
+from bridge.console.gate import Visit
+from bridge.jsonvalues import JsonObject
+from bridge.safe_text import with_visible_characters
+
+_STEP: Final = re.compile(r'"(?:[^"\\]|\\.)*"|[^.]+')
+"""A step of a path. A name with a dot is quoted."""
+
+
+class ServedConfiguration(Protocol):
+    """What a process knows of the files that it serves."""
+
+    @property
+    def values(self) -> Sequence[ShownValue]:
+        """The values that are served; a secret is shown as the place that it is read from."""
+        ...
+
+    @property
+    def read_at(self) -> float | None:
+        """When the files were last read again, in seconds since the epoch; None if they have not changed."""
+        ...
+
+    @property
+    def fault(self) -> str:
+        """Why the files as they are now were refused; "" if they are served."""
+        ...
+
+
+def configuration(known: ServedConfiguration | None, visit: Visit) -> JsonObject:
+    """The page, which is for operators. With `all` in the query it tells the defaults, too."""
+    if known is None:
+        return {"known": False, "all": False, "sections": [], "read_at": None, "fault": []}
+    shows_all = visit.query.get("all") == "yes"
+    sections: dict[str, list[JsonObject]] = {}
+    for value in known.values:
+        if shows_all or value.source != DEFAULT_SOURCE:
+            section, key = _parted(value.path)
+            row: JsonObject = {"key": key, "value": value.value, "source": str(value.source)}
+            sections.setdefault(section, []).append(row)
+    read_at = known.read_at
+    return {
+        "known": True,
+        "all": shows_all,
+        "sections": [{"name": name, "values": [*rows]} for name, rows in sections.items()],
+        "read_at": None if read_at is None else timestamp(int(read_at * 1000)),
+        "fault": [with_visible_characters(line) for line in known.fault.splitlines()],
+    }
+
+
+def _parted(path: str) -> tuple[str, str]:
+    """The table of a value, and its key there."""
+    steps = _STEP.findall(path)
+    size = 1 if steps[0] in ("bridge", "import", "push", "audit") else 2
+    return ".".join(steps[:size]), ".".join(steps[size:])

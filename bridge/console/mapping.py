@@ -1,0 +1,172 @@
+"""What becomes what: each tool beside its skill, each skill beside its tool, and what is changed, hidden or lost."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import fields
+from urllib.parse import quote
+
+from pydantic import JsonValue
+
+from bridge.agents_as_tools.remote_agent import RemoteAgent
+from bridge.agents_as_tools.tools import PublishedTool
+from bridge.assembly.bridge import Bridge
+from bridge.assembly.offered_server import OfferedServer
+from bridge.assembly.published_agent import PublishedAgent
+from bridge.console.gate import Visit
+from bridge.jsonvalues import JsonObject
+from bridge.safe_text import without_hidden_characters
+from bridge.tools_as_agent.skills import Skill
+from bridge.translate.overrides import ABSENT, ArgumentRule, Remark, SkillOverride, ToolOverride
+
+
+def mapping(bridge: Bridge, visit: Visit) -> JsonObject:
+    """The page: each face with its rows. What is hidden, and what has no effect, is for operators."""
+    return {
+        "faces": [
+            *(_agent(one, visit) for one in bridge.published),
+            *(_server(one, visit) for one in bridge.offered),
+        ]
+    }
+
+
+def _agent(one: PublishedAgent, visit: Visit) -> JsonObject:
+    here, agent = visit.who.in_face(one.name), one.agent
+    told: JsonObject = {
+        "kind": "agent",
+        "name": one.name,
+        "rows": [_skill_row(skill, one) for skill in agent.published if here.may_use(skill.id)],
+    }
+    if not visit.reads_all:
+        return told
+    return {
+        **told,
+        "hidden": [
+            {"from": tool, "of": server or one.name, "to": skill_id}
+            for (server, tool), skill_id in agent.hidden.items()
+        ],
+        "lost": [
+            f"{key}: the tool {tool.name} is not served: {tool.reason}"
+            for key, upstream in agent.upstreams.items()
+            for tool in upstream.listing.left_out
+        ],
+        "remarks": [_words("tools_as_agent", one.name, remark) for remark in agent.remarks],
+    }
+
+
+def _skill_row(skill: Skill, one: PublishedAgent) -> JsonObject:
+    tool = skill.tool
+    return {
+        "from": tool.name,
+        "of": skill.source_key or one.name,
+        "to": skill.id,
+        "title": skill.shown.name,
+        "path": f"/try/{quote(one.name, safe='')}/{quote(skill.id, safe='')}",
+        "changed": [
+            *_changes(skill.override),
+            *([f"has the id {skill.id}"] if skill.id != skill.default_id else []),
+        ],
+        "lossy": [*_losses(skill)],
+        "left": skill.listed.listed,
+        "right": skill.shown.to_object(),
+    }
+
+
+def _losses(skill: Skill) -> Iterator[str]:
+    """What of a tool a client of the skill does not get, or not exactly."""
+    if skill.tool.unchecked:
+        yield f"not all of its arguments are checked before a call: {skill.tool.unchecked}"
+    if skill.tool.output_schema is not None:
+        yield "the schema of its result reaches only clients that activate our extension"
+    if not skill.tool.text("description"):
+        yield "it has no description, so a model knows its name alone"
+    if _has_hidden(skill.listed.listed):
+        yield "its texts have characters that nobody sees, or that turn text around"
+
+
+def _server(one: OfferedServer, visit: Visit) -> JsonObject:
+    here, face = visit.who.in_face(one.name), one.face
+    cards = {agent.key: agent for agent in one.remote_agents if agent.has_card}
+    rows: list[JsonValue] = [
+        _tool_row(tool, _skill_of(tool, cards)) for tool in face.published if here.may_use(tool.name)
+    ]
+    told: JsonObject = {"kind": "mcp", "name": one.name, "rows": rows}
+    if not visit.reads_all:
+        return told
+    return {
+        **told,
+        "hidden": [
+            {"from": tool.skill_id or "", "of": tool.source_key, "to": tool.name} for tool in face.hidden
+        ],
+        "lost": [
+            f"{key}: {words}"
+            for key, agent in cards.items()
+            for words in (*agent.deviations, *agent.extension_notes)
+        ],
+        "remarks": [_words("agents_as_tools", one.name, remark) for remark in face.remarks],
+    }
+
+
+def _skill_of(tool: PublishedTool, agents: Mapping[str, RemoteAgent]) -> JsonObject | None:
+    """The skill of a tool as its agent's card has it; None for an agent as a whole, or without a card."""
+    skills = agents[tool.agent_key].card.skills if tool.agent_key in agents else ()
+    return next((skill.to_object() for skill in skills if skill.id == tool.skill_id), None)
+
+
+def _tool_row(tool: PublishedTool, skill: JsonObject | None) -> JsonObject:
+    own_name = [f"has the name {tool.name}"] if tool.name != tool.default_name else []
+    return {
+        "from": tool.skill_id or "",
+        "of": tool.agent_key,
+        "to": tool.name,
+        "title": str(tool.listed.get("title") or ""),
+        "path": None,
+        "changed": [*_changes(tool.override), *own_name],
+        "lossy": [*_losses_of_skill(tool, skill or {})],
+        "left": skill,
+        "right": tool.listed,
+    }
+
+
+def _losses_of_skill(tool: PublishedTool, skill: JsonObject) -> Iterator[str]:
+    """What of a skill a host does not get, or not exactly."""
+    if tool.tool.original is None:
+        yield "a skill has no schema: its tool takes a message in words"
+    if _has_hidden(skill):
+        yield "its texts have characters that nobody sees; hosts get them without"
+
+
+def _changes(override: SkillOverride | ToolOverride) -> Iterator[str]:
+    """What the configuration changes, a line for each key."""
+    for one in fields(override):
+        value = getattr(override, one.name)
+        if value is None or one.name in ("id", "name", "hidden"):
+            continue
+        if one.name == "arguments":
+            yield from _argument_changes(value.items())
+        elif isinstance(value, str | tuple):
+            yield f"has its own {one.name}"
+        else:
+            yield f"{one.name} = {str(value).lower()}"
+
+
+def _argument_changes(rules: Iterable[tuple[str, ArgumentRule]]) -> Iterator[str]:
+    for name, rule in rules:
+        if rule.hidden:
+            yield f"the argument {name} is hidden" + (" and set" if rule.default is not ABSENT else "")
+        elif rule.default is not ABSENT:
+            yield f"the argument {name} has a default"
+        elif rule.description is not None:
+            yield f"the argument {name} has its own description"
+
+
+def _has_hidden(value: JsonValue) -> bool:
+    if isinstance(value, dict):
+        return any(map(_has_hidden, (*value, *value.values())))
+    if isinstance(value, list):
+        return any(map(_has_hidden, value))
+    return isinstance(value, str) and without_hidden_characters(value) != value
+
+
+def _words(table: str, face: str, remark: Remark) -> str:
+    return f"{table}.{face}.{remark}"

@@ -1,0 +1,112 @@
+"""Who may call: principals, issuers and logins, with what each may use. No secret is told, and no digest of one."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Final
+
+from bridge.a2a.model.objects import timestamp
+from bridge.access.issuers import Issuer
+from bridge.access.principals import Principal
+from bridge.access.verifiers import FORWARDED, Credential, Scheme
+from bridge.assembly.bridge import Bridge
+from bridge.errors import BridgeError
+from bridge.http.login_credentials import LoginWish
+from bridge.jsonvalues import JsonObject
+from bridge.mcp.client.transports.streamable_http import HttpTarget
+
+_WAYS: Final = {
+    Scheme.BEARER: "a bearer token",
+    Scheme.API_KEY: "an API key",
+    Scheme.CONNECTION: "a client certificate",
+}
+
+
+async def people(bridge: Bridge) -> JsonObject:
+    """The page, which is for operators."""
+    plan = bridge.plan
+    return {
+        "asks": bridge.access.needs_token,
+        "principals": [*_principals(bridge, plan.credentials)],
+        "issuers": [_issuer(name, one) for name, one in plan.issuers.items()],
+        "logins": [*await _logins(bridge)],
+    }
+
+
+def _principals(bridge: Bridge, credentials: Sequence[Credential]) -> Iterator[JsonObject]:
+    by_name: dict[str, list[Credential]] = {}
+    for one in credentials:
+        by_name.setdefault(one.principal.name, []).append(one)
+    for name, own in by_name.items():
+        principal = own[0].principal
+        yield {
+            "name": name,
+            "shows": [_way(one) for one in own],
+            "operator": principal.operator,
+            "globs": [*principal.skills],
+            "uses": [*_uses(bridge, principal)],
+        }
+
+
+def _way(one: Credential) -> str:
+    if one.token.startswith(FORWARDED):
+        return "what a trusted proxy says"
+    return f"{_WAYS[one.scheme]}{f' ({one.reference})' if one.reference else ''}"
+
+
+def _uses(bridge: Bridge, principal: Principal) -> Iterator[JsonObject]:
+    """How much of each face a principal may use."""
+    for agent in bridge.published:
+        here = principal.in_face(agent.name)
+        ids = [skill.id for skill in agent.agent.published]
+        yield {"face": agent.name, "of": len(ids), "may": sum(map(here.may_use, ids)), "noun": "skill"}
+    for server in bridge.offered:
+        here = principal.in_face(server.name)
+        names = [tool.name for tool in server.face.published]
+        yield {"face": server.name, "of": len(names), "may": sum(map(here.may_use, names)), "noun": "tool"}
+
+
+def _issuer(name: str, one: Issuer) -> JsonObject:
+    return {
+        "name": name,
+        "issuer": one.place.issuer,
+        "principal_claim": one.principal_claim,
+        "introspects": one.client is not None,
+        "scopes": [{"scope": scope, "globs": [*globs]} for scope, globs in one.scopes],
+        "operators": {role.value: [*sorted(scopes)] for role, scopes in one.operators.items() if scopes},
+        "audiences": {face: [*sorted(names)] for face, names in one.audiences.items()},
+    }
+
+
+async def _logins(bridge: Bridge) -> list[JsonObject]:
+    """The logins that people have made at tool servers, and those that are missing."""
+    found: list[JsonObject] = []
+    for key, server in bridge.plan.servers.items():
+        wish = server.target.oauth if isinstance(server.target, HttpTarget) else None
+        if isinstance(wish, LoginWish):
+            found += await _logins_at(key, wish)
+    return found
+
+
+async def _logins_at(server: str, wish: LoginWish) -> list[JsonObject]:
+    of: JsonObject = {"server": server, "of_each": wish.of_each}
+    try:
+        kept = (await wish.keeper.all()).logins
+    except (BridgeError, OSError) as exc:
+        return [
+            {**of, "principal": "", "lost": f"the logins cannot be read: {exc}", "since": "", "scopes": []}
+        ]
+    here = [(key, one) for key, one in kept if key.peer == wish.key.peer]
+    if not here:
+        lost = "" if wish.of_each else f"nobody has logged in. {wish.remedy}"
+        return [{**of, "principal": "", "lost": lost, "since": "", "scopes": []}]
+    return [
+        {
+            **of,
+            "principal": key.principal,
+            "lost": one.lost,
+            "since": timestamp(int(one.since * 1000)),
+            "scopes": [*one.scopes],
+        }
+        for key, one in here
+    ]

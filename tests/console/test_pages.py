@@ -1,0 +1,170 @@
+"""What becomes what, the configuration, and who may call: for whom each is, and that no secret is on a page."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from bridge.access.principals import OperatorRole, Principal
+from bridge.access.verifiers import Credential, Scheme
+from bridge.assembly.plan import OfferedPlan, Plan, ProcessPlan, RemotePlan
+from bridge.assembly.plan_from_file import plan_from_file
+from bridge.config.load import load
+from bridge.config.toml_text import ShownValue, shown_values
+from bridge.console.app import Console
+from bridge.translate.overrides import ArgumentRule, SkillOverride
+from tests.console.test_tasks import HOSTILE, PROFILE, served
+from tests.support.console import ConsoleBrowser, console_of
+
+ADA = Credential(Principal("ada", skills=("devtools/e*",)), "token-of-ada", reference="env:ADA")
+OPS = Credential(
+    Principal("ops", operator=OperatorRole.READ), "token-of-ops", Scheme.API_KEY, "file:/run/ops"
+)
+
+
+async def signed_in(browser: ConsoleBrowser, credential: Credential) -> ConsoleBrowser:
+    assert await browser.signs_in(credential.token) == 200
+    await browser.opens()
+    return browser
+
+
+async def test_each_tool_stands_beside_its_skill_with_what_the_file_changes(tmp_path: Path) -> None:
+    rules = {"text": ArgumentRule(default="x", hidden=True)}
+    echo = SkillOverride(id="say", description=HOSTILE, arguments=rules, confirm=True)
+    async with served(
+        tmp_path, echo=echo, hold=SkillOverride(hidden=True), none=SkillOverride(hidden=True)
+    ) as here:
+        (face,) = (await here.browser.reads("/mapping"))["faces"]
+        say, fail = face["rows"]
+        assert (say["from"], say["of"], say["to"]) == ("echo", "tools", "say")
+        assert say["changed"] == [
+            "has its own description",
+            "the argument text is hidden and set",
+            "confirm = true",
+            "has the id say",
+        ]
+        assert (say["left"]["name"], say["right"]["id"]) == ("echo", "say")
+        assert fail["changed"] == []
+        assert face["hidden"] == [{"from": "hold", "of": "tools", "to": "hold"}]
+        assert face["remarks"] == ["tools_as_agent.devtools.skills.none: there is no such tool"]
+        page = (await here.browser.opens("/mapping")).text
+        assert "<img src=x" not in page
+
+
+async def test_a_visitor_sees_the_mapping_of_its_own_skills_alone(tmp_path: Path) -> None:
+    async with served(tmp_path, ADA, OPS, hold=SkillOverride(hidden=True)) as here:
+        ada = await signed_in(ConsoleBrowser(here.bridge), ADA)
+        (face,) = (await ada.reads("/mapping"))["faces"]
+        assert ([row["to"] for row in face["rows"]], "hidden" in face) == (["echo"], False)
+        overview = await ada.reads("")
+        assert "peers" not in overview
+        assert [one["offers"] for one in overview["faces"]] == [1]
+        ops = await signed_in(ConsoleBrowser(here.bridge), OPS)
+        (face,) = (await ops.reads("/mapping"))["faces"]
+        assert len(face["hidden"]) == 1
+        assert [peer["name"] for peer in (await ops.reads(""))["peers"]] == ["tools"]
+
+
+@pytest.mark.parametrize("path", ["/configuration", "/people"])
+async def test_the_configuration_and_who_may_call_are_for_operators(path: str, tmp_path: Path) -> None:
+    async with served(tmp_path, ADA, OPS) as here:
+        ada = await signed_in(ConsoleBrowser(here.bridge), ADA)
+        assert (await ada.opens(path)).status_code == 403
+        ops = await signed_in(ConsoleBrowser(here.bridge), OPS)
+        assert (await ops.opens(path)).status_code == 200
+
+
+async def test_people_are_told_with_what_each_may_use_and_no_secret(tmp_path: Path) -> None:
+    async with served(tmp_path, ADA, OPS) as here:
+        ops = await signed_in(ConsoleBrowser(here.bridge), OPS)
+        told = await ops.reads("/people")
+        assert told["principals"] == [
+            {
+                "name": "ada",
+                "shows": ["a bearer token (env:ADA)"],
+                "operator": None,
+                "globs": ["devtools/e*"],
+                "uses": [{"face": "devtools", "of": 3, "may": 1, "noun": "skill"}],
+            },
+            {
+                "name": "ops",
+                "shows": ["an API key (file:/run/ops)"],
+                "operator": "read",
+                "globs": ["*"],
+                "uses": [{"face": "devtools", "of": 3, "may": 3, "noun": "skill"}],
+            },
+        ]
+        page = (await ops.opens("/people")).text
+        assert ADA.token not in page
+        assert OPS.token not in page
+
+
+@dataclass
+class Files:
+    """The files of a bridge, which were read."""
+
+    values: Sequence[ShownValue]
+    read_at: float | None = None
+    fault: str = ""
+
+
+async def test_the_configuration_tells_where_each_value_is_from_and_no_secret(tmp_path: Path) -> None:
+    file = tmp_path / "bridge.toml"
+    file.write_text(
+        '[bridge]\nconsole = true\n[tool_servers.a]\nurl = "https://a.example/mcp?key=hidden-1"\n'
+        'headers = { Authorization = { env = "HEADER" } }\n[tools_as_agent.devtools]\nfrom = ["a"]\n'
+        '[principals.ada]\nbearer = { env = "ADA" }\n'
+    )
+    loaded = load(file, {"ADA": "hidden-3-which-is-long-enough", "HEADER": "hidden-2"})
+    assert plan_from_file(loaded).place.console
+    files = Files(shown_values(loaded))
+    plan = Plan(PROFILE, ProcessPlan(console=True, keys=("k" * 32,), state=tmp_path))
+    async with console_of(plan) as bridge:
+        bridge.app.console = Console(bridge, plan.place, files)
+        browser = ConsoleBrowser(bridge)
+        told = await browser.reads("/configuration")
+        found: dict[str, Any] = {
+            f"{section['name']}.{row['key']}": (row["value"], row["source"])
+            for section in told["sections"]
+            for row in section["values"]
+        }
+        assert found["bridge.console"] == ("true", f"file {file}:2")
+        assert found["principals.ada.bearer"] == ('{ env = "ADA" }', f"file {file}:9")
+        assert "bridge.port" not in found
+        everything = await browser.opens("/configuration?all=yes")
+        assert "8080" in everything.text
+        assert "hidden-" not in everything.text + str(told)
+        files.fault, files.read_at = "bridge.toml:3: a fault \u202e", 1_700_000_000.0
+        told = await browser.reads("/configuration")
+        assert (told["fault"], told["read_at"]) == (
+            ["bridge.toml:3: a fault \\u202e"],
+            "2023-11-14T22:13:20.000Z",
+        )
+        assert "was refused" in (await browser.opens("/configuration")).text
+
+
+async def test_a_process_that_watches_no_file_says_so(tmp_path: Path) -> None:
+    plan = Plan(PROFILE, ProcessPlan(console=True, keys=("k" * 32,), state=tmp_path))
+    async with console_of(plan) as bridge:
+        assert "does not watch a file" in (await ConsoleBrowser(bridge).opens("/configuration")).text
+
+
+async def test_a_server_made_of_agents_that_are_down_is_told_with_the_reason(tmp_path: Path) -> None:
+    plan = Plan(
+        PROFILE,
+        ProcessPlan(console=True, keys=("k" * 32,), state=tmp_path, cache=tmp_path / "cache"),
+        agents={"far": RemotePlan("http://127.0.0.1:9")},
+        offered={"team": OfferedPlan(("far",), PROFILE)},
+    )
+    async with console_of(plan) as bridge:
+        browser = ConsoleBrowser(bridge)
+        told = await browser.reads("")
+        (face,), (peer,) = told["faces"], told["peers"]
+        assert (face["up"], face["down"], peer["name"], peer["up"]) == (False, ["far"], "far", False)
+        assert "http://127.0.0.1:9" in peer["why"]
+        for path in ("", "/mapping"):
+            assert (await browser.opens(path)).status_code == 200
