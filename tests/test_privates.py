@@ -71,7 +71,7 @@ UVICORN: Final = {
 }
 """Class to its methods that are replaced and called; uvicorn documents none of them."""
 
-_PLAIN: Final = {"_replace", "_meta"}
+_PLAIN: Final = {"_replace", "_meta", "_fields"}
 """Public, for all their names: of named tuples, and of MCP."""
 
 ROOT: Final = Path(bridge.__file__).parent

@@ -42,7 +42,7 @@ logger = logging.getLogger(__name__)
 _STATIC: Final = "/static/"
 
 
-class Console:
+class ConsoleApp:
     """The pages of one bridge."""
 
     def __init__(self, bridge: Bridge, place: ProcessPlan, served: ServedConfiguration | None = None) -> None:

@@ -173,9 +173,9 @@ def mount_console(bridge: Bridge, plan: Plan, served: Reload | None = None) -> N
         UsageError: the packages for it are not installed, or its cookies have no key.
     """
     if plan.place.console:
-        from bridge.console.app import Console  # needs the extra `console`
+        from bridge.console.app import ConsoleApp  # needs the extra `console`
 
-        bridge.app.console = Console(bridge, plan.place, served)
+        bridge.app.console = ConsoleApp(bridge, plan.place, served)
 
 
 def tls_of(plan: Plan) -> TlsPoint | None:

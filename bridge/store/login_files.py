@@ -95,6 +95,9 @@ class LoginFiles:
         return [self._folder / f"{login_id(key)}-{key_id}{_ENDING}" for key_id in self._records.key_ids]
 
     def _read(self, key: LoginKey) -> Login | None:
+        # Where there is no file the keys are not needed, which would be made if there are none yet.
+        if not any(self._folder.glob(f"{login_id(key)}-*{_ENDING}")):
+            return None
         for path in self._paths(key):
             with suppress(FileNotFoundError):
                 private_file(path)
@@ -102,12 +105,10 @@ class LoginFiles:
                 if found != key:
                     raise UsageError(f"{path} holds the login of another: remove it, and log in again")
                 return login
-        if any(self._folder.glob(f"{login_id(key)}-*{_ENDING}")):
-            raise UsageError(
-                f"the login in {self._folder} was sealed with a key that is not here, for another file or before the"
-                " key was changed: put the key back among `keys`, or log in again"
-            )
-        return None
+        raise UsageError(
+            f"the login in {self._folder} was sealed with a key that is not here, for another file or before the"
+            " key was changed: put the key back among `keys`, or log in again"
+        )
 
     def write(self, key: LoginKey, login: Login) -> None:
         """Write a login that is held."""

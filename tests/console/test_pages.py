@@ -15,7 +15,7 @@ from bridge.assembly.plan import OfferedPlan, Plan, ProcessPlan, RemotePlan
 from bridge.assembly.plan_from_file import plan_from_file
 from bridge.config.load import load
 from bridge.config.toml_text import ShownValue, shown_values
-from bridge.console.app import Console
+from bridge.console.app import ConsoleApp
 from bridge.translate.overrides import ArgumentRule, SkillOverride
 from tests.console.test_tasks import HOSTILE, PROFILE, served
 from tests.support.console import ConsoleBrowser, console_of
@@ -124,7 +124,7 @@ async def test_the_configuration_tells_where_each_value_is_from_and_no_secret(tm
     files = Files(shown_values(loaded))
     plan = Plan(PROFILE, ProcessPlan(console=True, keys=("k" * 32,), state=tmp_path))
     async with console_of(plan) as bridge:
-        bridge.app.console = Console(bridge, plan.place, files)
+        bridge.app.console = ConsoleApp(bridge, plan.place, files)
         browser = ConsoleBrowser(bridge)
         told = await browser.reads("/configuration")
         found: dict[str, Any] = {

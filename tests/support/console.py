@@ -13,7 +13,7 @@ import httpx2
 
 from bridge.assembly.bridge import Bridge
 from bridge.assembly.plan import Plan
-from bridge.console.app import Console
+from bridge.console.app import ConsoleApp
 
 HERE: Final = "http://127.0.0.1:8080"
 _CSRF: Final = re.compile(r'data-csrf="([^"]+)"')
@@ -62,7 +62,7 @@ class ConsoleBrowser:
 async def console_of(plan: Plan) -> AsyncIterator[Bridge]:
     """A bridge with a console, in this process."""
     bridge = Bridge(plan)
-    bridge.app.console = Console(bridge, plan.place)
+    bridge.app.console = ConsoleApp(bridge, plan.place)
     async with bridge.run():
         await bridge.apply(plan)
         yield bridge
