@@ -29,6 +29,8 @@ from bridge.assembly.plan import (
 from bridge.assembly.workers import require_workers_can_share
 from bridge.audit.verification import verified
 from bridge.errors import UsageError
+from bridge.mcp.client.transports.streamable_http import ServerTarget
+from tests.support.asking import asking_command
 from tests.support.limits import url_at
 from tests.support.mcp_wire import MODERN, Http
 from tests.support.observed import in_row, wrapping
@@ -56,7 +58,13 @@ class Audited:
 
 @asynccontextmanager
 async def audited(
-    folder: Path, *, required: bool = False, hashes: bool = False, file: Path | None = None, **more: Any
+    folder: Path,
+    *,
+    required: bool = False,
+    hashes: bool = False,
+    file: Path | None = None,
+    target: ServerTarget | None = None,
+    **more: Any,
 ) -> AsyncIterator[Audited]:
     """Run the bridge. Its audit is whole when this has ended."""
     path = file or folder / "audit.jsonl"
@@ -65,7 +73,7 @@ async def audited(
         cache=folder / "cache",
         audit=AuditPlan(path, MANY, required=required, hashes_principals=hashes),
     )
-    plan = wrapping(raw_command(), place, **more)
+    plan = wrapping(target or raw_command(), place, **more)
     bridge = Bridge(plan)
     async with bridge.run(), listening(bridge.app) as url, httpx2.AsyncClient(timeout=30) as http:
         await bridge.apply(plan)
@@ -152,6 +160,20 @@ async def test_an_answer_for_another_names_the_owner_and_who_answered(tmp_path: 
         {"event": "cancel", "method": "CancelTask", "principal": "ops", "owner": "ann"},
         {"event": "sent", "method": "tools/call", "principal": "ops"},
         {"event": "call", "method": "SendMessage", "principal": "ops"},
+    ]
+
+
+async def test_an_answer_to_an_open_call_is_told_as_one_with_its_skill_and_peer(tmp_path: Path) -> None:
+    ann = Credential(Principal("ann"), "a" * 40)
+    async with audited(tmp_path, target=asking_command("legacy"), credentials=[ann]) as there:
+        mine = there.rpc("a" * 40)
+        task = await mine.send(call_part("ask"))
+        await mine.send({"data": {"name": "Ada"}}, taskId=task["id"])
+    lines = [one for one in lines_of(there.file) if one.get("method") == "SendMessage"]
+    told = {"principal": "ann", "skill": "ask", "peer": "far", "outcome": "completed"}
+    assert [{key: one[key] for key in ("event", *told)} for one in lines] == [
+        {"event": "call", **told, "outcome": "input_required"},
+        {"event": "answer", **told},
     ]
 
 

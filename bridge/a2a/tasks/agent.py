@@ -27,6 +27,7 @@ from bridge.a2a.model.objects import (
 from bridge.access.principals import Principal
 from bridge.concurrency import Signal
 from bridge.jsonvalues import JsonObject
+from bridge.trace import Hop
 
 
 class Commit:
@@ -148,6 +149,8 @@ class RunningWork:
     """Whether another process could resume this work from the kept bytes, although the task is working."""
     stays: bool = False
     """Whether this process alone can go on with the task when it waits for its client."""
+    began_in: Hop | None = None
+    """The hop of the request that began the work; None when nobody listens to hops."""
     release: Callable[[], None] = lambda: None
     """Called once the work has ended: gives back what was kept for it."""
     moved: Signal = field(default_factory=Signal)

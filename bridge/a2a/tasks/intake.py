@@ -455,6 +455,7 @@ class Intake:
             hear = running.hearing(sent.turn)
             accepted = self._accept(live, sent, running, limits, watch=watch)
             hear(accepted.stored)
+            _tell_of_answer(running)
             return accepted
         if not running.hold(sent.turn, sent.size_bytes, limits.held):
             raise task_is_at_work(live.task)
@@ -481,7 +482,7 @@ class Intake:
         live = live or self._tasks.new(
             turn.principal.name, turn.message.context_id, name=name, is_draft=is_draft
         )
-        live.running = running = RunningWork()
+        live.running = running = RunningWork(began_in=trace.hop.get())
         if hold is not None:
             running.release = hold.release
             hold.told()
@@ -542,6 +543,15 @@ async def _stored_or_closed(accepted: AcceptedMessage) -> None:
         if accepted.watcher is not None:
             accepted.watcher.close()
         raise
+
+
+def _tell_of_answer(running: RunningWork) -> None:
+    """Tell the hop of the request, if somebody listens, that it answers running work, and what that is about."""
+    hop, first = trace.hop.get(), running.began_in
+    if hop is not None:
+        hop.is_answer = True
+        if first is not None:
+            hop.skill, hop.peer = first.skill, first.peer
 
 
 def _arrival(turn: Turn, key: MessageKey) -> Moment:
