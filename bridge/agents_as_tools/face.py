@@ -174,6 +174,7 @@ class AgentsFace:
         self._unnamed.most = options.unnamed_most
         if self._around is not None:
             self._around = replace(self._around, options=options)
+            self._around.webhooks.stay_at(self._agents)
             for agent in self._agents:
                 if agent not in known:
                     agent.use_what_is_remembered()

@@ -15,7 +15,7 @@ Spec: A2A 1.0 sections 3.1.7, 3.1.10, 4.3.1.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Final
@@ -98,6 +98,11 @@ class TaskWebhooks:
     def ended(self, task: FarTask, principal: str) -> None:
         """Have the webhook of a task deleted, if there is one: the task was seen to have ended."""
         self._drop(webhook_of(task, principal).key)
+
+    def stay_at(self, agents: Collection[RemoteAgent]) -> None:
+        """Have the webhooks at all agents but these deleted: their notifications are refused from now on."""
+        for key in [key for key, kept in self._kept.items() if kept.agent not in agents]:
+            self._drop(key)
 
     def _drop(self, key: str) -> None:
         if (kept := self._kept.pop(key, None)) is not None:

@@ -148,7 +148,7 @@ class Router:
             return self._logins, scope
         if self.console is not None and (path == CONSOLE or path.startswith((f"{CONSOLE}/", f"{CONSOLE}."))):
             return self.console, scope
-        if self.notified is not None and path.rstrip("/") == PUSH_PATH:
+        if self.notified is not None and routes.faces and path.rstrip("/") == PUSH_PATH:
             return self.notified, scope
         if path == METADATA_PATH or path.startswith(f"{METADATA_PATH}/"):
             return self._metadata(path, scope), scope

@@ -16,6 +16,7 @@ import httpx2
 import pytest
 
 from bridge.concurrency import Signal
+from tests.support.agent_faces import OPTIONS
 from tests.support.exposing import exposing
 from tests.support.foreign import Foreign, foreign_agent
 from tests.support.mcp_tasks import TaskClient, task_client
@@ -227,3 +228,19 @@ async def test_the_oldest_webhook_makes_room_for_another_one(tmp_path: Path) -> 
             await client.call("act", message="go")
         await agent.until(lambda: bool(agent.deleted))
         assert agent.deleted[0]["id"] == agent.webhook["id"]
+
+
+async def test_the_webhooks_at_an_agent_that_is_not_called_any_more_are_deleted(tmp_path: Path) -> None:
+    agent = Notifying("1.0")
+    card = {"capabilities": {"streaming": False, "pushNotifications": True}}
+    with anyio.fail_after(WAIT_SECONDS):
+        async with (
+            scripted_agent(agent, card) as url,
+            exposing(tmp_path, url, at_public_url=True, task_after_seconds=0) as exposed,
+            task_client(exposed) as client,
+        ):
+            await client.call("act", message="go")
+            await agent.until(lambda: bool(agent.created))
+            exposed.exposure.face.update([], OPTIONS)
+            await agent.until(lambda: bool(agent.deleted))
+            assert [one["id"] for one in agent.deleted] == [agent.webhook["id"]]

@@ -15,6 +15,7 @@ import httpx2
 import pytest
 from starlette.types import Message, Receive, Scope, Send
 
+from bridge.a2a.wire.choices import DialectChoice
 from bridge.assembly.bridge import Bridge
 from bridge.assembly.plan import PushPlan
 from bridge.mcp.client.eras import Era
@@ -58,13 +59,18 @@ async def notifying_bridge(tools: ToolServer, port: int) -> AsyncIterator[str]:
             await bridge.drain(0)
 
 
-async def test_one_bridge_notifies_another_which_never_has_to_poll(tmp_path: Path) -> None:
+@pytest.mark.parametrize("dialect", ["1.0", "0.3"])
+async def test_one_bridge_notifies_another_which_never_has_to_poll(
+    dialect: DialectChoice, tmp_path: Path
+) -> None:
     port = free_port()
     with anyio.fail_after(WAIT_SECONDS):
         async with (
             ToolServer("one", [listed("hold")]).run() as tools,
             notifying_bridge(tools, port) as agent_url,
-            exposing(tmp_path, agent_url, at_public_url=True, port=port, **SLOWLY) as exposed,
+            exposing(
+                tmp_path, agent_url, at_public_url=True, port=port, dialect=dialect, **SLOWLY
+            ) as exposed,
             task_client(exposed) as client,
             new_client() as http,
         ):
