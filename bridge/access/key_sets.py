@@ -1,4 +1,4 @@
-"""The keys of an issuer: where they are found, when they are fetched, and which stay.
+"""The keys of an issuer, or of who signs an agent's card: where they are found, when they are fetched, and which stay.
 
 The last good set stays until there is a better one. One fetch runs at a time, and the others wait for what it brings. A
 token can make the bridge fetch by naming an unknown key, so that is throttled: a flood of such tokens must not reach
@@ -57,11 +57,12 @@ class KeySource:
         http: httpx2.AsyncClient,
         limits: IssuerLimits,
         resolve: ResolveName = addresses_of,
+        section: str = "issuers",
     ) -> None:
-        """`name` is the issuer's name in the configuration."""
+        """`name` is the issuer's name in the configuration, in this section."""
         self.metadata: IssuerMetadata | None = None
         """The metadata, once it was fetched."""
-        self._name = name
+        self._name = f"{section}.{name}"
         self._place = place
         self._http = http
         self._limits = limits
@@ -128,7 +129,7 @@ class KeySource:
 
     def _told_of(self, why: str) -> None:
         kept = "the last good ones stay" if self._keys else "its tokens cannot be checked"
-        logger.warning("issuers.%s: its keys cannot be fetched, and %s: %s", self._name, kept, why)
+        logger.warning("%s: its keys cannot be fetched, and %s: %s", self._name, kept, why)
 
     async def _fetched(self) -> tuple[IssuerKey, ...]:
         """The key set of the issuer.
@@ -192,7 +193,7 @@ class KeySource:
             seen = self._seen.setdefault(place.netloc, RebindingJudge())
             return AddressGuard(seen.judge(place.netloc, hint), self._resolve)
         words = (
-            f"{place.netloc}, to which the metadata of issuers.{self._name} leads, is private and was not"
+            f"{place.netloc}, to which the metadata of {self._name} leads, is private and was not"
             f" connected to. If that is right, {hint}"
         )
         if is_private_host(place.hostname or ""):

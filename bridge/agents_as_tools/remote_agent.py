@@ -15,7 +15,9 @@ import httpx2
 from bridge.a2a.client.card import FoundCard
 from bridge.a2a.client.client import AgentClient, ClientOptions
 from bridge.a2a.client.http import redacted_url
+from bridge.a2a.client.http_cache import DistrustedError
 from bridge.a2a.model.objects import AgentCard
+from bridge.a2a.wire.canonical_card import CardProof
 from bridge.concurrency import Backoff
 from bridge.errors import PeerError
 from bridge.http.caller_token import CallerToken
@@ -51,8 +53,12 @@ class CardProvider(Protocol):
         """
         ...
 
-    async def watch(self, on_change: Callable[[FoundCard], Awaitable[None]]) -> NoReturn:
-        """Call `on_change` with each changed card, for ever."""
+    async def watch(
+        self,
+        on_change: Callable[[FoundCard], Awaitable[None]],
+        on_distrust: Callable[[DistrustedError], None] = ...,
+    ) -> NoReturn:
+        """Call `on_change` with each changed card, for ever, and `on_distrust` when it must not be used any more."""
         ...
 
 
@@ -182,6 +188,11 @@ class RemoteAgent:
         return None if self._callers is None else self._callers.issuer
 
     @property
+    def proof(self) -> CardProof | None:
+        """Who has signed its card, where keys are pinned for it."""
+        return self._found.proof if self._found else None
+
+    @property
     def extension_active(self) -> bool:
         """Whether it is a bridge's agent that activates the extension, so that results arrive as the tool gave them."""
         return self._client is not None and URI in self._client.extensions
@@ -224,6 +235,9 @@ class RemoteAgent:
         """
         try:
             self._take(await self._source.refresh())
+        except DistrustedError as exc:
+            self._distrust(exc)
+            raise
         except PeerError as exc:
             if self._client is None:
                 self._be(str(exc))
@@ -273,7 +287,7 @@ class RemoteAgent:
             if self._card != before:
                 on_change()
 
-        await self._source.watch(changed)
+        await self._source.watch(changed, self._distrust)
 
     def _take(self, found: FoundCard) -> None:
         """Use a card.
@@ -289,6 +303,11 @@ class RemoteAgent:
             self._be(str(exc))
             raise
         self._be(None)
+
+    def _distrust(self, fault: DistrustedError) -> None:
+        """Call it no more, although its card was good before."""
+        self._client = self._found = None
+        self._be(str(fault))
 
     def _be(self, fault: str | None) -> None:
         """Set what is wrong with its card; None when nothing is. It is down without a login, too."""

@@ -6,7 +6,6 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from bridge.a2a.server.signed_cards import CardSigner
-from bridge.a2a.wire.canonical_card import CardForm
 from bridge.assembly.plan import Plan
 from bridge.assembly.routes import KEYS_PATH
 from bridge.errors import UsageError
@@ -31,8 +30,7 @@ def card_signer_of(plan: Plan) -> CardSigner | None:
             raise UsageError(f"bridge.card_keys[{number}]: {found}")
         keys.append(found)
     root = plan.place.public_url
-    forms = [CardForm(form) for form in plan.signing.forms]
-    return card_signer(keys, forms, f"{root}{KEYS_PATH}" if root else None)
+    return card_signer(keys, plan.signing.forms, f"{root}{KEYS_PATH}" if root else None)
 
 
 def card_key_faults(plan: Plan) -> Iterator[tuple[int, str]]:

@@ -14,7 +14,7 @@ from pathlib import Path
 import anyio
 import httpx2
 
-from bridge.a2a.client.card import CardSource, base_url
+from bridge.a2a.client.card import CardSource, VerifiesCards, base_url
 from bridge.a2a.client.catalog import CatalogEntry, CatalogSource, Selection
 from bridge.a2a.client.client import ClientOptions, Deadlines
 from bridge.a2a.client.credentials import Credentials, card_credentials
@@ -223,6 +223,7 @@ def _agent(key: str, one: RemotePlan, plan: OfferedPlan, shared: SharedResources
         guard=one.catalog.guard(one.url) if one.catalog else reach.guard(one.url),
         is_learned=one.catalog is not None,
         ask_version=version_question(shared.http, options),
+        pins=_pins(key, one, shared),
     )
     named = key if plan.named else None
     return RemoteAgent(
@@ -246,6 +247,15 @@ def _how_to_log_in(key: str, one: RemotePlan) -> str:
     if one.catalog is not None:
         return 'Write auth = { oauth2 = { grant = "authorization_code" } } for its catalog, and log in there'
     return f'Write auth = {{ oauth2 = {{ grant = "authorization_code" }} }} for it, and run `mcp-a2a login {key}`'
+
+
+def _pins(key: str, one: RemotePlan, shared: SharedResources) -> VerifiesCards | None:
+    """The keys of which one must have signed the card of an agent; None takes any card."""
+    if one.signed_by is None:
+        return None
+    from bridge.assembly.card_pins import pins_of  # hosts wait for a start, and few agents have pinned keys
+
+    return pins_of(key, one, one.signed_by, shared)
 
 
 def tool_rules(chosen: AgentsTable) -> ToolRules:

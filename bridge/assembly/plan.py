@@ -15,6 +15,7 @@ from typing import Any, Final, Literal
 from bridge.a2a.client.card import OwnCard
 from bridge.a2a.client.catalog import CatalogSource
 from bridge.a2a.client.credentials import Credentials
+from bridge.a2a.wire.canonical_card import CardForm
 from bridge.a2a.wire.choices import DialectChoice
 from bridge.access.issuers import Issuer
 from bridge.access.principals import Principal
@@ -108,6 +109,20 @@ class ServerPlan:
 
 
 @dataclass(frozen=True)
+class SignerPlan:
+    """Whose signature the card of an agent must have."""
+
+    place: str | Path
+    """The URL or the file of the key set."""
+    form: CardForm
+
+    @property
+    def sees_all(self) -> bool:
+        """Whether its signatures cover all that the card requires."""
+        return self.form is CardForm.STRICT
+
+
+@dataclass(frozen=True)
 class RemotePlan:
     """A remote agent."""
 
@@ -130,6 +145,8 @@ class RemotePlan:
     """Whether a card from a public address may name a private one; None follows the profile."""
     on_command_line: bool = field(default=False, compare=False)
     """Whether the agent comes from an option and not from a file; messages name the way to change it."""
+    signed_by: SignerPlan | None = None
+    """Whose signature its card must have; None takes any card."""
     dialect: DialectChoice = "auto"
     """The version of A2A that the agent speaks, when its card is wrong about it."""
     extensions: tuple[str, ...] = ()
@@ -145,7 +162,12 @@ class RemotePlan:
     def credentials(self) -> Credentials:
         """The credentials that are sent to the agent."""
         return Credentials(
-            headers=self.headers, bearer=self.bearer, api_key=self.api_key, tokens=self.tokens, tls=self.tls
+            headers=self.headers,
+            bearer=self.bearer,
+            api_key=self.api_key,
+            tokens=self.tokens,
+            tls=self.tls,
+            sends_all=self.signed_by is not None and not self.signed_by.sees_all,
         )
 
 
@@ -247,8 +269,8 @@ class CardSigningPlan:
 
     keys: tuple[str, ...] = field(repr=False)
     """The private keys in PEM."""
-    forms: tuple[str, ...]
-    """What the signatures of each key cover; see `CardForm`."""
+    forms: tuple[CardForm, ...]
+    """What the signatures of each key cover."""
 
 
 @dataclass(frozen=True)

@@ -10,6 +10,7 @@ from typing import TypeAlias
 
 from bridge.a2a.client.card import agent_url, base_url
 from bridge.a2a.client.http import origin_of
+from bridge.a2a.wire.canonical_card import CardForm
 from bridge.access.issuers import IntrospectionClient, Issuer, IssuerPlace
 from bridge.access.principals import OperatorRole, Principal
 from bridge.access.verifiers import FORWARDED, Credential, Scheme
@@ -25,6 +26,7 @@ from bridge.assembly.plan import (
     RemotePlan,
     ServerPlan,
     SharedStore,
+    SignerPlan,
 )
 from bridge.config.load import LoadedConfig
 from bridge.config.tables.models import (
@@ -50,6 +52,7 @@ from bridge.config.tables.peers import (
     KeyPlace,
     OAuth2Table,
     PeerTlsTable,
+    SignedByTable,
 )
 from bridge.config.tables.profile import Profile, ServerTable
 from bridge.config.tables.values import MEMORY_STORE
@@ -134,7 +137,8 @@ def _address(given: str) -> tuple[str, int]:
 def _signing(table: BridgeTable) -> CardSigningPlan | None:
     if not table.card_keys:
         return None
-    return CardSigningPlan(tuple(key.value for key in table.card_keys), table.card_forms)
+    keys = tuple(key.value for key in table.card_keys)
+    return CardSigningPlan(keys, tuple(CardForm(form) for form in table.card_forms))
 
 
 def _push(table: SentPushTable) -> PushPlan | None:
@@ -328,10 +332,16 @@ def _remote(
         account="" if is_alone else " ".join(references),
         allow_private=table.allow_private,
         on_command_line=on_line,
+        signed_by=_signer(table.signed_by),
         dialect=table.dialect,
         extensions=table.extensions,
         push=table.push,
     )
+
+
+def _signer(table: SignedByTable | None) -> SignerPlan | None:
+    place = (table.jwks or table.file) if table else None
+    return SignerPlan(place, CardForm(table.form)) if table and place else None
 
 
 def _login_of_agent(name: str, table: AgentTable, process: Profile, place: ProcessPlan) -> LoginToken | None:

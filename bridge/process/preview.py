@@ -23,6 +23,7 @@ from pydantic import JsonValue
 from bridge.a2a.client.catalog import CatalogSource
 from bridge.a2a.client.http import redacted_url
 from bridge.a2a.model.objects import AgentCard
+from bridge.a2a.wire.canonical_card import CardForm, CardProof
 from bridge.access.principals import Principal
 from bridge.agents_as_tools.remote_agent import RemoteAgent
 from bridge.assembly.bridge import Bridge
@@ -297,6 +298,11 @@ def place_faults(plan: Plan) -> Iterator[FindingFault]:
                 f"the key has fewer than {MIN_KEY_BYTES} bytes, so that it can be guessed; `serve` refuses it"
             )
             yield FindingFault(("bridge", "keys", number, "env"), f"bridge.keys: {words}")
+    if any(one.signed_by for one in plan.agents.values()):
+        from bridge.assembly.card_pins import pin_faults  # loads PyJWT, for few files
+
+        for name, words in pin_faults(plan):
+            yield FindingFault.at(("agents", name, "signed_by", "file"), words)
     for number, words in card_key_faults(plan):
         yield FindingFault(("bridge", "card_keys", number), f"bridge.card_keys: {words}; `serve` refuses it")
 
@@ -367,8 +373,18 @@ async def _agent(agent: RemoteAgent, plan: RemotePlan | None) -> PeerFindings:
     notes = tuple(f"not as A2A asks: {one}" for one in agent.deviations)
     if agent.has_card:
         notes += agent.extension_notes
+        notes += _on_proof(agent.proof)
         notes += _on_unseen(_words_of_card(agent.card), "hosts are given its words without them")
     return PeerFindings("agents", agent.key, redacted_url(agent.url), says, down, notes=notes)
+
+
+def _on_proof(proof: CardProof | None) -> tuple[str, ...]:
+    """A note about what the signature of a card does not cover."""
+    if proof is None or proof.form is CardForm.STRICT or not proof.outside:
+        return ()
+    more = f" and {len(proof.outside) - _NAMED_MOST} more" if len(proof.outside) > _NAMED_MOST else ""
+    where = ", ".join(proof.outside[:_NAMED_MOST])
+    return (f"its card is signed in the form of the SDKs, which does not cover {where}{more}; none is used",)
 
 
 async def _catalog(key: str, source: CatalogSource) -> PeerFindings:

@@ -44,7 +44,9 @@ class Remembered:
     async def refresh(self) -> FoundCard:
         return self.found
 
-    async def watch(self, on_change: Callable[[FoundCard], Awaitable[None]]) -> NoReturn:
+    async def watch(
+        self, on_change: Callable[[FoundCard], Awaitable[None]], on_distrust: Any = None
+    ) -> NoReturn:
         raise NotImplementedError
 
 

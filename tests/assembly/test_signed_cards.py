@@ -13,21 +13,28 @@ from a2a.utils.signing import create_signature_verifier
 from jwt import PyJWKSet
 
 from bridge.a2a.server.card_keys import card_key, new_card_key
-from bridge.a2a.wire.canonical_card import CardForm
-from bridge.a2a.wire.card_signatures import CardProof, verified
+from bridge.a2a.wire.canonical_card import CardForm, CardProof
+from bridge.a2a.wire.card_signatures import verified
 from bridge.access.tokens import keys_in
-from bridge.assembly.plan import CardSigningPlan, ProcessPlan, PushPlan
-from bridge.errors import UsageError
+from bridge.assembly.plan import (
+    CardSigningPlan,
+    OfferedPlan,
+    ProcessPlan,
+    PushPlan,
+    RemotePlan,
+    SignerPlan,
+)
+from bridge.errors import PeerError, UsageError
 from tests.assembly.test_admission import ADA, bearer, guarded
 from tests.assembly.test_bridge import Live, agent
 from tests.support.running import VERSION, profile_with
-from tests.support.signed_cards import pem
+from tests.support.signed_cards import BOTH, pem
 
 pytestmark = pytest.mark.outside
 
 CARD = "/agents/a/.well-known/agent-card.json"
 KEYS = "/.well-known/jwks.json"
-SIGNING = CardSigningPlan((pem(),), ("strict", "sdk"))
+SIGNING = CardSigningPlan((pem(),), BOTH)
 
 
 async def proof_of(there: Live, card: Any) -> CardProof:
@@ -129,3 +136,29 @@ async def test_a_card_is_signed_once_however_often_and_under_whatever_name_it_is
         first = [await read(host) for host in ("one.test", "two.test")]
         assert first == [await read(host) for host in ("one.test", "two.test")]
         assert first[0]["signatures"] != first[1]["signatures"]
+
+
+async def test_an_agent_with_pinned_keys_is_called_and_goes_down_once_its_card_is_not_theirs(
+    tmp_path: Path,
+) -> None:
+    async with guarded(tmp_path / "signer", signing=SIGNING) as (signer, _):
+        signed_by = SignerPlan(f"{signer.url}{KEYS}", CardForm.STRICT)
+        agents = {"far": RemotePlan(f"{signer.url}/agents/a", signed_by=signed_by)}
+        faces = {"team": OfferedPlan(("far",), profile_with())}
+        async with (
+            guarded(tmp_path / "reader", agents=agents, offered=faces) as (reader, _),
+            reader.mcp("team") as host,
+        ):
+            [far] = reader.bridge.offered[0].remote_agents
+            assert not (await host.call_tool("echo", {})).is_error
+            await signer.apply(signing=None)
+            with pytest.raises(PeerError, match="is not signed"):
+                await far.refresh()
+            state = (await reader.json("/readyz"))["mcp"]["team"]["agents"]["far"]
+            assert state["why"].endswith("/agent-card.json is not signed")
+            refused = await host.call_tool("echo", {})
+            assert refused.is_error
+            assert "is not signed" in str(refused.content)
+            await signer.apply(signing=SIGNING)
+            await far.refresh()
+            assert not (await host.call_tool("echo", {})).is_error

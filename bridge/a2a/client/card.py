@@ -4,7 +4,10 @@ A card that lacks only fields that a client can do without is accepted, and its 
 followed within the origin only, since the client's credentials go with them. Cards are cached by the rules of HTTP
 (`http_cache.py`).
 
-Spec: A2A 1.0 section 8; 8.6 (caching)."""
+Where the user has pinned keys, only what they have signed of a card is read (`card_pins.py`), before anything that the
+card names is asked.
+
+Spec: A2A 1.0 section 8; 8.4.3 (signatures); 8.6 (caching)."""
 
 from __future__ import annotations
 
@@ -14,10 +17,10 @@ from dataclasses import dataclass, replace
 from http import HTTPStatus
 from pathlib import Path
 from types import MappingProxyType
-from typing import Annotated, Final, NoReturn
+from typing import Annotated, Final, NoReturn, Protocol
 
 import httpx2
-from pydantic import BeforeValidator, Field, JsonValue, ValidationError
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, JsonValue, ValidationError
 
 from bridge.a2a.client.http import (
     NotReachedError,
@@ -34,6 +37,7 @@ from bridge.a2a.client.http import (
 from bridge.a2a.client.http_cache import (
     CachedResource,
     CachedValue,
+    DistrustedError,
     FreshnessBounds,
     StoredResponse,
     fresh_seconds,
@@ -42,6 +46,7 @@ from bridge.a2a.client.http_cache import (
 )
 from bridge.a2a.model import objects
 from bridge.a2a.model.objects import AgentCard
+from bridge.a2a.wire.canonical_card import CardForm, CardProof
 from bridge.a2a.wire.rest import CARD_PATH, OLDER_CARD_PATH
 from bridge.a2a.wire.versions import HEADER, VERSIONS
 from bridge.concurrency import Signal
@@ -50,6 +55,7 @@ from bridge.http.client import NO_CREDENTIALS, CredentialsSource, PeerAuth, guar
 from bridge.http.private_addresses import AddressGuard
 from bridge.http.probe import FaultExplainer, WantedKind, explained
 from bridge.http.token_endpoint import TokenError
+from bridge.jsonvalues import JsonObject
 
 CARD_LIMIT_BYTES: Final = 16 * 1024 * 1024
 """The bound on a card. A card with a thousand tools and their schemas has a few megabytes."""
@@ -65,6 +71,28 @@ class NoCardError(PeerError):
     """A server answers and has no card. It may not be an agent."""
 
 
+class UnverifiedCardError(DistrustedError):
+    """No key that its user has pinned has signed a card."""
+
+
+class VerifiesCards(Protocol):
+    """The keys that are pinned for an agent; see `CardPins`."""
+
+    @property
+    def mark(self) -> str:
+        """Tells these keys from others."""
+        ...
+
+    async def proof_of(self, card: JsonObject, where: str) -> CardProof:
+        """See `CardPins.proof_of`.
+
+        Raises:
+            UnverifiedCardError: no pinned key has signed the card.
+            PeerError: the keys are not known.
+        """
+        ...
+
+
 @dataclass(frozen=True)
 class FoundCard:
     """A card, the URL where it was found, and its text as it was received."""
@@ -78,6 +106,8 @@ class FoundCard:
     """The version of A2A that the agent told when it was asked, because its card does not say one."""
     is_open: bool = False
     """Whether neither the card nor the agent has told the version."""
+    proof: CardProof | None = None
+    """Who has signed it, where keys are pinned. Then the card holds what is signed, and nothing else of the text."""
 
 
 AskVersion = Callable[[FoundCard], Awaitable[str]]
@@ -94,20 +124,34 @@ async def fetch_card(
     credentials: CredentialsSource = NO_CREDENTIALS,
     guard: AddressGuard | None = None,
     ask_version: AskVersion | None = None,
+    pins: VerifiesCards | None = None,
 ) -> FoundCard:
     """The card of the agent at `url`: at a well-known path below it, or else at `url` itself. `ask_version` asks for
-    a version that the card does not say; None leaves it open.
+    a version that the card does not say; None leaves it open. `pins` are the keys that must have signed it.
 
     Raises:
         NoCardError: a server answers and has no card.
+        UnverifiedCardError: as for `pins`.
         UnknownVersionError: as for `ask_version`.
         PeerError: the server cannot be reached, or its answer is not a card.
     """
     for card_url in (card_urls := candidate_card_urls(url)):
         found = await read_url(http, card_url, credentials, guard)
         if found is not None:
-            return await _told(found_card(card_url, found[1]), ask_version)
+            proof = await _proof(found[1], card_url, pins)
+            return await _told(found_card(card_url, found[1], proof=proof), ask_version)
     raise no_card_at(card_urls)
+
+
+async def _proof(text: bytes, url: str, pins: VerifiesCards | None) -> CardProof | None:
+    """The proof that a pinned key has signed a card; None where none is pinned."""
+    if pins is None:
+        return None
+    where = redacted_url(url)
+    value = json_from(text, where)
+    if not isinstance(value, dict):
+        raise PeerError(f"what is at {where} is no agent card")
+    return await pins.proof_of(value, where)
 
 
 async def _told(found: FoundCard, ask_version: AskVersion | None) -> FoundCard:
@@ -120,7 +164,7 @@ async def _told(found: FoundCard, ask_version: AskVersion | None) -> FoundCard:
         if VERSIONS.presumed(found.url) is None:
             raise
         return found
-    return found_card(found.url, found.text, told)
+    return found_card(found.url, found.text, told, found.proof)
 
 
 def no_card_at(card_urls: Iterable[str]) -> NoCardError:
@@ -128,18 +172,20 @@ def no_card_at(card_urls: Iterable[str]) -> NoCardError:
     return NoCardError(f"there is no agent card at {' or '.join(map(redacted_url, card_urls))}")
 
 
-def found_card(url: str, text: bytes, told_version: str = "") -> FoundCard:
+def found_card(url: str, text: bytes, told_version: str = "", proof: CardProof | None = None) -> FoundCard:
     """The card in the text at a URL. `told_version` is what its agent told of its version; a version that this bridge
-    does not know counts as none.
+    does not know counts as none. Of a card with a proof, only what is signed is read.
 
     Raises:
         PeerError: the text is not a card of a supported version.
     """
     where = redacted_url(url)
-    value = json_from(text, where)
+    value = json_from(text, where) if proof is None else proof.inside
     told = told_version if told_version in VERSIONS.tellable else ""
     card, deviations = _card_from(VERSIONS.card_from(value, url, told), where)
-    return FoundCard(url, text, card, deviations, told, not told and VERSIONS.leaves_open(value))
+    if proof is not None and proof.form is CardForm.SDK:
+        deviations = ()  # what is required and empty is not signed in this form
+    return FoundCard(url, text, card, deviations, told, not told and VERSIONS.leaves_open(value), proof)
 
 
 def card_from(text: bytes, where: str, place: str = "") -> tuple[AgentCard, tuple[str, ...]]:
@@ -269,6 +315,19 @@ def _redirect_target(url: str, location: str) -> str:
     return str(following.copy_with(userinfo=here.userinfo))
 
 
+class _StoredProof(BaseModel):
+    """The proof of a card in the cache. The file is its owner's alone, so that it is believed."""
+
+    model_config = ConfigDict(frozen=True)
+
+    pins: str
+    """The mark of the keys that were pinned."""
+    key_id: str
+    form: CardForm
+    inside: JsonObject
+    outside: tuple[str, ...]
+
+
 class _StoredCard(StoredResponse):
     """A card in the cache."""
 
@@ -279,6 +338,7 @@ class _StoredCard(StoredResponse):
     """The conditional headers for the next request."""
     told_version: str = ""
     """The version that the agent told. It holds for as long as the card is the same."""
+    proof: _StoredProof | None = None
 
 
 _CachedCard = CachedValue[_StoredCard, FoundCard]
@@ -301,13 +361,16 @@ class CardSource(CachedResource[_StoredCard, FoundCard]):
         *,
         is_learned: bool = False,
         ask_version: AskVersion | None = None,
+        pins: VerifiesCards | None = None,
     ) -> None:
         """`guard` judges connections to the origin of `url`. `is_learned` says that the URL came from a catalog and not
-        from the user. `ask_version` asks once for a version that the card does not say; None leaves it open."""
+        from the user. `ask_version` asks once for a version that the card does not say; None leaves it open. `pins` are
+        the keys that must have signed each card."""
         super().__init__(http, url, folder, bounds, credentials)
         self._guard = guard
         self._is_learned = is_learned
         self._ask_version = ask_version
+        self._pins = pins
         self._explanation = FaultExplainer(self._explained)
 
     async def refresh(self) -> FoundCard:
@@ -319,7 +382,7 @@ class CardSource(CachedResource[_StoredCard, FoundCard]):
         """
         try:
             return await super().refresh()
-        except (NotReachedError, UnknownVersionError, TokenError):
+        except (NotReachedError, UnknownVersionError, TokenError, UnverifiedCardError):
             raise
         except PeerError as exc:
             if self._held is not None or self._is_learned:
@@ -348,8 +411,12 @@ class CardSource(CachedResource[_StoredCard, FoundCard]):
                     f"{redacted_url(self.url)} says that its card has not changed, but it was never seen"
                 )
             text = held.value.text
-        is_same = held is not None and (held.value.url, held.value.text) == (card_url, text)
-        found = held.value if held and is_same else await _told(found_card(card_url, text), self._ask_version)
+        proof = await _proof(text, card_url, self._pins)
+        known = held and (held.value.url, held.value.text, held.value.proof)
+        if held is not None and known == (card_url, text, proof):
+            found = held.value
+        else:
+            found = await _told(found_card(card_url, text, proof=proof), self._ask_version)
         kept = _StoredCard(
             place=card_url,
             text=found.text.decode(),
@@ -357,11 +424,27 @@ class CardSource(CachedResource[_StoredCard, FoundCard]):
             fresh_until=time.time() + fresh_seconds(response.headers, self._bounds),
             may_be_stored=may_be_stored(response.headers),
             told_version=found.told_version,
+            proof=self._stored(proof),
         )
         return CachedValue(kept, found)
 
+    def _stored(self, proof: CardProof | None) -> _StoredProof | None:
+        if proof is None or self._pins is None:
+            return None
+        return _StoredProof(
+            pins=self._pins.mark,
+            key_id=proof.key_id,
+            form=proof.form,
+            inside=proof.inside,
+            outside=proof.outside,
+        )
+
     def _read(self, kept: _StoredCard) -> FoundCard:
-        found = found_card(kept.place, kept.text.encode(), kept.told_version)
+        stored, pinned = kept.proof, self._pins.mark if self._pins else None
+        if pinned != (stored.pins if stored else None):
+            raise PeerError(f"the card at {redacted_url(kept.place)} was verified by other keys")
+        proof = CardProof(stored.key_id, stored.form, stored.inside, stored.outside) if stored else None
+        found = found_card(kept.place, kept.text.encode(), kept.told_version, proof)
         if found.is_open and self._ask_version is not None and VERSIONS.presumed(kept.place) is None:
             raise PeerError(
                 f"nobody has asked yet for the version of the agent at {redacted_url(kept.place)}"
@@ -399,7 +482,11 @@ class OwnCard:
         """The card."""
         return self.cached()
 
-    async def watch(self, on_change: Callable[[FoundCard], Awaitable[None]]) -> NoReturn:
+    async def watch(
+        self,
+        on_change: Callable[[FoundCard], Awaitable[None]],
+        on_distrust: Callable[[DistrustedError], None] = lambda _: None,  # noqa: ARG002 - it trusts itself
+    ) -> NoReturn:
         """Call `on_change` with each changed card, for ever."""
         known = self.cached().text
         while True:

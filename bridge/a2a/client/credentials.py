@@ -55,6 +55,8 @@ class Credentials:
     """The source of access tokens, which are sent in place of `bearer`."""
     tls: PeerTls | None = None
     """The certificate that is shown, and the authorities of the agent's own."""
+    sends_all: bool = False
+    """Whether each credential is sent for which the card has a place: what it requires may not be all of it."""
 
     def __bool__(self) -> bool:
         return bool(self.headers or self.bearer or self.api_key or self.schemes or self.tokens or self.tls)
@@ -130,7 +132,8 @@ def _applied(card: AgentCard, credentials: Credentials) -> PeerCredentials:
 def apply_credentials(card: AgentCard, credentials: Credentials) -> AppliedCredentials:
     """Place the credentials for the first alternative of the card that they satisfy.
 
-    A card that requires nothing gets the bearer token nevertheless, because the user configured it.
+    A card that requires nothing gets the bearer token nevertheless, because the user configured it. With `sends_all`
+    the credentials that the alternative leaves out are placed, too.
 
     Raises:
         CredentialsMissingError: no alternative is satisfied. The message names each missing scheme, and why.
@@ -152,6 +155,8 @@ def apply_credentials(card: AgentCard, credentials: Credentials) -> AppliedCrede
         raise CredentialsMissingError(
             f"{card.name} asks for credentials that are not configured: {missing_words}"
         )
+    if credentials.sends_all and alternatives:
+        chosen = (*_unasked(card, credentials), *chosen)
     headers = {**_at("header", chosen), **credentials.headers}
     return AppliedCredentials(headers, _at("query", chosen), _at("cookie", chosen))
 

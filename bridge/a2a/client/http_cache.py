@@ -17,6 +17,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from email.utils import parsedate_to_datetime
+from functools import partial
 from http import HTTPStatus
 from pathlib import Path
 from types import MappingProxyType
@@ -89,6 +90,10 @@ class StoredResponse(BaseModel):
             return
         with suppress(OSError):
             file.unlink(missing_ok=True)
+
+
+class DistrustedError(PeerError):
+    """What a server gives must not be used, and neither must what it gave before."""
 
 
 KeptT = TypeVar("KeptT", bound=StoredResponse)
@@ -168,6 +173,7 @@ class CachedResource(ABC, Generic[KeptT, ValueT]):
         """Fetch the resource anew. The value of an unchanged resource is the same object.
 
         Raises:
+            DistrustedError: what the server gives must not be used. No value is `cached` any more.
             PeerError: the server cannot be reached, or its answer is not such a resource. The last value stays
                 `cached`.
         """
@@ -175,6 +181,11 @@ class CachedResource(ABC, Generic[KeptT, ValueT]):
         try:
             with anyio.fail_after(self._bounds.answer_seconds):
                 held = self._held = await self._fetch(self._held)
+        except DistrustedError:
+            self._held = None
+            if self._file is not None:
+                await anyio.to_thread.run_sync(partial(self._file.unlink, missing_ok=True))
+            raise
         except TimeoutError as exc:
             late = f"{redacted_url(self.url)} gave no {self.word} within {self._bounds.answer_seconds:g} s"
             raise UnansweredError(late) from exc
@@ -182,10 +193,15 @@ class CachedResource(ABC, Generic[KeptT, ValueT]):
             await anyio.to_thread.run_sync(held.kept.write, self._file)
         return held.value
 
-    async def watch(self, on_change: Callable[[ValueT], Awaitable[None]]) -> NoReturn:
+    async def watch(
+        self,
+        on_change: Callable[[ValueT], Awaitable[None]],
+        on_distrust: Callable[[DistrustedError], None] = lambda _: None,
+    ) -> NoReturn:
         """Refresh the resource whenever it is stale, for ever, and call `on_change` with each new value.
 
-        The first value is new if there was none at the start. A failed refresh is logged and tried again.
+        The first value is new if there was none at the start. A failed refresh is logged and tried again. When what the
+        server gives must not be used, `on_distrust` is called with the reason.
         """
         pauses = self._bounds.pauses()
         while True:
@@ -195,6 +211,8 @@ class CachedResource(ABC, Generic[KeptT, ValueT]):
                 now = await self.refresh()
             except PeerError as exc:
                 logger.warning("a %s is not read anew: %s", self.word, exc)
+                if isinstance(exc, DistrustedError):
+                    on_distrust(exc)
                 await anyio.sleep(pauses.next())
                 continue
             pauses.reset()

@@ -433,7 +433,7 @@ class AgentCapabilities(Model):
 class SecurityRequirement(Model):
     """Schemes that are all needed together, each with its scopes as `{"list": [...]}`. Section 4.5."""
 
-    schemes: Mapping[str, PlainObject]
+    schemes: Mapping[str, PlainObject] = {}
 
 
 class AgentSkill(Model):

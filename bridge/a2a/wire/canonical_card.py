@@ -14,7 +14,7 @@ Spec: A2A 1.0 sections 8.4.1 and 5.7; `a2a.proto`; RFC 8785.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Final, Literal
 
@@ -162,6 +162,18 @@ _MESSAGES: Final[Mapping[str, Mapping[str, _Field]]] = {
 tells absent from empty."""
 
 
+@dataclass(frozen=True, slots=True)
+class CardProof:
+    """A signature of a card that holds."""
+
+    key_id: str
+    form: CardForm
+    inside: JsonObject = field(repr=False)
+    """The card as the signature covers it."""
+    outside: tuple[str, ...] = ()
+    """The paths of what else the card says. Nobody has signed that."""
+
+
 def covered(card: JsonObject, form: CardForm, *, literal: bool = False) -> JsonObject:
     """What a signature in this form covers of a card. A `literal` reading keeps fields that A2A 1.0 does not have, and
     adds no required ones.
@@ -202,13 +214,13 @@ def _message(value: JsonObject, fields: Mapping[str, _Field], *, literal: bool) 
     made: JsonObject = {
         name: one for name, one in value.items() if literal and name not in fields and one is not None
     }
-    for name, field in fields.items():
+    for name, one in fields.items():
         given = value.get(name)
         if given is None and not literal:
-            given = field.default
-        if given is None or (given == field.default and not field.is_required):
+            given = one.default
+        if given is None or (given == one.default and not one.is_required):
             continue
-        made[name] = _value(given, field, literal=literal)
+        made[name] = _value(given, one, literal=literal)
     return made
 
 

@@ -27,6 +27,7 @@ from jwt.utils import base64url_decode, base64url_encode
 from bridge.a2a.model.objects import AgentCardSignature
 from bridge.a2a.wire.canonical_card import (
     CardForm,
+    CardProof,
     NotCanonicalError,
     canonical_bytes,
     covered,
@@ -66,18 +67,6 @@ class SigningKey:
     """The key, for PyJWT."""
 
 
-@dataclass(frozen=True, slots=True)
-class CardProof:
-    """A signature of a card that holds."""
-
-    key_id: str
-    form: CardForm
-    inside: JsonObject = field(repr=False)
-    """The card as the signature covers it."""
-    outside: tuple[str, ...] = ()
-    """The paths of what else the card says. Nobody has signed that."""
-
-
 def signatures_of(
     card: JsonObject, keys: Sequence[SigningKey], forms: Sequence[CardForm], key_set_url: str | None = None
 ) -> tuple[AgentCardSignature, ...]:
@@ -105,6 +94,18 @@ def _signature(
     token = _JWS.encode(payload, key.private, key.algorithm, headers, sort_headers=True)
     protected, _, signature = token.split(".")
     return AgentCardSignature(protected=protected, signature=signature)
+
+
+def signers_in(card: JsonObject) -> Iterator[str]:
+    """Yield who has signed a card, as the signatures themselves say. Nothing of it is known to be true."""
+    listed = card.get("signatures")
+    for given in listed[:SIGNATURES_MOST] if isinstance(listed, list) else ():
+        try:
+            said = _said(given)
+        except UnverifiedError:
+            continue
+        form = f", in the form {said.form}" if said.form else ""
+        yield f"key {_shown(said.key_id)}, {said.algorithm}{form}"
 
 
 def verified(card: JsonObject, keys: Sequence[IssuerKey], form: CardForm) -> CardProof:

@@ -33,6 +33,7 @@ CHOICES: Final = (
     KeyChoice(("tool_servers", "*"), ("command", "url")),
     KeyChoice(("tool_servers", "*", "auth"), ("bearer", "api_key", "oauth2")),
     KeyChoice(("agents", "*", "auth"), ("bearer", "api_key", "oauth2"), only_one=False),
+    KeyChoice(("agents", "*", "signed_by"), ("jwks", "file")),
     KeyChoice(("catalogs", "*", "auth"), ("bearer", "api_key", "oauth2")),
     *(
         KeyChoice((section, "*", "tls"), ("certificate", "ca"), only_one=False)

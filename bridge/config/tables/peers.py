@@ -21,6 +21,7 @@ from bridge.config.tables.values import (
     HttpUrl,
     Identities,
     IssuerUrl,
+    KeySetUrl,
     Name,
     NotNegative,
     Origins,
@@ -354,6 +355,21 @@ class ToolServerTable(Table):
         return {**plain(self.headers), **(self.auth.headers() if self.auth else {})}
 
 
+class SignedByTable(Table):
+    """`signed_by` of an agent: the keys of which one must have signed its card. Where a card says that its keys are
+    counts for nothing."""
+
+    jwks: KeySetUrl | None = Field(default=None, description="the URL of the key set (JWKS)")
+    file: FilePath | None = Field(
+        default=None, description="a file with the key set, which is read again for each card"
+    )
+    form: Literal["strict", "sdk"] = Field(
+        default="strict",
+        description="what the signature must cover: `strict` is all that A2A has on a card; `sdk` takes the signatures "
+        "of the SDKs, too, which do not see what is empty, such as a requirement without scopes",
+    )
+
+
 class AgentTable(Table):
     """`[agents.NAME]`: a remote A2A agent."""
 
@@ -365,6 +381,11 @@ class AgentTable(Table):
     tls: PeerTlsTable | None = Field(
         default=None,
         description="the certificate that it is shown, also at the origins of `trust`, and the authority of its own",
+    )
+    signed_by: SignedByTable | None = Field(
+        default=None,
+        description='the keys of which one must have signed its card: `{ jwks = "URL" }` or `{ file = "PATH" }`; any '
+        "other card is refused, and only what is signed of it is used",
     )
     dialect: DialectChoice = Field(
         default="auto",

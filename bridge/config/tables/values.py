@@ -130,6 +130,15 @@ def _secret_issuer(given: str) -> str:
     return given
 
 
+def _key_set_url(given: str) -> str:
+    place = urlsplit(given)
+    if place.scheme != "https" and not is_loopback(place.hostname or ""):
+        raise refused(
+            "`{key}` takes an https:// URL: whoever changes the keys on the way could sign the card"
+        )
+    return given
+
+
 def _base_url(given: str) -> str:
     place = urlsplit(given)
     if place.query or place.fragment or given.endswith(("?", "#")):
@@ -307,6 +316,7 @@ HeaderName = Annotated[str, StringConstraints(pattern=HEADER_NAME)]
 Json = Annotated[JsonValue, WithJsonSchema({})]
 HttpUrl = Annotated[str, AfterValidator(_url), WithJsonSchema(_URL_SCHEMA)]
 IssuerUrl = Annotated[HttpUrl, AfterValidator(_issuer_url), WithJsonSchema(_URL_SCHEMA)]
+KeySetUrl = Annotated[HttpUrl, AfterValidator(_key_set_url), WithJsonSchema(_URL_SCHEMA)]
 SecretIssuerUrl = Annotated[HttpUrl, AfterValidator(_secret_issuer), WithJsonSchema(_URL_SCHEMA)]
 ScopeName = Annotated[str, StringConstraints(pattern=SCOPE_NAME)]
 ScopeNames = Annotated[tuple[ScopeName, ...], Field(strict=False)]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -83,6 +84,17 @@ def test_the_first_alternative_that_is_satisfied_is_applied(
     alternatives: list[str], credentials: Credentials, expected: AppliedCredentials
 ) -> None:
     assert apply_credentials(card_with(*alternatives), credentials) == expected
+
+
+def test_where_not_all_requirements_are_seen_every_credential_goes_to_its_place() -> None:
+    given = Credentials(bearer="t", api_key="k")
+    card = card_with("token", schemes={name: SCHEMES[name] for name in ("token", "key")})
+    assert apply_credentials(card, given) == AppliedCredentials({"Authorization": "Bearer t"})
+    all_of_it = AppliedCredentials({"Authorization": "Bearer t", "X-Key": "k"})
+    assert apply_credentials(card, replace(given, sends_all=True)) == all_of_it
+    bare = card_with("token", schemes={"token": SCHEMES["token"]})
+    with pytest.raises(UsageError, match="does not say where its API key goes"):
+        apply_credentials(bare, replace(given, sends_all=True))
 
 
 def test_a_token_that_nobody_asked_for_is_shown_all_the_same() -> None:

@@ -1,0 +1,133 @@
+"""The keys that may sign the card of an agent, as its user has pinned them. Only a bridge with such keys imports this.
+
+The keys come from a file or from a URL of the user's, never from where the card says (`jku`). An unknown key may be a
+new one, so that the keys are fetched again for it, but not too often.
+
+Spec: A2A 1.0 section 8.4.3; RFC 7517.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Final, Protocol
+
+import anyio.to_thread
+
+from bridge.a2a.client.card import UnverifiedCardError
+from bridge.a2a.wire.canonical_card import CardForm, CardProof
+from bridge.a2a.wire.card_signatures import UnverifiedError, verified
+from bridge.access.key_sets import NoKeysError
+from bridge.access.tokens import IssuerKey, keys_in
+from bridge.errors import PeerError, UsageError
+from bridge.jsonvalues import JsonObject
+
+FILE_BYTES: Final = 1024 * 1024
+"""The bound on a key set in a file, which is that of one from a URL by default."""
+FILE_KEYS: Final = 100
+"""The bound on its keys, likewise."""
+
+
+class PinnedKeys(Protocol):
+    """Where the keys are; `KeySource` is a URL."""
+
+    async def keys(self) -> Sequence[IssuerKey]:
+        """The keys.
+
+        Raises:
+            NoKeysError: they were never to be had.
+        """
+        ...
+
+    async def keys_after_unknown(self) -> Sequence[IssuerKey]:
+        """The keys, sought again for one that is not among them.
+
+        Raises:
+            NoKeysError: as above.
+        """
+        ...
+
+
+class KeyFile:
+    """A key set in a file, which is read again for each card."""
+
+    def __init__(self, file: Path) -> None:
+        self._file = file
+
+    def read(self) -> Sequence[IssuerKey]:
+        """The keys in the file.
+
+        Raises:
+            UsageError: there are none that can be used.
+        """
+        try:
+            text = self._text()
+            if len(text) > FILE_BYTES:
+                raise UsageError(f"the keys in {self._file} have more than {FILE_BYTES} bytes")
+            return keys_in(json.loads(text), FILE_KEYS)
+        except OSError as exc:
+            raise UsageError(f"the keys in {self._file} cannot be read: {exc.strerror}") from exc
+        except (ValueError, RecursionError) as exc:
+            why = "it is no JSON" if isinstance(exc, json.JSONDecodeError | RecursionError) else str(exc)
+            raise UsageError(f"the keys in {self._file} cannot be used: {why}") from exc
+
+    def text_if_any(self) -> bytes:
+        """The text of the file; empty if it cannot be read."""
+        try:
+            return self._text()
+        except OSError:
+            return b""
+
+    def _text(self) -> bytes:
+        with self._file.open("rb") as opened:
+            return opened.read(FILE_BYTES + 1)
+
+    async def keys(self) -> Sequence[IssuerKey]:
+        """The keys in the file now.
+
+        Raises:
+            UsageError: there are none that can be used.
+        """
+        return await anyio.to_thread.run_sync(self.read)
+
+    async def keys_after_unknown(self) -> Sequence[IssuerKey]:
+        """The same."""
+        return await self.keys()
+
+
+class CardPins:
+    """The pinned keys of one agent, and the form that is asked of its signatures."""
+
+    def __init__(self, keys: PinnedKeys, form: CardForm, place: Callable[[], bytes]) -> None:
+        """`place` says where the keys are, or what they are, so that what others have verified does not count."""
+        self._keys = keys
+        self._form = form
+        self._place = place
+
+    @property
+    def mark(self) -> str:
+        """Tells these pins from others that the same agent had or will have."""
+        return hashlib.sha256(self._form.value.encode() + b"\0" + self._place()).hexdigest()
+
+    async def proof_of(self, card: JsonObject, where: str) -> CardProof:
+        """The proof that a pinned key has signed a card. `where` is said of the card.
+
+        Raises:
+            UnverifiedCardError: none has.
+            PeerError: the keys are not known.
+        """
+        try:
+            try:
+                return verified(card, await self._keys.keys(), self._form)
+            except UnverifiedError:
+                return verified(card, await self._keys.keys_after_unknown(), self._form)
+        except UnverifiedError as exc:
+            raise UnverifiedCardError(f"the card at {where} {exc}") from exc
+        except NoKeysError as exc:
+            raise PeerError(
+                f"the card at {where} cannot be verified: the keys of its signer are not known yet"
+            ) from exc
+        except UsageError as exc:
+            raise PeerError(f"the card at {where} cannot be verified: {exc}") from exc

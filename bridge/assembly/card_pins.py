@@ -1,0 +1,36 @@
+"""The pinned keys of an agent, as a plan says them. Imported only for an agent that has some: PyJWT takes time."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+from bridge.a2a.client.card_pins import CardPins, KeyFile
+from bridge.access.issuers import IssuerPlace
+from bridge.access.key_sets import KeySource
+from bridge.assembly.issuers import issuer_limits
+from bridge.assembly.offered_server import SharedResources
+from bridge.assembly.plan import Plan, RemotePlan, SignerPlan
+from bridge.errors import UsageError
+
+
+def pins_of(key: str, one: RemotePlan, signer: SignerPlan, shared: SharedResources) -> CardPins:
+    """The keys of which one must have signed the card of an agent. `key` is its name in the configuration."""
+    place, form = signer.place, signer.form
+    if isinstance(place, Path):
+        file = KeyFile(place)
+        return CardPins(file, form, file.text_if_any)
+    where = IssuerPlace(place, place, allow_private=bool(one.allow_private))
+    limits = issuer_limits(shared.process.issuers)
+    source = KeySource(key, where, shared.http, limits, section="agents")
+    return CardPins(source, form, place.encode)
+
+
+def pin_faults(plan: Plan) -> Iterator[tuple[str, str]]:
+    """Yield the agents of a plan whose keys cannot be read from their file, and why."""
+    for name, one in plan.agents.items():
+        if one.signed_by is not None and isinstance(one.signed_by.place, Path):
+            try:
+                KeyFile(one.signed_by.place).read()
+            except UsageError as exc:
+                yield name, str(exc)
