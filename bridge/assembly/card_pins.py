@@ -5,24 +5,27 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 
+import httpx2
+
 from bridge.a2a.client.card_pins import CardPins, KeyFile
 from bridge.access.issuers import IssuerPlace
 from bridge.access.key_sets import KeySource
 from bridge.assembly.issuers import issuer_limits
-from bridge.assembly.offered_server import SharedResources
-from bridge.assembly.plan import Plan, RemotePlan, SignerPlan
+from bridge.assembly.plan import Plan, SignerPlan
+from bridge.config.tables.profile import IssuersTable
 from bridge.errors import UsageError
 
 
-def pins_of(key: str, one: RemotePlan, signer: SignerPlan, shared: SharedResources) -> CardPins:
+def pins_of(
+    key: str, signer: SignerPlan, http: httpx2.AsyncClient, table: IssuersTable, *, allow_private: bool
+) -> CardPins:
     """The keys of which one must have signed the card of an agent. `key` is its name in the configuration."""
     place, form = signer.place, signer.form
     if isinstance(place, Path):
         file = KeyFile(place)
         return CardPins(file, form, file.text_if_any)
-    where = IssuerPlace(place, place, allow_private=bool(one.allow_private))
-    limits = issuer_limits(shared.process.issuers)
-    source = KeySource(key, where, shared.http, limits, section="agents")
+    where = IssuerPlace(place, place, allow_private=allow_private)
+    source = KeySource(key, where, http, issuer_limits(table), section="agents")
     return CardPins(source, form, place.encode)
 
 

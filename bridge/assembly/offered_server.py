@@ -255,7 +255,8 @@ def _pins(key: str, one: RemotePlan, shared: SharedResources) -> VerifiesCards |
         return None
     from bridge.assembly.card_pins import pins_of  # hosts wait for a start, and few agents have pinned keys
 
-    return pins_of(key, one, one.signed_by, shared)
+    table, allow_private = shared.process.issuers, bool(one.allow_private)
+    return pins_of(key, one.signed_by, shared.http, table, allow_private=allow_private)
 
 
 def tool_rules(chosen: AgentsTable) -> ToolRules:

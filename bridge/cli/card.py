@@ -20,7 +20,7 @@ from bridge.errors import PeerError, UsageError
 if TYPE_CHECKING:
     import httpx2
 
-    from bridge.a2a.client.card import FoundCard
+    from bridge.a2a.client.card import FoundCard, VerifiesCards
     from bridge.a2a.client.client import AgentClient, ClientOptions
     from bridge.a2a.client.credentials import Credentials
     from bridge.a2a.client.follow import FollowPace
@@ -148,6 +148,8 @@ class AgentConnection:
     """The URIs of extensions of the bridge that no card declares."""
     login: LoginWish | None = field(default=None, repr=False)
     """The login that is kept for the URL, unless a token is given."""
+    signed_by: str | Path | None = None
+    """The URL or the file of the keys of which one must have signed the card."""
 
     @classmethod
     def from_options(cls, options: dict[str, Any]) -> AgentConnection:
@@ -180,6 +182,7 @@ class AgentConnection:
             dialect=options.get("dialect") or "auto",
             tls=_tls_given(options),
             login=None if has_token else stored_login(url, allow_private=allow_private),
+            signed_by=_signer_given(options.get("signed_by")),
         )
 
     @cached_property
@@ -290,7 +293,12 @@ class AgentConnection:
         """
         import anyio
 
-        from bridge.a2a.client.card import NoCardError, UnknownVersionError, fetch_card
+        from bridge.a2a.client.card import (
+            NoCardError,
+            UnknownVersionError,
+            UnverifiedCardError,
+            fetch_card,
+        )
         from bridge.a2a.client.credentials import card_credentials
         from bridge.a2a.client.http import NotReachedError, redacted_url
         from bridge.a2a.client.version_question import version_question
@@ -305,13 +313,26 @@ class AgentConnection:
                         card_credentials(self._credentials),
                         self.reach.guard(self.url),
                         version_question(http, self._client_options) or self._said_version,
+                        self._pins(http),
                     )
         except TimeoutError as exc:
             raise PeerError(f"{redacted_url(self.url)} gave no card within {_CARD_SECONDS:g} s") from exc
-        except (NoCardError, NotReachedError, UnknownVersionError, TokenError):
+        except (NoCardError, NotReachedError, UnknownVersionError, UnverifiedCardError, TokenError):
             raise
         except PeerError as exc:
             raise await self.explained(exc) from exc
+
+    def _pins(self, http: httpx2.AsyncClient) -> VerifiesCards | None:
+        """The keys of which one must have signed the card, in whatever form; None takes any card."""
+        if self.signed_by is None:
+            return None
+        from bridge.a2a.wire.canonical_card import CardForm
+        from bridge.assembly.card_pins import pins_of
+        from bridge.assembly.plan import SignerPlan
+        from bridge.config.tables.profile import load_profile
+
+        signer, table = SignerPlan(self.signed_by, CardForm.SDK), load_profile().issuers
+        return pins_of("card", signer, http, table, allow_private=self.allow_private)
 
     async def _said_version(self, _: FoundCard) -> str:
         """The version that the user says, for a card that says none."""
@@ -373,6 +394,27 @@ def _tls_given(options: dict[str, Any]) -> PeerTls | None:
     return tls
 
 
+def _signer_given(given: str | None) -> str | Path | None:
+    """What --signed-by names: a URL or a file.
+
+    Raises:
+        UsageError: the URL is not https, or the file has no keys.
+    """
+    if given is None:
+        return None
+    from bridge.http.request_checks import is_loopback
+
+    place = urlsplit(given)
+    if place.scheme not in ("http", "https"):
+        from bridge.a2a.client.card_pins import KeyFile
+
+        KeyFile(Path(given)).read()
+        return Path(given)
+    if place.scheme == "http" and not is_loopback(place.hostname or ""):
+        raise UsageError("--signed-by takes an https:// URL: whoever changes the keys could sign the card")
+    return given
+
+
 def _given_options(options: dict[str, Any]) -> Iterator[str]:
     """The given options of a connection. They name secrets, and hold none."""
     for name in ("bearer", "api_key", "header", "cert", "key", "ca", "trust", "dialect"):
@@ -420,6 +462,11 @@ def _require_http(url: str) -> None:
 @click.command()
 @click.argument("url", metavar="URL")
 @click.option("--json", "as_json", is_flag=True, help="Print the card as it was received.")
+@click.option(
+    "--signed-by",
+    metavar="FILE|URL",
+    help="Keys of which one must have signed the card, as a key set (JWKS). Only what is signed is shown then.",
+)
 @connection_options
 def card(**options: Any) -> int:
     """Show the card of an agent.
@@ -430,8 +477,10 @@ def card(**options: Any) -> int:
     \b
     mcp-a2a card http://127.0.0.1:8080
     mcp-a2a card --bearer env:TOKEN --json https://agent.example.com | jq .skills
+    mcp-a2a card --signed-by https://agent.example.com/.well-known/jwks.json https://agent.example.com
 
-    Exit codes: 0 the card is as A2A asks; 1 there is no card, or it is not as A2A asks; 2 the command is at fault.
+    Exit codes: 0 the card is as A2A asks; 1 there is no card, or it is not as A2A asks, or not signed as --signed-by
+    asks; 2 the command is at fault.
     """
     import anyio
 

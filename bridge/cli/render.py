@@ -91,6 +91,7 @@ def card(found: FoundCard, arguments_of: Callable[[str], Iterable[str]]) -> None
         ),
     )
     _section("Security", _security_lines(shown))
+    _section("Signatures", _signature_lines(found))
     _section("Input", shown.default_input_modes)
     _section("Output", shown.default_output_modes)
     _skills(shown, arguments_of)
@@ -244,6 +245,21 @@ def _security_lines(shown: AgentCard) -> Iterable[str]:
     needed = [" and ".join(one.schemes) for one in shown.security_requirements or ()]
     if needed:
         yield f"needs {' or '.join(needed)}"
+
+
+def _signature_lines(found: FoundCard) -> Iterable[str]:
+    """Who has signed a card, and whether that is verified."""
+    if (proof := found.proof) is not None:
+        of_sdks = "" if proof.form == "strict" else ", in the form of the SDKs"
+        yield f"verified: key {proof.key_id}{of_sdks}"
+        if proof.outside:
+            yield f"not signed, and not used: {', '.join(proof.outside)}"
+    elif found.card.signatures:
+        from bridge.a2a.wire.card_signatures import signers_in  # loads PyJWT, for few cards
+
+        said = list(signers_in({"signatures": [one.to_object() for one in found.card.signatures]}))
+        yield from (f"not verified: {one}" for one in said or ["nobody that can be read"])
+        yield "--signed-by FILE|URL verifies them"
 
 
 def _skills(shown: AgentCard, arguments_of: Callable[[str], Iterable[str]]) -> None:

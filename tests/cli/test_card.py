@@ -12,11 +12,13 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
+from bridge.a2a.wire.canonical_card import CardForm
 from bridge.translate.extension import URI
 from tests.cli.call.test_command import Run, child, command
 from tests.support.mcp_face import Face
 from tests.support.mcp_serving import served
 from tests.support.running import Running, config_for, listening, raw_command, running
+from tests.support.signed_cards import key, signed
 
 CARD: dict[str, Any] = {
     "name": "Strange \x1b[31m[bold]agent",
@@ -208,3 +210,49 @@ async def test_what_cannot_be_shown_is_one_message(
     assert words in done.err
     assert "Traceback" not in done.err
     assert "s3cret" not in done.err
+
+
+async def test_who_signed_a_card_is_shown_and_whether_that_holds(run: Run, tmp_path: Path) -> None:
+    agent, keys = Agent(), tmp_path / "keys.json"
+    whole = {**CARD, "capabilities": {"streaming": True}}
+    kid = key().signing.id
+
+    async def shown(card: Any, *options: str) -> list[str]:
+        agent.text = json.dumps(card)
+        async with listening(agent) as url:
+            done = await run(url, *options)
+        assert done.code == 0, done.err
+        return [
+            line.strip() for line in done.out.partition("Signatures\n")[2].partition("\n\n")[0].splitlines()
+        ]
+
+    assert await shown(CARD) == []
+    assert await shown(signed(whole, key())) == [
+        f'not verified: key "{kid}", ES256',
+        f'not verified: key "{kid}", ES256, in the form sdk',
+        "--signed-by FILE|URL verifies them",
+    ]
+    keys.write_text(json.dumps({"keys": [dict(key().public)]}))
+    assert await shown(signed(whole, key()), "--signed-by", str(keys)) == [
+        f"verified: key {kid}",
+        "not signed, and not used: unknownField",
+    ]
+    assert await shown(signed(whole, key(), forms=(CardForm.SDK,)), "--signed-by", str(keys)) == [
+        f"verified: key {kid}, in the form of the SDKs",
+        "not signed, and not used: unknownField, securityRequirements",
+    ]
+
+
+async def test_a_card_that_is_not_signed_as_it_must_be_is_not_shown(run: Run, tmp_path: Path) -> None:
+    agent, keys = Agent(), tmp_path / "keys.json"
+    agent.text = json.dumps({**signed(CARD, key()), "name": "Forged"})
+    async with listening(agent) as url:
+        no_keys = await run(url, "--signed-by", str(keys))
+        assert (no_keys.code, no_keys.out) == (2, "")
+        assert "cannot be read" in no_keys.err
+        keys.write_text(json.dumps({"keys": [dict(key().public)]}))
+        done = await run(url, "--signed-by", str(keys))
+    assert (done.code, done.out) == (1, "")
+    assert "does not fit the card" in done.err
+    refused = await run("https://a.test", "--signed-by", "http://keys.example.com/jwks.json")
+    assert (refused.code, "takes an https:// URL" in refused.err) == (2, True)

@@ -7,7 +7,7 @@ import os
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -15,6 +15,7 @@ from typing import Any
 
 import pytest
 
+from bridge.a2a.wire.canonical_card import CardForm
 from bridge.cli import render
 from tests.config.test_broken import BROKEN, ENVIRONMENT
 from tests.support.addresses import a_web_page, an_mcp_server
@@ -22,6 +23,7 @@ from tests.support.command import WAIT_SECONDS, environment, run_here
 from tests.support.files import DEVTOOLS, RAW, TEAM, an_agent, written
 from tests.support.forked import Forked
 from tests.support.ports import free_port
+from tests.support.signed_cards import key, signed
 from tests.support.terminals import open_terminal
 
 TEN_BROKEN = (
@@ -123,8 +125,10 @@ def test_a_peer_that_is_down_is_a_fault_with_its_reason(tmp_path: Path) -> None:
 
 
 @contextmanager
-def an_agent_of(version: str) -> Iterator[str]:
-    """Something that gives a card of an agent that speaks this version alone; its URL."""
+def an_agent_of(
+    version: str, signed: Callable[[dict[str, Any]], dict[str, Any]] = lambda card: card
+) -> Iterator[str]:
+    """Something that gives a card of an agent that speaks this version alone, signed like this; its URL."""
 
     class Card(BaseHTTPRequestHandler):
         def do_GET(self) -> None:
@@ -147,7 +151,7 @@ def an_agent_of(version: str) -> Iterator[str]:
             self.send_response(200)
             self.send_header("Content-Type", "application/json")
             self.end_headers()
-            self.wfile.write(json.dumps(card).encode())
+            self.wfile.write(json.dumps(signed(card)).encode())
 
         def log_message(self, *words: object) -> None: ...
 
@@ -189,6 +193,48 @@ def test_an_extension_that_a_card_does_not_declare_is_a_note(tmp_path: Path) -> 
         notes = found_in(tmp_path)["notes"]
     words = "agents.old: its card does not declare the extension urn:stamp:v1, which is not activated"
     assert words in notes
+
+
+@pytest.mark.parametrize(
+    ("signs", "faults", "notes"),
+    [
+        (lambda card: signed(card, key()), [], []),
+        (lambda card: card, ["is not signed"], []),
+        (lambda card: signed(card, key(number=1)), ["is none of those that are trusted"], []),
+        (
+            lambda card: signed(
+                {**card, "securityRequirements": [{"schemes": {"x": {"list": []}}}]},
+                key(),
+                forms=(CardForm.SDK,),
+            ),
+            [],
+            ["in the form of the SDKs, which does not cover capabilities, securityRequirements; none is used"],
+        ),
+    ],
+    ids=["signed", "unsigned", "by-another", "of-the-sdks"],
+)
+def test_a_card_that_is_not_signed_as_the_file_says_is_a_fault_and_what_sdks_do_not_see_a_note(
+    signs: Callable[[dict[str, Any]], dict[str, Any]], faults: list[str], notes: list[str], tmp_path: Path
+) -> None:
+    (tmp_path / "keys.json").write_text(json.dumps({"keys": [dict(key().public)]}))
+    signer = "signed_by = { file = 'keys.json', form = 'sdk' }"
+    with an_agent_of("1.0", signs) as url:
+        agent = f"[agents.old]\ncard = '{url}'\n{signer}\n"
+        written(tmp_path, f"{agent}[agents_as_tools.team]\nfrom = ['old']\n")
+        found = found_in(tmp_path)
+    said = [note for note in found["notes"] if "signed" in note]
+    assert all(words in fault for words, fault in zip(faults, found["faults"], strict=True))
+    assert all(words in note for words, note in zip(notes, said, strict=True))
+
+
+def test_a_file_of_keys_that_cannot_be_used_is_a_fault_without_a_connection(tmp_path: Path) -> None:
+    (tmp_path / "keys.json").write_text("{}")
+    agent = "[agents.old]\ncard = 'https://a.test'\nsigned_by = { file = 'keys.json' }\n"
+    written(tmp_path, f"{agent}[agents_as_tools.team]\nfrom = ['old']\n")
+    done = check(tmp_path, "--json", "--offline")
+    [fault] = json.loads(done.stdout)["faults"]
+    assert fault.startswith("agents.old: signed_by.file: the keys in ")
+    assert fault.endswith("keys.json cannot be used: it is no JSON Web Key Set")
 
 
 @pytest.mark.parametrize("scheme", ["bearer", "api_key"])
