@@ -208,7 +208,9 @@ def test_an_extension_that_a_card_does_not_declare_is_a_note(tmp_path: Path) -> 
                 forms=(CardForm.SDK,),
             ),
             [],
-            ["in the form of the SDKs, which does not cover capabilities, securityRequirements; none is used"],
+            [
+                "in the form of the SDKs, which does not cover capabilities, securityRequirements; none is used"
+            ],
         ),
     ],
     ids=["signed", "unsigned", "by-another", "of-the-sdks"],

@@ -17,6 +17,7 @@ from tests.peers.install import PEERS, NotInstalled, check_installed, node
 JS_CLIENT: Final = Path(__file__).with_name("js_client.mjs")
 JS_AGENT: Final = Path(__file__).with_name("js_agent.mjs")
 JS_MCP_CLIENT: Final = Path(__file__).with_name("js_mcp_client.mjs")
+JS_CARD_SIGNATURES: Final = Path(__file__).with_name("js_card_signatures.mjs")
 JS_RECEIVER: Final = Path(__file__).with_name("js_receiver.mjs")
 OIDC_PROVIDER: Final = Path(__file__).with_name("oidc_provider.mjs")
 
@@ -97,6 +98,11 @@ def js_agent_command() -> list[str]:
 def js_receiver_command(token: str) -> list[str]:
     """Return the command of a receiver of push notifications on the JavaScript SDK, which expects a token."""
     return [str(node()), str(JS_RECEIVER), str(package_manifest("@a2a-js/sdk")), token]
+
+
+def js_card_signatures_command() -> list[str]:
+    """Return the command that verifies and signs a card with the JavaScript SDK."""
+    return [str(node()), str(JS_CARD_SIGNATURES), str(package_manifest("@a2a-js/sdk"))]
 
 
 def oidc_provider_command(*names: str) -> list[str]:
