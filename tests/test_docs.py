@@ -58,6 +58,7 @@ OTHERWISE_TYPED: Final[Mapping[str, str]] = {
     "mcp-a2a store migrate --dry-run bridge.toml": "the same",
     "mcp-a2a store move old.toml new.toml": "the same",
     "mcp-a2a wrap --mapping mine.toml --port 8081 -- python examples/demo_server.py": "the same",
+    "mcp-a2a keys new card.pem": "tests/cli/test_keys.py",
     "mcp-a2a audit verify audit.jsonl*": "tests/audit/test_chain.py",
     "mcp-a2a audit head audit.jsonl > /elsewhere/head": "the same",
     'mcp-a2a audit verify --head "$(cat /elsewhere/head)" audit.jsonl*': "the same",
