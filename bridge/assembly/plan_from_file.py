@@ -276,14 +276,20 @@ def _login_of_server(
     oauth2 = table.auth.oauth2 if table.auth else None
     if oauth2 is None or oauth2.grant != "authorization_code" or table.url is None:
         return None
-    wish = _login_wish(name, oauth2, table.url, place, allow_private=table.allow_private)
+    wish = _login_wish(name, oauth2, table.url, place, table.tls, allow_private=table.allow_private)
     if table.login != "each":
         return wish
     return replace(wish, of_each=True, link_seconds=server.login_seconds)
 
 
 def _login_wish(
-    name: str, oauth2: _ClientTable, url: str, place: ProcessPlan, *, allow_private: bool
+    name: str,
+    oauth2: _ClientTable,
+    url: str,
+    place: ProcessPlan,
+    tls: PeerTlsTable | None,
+    *,
+    allow_private: bool,
 ) -> LoginWish:
     """The login of the operator at a peer."""
     from bridge.assembly.stores import keeper_for  # few files need a login, and it loads SQLite
@@ -301,6 +307,7 @@ def _login_wish(
         resource=oauth2.resource,
         pkce=oauth2.pkce,
         allow_private=allow_private,
+        tls=_peer_tls(tls),
     )
 
 
@@ -349,7 +356,7 @@ def _login_of_agent(name: str, table: AgentTable, process: Profile, place: Proce
     if oauth2 is None or oauth2.grant != "authorization_code":
         return None
     url, allow_private = base_url(table.card), bool(table.allow_private)
-    wish = _login_wish(name, oauth2, url, place, allow_private=allow_private)
+    wish = _login_wish(name, oauth2, url, place, table.tls, allow_private=allow_private)
     wish = replace(wish, kind="agents", trusted=frozenset(map(origin_of, table.trust)))
     return LoginToken(wish, process.agents.agent_connect_seconds)
 
@@ -358,7 +365,7 @@ def _catalog(name: str, table: CatalogTable, process: Profile, place: ProcessPla
     oauth2, allow_private = table.auth.oauth2 if table.auth else None, bool(table.allow_private)
     tokens = _tokens(oauth2, table.url, process, allow_private=allow_private)
     if oauth2 is not None and oauth2.grant == "authorization_code":
-        wish = _login_wish(name, oauth2, table.url, place, allow_private=allow_private)
+        wish = _login_wish(name, oauth2, table.url, place, table.tls, allow_private=allow_private)
         tokens = LoginToken(replace(wish, kind="catalogs"), process.agents.agent_connect_seconds)
     return CatalogPlan(
         table.url,

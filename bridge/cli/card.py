@@ -14,7 +14,7 @@ from urllib.parse import urlsplit
 import click
 
 from bridge.a2a.wire.choices import DialectChoice
-from bridge.cli.login import stored_login
+from bridge.cli.login import stored_login, tls_given
 from bridge.errors import PeerError, UsageError
 
 if TYPE_CHECKING:
@@ -51,6 +51,22 @@ def dialect_option(words: str) -> Callable[[_Command], _Command]:
     )
 
 
+def tls_options(whom: str) -> tuple[Callable[[_Command], _Command], ...]:
+    """The options for TLS with a peer, or with several; `whom` says which."""
+    file = click.Path(path_type=Path, dir_okay=False)
+    return (
+        click.option(
+            "--cert", type=file, help=f"Client certificate for {whom}, as a file in PEM. It takes --key."
+        ),
+        click.option("--key", type=file, help="The private key of --cert, in PEM."),
+        click.option(
+            "--ca",
+            type=file,
+            help=f"The authorities that a certificate of {whom} may come from, in PEM; no others then count.",
+        ),
+    )
+
+
 _CONNECTION_OPTIONS: Final = (
     click.option(
         "--bearer",
@@ -68,19 +84,7 @@ _CONNECTION_OPTIONS: Final = (
         metavar="NAME=env:VAR|file:PATH|VALUE",
         help="HTTP header for the agent. Repeatable.",
     ),
-    click.option(
-        "--cert",
-        type=click.Path(path_type=Path, dir_okay=False),
-        help="Client certificate for the agent, as a file in PEM. It takes --key.",
-    ),
-    click.option(
-        "--key", type=click.Path(path_type=Path, dir_okay=False), help="The private key of --cert, in PEM."
-    ),
-    click.option(
-        "--ca",
-        type=click.Path(path_type=Path, dir_okay=False),
-        help="The authorities that the agent's own certificate may come from, in PEM; no others then count.",
-    ),
+    *tls_options("the agent"),
     click.option(
         "--allow-private",
         is_flag=True,
@@ -171,6 +175,7 @@ class AgentConnection:
         trusted = frozenset(map(origin_of, options.get("trust", ())))
         api_key = secret_given(options, "api_key")
         allow_private = options.get("allow_private", False)
+        tls = tls_given(options)
         has_token = "authorization" in map(str.lower, headers)
         return cls(
             url,
@@ -180,8 +185,8 @@ class AgentConnection:
             allow_private,
             tuple(_given_options(options)),
             dialect=options.get("dialect") or "auto",
-            tls=_tls_given(options),
-            login=None if has_token else stored_login(url, allow_private=allow_private),
+            tls=tls,
+            login=None if has_token else stored_login(url, allow_private=allow_private, tls=tls),
             signed_by=_signer_given(options.get("signed_by")),
         )
 
@@ -374,24 +379,6 @@ def secret_given(options: dict[str, Any], name: str) -> str | None:
         option = name.replace("_", "-")
         raise UsageError(f"--{option} takes env:NAME or file:PATH, so that no secret stands on the line")
     return value
-
-
-def _tls_given(options: dict[str, Any]) -> PeerTls | None:
-    """What --cert, --key and --ca name; None without them.
-
-    Raises:
-        UsageError: one is missing, or a file cannot be used.
-    """
-    from bridge.http.tls import PeerTls, peer_context
-
-    certificate, key, authorities = (options.get(name) for name in ("cert", "key", "ca"))
-    if (certificate is None) is not (key is None):
-        raise UsageError("--cert and --key go together: the certificate and its private key")
-    if certificate is None and authorities is None:
-        return None
-    tls = PeerTls(certificate, key, authorities)
-    peer_context(tls)
-    return tls
 
 
 def _signer_given(given: str | None) -> str | Path | None:

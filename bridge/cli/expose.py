@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import click
 
-from bridge.cli.card import dialect_option, with_options
+from bridge.cli.card import dialect_option, tls_options, with_options
 from bridge.cli.login import with_stored_logins
 from bridge.cli.wrap import serving_options
 
@@ -71,6 +72,7 @@ def names_of_agents_options() -> list[str]:
 @click.argument("urls", nargs=-1, required=True, metavar="AGENT_URL...")
 @click.option("--name", help="The name of the MCP server.")
 @agents_options
+@partial(with_options, options=reversed(tls_options("the agents")))
 @click.option(
     "--http", "over_http", is_flag=True, help="Serve over Streamable HTTP instead of stdin and stdout."
 )

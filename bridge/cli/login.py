@@ -17,11 +17,13 @@ if TYPE_CHECKING:
     from bridge.assembly.plan import Plan, RemotePlan, ServerPlan
     from bridge.http.login_credentials import LoginWish
     from bridge.http.logins import Login, LoginKeeper
+    from bridge.http.tls import PeerTls
 
 _WAIT_SECONDS: Final = 600.0
 _ANSWER_SECONDS: Final = 30.0
 """How long a server may take for each answer."""
 
+_FILE: Final = click.Path(path_type=Path, dir_okay=False)
 _WEB: Final = ("http://", "https://")
 
 
@@ -69,6 +71,11 @@ _WEB: Final = ("http://", "https://")
     is_flag=True,
     help="For a URL: log in though the issuer does not say that it checks PKCE.",
 )
+@click.option("--cert", type=_FILE, help="For a URL: client certificate for it, in PEM. It takes --key.")
+@click.option("--key", type=_FILE, help="For a URL: the private key of --cert, in PEM.")
+@click.option(
+    "--ca", type=_FILE, help="For a URL: the authorities that its own certificate may come from, in PEM."
+)
 @click.option("--allow-private", is_flag=True, help="For a URL: let the server lead to private addresses.")
 def login(**options: Any) -> int:
     """Log in at a tool server, an agent or a catalog that needs a person.
@@ -108,6 +115,9 @@ _OF_A_URL: Final = (
     "scopes",
     "resource",
     "assume_pkce",
+    "cert",
+    "key",
+    "ca",
     "allow_private",
 )
 
@@ -170,6 +180,7 @@ def _wish_at(url: str, file: Path | None, options: dict[str, Any]) -> LoginWish:
         resource=options.get("resource"),
         pkce="assume" if options.get("assume_pkce") else "required",
         allow_private=bool(options.get("allow_private")),
+        tls=tls_given(options),
         kind=None,
     )
 
@@ -184,13 +195,13 @@ def with_stored_logins(plan: Plan) -> Plan:
         target = one.target
         if not isinstance(target, HttpTarget) or target.oauth or _has_token(target.headers):
             return one
-        wish = stored_login(target.url, allow_private=target.allow_private)
+        wish = stored_login(target.url, allow_private=target.allow_private, tls=target.tls)
         return replace(one, target=replace(target, oauth=wish))
 
     def agent(one: RemotePlan) -> RemotePlan:
         if one.bearer or one.tokens or _has_token(one.headers):
             return one
-        wish = stored_login(one.url, allow_private=bool(one.allow_private))
+        wish = stored_login(one.url, allow_private=bool(one.allow_private), tls=one.tls)
         seconds = plan.profile.agents.agent_connect_seconds
         return replace(one, tokens=None if wish is None else LoginToken(wish, seconds))
 
@@ -205,7 +216,7 @@ def _has_token(headers: Mapping[str, str]) -> bool:
     return "authorization" in map(str.lower, headers)
 
 
-def stored_login(url: str, *, allow_private: bool) -> LoginWish | None:
+def stored_login(url: str, *, allow_private: bool, tls: PeerTls | None) -> LoginWish | None:
     """The login at a URL that this user has made; None if there is none."""
     from bridge.user_folders import LOGINS, state_folder
 
@@ -217,8 +228,26 @@ def stored_login(url: str, *, allow_private: bool) -> LoginWish | None:
     from bridge.store.login_files import LoginFiles
 
     files = LoginFiles(state_folder())
-    wish = LoginWish(base_url(url), files, allow_private=allow_private, kind=None)
+    wish = LoginWish(base_url(url), files, allow_private=allow_private, tls=tls, kind=None)
     return wish if files.has(wish.key) else None
+
+
+def tls_given(options: dict[str, Any]) -> PeerTls | None:
+    """What --cert, --key and --ca name; None without them.
+
+    Raises:
+        UsageError: one is missing, or a file cannot be used.
+    """
+    from bridge.http.tls import PeerTls, peer_context
+
+    certificate, key, authorities = (options.get(name) for name in ("cert", "key", "ca"))
+    if (certificate is None) is not (key is None):
+        raise UsageError("--cert and --key go together: the certificate and its private key")
+    if certificate is None and authorities is None:
+        return None
+    tls = PeerTls(certificate, key, authorities)
+    peer_context(tls)
+    return tls
 
 
 def keeper_of(file: Path | None) -> LoginKeeper:

@@ -30,15 +30,19 @@ _OPTIONS: Final = {
     "url": "URL",
     "card": "AGENT_URL",
     "mcp_json": "--from-json",
+    "certificate": "--cert",
     "principals": "--auth",
     "enabled": "--push",
     "allow": "--push-allow",
 }
 """The option or argument for a key of the file, where the names differ."""
-_AROUND: Final = ("auth", "skills", "tools", "*")
+_AROUND: Final = ("auth", "skills", "tls", "tools", "*")
 """Keys that only contain the keys of options."""
 
 _WEB: Final = ("http://", "https://")
+_TLS: Final = {"cert": "certificate", "key": "key", "ca": "ca"}
+"""The options for TLS with a peer, and their keys in a file."""
+
 SEVERAL: Final = "tools"
 """The name of an agent made of several servers, in its path."""
 
@@ -296,6 +300,7 @@ def server_at(url: str, options: Mapping[str, Any]) -> dict[str, Any]:
         "url": url,
         "headers": _headers(options),
         "auth": {"bearer": _secret(options, "bearer")},
+        "tls": _tls(options),
         "allow_private": options["allow_private"] or None,
     }
 
@@ -311,6 +316,8 @@ def server_of(words: Sequence[str], options: Mapping[str, Any]) -> dict[str, Any
 
     for key in (key for key in ("header", "bearer") if options.get(key)):
         raise UsageError(f"--{key} is for a URL; a command takes --env")
+    for key in (key for key in _TLS if options.get(key)):
+        raise UsageError(f"--{key} is for a URL: a command is reached without TLS")
     if options["allow_private"]:
         raise UsageError("--allow-private is for a URL: nothing is looked up for a command")
     meant = url_with_scheme(words[0]) if len(words) == 1 and shutil.which(words[0]) is None else None
@@ -328,7 +335,8 @@ def _names_in_host_file(options: Mapping[str, Any]) -> list[str]:
     from bridge.config.text.wording import meant, table_name
 
     given = {"a URL or command": "target", "--header": "header", "--env": "variables"}
-    for what in (what for what, key in given.items() if options[key]):
+    given |= {f"--{key}": key for key in _TLS}
+    for what in (what for what, key in given.items() if options.get(key)):
         raise UsageError(f"--from-json names the servers, and says all of them: it does not go with {what}")
     if options["era"] != "auto":
         raise UsageError("--era is for one server: it does not go with --from-json")
@@ -378,6 +386,7 @@ def _agents(options: Mapping[str, Any]) -> dict[str, Any]:
     table = {
         "headers": _headers(options),
         "auth": {key: _secret(options, key) for key in ("bearer", "api_key")},
+        "tls": _tls(options),
         "trust": list(map(_origin, options["trust"])),
         "allow_private": options["allow_private"] or None,
         "dialect": options["dialect"],
@@ -424,6 +433,12 @@ def _origin(url: str) -> str:
 
     _require_host(url)
     return origin_of(url)
+
+
+def _tls(options: Mapping[str, Any]) -> dict[str, str]:
+    if bool(options.get("cert")) is not bool(options.get("key")):
+        raise UsageError("--cert and --key go together: the certificate and its private key")
+    return {key: os.path.abspath(given) for option, key in _TLS.items() if (given := options.get(option))}
 
 
 def _headers(options: Mapping[str, Any]) -> dict[str, Any]:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from bridge.cli.card import with_options
+from bridge.cli.card import tls_options, with_options
 from bridge.cli.login import with_stored_logins
 
 if TYPE_CHECKING:
@@ -89,6 +89,7 @@ def serving_options(log_level: str) -> Callable[[_Command], _Command]:
     metavar="NAME=env:VAR|file:PATH|VALUE",
     help="HTTP header for the server. Repeatable.",
 )
+@partial(with_options, options=reversed(tls_options("the server")))
 @click.option(
     "--allow-private",
     is_flag=True,

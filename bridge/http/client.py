@@ -70,6 +70,11 @@ def guarded_by(guard: AddressGuard | None) -> dict[str, Any]:
     return {} if guard is None else {_GUARD: guard}
 
 
+def certified_by(url: str, tls: PeerTls | None) -> dict[str, Any]:
+    """The extensions of a request with this certificate, which nobody but the origin of a URL is shown."""
+    return {} if tls is None else {_CERTIFIED: (_place(httpx2.URL(url)), tls)}
+
+
 async def connect_guarded(host: str, port: int, guard: AddressGuard | None) -> httpcore2.AsyncNetworkStream:
     """Connect to a host, under a guard.
 

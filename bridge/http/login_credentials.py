@@ -27,9 +27,10 @@ from urllib.parse import quote_plus
 import anyio
 
 from bridge.errors import BridgeError, reason_of
-from bridge.http.client import GuardedClient, PeerCredentials
+from bridge.http.client import GuardedClient, PeerCredentials, certified_by
 from bridge.http.logins import OPERATOR, HeldLogin, Login, LoginKeeper, LoginKey, PeerKind, peer_of
 from bridge.http.oauth import PlaceToken, TokenCredentials, TokenSource
+from bridge.http.tls import PeerTls
 from bridge.http.token_endpoint import (
     AccessToken,
     TokenError,
@@ -91,6 +92,8 @@ class LoginWish:
     allow_private: bool = False
     kind: PeerKind | None = "tool_servers"
     """What the peer is, by its table in a file; None for a URL of which that is not known yet."""
+    tls: PeerTls | None = None
+    """The certificate that the peer is shown, and the authorities of its own."""
     trusted: frozenset[str] = frozenset()
     """Origins, besides its own, at which an agent may be shown the token."""
     of_each: bool = False
@@ -369,10 +372,16 @@ async def token_answer(
         form["resource"] = login.resource
     proof, headers = proof_of_client(login)
     form |= proof
-    allow_private = wish.allow_private or (not wish.name and login.allow_private)
+    allow_private = allows_private(wish, login)
     guard = issuer_guard(login.token_url, (wish.url, wish.issuer), allow_private=allow_private)
     async with GuardedClient(timeout=None) as http:
-        return await issuer_answer(http, login.token_url, guard, form, headers)
+        certified = certified_by(wish.url, wish.tls)
+        return await issuer_answer(http, login.token_url, guard, form, headers, certified)
+
+
+def allows_private(wish: LoginWish, login: Login) -> bool:
+    """Whether the issuer of a login may be at a private address. Of a URL no file says it, but the login does."""
+    return wish.allow_private or (not wish.name and login.allow_private)
 
 
 def proof_of_client(login: Login) -> tuple[dict[str, str], dict[str, str]]:

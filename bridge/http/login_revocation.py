@@ -14,8 +14,8 @@ from typing import Final
 import anyio
 import httpx2
 
-from bridge.http.client import GuardedClient
-from bridge.http.login_credentials import LoginWish, proof_of_client
+from bridge.http.client import GuardedClient, certified_by
+from bridge.http.login_credentials import LoginWish, allows_private, proof_of_client
 from bridge.http.logins import Login
 from bridge.http.token_endpoint import (
     TokenError,
@@ -83,5 +83,7 @@ class _Revocation:
         self, url: str, form: dict[str, str] | None = None, headers: dict[str, str] | None = None
     ) -> tuple[int, JsonObject | None]:
         written = self.wish.url, self.wish.issuer
-        guard = issuer_guard(url, written, allow_private=self.wish.allow_private)
-        return await issuer_answer(self.http, url, guard, form, headers)
+        allow_private = allows_private(self.wish, self.login)
+        guard = issuer_guard(url, written, allow_private=allow_private)
+        certified = certified_by(self.wish.url, self.wish.tls)
+        return await issuer_answer(self.http, url, guard, form, headers, certified)

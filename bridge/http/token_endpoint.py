@@ -21,7 +21,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import chain
 from pathlib import Path
-from typing import Final, Literal
+from typing import Any, Final, Literal
 from urllib.parse import quote_plus, urlsplit
 
 import anyio
@@ -187,10 +187,11 @@ async def issuer_answer(
     guard: AddressGuard | None,
     form: Mapping[str, str] | None = None,
     headers: Mapping[str, str] | None = None,
+    certified: Mapping[str, Any] | None = None,
 ) -> tuple[int, JsonObject | None]:
     """The status of an answer of an authorization server, and its JSON object, if it is one. A form is posted.
 
-    Redirects are not followed.
+    `certified` says who is shown a certificate (`certified_by`). Redirects are not followed.
 
     Raises:
         UnsentError: nothing was sent, or no server took it.
@@ -202,7 +203,7 @@ async def issuer_answer(
             url,
             data=form,
             headers={"Accept": "application/json", **(headers or {})},
-            extensions=guarded_by(guard),
+            extensions={**guarded_by(guard), **(certified or {})},
         )
         response = await http.send(request, stream=True, follow_redirects=False)
         try:

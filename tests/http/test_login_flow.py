@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import ssl
 import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -29,13 +30,14 @@ from tests.support.login_server import METADATA, LoginServer
 class Browser:
     """A browser of a person who consents to everything. It keeps the pages that it was given."""
 
-    def __init__(self) -> None:
+    def __init__(self, verify: ssl.SSLContext | bool = True) -> None:
+        self._verify = verify
         self.opened: list[str] = []
         self.back: list[httpx2.Response] = []
 
     async def __call__(self, url: str) -> None:
         self.opened.append(url)
-        async with httpx2.AsyncClient(trust_env=False, timeout=30) as client:
+        async with httpx2.AsyncClient(trust_env=False, timeout=30, verify=self._verify) as client:
             page = await client.get(url)
             self.back.append(await client.get(page.headers["location"]))
 

@@ -11,6 +11,7 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
+from bridge.http.tls import TlsPoint
 from tests.support.running import listening
 from tests.support.scripted_agent import Json, plain_card
 
@@ -34,7 +35,7 @@ class LoginAgent:
     url: str = ""
 
     @asynccontextmanager
-    async def serve(self) -> AsyncIterator[str]:
+    async def serve(self, tls: TlsPoint | None = None) -> AsyncIterator[str]:
         """Listen on loopback; its URL."""
         routes = [
             Route("/.well-known/agent-card.json", self._card),
@@ -43,7 +44,7 @@ class LoginAgent:
             Route("/.well-known/oauth-protected-resource", self._metadata_of_another),
             Route("/", self._answer, methods=["POST"]),
         ]
-        async with listening(Starlette(routes=routes)) as self.url:
+        async with listening(Starlette(routes=routes), tls=tls) as self.url:
             yield self.url
 
     def _refusal(self, request: Request) -> Response | None:

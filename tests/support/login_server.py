@@ -15,6 +15,7 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, RedirectResponse, Response
 from starlette.types import Receive, Scope, Send
 
+from bridge.http.tls import TlsPoint
 from tests.support.running import listening
 
 METADATA: Final = "/.well-known/oauth-authorization-server"
@@ -72,9 +73,9 @@ class LoginServer:
         return f"{self.issuer}/mcp"
 
     @asynccontextmanager
-    async def serve(self) -> AsyncIterator[str]:
+    async def serve(self, tls: TlsPoint | None = None) -> AsyncIterator[str]:
         """Listen on loopback; the URL of the tool server."""
-        async with listening(self) as self.issuer:
+        async with listening(self, tls=tls) as self.issuer:
             yield self.url
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:

@@ -27,7 +27,7 @@ from bridge.a2a.model.objects import AgentCard, GetTaskRequest
 from bridge.a2a.model.operations import GET_TASK
 from bridge.a2a.wire.versions import HEADER as VERSION_HEADER
 from bridge.errors import PeerError
-from bridge.http.client import GuardedClient, guarded_by
+from bridge.http.client import GuardedClient, PeerAuth, PeerCredentials, fixed_credentials, guarded_by
 from bridge.http.login_credentials import LoginWish
 from bridge.http.logins import LoginLead
 from bridge.http.private_addresses import AddressGuard
@@ -55,20 +55,23 @@ async def login_lead(wish: LoginWish, seconds: float) -> LoginLead | None:
     reach = ConnectionPolicy(wish.url, Trust(wish.trusted, allow_private=wish.allow_private))
     guard = reach.guard(wish.url)
     async with GuardedClient(timeout=seconds) as http:
+        certified = fixed_credentials(PeerCredentials(tls=wish.tls))
+        auth = PeerAuth(wish.url, certified)
         if wish.kind == "catalogs":
-            return LoginLead(wish.url, await _challenge(http, OutgoingRequest("GET", wish.url), guard))
+            asked = OutgoingRequest("GET", wish.url, auth=auth)
+            return LoginLead(wish.url, await _challenge(http, asked, guard))
         try:
-            found = await fetch_card(http, wish.url, guard=guard)
+            found = await fetch_card(http, wish.url, certified, guard)
         except NoCardError:
             if wish.kind is None:
                 return None
             # The card itself may take a token. Whoever asks for it is told where to get one.
-            asked = OutgoingRequest("GET", candidate_card_urls(wish.url)[0])
+            asked = OutgoingRequest("GET", candidate_card_urls(wish.url)[0], auth=auth)
             challenge = await _challenge(http, asked, guard)
             if not challenge and not wish.issuer:
                 raise
             return LoginLead(agent_url(wish.url), challenge)
-        return await _lead_of(found, http, wish, reach)
+        return await _lead_of(found, http, wish, reach, auth)
 
 
 async def _challenge(http: httpx2.AsyncClient, asked: OutgoingRequest, guard: AddressGuard | None) -> str:
@@ -81,7 +84,7 @@ async def _challenge(http: httpx2.AsyncClient, asked: OutgoingRequest, guard: Ad
 
 
 async def _lead_of(
-    found: FoundCard, http: httpx2.AsyncClient, wish: LoginWish, reach: ConnectionPolicy
+    found: FoundCard, http: httpx2.AsyncClient, wish: LoginWish, reach: ConnectionPolicy, auth: PeerAuth
 ) -> LoginLead:
     """The lead of an agent whose card is open."""
     try:
@@ -92,7 +95,7 @@ async def _lead_of(
     asked = binding_of(interface, dialect, DEFAULT_MAX_VALUES).request(GET_TASK, params)
     headers = {**asked.headers, **({VERSION_HEADER: dialect.version} if dialect.says_version else {})}
     guard = interface_guard(found, asked.url, reach)
-    challenge = await _challenge(http, replace(asked, headers=headers), guard)
+    challenge = await _challenge(http, replace(asked, headers=headers, auth=auth), guard)
     return _said_by(found.card, interface.url, challenge)
 
 

@@ -1,0 +1,146 @@
+"""Logins at peers that want a client certificate, or whose own certificate comes from a company: all over real TLS."""
+
+from __future__ import annotations
+
+import ipaddress
+import subprocess
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+
+import anyio
+import anyio.to_thread
+import pytest
+from cryptography import x509
+
+from bridge.a2a.client.login_lead import login_lead
+from bridge.http.login_credentials import LoginToken, LoginWish
+from bridge.http.login_flow import log_in
+from bridge.http.login_landing import login_landing
+from bridge.http.login_revocation import revoke
+from bridge.http.logins import Login
+from bridge.http.tls import PeerTls, TlsFiles, TlsPoint
+from bridge.store.login_files import LoginFiles
+from tests.http.test_login_flow import Browser
+from tests.support.certificates import Authority
+from tests.support.command import run_here
+from tests.support.login_agent import LoginAgent
+from tests.support.login_server import LoginServer
+
+pytestmark = pytest.mark.outside
+
+
+@dataclass
+class Company:
+    """An authority of its own, with the certificate of one client."""
+
+    authority: Authority
+
+    @classmethod
+    def at(cls, folder: Path) -> Company:
+        (place := folder / "company").mkdir()
+        return cls(Authority(place, "company"))
+
+    def serving(self, wants: str) -> TlsPoint:
+        """How a peer of it is served."""
+        issued = self.authority.issues("peer", x509.IPAddress(ipaddress.ip_address("127.0.0.1")))
+        return TlsPoint(TlsFiles(issued.certificate, issued.key, self.authority.file, wants))  # type: ignore[arg-type]
+
+    @property
+    def tls(self) -> PeerTls:
+        """What a client of it shows and trusts."""
+        issued = self.authority.issues("bridge")
+        return PeerTls(issued.certificate, issued.key, self.authority.file)
+
+
+async def logged_in(wish: LoginWish, browser: Browser) -> Login:
+    """Log in, and keep it."""
+    async with login_landing("127.0.0.1", 0) as landing:
+        made = await log_in(wish, landing, browser, 30, await login_lead(wish, 30))
+    async with wish.keeper.held(wish.key) as held:
+        await held.write(made)
+    return made
+
+
+async def test_a_login_at_an_agent_that_wants_a_certificate_and_a_call_of_it(tmp_path: Path) -> None:
+    company, issuer = Company.at(tmp_path), LoginServer()
+    agent, tls = LoginAgent(lambda: issuer.given, shows_card=False), company.tls
+    with anyio.fail_after(60):
+        async with issuer.serve(), agent.serve(company.serving("required")) as url:
+            agent.issuer = issuer.issuer
+            files = LoginFiles(tmp_path / "mcp-a2a")
+            await logged_in(LoginWish(url, files, allow_private=True, kind=None, tls=tls), Browser())
+            named = ["--cert", str(tls.certificate), "--key", str(tls.key), "--ca", str(tls.ca)]
+            run = partial(run_here, "call", url, *named, "--text", "hi", state=tmp_path)
+            done: subprocess.CompletedProcess[str] = await anyio.to_thread.run_sync(run)
+    assert (done.returncode, done.stdout) == (0, "done\n"), done.stderr
+    assert agent.shown == ["Bearer access-2"]
+
+
+async def test_a_login_at_a_server_that_is_its_own_issuer_shows_the_certificate_to_all_of_it(
+    tmp_path: Path,
+) -> None:
+    company, server = Company.at(tmp_path), LoginServer()
+    browser = Browser(company.tls.context())
+    with anyio.fail_after(60):
+        async with server.serve(company.serving("required")) as url:
+            server.metadata = {"revocation_endpoint": f"{server.issuer}/revoke"}
+            wish = LoginWish(url, LoginFiles(tmp_path), "crm", tls=company.tls)
+            made = await logged_in(wish, browser)
+            tokens = LoginToken(wish, 30)
+            tokens.refused(await tokens())
+            assert (await tokens()).value != made.access_token
+            renewed = await wish.keeper.find(wish.key)
+            assert renewed is not None
+            assert await revoke(wish, renewed, 30) == ""
+    assert [form["grant_type"] for form in server.asked] == ["authorization_code", "refresh_token"]
+
+
+async def test_no_issuer_elsewhere_is_shown_the_certificate_for_a_peer(tmp_path: Path) -> None:
+    company, issuer = Company.at(tmp_path), LoginServer()
+    agent = LoginAgent(lambda: issuer.given)
+    with anyio.fail_after(60):
+        async with issuer.serve(company.serving("required")), agent.serve(company.serving("required")) as url:
+            agent.issuer = issuer.issuer
+            wish = LoginWish(
+                url, LoginFiles(tmp_path), "desk", allow_private=True, kind="agents", tls=company.tls
+            )
+            async with login_landing("127.0.0.1", 0) as landing:
+                with pytest.raises(Exception, match="CERTIFICATE_VERIFY_FAILED"):
+                    await log_in(wish, landing, Browser(), 30, await login_lead(wish, 30))
+    assert issuer.registered == []
+
+
+def test_wrap_and_expose_write_the_certificate_into_the_file_that_they_print(tmp_path: Path) -> None:
+    named = [
+        "--cert",
+        str(tmp_path / "b.pem"),
+        "--key",
+        str(tmp_path / "b.key"),
+        "--ca",
+        str(tmp_path / "ca.pem"),
+    ]
+    peers = {"wrap": "https://tools.example/mcp", "expose": "https://agent.example"}
+    for command, url in peers.items():
+        done = run_here(command, "--print-toml", *named, url, state=tmp_path)
+        assert done.returncode == 0, done.stderr
+        for key, file in {"certificate": "b.pem", "key": "b.key", "ca": "ca.pem"}.items():
+            assert f"{key} = '{tmp_path / file}'" in done.stdout.replace('"', "'")
+
+
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        (["--cert", "a", "https://tools.example/mcp"], "--cert and --key go together"),
+        (["--ca", "a", "--", "python", "server.py"], "--ca is for a URL"),
+        (["--ca", "a", "--from-json", "b"], "it does not go with --ca"),
+        (["--ca", "a", "http://tools.example/mcp"], "is reached without TLS"),
+    ],
+)
+def test_a_certificate_that_nobody_could_be_shown_is_refused(
+    words: list[str], says: str, tmp_path: Path
+) -> None:
+    (tmp_path / "b").write_text('{"mcpServers": {"x": {"command": "x"}}}')
+    done = run_here("wrap", *words, state=tmp_path, folder=tmp_path)
+    assert done.returncode == 2
+    assert says in " ".join(done.stderr.split())
