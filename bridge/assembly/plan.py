@@ -25,10 +25,12 @@ from bridge.config.tables.profile import Profile, RunTable, ServerTable
 from bridge.config.tables.values import MEMORY_STORE
 from bridge.config.text.wording import shown_url
 from bridge.errors import UsageError
-from bridge.http.oauth import TokenSource
+from bridge.http.login_credentials import LoginToken, LoginWish
+from bridge.http.oauth import ClientToken, TokenSource
 from bridge.http.replica_address import ReplicaAddress
 from bridge.http.request_checks import NO_PROXIES, FaceAddress, TrustedProxies, is_loopback
 from bridge.http.tls import PeerTls, TlsFiles
+from bridge.http.token_endpoint import OAuthClient
 from bridge.http.token_exchange import CallerTokens
 from bridge.mcp.client.eras import Era
 from bridge.mcp.client.link import ListBounds
@@ -327,6 +329,20 @@ class ProcessPlan:
         return FaceAddress(self.public_url, self.hosts | {self.host}, self.hosts_by)
 
 
+def _tls_of_issuer(tokens: object) -> PeerTls | None:
+    """The TLS with the issuer of access tokens, by where they come from."""
+    match tokens:
+        case LoginToken(wish=wish):
+            return wish.issuer_tls
+        case LoginWish():
+            return tokens.issuer_tls
+        case ClientToken(client=client) | CallerTokens(client=client):
+            return client.tls
+        case OAuthClient():
+            return tokens.tls
+    return None
+
+
 @dataclass(frozen=True)
 class Plan:
     """Everything that one bridge serves."""
@@ -364,17 +380,23 @@ class Plan:
             " (in a file: a table [principals.NAME] or [issuers.NAME]), or --allow-unauthenticated to let everyone"
         )
 
-    def tls_of_peers(self) -> Iterator[tuple[tuple[str, str], PeerTls]]:
-        """Yield the tables of peers that have TLS of their own, and what it is."""
+    def tls_of_peers(self) -> Iterator[tuple[tuple[str, ...], PeerTls]]:
+        """Yield the tables of peers, and of their issuers, that have TLS of their own, and what it is."""
+        for path, tls, tokens in self._reached():
+            if tls is not None:
+                yield path, tls
+            if (of_issuer := _tls_of_issuer(tokens)) is not None:
+                yield (*path, "auth", "oauth2"), of_issuer
+
+    def _reached(self) -> Iterator[tuple[tuple[str, str], PeerTls | None, object]]:
+        """Yield the tables of peers, with their TLS and where their access tokens come from."""
         for name, server in self.servers.items():
-            if isinstance(server.target, HttpTarget) and server.target.tls:
-                yield ("tool_servers", name), server.target.tls
-        remote: dict[str, Mapping[str, RemotePlan | CatalogPlan]] = {
-            "agents": self.agents,
-            "catalogs": self.catalogs,
-        }
-        for section, plans in remote.items():
-            yield from (((section, name), one.tls) for name, one in plans.items() if one.tls)
+            if isinstance(server.target, HttpTarget):
+                yield ("tool_servers", name), server.target.tls, server.target.oauth
+        for name, agent in self.agents.items():
+            yield ("agents", name), agent.tls, agent.tokens or agent.callers
+        for name, catalog in self.catalogs.items():
+            yield ("catalogs", name), catalog.tls, catalog.tokens
 
     @property
     def asks_for_credentials(self) -> bool:

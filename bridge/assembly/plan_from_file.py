@@ -248,7 +248,9 @@ _ClientTable: TypeAlias = AgentOAuth2Table | CatalogOAuth2Table | OAuth2Table
 def _client_of(oauth2: _ClientTable, url: str, *, allow_private: bool) -> OAuthClient | None:
     """The client that a table describes, for the resource at a URL unless it names another."""
     secret = oauth2.private_key or oauth2.client_secret
-    if (secret is None and oauth2.assertion_file is None) or oauth2.issuer is None:
+    tls = _peer_tls(oauth2.tls)
+    proofs = (secret, oauth2.assertion_file, tls and tls.certificate)
+    if oauth2.issuer is None or not any(proofs):
         return None
     return OAuthClient(
         oauth2.issuer,
@@ -259,12 +261,15 @@ def _client_of(oauth2: _ClientTable, url: str, *, allow_private: bool) -> OAuthC
         url if oauth2.resource is None else oauth2.resource,
         allow_private,
         oauth2.assertion_file,
+        tls,
     )
 
 
 def _client_method(oauth2: _ClientTable) -> ClientMethod:
     if oauth2.grant == "jwt_bearer":
         return "none"
+    if not (oauth2.private_key or oauth2.client_secret or oauth2.assertion_file):
+        return "none"  # the certificate proves the client
     if oauth2.assertion_file is not None:
         return "platform_jwt"
     return "private_key_jwt" if oauth2.private_key else oauth2.client_auth
@@ -308,6 +313,7 @@ def _login_wish(
         pkce=oauth2.pkce,
         allow_private=allow_private,
         tls=_peer_tls(tls),
+        issuer_tls=_peer_tls(oauth2.tls),
     )
 
 
@@ -414,7 +420,8 @@ def _client_there(table: IdJagTable, here: OAuthClient) -> OAuthClient:
     secret = table.private_key or table.client_secret
     assert secret is not None, "the rules of grants ask for it"
     method = "private_key_jwt" if table.private_key else table.client_auth
-    return replace(here, issuer=table.issuer, client_id=table.client_id, secret=secret.value, method=method)
+    there = replace(here, issuer=table.issuer, client_id=table.client_id, tls=None)
+    return replace(there, secret=secret.value, method=method)
 
 
 def _published(name: str, table: ToolsAsAgentTable, loaded: LoadedConfig) -> PublishedPlan:

@@ -21,8 +21,8 @@ from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
-from typing import Final, Literal
-from urllib.parse import quote_plus
+from typing import Any, Final, Literal
+from urllib.parse import quote_plus, urlsplit
 
 import anyio
 
@@ -94,6 +94,8 @@ class LoginWish:
     """What the peer is, by its table in a file; None for a URL of which that is not known yet."""
     tls: PeerTls | None = None
     """The certificate that the peer is shown, and the authorities of its own."""
+    issuer_tls: PeerTls | None = None
+    """The same for the issuer, which is written then."""
     trusted: frozenset[str] = frozenset()
     """Origins, besides its own, at which an agent may be shown the token."""
     of_each: bool = False
@@ -105,6 +107,14 @@ class LoginWish:
     def key(self) -> LoginKey:
         """Where the login is kept."""
         return LoginKey(peer_of(self.url), self.principal)
+
+    def certified(self, url: str, *, is_of_issuer: bool = False) -> dict[str, Any]:
+        """The extensions of a request to a URL, for the certificate that is shown there. `is_of_issuer` says that the
+        URL comes from the metadata of the issuer."""
+        place, own, issuer = (urlsplit(one)[:2] for one in (url, self.url, self.issuer))
+        if place == own and self.tls is not None:
+            return certified_by(url, self.tls)
+        return certified_by(url, self.issuer_tls) if is_of_issuer or place == issuer else {}
 
     @property
     def remedy(self) -> str:
@@ -375,7 +385,7 @@ async def token_answer(
     allow_private = allows_private(wish, login)
     guard = issuer_guard(login.token_url, (wish.url, wish.issuer), allow_private=allow_private)
     async with GuardedClient(timeout=None) as http:
-        certified = certified_by(wish.url, wish.tls)
+        certified = wish.certified(login.token_url, is_of_issuer=True)
         return await issuer_answer(http, login.token_url, guard, form, headers, certified)
 
 

@@ -26,7 +26,7 @@ from mcp.shared.auth import (
 )
 from pydantic import AnyUrl, Field
 
-from bridge.http.client import GuardedTransport, certified_by, guarded_by
+from bridge.http.client import GuardedTransport, guarded_by
 from bridge.http.login_credentials import LoginWish
 from bridge.http.logins import BegunLogin, Login, LoginClientAuth, LoginLead
 from bridge.http.request_checks import is_loopback
@@ -261,7 +261,7 @@ class LoginTransport(GuardedTransport):
         if (request.url.scheme, request.url.netloc) != _place(self._wish.url):
             _require_reach(url)
         request.extensions |= guarded_by(issuer_guard(url, written, allow_private=self._wish.allow_private))
-        request.extensions |= certified_by(self._wish.url, self._wish.tls)
+        request.extensions |= self._wish.certified(url)
         response = await super().handle_async_request(request)
         assert isinstance(response.stream, httpx2.AsyncByteStream)
         response.stream = _Bounded(response.stream, url)

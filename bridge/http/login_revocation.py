@@ -14,7 +14,7 @@ from typing import Final
 import anyio
 import httpx2
 
-from bridge.http.client import GuardedClient, certified_by
+from bridge.http.client import GuardedClient
 from bridge.http.login_credentials import LoginWish, allows_private, proof_of_client
 from bridge.http.logins import Login
 from bridge.http.token_endpoint import (
@@ -85,5 +85,5 @@ class _Revocation:
         written = self.wish.url, self.wish.issuer
         allow_private = allows_private(self.wish, self.login)
         guard = issuer_guard(url, written, allow_private=allow_private)
-        certified = certified_by(self.wish.url, self.wish.tls)
+        certified = self.wish.certified(url, is_of_issuer=self.login.issuer == self.wish.issuer)
         return await issuer_answer(self.http, url, guard, form, headers, certified)

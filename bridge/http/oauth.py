@@ -164,6 +164,7 @@ class ClientToken(TokenSource):
             UsageError: the private key cannot sign.
         """
         self._key = client, seconds
+        self.client = client
         self._held = HeldToken(client.issuer, seconds, now)
         self._endpoint = TokenEndpoint(client)
         self._now = now

@@ -6,7 +6,8 @@ about authorization servers is never read. That is why the SDK's provider is not
 
 This module knows how the bridge proves which client it is, not what it asks for (`oauth.py`).
 
-Spec: RFC 6749 section 2.3.1 (secrets), 8414 and OpenID Connect Discovery (metadata), 7523 (assertions).
+Spec: RFC 6749 section 2.3.1 (secrets), 8705 (certificates), 8414 and OpenID Connect Discovery (metadata), 7523
+(assertions).
 """
 
 from __future__ import annotations
@@ -28,9 +29,10 @@ import anyio
 import httpx2
 
 from bridge.errors import PeerError, UsageError, reason_of
-from bridge.http.client import GuardedClient, guarded_by
+from bridge.http.client import GuardedClient, certified_by, guarded_by
 from bridge.http.private_addresses import AddressGuard, PrivateAddressError, refusing_private
 from bridge.http.request_checks import is_loopback
+from bridge.http.tls import PeerTls
 from bridge.jsonvalues import JsonObject
 from bridge.safe_text import with_visible_characters
 
@@ -81,6 +83,8 @@ class OAuthClient:
     platform_jwt: Path | None = None
     """The file with the JWT by which the platform says who the bridge is. It proves the client (`platform_jwt`), or is
     what the token is given for (`none`)."""
+    tls: PeerTls | None = None
+    """The certificate that the authorization server is shown, and the authorities of its own."""
 
 
 @dataclass(frozen=True)
@@ -146,6 +150,10 @@ class _Exchange:
                     f"{url} is the metadata of another issuer: {_shown(str(found.get('issuer')))}."
                     " If that is the right one, write `issuer` exactly so"
                 )
+            aliases = found.get("mtls_endpoint_aliases")
+            tls = self.client.tls
+            if tls is not None and tls.certificate is not None and isinstance(aliases, dict):
+                found = {**found, **aliases}  # RFC 8705 section 5
             return secret_endpoint(url, found, "token_endpoint")
         raise TokenError(f"{self.client.issuer} has no metadata: {', '.join(lacks)}. Check `issuer`")
 
@@ -178,7 +186,7 @@ class _Exchange:
     ) -> tuple[int, JsonObject | None]:
         client = self.client
         guard = issuer_guard(url, (client.issuer,), allow_private=client.allow_private)
-        return await issuer_answer(self.http, url, guard, form, headers)
+        return await issuer_answer(self.http, url, guard, form, headers, certified_by(url, client.tls))
 
 
 async def issuer_answer(

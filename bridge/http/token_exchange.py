@@ -70,6 +70,7 @@ class CallerTokens(TokenSource):
         """
         self._key = exchange, seconds, most
         self._exchange = exchange
+        self.client = exchange.client
         self._endpoint = TokenEndpoint(exchange.client)
         self._there = None if exchange.id_jag is None else TokenEndpoint(exchange.id_jag)
         self._new = partial(HeldToken, exchange.client.issuer, seconds, now)

@@ -88,15 +88,18 @@ class LoginFiles:
 
     def has(self, key: LoginKey) -> bool:
         """Whether there is a file of a login, sealed with one of the keys."""
-        return self._folder.is_dir() and any(path.exists() for path in self._paths(key))
+        return self._is_any(key) and any(path.exists() for path in self._paths(key))
 
     def _paths(self, key: LoginKey) -> list[Path]:
         """The files in which a login may be, by the key that sealed it."""
         return [self._folder / f"{login_id(key)}-{key_id}{_ENDING}" for key_id in self._records.key_ids]
 
+    def _is_any(self, key: LoginKey) -> bool:
+        """Whether there is a file of a login, whatever key sealed it. This makes no key."""
+        return any(self._folder.glob(f"{login_id(key)}-*{_ENDING}"))
+
     def _read(self, key: LoginKey) -> Login | None:
-        # Where there is no file the keys are not needed, which would be made if there are none yet.
-        if not any(self._folder.glob(f"{login_id(key)}-*{_ENDING}")):
+        if not self._is_any(key):
             return None
         for path in self._paths(key):
             with suppress(FileNotFoundError):
@@ -105,10 +108,12 @@ class LoginFiles:
                 if found != key:
                     raise UsageError(f"{path} holds the login of another: remove it, and log in again")
                 return login
-        raise UsageError(
-            f"the login in {self._folder} was sealed with a key that is not here, for another file or before the"
-            " key was changed: put the key back among `keys`, or log in again"
-        )
+        if self._is_any(key):
+            raise UsageError(
+                f"the login in {self._folder} was sealed with a key that is not here, for another file or before the"
+                " key was changed: put the key back among `keys`, or log in again"
+            )
+        return None
 
     def write(self, key: LoginKey, login: Login) -> None:
         """Write a login that is held."""

@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import ipaddress
 import subprocess
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
 import anyio
 import anyio.to_thread
 import pytest
-from cryptography import x509
 
 from bridge.a2a.client.login_lead import login_lead
 from bridge.http.login_credentials import LoginToken, LoginWish
@@ -19,38 +16,14 @@ from bridge.http.login_flow import log_in
 from bridge.http.login_landing import login_landing
 from bridge.http.login_revocation import revoke
 from bridge.http.logins import Login
-from bridge.http.tls import PeerTls, TlsFiles, TlsPoint
 from bridge.store.login_files import LoginFiles
 from tests.http.test_login_flow import Browser
-from tests.support.certificates import Authority
+from tests.support.certificates import Company
 from tests.support.command import run_here
 from tests.support.login_agent import LoginAgent
 from tests.support.login_server import LoginServer
 
 pytestmark = pytest.mark.outside
-
-
-@dataclass
-class Company:
-    """An authority of its own, with the certificate of one client."""
-
-    authority: Authority
-
-    @classmethod
-    def at(cls, folder: Path) -> Company:
-        (place := folder / "company").mkdir()
-        return cls(Authority(place, "company"))
-
-    def serving(self, wants: str) -> TlsPoint:
-        """How a peer of it is served."""
-        issued = self.authority.issues("peer", x509.IPAddress(ipaddress.ip_address("127.0.0.1")))
-        return TlsPoint(TlsFiles(issued.certificate, issued.key, self.authority.file, wants))  # type: ignore[arg-type]
-
-    @property
-    def tls(self) -> PeerTls:
-        """What a client of it shows and trusts."""
-        issued = self.authority.issues("bridge")
-        return PeerTls(issued.certificate, issued.key, self.authority.file)
 
 
 async def logged_in(wish: LoginWish, browser: Browser) -> Login:

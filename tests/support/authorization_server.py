@@ -12,6 +12,7 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.types import Receive, Scope, Send
 
+from bridge.http.tls import TlsPoint
 from tests.support.running import listening
 
 METADATA: Final = "/.well-known/oauth-authorization-server"
@@ -40,9 +41,9 @@ class AuthorizationServer:
     paths: list[str] = field(default_factory=list)
 
     @asynccontextmanager
-    async def serve(self) -> AsyncIterator[str]:
+    async def serve(self, tls: TlsPoint | None = None) -> AsyncIterator[str]:
         """Listen on loopback; the issuer."""
-        async with listening(self) as self.issuer:
+        async with listening(self, tls=tls) as self.issuer:
             yield self.issuer
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ipaddress
 import ssl
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
@@ -12,6 +13,8 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.hashes import SHA256
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
 from cryptography.x509.oid import NameOID
+
+from bridge.http.tls import PeerTls, TlsFiles, TlsPoint
 
 
 def served_as(name: str, folder: Path, trusting: ssl.SSLContext | None = None) -> ssl.SSLContext:
@@ -92,3 +95,26 @@ def _builder(name: str, issuer: str, key: ec.EllipticCurvePrivateKey, days: int)
         .not_valid_before(now - timedelta(days=9))
         .not_valid_after(now + timedelta(days=days))
     )
+
+
+@dataclass
+class Company:
+    """An authority of its own, with the certificate of one client."""
+
+    authority: Authority
+
+    @classmethod
+    def at(cls, folder: Path) -> Company:
+        (place := folder / "company").mkdir()
+        return cls(Authority(place, "company"))
+
+    def serving(self, wants: str) -> TlsPoint:
+        """How a peer of it is served."""
+        issued = self.authority.issues("peer", x509.IPAddress(ipaddress.ip_address("127.0.0.1")))
+        return TlsPoint(TlsFiles(issued.certificate, issued.key, self.authority.file, wants))  # type: ignore[arg-type]
+
+    @property
+    def tls(self) -> PeerTls:
+        """What a client of it shows and trusts."""
+        issued = self.authority.issues("bridge")
+        return PeerTls(issued.certificate, issued.key, self.authority.file)

@@ -36,8 +36,9 @@ CHOICES: Final = (
     KeyChoice(("agents", "*", "signed_by"), ("jwks", "file")),
     KeyChoice(("catalogs", "*", "auth"), ("bearer", "api_key", "oauth2")),
     *(
-        KeyChoice((section, "*", "tls"), ("certificate", "ca"), only_one=False)
+        KeyChoice((section, "*", *where, "tls"), ("certificate", "ca"), only_one=False)
         for section in ("tool_servers", "agents", "catalogs")
+        for where in ((), ("auth", "oauth2"))
     ),
     KeyChoice(("principals", "*"), ("bearer", "api_key", "certificate", "forwarded"), only_one=False),
 )
@@ -121,9 +122,10 @@ def rule_faults(data: Mapping[str, Any], imported: ImportedNames) -> Iterator[Co
         for path, table in tables_at(data, (section, "*")):
             yield from _header_faults(path, table)
             yield from _reference_faults(path, table)
-            yield from _tls_faults(path, table)
+            yield from _tls_faults(path, table, table.get("card" if section == "agents" else "url"))
         for path, table in tables_at(data, (section, "*", "auth", "oauth2")):
             yield from _grant_faults(path, table)
+            yield from _tls_faults(path, table, table.get("issuer"))
     for path, table in tables_at(data, ("agents", "*", "auth")):
         if "bearer" in table and "oauth2" in table:  # an API key may stand beside either
             yield from _faults_of_choice(path, table, KeyChoice(path, ("bearer", "oauth2")))
@@ -176,7 +178,10 @@ def _grant_faults(path: KeyPath, table: Mapping[str, Any]) -> Iterator[ConfigFau
     if not isinstance(grant, str) or grant not in _KEYS_OF_GRANTS:
         return
     needed, foreign = _KEYS_OF_GRANTS[grant]
+    shows_certificate = "certificate" in _table(table, "tls")
     for keys in needed:
+        if shows_certificate and "client_secret" in keys and not table.keys() & {*keys}:
+            continue  # which proves the client (RFC 8705 section 2)
         yield from _faults_of_choice(path, table, KeyChoice(path, keys))
     for key in foreign:
         if key in table:
@@ -191,8 +196,8 @@ def _grant_faults(path: KeyPath, table: Mapping[str, Any]) -> Iterator[ConfigFau
     if isinstance(there := table.get("id_jag"), dict):
         secrets = KeyChoice(path, ("client_secret", "private_key"))
         yield from _faults_of_choice((*path, "id_jag"), there, secrets)
-    if grant == "authorization_code" and "client_secret" in table:
-        # Without an issuer the server would choose who gets the secret.
+    if grant == "authorization_code" and ("client_secret" in table or shows_certificate):
+        # Without an issuer the server would choose who gets the secret, or is shown the certificate.
         for key in ("issuer", "client_id"):
             yield from _faults_of_choice(path, table, KeyChoice(path, (key,)))
 
@@ -205,14 +210,13 @@ def _misplaced(path: KeyPath, table: Mapping[str, Any]) -> Iterator[ConfigFault]
             yield ConfigFault((*path, key), message, _INSTEAD.get(key, ""), on_key=True)
 
 
-def _tls_faults(path: KeyPath, table: Mapping[str, Any]) -> Iterator[ConfigFault]:
-    """Yield faults of the certificate that a peer is shown."""
+def _tls_faults(path: KeyPath, table: Mapping[str, Any], url: object) -> Iterator[ConfigFault]:
+    """Yield faults of the certificate that the peer at a URL is shown."""
     tls = _table(table, "tls")
     pair = [key for key in ("certificate", "key") if key in tls]
     if len(pair) == 1:
         other = "key" if pair == ["certificate"] else "certificate"
         yield ConfigFault((*path, "tls", *pair), f"`{pair[0]}` needs `{other}` beside it", on_key=True)
-    url = table.get("card" if path[0] == "agents" else "url")
     if "tls" in table and isinstance(url, str) and url.lower().startswith("http://"):
         yield ConfigFault(
             (*path, "tls"),

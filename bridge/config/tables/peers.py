@@ -48,6 +48,22 @@ class HeaderKey(Table):
     value: HeaderSecret = Field(description="the key")
 
 
+class PeerTlsTable(Table):
+    """`tls` of a peer: what it is shown and known by, in PEM. A changed file is read again for the next connection."""
+
+    certificate: FilePath | None = Field(
+        default=None,
+        description="the certificate that the peer is shown, and behind it those that lead to its authority; no other "
+        "origin is shown it",
+    )
+    key: FilePath | None = Field(default=None, description="its private key, without a passphrase")
+    ca: FilePath | None = Field(
+        default=None,
+        description="the authorities that the certificate of the peer may come from, instead of those that everyone "
+        "trusts",
+    )
+
+
 class ClientOAuth2Table(Table):
     """`auth.oauth2` of a peer: which client of an authorization server the bridge is, and what it asks for."""
 
@@ -73,6 +89,11 @@ class ClientOAuth2Table(Table):
     resource: str | None = Field(
         default=None,
         description='what the token is for, if not the URL of the peer; `""` asks for no resource (RFC 8707)',
+    )
+    tls: PeerTlsTable | None = Field(
+        default=None,
+        description="the certificate that the authorization server is shown, which may stand in place of a secret "
+        "(RFC 8705), and the authority of its own; that of the peer is not shown there",
     )
 
 
@@ -195,22 +216,6 @@ class AgentAuth(Table):
         default=None,
         description="an access token of OAuth 2.0 for the bearer schemes on its card, which the bridge gets and renews "
         "itself",
-    )
-
-
-class PeerTlsTable(Table):
-    """`tls` of a peer: what it is shown and known by, in PEM. A changed file is read again for the next connection."""
-
-    certificate: FilePath | None = Field(
-        default=None,
-        description="the certificate that the peer is shown, and behind it those that lead to its authority; no other "
-        "origin is shown it",
-    )
-    key: FilePath | None = Field(default=None, description="its private key, without a passphrase")
-    ca: FilePath | None = Field(
-        default=None,
-        description="the authorities that the certificate of the peer may come from, instead of those that everyone "
-        "trusts",
     )
 
 

@@ -1,0 +1,124 @@
+"""Certificates that the issuer of access tokens is shown, in place of a secret, and the authorities of its own."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+from pathlib import Path
+
+import anyio
+import pytest
+
+from bridge.assembly.plan_from_file import plan_from_file
+from bridge.config.load import load
+from bridge.config.text.diagnostics import ConfigError
+from bridge.http.login_credentials import LoginWish
+from bridge.http.oauth import ClientToken
+from bridge.http.tls import PeerTls
+from bridge.http.token_endpoint import OAuthClient
+from bridge.mcp.client.transports.streamable_http import HttpTarget
+from bridge.process.preview import place_faults
+from bridge.store.login_files import LoginFiles
+from tests.cli.test_login_certificates import logged_in
+from tests.http.test_login_flow import Browser
+from tests.support.authorization_server import METADATA, AuthorizationServer, TokenRequest
+from tests.support.certificates import Company
+from tests.support.login_server import LoginServer
+
+pytestmark = pytest.mark.outside
+
+
+async def test_a_certificate_proves_the_client_where_there_is_no_secret(tmp_path: Path) -> None:
+    company, server = Company.at(tmp_path), AuthorizationServer()
+    with anyio.fail_after(30):
+        async with server.serve(company.serving("required")) as issuer:
+            client = OAuthClient(issuer, "bridge", "", "none", tls=company.tls)
+            assert (await ClientToken(client, 20)()).value == "token-1"
+    form = {"grant_type": "client_credentials", "client_id": "bridge"}
+    assert server.asked == [TokenRequest(form, None)]
+
+
+async def test_the_endpoint_for_clients_with_a_certificate_is_asked_by_them_alone(tmp_path: Path) -> None:
+    company, server = Company.at(tmp_path), AuthorizationServer()
+    with anyio.fail_after(30):
+        async with server.serve(company.serving("optional")) as issuer:
+            server.metadata = {"mtls_endpoint_aliases": {"token_endpoint": f"{issuer}/token?mtls"}}
+            server.metadata["token_endpoint"] = f"{issuer}/none"
+            client = OAuthClient(issuer, "bridge", "s3", "post", tls=company.tls)
+            assert (await ClientToken(client, 20)()).value == "token-1"
+            without = replace(client, tls=PeerTls(ca=company.tls.ca))
+            with pytest.raises(Exception, match="HTTP 404"):
+                await ClientToken(without, 20)()
+    assert server.paths == [METADATA, "/token", METADATA, "/none"]
+
+
+async def test_a_login_shows_the_issuer_a_certificate_of_its_own(tmp_path: Path) -> None:
+    company, server, issuer = Company.at(tmp_path), LoginServer(), LoginServer()
+    with anyio.fail_after(30):
+        async with issuer.serve(company.serving("required")), server.serve() as url:
+            server.named = lambda _: [issuer.issuer]
+            wish = LoginWish(
+                url, LoginFiles(tmp_path), "crm", issuer=issuer.issuer, issuer_tls=company.tls, client_id="b"
+            )
+            made = await logged_in(wish, Browser(company.tls.context()))
+    assert (made.issuer, made.access_token) == (issuer.issuer, "access-2")
+
+
+FILE = """
+[tool_servers.crm]
+url = "https://crm.example/mcp"
+[tool_servers.crm.auth.oauth2]
+grant = "client_credentials"
+issuer = "https://login.example"
+client_id = "b"
+resource = ""
+tls = { certificate = "b.pem", key = "b.key" }
+[agents.desk]
+card = "https://desk.example"
+[agents.desk.auth.oauth2]
+grant = "authorization_code"
+issuer = "https://login.example"
+tls = { ca = "ca.pem" }
+[tools_as_agent.one]
+from = ["crm"]
+[agents_as_tools.two]
+from = ["desk"]
+"""
+
+
+def test_a_file_says_which_certificate_an_issuer_is_shown_and_check_what_is_wrong_with_it(
+    tmp_path: Path,
+) -> None:
+    file = tmp_path / "bridge.toml"
+    file.write_text(FILE)
+    plan = plan_from_file(load(file, {}))
+    target = plan.servers["crm"].target
+    assert isinstance(target, HttpTarget)
+    shown = PeerTls(tmp_path / "b.pem", tmp_path / "b.key")
+    assert target.oauth == OAuthClient("https://login.example", "b", "", "none", (), "", tls=shown)
+    assert [str(fault).partition(" cannot")[0] for fault in place_faults(plan)] == [
+        f"tool_servers.crm: auth.oauth2.tls.certificate: {tmp_path / 'b.pem'}",
+        f"agents.desk: auth.oauth2.tls.ca: {tmp_path / 'ca.pem'}",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("keys", "words"),
+    [
+        ('grant = "client_credentials", tls = { ca = "ca.pem" }', "needs `client_secret`, `private_key`"),
+        ('grant = "client_credentials", tls = { key = "b.key" }', "`key` needs `certificate` beside it"),
+        ('grant = "authorization_code", tls = { certificate = "b.pem", key = "b.key" }', "needs `issuer`"),
+        ('grant = "authorization_code", issuer = "http://127.0.0.1", tls = { ca = "a" }', "without TLS"),
+    ],
+)
+def test_a_certificate_that_no_issuer_would_be_shown_is_refused(
+    keys: str, words: str, tmp_path: Path
+) -> None:
+    file, more = tmp_path / "bridge.toml", "" if "authorization" in keys else ', issuer = "https://a.example"'
+    file.write_text(f"""
+[tool_servers.crm]
+url = "https://crm.example/mcp"
+auth = {{ oauth2 = {{ {keys}, client_id = "b"{more} }} }}
+""")
+    with pytest.raises(ConfigError, match=re.escape(words)):
+        load(file, {})
