@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Sequence
-from functools import partial
 from typing import Final
 from urllib.parse import unquote
 
@@ -25,7 +24,7 @@ from bridge.console.configuration import ServedConfiguration, configuration
 from bridge.console.forms import WrongValuesError
 from bridge.console.gate import ConsoleGate, Visit
 from bridge.console.mapping import mapping
-from bridge.console.news import NewsDesk, watched_if_open
+from bridge.console.news import NewsDesk
 from bridge.console.operations import operations_on, waiting_for
 from bridge.console.overview import load_of, overview
 from bridge.console.pages import HEADERS, STATIC, json_response, page_response, static_response
@@ -162,8 +161,8 @@ class ConsoleApp:
             case []:
                 return self._news.take(visit, None)
             case ["tasks", agent, task_id]:
-                watching = partial(operations_on(self._bridge, visit, agent).watched, task_id)
-                return self._news.take(visit, await watched_if_open(watching))
+                watched = await operations_on(self._bridge, visit, agent).watched(task_id)
+                return self._news.take(visit, watched)
         raise RefusedError(400, "This is no task")
 
 

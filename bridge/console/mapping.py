@@ -138,9 +138,10 @@ def _losses_of_skill(tool: PublishedTool, skill: JsonObject) -> Iterator[str]:
 
 def _changes(override: SkillOverride | ToolOverride) -> Iterator[str]:
     """What the configuration changes, a line for each key."""
+    named = {"id"} if isinstance(override, SkillOverride) else {"name"}  # the row has it
     for one in fields(override):
         value = getattr(override, one.name)
-        if value is None or one.name in ("id", "name", "hidden"):
+        if value is None or one.name in named:
             continue
         if one.name == "arguments":
             yield from _argument_changes(value.items())

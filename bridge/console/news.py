@@ -14,7 +14,6 @@ from typing import Final
 import anyio
 from starlette.types import Receive, Scope, Send
 
-from bridge.a2a.model.errors import A2AError
 from bridge.a2a.model.objects import StreamResponse
 from bridge.a2a.server.service import Stream
 from bridge.access.verifiers import Access
@@ -123,20 +122,6 @@ class NewsStream:
     async def _send(self, send: Send, body: bytes) -> None:
         async with self._sending:
             await send({"type": "http.response.body", "body": body, "more_body": True})
-
-
-async def watched_if_open(watching: Callable[[], Awaitable[Stream]]) -> Stream | None:
-    """The events of a task; None if it has ended meanwhile.
-
-    Raises:
-        A2AError: TASK_NOT_FOUND.
-    """
-    try:
-        return await watching()
-    except A2AError as exc:
-        if exc.kind.reason == "UNSUPPORTED_OPERATION":
-            return None
-        raise
 
 
 def told_event(event: StreamResponse) -> JsonObject:

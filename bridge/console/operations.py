@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from typing import Final
 
 from bridge import trace
@@ -78,13 +79,13 @@ class AgentOperations:
         return await self._read(GET_TASK, GetTaskRequest(id=task_id))
 
     async def watched(self, task_id: str) -> Stream:
-        """The events of a task from now on. Close the stream when the reader is gone.
+        """A task and its events from now on; of one that has ended, its end. Close the stream when the reader is gone.
 
         Raises:
-            A2AError: TASK_NOT_FOUND, or UNSUPPORTED_OPERATION when the task has ended.
+            A2AError: TASK_NOT_FOUND.
         """
-        request = SubscribeToTaskRequest(id=task_id)
-        return await self.agent.service.perform(SUBSCRIBE_TO_TASK, request, self._caller)
+        late = replace(self._caller, comes_late=True)  # the task may end between its page and this
+        return await self.agent.service.perform(SUBSCRIBE_TO_TASK, SubscribeToTaskRequest(id=task_id), late)
 
     async def send(self, message: Message) -> Task:
         """Send a message, and do not wait for its work. Whoever does not wait gets a task, never a reply without one.

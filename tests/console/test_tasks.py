@@ -227,6 +227,20 @@ async def test_news_tell_numbers_and_the_events_of_a_task_until_its_visitor_has_
             assert [one async for one in told if "event" in one] == []
 
 
+async def test_a_task_that_ended_before_its_page_asked_for_news_is_told_as_ended(tmp_path: Path) -> None:
+    async with served(tmp_path) as here, client_of(here.bridge.app) as client:
+        task = await here.calls("echo")
+        await here.browser.opens()
+        client.cookies = here.browser.client.cookies
+        headers = {"Origin": HERE, "X-CSRF-Token": here.browser.csrf}
+        body = {"task": f"/tasks/devtools/{task}"}
+        asked = client.stream("POST", f"{HERE}/console/news", json=body, headers=headers)
+        async with asked as stream:
+            told = news(stream)
+            first = [await anext(told), await anext(told)]
+            assert [one["event"]["state"] for one in first if "event" in one] == ["completed"]
+
+
 async def test_the_stream_of_news_takes_our_own_page_alone(tmp_path: Path) -> None:
     async with served(tmp_path) as here:
         await here.browser.opens()

@@ -1,0 +1,322 @@
+"""What people do at the console, in Chromium, against a bridge with npm's server-everything behind it.
+
+The pages that it shows on its way become the pictures of docs/console.md.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any
+from urllib.request import urlopen
+
+import pytest
+from playwright.sync_api import Browser, Page, expect
+
+from bridge.assembly.plan_from_file import store_of
+from tests.console_browser.browser import (
+    PICTURES,
+    Tab,
+    axe_source,
+    browsing,
+    end,
+    faults_by_axe,
+    fill,
+    send,
+    serving,
+    tab_in,
+)
+
+HOSTILE = "<img src=x onerror=alert(1)><script>alert(2)</script> \u202egnp.exe {{ 7 * 7 }}"
+
+BRIDGE = """
+[bridge]
+port = {port}
+console = true
+store = "memory:"
+
+[tool_servers.everything]
+command = ["mcp-server-everything", "stdio"]
+
+[tools_as_agent.devtools]
+from = ["everything"]
+
+[tools_as_agent.devtools.skills.get-env]
+hidden = true
+
+[tools_as_agent.devtools.skills.echo]
+name = '<img src=x onerror=alert(3)>'
+description = '</h1><script>alert(4)</script> an echo'
+
+[agents_as_tools.team]
+from = ["devtools"]
+"""
+
+PEOPLE = """
+[principals.ada]
+bearer = { env = "ADA" }
+skills = ["devtools/e*", "devtools/get-sum", "devtools/trigger-long-running-operation"]
+
+[principals.ops]
+api_key = { env = "OPS" }
+operator = "read"
+"""
+
+TOKENS = {"ADA": "token-of-ada-which-is-long-enough", "OPS": "key-of-ops-which-is-long-enough"}
+
+PAGES = ("", "/tasks", "/answer", "/try", "/try/devtools/echo", "/mapping", "/configuration", "/people")
+
+
+expect.set_options(timeout=30_000)
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Browser]:
+    with browsing() as found:
+        yield found
+
+
+@pytest.fixture(scope="module")
+def root(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    with serving(tmp_path_factory.mktemp("open"), BRIDGE) as found:
+        for arguments in ({"location": "Chicago"}, {"location": "New York"}):
+            send(found, "devtools", "get-structured-content", arguments)
+        yield found
+
+
+@pytest.fixture(scope="module")
+def guarded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    with serving(tmp_path_factory.mktemp("guarded"), BRIDGE + PEOPLE, **TOKENS) as found:
+        yield found
+
+
+@pytest.fixture
+def tab(browser: Browser, root: str) -> Iterator[Tab]:
+    context = browser.new_context(viewport={"width": 1000, "height": 640})
+    found = tab_in(context, root)
+    yield found
+    assert found.faults == []
+    context.close()
+
+
+def picture(page: Page, name: str) -> None:
+    """Keep what the page shows for the documentation."""
+    PICTURES.mkdir(exist_ok=True)
+    page.evaluate("scrollTo(0, 0)")
+    page.screenshot(path=PICTURES / f"console-{name}.png")
+
+
+def test_every_page_is_clean_for_axe_in_light_and_dark_and_fits_360_pixels(
+    browser: Browser, root: str
+) -> None:
+    source, found = axe_source(), []
+    task = send(root, "devtools", "get-tiny-image", {})
+    waiting = send(root, "devtools", "trigger-elicitation-request", {})
+    for scheme, width in (("light", 1120), ("dark", 1120), ("light", 360)):
+        context = browser.new_context(viewport={"width": width, "height": 760}, color_scheme=scheme)
+        tab = tab_in(context, root)
+        for path in (*PAGES, f"/tasks/devtools/{task}", f"/tasks/devtools/{waiting}", "/nothing"):
+            page = tab.opens(path)
+            found += faults_by_axe(page, source)
+            if (wide := page.evaluate("document.documentElement.scrollWidth")) > width:
+                found.append(f"{path} is {wide} pixels wide")
+        assert [fault for fault in tab.faults if "404" not in fault] == []
+        context.close()
+    end(root, waiting)
+    assert found == []
+
+
+def test_a_page_is_used_by_keyboard_alone(tab: Tab) -> None:
+    page = tab.opens("/try/devtools/get-sum")
+    page.keyboard.press("Tab")
+    expect(page.get_by_role("link", name="Skip to the page")).to_be_focused()
+    page.keyboard.press("Enter")
+    page.keyboard.press("Tab")
+    expect(page.get_by_label("a number, required")).to_be_focused()
+    page.keyboard.type("19")
+    page.keyboard.press("Tab")
+    page.keyboard.type("23")
+    page.keyboard.press("Enter")
+    expect(page.get_by_text("The sum of 19 and 23 is 42.").first).to_be_visible()
+
+
+def test_a_call_shows_its_events_as_they_come_and_its_result_as_what_it_is(tab: Tab) -> None:
+    page = tab.opens("/try/devtools/trigger-long-running-operation")
+    page.get_by_label("duration").fill("3")
+    page.get_by_label("steps").fill("3")
+    picture(page, "try")
+    page.get_by_role("button", name="Run").click()
+    page.wait_for_url("**/tasks/devtools/*")
+    expect(page.locator("#moments li").nth(3)).to_be_visible()
+    expect(page.locator(".lead")).to_contain_text("completed")
+    page.goto(f"{tab.root}/console/try/devtools/get-tiny-image")
+    page.get_by_role("button", name="Run").click()
+    image = page.get_by_role("img", name="An image of the result")
+    expect(image).to_be_visible()
+    assert image.evaluate("image => image.decode().then(() => image.naturalWidth)") > 0
+    picture(page, "task")
+
+
+def test_wrong_arguments_are_told_beside_their_fields(tab: Tab) -> None:
+    page = tab.opens("/try/devtools/get-sum")
+    page.get_by_label("a number, required").fill("nineteen")
+    page.get_by_role("button", name="Run").click()
+    field = page.get_by_label("a number, required")
+    expect(field).to_have_attribute("aria-invalid", "true")
+    expect(field).to_be_focused()
+    tab.faults[:] = [fault for fault in tab.faults if "422" not in fault]
+
+
+def test_an_elicitation_of_server_everything_is_answered_in_the_browser(tab: Tab) -> None:
+    page = tab.opens("/try/devtools/trigger-elicitation-request")
+    page.get_by_role("button", name="Run").click()
+    expect(page.get_by_role("heading", name="It asks")).to_be_visible()
+    page.goto(f"{tab.root}/console/answer")
+    badge = page.locator("nav .badge")
+    expect(badge).to_be_visible()
+    form = page.locator("form[data-kind=answer]").first
+    form.get_by_label("String string, required").fill(HOSTILE)
+    form.get_by_label("Integer integer").fill("7")
+    form.get_by_label("Piano").check()
+    form.get_by_label("Titled Single Select Enum one of these").first.select_option(label="Rachel")
+    picture(page, "answer")
+    form.get_by_role("button", name="Answer").click()
+    page.wait_for_url("**/tasks/devtools/*")
+    expect(page.locator(".lead")).to_contain_text("completed")
+    expect(page.get_by_text("User provided the requested information").first).to_be_visible()
+    expect(page.get_by_text("<img src=x onerror=alert(1)>").first).to_be_visible()
+
+
+@pytest.mark.parametrize(("button", "said"), [("Decline", "declined"), ("Cancel the question", "cancelled")])
+def test_a_question_is_refused_in_the_browser(button: str, said: str, tab: Tab) -> None:
+    task = send(tab.root, "devtools", "trigger-elicitation-request", {})
+    page = tab.opens(f"/tasks/devtools/{task}")
+    expect(page.get_by_role("heading", name="It asks")).to_be_visible()
+    page.get_by_role("button", name=button).click()
+    expect(page.locator(".lead")).to_contain_text("completed")
+    expect(page.get_by_text(said).first).to_be_visible()
+
+
+def test_words_of_peers_run_nothing(tab: Tab) -> None:
+    task = send(tab.root, "devtools", "echo", {"message": HOSTILE})
+    for path in (*PAGES, f"/tasks/devtools/{task}"):
+        page = tab.opens(path)
+        page.wait_for_load_state("load")
+        assert page.locator("img[src='x']").count() == 0
+    expect(page.get_by_text("\\u202egnp.exe").first).to_be_visible()
+
+
+def test_the_overview_the_mapping_and_the_configuration_are_pictures(tab: Tab) -> None:
+    waiting = send(tab.root, "devtools", "trigger-elicitation-request", {})
+    paths = {"overview": "", "mapping": "/mapping", "configuration": "/configuration", "tasks": "/tasks"}
+    for name, path in paths.items():
+        page = tab.opens(path)
+        expect(page.locator("nav .badge")).to_have_text("1")
+        picture(page, name)
+    end(tab.root, waiting)
+
+
+def test_two_people_see_what_is_theirs(browser: Browser, guarded: str) -> None:
+    of_ada = send(guarded, "devtools", "get-sum", {"a": 1, "b": 2}, TOKENS["ADA"])
+    tabs = {}
+    for name, token in TOKENS.items():
+        tab = tabs[name] = tab_in(browser.new_context(), guarded)
+        page = tab.opens()
+        if name == "ADA":
+            picture(page, "sign-in")
+        page.get_by_label("Token").fill("a wrong one")
+        page.get_by_role("button", name="Sign in").click()
+        expect(page.get_by_role("alert")).to_have_text("This token is not known")
+        page.get_by_label("Token").fill(token)
+        page.get_by_role("button", name="Sign in").click()
+        expect(page.locator("header b")).to_have_text(name.lower())
+    ada, ops = tabs["ADA"], tabs["OPS"]
+    expect(ada.opens("/tasks").get_by_role("link", name=of_ada)).to_be_visible()
+    assert ada.opens("/people").get_by_text("Not for you").count() == 1
+    people = ops.opens("/people")
+    expect(people.get_by_role("rowheader", name="ada")).to_be_visible()
+    picture(people, "people")
+    assert not any(token in people.content() for token in TOKENS.values())
+    page = ada.opens()
+    page.get_by_role("button", name="Sign out").click()
+    expect(page.get_by_role("heading", name="Sign in")).to_be_visible()
+    assert [fault for tab in tabs.values() for fault in tab.faults if " 40" not in fault] == []
+
+
+FOREIGN = """<!doctype html><title>elsewhere</title><iframe src="{root}/console" id="frame"></iframe><script>
+const tried = [];
+const json = (path, headers, mode) => fetch("{root}/console" + path, {{method: "POST", mode,
+  credentials: "include", headers, body: JSON.stringify({{arguments: {{message: "from elsewhere"}}}})}})
+  .then((one) => one.type, () => "failed");
+Promise.all([
+  json("/try/devtools/echo", {{"Content-Type": "application/json"}}, "cors"),
+  json("/try/devtools/echo", {{"Content-Type": "text/plain"}}, "no-cors"),
+  json("/news", {{"Content-Type": "text/plain"}}, "no-cors"),
+  fetch("{root}/console/tasks.json", {{credentials: "include"}}).then((one) => one.type, () => "failed"),
+]).then((all) => {{ document.title = all.join(" "); }});
+</script>"""
+
+
+@pytest.fixture
+def elsewhere(root: str) -> Iterator[str]:
+    page = FOREIGN.format(root=root).encode()
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            self.send_response(200)
+            self.send_header("Content-Type", "text/html")
+            self.end_headers()
+            self.wfile.write(page)
+
+        def log_message(self, *_: Any) -> None:
+            pass
+
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    thread = threading.Thread(target=server.serve_forever)
+    thread.start()
+    yield f"http://localhost:{server.server_port}/"
+    server.shutdown()
+    thread.join()
+    server.server_close()
+
+
+def test_a_page_of_another_origin_on_this_machine_changes_and_reads_nothing(
+    browser: Browser, root: str, elsewhere: str
+) -> None:
+    context = browser.new_context()
+    tab = tab_in(context, root)
+    tab.opens()  # so that this browser has a session
+    with urlopen(f"{root}/console/tasks.json") as answer:
+        before = answer.read()
+    page = context.new_page()
+    page.goto(elsewhere)
+    expect(page).to_have_title("failed failed failed failed")
+    frame = page.frame_locator("#frame")
+    assert frame.get_by_role("heading", name="Overview").count() == 0
+    with urlopen(f"{root}/console/tasks.json") as answer:
+        assert answer.read() == before
+    context.close()
+
+
+def test_ten_thousand_tasks_come_in_pages(browser: Browser, tmp_path: Path) -> None:
+    store = tmp_path / "tasks.db"
+    own = store_of(str(store), "devtools")
+    assert own is not None
+    fill(Path(own), 10_000)
+    text = BRIDGE.replace('"memory:"', f'"{store}"')
+    with serving(tmp_path, text) as root:
+        context = browser.new_context()
+        tab = tab_in(context, root)
+        page = tab.opens("/tasks")
+        expect(page.get_by_role("heading", level=2)).to_contain_text("10000 tasks")
+        assert page.get_by_role("row").count() == 51
+        first = page.get_by_role("rowheader").first.inner_text()
+        page.get_by_role("link", name="Older").click()
+        expect(page.get_by_role("rowheader").first).not_to_have_text(first)
+        page.get_by_label("Skill").fill("nothing")
+        page.get_by_role("button", name="Search").click()
+        expect(page.get_by_role("heading", level=2)).to_contain_text("1000 searched")
+        assert tab.faults == []
+        context.close()
