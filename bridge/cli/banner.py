@@ -84,6 +84,8 @@ class OnTerminal:
                 if not one.has_card:
                     when = f"its tools are listed once {redacted_url(one.url)} gives its card"
                     err.say(("✗ ", "yellow"), *_named(one.key), when)
+        if self._plan.place.console:
+            err.say("\n", ("Console", "bold"), f"  {root}/console")
         if len(bridge.published) == 1:
             (agent,) = bridge.published
             lines = list(lines_for(agent, f"{root}{agent.path}", self._plan.credentials))
@@ -122,6 +124,8 @@ class InLog:
             logger.info("serving %s at %s%s, tasks in %s", agent.name, root, agent.path, agent.store)
         for offered in bridge.offered:
             logger.info("serving MCP at %s/mcp/%s", root, offered.name)
+        if self._plan.place.console:
+            logger.info("serving the console at %s/console", root)
 
     def stopping(self, running: int) -> None:
         """Log that the bridge stops, after the first signal."""

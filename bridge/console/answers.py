@@ -9,7 +9,7 @@ from typing import Final
 
 from pydantic import JsonValue
 
-from bridge.a2a.model.objects import ListTasksRequest, Task
+from bridge.a2a.model.objects import Task
 from bridge.assembly.bridge import Bridge
 from bridge.console.forms import WrongValuesError, form_problems
 from bridge.console.gate import Visit
@@ -36,8 +36,8 @@ async def waiting_page(bridge: Bridge, visit: Visit) -> JsonObject:
     total = 0
     for one in operations_of(bridge, visit):
         for state in WAITING:
-            page = await one.tasks(ListTasksRequest(status=state, page_size=WAITING_MOST))
-            rows += [{**row_of(task, one), **asked_of(task)} for task in page.tasks]
+            page = await one.to_answer(state, WAITING_MOST)
+            rows += [{**row_of(task, one), **asked_of(task, may_answer=True)} for task in page.tasks]
             total += page.total_size
     return {"tasks": [*sorted(rows, key=lambda row: str(row["since"]), reverse=True)], "total": total}
 

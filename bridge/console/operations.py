@@ -13,6 +13,7 @@ from typing import Final
 
 from bridge import trace
 from bridge.a2a.model.errors import A2AError, temporarily_unavailable
+from bridge.a2a.model.life import ENDED
 from bridge.a2a.model.objects import (
     CancelTaskRequest,
     GetTaskRequest,
@@ -35,9 +36,11 @@ from bridge.a2a.model.operations import (
     RequestT,
     Unary,
 )
+from bridge.a2a.model.operators import OPERATOR_URI, OWNER
 from bridge.a2a.model.timeline import TIMELINE_URI
 from bridge.a2a.server.service import Stream
 from bridge.a2a.tasks.intake import CallContext
+from bridge.access.principals import OperatorRole
 from bridge.assembly.bridge import Bridge
 from bridge.assembly.published_agent import PublishedAgent
 from bridge.console.gate import Visit
@@ -54,21 +57,54 @@ class AgentOperations:
 
     def __init__(self, bridge: Bridge, agent: PublishedAgent, visit: Visit) -> None:
         self.agent = agent
+        self.visitor = visit.who.name
+        self.is_operator = visit.who.operator is not None
+        self.sees_contents = bridge.plan.place.console_content
+        self.answers_others = visit.who.operator is OperatorRole.ANSWER and self.sees_contents
+        """Whether the visitor may answer for others. It has to see a question for that."""
         self._bridge = bridge
-        self._caller = CallContext(visit.who.in_face(agent.name), agent.agent.extensions | {TIMELINE_URI})
+        self._own = CallContext(visit.who.in_face(agent.name), agent.agent.extensions | {TIMELINE_URI})
+        self._caller = (
+            self._own if visit.who.operator is None else _as_operator(self._own, self.sees_contents)
+        )
 
-    async def tasks(self, request: ListTasksRequest) -> ListTasksResponse:
-        """A page of the visitor's tasks.
+    async def tasks(self, request: ListTasksRequest, *, only_own: bool = False) -> ListTasksResponse:
+        """A page of the tasks that the visitor may see: its own, and for an operator those of all unless `only_own`.
 
         Raises:
             A2AError: the page token is not one that was given out.
         """
-        return await self._read(LIST_TASKS, request)
+        return await self._read(LIST_TASKS, request, self._own if only_own else self._caller)
+
+    async def to_answer(self, state: TaskState, most: int) -> ListTasksResponse:
+        """The newest tasks in a state of `WAITING` that the visitor may answer."""
+        request = ListTasksRequest(status=state, page_size=most)
+        return await self.tasks(request, only_own=not self.answers_others or state is TaskState.AUTH_REQUIRED)
 
     async def waiting(self) -> int:
-        """How many of them wait for an answer."""
-        pages = [await self.tasks(ListTasksRequest(status=state, page_size=1)) for state in WAITING]
-        return sum(page.total_size for page in pages)
+        """How many tasks the visitor may answer."""
+        return sum([(await self.to_answer(state, 1)).total_size for state in WAITING])
+
+    def owner_of(self, task: Task) -> str:
+        """The principal that a task belongs to."""
+        owner = (task.metadata or {}).get(OWNER)
+        return owner if isinstance(owner, str) else self.visitor
+
+    def withholds(self, task: Task) -> bool:
+        """Whether the contents of a task are not shown to the visitor."""
+        return not self.sees_contents and self.owner_of(task) != self.visitor
+
+    def may_answer(self, task: Task) -> bool:
+        """Whether the visitor may answer what a task asks. What needs an authorization is for its owner alone."""
+        if task.status.state not in WAITING:
+            return False
+        is_own = self.owner_of(task) == self.visitor
+        return is_own or (self.answers_others and task.status.state is TaskState.INPUT_REQUIRED)
+
+    def may_cancel(self, task: Task) -> bool:
+        """Whether the visitor may cancel a task."""
+        is_own = self.owner_of(task) == self.visitor
+        return task.status.state not in ENDED and (is_own or self._caller.operator is OperatorRole.ANSWER)
 
     async def task(self, task_id: str) -> Task:
         """One task.
@@ -114,8 +150,10 @@ class AgentOperations:
                 _tell(hop, task)
             return task
 
-    async def _read(self, operation: Unary[RequestT, AnswerT], request: RequestT) -> AnswerT:
-        answer = await self.agent.service.perform(operation, request, self._caller)
+    async def _read(
+        self, operation: Unary[RequestT, AnswerT], request: RequestT, caller: CallContext | None = None
+    ) -> AnswerT:
+        answer = await self.agent.service.perform(operation, request, caller or self._caller)
         answer.written()
         return answer.value
 
@@ -137,6 +175,16 @@ class AgentOperations:
             except A2AError as exc:
                 hop.error = exc.kind.reason
                 raise
+
+
+def _as_operator(caller: CallContext, sees_contents: bool) -> CallContext:
+    """An operator who asks for the tasks of all, as the extension for operators lets a client do."""
+    return replace(
+        caller,
+        extensions=caller.extensions | {OPERATOR_URI},
+        operator=caller.principal.operator,
+        sees_contents=sees_contents,
+    )
 
 
 def operations_of(bridge: Bridge, visit: Visit) -> list[AgentOperations]:

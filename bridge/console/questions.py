@@ -19,12 +19,14 @@ from bridge.translate.agent_questions import (
 )
 
 
-def asked_of(task: Task) -> JsonObject:
-    """What a task asks: its words, and its questions as forms. Nothing for a task that does not wait."""
-    questions = questions_in(task)
+def asked_of(task: Task, *, may_answer: bool) -> JsonObject:
+    """What a task asks: its words, and its questions as forms for whoever may answer. Nothing for a task that does
+    not wait."""
     if task.status.state not in WAITING:
-        return {"words": "", "questions": [], "mark": ""}
+        return {"may_answer": False, "words": "", "questions": [], "mark": ""}
+    questions = questions_in(task) if may_answer else ()
     return {
+        "may_answer": may_answer,
         "words": question_words(task.status.message, task.status.state) if not questions else "",
         "questions": [_form(question) for question in questions],
         "mark": questions_mark(questions),

@@ -31,6 +31,12 @@ _FIRST_SIZE: Final = 10
 _LOOKED_AT: Final = 1000
 """Tasks that one search for a skill looks at."""
 
+_ASKED: Final = ("agent", "state", "skill", "context", "principal")
+"""What tasks are searched by. A principal is searched for by operators, who see the tasks of all."""
+
+_LOOKED_FOR: Final = {"skill": "skill", "principal": "owner"}
+"""What no store can search by, and its field in a line of the list."""
+
 _STATES: Final = {state.word: state for state in TaskState}
 
 _MOMENTS: Final = {
@@ -44,8 +50,8 @@ _MOMENTS: Final = {
 
 
 async def task_list(bridge: Bridge, visit: Visit) -> JsonObject:
-    """The page of the list. The query names an agent, a state, a skill, a context and a page."""
-    asked = {name: visit.query.get(name, "").strip() for name in ("agent", "state", "skill", "context")}
+    """The page of the list. The query may name what is in `_ASKED`, and a page."""
+    asked = {name: visit.query.get(name, "").strip() for name in _ASKED}
     if asked["state"] and asked["state"] not in _STATES:
         raise RefusedError(400, "There is no such state")
     known = operations_of(bridge, visit)
@@ -54,14 +60,16 @@ async def task_list(bridge: Bridge, visit: Visit) -> JsonObject:
     return {
         "asked": {**asked},
         "agents": [one.agent.name for one in known],
+        "of_all": visit.who.operator is not None,
         "states": [*_STATES],
         "lists": [await _listed(one, asked, visit, size) for one in chosen],
     }
 
 
 async def _listed(one: AgentOperations, asked: Mapping[str, str], visit: Visit, size: int) -> JsonObject:
-    """The tasks of one agent. A search for a skill looks at a bounded number of tasks, and says where it stopped."""
+    """The tasks of one agent. A search for a skill or a principal looks at a bounded number of tasks, and says so."""
     token, looked, total = visit.query.get("page", "") if asked["agent"] else "", 0, 0
+    looks = any(asked[key] for key in _LOOKED_FOR)
     rows: list[JsonObject] = []
     while True:
         request = ListTasksRequest(
@@ -72,16 +80,18 @@ async def _listed(one: AgentOperations, asked: Mapping[str, str], visit: Visit, 
         )
         page = await one.tasks(request)
         found = [row_of(task, one) for task in page.tasks]
-        rows += [row for row in found if asked["skill"] in ("", row["skill"])]
+        rows += [
+            row for row in found if all(asked[key] in ("", row[name]) for key, name in _LOOKED_FOR.items())
+        ]
         token, looked, total = page.next_page_token, looked + len(found), page.total_size
-        if not token or not asked["skill"] or len(rows) >= size or looked >= _LOOKED_AT:
+        if not token or not looks or len(rows) >= size or looked >= _LOOKED_AT:
             break
     query = {**asked, "agent": one.agent.name, "page": token}
     return {
         "agent": one.agent.name,
         "tasks": [*rows],
         "total": total,
-        "looked_at": looked if asked["skill"] else None,
+        "looked_at": looked if looks else None,
         "is_later_page": bool(visit.query.get("page")),
         "next": f"/tasks?{urlencode(_without_empty(query))}" if token else None,
         "all": f"/tasks?{urlencode(_without_empty({**query, 'page': ''}))}",
@@ -100,6 +110,7 @@ def row_of(task: Task, one: AgentOperations) -> JsonObject:
         "path": path_of_task(one.agent.name, task.id),
         "state": task.status.state.word,
         "skill": skill_of(task, one.agent.agent),
+        "owner": one.owner_of(task),
         "context": task.context_id or "",
         "since": task.status.timestamp or "",
         "waits": task.status.state in WAITING,
@@ -137,7 +148,9 @@ async def task_page(bridge: Bridge, visit: Visit, name: str, task_id: str) -> Js
     status = task.status
     return {
         **row_of(task, one),
-        **asked_of(task),
+        **asked_of(task, may_answer=one.may_answer(task)),
+        "may_cancel": one.may_cancel(task),
+        "withheld": one.withholds(task),
         "ended": status.state in ENDED,
         "said": None if status.message is None else shown_message(status.message, "s", link),
         "artifacts": [
@@ -153,7 +166,7 @@ async def task_page(bridge: Bridge, visit: Visit, name: str, task_id: str) -> Js
         ],
         **_timeline(task),
         "a2a": task.to_object(),
-        "mcp": _as_mcp(task, one.agent.agent),
+        "mcp": {"call": None, "result": None} if one.withholds(task) else _as_mcp(task, one.agent.agent),
     }
 
 

@@ -73,7 +73,8 @@ async def skill_page(bridge: Bridge, visit: Visit, name: str, skill_id: str) -> 
     skill = _skill(one.agent, visit, skill_id)
     values: JsonObject | None = None
     if task_id := visit.query.get("task"):
-        call = call_of(await one.task(task_id), one.agent.agent)
+        task = await one.task(task_id)
+        call = None if one.withholds(task) else call_of(task, one.agent.agent)
         values = call.arguments if call is not None and call.skill_id == skill_id else None
     example = example_of(skill.tool) or {}
     return {

@@ -13,6 +13,7 @@ from rich.console import Console
 from bridge.access.principals import Principal
 from bridge.access.verifiers import Credential, Scheme
 from bridge.assembly.bridge import Bridge
+from bridge.assembly.plan import Plan, ProcessPlan
 from bridge.cli import banner, render
 from bridge.cli.encoding import write_what_the_terminal_lacks_otherwise
 from bridge.config.tables.profile import load_profile
@@ -124,3 +125,12 @@ async def test_the_suggested_call_works(monkeypatch: pytest.MonkeyPatch) -> None
         ours, _ = banner.lines_for(agent, bridge.base_url, [])
         done = await command("call", monkeypatch)(*shlex.split(ours)[2:])
     assert (done.code, done.out) == (0, "text\n")
+
+
+async def test_a_start_says_where_the_console_is() -> None:
+    plan = Plan(load_profile(), ProcessPlan(console=True, port=8090))
+    bridge = Bridge(plan)
+    async with bridge.run():
+        with render.err.capture() as said:
+            banner.OnTerminal(plan).serving(bridge, 8090)
+    assert said.get().split() == ["Console", "http://127.0.0.1:8090/console"]

@@ -68,7 +68,7 @@ class Served:
 
 @asynccontextmanager
 async def served(
-    tmp_path: Path, *credentials: Credential, **overrides: SkillOverride
+    tmp_path: Path, *credentials: Credential, console_content: bool = False, **overrides: SkillOverride
 ) -> AsyncIterator[Served]:
     tools = [
         listed(tool, hints={"readOnly": True}, text={"type": "string"}) for tool in ("echo", "hold", "fail")
@@ -77,7 +77,7 @@ async def served(
         target = ServerPlan.as_profile_says(server.target, Era.MODERN, PROFILE.server, PROFILE.run)
         plan = Plan(
             PROFILE,
-            ProcessPlan(console=True, keys=("k" * 32,), state=tmp_path),
+            ProcessPlan(console=True, console_content=console_content, keys=("k" * 32,), state=tmp_path),
             credentials,
             servers={"tools": target},
             published={"devtools": PublishedPlan(("tools",), PROFILE, "memory:", overrides=overrides)},

@@ -1,0 +1,92 @@
+"""What operators see and do at the console with the tasks of others."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from bridge.access.principals import OperatorRole, Principal
+from bridge.access.verifiers import Credential
+from tests.console.test_tasks import Served, served
+from tests.support.console import ConsoleBrowser
+
+ADA = Credential(Principal("ada"), "token-of-ada")
+EYES = Credential(Principal("eyes", operator=OperatorRole.READ), "token-of-eyes")
+OPS = Credential(Principal("ops", operator=OperatorRole.ANSWER), "token-of-ops")
+
+
+@asynccontextmanager
+async def with_a_task_of_ada(
+    tmp_path: Path, who: Credential, *, content: bool
+) -> AsyncIterator[tuple[Served, ConsoleBrowser, str]]:
+    """A task of Ada's that asks for arguments, and somebody else at the console."""
+    async with served(tmp_path, ADA, EYES, OPS, console_content=content) as here:
+        task = await here.calls("echo", ADA.token, text=7)
+        browser = ConsoleBrowser(here.bridge)
+        assert await browser.signs_in(who.token) == 200
+        await browser.opens()
+        yield here, browser, task
+
+
+async def answered(browser: ConsoleBrowser, task: str) -> int:
+    """The status of an answer to the task's question."""
+    page = await browser.reads(f"/tasks/devtools/{task}")
+    answers = {one["key"]: {"text": "by somebody else"} for one in page["questions"]}
+    body = {"mark": page["mark"], "action": "accept", "answers": answers}
+    return (await browser.posts(f"/tasks/devtools/{task}/answer", body)).status_code
+
+
+@pytest.mark.parametrize("who", [EYES, OPS])
+async def test_operators_see_the_tasks_of_all_and_whose_each_is(who: Credential, tmp_path: Path) -> None:
+    async with with_a_task_of_ada(tmp_path, who, content=True) as (here, browser, task):
+        own = await here.calls("echo", who.token, text="mine")
+        (listed,) = (await browser.reads("/tasks"))["lists"]
+        assert {one["id"]: one["owner"] for one in listed["tasks"]} == {task: "ada", own: who.principal.name}
+        (of_ada,) = (await browser.reads("/tasks?principal=ada"))["lists"]
+        assert [one["id"] for one in of_ada["tasks"]] == [task]
+        assert "· of ada" in (await browser.opens(f"/tasks/devtools/{task}")).text
+
+
+@pytest.mark.parametrize("who", [EYES, OPS])
+async def test_without_console_content_what_was_said_stays_with_its_owner(
+    who: Credential, tmp_path: Path
+) -> None:
+    async with with_a_task_of_ada(tmp_path, who, content=False) as (here, browser, _):
+        ended = await here.calls("echo", ADA.token, text="a secret of ada")
+        page = await browser.reads(f"/tasks/devtools/{ended}")
+        assert (page["withheld"], page["mcp"]) == (True, {"call": None, "result": None})
+        for path in (
+            f"/tasks/devtools/{ended}",
+            f"/tasks/devtools/{ended}/files/a0.0",
+            f"/try/devtools/echo?task={ended}",
+        ):
+            assert "a secret of ada" not in (await browser.opens(path)).text
+        assert (await browser.reads("/answer"))["tasks"] == []
+
+
+@pytest.mark.parametrize(("who", "counted", "status"), [(EYES, 0, 409), (OPS, 1, 200)])
+async def test_only_the_role_answer_answers_for_another(
+    who: Credential, counted: int, status: int, tmp_path: Path
+) -> None:
+    async with with_a_task_of_ada(tmp_path, who, content=True) as (here, browser, task):
+        assert (await browser.reads(""))["waiting"] == counted
+        assert len((await browser.reads("/answer"))["tasks"]) == counted
+        assert await answered(browser, task) == status
+        if status == 200:
+            ada = ConsoleBrowser(here.bridge)
+            assert await ada.signs_in(ADA.token) == 200
+            page: Any = await ada.reads(f"/tasks/devtools/{task}")
+            assert "ops" in [moment["by"] for moment in page["moments"]]
+            assert ada.csrf
+
+
+@pytest.mark.parametrize(("who", "status"), [(EYES, 403), (OPS, 200)])
+async def test_only_the_role_answer_cancels_for_another(who: Credential, status: int, tmp_path: Path) -> None:
+    async with with_a_task_of_ada(tmp_path, who, content=False) as (_, browser, task):
+        page = await browser.reads(f"/tasks/devtools/{task}")
+        assert page["may_cancel"] is (status == 200)
+        assert (await browser.posts(f"/tasks/devtools/{task}/cancel", {})).status_code == status
