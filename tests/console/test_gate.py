@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import replace
@@ -18,7 +20,8 @@ from bridge.assembly.plan import Plan, ProcessPlan
 from bridge.console import gate, sessions
 from bridge.console.sessions import IDLE_SECONDS, SESSION_SECONDS, SessionSeal, new_session
 from tests.support.console import HERE, ConsoleBrowser, console_of
-from tests.support.running import profile_of
+from tests.support.issuer import TokenIssuer, issuer_at
+from tests.support.running import listening, profile_of
 
 ADA = Credential(Principal("ada"), "token-of-ada")
 BOB = Credential(Principal("bob"), "key-of-bob", Scheme.API_KEY)
@@ -265,3 +268,31 @@ async def test_a_token_that_fits_no_cookie_is_refused(tmp_path: Path) -> None:
         await browser.opens()
         answer = await browser.posts("/sign-in", {"token": "x" * sessions.COOKIE_BYTES})
         assert answer.status_code == 413
+
+
+async def test_a_token_of_an_issuer_signs_in_if_it_is_for_the_console(tmp_path: Path) -> None:
+    issuer, here = TokenIssuer(""), "https://bridge.example"
+    async with listening(issuer) as issuer.url:
+        plan = plan_with(tmp_path, public_url=here)
+        plan = replace(plan, issuers={"corp": issuer_at(issuer.url, {})})
+        async with console_of(plan) as bridge:
+            browser = ConsoleBrowser(bridge, here)
+            assert await browser.signs_in(issuer.token(f"{here}/agents/devtools")) == 403
+            assert await browser.signs_in(issuer.token(f"{here}/console")) == 200
+            assert "<b>corp:" in (await browser.opens()).text
+            await bridge.apply(replace(plan, issuers={}, credentials=(BOB,)))
+            assert (await browser.opens()).status_code == 401
+
+
+@pytest.mark.outside
+def test_without_its_package_the_start_says_what_to_install() -> None:
+    code = (
+        "import sys; sys.modules['jinja2'] = None\n"
+        "from bridge.errors import UsageError\n"
+        "try:\n    import bridge.console.app\n"
+        "except UsageError as exc:\n    print(exc)"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=True
+    )
+    assert done.stdout == "`console` in [bridge] needs Jinja2: pip install 'mcp-a2a[console]'\n"
