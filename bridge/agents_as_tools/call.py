@@ -107,7 +107,8 @@ class AgentCall:
             return self._question_in_words(self._asking) if self._asking else self._still_at_work()
         except _BecomesTaskError as exc:
             self._let_go = True
-            self._leave(exc.sending)
+            exc.sending.leave()
+            self._ask_for_news(exc.sending)
             return exc.task
         except anyio.get_cancelled_exc_class():
             if self._sending is not None and not self._let_go:
@@ -246,7 +247,9 @@ class AgentCall:
         self._let_go = True
         task_id, only_here = self._sending.task_id, ""
         if task_id is not None:
-            self._leave(self._sending)
+            self._sending.leave()
+            if self._around.options.follow_up_tools:
+                self._ask_for_news(self._sending)
         elif self._around.options.follow_up_tools:
             task_id = self._around.unnamed.keep(self._sending)
             only_here = (
@@ -260,9 +263,8 @@ class AgentCall:
             )
         return self._shown.still_at_work(self._shown.handle(task_id), f" after {seconds:g} s", only_here)
 
-    def _leave(self, sending: Sending) -> None:
-        """Stop waiting for a task that the host may come back to. Its agent notifies meanwhile, if it does that."""
-        sending.leave()
+    def _ask_for_news(self, sending: Sending) -> None:
+        """Have the agent notify of a task that is known, for the host that comes back to it."""
         assert sending.task_id is not None, "it is known"
         far = self._shown.far(sending.task_id)
         self._around.webhooks.ask(self._agent, sending.client, far, self._incoming.principal)
