@@ -20,6 +20,7 @@ from tests.support.agent_faces import OPTIONS
 from tests.support.exposing import exposing
 from tests.support.foreign import Foreign, foreign_agent
 from tests.support.mcp_tasks import TaskClient, task_client
+from tests.support.ports import free_port
 from tests.support.scripted_agent import Json, scripted_agent
 
 pytestmark = [pytest.mark.outside, pytest.mark.proves("a2a-4.3.3-received")]
@@ -244,3 +245,23 @@ async def test_the_webhooks_at_an_agent_that_is_not_called_any_more_are_deleted(
             exposed.exposure.face.update([], OPTIONS)
             await agent.until(lambda: bool(agent.deleted))
             assert [one["id"] for one in agent.deleted] == [agent.webhook["id"]]
+
+
+async def test_a_webhook_is_valid_after_a_restart_of_the_bridge(tmp_path: Path) -> None:
+    agent, port = Notifying("1.0"), free_port()
+    card = {"capabilities": {"streaming": False, "pushNotifications": True}}
+    options: dict[str, Any] = {"at_public_url": True, "port": port, "task_after_seconds": 0}
+    with anyio.fail_after(WAIT_SECONDS):
+        async with scripted_agent(agent, card) as url:
+            async with exposing(tmp_path, url, **options) as exposed, task_client(exposed) as client:
+                task = await client.call("act", message="go")
+                await agent.until(lambda: bool(agent.created))
+            asked, agent.state = agent.webhook, "completed"
+            async with (
+                exposing(tmp_path, url, **options) as exposed,
+                task_client(exposed) as client,
+                httpx2.AsyncClient() as http,
+            ):
+                answer = await http.post(asked["url"], headers={"X-A2A-Notification-Token": asked["token"]})
+                assert answer.status_code == 204
+                assert (await client.get(task))["status"] == "completed"
