@@ -13,6 +13,7 @@ Spec: A2A 1.0 sections 8.4.1 and 5.7; `a2a.proto`; RFC 8785.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
@@ -194,10 +195,14 @@ def covered(card: JsonObject, form: CardForm, *, literal: bool = False) -> JsonO
 def canonical_bytes(value: JsonObject) -> bytes:
     """What is covered, as the bytes that are signed.
 
+    Almost every card has names in ASCII and no fractions. Then sorted JSON is RFC 8785, in a fifth of the time.
+
     Raises:
         NotCanonicalError: a text in it is no Unicode.
     """
     try:
+        if _is_plain(value):
+            return json.dumps(value, ensure_ascii=False, separators=(",", ":"), sort_keys=True).encode()
         return rfc8785.dumps(_with_doubles(value))
     except (rfc8785.CanonicalizationError, UnicodeEncodeError) as exc:
         raise NotCanonicalError("it holds what has no form in RFC 8785") from exc
@@ -249,6 +254,21 @@ def _filled(value: JsonValue) -> JsonValue:
     if isinstance(value, list):
         return [one for inner in value if (one := _filled(inner)) is not None] or None
     return None if value == "" else value
+
+
+def _is_plain(value: JsonValue) -> bool:
+    """Whether sorting by code points and the digits of whole numbers are all that the canonical form needs."""
+    values = [value]
+    for one in values:
+        if isinstance(one, dict):
+            if not all(map(str.isascii, one)):
+                return False
+            values.extend(one.values())
+        elif isinstance(one, list):
+            values.extend(one)
+        elif isinstance(one, float) or (isinstance(one, int) and abs(one) > _EXACT):
+            return False
+    return True
 
 
 def _with_doubles(value: JsonValue) -> JsonValue:

@@ -75,11 +75,11 @@ def signatures_of(
     Raises:
         NotCanonicalError: the card has no canonical form.
     """
-    strict = canonical_bytes(covered(card, CardForm.STRICT))
+    of_form = {form: canonical_bytes(covered(card, form)) for form in {CardForm.STRICT, *forms}}
     payloads: dict[bytes, CardForm] = {}
     for form in forms:
-        payload = canonical_bytes(covered(card, form))
-        payloads[payload] = CardForm.STRICT if payload == strict else form
+        is_strict = of_form[form] == of_form[CardForm.STRICT]
+        payloads[of_form[form]] = CardForm.STRICT if is_strict else form
     return tuple(
         _signature(payload, key, form, key_set_url) for key in keys for payload, form in payloads.items()
     )

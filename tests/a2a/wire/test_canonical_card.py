@@ -6,8 +6,11 @@ import json
 from typing import Any
 
 import pytest
+import rfc8785
 from a2a.client.card_resolver import parse_agent_card
 from a2a.utils.signing import _canonicalize_agent_card
+from hypothesis import given
+from hypothesis import strategies as st
 
 from bridge.a2a.wire.canonical_card import (
     CARD_DEPTH,
@@ -117,3 +120,33 @@ def test_a_card_that_is_nested_too_deeply_or_is_no_unicode_has_no_form() -> None
         covered({**CARD, "deep": deep}, CardForm.STRICT)
     with pytest.raises(NotCanonicalError, match="no form in RFC 8785"):
         canonical_bytes(covered({**CARD, "name": "\ud800"}, CardForm.STRICT))
+
+
+JSON = st.recursive(
+    st.none()
+    | st.booleans()
+    | st.integers(-(2**70), 2**70)
+    | st.floats(allow_nan=False, allow_infinity=False)
+    | st.text(),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=3), inner, max_size=3),
+    max_leaves=12,
+)
+
+
+@given(st.dictionaries(st.text(max_size=4), JSON, max_size=4))
+def test_the_bytes_are_those_of_rfc_8785_whatever_a_card_holds(value: Any) -> None:
+    assert canonical_bytes(value) == rfc8785.dumps(with_doubles(value))
+
+
+@given(st.dictionaries(st.text('\x00\x1f\x7f"\\/ab\n\t\u2028', max_size=3), st.text(max_size=9), max_size=5))
+def test_texts_are_escaped_as_rfc_8785_has_it(value: Any) -> None:
+    assert canonical_bytes(value) == rfc8785.dumps(value)
+
+
+def with_doubles(value: Any) -> Any:
+    """A value whose numbers are doubles, as those of protocol buffers are."""
+    if isinstance(value, dict):
+        return {name: with_doubles(one) for name, one in value.items()}
+    if isinstance(value, list):
+        return [with_doubles(one) for one in value]
+    return value if isinstance(value, bool | str | None) else float(value)
