@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from bridge.a2a.server.signed_cards import CardSigner
@@ -25,7 +26,7 @@ def card_signer_of(plan: Plan) -> CardSigner | None:
     from bridge.a2a.server.card_keys import card_signer  # takes a tenth of a start, and few bridges sign
 
     keys = []
-    for number, found in _keys_in(plan.signing.keys):
+    for number, found in _keys_in(plan):
         if isinstance(found, str):
             raise UsageError(f"bridge.card_keys[{number}]: {found}")
         keys.append(found)
@@ -35,19 +36,23 @@ def card_signer_of(plan: Plan) -> CardSigner | None:
 
 def card_key_faults(plan: Plan) -> Iterator[tuple[int, str]]:
     """Yield the keys of a plan that cannot sign cards, by their number, and why."""
-    for number, found in _keys_in(plan.signing.keys if plan.signing else ()):
+    for number, found in _keys_in(plan):
         if isinstance(found, str):
             yield number, found
 
 
-def _keys_in(texts: Sequence[str]) -> Iterator[tuple[int, CardKey | str]]:
+def _keys_in(plan: Plan) -> Iterator[tuple[int, CardKey | str]]:
     """Yield each key, or why it cannot sign."""
-    if not texts:
+    if plan.signing is None:
         return
     from bridge.a2a.server.card_keys import card_key  # as above
 
     seen: set[str] = set()
-    for number, pem in enumerate(texts):
+    others = {_text_of(key) for key in plan.place.keys}
+    for number, pem in enumerate(plan.signing.keys):
+        if pem.strip() in others:
+            yield number, "it is one of `keys`, from which those of notifications follow"
+            continue
         try:
             key = card_key(pem)
         except UsageError as exc:
@@ -55,3 +60,13 @@ def _keys_in(texts: Sequence[str]) -> Iterator[tuple[int, CardKey | str]]:
             continue
         yield number, "the key is there twice" if key.signing.id in seen else key
         seen.add(key.signing.id)
+
+
+def _text_of(key: Path | str) -> str:
+    """The text of a key that seals handles; empty if its file is not there yet."""
+    if isinstance(key, str):
+        return key.strip()
+    try:
+        return key.read_text(errors="replace").strip()
+    except OSError:
+        return ""

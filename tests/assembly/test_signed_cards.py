@@ -16,17 +16,22 @@ from bridge.a2a.server.card_keys import card_key, new_card_key
 from bridge.a2a.wire.canonical_card import CardForm, CardProof
 from bridge.a2a.wire.card_signatures import verified
 from bridge.access.tokens import keys_in
+from bridge.assembly.card_signing import card_key_faults, card_signer_of
 from bridge.assembly.plan import (
     CardSigningPlan,
     OfferedPlan,
+    Plan,
     ProcessPlan,
     PushPlan,
     RemotePlan,
     SignerPlan,
 )
+from bridge.assembly.plan_from_file import plan_from_file
+from bridge.config.load import load
 from bridge.errors import PeerError, UsageError
 from tests.assembly.test_admission import ADA, bearer, guarded
 from tests.assembly.test_bridge import Live, agent
+from tests.support.files import written
 from tests.support.running import VERSION, profile_with
 from tests.support.signed_cards import BOTH, pem
 
@@ -116,6 +121,44 @@ async def test_a_key_that_cannot_sign_is_refused_and_the_last_ones_go_on(
         with pytest.raises(UsageError, match=words):
             await there.apply(signing=replace(SIGNING, keys=keys))
         assert (await proof_of(there, await there.json(CARD))).form is CardForm.STRICT
+
+
+def test_a_key_that_seals_handles_is_none_for_cards_wherever_it_comes_from(tmp_path: Path) -> None:
+    (tmp_path / "card.pem").write_text(pem())
+    for key in (pem(), tmp_path / "card.pem"):
+        place = ProcessPlan(keys=(key,), state=tmp_path, cache=tmp_path)
+        plan = Plan(profile_with(), place, signing=SIGNING)
+        assert list(card_key_faults(plan)) == [
+            (0, "it is one of `keys`, from which those of notifications follow")
+        ]
+        with pytest.raises(UsageError, match="is one of `keys`"):
+            card_signer_of(plan)
+
+
+def test_what_a_file_says_of_keys_is_in_its_plan(tmp_path: Path) -> None:
+    (tmp_path / "card.pem").write_text(pem())
+    agents = """
+        [bridge]
+        card_keys = [{ file = "card.pem" }]
+        card_forms = ["strict"]
+        [agents.one]
+        card = "https://one.example.com"
+        signed_by = { jwks = "https://keys.example.com/jwks.json" }
+        [agents.two]
+        card = "https://two.example.com"
+        signed_by = { file = "keys.json", form = "sdk" }
+        [agents.three]
+        card = "https://three.example.com"
+        """
+    plan = plan_from_file(load(written(tmp_path, agents)))
+    assert plan.signing == CardSigningPlan((pem().strip(),), (CardForm.STRICT,))
+    signers = {name: one.signed_by for name, one in plan.agents.items()}
+    assert signers == {
+        "one": SignerPlan("https://keys.example.com/jwks.json", CardForm.STRICT),
+        "two": SignerPlan(tmp_path / "keys.json", CardForm.SDK),
+        "three": None,
+    }
+    assert [one.credentials.sends_all for one in plan.agents.values()] == [False, True, False]
 
 
 async def test_the_keys_of_cards_and_of_notifications_differ_and_stand_side_by_side(tmp_path: Path) -> None:
