@@ -99,8 +99,8 @@ class RemoteAgent:
         self._state = SourceState("", _NOT_READ, now_ms())
         self._fault: str | None = _NOT_READ
         """What is wrong with its card."""
-        self._needed = ""
-        """The login that it needs, in words."""
+        self._lack = ""
+        """Why there is no token of a login for it."""
         self._source = source
         self._http = http
         self._options = options
@@ -257,16 +257,16 @@ class RemoteAgent:
         pauses = Backoff(_FIRST_LOOK_SECONDS, _LONGEST_LOOK_SECONDS)
         while True:
             await self._look_for_login()
-            if self._needed:
+            if self._lack:
                 await anyio.sleep(pauses.next())
             else:
                 pauses.reset()
                 await anyio.sleep(_LONGEST_LOOK_SECONDS)
 
     async def _look_for_login(self) -> None:
-        """Find out whether a person has to log in before it can be called."""
+        """Find out whether there is a token for it, if a person has to log in for that."""
         tokens = self._options.credentials.tokens
-        self._needed = await tokens.need() if isinstance(tokens, LoginToken) else ""
+        self._lack = await tokens.lack() if isinstance(tokens, LoginToken) else ""
         self._be(self._fault)
 
     async def _watch_card(self, on_change: Callable[[], None]) -> None:
@@ -312,7 +312,7 @@ class RemoteAgent:
     def _be(self, fault: str | None) -> None:
         """Set what is wrong with its card; None when nothing is. It is down without a login, too."""
         self._fault = fault
-        self._state = self._state.then(fault or self._needed or None, self._now_ms())
+        self._state = self._state.then(fault or self._lack or None, self._now_ms())
 
 
 async def read_cards(agents: list[RemoteAgent], within_seconds: float) -> None:

@@ -145,14 +145,12 @@ class LoginToken(TokenSource):
         async with self._turn():
             return await self._fresh()
 
-    async def need(self) -> str:
-        """Why a person has to log in before there is a token; empty if nobody has to, or if that cannot be told now."""
+    async def lack(self) -> str:
+        """Why there is no token, which most often a person has to log in for; empty if there is one."""
         try:
             await self()
-        except LoginNeededError as exc:
+        except TokenError as exc:
             return str(exc)
-        except TokenError:
-            pass
         return ""
 
     def refused(self, token: AccessToken) -> None:

@@ -159,23 +159,35 @@ async def test_an_agent_of_a2a_sdk_behind_an_issuer_is_exposed_with_the_login_of
     ]
 
 
-async def test_a_wrapped_server_behind_an_issuer_is_exposed_by_what_its_card_says(
+async def test_a_wrapped_server_behind_an_issuer_is_exposed_by_what_its_card_says_and_steps_up(
     issuers: Issuers, tmp_path: Path
 ) -> None:
     places = {name: issuer.url for name, issuer in issuers.items()}
     (there := tmp_path / "there").mkdir()
     with anyio.fail_after(WAIT_SECONDS):
         async with (
-            ToolServer("one", [listed("look")]).run() as tools,
+            ToolServer("one", [listed("look"), listed("put")]).run() as tools,
             serving_file(there, BRIDGE, tools=tools.url, **places) as root,
         ):
             agent = f"{root}/agents/desk"
             assert f"with {issuers['corp'].url}" in await log_in(agent, tmp_path)
-            assert "look" in await call_exposed(agent, tmp_path, "look")
-            kept = await login_at(agent)
+            async with (
+                serving_file(tmp_path, EXPOSED, agent=agent) as exposed,
+                mcp_client(f"{exposed}/mcp/team", "auto") as host,
+            ):
+                assert "look" in said(await host.call_tool("look", {}))
+                kept = await login_at(agent)
+                refused = await host.call_tool("put", {})
+                assert "wants the scopes tools:write for this. Run `mcp-a2a login desk`" in str(
+                    refused.content
+                )
+                await log_in(agent, tmp_path)
+                assert "put" in said(await host.call_tool("put", {}))
+                assert "look" in said(await host.call_tool("look", {}))
+            wider = await login_at(agent)
     found = claims_in(kept.access_token)
     assert (found["sub"], found["iss"], found["aud"]) == ("alice", issuers["corp"].url, agent)
-    assert kept.scopes == ("tools:read",)
+    assert (kept.scopes, set(wider.scopes)) == (("tools:read",), {"tools:read", "tools:write"})
 
 
 async def test_a_tool_and_an_agent_are_called_from_a_shell_after_a_login_at_their_urls(
