@@ -274,6 +274,17 @@ async def test_check_names_the_login_that_an_agent_needs(tmp_path: Path) -> None
         assert (await findings_of(bridge.plan, bridge.bridge)).faults == ()
 
 
+async def test_check_names_the_login_that_a_catalog_needs(tmp_path: Path) -> None:
+    async with there(tmp_path) as one:
+        catalog = f"{one.agent.url}/agents"
+        wish = replace(one.wish, url=catalog, kind="catalogs", name="firm")
+        plan = CatalogPlan(catalog, tokens=LoginToken(wish, 20))
+        offered = {"team": OfferedPlan(("firm",), PROFILE)}
+        async with live(tmp_path, catalogs={"firm": plan}, offered=offered) as bridge:
+            (peer,) = (await findings_of(bridge.plan, bridge.bridge)).peers
+    assert peer.down == f"login needed at {catalog}: nobody has logged in. Run `mcp-a2a login firm`"
+
+
 async def test_the_login_at_a_catalog_serves_the_agents_of_its_origin(tmp_path: Path) -> None:
     async with there(tmp_path) as one:
         catalog = f"{one.agent.url}/agents"

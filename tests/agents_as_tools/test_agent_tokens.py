@@ -12,6 +12,7 @@ import anyio
 import pytest
 from starlette.responses import JSONResponse
 
+from bridge.a2a.client.http import origin_of
 from bridge.assembly.plan import CatalogPlan, RemotePlan
 from bridge.assembly.plan_from_file import plan_from_file
 from bridge.config.load import load
@@ -204,6 +205,15 @@ def test_a_file_says_how_an_agent_and_a_catalog_get_their_tokens(tmp_path: Path)
     assert (
         plan_from_file(load(file, {**FOUND, "SECRET": "other"})).agents["research"] != plan.agents["research"]
     )
+
+
+def test_an_origin_that_a_file_trusts_counts_without_its_port(tmp_path: Path) -> None:
+    file = tmp_path / "bridge.toml"
+    trust = 'trust = ["https://api.example", "https://other.example:443/"]'
+    file.write_text(f'[agents.a]\ncard = "https://a.example"\n{trust}\n')
+    plan = plan_from_file(load(file, FOUND))
+    called = ("https://api.example/a2a", "https://other.example/a2a")
+    assert plan.agents["a"].trusted == frozenset(map(origin_of, called))
 
 
 @pytest.mark.parametrize(

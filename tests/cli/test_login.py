@@ -178,3 +178,34 @@ def test_a_login_that_nobody_needs_is_refused(words: list[str], says: str, tmp_p
     done = run_here("login", *words, state=tmp_path, folder=tmp_path)
     assert done.returncode == 2
     assert says in " ".join(done.stderr.split())
+
+
+AGENTS = """
+[agents.crm]
+card = "https://agent.example/.well-known/agent-card.json"
+auth = { oauth2 = { grant = "authorization_code" } }
+[agents.desk]
+card = "https://desk.example/.well-known/agent-card.json"
+auth = { oauth2 = { grant = "authorization_code" } }
+"""
+
+
+def test_the_login_at_an_agent_is_forgotten_by_its_name(tmp_path: Path) -> None:
+    (tmp_path / "bridge.toml").write_text(AGENTS)
+    login = replace(LOGIN, issuer="http://127.0.0.1:9", refresh_token=None)
+    keep(tmp_path, "https://desk.example/", login)
+    done = run_here("logout", "desk", state=tmp_path, folder=tmp_path)
+    assert done.returncode == 0
+    assert "forgotten: the login at https://desk.example/" in done.stderr
+    again = run_here("logout", "desk", state=tmp_path, folder=tmp_path)
+    assert "there is no login at https://desk.example/" in again.stderr
+
+
+def test_a_name_that_a_server_and_an_agent_have_asks_for_the_url(tmp_path: Path) -> None:
+    bridge_file(tmp_path, "https://crm.example/mcp")
+    file = tmp_path / "bridge.toml"
+    file.write_text(file.read_text() + AGENTS)
+    done = run_here("login", "crm", state=tmp_path, folder=tmp_path)
+    assert done.returncode == 2
+    words = " ".join(done.stderr.split())
+    assert "there are [tool_servers.crm] and [agents.crm]: name the one that is meant by its URL" in words
