@@ -96,6 +96,10 @@ class RoutingTable:
     """Whether the bridge is still starting, so that more routes will follow."""
 
 
+_FOR_ALL: Final = ("status", "access")
+"""What `/readyz` says to everybody. The rest names peers, and what is wrong with them."""
+
+
 class Router:
     """The ASGI application of a bridge."""
 
@@ -220,8 +224,23 @@ class Router:
             return refused
         if not is_about_work:
             return _json_answer(200, {"status": "ok"})
+        return self._tell_readiness
+
+    async def _tell_readiness(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Say whether the bridge is ready, and to those who run it why not."""
         ready, state = self._readiness()
-        return _json_answer(200 if ready else 503, state)
+        if not await self._shows_state(Headers(scope=scope)):
+            state = {name: state[name] for name in _FOR_ALL if name in state}
+        await _json_answer(200 if ready else 503, state)(scope, receive, send)
+
+    async def _shows_state(self, headers: Headers) -> bool:
+        if not self._access.needs_token:
+            return self._place.public_url is None
+        try:
+            principal = await self._access.principal_of(headers, CONSOLE)
+        except RefusedError:
+            return False
+        return principal.operator is not None
 
 
 def _outer(scope: Scope, proxies: TrustedProxies) -> Scope:

@@ -112,6 +112,17 @@ async def test_without_its_last_principal_a_bridge_lets_nobody_in_until_one_is_a
         assert "access" not in await there.json("/readyz")
 
 
+async def test_readiness_names_peers_to_operators_alone_where_callers_need_a_token(tmp_path: Path) -> None:
+    operator = Credential(Principal("ops", operator=OperatorRole.READ), "the token of ops")
+    async with guarded(tmp_path, ADA, operator) as (there, _):
+        told = [
+            (await there.client.get(f"{there.url}/readyz", headers=headers)).json()
+            for headers in ({}, bearer(ADA), {"authorization": "Bearer wrong"}, bearer(operator))
+        ]
+        assert told[:3] == [{"status": "ready"}] * 3
+        assert told[3]["agents"].keys() == {"a"}
+
+
 @pytest.mark.proves("web-never-opens")
 async def test_without_its_last_principal_a_bridge_is_opened_by_the_word_that_says_so(tmp_path: Path) -> None:
     async with guarded(tmp_path, ADA) as (there, _):

@@ -16,7 +16,7 @@ from mcp import Client
 from mcp.client.streamable_http import streamable_http_client
 from starlette.types import Receive, Scope, Send
 
-from bridge.access.principals import Principal
+from bridge.access.principals import OperatorRole, Principal
 from bridge.access.verifiers import Credential
 from bridge.assembly.bridge import Bridge
 from bridge.assembly.plan import OfferedPlan, Plan, ProcessPlan, RemotePlan, SharedStore
@@ -40,6 +40,7 @@ PUBLIC_URL: Final = "http://agents.example.com"
 PATH: Final = "/mcp/face"
 ALICE: Final = Credential(Principal("alice"), "alice-token")
 BOB: Final = Credential(Principal("bob"), "bob-token")
+OPERATOR: Final = Credential(Principal("operator", operator=OperatorRole.READ), "operator-token")
 
 
 @dataclass
@@ -73,7 +74,8 @@ class FaceReplica:
     async def report(self) -> Any:
         """What `/readyz` says of the others."""
         async with httpx2.AsyncClient() as client:
-            return (await client.get(f"{self.url}/readyz")).json()["replicas"]
+            headers = {"Authorization": f"Bearer {OPERATOR.token}"}
+            return (await client.get(f"{self.url}/readyz", headers=headers)).json()["replicas"]
 
     async def until(self, plans: Mapping[int, str]) -> None:
         """Wait until the others of this one serve these plans."""
@@ -204,7 +206,7 @@ class FaceReplicas:
         plan = Plan(
             profile,
             place,
-            credentials,
+            (*credentials, OPERATOR),
             agents={"agent": RemotePlan(self.agent_url)},
             offered={"face": offered},
         )
