@@ -48,7 +48,8 @@ _END_SECONDS: Final = 0.1
 
 
 Pause = Callable[[float], Awaitable[None]]
-"""Waits before a task is read again: for so many seconds, or as something says that knows better when it changes."""
+"""Waits before a task is read again: for so many seconds, or as something says that knows better when it changes. With
+infinity it returns only when that says so."""
 
 
 class OutcomeUnknownError(PeerError):
@@ -83,6 +84,9 @@ class FollowPace:
     most_seconds: float = 5.0
     stale_seconds: float = 10.0
     """How long a task may show an answered question before the question counts as asked again."""
+
+    late_seconds: float = 1.0
+    """How long a stream may take to tell what a notification has told."""
 
     def pauses(self) -> Backoff:
         """The pauses between two reads of the task."""
@@ -197,6 +201,10 @@ class _Following:
         self._pause = pause
         self._answered_until = math.inf
         self._can_subscribe = client.streams
+        self._heard = 0
+        """How many events there were so far."""
+        self._is_doubted = False
+        """Whether a notification has told something that the stream has yet to tell."""
 
     @property
     def task(self) -> Task | None:
@@ -221,7 +229,7 @@ class _Following:
                 if has_settled and self._has_settled(task := await self._looked_over(task_id)):
                     return task
                 if has_settled is None:
-                    continue  # the task may have ended
+                    continue  # the task may have ended, or gone on without the stream
             if self.task != before:
                 pauses.reset()
             await self._pause(pauses.next())
@@ -264,6 +272,7 @@ class _Following:
 
     def take(self, event: StreamResponse) -> Task | Message | None:
         """Take an event. Returns the reply if the event is a Message or settles the task, else None."""
+        self._heard += 1
         payload = event.payload
         if isinstance(payload, Message) and self.task is None:
             self._listener.on_event(event)
@@ -293,7 +302,30 @@ class _Following:
             raise TaskLostError(f"{self._client} gives more than {limit}", task_id, self.task) from None
 
     async def _subscribe(self, task_id: str) -> bool | None:
-        """Subscribe to the task. Returns whether the task settled; None if the agent refuses subscriptions."""
+        """Subscribe to the task. Returns whether the task settled; None if it has to be read to know that."""
+        self._is_doubted = False
+        async with anyio.create_task_group() as group:
+            group.start_soon(self._doubt, task_id, group.cancel_scope)
+            found = await self._subscribed(task_id)
+            group.cancel_scope.cancel()
+            return None if self._is_doubted and not found else found
+        return None
+
+    async def _doubt(self, task_id: str, listening: anyio.CancelScope) -> None:
+        """End a stream that does not tell what a notification has told: its connection may be dead."""
+        while True:
+            await self._pause(math.inf)
+            heard, known, self._is_doubted = self._heard, self.task, True
+            await anyio.sleep(self._pace.late_seconds)
+            if heard == self._heard and known is not None:
+                with suppress(PeerError):
+                    task = await self._client.get(task_id)
+                    if heard == self._heard and task.status.state is not known.status.state:
+                        return listening.cancel()
+            self._is_doubted = False
+
+    async def _subscribed(self, task_id: str) -> bool | None:
+        """What `_subscribe` returns, of a stream that tells everything; None if the agent refuses subscriptions."""
         try:
             return await self.listen(self._client.subscribe(task_id)) is not None
         except (NotReachedError, UnansweredError) as exc:

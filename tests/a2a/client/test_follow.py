@@ -4,6 +4,7 @@ every break that a connection can have."""
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import replace
@@ -34,6 +35,7 @@ from bridge.a2a.model.objects import (
     Message,
     Part,
     Role,
+    SendMessageConfiguration,
     SendMessageRequest,
     StreamResponse,
     Task,
@@ -487,6 +489,41 @@ async def test_a_stream_that_falls_silent_is_taken_up_again(http: httpx2.AsyncCl
             task = await converse(client, saying(), pace=PACE)
         assert proxy.met == [silent]
     assert texts(task) == ["chunk 0", "chunk 1"]
+
+
+async def test_a_stream_that_does_not_tell_what_a_notification_has_told_is_left(
+    http: httpx2.AsyncClient,
+) -> None:
+    goes_on, notified = anyio.Event(), anyio.Event()
+
+    async def script(job: Job) -> None:
+        await say(job, TaskState.WORKING)
+        await goes_on.wait()
+        await say(job, TaskState.COMPLETED, "done")
+        notified.set()
+
+    async def pause(seconds: float) -> None:
+        if math.isinf(seconds):
+            await notified.wait()
+        else:
+            await anyio.sleep(seconds)
+
+    async with serving(script) as (url, _), proxied(url) as proxy, anyio.create_task_group() as tasks:
+        client = client_at(http, proxy.url(""))
+        request = saying().changed(configuration=SendMessageConfiguration(return_immediately=True))
+        begun = await client.send(request)
+        assert isinstance(begun, Task)
+        proxy.on(SUBSCRIBE["JSONRPC"], replace(RESET_AFTER_HEAD, end=type(RESET.end).NEVER))
+
+        async def go_on() -> None:
+            await proxy.until(lambda: bool(proxy.met))
+            goes_on.set()
+
+        tasks.start_soon(go_on)
+        with anyio.fail_after(20):
+            pace = replace(PACE, late_seconds=0.01)
+            done = await wait_until_settled(client, begun.id, pace=pace, pause=pause)
+    assert done.status.state is TaskState.COMPLETED
 
 
 # A stranger
