@@ -168,7 +168,7 @@ def _said(given: object) -> _Said:
         raise UnverifiedError(
             f"the signature of key {_shown(key_id)} asks for what this reader does not know"
         )
-    if (form := header.get(_FORM)) is not None and form not in set(CardForm):
+    if (form := header.get(_FORM)) is not None and form not in list(CardForm):
         raise UnverifiedError(f"the signature of key {_shown(key_id)} is in the unknown form {_shown(form)}")
     return _Said(protected, signature, algorithm, key_id, None if form is None else CardForm(form))
 

@@ -19,6 +19,8 @@ from a2a.utils.signing import (
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat, PublicFormat
 from google.protobuf.json_format import MessageToDict
+from hypothesis import example, given
+from hypothesis import strategies as st
 from jwt.api_jws import PyJWS
 
 from bridge.a2a.server.card_keys import ALGORITHMS, CardAlgorithm, card_key
@@ -277,3 +279,44 @@ def test_the_public_half_has_the_thumbprint_as_its_id_and_nothing_private() -> N
     }
     [read] = keys_in({"keys": [dict(key().public)]}, 1)
     assert read.fits("ES256", key().signing.id)
+
+
+ANY = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=6), inner, max_size=3),
+    max_leaves=8,
+)
+NAMES = st.sampled_from([*CARD, "alg", "kid", "crit", "typ", "a2a-card-form", "jwk", "x5c", "url"])
+
+
+def protected(header: Any) -> str:
+    """A protected header of any content."""
+    return base64.urlsafe_b64encode(json.dumps(header).encode()).decode().rstrip("=")
+
+
+@given(
+    st.dictionaries(NAMES, ANY, max_size=4),
+    st.lists(
+        ANY
+        | st.fixed_dictionaries({"protected": ANY, "signature": ANY})
+        | st.fixed_dictionaries(
+            {
+                "protected": st.dictionaries(NAMES, ANY, max_size=3).map(
+                    lambda said: protected({"alg": "ES256", "kid": key().signing.id, **said})
+                ),
+                "signature": st.text("AZaz09-_", max_size=90),
+            }
+        ),
+        max_size=3,
+    )
+    | ANY,
+)
+@example({"name": 10**400}, signed(CARD, key())["signatures"])
+@example({"name": float("inf")}, signed(CARD, key())["signatures"])
+@example({}, [{"protected": protected({"alg": "ES256", "kid": "", "a2a-card-form": []}), "signature": "A"}])
+@example({}, [{"protected": protected({"alg": [], "kid": []}), "signature": "A"}])
+@example({}, [{"protected": "A", "signature": "A"}])
+def test_whatever_a_stranger_writes_is_refused_and_breaks_nothing(changes: Json, signatures: Any) -> None:
+    for form in BOTH:
+        with pytest.raises(UnverifiedError):
+            verified({**CARD, **changes, "signatures": signatures}, trusted(key()), form)
