@@ -107,6 +107,19 @@ async def test_a_changed_key_signs_from_then_on_and_the_card_is_told_to_have_cha
         await there.json(KEYS, status=404)
 
 
+async def test_replicas_give_one_card_one_tag_though_each_signs_it_for_itself(tmp_path: Path) -> None:
+    place = ProcessPlan(public_url="https://b.example.com", state=tmp_path, cache=tmp_path)
+    async with (
+        guarded(tmp_path / "1", signing=SIGNING, place=place) as (one, _),
+        guarded(tmp_path / "2", signing=SIGNING, place=place) as (two, _),
+    ):
+        answers = [await there.client.get(f"{there.url}{CARD}") for there in (one, two)]
+        first, second = [answer.json() for answer in answers]
+        assert answers[0].headers["etag"] == answers[1].headers["etag"]
+        assert first["signatures"] != second["signatures"]
+        assert await proof_of(one, first) == await proof_of(two, second)
+
+
 @pytest.mark.parametrize(
     ("keys", "words"),
     [
