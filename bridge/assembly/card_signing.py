@@ -4,15 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
 
+from bridge.a2a.server.card_keys import CardKey, card_key, card_signer
 from bridge.a2a.server.signed_cards import CardSigner
 from bridge.assembly.plan import Plan
 from bridge.assembly.routes import KEYS_PATH
 from bridge.errors import UsageError
-
-if TYPE_CHECKING:
-    from bridge.a2a.server.card_keys import CardKey
 
 
 def card_signer_of(plan: Plan) -> CardSigner | None:
@@ -23,8 +20,6 @@ def card_signer_of(plan: Plan) -> CardSigner | None:
     """
     if plan.signing is None:
         return None
-    from bridge.a2a.server.card_keys import card_signer  # takes a tenth of a start, and few bridges sign
-
     keys = []
     for number, found in _keys_in(plan):
         if isinstance(found, str):
@@ -45,8 +40,6 @@ def _keys_in(plan: Plan) -> Iterator[tuple[int, CardKey | str]]:
     """Yield each key, or why it cannot sign."""
     if plan.signing is None:
         return
-    from bridge.a2a.server.card_keys import card_key  # as above
-
     seen: set[str] = set()
     others = {_text_of(key) for key in plan.place.keys}
     for number, pem in enumerate(plan.signing.keys):

@@ -1,4 +1,4 @@
-"""The keys that sign the cards of a bridge. Only a bridge that signs imports this: PyJWT takes time.
+"""The keys that sign the cards of a bridge.
 
 A key is a private key in PEM. Its id is the thumbprint of its public half (RFC 7638), so that it needs no name and no
 two keys have one id. What it is decides the algorithm: P-256 signs with ES256, Ed25519 with EdDSA, RSA with RS256.
