@@ -8,7 +8,6 @@ Spec: A2A 1.0 sections 8 (card), 9 (JSON-RPC), 11 (HTTP+JSON), 3.2.6 (service pa
 
 from __future__ import annotations
 
-import hashlib
 import logging
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
@@ -44,7 +43,7 @@ from bridge.a2a.server.admission import AdmissionControl, RequestAdmission
 from bridge.a2a.server.event_stream import EventStream, StreamPace, is_disconnected
 from bridge.a2a.server.security import with_security
 from bridge.a2a.server.service import Service, Stream
-from bridge.a2a.server.signed_cards import CardSigning, SignedCards
+from bridge.a2a.server.signed_cards import CardSigning, ShownCard, SignedCards
 from bridge.a2a.tasks.agent import Agent
 from bridge.a2a.tasks.intake import CallContext
 from bridge.a2a.wire import jsonrpc, rest
@@ -137,7 +136,7 @@ class AgentServer:
         self._versions = versions
         self._name = name
         self._admission = AdmissionControl(access, address, name, self._limits.streams, hops)
-        self._last_card: _ShownCard | None = None
+        self._last_card: ShownCard | None = None
         self._signed_cards = SignedCards(signing or CardSigning(), limits.signed_cards)
 
     def at(self, base_path: str) -> ASGIApp:
@@ -227,15 +226,12 @@ class AgentServer:
             return Response(status_code=304, headers=headers)
         return Response(shown.text, media_type=_JSON, headers=headers)
 
-    def _shown_at(self, base_url: str) -> _ShownCard:
+    def _shown_at(self, base_url: str) -> ShownCard:
         """The card as it is sent. It is built again only when the agent's card, who may call or who signs changes."""
         own, declared, mark = self._agent.card(base_url), self._access.declared, self._signed_cards.mark
         last = self._last_card
         if last is None or last.own is not own or (last.declared, last.mark) != (declared, mark):
-            card = self._secured(own, declared)
-            signed = self._signed_cards.signed(card)
-            last = _ShownCard(own, declared, mark, signed, signed.to_json(), _etag(card, mark))
-            self._last_card = last
+            last = self._last_card = self._signed_cards.shown(own, declared, self._secured(own, declared))
         return last
 
     # JSON-RPC
@@ -395,25 +391,6 @@ class _Events:
 
     stream: Stream
     writer: EventEncoder
-
-
-@dataclass(frozen=True, slots=True)
-class _ShownCard:
-    """A card as it is sent, and what it was built from."""
-
-    own: AgentCard
-    declared: DeclaredAccess
-    mark: tuple[str, ...]
-    card: AgentCard
-    text: bytes
-    etag: str
-
-
-def _etag(card: AgentCard, mark: tuple[str, ...]) -> str:
-    """The tag of a card. Replicas and restarts give one card different signatures, so that it is a weak one then: it
-    stands for the card and its signer."""
-    text = b"\n".join([card.to_json(), *map(str.encode, mark)])
-    return f'{"W/" if mark else ""}"{hashlib.sha256(text).hexdigest()[:32]}"'
 
 
 class _Request:

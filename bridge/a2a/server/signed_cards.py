@@ -11,6 +11,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from bridge.a2a.model.objects import AgentCard, AgentCardSignature
+from bridge.access.verifiers import DeclaredAccess
 from bridge.jsonvalues import JsonObject
 
 
@@ -43,6 +44,18 @@ class CardSigning:
         return self.signer.public_keys if self.signer else ()
 
 
+@dataclass(frozen=True, slots=True)
+class ShownCard:
+    """A card as it is sent, and what it was built from."""
+
+    own: AgentCard
+    declared: DeclaredAccess
+    mark: tuple[str, ...]
+    card: AgentCard
+    text: bytes
+    etag: str
+
+
 class SignedCards:
     """The cards of one agent."""
 
@@ -70,3 +83,14 @@ class SignedCards:
                 self._kept.popitem(last=False)
         self._kept.move_to_end(key)
         return card.changed(signatures=self._kept[key] or None)
+
+    def shown(self, own: AgentCard, declared: DeclaredAccess, card: AgentCard) -> ShownCard:
+        """The card as it is sent, signed, with what it was built from.
+
+        Replicas and restarts give one card different signatures. So the tag of a signed card is a weak one, which
+        stands for the card and its signer.
+        """
+        signed, mark = self.signed(card), self.mark
+        tagged = b"\n".join([card.to_json(), *map(str.encode, mark)])
+        etag = f'{"W/" if mark else ""}"{hashlib.sha256(tagged).hexdigest()[:32]}"'
+        return ShownCard(own, declared, mark, signed, signed.to_json(), etag)
