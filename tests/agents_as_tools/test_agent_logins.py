@@ -166,6 +166,13 @@ async def test_a_card_that_names_pages_alone_takes_a_known_client_and_a_word_on_
     assert one.issuer.registered == []
 
 
+@pytest.mark.parametrize("has_pages", [True, False])
+async def test_a_url_that_gives_no_card_is_that_of_an_mcp_server(has_pages: bool, tmp_path: Path) -> None:
+    server = LoginServer(has_pages=has_pages)
+    async with server.serve() as url:
+        assert await login_lead(LoginWish(url, LoginFiles(tmp_path), kind=None), 30) is None
+
+
 async def test_the_issuer_that_the_operator_wrote_counts_before_the_card(tmp_path: Path) -> None:
     async with there(tmp_path, has_metadata=False) as one:
         one.agent.card = with_scheme({"oauth2SecurityScheme": code_flow("https://evil.example")})

@@ -12,7 +12,7 @@ from typing import Any, Final
 from urllib.parse import parse_qsl, urlencode
 
 from starlette.requests import Request
-from starlette.responses import JSONResponse, RedirectResponse, Response
+from starlette.responses import HTMLResponse, JSONResponse, RedirectResponse, Response
 from starlette.types import Receive, Scope, Send
 
 from bridge.http.tls import TlsPoint
@@ -47,6 +47,8 @@ class LoginServer:
     """The scopes that a person can give; all that are asked for, if None."""
     greets_anybody: bool = False
     """Whether the tool server asks for a token only after `initialize`."""
+    has_pages: bool = False
+    """Whether it shows a web page for each path that it does not know."""
     rotates: bool = True
     issuer: str = ""
     asked: list[dict[str, str]] = field(default_factory=list)
@@ -106,7 +108,7 @@ class LoginServer:
                 if self.given_back[-1]["token_type_hint"] == self.refuses_back:
                     return JSONResponse({"error": "unsupported_token_type"}, 400)
                 return Response()
-        return Response(status_code=404)
+        return HTMLResponse("<p>Welcome") if self.has_pages else Response(status_code=404)
 
     def _said(self) -> dict[str, Any]:
         return {

@@ -21,7 +21,7 @@ from pydantic import JsonValue
 from bridge.a2a.client.bindings import binding_of
 from bridge.a2a.client.card import FoundCard, NoCardError, agent_url, candidate_card_urls, fetch_card
 from bridge.a2a.client.credentials import code_flow, scheme_of
-from bridge.a2a.client.http import OutgoingRequest, exchange
+from bridge.a2a.client.http import NotReachedError, OutgoingRequest, exchange
 from bridge.a2a.client.interfaces import ConnectionPolicy, Trust, interface_guard, permitted_interfaces
 from bridge.a2a.model.objects import AgentCard, GetTaskRequest
 from bridge.a2a.model.operations import GET_TASK
@@ -62,9 +62,11 @@ async def login_lead(wish: LoginWish, seconds: float) -> LoginLead | None:
             return LoginLead(wish.url, await _challenge(http, asked, guard))
         try:
             found = await fetch_card(http, wish.url, certified, guard)
-        except NoCardError:
-            if wish.kind is None:
+        except PeerError as exc:
+            if wish.kind is None and not isinstance(exc, NotReachedError):
                 return None
+            if not isinstance(exc, NoCardError):
+                raise
             # The card itself may take a token. Whoever asks for it is told where to get one.
             asked = OutgoingRequest("GET", candidate_card_urls(wish.url)[0], auth=auth)
             challenge = await _challenge(http, asked, guard)
