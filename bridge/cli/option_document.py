@@ -122,7 +122,7 @@ class Asked:
             raise UsageError(words)
         for words in self.remarks:
             render.say(words)
-        render.write_document(document_of(_without_none(self.data)))
+        render.write_document(document_of(_with_logins(_without_none(self.data))))
         return 0
 
 
@@ -142,6 +142,26 @@ def _loaded(data: dict[str, Any]) -> LoadedConfig:
     from bridge.config.text.document import OptionDocument
 
     return load_options(OptionDocument(_without_none(data), option_at))
+
+
+def _with_logins(data: dict[str, Any]) -> dict[str, Any]:
+    """A document in which peers with a stored login say that they need one, as the command uses it."""
+    from bridge.cli.login import stored_login
+
+    def with_login(table: dict[str, Any], url: str | None) -> dict[str, Any]:
+        auth, headers = table.get("auth", {}), table.get("headers", {})
+        if url is None or "bearer" in auth or "authorization" in map(str.lower, headers):
+            return table
+        if stored_login(url, allow_private=False, tls=None) is None:
+            return table
+        return {**table, "auth": {**auth, "oauth2": {"grant": "authorization_code"}}}
+
+    peers = {
+        section: {key: with_login(one, one.get(place)) for key, one in data[section].items()}
+        for section, place in (("tool_servers", "url"), ("agents", "card"))
+        if section in data
+    }
+    return {**data, **peers}
 
 
 def wrapped(options: Mapping[str, Any]) -> Asked:

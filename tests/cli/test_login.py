@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+import tomllib
 from dataclasses import replace
 from pathlib import Path
 
@@ -12,7 +13,10 @@ import anyio
 import anyio.to_thread
 import pytest
 
-from bridge.http.logins import Login, LoginKey
+from bridge.assembly.plan_from_file import plan_from_file
+from bridge.assembly.stores import logins_of
+from bridge.config.load import load
+from bridge.http.logins import Login, LoginKey, peer_of
 from bridge.store.login_files import LoginFiles
 from tests.support.command import run_command, run_here
 from tests.support.login_server import METADATA, LoginServer
@@ -209,3 +213,18 @@ def test_a_name_that_a_server_and_an_agent_have_asks_for_the_url(tmp_path: Path)
     assert done.returncode == 2
     words = " ".join(done.stderr.split())
     assert "there are [tool_servers.crm] and [agents.crm]: name the one that is meant by its URL" in words
+
+
+def test_the_file_that_wrap_and_expose_print_says_that_the_login_is_used(tmp_path: Path) -> None:
+    for command, url in {"wrap": "https://crm.example/mcp", "expose": "https://agent.example"}.items():
+        words = (command, "--print-toml", url)
+        before = run_here(*words, state=tmp_path, folder=tmp_path).stdout
+        keep(tmp_path, peer_of(url), LOGIN)
+        after = run_here(*words, state=tmp_path, folder=tmp_path).stdout
+        assert "authorization_code" not in before
+        (table,) = tomllib.loads(after)["tool_servers" if command == "wrap" else "agents"].values()
+        assert table["auth"] == {"oauth2": {"grant": "authorization_code"}}
+        file = tmp_path / f"{command}.toml"
+        file.write_text(after)
+        (needed,) = logins_of(plan_from_file(load(file, {})))
+        assert needed.key == LoginKey(peer_of(url))
