@@ -31,6 +31,7 @@ from bridge.console.pages import HEADERS, STATIC, json_response, page_response, 
 from bridge.console.parts import file_of, media_headers, places_in
 from bridge.console.people import people
 from bridge.console.tasks import path_of_task, task_list, task_page
+from bridge.console.tool_trials import call_tool, tool_list, tool_page
 from bridge.console.trials import run, skill_list, skill_page
 from bridge.errors import StoreAwayError
 from bridge.http.request_checks import RefusedError
@@ -101,7 +102,10 @@ class ConsoleApp:
             case ["tasks", agent, task_id]:
                 return page_response(visit, "task.html", await task_page(self._bridge, visit, agent, task_id))
             case ["try"]:
-                return page_response(visit, "try.html", skill_list(self._bridge, visit))
+                offered = {**skill_list(self._bridge, visit), **tool_list(self._bridge, visit)}
+                return page_response(visit, "try.html", offered)
+            case ["try", "mcp", server, tool]:
+                return page_response(visit, "skill.html", tool_page(self._bridge, visit, server, tool))
             case ["try", agent, skill]:
                 return page_response(visit, "skill.html", await skill_page(self._bridge, visit, agent, skill))
             case ["mapping"]:
@@ -147,6 +151,8 @@ class ConsoleApp:
             case ["tasks", agent, task_id, "cancel"]:
                 await operations_on(self._bridge, visit, agent).cancel(task_id)
                 return json_response({"to": f"{visit.root}{path_of_task(agent, task_id)}"})
+            case ["try", "mcp", server, tool]:
+                return json_response(await call_tool(self._bridge, visit, server, tool, body))
             case ["try", agent, skill]:
                 path = await run(self._bridge, visit, agent, skill, body)
                 return json_response({"to": f"{visit.root}{path}"})

@@ -74,13 +74,14 @@ def shown_part(part: Part, href: str) -> JsonObject:
     if part.url is not None:
         return {**about, "is": "link", "url": part.url, "web": web_link(part.url)}
     if part.raw is None:
-        return {**about, **_value(part.data), "file": href}
+        return {**about, **shown_value(part.data), "file": href}
     kind = (part.media_type or "").partition(";")[0].strip().lower()
     what = "image" if kind in IMAGES else "audio" if kind in SOUNDS else "file"
     return {**about, "is": what, "file": href, "bytes": len(part.raw) * 3 // 4 - part.raw.count("=")}
 
 
-def _value(value: JsonValue) -> JsonObject:
+def shown_value(value: JsonValue) -> JsonObject:
+    """A value as a table, if it is one, else as JSON."""
     table = _table_of(value)
     return {"is": "json", "value": value} if table is None else {"is": "table", "value": value, **table}
 

@@ -66,7 +66,17 @@ operator = "read"
 
 TOKENS = {"ADA": "token-of-ada-which-is-long-enough", "OPS": "key-of-ops-which-is-long-enough"}
 
-PAGES = ("", "/tasks", "/answer", "/try", "/try/devtools/echo", "/mapping", "/configuration", "/people")
+PAGES = (
+    "",
+    "/tasks",
+    "/answer",
+    "/try",
+    "/try/devtools/echo",
+    "/try/mcp/team/get-sum",
+    "/mapping",
+    "/configuration",
+    "/people",
+)
 
 
 expect.set_options(timeout=30_000)
@@ -157,6 +167,17 @@ def test_a_call_shows_its_events_as_they_come_and_its_result_as_what_it_is(tab: 
     expect(image).to_be_visible()
     assert image.evaluate("image => image.decode().then(() => image.naturalWidth)") > 0
     picture(page, "task")
+
+
+def test_a_tool_of_agents_is_tried_as_a_host_calls_it(tab: Tab) -> None:
+    page = tab.opens("/try/mcp/team/get-tiny-image")
+    page.get_by_role("button", name="Run").click()
+    expect(page.get_by_role("heading", name="Result")).to_be_visible()
+    expect(page.get_by_role("img", name="An image of the result")).to_be_visible()
+    page = tab.opens("/try/mcp/team/echo")
+    page.get_by_label("message").fill(HOSTILE)
+    page.get_by_role("button", name="Run").click()
+    expect(page.locator("#result .words")).to_contain_text("<img src=x onerror=alert(1)>")
 
 
 def test_wrong_arguments_are_told_beside_their_fields(tab: Tab) -> None:

@@ -98,6 +98,24 @@ function bodyOf(form, action) {
   return { arguments: valuesOf(form) };
 }
 
+function showResult(form, { failed, parts, raw }) {
+  show(form, []);
+  const place = document.getElementById("result");
+  place.querySelector("h2").textContent = failed ? "The tool failed" : "Result";
+  place.querySelector("div").replaceChildren(...parts.map(partOf));
+  place.querySelector("pre").textContent = raw;
+  place.hidden = false;
+}
+
+function partOf(part) {
+  const made = (name, text, more = {}) => Object.assign(document.createElement(name), { textContent: text }, more);
+  if (part.is === "text") return made("div", part.text, { className: "words" });
+  if (part.is === "image") return made("img", "", { src: part.file, alt: "An image of the result" });
+  if (part.is === "file") return made("a", `Save ${part.name}`, { href: part.file, download: "" });
+  if (part.is === "link") return part.web ? made("a", part.url, { href: part.web, rel: "noreferrer noopener" }) : made("code", part.url);
+  return made("pre", JSON.stringify(part.value, null, 2));
+}
+
 for (const form of document.querySelectorAll("form[data-action]")) {
   form.noValidate = form.dataset.kind !== "plain";
   form.addEventListener("submit", async (event) => {
@@ -114,7 +132,8 @@ for (const form of document.querySelectorAll("form[data-action]")) {
     try {
       const answer = await post(form.dataset.action, body);
       const said = await told(answer);
-      if (answer.ok) location.assign(said.to);
+      if (answer.ok && said.parts) showResult(form, said);
+      else if (answer.ok) location.assign(said.to);
       else show(form, said.problems ?? [], said.error?.message ?? "That did not work");
     } catch {
       show(form, [], "The bridge does not answer");

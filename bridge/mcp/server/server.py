@@ -10,8 +10,8 @@ from __future__ import annotations
 
 import json
 import logging
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
+from contextlib import asynccontextmanager, contextmanager, nullcontext
 from dataclasses import dataclass
 from typing import Final
 
@@ -34,7 +34,7 @@ from bridge.jsonvalues import JsonObject
 from bridge.mcp.messages import state_of_result
 from bridge.mcp.server.back_channel import ProgressSender
 from bridge.mcp.server.endpoint import Endpoint
-from bridge.mcp.server.face import INTERNAL_ERROR, INVALID_PARAMS, McpRefusal, ToolFace
+from bridge.mcp.server.face import INTERNAL_ERROR, INVALID_PARAMS, IncomingCall, McpRefusal, ToolFace
 from bridge.mcp.server.intents import AWAY, IntentGate
 from bridge.mcp.server.requests import (
     Context,
@@ -261,10 +261,38 @@ class McpServer:
         while self._running:
             await self._freed.wait()
 
+    async def called(self, incoming: IncomingCall) -> JsonObject:
+        """The result of a call that did not come over MCP: somebody in this process tries a tool.
+
+        Raises:
+            McpRefusal: the call is refused.
+            AuditAwayError: it cannot be written down.
+        """
+        if self._endpoint is not None and self._endpoint.is_stopping:
+            raise McpRefusal(INTERNAL_ERROR, "The bridge is stopping")
+        if self._input_schema(incoming.name, incoming.may_use) is None:
+            raise McpRefusal(INVALID_PARAMS, f"Unknown tool: {echoed(incoming.name)}")
+        trace.begin()
+        hop = self._hops.taken("mcp", self._name)
+        with nullcontext() if hop is None else hop, self._counted():
+            if hop is not None:
+                hop.admit("tools/call", incoming.principal, is_authenticated=True)
+                hop.skill = incoming.name
+                await hop.intend()
+            result = await self._face.call(incoming)
+            if hop is not None:
+                hop.state = state_of_result(result)
+            return result
+
     async def _call(self, context: Context) -> JsonObject:
+        with self._counted():
+            return await self._answered(context)
+
+    @contextmanager
+    def _counted(self) -> Iterator[None]:
         self._running += 1
         try:
-            return await self._answered(context)
+            yield
         finally:
             self._running -= 1
             if not self._running:

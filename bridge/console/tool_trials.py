@@ -1,0 +1,146 @@
+"""A tool of an MCP server to try: a form made of its schema, and its result as a host would get it."""
+
+from __future__ import annotations
+
+import json
+import shlex
+from typing import Final
+from urllib.parse import quote
+
+from pydantic import JsonValue
+
+from bridge.agents_as_tools.tools import PublishedTool
+from bridge.assembly.bridge import Bridge
+from bridge.assembly.offered_server import OfferedServer
+from bridge.assembly.routes import MCP
+from bridge.console.forms import WrongValuesError, fields_of, form_problems
+from bridge.console.gate import Visit
+from bridge.console.parts import IMAGES, shown_value
+from bridge.errors import AuditAwayError
+from bridge.http.request_checks import RefusedError
+from bridge.jsonvalues import JsonObject
+from bridge.mcp.server.face import IncomingCall, McpRefusal
+from bridge.safe_text import web_link, with_visible_characters
+
+_FILE: Final = "application/octet-stream"
+
+
+def tool_list(bridge: Bridge, visit: Visit) -> JsonObject:
+    """The tools that the visitor may use, by MCP server."""
+    return {
+        "servers": [
+            {
+                "name": one.name,
+                "tools": [_line(tool, one) for tool in _usable(one, visit)],
+                "down": [state.key for state in one.face.sources if state.down is not None],
+            }
+            for one in bridge.offered
+        ]
+    }
+
+
+def _usable(one: OfferedServer, visit: Visit) -> list[PublishedTool]:
+    here = visit.who.in_face(one.name)
+    return [tool for tool in one.face.published if here.may_use(tool.name)]
+
+
+def _line(tool: PublishedTool, one: OfferedServer) -> JsonObject:
+    return {
+        "id": tool.name,
+        "name": str(tool.listed.get("title") or tool.name),
+        "description": str(tool.listed.get("description") or ""),
+        "path": f"/try/mcp/{quote(one.name, safe='')}/{quote(tool.name, safe='')}",
+        "hints": [],
+    }
+
+
+def tool_page(bridge: Bridge, visit: Visit, server: str, name: str) -> JsonObject:
+    """The page of one tool."""
+    one, tool = _tool(bridge, visit, server, name)
+    schema = _schema(tool)
+    words = ["mcp-a2a", "call", f"{visit.base_url}{MCP}/{one.name}", tool.name]
+    return {
+        **_line(tool, one),
+        "agent": one.name,
+        "tool": tool.skill_id or "",
+        "server": tool.agent_key,
+        "fields": fields_of(schema),
+        "schema": schema,
+        "unchecked": None,
+        "lines": {"call": shlex.join(words), "curl": None},
+    }
+
+
+def _tool(bridge: Bridge, visit: Visit, server: str, name: str) -> tuple[OfferedServer, PublishedTool]:
+    for one in bridge.offered:
+        for tool in _usable(one, visit) if one.name == server else ():
+            if tool.name == name:
+                return one, tool
+    raise RefusedError(404, "There is no such tool, or it is not for you")
+
+
+def _schema(tool: PublishedTool) -> JsonObject:
+    schema = tool.listed.get("inputSchema")
+    return schema if isinstance(schema, dict) else {}
+
+
+async def call_tool(bridge: Bridge, visit: Visit, server: str, name: str, body: JsonObject) -> JsonObject:
+    """Call a tool and wait for its result, as an MCP host does that takes no questions.
+
+    Raises:
+        RefusedError: 404, there is no such tool for it; 400, the call is refused; 503, it cannot be written down.
+        WrongValuesError: the arguments do not fit the schema.
+    """
+    one, tool = _tool(bridge, visit, server, name)
+    arguments = body.get("arguments")
+    if not isinstance(arguments, dict):
+        raise RefusedError(400, "A call has arguments, which may be none")
+    if problems := form_problems(_schema(tool), arguments):
+        raise WrongValuesError(problems)
+    here = visit.who.in_face(one.name)
+    incoming = IncomingCall(
+        tool.name,
+        arguments,
+        principal=here.name,
+        may_use=here.may_use,
+        may_see=here.may_see,
+        caller=here.token,
+    )
+    try:
+        result = await one.server.called(incoming)
+    except McpRefusal as exc:
+        raise RefusedError(400, exc.message) from exc
+    except AuditAwayError as exc:
+        raise RefusedError(503, "The bridge cannot write its audit at the moment") from exc
+    return {
+        "failed": result.get("isError") is True,
+        "parts": _parts(result),
+        "raw": json.dumps(result, indent=2),
+    }
+
+
+def _parts(result: JsonObject) -> list[JsonValue]:
+    content = result.get("content")
+    shown: list[JsonValue] = [shown_block(block) for block in (content if isinstance(content, list) else [])]
+    if "structuredContent" in result:
+        shown.append(shown_value(result["structuredContent"]))
+    return shown
+
+
+def shown_block(block: JsonValue) -> JsonObject:
+    """A content block as a page shows it; its file comes with it, since the call keeps none."""
+    match block:
+        case {"type": "text", "text": str() as text} | {
+            "type": "resource",
+            "resource": {"text": str() as text},
+        }:
+            return {"is": "text", "text": with_visible_characters(text)}
+        case {"type": "image", "data": str() as data, "mimeType": str() as kind} if kind in IMAGES:
+            return {"is": "image", "name": kind, "file": f"data:{kind};base64,{data}"}
+        case {"type": "image" | "audio" as what, "data": str() as data}:
+            return {"is": "file", "name": what, "file": f"data:{_FILE};base64,{data}"}
+        case {"type": "resource", "resource": {"blob": str() as data, "uri": str() as uri}}:
+            return {"is": "file", "name": with_visible_characters(uri), "file": f"data:{_FILE};base64,{data}"}
+        case {"type": "resource_link", "uri": str() as uri}:
+            return {"is": "link", "url": with_visible_characters(uri), "web": web_link(uri)}
+    return shown_value(block)
