@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
 
 from bridge.a2a.model.objects import timestamp
@@ -10,8 +10,9 @@ from bridge.access.issuers import Issuer
 from bridge.access.principals import Principal
 from bridge.access.verifiers import FORWARDED, Credential, Scheme
 from bridge.assembly.bridge import Bridge
+from bridge.assembly.plan import CatalogPlan, Plan, RemotePlan
 from bridge.errors import BridgeError
-from bridge.http.login_credentials import LoginWish
+from bridge.http.login_credentials import LoginToken, LoginWish
 from bridge.jsonvalues import JsonObject
 from bridge.mcp.client.transports.streamable_http import HttpTarget
 
@@ -79,17 +80,31 @@ def _issuer(name: str, one: Issuer) -> JsonObject:
 
 
 async def _logins(bridge: Bridge) -> list[JsonObject]:
-    """The logins that people have made at tool servers, and those that are missing."""
+    """The logins that people have made at peers, and those that are missing."""
     found: list[JsonObject] = []
-    for key, server in bridge.plan.servers.items():
-        wish = server.target.oauth if isinstance(server.target, HttpTarget) else None
-        if isinstance(wish, LoginWish):
-            found += await _logins_at(key, wish)
+    for title, wish in _wishes(bridge.plan):
+        found += await _logins_at(title, wish)
     return found
 
 
-async def _logins_at(server: str, wish: LoginWish) -> list[JsonObject]:
-    of: JsonObject = {"server": server, "of_each": wish.of_each}
+def _wishes(plan: Plan) -> Iterator[tuple[str, LoginWish]]:
+    """The logins that peers want, with the names of the peers."""
+    for key, server in plan.servers.items():
+        wish = server.target.oauth if isinstance(server.target, HttpTarget) else None
+        if isinstance(wish, LoginWish):
+            yield f"tool_servers.{key}", wish
+    remote: dict[str, Mapping[str, RemotePlan | CatalogPlan]] = {
+        "agents": plan.agents,
+        "catalogs": plan.catalogs,
+    }
+    for table, peers in remote.items():
+        for key, peer in peers.items():
+            if isinstance(peer.tokens, LoginToken):
+                yield f"{table}.{key}", peer.tokens.wish
+
+
+async def _logins_at(peer: str, wish: LoginWish) -> list[JsonObject]:
+    of: JsonObject = {"peer": peer, "of_each": wish.of_each}
     try:
         kept = (await wish.keeper.all()).logins
     except (BridgeError, OSError) as exc:

@@ -11,11 +11,14 @@ import pytest
 
 from bridge.access.principals import OperatorRole, Principal
 from bridge.access.verifiers import Credential, Scheme
-from bridge.assembly.plan import OfferedPlan, Plan, ProcessPlan, RemotePlan
+from bridge.assembly.plan import CatalogPlan, OfferedPlan, Plan, ProcessPlan, RemotePlan
 from bridge.assembly.plan_from_file import plan_from_file
 from bridge.config.load import load
 from bridge.config.toml_text import ShownValue, shown_values
 from bridge.console.app import ConsoleApp
+from bridge.http.login_credentials import LoginToken, LoginWish
+from bridge.http.logins import Login
+from bridge.store.login_files import LoginFiles
 from bridge.translate.overrides import ArgumentRule, SkillOverride
 from tests.console.test_tasks import HOSTILE, PROFILE, served
 from tests.support.console import ConsoleBrowser, console_of
@@ -101,6 +104,38 @@ async def test_people_are_told_with_what_each_may_use_and_no_secret(tmp_path: Pa
         page = (await ops.opens("/people")).text
         assert ADA.token not in page
         assert OPS.token not in page
+
+
+async def test_logins_at_peers_are_told_without_their_tokens(tmp_path: Path) -> None:
+    keeper = LoginFiles(tmp_path)
+    kept, missing = (LoginWish(f"https://{name}.example/mcp", keeper, name) for name in ("crm", "wiki"))
+    async with keeper.held(kept.key) as held:
+        await held.write(
+            Login(
+                "https://issuer.example",
+                "https://issuer.example/token",
+                "client",
+                "a-token-of-crm",
+                got_at=1.0,
+                since=1.0,
+                scopes=("read",),
+            )
+        )
+    plan = Plan(
+        PROFILE,
+        ProcessPlan(console=True, keys=("k" * 32,), state=tmp_path),
+        agents={"crm": RemotePlan("https://crm.example", tokens=LoginToken(kept, 1.0))},
+        catalogs={"wiki": CatalogPlan("https://wiki.example", tokens=LoginToken(missing, 1.0))},
+    )
+    async with console_of(plan) as bridge:
+        browser = ConsoleBrowser(bridge)
+        told = (await browser.reads("/people"))["logins"]
+        assert [(one["peer"], one["since"], one["scopes"]) for one in told] == [
+            ("agents.crm", "1970-01-01T00:00:01.000Z", ["read"]),
+            ("catalogs.wiki", "", []),
+        ]
+        assert "mcp-a2a login wiki" in told[1]["lost"]
+        assert "a-token" not in (await browser.opens("/people")).text
 
 
 @dataclass
