@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from typing import Final
 from urllib.parse import unquote
 
-from pydantic import JsonValue
+from pydantic import JsonValue, ValidationError
 from starlette.responses import Response
 from starlette.types import ASGIApp, Receive, Scope, Send
 
@@ -65,9 +65,14 @@ class ConsoleApp:
             response = json_response({"problems": [*exc.problems]}, 422)
         except A2AError as exc:
             response = _refusal(visit, exc.kind.http_status, str(exc))
+        except ValidationError:
+            response = _refusal(visit, 400, "Nothing can be asked for by such a name")
         except StoreAwayError as exc:
             logger.debug("a page failed: %s", exc)  # the store itself tells once that it is away
             response = _refusal(visit, 503, "The bridge cannot reach its stored tasks at the moment")
+        except Exception:
+            logger.exception("a page failed")
+            response = _refusal(visit, 500, "The bridge failed to make this page; its log says why")
         await response(scope, receive, send)
 
     async def _answered(self, visit: Visit, scope: Scope, receive: Receive) -> ASGIApp:

@@ -60,6 +60,9 @@ BODY_BYTES: Final = 1024 * 1024
 BODY_DEPTH: Final = 64
 """How deep a form may be nested."""
 
+_FIELDS_MOST: Final = 50
+"""Fields of a query."""
+
 _COOKIE: Final = "mcp-a2a-console"
 _PROXIED: Final = (
     "forwarded",
@@ -159,7 +162,7 @@ class ConsoleGate:
         visit = Visit(
             scope["method"],
             path,
-            dict(parse_qsl(scope["query_string"].decode("latin-1"), max_num_fields=50)),
+            _query(scope["query_string"]),
             wants_json,
             base_url,
             str(client[0]) if client else "",
@@ -282,6 +285,13 @@ class ConsoleGate:
             and not any(name in headers for name in _PROXIED)
             and not self._place.proxies.networks
         )
+
+
+def _query(encoded: bytes) -> dict[str, str]:
+    try:
+        return dict(parse_qsl(encoded.decode("latin-1"), max_num_fields=_FIELDS_MOST))
+    except ValueError as exc:
+        raise RefusedError(400, "The query has too many fields") from exc
 
 
 def _asked(scope: Scope, headers: Headers) -> tuple[str, bool]:

@@ -247,3 +247,29 @@ async def test_the_stream_of_news_takes_our_own_page_alone(tmp_path: Path) -> No
         for headers in ({"Origin": "http://localhost:3000"}, {"X-CSRF-Token": "guessed"}):
             assert (await here.browser.posts("/news", {}, **headers)).status_code == 403
         assert (await here.browser.opens("/news")).status_code == 404
+
+
+@pytest.mark.parametrize(
+    ("path", "status"),
+    [
+        (f"/tasks?context={'x' * 600}", 400),
+        ("/tasks?context=a%00b", 400),
+        ("/tasks?agent=devtools&page=foreign", 400),
+        ("/tasks?agent=nobody", 404),
+        (f"/tasks/devtools/{'x' * 600}", 400),
+        ("/tasks/devtools/..%2f..%2fetc", 404),
+        ("/tasks/nobody/1", 404),
+        ("/try/devtools/nothing", 404),
+        ("/try/mcp/nobody/nothing", 404),
+        ("/static/../gate.py", 404),
+        ("/static/console.py", 404),
+        ("?" + "&".join(f"a{number}=1" for number in range(60)), 400),
+    ],
+)
+async def test_what_cannot_be_asked_for_is_refused_in_words(path: str, status: int, tmp_path: Path) -> None:
+    async with served(tmp_path) as here:
+        page = await here.browser.opens(path)
+        assert (page.status_code, "text/html" in page.headers["content-type"] or "error" in page.text) == (
+            status,
+            True,
+        )
