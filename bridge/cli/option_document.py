@@ -185,7 +185,12 @@ def wrapped(options: Mapping[str, Any]) -> Asked:
     asked = Asked(unsaid=[*_unsaid_of_wrapped(options)], remarks=[*_remarks_on_wrapped(options, store, name)])
     place = {"public_url": options["public_url"], "hosts": list(options["allow_host"]), "store": store}
     asked.data = {
-        "bridge": {**_place(options), **place, "mapping": _mapping(options)},
+        "bridge": {
+            **_place(options),
+            **place,
+            "mapping": _mapping(options),
+            "console": options["console"] or None,
+        },
         **tables,
         "tools_as_agent": {name: {"from": servers, **_agent(options)}},
         "push": _push(options),

@@ -82,6 +82,7 @@ def serving_options(log_level: str) -> Callable[[_Command], _Command]:
     metavar="HOST:PORT",
     help="The same, and also to this receiver on this machine or in its network. Repeatable.",
 )
+@click.option("--console", is_flag=True, help="Serve the pages for people at /console, too.")
 @click.option("--mapping", default="default", show_default=True, metavar="NAME|FILE", help="Mapping profile.")
 @click.option(
     "--header",

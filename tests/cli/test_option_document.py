@@ -54,6 +54,7 @@ def as_read(value: Any) -> Any:
         ),
         (wrap.wrap, ["--call-timeout-seconds", "5", "--header", "X-Key=file:key", "--store", "t.db", URL]),
         (wrap.wrap, ["--push", URL]),
+        (wrap.wrap, ["--console", URL]),
         (wrap.wrap, ["--push-allow", "127.0.0.1:9000", "--push-allow", "hooks.internal:8443", URL]),
         (expose.expose, ["--http", "--bearer", "env:TOKEN", "--answer-within-seconds", "7", URL, f"{URL}/2"]),
     ],

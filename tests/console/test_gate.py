@@ -17,6 +17,8 @@ from bridge.access.principals import Principal
 from bridge.access.verifiers import Credential, Scheme
 from bridge.assembly.bridge import Bridge
 from bridge.assembly.plan import Plan, ProcessPlan
+from bridge.assembly.plan_from_file import plan_from_file
+from bridge.config.load import SettingOverride, load
 from bridge.console import gate, sessions
 from bridge.console.sessions import IDLE_SECONDS, SESSION_SECONDS, SessionSeal, new_session
 from tests.support.console import HERE, ConsoleBrowser, console_of
@@ -296,3 +298,11 @@ def test_without_its_package_the_start_says_what_to_install() -> None:
         [sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=True
     )
     assert done.stdout == "`console` in [bridge] needs Jinja2: pip install 'mcp-a2a[console]'\n"
+
+
+def test_an_option_serves_the_console_of_a_file_that_does_not_name_it(tmp_path: Path) -> None:
+    file = tmp_path / "bridge.toml"
+    file.write_text('[tool_servers.a]\nurl = "https://a.example/mcp"\n[tools_as_agent.a]\nfrom = ["a"]\n')
+    assert not plan_from_file(load(file)).place.console
+    asked = {"console": SettingOverride(True, "--console")}
+    assert plan_from_file(load(file).given(**asked)).place.console
