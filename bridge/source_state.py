@@ -14,8 +14,11 @@ class SourceState:
     """Why the source cannot be called, in words; None while it can."""
     since_ms: int
     """When this state began, or when the source became known, in milliseconds since the epoch."""
+    needs_login: bool = False
+    """Whether it is down until a person logs in."""
 
-    def then(self, down: str | None, now_ms: int) -> SourceState:
+    def then(self, down: str | None, now_ms: int, *, needs_login: bool = False) -> SourceState:
         """The state at a later time. Another reason to be down does not restart `since_ms`."""
         is_same = (down is None) == (self.down is None)
-        return replace(self, down=down, since_ms=self.since_ms if is_same else now_ms)
+        since_ms = self.since_ms if is_same else now_ms
+        return replace(self, down=down, since_ms=since_ms, needs_login=needs_login)

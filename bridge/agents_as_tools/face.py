@@ -40,6 +40,7 @@ from bridge.jsonvalues import JsonObject
 from bridge.mcp.server.face import INVALID_PARAMS, IncomingCall, McpRefusal, refusal_of
 from bridge.seal import HandleError
 from bridge.source_state import SourceState
+from bridge.translate.availability import unavailable_skills
 from bridge.translate.call_to_message import BadArgumentsError
 from bridge.translate.overrides import Remark, ToolOverride
 from bridge.translate.skill_tools import AgentTool
@@ -213,6 +214,11 @@ class AgentsFace:
         """See `ToolFace.caller_issuers`."""
         return self._listing.caller_issuers
 
+    def _ready_tools(self) -> Callable[[AgentTool], bool]:
+        """Whether the agent of a tool is up, and does not say that the skill cannot be called."""
+        up = {agent.key: unavailable_skills(agent.card) for agent in self._agents if agent.down is None}
+        return lambda tool: tool.source_key in up and tool.skill_id not in up[tool.source_key]
+
     async def call(self, incoming: IncomingCall) -> JsonObject:
         """See `ToolFace.call`."""
         try:
@@ -221,7 +227,7 @@ class AgentsFace:
             if self._options.rules.granularity == "search":
                 tools = [one.tool for one in self.published]
                 if incoming.name == "find_skill":
-                    return found_skills(incoming, tools, self._options.rules.found_most)
+                    return found_skills(incoming, tools, self._options.rules.found_most, self._ready_tools())
                 return await self._call(call_of_skill(incoming, tools))
             return await self._call(incoming)
         except BridgeError as exc:

@@ -6,7 +6,7 @@ names the task, and the agent knows its state: no state is kept here.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import replace
 from typing import Final
@@ -163,7 +163,9 @@ _FOUND: Final = 10
 """How many skills find_skill returns by default."""
 
 
-def found_skills(incoming: IncomingCall, tools: Sequence[AgentTool], most: int) -> JsonObject:
+def found_skills(
+    incoming: IncomingCall, tools: Sequence[AgentTool], most: int, is_ready: Callable[[AgentTool], bool]
+) -> JsonObject:
     """The result of find_skill.
 
     Raises:
@@ -172,7 +174,8 @@ def found_skills(incoming: IncomingCall, tools: Sequence[AgentTool], most: int) 
     query, limit = incoming.arguments.get("query", ""), incoming.arguments.get("limit", _FOUND)
     if not isinstance(query, str) or not isinstance(limit, int):
         raise BadArgumentsError("query: what the skill should do, in words; limit: a number")
-    found = find_skills([tool for tool in tools if incoming.may_see(tool.name)], query, limit, most)
+    seen = [tool for tool in tools if incoming.may_see(tool.name)]
+    found = find_skills(seen, query, limit, most, is_ready)
     structured: JsonObject = {"skills": [tool.listed for tool in found]}
     words = found_as_text(found) if found else "No skill was found."
     return {"content": [{"type": "text", "text": words}], "structuredContent": structured}

@@ -20,7 +20,7 @@ from bridge.a2a.wire.versions import VERSIONS
 from bridge.access.verifiers import Access
 from bridge.assembly.ids import OrderedIds, clock_of, elapsed_ms, now_ms
 from bridge.assembly.limits import agent_limits, engine_limits, stream_pace
-from bridge.assembly.plan import ProcessPlan, PublishedPlan
+from bridge.assembly.plan import ProcessPlan, PublishedPlan, SharedStore
 from bridge.assembly.push import webhooks_of
 from bridge.assembly.stores import store_for
 from bridge.config.tables.profile import Profile
@@ -154,6 +154,9 @@ def agent_options_of(plan: PublishedPlan, *, push: bool) -> AgentOptions:
         progress_limit_bytes=profile.run.progress_limit_bytes,
         confirm=profile.run.confirm,
         push=push,
+        unavailable_after_seconds=None
+        if isinstance(plan.store, SharedStore)
+        else profile.card.unavailable_after_seconds,
         name=plan.card_name,
         description=plan.card_description,
         extensions=plan.extensions,

@@ -44,6 +44,7 @@ from bridge.tools_as_agent.route import (
 )
 from bridge.tools_as_agent.run import Conclusion, InputRequest, ToolRun
 from bridge.tools_as_agent.skills import Skill, Skills, skill_remarks, skills_of
+from bridge.translate.availability import UnavailablePeer, unavailable_peers
 from bridge.translate.extension import URI
 from bridge.translate.message_to_call import SkillCall, call_from_message
 from bridge.translate.overrides import Remark, SkillOverride
@@ -78,7 +79,8 @@ class SkillSourceStates:
 
     def _state_of(self, source: SkillSource) -> SourceState:
         down, now_ms = source.upstream.down, self._now_ms()
-        return self._states.get(source.key, SourceState(source.key, down, now_ms)).then(down, now_ms)
+        before = self._states.get(source.key, SourceState(source.key, down, now_ms))
+        return before.then(down, now_ms, needs_login=source.upstream.needs_login)
 
 
 logger = logging.getLogger(__name__)
@@ -112,6 +114,7 @@ class ToolsAgent:
         now_ms: Callable[[], int],
     ) -> None:
         """`overrides` are by pattern, in the order of the configuration; see `override_for`."""
+        self._now_ms = now_ms
         self._states = SkillSourceStates(now_ms)
         self._turns: ToolLimiters[ToolKey] = ToolLimiters()
         self._card_at = lru_cache(_CARDS_KEPT)(self._make_card)
@@ -193,11 +196,15 @@ class ToolsAgent:
 
     def card(self, base_url: str) -> AgentCard:
         """The Agent Card for clients that reach the agent at this base URL."""
-        return self._card_at(base_url, self._skills.public)
+        return self._card_at(base_url, self._skills.public, self._unavailable())
 
     def extended_card(self, base_url: str, principal: Principal) -> AgentCard:
         """The card with all skills that a principal may use, or could with another scope."""
-        return self._card_at(base_url, self._skills.seen_by(principal))
+        return self._card_at(base_url, self._skills.seen_by(principal), self._unavailable())
+
+    def _unavailable(self) -> tuple[UnavailablePeer, ...]:
+        after = self._options.unavailable_after_seconds
+        return () if after is None else unavailable_peers(self._states, self._now_ms(), after)
 
     def plan(self, turn: Turn) -> PlannedWork:
         """Decide what a turn means. A call is counted in its server's queue.
@@ -326,7 +333,7 @@ class ToolsAgent:
             if remark not in before:
                 logger.warning("%s", remark)
 
-    def _make_card(self, base_url: str, skills: Skills) -> AgentCard:
+    def _make_card(self, base_url: str, skills: Skills, unavailable: Sequence[UnavailablePeer]) -> AgentCard:
         listing = {skill.source_key for skill in self._skills.skills}
         servers = [
             ToolServerSummary(
@@ -335,7 +342,7 @@ class ToolsAgent:
             for source in self._sources.values()
         ]
         nothing = "none of its skills is for this caller" if self._skills.skills else ""
-        return make_card(base_url, servers, skills, self._options, nothing)
+        return make_card(base_url, servers, skills, self._options, nothing, unavailable)
 
 
 def _tell_hop(skill_id: str, source: SkillSource | None) -> None:

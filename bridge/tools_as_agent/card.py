@@ -5,7 +5,8 @@ Spec: A2A 1.0 sections 4.4 and 8.3. Required arrays have at least one element.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from bridge.a2a.model.objects import (
@@ -20,6 +21,7 @@ from bridge.a2a.wire.versions import VERSIONS
 from bridge.mcp.client.values import Greeting
 from bridge.tools_as_agent.options import AgentOptions
 from bridge.tools_as_agent.skills import Skills
+from bridge.translate.availability import UnavailablePeer, availability_of
 from bridge.translate.extension import declaration
 from bridge.translate.extension_metadata import DeclaredExtension
 from bridge.translate.skills import JSON, TEXT
@@ -53,9 +55,11 @@ def make_card(
     skills: Skills,
     options: AgentOptions,
     nothing: str = "",
+    unavailable: Sequence[UnavailablePeer] = (),
 ) -> AgentCard:
     """The card of an agent that is reached at `base_url`. The A2A server adds its security schemes. `nothing` says why
-    the agent has no skills, if that is not the servers' fault."""
+    the agent has no skills, if that is not the servers' fault. `unavailable` are the servers that have been down for a
+    while."""
     shown = [skill.shown for skill in skills.skills] or [_placeholder(servers, nothing)]
     greeting = servers[0].greeting if len(servers) == 1 else None
     name = options.name or ", ".join(server.name for server in servers) or "tools"
@@ -76,12 +80,22 @@ def make_card(
             extensions=(
                 declaration(skills.tools.items()),
                 *(_declared(extension) for extension in options.extensions),
+                *_availability(skills, unavailable),
             ),
         ),
         default_input_modes=_union([JSON, TEXT], (skill.input_modes for skill in shown)),
         default_output_modes=_union([TEXT, JSON], (skill.output_modes for skill in shown)),
         skills=tuple(shown),
     )
+
+
+def _availability(skills: Skills, unavailable: Sequence[UnavailablePeer]) -> Iterator[AgentExtension]:
+    ids: defaultdict[str, list[str]] = defaultdict(list)
+    for skill in skills.skills:
+        ids[skill.source_key].append(skill.shown.id)
+    found = availability_of(unavailable, ids)
+    if found is not None:
+        yield found
 
 
 def _declared(extension: DeclaredExtension) -> AgentExtension:

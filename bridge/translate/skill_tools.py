@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Final, Literal
@@ -128,10 +128,17 @@ def listed_tools(
     return (*shown, *follow_ups(longest_wait_seconds)) if follow_up_tools else shown
 
 
-def find_skills(tools: Sequence[AgentTool], query: str, limit: int, most: int) -> tuple[AgentTool, ...]:
-    """The tools with the most words of a query, best first. Without words, the first tools."""
+def find_skills(
+    tools: Sequence[AgentTool],
+    query: str,
+    limit: int,
+    most: int,
+    is_ready: Callable[[AgentTool], bool] = lambda _: True,
+) -> tuple[AgentTool, ...]:
+    """The tools with words of a query: first those that can be called now, and of these the best first. Without words,
+    the first tools."""
     words = set(_WORD.findall(query.lower()))
-    ranked = sorted(tools, key=lambda tool: -_score(tool, words))
+    ranked = sorted(tools, key=lambda tool: (not is_ready(tool), -_score(tool, words)))
     fitting = [tool for tool in ranked if not words or _score(tool, words)]
     return tuple(fitting[: max(1, min(limit, most))])
 

@@ -12,6 +12,7 @@ from typing import Any, Final, NamedTuple
 
 import psycopg
 
+from bridge.a2a.tasks.rows import text_of
 from bridge.store.postgres.schema import Namespace
 from tests.shake.fleet import AGENT
 from tests.shake.history import StoredEvent
@@ -65,7 +66,7 @@ def found_in(url: str, log: Path) -> Found:
     stored_at: defaultdict[str, list[StoredAt]] = defaultdict(list)
     with psycopg.connect(url) as connection:
         for task_id, event, epoch, at in connection.execute(_PLACE.sql(_EVENTS)):
-            events[task_id].append(json.loads(event))
+            events[task_id].append(json.loads(text_of(event)))
             stored_at[task_id].append(StoredAt(epoch, at))
     found = Found()
     log.write_text(json.dumps(events))

@@ -236,6 +236,8 @@ def test_searching_lists_two_tools_however_many_skills_there_are() -> None:
     assert [tool.name for tool in find_skills(tools, "where to EAT", 10, 20)] == ["eat", "fly"]
     assert [tool.name for tool in find_skills(tools, "", 2, 20)] == ["eat", "sleep"]
     assert find_skills(tools, "zebra", 5, 20) == ()
+    awake = [tool.name for tool in find_skills(tools, "", 2, 20, lambda tool: tool.name != "eat")]
+    assert awake[0] != "eat"
     assert len(find_skills(tools * 30, "", 1000, 20)) == 20
     found = json.loads(found_as_text(tools))
     assert [one["skill"] for one in found] == ["eat", "sleep", "fly"]

@@ -89,6 +89,7 @@ class CardTable(_Table):
     """`[card]`"""
 
     max_age_seconds: Count
+    unavailable_after_seconds: NotNegative
     signed_most: PositiveInt
     legacy_card: bool
     hermes: bool

@@ -121,6 +121,11 @@ class ToolServer(Protocol):
         ...
 
     @property
+    def needs_login(self) -> bool:
+        """Whether it is down until a person logs in."""
+        ...
+
+    @property
     def holds(self) -> tuple[SlotHold, ...]:
         """The calls that keep their slots while their clients are asked something, as far as this process knows."""
         ...

@@ -76,6 +76,7 @@ from pydantic import JsonValue
 from bridge import trace
 from bridge.concurrency import Backoff
 from bridge.errors import BridgeError, PeerError, UsageError, leaf_of
+from bridge.http.login_credentials import LoginNeededError
 from bridge.http.probe import FaultExplainer
 from bridge.jsonvalues import JsonObject
 from bridge.mcp.client.dispatcher import OnTaskNews
@@ -168,6 +169,8 @@ class Session:
         """The server's own description, from the latest connection."""
         self.down: str | None = "not connected yet"
         """Why the server cannot be called, in words; None while it can."""
+        self.needs_login = False
+        """Whether it is down until a person logs in."""
         self.on_hop: trace.OnHop | None = None
         """Called with each message once the server is up. To be set before the session is entered."""
         self._era = era
@@ -340,6 +343,7 @@ class Session:
             except Exception as exc:  # noqa: BLE001 - whatever stops a connection is why the server is down
                 fault = await self._explained(leaf_of(exc))
                 self._at_fault = UsageError if isinstance(fault, UsageError) else PeerError
+                self.needs_login = isinstance(fault, LoginNeededError)
                 self._went_down(_words(fault), fault.detail if isinstance(fault, BridgeError) else "")
                 self._wanted = anyio.Event()
             else:
@@ -478,7 +482,7 @@ class Session:
     def _came_up(self, link: Link, listing: ToolListing) -> None:
         if self._tried.is_set():
             logger.info("%s is up again", self.name)
-        self._link, self.greeting, self.down = link, link.greeting, None
+        self._link, self.greeting, self.down, self.needs_login = link, link.greeting, None, False
         link.wire.on_hop = self.on_hop
         self._wanted = anyio.Event()
         self._listed(listing)

@@ -172,6 +172,11 @@ class Upstream:
         return self._first.down
 
     @property
+    def needs_login(self) -> bool:
+        """Whether it is down until a person logs in."""
+        return self._first.needs_login
+
+    @property
     def holds(self) -> tuple[SlotHold, ...]:
         """The calls that keep their slots while their clients are asked something."""
         return tuple(hold for queue in self._queues() for hold in queue.holds)

@@ -144,6 +144,11 @@ class SharedServer:
         return self._local.down if self._is_holder else self._state.down
 
     @property
+    def needs_login(self) -> bool:
+        """False: a command has no logins."""
+        return False
+
+    @property
     def holds(self) -> tuple[SlotHold, ...]:
         """The calls that keep their slots; known to the holder alone."""
         return self._local.holds if self._is_holder else ()
