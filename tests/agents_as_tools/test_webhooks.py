@@ -116,6 +116,8 @@ class Notifying:
     state: str = "working"
     created: list[Json] = field(default_factory=list)
     deleted: list[Json] = field(default_factory=list)
+    reads: int = 0
+    """How often its task was read since the webhook was asked for."""
     news: Signal = field(default_factory=Signal)
     """Told after each request."""
 
@@ -128,6 +130,7 @@ class Notifying:
             self.deleted.append(params)
             return [{}]
         if method in ("GetTask", "tasks/get"):
+            self.reads += bool(self.created)
             return [self._task(params["id"])]
         held = self._task(params["message"]["messageId"] if self.generation != "0.1" else params["id"])
         return [{"task": held} if self.generation == "1.0" else held]
@@ -184,6 +187,30 @@ async def test_an_agent_is_asked_for_a_webhook_in_its_own_version(generation: st
             await agent.until(lambda: bool(agent.deleted))
             [gone] = agent.deleted
             assert asked["id"] in gone.values()
+
+
+async def test_who_listens_to_a_task_of_an_agent_that_notifies_is_told_at_its_notification_and_not_by_a_poll(
+    tmp_path: Path,
+) -> None:
+    agent = Notifying("1.0")
+    async with scripted(agent, tmp_path) as client, httpx2.AsyncClient() as http:
+
+        async def notify() -> None:
+            token = {"X-A2A-Notification-Token": agent.webhook["token"]}
+            assert (await http.post(agent.webhook["url"], headers=token)).status_code == 204
+
+        task = await client.call("act", message="go")
+        await agent.until(lambda: agent.reads > 0)  # the webhook is in place
+        await notify()
+        async with client.listening(taskIds=[task["taskId"]]) as messages:
+            while (await anext(messages))["params"].get("status") != "working":
+                pass
+            reads = agent.reads
+            await agent.until(lambda: agent.reads > reads)  # it pauses now
+            agent.state = "completed"
+            await notify()
+            while (await anext(messages))["params"].get("status") != "completed":
+                pass
 
 
 async def test_an_agent_that_refuses_webhooks_is_polled_and_the_log_says_so_once(
