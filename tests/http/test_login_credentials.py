@@ -323,14 +323,19 @@ async def test_the_scopes_of_a_login_are_not_asked_for_at_another_issuer(tmp_pat
         async with wish.keeper.held(wish.key) as held:
             assert held.login is not None
             gone = replace(
-                held.login, issuer="https://old.example", client_id="old", wanted_scopes=("write",)
+                held.login,
+                issuer="https://old.example",
+                client_id="the client so far",
+                wanted_scopes=("write",),
             )
             await held.write(gone)
         made = await log_in_to(wish)
     assert (made.issuer, made.client_id, made.refresh_token) == (server.issuer, "registered", "refresh-3")
     assert "scope" not in server.authorizations[0]
     assert len(server.registered) == 1
-    assert "old" not in json.dumps([server.authorizations, server.asked, server.registered])
+    told = json.dumps([server.authorizations, server.asked, server.registered])
+    assert "the client so far" not in told
+    assert "old.example" not in told
 
 
 async def test_a_registered_client_is_not_shown_to_an_issuer_that_the_server_moved_to(tmp_path: Path) -> None:
