@@ -57,11 +57,11 @@ from = ["devtools"]
 PEOPLE = """
 [principals.ada]
 bearer = { env = "ADA" }
-skills = ["devtools/e*", "devtools/get-sum", "devtools/trigger-long-running-operation"]
+skills = ["devtools/e*", "devtools/get-sum", "devtools/trigger-*"]
 
 [principals.ops]
 api_key = { env = "OPS" }
-operator = "read"
+operator = "answer"
 """
 
 TOKENS = {"ADA": "token-of-ada-which-is-long-enough", "OPS": "key-of-ops-which-is-long-enough"}
@@ -98,7 +98,8 @@ def root(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 
 @pytest.fixture(scope="module")
 def guarded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    with serving(tmp_path_factory.mktemp("guarded"), BRIDGE + PEOPLE, **TOKENS) as found:
+    text = BRIDGE.replace("console = true", "console = true\nconsole_content = true") + PEOPLE
+    with serving(tmp_path_factory.mktemp("guarded"), text, **TOKENS) as found:
         yield found
 
 
@@ -198,11 +199,12 @@ def test_an_elicitation_of_server_everything_is_answered_in_the_browser(tab: Tab
     badge = page.locator("nav .badge")
     expect(badge).to_be_visible()
     form = page.locator("form[data-kind=answer]").first
+    form.get_by_label("String string, required").fill("Ada Lovelace")
+    picture(page, "answer")
     form.get_by_label("String string, required").fill(HOSTILE)
     form.get_by_label("Integer integer").fill("7")
     form.get_by_label("Piano").check()
     form.get_by_label("Titled Single Select Enum one of these").first.select_option(label="Rachel")
-    picture(page, "answer")
     form.get_by_role("button", name="Answer").click()
     page.wait_for_url("**/tasks/devtools/*")
     expect(page.locator(".lead")).to_contain_text("completed")
@@ -243,7 +245,8 @@ def test_two_people_see_what_is_theirs(browser: Browser, guarded: str) -> None:
     of_ada = send(guarded, "devtools", "get-sum", {"a": 1, "b": 2}, TOKENS["ADA"])
     tabs = {}
     for name, token in TOKENS.items():
-        tab = tabs[name] = tab_in(browser.new_context(), guarded)
+        context = browser.new_context(viewport={"width": 1000, "height": 640})
+        tab = tabs[name] = tab_in(context, guarded)
         page = tab.opens()
         if name == "ADA":
             picture(page, "sign-in")
@@ -260,7 +263,15 @@ def test_two_people_see_what_is_theirs(browser: Browser, guarded: str) -> None:
     expect(people.get_by_role("rowheader", name="ada")).to_be_visible()
     picture(people, "people")
     assert not any(token in people.content() for token in TOKENS.values())
-    page = ada.opens()
+    waiting = send(guarded, "devtools", "trigger-elicitation-request", {}, TOKENS["ADA"])
+    page = ada.opens(f"/tasks/devtools/{waiting}")
+    answering = ops.opens("/answer")
+    expect(answering.get_by_text("of ada")).to_be_visible()
+    answering.get_by_label("String string, required").fill("Somebody else")
+    answering.get_by_role("button", name="Answer").click()
+    expect(answering.locator(".lead")).to_contain_text("completed")
+    expect(page.locator(".lead")).to_contain_text("completed")  # by the news that its page got
+    expect(page.locator("#moments").get_by_text("by ops")).to_be_visible()
     page.get_by_role("button", name="Sign out").click()
     expect(page.get_by_role("heading", name="Sign in")).to_be_visible()
     assert [fault for tab in tabs.values() for fault in tab.faults if " 40" not in fault] == []
