@@ -15,7 +15,7 @@ from bridge.access.principals import Principal
 from bridge.access.verifiers import Credential
 from bridge.assembly.bridge import Bridge
 from bridge.assembly.plan import OfferedPlan, Plan, ProcessPlan, PublishedPlan, ServerPlan
-from bridge.console.app import Console
+from bridge.console.app import ConsoleApp
 from bridge.console.tool_trials import shown_block
 from bridge.mcp.client.eras import Era
 from tests.console.test_tasks import HOSTILE, PROFILE, WAIT_SECONDS
@@ -52,7 +52,7 @@ async def offering(
                 offered={"team": OfferedPlan(("devtools",), PROFILE)},
             )
             bridge = Bridge(plan, own_url=url)
-            bridge.app.console = Console(bridge, plan.place)
+            bridge.app.console = ConsoleApp(bridge, plan.place)
             late.append(bridge)
             async with bridge.run():
                 await bridge.apply(plan)
