@@ -188,6 +188,7 @@ async def test_a_process_that_watches_no_file_says_so(tmp_path: Path) -> None:
         assert "does not watch a file" in (await ConsoleBrowser(bridge).opens("/configuration")).text
 
 
+@pytest.mark.outside
 async def test_a_server_made_of_agents_that_are_down_is_told_with_the_reason(tmp_path: Path) -> None:
     plan = Plan(
         PROFILE,
