@@ -16,7 +16,8 @@ from typing import Final
 from bridge.access.issuers import Issuer
 from bridge.access.principals import ANONYMOUS, LOCAL, OperatorRole, Principal, PrincipalNames
 from bridge.access.verifiers import FORWARDED, Access, Credential, Scheme, Verifier, verifiers_of
-from bridge.assembly.issuers import Issuers, issuer_limits, issuers_of
+from bridge.assembly.issuers import Issuers, issuers_of
+from bridge.assembly.limits import issuer_limits
 from bridge.assembly.plan import Plan
 from bridge.http.request_checks import API_KEY_HEADER, is_loopback
 

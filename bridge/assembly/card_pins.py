@@ -10,7 +10,7 @@ import httpx2
 from bridge.a2a.client.card_pins import CardPins, KeyFile
 from bridge.access.issuers import IssuerPlace
 from bridge.access.key_sets import KeySource
-from bridge.assembly.issuers import issuer_limits
+from bridge.assembly.limits import issuer_limits
 from bridge.assembly.plan import Plan, SignerPlan
 from bridge.config.tables.profile import IssuersTable
 from bridge.errors import UsageError

@@ -17,7 +17,6 @@ from bridge.assembly.plan import Plan
 from bridge.assembly.published_agent import path_of
 from bridge.assembly.routes import AGENTS, CONSOLE, MCP
 from bridge.concurrency import Backoff
-from bridge.config.tables.profile import IssuersTable
 from bridge.http.client import GuardedClient
 
 if TYPE_CHECKING:
@@ -126,17 +125,3 @@ def _of_face(issuer: Issuer, name: str, plan: Plan, *paths: str) -> frozenset[st
 def _of_public_url(plan: Plan, *paths: str) -> frozenset[str]:
     root = plan.place.public_url
     return frozenset() if root is None else frozenset(f"{root}{path}" for path in paths)
-
-
-def issuer_limits(table: IssuersTable) -> IssuerLimits:
-    """The limits of what is fetched from issuers."""
-    return IssuerLimits(
-        fetch_seconds=table.fetch_seconds,
-        document_bytes=table.document_limit_bytes,
-        keys=table.keys_most,
-        keys_seconds=table.keys_seconds,
-        unknown_key_seconds=table.unknown_key_seconds,
-        retry_seconds=table.retry_seconds,
-        introspection_seconds=table.introspection_seconds,
-        leeway_seconds=table.leeway_seconds,
-    )

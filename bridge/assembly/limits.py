@@ -12,7 +12,8 @@ from bridge.a2a.server.app import AgentLimits
 from bridge.a2a.server.event_stream import StreamPace
 from bridge.a2a.tasks.agent import HeldLimits
 from bridge.a2a.tasks.intake import EngineLimits, HistoryLimits
-from bridge.config.tables.profile import Profile
+from bridge.access.issuers import IssuerLimits
+from bridge.config.tables.profile import IssuersTable, Profile
 from bridge.http.connections import ConnectionLimits
 from bridge.http.server import HttpServerLimits, RequestLimits
 from bridge.store.postgres.bounds import Lease, PostgresBounds
@@ -96,4 +97,18 @@ def postgres_bounds(process: Profile) -> PostgresBounds:
         poll_seconds=store.poll_seconds,
         events_seconds=store.keep_events_seconds,
         close_seconds=store.close_seconds,
+    )
+
+
+def issuer_limits(table: IssuersTable) -> IssuerLimits:
+    """The limits of what is fetched from issuers."""
+    return IssuerLimits(
+        fetch_seconds=table.fetch_seconds,
+        document_bytes=table.document_limit_bytes,
+        keys=table.keys_most,
+        keys_seconds=table.keys_seconds,
+        unknown_key_seconds=table.unknown_key_seconds,
+        retry_seconds=table.retry_seconds,
+        introspection_seconds=table.introspection_seconds,
+        leeway_seconds=table.leeway_seconds,
     )

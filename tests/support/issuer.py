@@ -14,7 +14,7 @@ from cryptography.hazmat.primitives.asymmetric import ec, rsa
 from starlette.types import Receive, Scope, Send
 
 from bridge.access.issuers import Issuer, IssuerLimits, IssuerPlace
-from bridge.assembly.issuers import issuer_limits
+from bridge.assembly.limits import issuer_limits
 from tests.support.limits import PROFILE
 
 LIMITS: Final[IssuerLimits] = issuer_limits(PROFILE.issuers)
