@@ -27,12 +27,16 @@ from bridge.http.logins import Login, LoginKey
 from bridge.process.preview import findings_of
 from bridge.store.login_files import LoginFiles
 from bridge.user_folders import state_folder
-from tests.assembly.test_bridge import PROFILE, Live, live
+from tests.assembly.test_bridge import Live, live
 from tests.http.test_login_flow import Browser
 from tests.support.login_agent import LoginAgent, with_scheme
 from tests.support.login_server import METADATA, LoginServer
+from tests.support.running import profile_with
 
 pytestmark = pytest.mark.proves("oauth-agents")
+
+PROFILE = profile_with(agents={"first_cards_seconds": 30.0})
+"""A start waits for the cards, however busy the machine is."""
 
 
 @dataclass
@@ -90,8 +94,10 @@ async def called(bridge: Live) -> tuple[bool, str]:
 
 
 async def call_in(host: Client) -> tuple[bool, str]:
-    (tool,) = [tool.name for tool in (await host.list_tools()).tools if "act" in tool.name]
-    result = await host.call_tool(tool, {"message": "go"})
+    """The same, once the tool is there: a catalog may be read after the start."""
+    while not (names := [tool.name for tool in (await host.list_tools()).tools if "act" in tool.name]):
+        pass
+    result = await host.call_tool(names[0], {"message": "go"})
     return bool(result.is_error), result.content[0].text  # type: ignore[union-attr]
 
 

@@ -23,10 +23,11 @@ from bridge.http.logins import Login, LoginKey, peer_of
 from bridge.mcp.client.transports.streamable_http import HttpTarget
 from bridge.store.login_files import LoginFiles
 from bridge.user_folders import state_folder
-from tests.assembly.test_bridge import PROFILE, agent, live
+from tests.assembly.test_bridge import agent, live
 from tests.support.command import run_here
 from tests.support.login_agent import LoginAgent, with_scheme
 from tests.support.login_server import LoginServer
+from tests.support.running import profile_with
 
 pytestmark = pytest.mark.outside
 
@@ -135,7 +136,7 @@ async def test_a_wrapped_server_that_wants_a_login_is_told_with_the_command(tmp_
 async def test_an_exposed_agent_that_wants_a_login_is_told_with_the_command(tmp_path: Path) -> None:
     async with peers(tmp_path) as there:
         agents = {"desk": RemotePlan(there.agent.url, on_command_line=True)}
-        offered = {"team": OfferedPlan(("desk",), PROFILE)}
+        offered = {"team": OfferedPlan(("desk",), profile_with(agents={"first_cards_seconds": 30.0}))}
         async with (
             live(tmp_path, agents=agents, offered=offered) as bridge,
             bridge.mcp("team") as host,
