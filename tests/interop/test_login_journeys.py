@@ -21,6 +21,7 @@ import anyio
 import anyio.to_thread
 import jwt
 import pytest
+from mcp import Client
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
@@ -95,8 +96,14 @@ async def call_exposed(agent: str, folder: Path, tool: str, **arguments: str) ->
         serving_file(folder, EXPOSED, agent=agent) as root,
         mcp_client(f"{root}/mcp/team", "auto") as host,
     ):
-        assert tool in [one.name for one in (await host.list_tools()).tools]
+        await listed_in(host, tool)
         return said(await host.call_tool(tool, arguments))
+
+
+async def listed_in(host: Client, tool: str) -> None:
+    """Wait until a tool is listed: the card of its agent may be read after the start."""
+    while tool not in [one.name for one in (await host.list_tools()).tools]:
+        pass
 
 
 def claims_in(token: str) -> dict[str, Any]:
@@ -137,6 +144,7 @@ async def test_an_agent_of_a2a_sdk_behind_an_issuer_is_exposed_with_the_login_of
                 serving_file(tmp_path, EXPOSED, agent=url) as root,
                 mcp_client(f"{root}/mcp/team", "auto") as host,
             ):
+                await listed_in(host, "echo")
                 refused = await host.call_tool("echo", {"message": "hello"})
                 assert refused.is_error
                 assert "Run `mcp-a2a login desk`" in str(refused.content)
@@ -175,6 +183,7 @@ async def test_a_wrapped_server_behind_an_issuer_is_exposed_by_what_its_card_say
                 serving_file(tmp_path, EXPOSED, agent=agent) as exposed,
                 mcp_client(f"{exposed}/mcp/team", "auto") as host,
             ):
+                await listed_in(host, "look")
                 assert "look" in said(await host.call_tool("look", {}))
                 kept = await login_at(agent)
                 refused = await host.call_tool("put", {})
