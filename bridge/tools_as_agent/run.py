@@ -39,6 +39,7 @@ from bridge.translate.extension import PEER, SKILL, URI
 from bridge.translate.extension_metadata import extensions_in, metadata_of
 from bridge.translate.outcome import (
     error_metadata,
+    parts_for_metadata,
     parts_of_failure,
     repeated_for,
     state_of_error,
@@ -136,12 +137,13 @@ class ToolRun:
         used = extensions_in(active, about)
         if is_error:
             return await self._end(job, TaskState.FAILED, parts_of_failure(parts), metadata, used)
-        if parts:
+        is_told = bool(used) or (bool(peer) and URI in job.turn.extensions)
+        if parts or is_told:
             job.artifact(
                 Artifact(
                     artifact_id=job.new_id(),
                     name=self._decision.skill_id,
-                    parts=parts,
+                    parts=parts or parts_for_metadata(),
                     metadata=metadata,
                     extensions=used or None,
                 )

@@ -49,6 +49,11 @@ def parts_of_failure(parts: Sequence[Part]) -> tuple[Part, ...]:
     return (Part(text=_NO_WORDS, metadata={BLOCK: {"type": ADDED}}), *parts)
 
 
+def parts_for_metadata() -> tuple[Part, ...]:
+    """What stands where a result has metadata and no content: no artifact is without parts. It is no block of it."""
+    return (Part(text="", metadata={BLOCK: {"type": ADDED}}),)
+
+
 _TYPE_OF: Final[Mapping[PartKind, str]] = {"text": TEXT, "raw": BYTES, "url": ANYTHING, "data": JSON}
 """The media type of a part without one. The content behind a link may be anything."""
 

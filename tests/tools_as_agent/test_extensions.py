@@ -11,8 +11,11 @@ import anyio
 import pytest
 
 from tests.support.drivers import HttpJsonDriver, JsonRpcDriver, message, new_client, state_of
+from tests.support.limits import url_at
 from tests.support.mcp_wire import LEGACY, MODERN
+from tests.support.observed import in_row
 from tests.support.recording_server import Got, Json, RecordingServer
+from tests.support.running import listening
 from tests.support.serving_file import serving_file
 
 STAMP: Final = "https://example.com/stamp/v1"
@@ -181,3 +184,32 @@ async def test_a_method_of_an_extension_is_one_that_no_tool_answers(tmp_path: Pa
         asking = rpc.with_headers(a2a_extensions=STAMP)
         fault = await asking.refused("stamps/list")
         assert fault.reason == "METHOD_NOT_FOUND"
+
+
+def with_nothing(*, meta: Json) -> RecordingServer:
+    """A server whose results have no content."""
+    return RecordingServer(
+        LEGACY,
+        tools=[BUY],
+        answers={"tools/call": lambda _: {"content": [], "_meta": {**meta}}},
+    )
+
+
+@pytest.mark.proves("map-extension-metadata")
+async def test_metadata_of_a_result_without_content_comes_with_an_empty_text(tmp_path: Path) -> None:
+    async with shop(tmp_path, with_nothing(meta={STAMP: {"sold": 2}})) as (rpc, _):
+        call = {"data": {"skill": "buy", "arguments": {"item": "tea"}}}
+        (artifact,) = (await rpc.with_headers(a2a_extensions=STAMP).send(call))["artifacts"]
+        assert [part["text"] for part in artifact["parts"]] == [""]
+        assert artifact["metadata"][STAMP] == {"sold": 2}
+        assert "artifacts" not in await rpc.send(call)
+
+
+@pytest.mark.proves("map-extension-metadata")
+async def test_a_result_without_content_is_the_same_after_the_way_through_both_bridges(
+    tmp_path: Path,
+) -> None:
+    server = with_nothing(meta={"shop/receipt": 7})
+    async with listening(server) as url, in_row(tmp_path, url_at(f"{url}/mcp")) as there:
+        result = (await there.mcp.tool(1, "buy", {}, item="tea"))["result"]
+    assert (result["content"], result["_meta"]["shop/receipt"]) == ([], 7)
