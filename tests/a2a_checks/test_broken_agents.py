@@ -24,6 +24,8 @@ from tests.a2a_checks.table import Need
 from tests.support.in_process import client_of
 from tests.support.running import config_for, listening, raw_command, running, wrapped
 
+pytestmark = pytest.mark.long
+
 MESSAGES: Final = {purpose: said for purpose, said in OF_BRIDGE.items() if purpose != "needs-auth"}
 
 

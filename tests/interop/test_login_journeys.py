@@ -38,7 +38,7 @@ from tests.support.running import listening
 from tests.support.serving_file import serving_file
 from tests.support.tool_server import ToolServer, listed
 
-pytestmark = pytest.mark.outside
+pytestmark = [pytest.mark.outside, pytest.mark.long]
 
 Issuers = Mapping[str, OidcProvider]
 WAIT_SECONDS = 60

@@ -107,6 +107,7 @@ async def test_when_every_connection_drops_the_calls_under_way_fail_and_the_next
         await there.works()
 
 
+@pytest.mark.long
 @each_place
 @pytest.mark.proves("map-lost")
 async def test_an_outage_fails_its_calls_with_whose_fault_it_is_and_is_over_when_it_is_over(
