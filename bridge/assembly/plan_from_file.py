@@ -175,7 +175,14 @@ def _server(
         update={key: written[key] for key in written.keys() & _of(process.server)}
     )
     run = process.run.model_copy(update={key: written[key] for key in written.keys() & {"concurrency"}})
-    target = _target(table, server, _login_of_server(name, table, server, place), on_line=on_line)
+    callers = _caller_tokens(
+        table.auth.oauth2 if table.auth else None,
+        table.url or "",
+        server.connect_seconds,
+        process.agents.caller_tokens,
+        allow_private=table.allow_private,
+    )
+    target = _target(table, server, _login_of_server(name, table, server, place), callers, on_line=on_line)
     if table.login == "each" and server.session == "shared":
         # A session is made with one token: no caller may use another one's.
         server = server.model_copy(update={"session": "principal"})
@@ -204,13 +211,19 @@ def _of(table: object) -> set[str]:
 
 
 def _target(
-    table: ToolServerTable, server: ServerTable, login: LoginWish | None, *, on_line: bool
+    table: ToolServerTable,
+    server: ServerTable,
+    login: LoginWish | None,
+    callers: CallerTokens | None,
+    *,
+    on_line: bool,
 ) -> ServerTarget:
     if table.url is not None:
         return HttpTarget(
             table.url,
             table.request_headers(),
             login or _oauth_client(table),
+            callers=callers,
             tls=_peer_tls(table.tls),
             shown=table.shown("url") or "",
             allow_private=table.allow_private,
@@ -237,7 +250,7 @@ def _target(
 
 def _oauth_client(table: ToolServerTable) -> OAuthClient | None:
     oauth2 = table.auth.oauth2 if table.auth else None
-    if oauth2 is None:
+    if oauth2 is None or oauth2.grant == "token_exchange":
         return None
     return _client_of(oauth2, table.url or "", allow_private=table.allow_private)
 
@@ -339,7 +352,13 @@ def _remote(
         api_key=api_key.value if api_key else None,
         tokens=_login_of_agent(name, table, process, place)
         or _tokens(oauth2, table.card, process, allow_private=bool(table.allow_private)),
-        callers=_caller_tokens(oauth2, table.card, process, allow_private=bool(table.allow_private)),
+        callers=_caller_tokens(
+            oauth2,
+            agent_url(table.card),
+            process.agents.agent_connect_seconds,
+            process.agents.caller_tokens,
+            allow_private=bool(table.allow_private),
+        ),
         tls=_peer_tls(table.tls),
         trusted=frozenset(map(origin_of, table.trust)),
         account="" if is_alone else " ".join(references),
@@ -399,20 +418,25 @@ def _tokens(
 
 
 def _caller_tokens(
-    oauth2: AgentOAuth2Table | None, url: str, process: Profile, *, allow_private: bool
+    oauth2: AgentOAuth2Table | OAuth2Table | None,
+    url: str,
+    seconds: float,
+    most: int,
+    *,
+    allow_private: bool,
 ) -> CallerTokens | None:
-    """Where the access tokens for an agent in the names of callers come from; None to call it in the bridge's name.
+    """Where the access tokens for a peer in the names of callers come from; None to call it in the bridge's name.
 
     Raises:
         UsageError: a private key cannot sign.
     """
     if oauth2 is None or (oauth2.grant != "token_exchange" and oauth2.on_behalf_of is None):
         return None
-    client = _client_of(oauth2, agent_url(url), allow_private=allow_private)
+    client = _client_of(oauth2, url, allow_private=allow_private)
     assert client is not None, "the rules of grants ask for it"
     there = _client_there(oauth2.id_jag, client) if oauth2.id_jag else None
     exchange = Exchange(client, oauth2.audience or "", there)
-    return CallerTokens(exchange, process.agents.agent_connect_seconds, process.agents.caller_tokens)
+    return CallerTokens(exchange, seconds, most)
 
 
 def _client_there(table: IdJagTable, here: OAuthClient) -> OAuthClient:

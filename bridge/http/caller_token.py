@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import math
 import time
 from dataclasses import dataclass, field
@@ -18,6 +19,11 @@ class CallerToken:
     value: str = field(repr=False)
     expires_at: float | None = None
     """Until when it counts, in seconds since the epoch; None if its issuer did not say."""
+
+    @property
+    def mark(self) -> bytes:
+        """A hash that tells it from all others. Even the same token has another one for another principal."""
+        return hashlib.sha256("\0".join((self.issuer, self.subject, self.value)).encode()).digest()
 
     def seconds_left(self) -> float:
         """How long it still counts; infinite if nobody said."""

@@ -12,7 +12,6 @@ Spec: RFC 8693 (token exchange), RFC 7523 section 2.1, draft-ietf-oauth-identity
 
 from __future__ import annotations
 
-import hashlib
 import math
 import time
 from collections.abc import Callable
@@ -111,11 +110,10 @@ class CallerTokens(TokenSource):
 
     def held_for(self, caller: CallerToken) -> HeldToken:
         """What is held for a token of a caller. The one that was used least of late is given up for it."""
-        key = hashlib.sha256("\0".join((caller.issuer, caller.subject, caller.value)).encode()).digest()
-        held = self._held.pop(key, None) or self._new()
+        held = self._held.pop(caller.mark, None) or self._new()
         while len(self._held) >= self._most:
             del self._held[next(iter(self._held))]
-        self._held[key] = held
+        self._held[caller.mark] = held
         return held
 
     async def exchanged(self, caller: CallerToken) -> AccessToken:

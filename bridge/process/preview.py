@@ -35,7 +35,9 @@ from bridge.assembly.published_agent import PublishedAgent
 from bridge.assembly.routes import MCP
 from bridge.errors import PeerError
 from bridge.http.tls import faults_of, peer_faults_of
+from bridge.http.token_exchange import CallerTokens
 from bridge.mcp.client.contract import ToolServer
+from bridge.mcp.client.transports.streamable_http import HttpTarget
 from bridge.process.serve import unannounced_bridge
 from bridge.safe_text import without_hidden_characters
 from bridge.seal import MIN_KEY_BYTES, key_in
@@ -497,22 +499,33 @@ def _on_claims(plan: Plan) -> Iterator[str]:
 
 def _untrusted(plan: Plan) -> Iterator[FindingFault]:
     trusted = {issuer.place.issuer for issuer in plan.issuers.values()}
-    for key in _agents_of(plan):
-        callers = plan.agents[key].callers
-        if callers is not None and callers.issuer not in trusted:
+    used = {("tool_servers", key) for key in servers_of(plan)} | {("agents", key) for key in _agents_of(plan)}
+    for (section, key), callers in _acting_for_callers(plan).items():
+        if (section, key) in used and callers.issuer not in trusted:
             words = f"no caller can show a token of {callers.issuer}: no table of `issuers` trusts it"
-            yield FindingFault.at(("agents", key, "auth", "oauth2", "issuer"), words)
+            yield FindingFault.at((section, key, "auth", "oauth2", "issuer"), words)
+
+
+def _acting_for_callers(plan: Plan) -> Mapping[tuple[str, str], CallerTokens]:
+    """The tokens of the peers that are called in the names of callers, by section and key."""
+    found = {("agents", key): one.callers for key, one in plan.agents.items()}
+    for key, server in plan.servers.items():
+        if isinstance(server.target, HttpTarget):
+            found["tool_servers", key] = server.target.callers
+    return {place: callers for place, callers in found.items() if callers is not None}
 
 
 def _without_token(faces: Iterable[FaceFindings], plan: Plan) -> Iterator[str]:
-    """Notes on principals of the file that may use an agent which acts for callers, and have no token to show."""
+    """Notes on principals of the file that may use a peer which acts for callers, and have no token to show."""
+    acting = _acting_for_callers(plan)
     for face in faces:
+        section = "tool_servers" if face.kind == "tools_as_agent" else "agents"
         for name, usable in face.usable.items():
             for key in dict.fromkeys(row.source for row in face.rows if row.name in usable):
-                if key in plan.agents and (callers := plan.agents[key].callers) is not None:
+                if (callers := acting.get((section, key))) is not None:
                     yield (
-                        f"principals.{name}: its calls of agents.{key} in {face.name} are refused (403): they take an"
-                        f" access token of {callers.issuer}"
+                        f"principals.{name}: its calls of {section}.{key} in {face.name} are refused (403): they take"
+                        f" an access token of {callers.issuer}"
                     )
 
 

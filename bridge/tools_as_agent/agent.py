@@ -10,7 +10,7 @@ from glob import escape
 from typing import Final
 
 from bridge import trace
-from bridge.a2a.model.errors import a2a_error_of
+from bridge.a2a.model.errors import FORBIDDEN, A2AError, a2a_error_of
 from bridge.a2a.model.life import INTERRUPTED
 from bridge.a2a.model.objects import AgentCard, AgentSkill, Message, TaskState
 from bridge.a2a.model.operators import is_for_its_owner
@@ -217,6 +217,7 @@ class ToolsAgent:
         if turn.principal.scopes:
             self._require_scope(turn)
         decision = self._decided(turn)
+        self._require_token(turn.principal, decision)
         match decision:
             case RunTool() | Follow():
                 return self._run(decision, turn.principal.name)
@@ -273,6 +274,28 @@ class ToolsAgent:
         elif not self._skills.usable_by(turn.principal).skills:
             for skill in self._skills.skills:
                 self._skills.require_scope(turn.principal, skill.id)
+
+    def _require_token(self, principal: Principal, decision: Decision) -> None:
+        """Require what can be exchanged, for a skill of a server that is called in the names of callers.
+
+        Raises:
+            A2AError: FORBIDDEN.
+        """
+        asked = resume_state_from(decision.kept) if isinstance(decision, RequireInput) else decision
+        if asked is None or isinstance(asked, End):
+            return
+        skill = self._skills.by_id.get(asked.skill_id)
+        source = self._sources.get(
+            skill.source_key
+            if skill
+            else asked.source_key
+            if isinstance(asked, FollowedTask | Follow)
+            else ""
+        )
+        issuer = source.upstream.caller_issuer if source else None
+        if issuer is not None and (principal.token is None or principal.token.issuer != issuer):
+            words = f"The skill {asked.skill_id} acts with the rights of its caller, and takes a token of {issuer}"
+            raise A2AError(FORBIDDEN, words, metadata={"skill": asked.skill_id})
 
     def takes_as_answer(self, turn: Turn) -> bool:
         """Whether a message that names only a context answers the context's only waiting task; see `is_answer`."""

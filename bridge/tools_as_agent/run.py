@@ -24,7 +24,7 @@ from bridge.a2a.model.objects import Artifact, Part, TaskState
 from bridge.a2a.tasks.agent import Job
 from bridge.errors import BusyError, PeerError, telling_of
 from bridge.jsonvalues import JsonObject, json_bytes
-from bridge.mcp.client.contract import ToolQueue, ToolServer
+from bridge.mcp.client.contract import ToolQueue, ToolServer, resource_of
 from bridge.mcp.client.faults import ServerRefusedError
 from bridge.mcp.client.tasks import TaskCancelledError
 from bridge.tools_as_agent.bridge_notes import message_with_notes, notes_of
@@ -79,7 +79,8 @@ class ToolRun:
                 job.turn = replace(job.turn, extensions=activated)
             if not await logged_in(job, self._upstream, self._decision, self._options):
                 return
-            async with self._upstream.queue(job.turn.principal.name, job.events.context_id) as queue:
+            caller = job.turn.principal
+            async with self._upstream.queue(caller.name, job.events.context_id, caller.token) as queue:
                 await self._run(job, queue)
         except (PeerError, BusyError) as exc:
             telling = telling_of(exc)
@@ -121,7 +122,7 @@ class ToolRun:
                 words = f"The server gave a result of a kind that is not known here: {str(kind)[:50]!r}"
                 await self._end(job, TaskState.FAILED, _in_words(words))
             case result:
-                await self._finish(job, result, await self._linked(result, job))
+                await self._finish(job, result, await self._linked(result, job, queue))
 
     async def _finish(self, job: Job, result: JsonObject, read: dict[str, Sequence[JsonValue]]) -> None:
         links = LinkRules(URI in job.turn.extensions, self._options.allow_file_links, read)
@@ -165,7 +166,7 @@ class ToolRun:
             message = message.changed(extensions=extensions)
         await job.status(state, message, keep=b"")
 
-    async def _linked(self, result: JsonObject, job: Job) -> dict[str, Sequence[JsonValue]]:
+    async def _linked(self, result: JsonObject, job: Job, queue: ToolQueue) -> dict[str, Sequence[JsonValue]]:
         """The contents of the links that the client could not open by itself, as far as they can be read."""
         content = result.get("content")
         if URI in job.turn.extensions or not isinstance(content, list):
@@ -176,7 +177,7 @@ class ToolRun:
         with anyio.move_on_after(self._options.call_timeout_seconds):
             for uri, times in islice(links_to_read(content).items(), self._options.links_most):
                 try:
-                    contents = await self._upstream.read(uri)
+                    contents = await resource_of(queue.session, uri)
                 except PeerError as exc:
                     logger.info("the link %s of %s cannot be read: %s", uri, self._decision.skill_id, exc)
                     continue

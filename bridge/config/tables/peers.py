@@ -143,14 +143,9 @@ class IdJagTable(Table):
     )
 
 
-class AgentOAuth2Table(LoginOAuth2Table):
-    """`auth.oauth2` of an agent."""
+class ExchangeOAuth2Table(LoginOAuth2Table):
+    """`auth.oauth2` of a peer that may be called in the names of callers."""
 
-    grant: Literal["client_credentials", "jwt_bearer", "authorization_code", "token_exchange"] = Field(
-        description="how the bridge gets the token for what no caller asks, such as the card: as itself "
-        "(`client_credentials`), for a JWT of its platform (`jwt_bearer`), by a login of the operator "
-        "(`authorization_code`, `mcp-a2a login NAME`), or not at all (`token_exchange`)"
-    )
     on_behalf_of: Literal["caller"] | None = Field(
         default=None,
         description="`caller` exchanges the caller's own token for each call (RFC 8693); `token_exchange` does so by "
@@ -165,12 +160,23 @@ class AgentOAuth2Table(LoginOAuth2Table):
     )
 
 
-class OAuth2Table(LoginOAuth2Table):
+class AgentOAuth2Table(ExchangeOAuth2Table):
+    """`auth.oauth2` of an agent."""
+
+    grant: Literal["client_credentials", "jwt_bearer", "authorization_code", "token_exchange"] = Field(
+        description="how the bridge gets the token for what no caller asks, such as the card: as itself "
+        "(`client_credentials`), for a JWT of its platform (`jwt_bearer`), by a login of the operator "
+        "(`authorization_code`, `mcp-a2a login NAME`), or not at all (`token_exchange`)"
+    )
+
+
+class OAuth2Table(ExchangeOAuth2Table):
     """`auth.oauth2` of a tool server."""
 
-    grant: Literal["client_credentials", "jwt_bearer", "authorization_code"] = Field(
+    grant: Literal["client_credentials", "jwt_bearer", "authorization_code", "token_exchange"] = Field(
         description="how it gets the token: as itself (`client_credentials`), for a JWT of its platform "
-        "(`jwt_bearer`), or by a login of the operator (`authorization_code`, `mcp-a2a login NAME`)"
+        "(`jwt_bearer`), by a login of the operator (`authorization_code`, `mcp-a2a login NAME`), or for the token of "
+        "each caller, so that the tools are listed without one (`token_exchange`)"
     )
 
 

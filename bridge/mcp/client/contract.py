@@ -15,6 +15,7 @@ from bridge.mcp.client.dispatcher import OnTaskNews
 from bridge.mcp.client.values import Asker, Greeting, OnProgress, ToolCall, ToolListing
 
 if TYPE_CHECKING:
+    from bridge.http.caller_token import CallerToken
     from bridge.http.logins import CallerLogins
     from bridge.mcp.client.upstream import OwnSession
 
@@ -97,6 +98,11 @@ class ToolServer(Protocol):
         ...
 
     @property
+    def caller_issuer(self) -> str | None:
+        """The issuer of the tokens that its callers need; None if it is not called in their names."""
+        ...
+
+    @property
     def has_own_sessions(self) -> bool:
         """Whether callers have sessions of their own, each at one replica."""
         ...
@@ -155,10 +161,19 @@ class ToolServer(Protocol):
         """Wait until no call runs or waits."""
         ...
 
-    def queue(self, principal: str, context_id: str) -> AbstractAsyncContextManager[ToolQueue]:
+    def queue(
+        self, principal: str, context_id: str, caller: CallerToken | None = None
+    ) -> AbstractAsyncContextManager[ToolQueue]:
         """The queue for a caller; see `Upstream.queue`."""
         ...
 
-    async def read(self, uri: str) -> list[JsonValue]:
-        """Read a resource; see `Upstream.read`."""
-        ...
+
+async def resource_of(session: ToolSession, uri: str) -> list[JsonValue]:
+    """Read a resource of a server. Returns the `contents` of resources/read.
+
+    Raises:
+        PeerError: the resource cannot be read.
+    """
+    result = await session.request("resources/read", {"uri": uri}, name=uri)
+    contents = result.get("contents")
+    return contents if isinstance(contents, list) else []

@@ -1,15 +1,17 @@
 """A tool server that the bridge depends on: its sessions, and how many calls run or wait.
 
-By default all callers share one session, or a few that are opened when they are needed. A server that keeps
-state in a session (a browser, a shell, a login) can have a session for each principal, or for each context of a
-principal. Such a session is opened when it is needed, and closed after it was idle for a while. A session in use
-is never taken away. The first session is always there: it knows the tools.
+By default all callers share one session, or a few that are opened when they are needed. A server that keeps state in
+a session (a browser, a shell, a login) can have a session for each principal, or for each context of a principal. A
+server that is called in the names of callers has one for each token that a caller has shown, since all requests of a
+session are sent with one token. Such a session is opened when it is needed, and closed after it was idle for a while.
+A session in use is never taken away. The first session is always there: it knows the tools.
 """
 
 from __future__ import annotations
 
 import hashlib
 import logging
+import math
 from collections import Counter
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import AsyncExitStack, asynccontextmanager
@@ -19,12 +21,13 @@ from typing import Literal
 
 import anyio
 import anyio.abc
-from pydantic import JsonValue
 
 from bridge.concurrency import Signal
 from bridge.errors import BusyError
+from bridge.http.caller_token import CallerToken
 from bridge.http.logins import CallerLogins
-from bridge.jsonvalues import JsonObject, json_bytes
+from bridge.http.token_exchange import CallerTokens
+from bridge.jsonvalues import json_bytes
 from bridge.mcp.client.call_queue import CallQueue, SlotHold
 from bridge.mcp.client.eras import Era
 from bridge.mcp.client.known_servers import Fact, ServerMemory
@@ -63,6 +66,8 @@ class _Own:
     """The session of one principal, or of one context of a principal."""
 
     queue: CallQueue
+    caller: CallerToken | None = None
+    """The token in whose name the session is; it is not kept longer than it counts."""
     users: int = 0
     moved: Signal = field(default_factory=Signal)
     """Told when a caller takes the session or gives it back, and when it is to be closed."""
@@ -240,18 +245,36 @@ class Upstream:
             await self._freed.wait()
 
     @asynccontextmanager
-    async def queue(self, principal: str, context_id: str) -> AsyncIterator[CallQueue]:
-        """The queue for a caller. Its session stays open as long as this is entered.
+    async def queue(
+        self, principal: str, context_id: str, caller: CallerToken | None = None
+    ) -> AsyncIterator[CallQueue]:
+        """The queue for a caller, with the token that it has shown. Its session stays open as long as this is entered.
 
         Raises:
             BusyError: all sessions that there may be are in use.
+            TokenError: the server is called in the names of callers, and there is no token for it in this one's name.
         """
-        key = self._key_of(principal, context_id)
+        callers = self._callers
+        if callers is not None:
+            caller = callers.require(caller)
+            await callers.of(caller)()  # a session without a token would make its calls wait for one
+            key: tuple[str, ...] | None = (principal, caller.mark.hex())
+        else:
+            key = self._key_of(principal, context_id)
         if key is None:
             yield self._shared
             return
-        async with self._own_queue(key) as queue:
+        async with self._own_queue(key, caller) as queue:
             yield queue
+
+    @property
+    def _callers(self) -> CallerTokens | None:
+        return self.target.callers if isinstance(self.target, HttpTarget) else None
+
+    @property
+    def caller_issuer(self) -> str | None:
+        """The issuer of the tokens that the callers need; None if the server is not called in their names."""
+        return None if self._callers is None else self._callers.issuer
 
     def _key_of(self, principal: str, context_id: str) -> tuple[str, ...] | None:
         """The key of a caller's own session; None where callers share one."""
@@ -266,12 +289,13 @@ class Upstream:
 
     @property
     def has_own_sessions(self) -> bool:
-        """Whether callers have sessions of their own."""
-        return self._rules.per != "shared"
+        """Whether callers have sessions of their own, which the server keeps something in. A session for a token is
+        opened wherever the token comes."""
+        return self._rules.per != "shared" and self._callers is None
 
     def own_session(self, server: str, principal: str, context_id: str) -> OwnSession | None:
         """A caller's own session; None where callers share one. `server` is the server's key in its agent."""
-        key = self._key_of(principal, context_id)
+        key = self._key_of(principal, context_id) if self._callers is None else None
         return None if key is None else OwnSession(self, server, key)
 
     @property
@@ -307,16 +331,6 @@ class Upstream:
         if (own := self._own.get(key)) is not None:
             self._drop_own(key, own)
 
-    async def read(self, uri: str) -> list[JsonValue]:
-        """Read a resource of the server. Returns the `contents` of resources/read.
-
-        Raises:
-            PeerError: the resource cannot be read.
-        """
-        result: JsonObject = await self._first.request("resources/read", {"uri": uri}, name=uri)
-        contents = result.get("contents")
-        return contents if isinstance(contents, list) else []
-
     def _open(self) -> Session:
         """Open one more session for all callers."""
         session = self._make(self.name)
@@ -324,8 +338,8 @@ class Upstream:
         return session
 
     @asynccontextmanager
-    async def _own_queue(self, key: tuple[str, ...]) -> AsyncIterator[CallQueue]:
-        own = self._own.get(key) or self._open_own(key)
+    async def _own_queue(self, key: tuple[str, ...], caller: CallerToken | None) -> AsyncIterator[CallQueue]:
+        own = self._own.get(key) or self._open_own(key, caller)
         own.users += 1
         own.moved.tell()
         try:
@@ -334,16 +348,23 @@ class Upstream:
             own.users -= 1
             own.moved.tell()
 
-    def _open_own(self, key: tuple[str, ...]) -> _Own:
+    def _open_own(self, key: tuple[str, ...], caller: CallerToken | None = None) -> _Own:
         if len(self._own) >= self._rules.most:
             self._make_room()
-        own = self._own[key] = _Own(self._queue(self._make(self.name, target=self._target_of(key))))
+        session = self._make(self.name, target=self._target_of(key, caller))
+        own = self._own[key] = _Own(self._queue(session), caller if self._callers else None)
         self._group.start_soon(self._keep, key, own)
         return own
 
-    def _target_of(self, key: tuple[str, ...]) -> ServerTarget:
+    def _target_of(self, key: tuple[str, ...], caller: CallerToken | None) -> ServerTarget:
         """The server as the principal of a session reaches it."""
-        return self.target.of_principal(key[0]) if isinstance(self.target, HttpTarget) else self.target
+        return (
+            self.target.of_principal(key[0], caller) if isinstance(self.target, HttpTarget) else self.target
+        )
+
+    def _idle_seconds_of(self, own: _Own) -> float:
+        left = math.inf if own.caller is None else own.caller.seconds_left()
+        return min(self._rules.idle_seconds, max(left, 0.0))
 
     def _make_room(self) -> None:
         """Close the session that has been idle for longest.
@@ -366,11 +387,11 @@ class Upstream:
             on_end()
 
     async def _keep(self, key: tuple[str, ...], own: _Own) -> None:
-        """Hold a session open until it was idle for `idle_seconds`, or its room is needed."""
+        """Hold a session open until it was idle for `idle_seconds`, its token has expired, or its room is needed."""
         async with own.queue.session.run():
             try:
                 while not own.closing or own.users:
-                    with anyio.move_on_after(None if own.users else self._rules.idle_seconds) as idle:
+                    with anyio.move_on_after(None if own.users else self._idle_seconds_of(own)) as idle:
                         await own.moved.wait()
                     if idle.cancelled_caught and not own.users:
                         break

@@ -28,6 +28,7 @@ from starlette.types import Receive, Scope, Send
 
 from bridge.errors import BridgeError, BusyError, PeerError
 from bridge.mcp.client.call_queue import CallQueue, Claimant, DisplacedError
+from bridge.mcp.client.contract import resource_of
 from bridge.mcp.client.eras import Era
 from bridge.mcp.client.faults import ServerDownError, ServerLostError, ServerRefusedError
 from bridge.mcp.client.known_servers import Fact, ServerMemory, remembered_in
@@ -478,9 +479,10 @@ async def test_a_tool_that_is_not_listed_is_not_called() -> None:
 async def test_a_resource_is_read() -> None:
     async with met(raw_command()) as there:
         contents = {"uri": "demo://notes/one.md", "mimeType": "text/markdown", "text": "# One"}
-        assert await there.upstream.read("demo://notes/one.md") == [contents]
-        with pytest.raises(ServerRefusedError):
-            await there.upstream.read("demo://missing")
+        async with there.upstream.queue("local", "c") as queue:
+            assert await resource_of(queue.session, "demo://notes/one.md") == [contents]
+            with pytest.raises(ServerRefusedError):
+                await resource_of(queue.session, "demo://missing")
 
 
 # Large results

@@ -19,10 +19,10 @@ from typing import Any, Final
 
 import anyio
 import anyio.abc
-from pydantic import JsonValue
 
 from bridge.concurrency import Backoff, Signal
 from bridge.errors import BridgeError, PeerError
+from bridge.http.caller_token import CallerToken
 from bridge.mcp.client.call_queue import Claimant, OnHeld, SlotHold
 from bridge.mcp.client.contract import ToolQueue, ToolSession, ToolSlot
 from bridge.mcp.client.faults import ServerDownError
@@ -120,6 +120,10 @@ class SharedServer:
         """A command has no logins."""
 
     @property
+    def caller_issuer(self) -> None:
+        """A command gets no tokens."""
+
+    @property
     def has_own_sessions(self) -> bool:
         """False: whichever worker calls, the one that runs the server has the session of the caller."""
         return False
@@ -213,7 +217,12 @@ class SharedServer:
             await self._local.idle()
 
     @asynccontextmanager
-    async def queue(self, principal: str, context_id: str) -> AsyncIterator[ToolQueue]:
+    async def queue(
+        self,
+        principal: str,
+        context_id: str,
+        caller: CallerToken | None = None,  # noqa: ARG002 - a command gets no tokens
+    ) -> AsyncIterator[ToolQueue]:
         """See `Upstream.queue`."""
         place = self._place_of(principal, context_id)
         either = _EitherQueue(self, place)
@@ -225,16 +234,6 @@ class SharedServer:
         else:
             async with self._kept_open(place):
                 yield either
-
-    async def read(self, uri: str) -> list[JsonValue]:
-        """See `Upstream.read`."""
-        if self._is_holder:
-            return await self._local.read(uri)
-        result = await PassedQueue(self, SessionPlace()).session.request(
-            "resources/read", {"uri": uri}, name=uri
-        )
-        contents = result.get("contents")
-        return contents if isinstance(contents, list) else []
 
     @property
     def own(self) -> Upstream | None:

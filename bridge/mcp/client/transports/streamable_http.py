@@ -21,6 +21,7 @@ from mcp.client._transport import TransportStreams
 from mcp.client.streamable_http import streamable_http_client
 
 from bridge.errors import PeerError, reason_of
+from bridge.http.caller_token import CallerToken
 from bridge.http.client import (
     CredentialsSource,
     GuardedClient,
@@ -33,7 +34,7 @@ from bridge.http.client import (
     wants_login,
 )
 from bridge.http.login_credentials import LoginToken, LoginWish, ScopesNeededError
-from bridge.http.oauth import ClientToken, bearer_credentials
+from bridge.http.oauth import ClientToken, TokenSource, bearer_credentials
 from bridge.http.private_addresses import (
     AddressGuard,
     PrivateAddressError,
@@ -45,6 +46,7 @@ from bridge.http.probe import WantedKind, explained
 from bridge.http.request_checks import is_loopback
 from bridge.http.tls import PeerTls
 from bridge.http.token_endpoint import OAuthClient, TokenError
+from bridge.http.token_exchange import CallerTokens
 from bridge.jsonvalues import holds_more_values
 from bridge.mcp.client.faults import (
     BROKEN_OFF,
@@ -92,8 +94,10 @@ class HttpTarget:
 
     url: str = field(repr=False)
     headers: Mapping[str, str] = field(default_factory=dict, repr=False)
-    oauth: OAuthClient | LoginWish | None = None
+    oauth: OAuthClient | LoginWish | TokenSource | None = None
     """How the bridge gets an access token for the server, if it needs one."""
+    callers: CallerTokens | None = field(default=None, kw_only=True)
+    """The access tokens for calls in the names of callers; None calls it in the bridge's name."""
     tls: PeerTls | None = field(default=None, kw_only=True)
     """The certificate that the server is shown, and the authorities of its own."""
     connect_seconds: float = field(kw_only=True)
@@ -120,17 +124,23 @@ class HttpTarget:
         """The credentials for each request. All sessions with the server share one access token."""
         if self.oauth is None:
             return fixed_credentials(PeerCredentials(self.headers, tls=self.tls))
-        tokens = (
-            LoginToken(self.oauth, self.connect_seconds)
-            if isinstance(self.oauth, LoginWish)
-            else ClientToken(self.oauth, self.connect_seconds)
-        )
+        tokens: TokenSource
+        if isinstance(self.oauth, LoginWish):
+            tokens = LoginToken(self.oauth, self.connect_seconds)
+        elif isinstance(self.oauth, OAuthClient):
+            tokens = ClientToken(self.oauth, self.connect_seconds)
+        else:
+            tokens = self.oauth
         return bearer_credentials(tokens, self.headers, self.tls)
 
     @property
     def how_to_log_in(self) -> str:
         """The hint for a server that wants the login of a person; empty if it gets a token already."""
-        if self.oauth is not None or "authorization" in map(str.lower, self.headers):
+        if (
+            self.oauth is not None
+            or self.callers is not None
+            or "authorization" in map(str.lower, self.headers)
+        ):
             return ""
         if self.on_command_line:
             return f"Run `mcp-a2a login {self}`"
@@ -138,8 +148,14 @@ class HttpTarget:
             'Write auth = { oauth2 = { grant = "authorization_code" } } for it, and run `mcp-a2a login NAME`'
         )
 
-    def of_principal(self, principal: str) -> HttpTarget:
-        """The server as one principal reaches it: with its own login, where each has one."""
+    def of_principal(self, principal: str, caller: CallerToken | None = None) -> HttpTarget:
+        """The server as one principal reaches it: with the token that it has shown, or its own login.
+
+        Raises:
+            CallerTokenError: the server is called in the names of callers, and this one has shown no token for it.
+        """
+        if self.callers is not None:
+            return replace(self, oauth=self.callers.of(caller), callers=None)
         if not isinstance(self.oauth, LoginWish) or not self.oauth.of_each:
             return self
         return replace(self, oauth=replace(self.oauth, principal=principal))

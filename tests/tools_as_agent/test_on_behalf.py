@@ -1,0 +1,253 @@
+"""Tool servers that are called in the names of callers: each call goes with a token that its caller's was exchanged
+for, on a session of that token."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import anyio
+import pytest
+from starlette.responses import JSONResponse, Response
+
+from bridge.access.principals import Principal
+from bridge.access.verifiers import Credential
+from bridge.assembly.plan import ServerPlan
+from bridge.http.token_endpoint import OAuthClient
+from bridge.http.token_exchange import CallerTokens, Exchange
+from bridge.mcp.client.eras import Era
+from bridge.mcp.client.transports.streamable_http import HttpTarget
+from bridge.process.preview import FindingFault, findings_of, offline_findings
+from tests.assembly.test_bridge import PROFILE, Live, agent, live, said
+from tests.support.issuer import TokenIssuer, bearer, issuer_at
+from tests.support.mcp_wire import LEGACY, MODERN
+from tests.support.recording_server import Answer, Got, RecordingServer
+from tests.support.running import Rpc, call_part, listening, message
+from tests.support.token_desk import TokenDesk, desk_at
+
+pytestmark = [pytest.mark.outside, pytest.mark.proves("oauth-callers")]
+
+Json = dict[str, Any]
+ECHO: Json = {"name": "echo", "inputSchema": {"type": "object"}}
+CALL = call_part("echo")
+INFO: Json = {"name": "crm", "version": "1"}
+
+
+@dataclass
+class Desk:
+    """A bridge with an agent of one server, `crm`, which is called in the names of callers."""
+
+    live: Live
+    tools: RecordingServer
+    issuer: TokenIssuer
+    tokens: TokenDesk
+    folder: Path
+
+    def token(self, subject: str, **claims: Any) -> str:
+        return self.issuer.token("api://desk", subject, **claims)
+
+    def rpc(self, token: str) -> Rpc:
+        return Rpc(self.live.client, f"{self.live.url}/agents/desk", bearer(token))
+
+    async def says(self, token: str) -> str:
+        """What the server says that it was shown."""
+        return said(await self.rpc(token).send(CALL))
+
+    @property
+    def shown(self) -> list[str | None]:
+        """What was shown with each call."""
+        return [shown_in(got) for got in self.tools.of("tools/call")]
+
+
+def shown_in(got: Got) -> str | None:
+    return got.headers.get("authorization")
+
+
+def telling(got: Got) -> Json:
+    return {"content": [{"type": "text", "text": str(shown_in(got))}]}
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """How such a bridge differs."""
+
+    version: str = LEGACY
+    own: bool = False
+    answers: Mapping[str, Answer] = field(default_factory=dict)
+
+
+@asynccontextmanager
+async def desk(folder: Path, wanted: Wanted = Wanted(), **plan: Any) -> AsyncIterator[Desk]:
+    """Such a bridge. With `own`, the tools are listed with a token of the bridge."""
+    issuer = TokenIssuer("")
+    answers = {"tools/list": lambda _: {"tools": [ECHO]}, "tools/call": telling, **wanted.answers}
+    tools = RecordingServer(wanted.version, answers=answers)
+    with anyio.fail_after(60):
+        async with listening(issuer) as issuer.url, tools.serve() as url:
+            tokens = desk_at(issuer)
+            client = OAuthClient(issuer.url, "bridge", "s3cret", "basic", ("read",), url)
+            target = HttpTarget(
+                url,
+                oauth=client if wanted.own else None,
+                callers=CallerTokens(Exchange(client), 20, 10),
+                connect_seconds=20,
+                result_limit_bytes=1 << 20,
+                result_json_values=10_000,
+            )
+            era = Era.MODERN if wanted.version == MODERN else Era.LEGACY
+            made = ServerPlan.as_profile_says(target, era, PROFILE.server, PROFILE.run)
+            trusted = {"corp": issuer_at(issuer.url, {"desk": frozenset({"api://desk"})})}
+            whole = {"issuers": trusted, "servers": {"crm": made}, "published": {"desk": agent("crm")}}
+            async with live(folder, **{**whole, **plan}) as there:
+                while (await there.client.get(f"{there.url}/readyz")).status_code != 200:
+                    await anyio.sleep(0.01)
+                yield Desk(there, tools, issuer, tokens, folder)
+
+
+@pytest.mark.parametrize("version", [LEGACY, MODERN])
+async def test_each_call_carries_a_token_that_its_callers_was_exchanged_for(
+    version: str, tmp_path: Path
+) -> None:
+    async with desk(tmp_path, Wanted(version)) as there:
+        alice, bob = there.token("alice"), there.token("bob")
+        assert await there.says(alice) == "Bearer alice-1"
+        assert await there.says(bob) == "Bearer bob-2"
+        assert await there.says(alice) == "Bearer alice-1"
+        assert await there.says(there.token("alice", jti="another")) == "Bearer alice-3"
+    # What nobody called for went without a token, and no token of a caller went to the server.
+    assert {shown_in(got) for got in there.tools.got} == {
+        None,
+        "Bearer alice-1",
+        "Bearer bob-2",
+        "Bearer alice-3",
+    }
+
+
+async def test_no_session_of_the_server_ever_carries_the_token_of_another_caller(tmp_path: Path) -> None:
+    numbers = iter(range(1, 100))
+
+    def hello(got: Got) -> Response:
+        result = {"protocolVersion": LEGACY, "capabilities": {"tools": {}}, "serverInfo": INFO}
+        body = {"jsonrpc": "2.0", "id": got.message["id"], "result": result}
+        return JSONResponse(body, headers={"mcp-session-id": f"s-{next(numbers)}"})
+
+    async with desk(tmp_path, Wanted(answers={"initialize": hello})) as there:
+        tokens = {name: there.token(name) for name in ("alice", "bob", "carol")}
+        heard: list[tuple[str, str]] = []
+
+        async def call(name: str) -> None:
+            heard.append((name, await there.says(tokens[name])))
+
+        async with anyio.create_task_group() as tasks:
+            for name in [*tokens] * 4:
+                tasks.start_soon(call, name)
+    assert len(heard) == 12
+    assert all(words.startswith(f"Bearer {name}-") for name, words in heard)
+    assert sorted(there.tokens.subjects) == sorted(tokens)
+    by_session: dict[str | None, set[str | None]] = {}
+    for got in there.tools.got:
+        if (session := got.headers.get("mcp-session-id")) is not None:
+            by_session.setdefault(session, set()).add(shown_in(got))
+    assert len(by_session) == 4
+    assert all(len(shown) == 1 for shown in by_session.values())
+
+
+async def test_the_tools_are_listed_with_a_token_of_the_bridge_if_it_is_to_have_one(tmp_path: Path) -> None:
+    async with desk(tmp_path, Wanted(own=True)) as there:
+        assert [shown_in(got) for got in there.tools.of("tools/list")] == ["Bearer bridge-1"]
+        assert await there.says(there.token("alice")) == "Bearer alice-2"
+    assert there.shown == ["Bearer alice-2"]
+
+
+async def test_a_link_in_a_result_is_read_with_the_rights_of_the_call(tmp_path: Path) -> None:
+    link = {"type": "resource_link", "uri": "notes://one", "name": "one"}
+    answers: Mapping[str, Answer] = {
+        "tools/call": lambda _: {"content": [link]},
+        "resources/read": lambda got: {"contents": [{"uri": "notes://one", "text": str(shown_in(got))}]},
+    }
+    async with desk(tmp_path, Wanted(own=True, answers=answers)) as there:
+        assert await there.says(there.token("alice")) == "Bearer alice-2"
+
+
+async def test_a_principal_without_a_token_of_the_issuer_is_refused(tmp_path: Path) -> None:
+    fixed = [Credential(Principal("ada"), "ada-secret")]
+    async with desk(tmp_path, credentials=fixed) as there:
+        refused = await there.rpc("ada-secret").post("SendMessage", message(CALL))
+        assert refused.status_code == 403
+        assert refused.json()["error"]["message"] == (
+            f"The skill echo acts with the rights of its caller, and takes a token of {there.issuer.url}"
+        )
+        assert await there.says(there.token("alice")) == "Bearer alice-1"
+    assert there.shown == ["Bearer alice-1"]
+
+
+async def test_check_says_which_principals_have_no_token_for_a_server_that_acts_for_callers(
+    tmp_path: Path,
+) -> None:
+    fixed = [
+        Credential(Principal("ada"), "ada-secret"),
+        Credential(Principal("eve", skills=("other",)), "eve-secret"),
+    ]
+    async with desk(tmp_path, credentials=fixed) as there:
+        found = await findings_of(there.live.plan, there.live.bridge)
+        assert (
+            "principals.ada: its calls of tool_servers.crm in desk are refused (403): they take an access token of"
+            f" {there.issuer.url}"
+        ) in found.all_notes
+        assert not [note for note in found.all_notes if "principals.eve: its calls" in note]
+
+
+async def test_check_says_that_no_caller_can_have_a_token_of_an_issuer_that_is_not_trusted(
+    tmp_path: Path,
+) -> None:
+    async with desk(tmp_path, issuers={}) as there:
+        words = f"no caller can show a token of {there.issuer.url}: no table of `issuers` trusts it"
+        fault = FindingFault(
+            ("tool_servers", "crm", "auth", "oauth2", "issuer"),
+            f"tool_servers.crm: auth.oauth2.issuer: {words}",
+        )
+        for found in (
+            await findings_of(there.live.plan, there.live.bridge),
+            offline_findings(there.live.plan),
+        ):
+            assert found.faults == (fault,)
+
+
+async def test_a_caller_whose_token_is_not_exchanged_is_told_and_the_server_is_not_asked(
+    tmp_path: Path,
+) -> None:
+    async with desk(tmp_path) as there:
+        there.tokens.said = lambda form: (400, {"error": "invalid_grant"})
+        alice = there.token("alice")
+        task = await there.rpc(alice).send(CALL)
+        assert task["status"]["state"] == "TASK_STATE_FAILED"
+        assert "gave no token to bridge: invalid_grant" in str(task["status"]["message"])
+        assert alice not in str(task)
+        there.tokens.said = lambda form: None
+        assert await there.says(there.token("bob")) == f"Bearer bob-{len(there.tokens.asked)}"
+    assert len(there.shown) == 1
+
+
+async def test_no_token_of_a_caller_is_logged_or_kept_in_a_file_or_sent_to_the_server(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level("DEBUG")
+    stored = {"desk": agent("crm", store=str(tmp_path / "tasks.db"))}
+    answers: Mapping[str, Answer] = {"tools/call": lambda _: {"content": [{"type": "text", "text": "done"}]}}
+    async with desk(tmp_path, Wanted(answers=answers), published=stored) as there:
+        alice = there.token("alice")
+        assert await there.says(alice) == "done"
+        there.tokens.said = lambda form: (400, {"error": "invalid_grant", "error_description": "no"})
+        refused = there.token("alice", jti="refused")
+        await there.rpc(refused).send(CALL)
+        kept = [file.read_bytes() for file in tmp_path.rglob("*") if file.is_file()]
+    kept += [file.read_bytes() for file in tmp_path.rglob("*") if file.is_file()]
+    assert any(b"TASK_STATE_FAILED" in one for one in kept)
+    for secret in (alice, refused, "alice-1"):
+        assert secret not in caplog.text
+        assert not [one for one in kept if secret.encode() in one]
+        assert not [got for got in there.tools.got if secret in str(got.message)]
+        assert secret == "alice-1" or not [got for got in there.tools.got if secret in str(got.headers)]
