@@ -306,7 +306,8 @@ class ToolsAgent:
     ) -> PlannedWork | None:
         """The work that continues a task of an earlier process; None when the task waits for its client.
 
-        A task of the server is followed further. A call that was open while it asked was lost with its process. If
+        A task of the server is followed further. If that takes a token of the caller, the task waits for a message
+        with one. A call that was open while it asked was lost with its process. If
         the tool can be repeated, the call is made again once the answer comes; else its task fails now. So it is with a
         round whose state may live in the process of a server, when that was the process of another replica.
         """
@@ -314,6 +315,8 @@ class ToolsAgent:
         trace.begin()
         trace.go_on(known.trace if known else trace.NO_TRACE)
         match known:
+            case FollowedTask() as task if state in INTERRUPTED and self._acts_for_caller(task):
+                return None
             case FollowedTask() as task:
                 return self._run(Follow(task), owner, even_if_full=True)
             case ServerQuestion(way=ResumeMode.OPEN, is_repeatable=False) if state in INTERRUPTED:
@@ -341,6 +344,10 @@ class ToolsAgent:
                 break
         run = ToolRun(decision, source.upstream, options, principal, self._turns.of(decision.skill.key))
         return BriefWork(run) if decision.skill.may_be_brief else run
+
+    def _acts_for_caller(self, task: FollowedTask) -> bool:
+        source = self._source_of(Follow(task))
+        return source is not None and source.upstream.caller_issuer is not None
 
     def _source_of(self, decision: RunTool | Follow) -> SkillSource | None:
         if decision.source_key:

@@ -16,6 +16,7 @@ import logging
 from collections.abc import Sequence
 from dataclasses import replace
 from itertools import islice
+from typing import Final
 
 import anyio
 from pydantic import JsonValue
@@ -49,6 +50,12 @@ from bridge.translate.outcome import (
 logger = logging.getLogger(__name__)
 
 
+_WAITS_FOR_CALLER: Final = (
+    "{} works on this with the rights of its caller, and no token of the caller is left. Send a message with a valid"
+    " token of {} to go on"
+)
+
+
 class ToolRun:
     """Runs the tool that a turn asked for. The caller has called `Upstream.reserve`; the run calls `release`."""
 
@@ -77,12 +84,18 @@ class ToolRun:
             if isinstance(self._decision, Follow):
                 activated = job.turn.extensions | frozenset(self._decision.task.extensions)
                 job.turn = replace(job.turn, extensions=activated)
+            if isinstance(self._decision, Follow) and not self._can_act(job):
+                await self._wait_for_token(job)
+                return
             if not await logged_in(job, self._upstream, self._decision, self._options):
                 return
             caller = job.turn.principal
             async with self._upstream.queue(caller.name, job.events.context_id, caller.token) as queue:
                 await self._run(job, queue)
         except (PeerError, BusyError) as exc:
+            if job.running.outlives and not self._can_act(job):
+                await self._wait_for_token(job)
+                return
             telling = telling_of(exc)
             logger.log(telling.log_level, "a call of %s failed: %s", self._decision.skill_id, exc)
             await self._end(job, TaskState(telling.task_state), _in_words(str(exc)))
@@ -92,6 +105,16 @@ class ToolRun:
     def drop(self) -> None:
         """End what `Upstream.reserve` began; by itself, in place of a run."""
         self._upstream.release(self._principal)
+
+    def _can_act(self, job: Job) -> bool:
+        """Whether the caller has shown what the server can be called with in its name."""
+        issuer, token = self._upstream.caller_issuer, job.turn.principal.token
+        return issuer is None or (token is not None and token.issuer == issuer and token.seconds_left() > 0)
+
+    async def _wait_for_token(self, job: Job) -> None:
+        """Leave the task waiting for a message of its caller, whose token goes on with it."""
+        words = _WAITS_FOR_CALLER.format(self._upstream.name, self._upstream.caller_issuer)
+        await job.status(TaskState.AUTH_REQUIRED, job.message(_in_words(words)))
 
     async def _run(self, job: Job, queue: ToolQueue) -> None:
         patience = PausableDeadline(self._options.call_timeout_seconds)

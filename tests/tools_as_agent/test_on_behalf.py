@@ -33,6 +33,13 @@ pytestmark = [pytest.mark.outside, pytest.mark.proves("oauth-callers")]
 Json = dict[str, Any]
 ECHO: Json = {"name": "echo", "inputSchema": {"type": "object"}}
 CALL = call_part("echo")
+SERVER_TASK: Json = {
+    "taskId": "t-1",
+    "createdAt": "2026-11-23T10:00:00Z",
+    "lastUpdatedAt": "2026-11-23T10:00:00Z",
+    "ttlMs": None,
+    "pollIntervalMs": 10,
+}
 INFO: Json = {"name": "crm", "version": "1"}
 
 
@@ -251,3 +258,45 @@ async def test_no_token_of_a_caller_is_logged_or_kept_in_a_file_or_sent_to_the_s
         assert not [one for one in kept if secret.encode() in one]
         assert not [got for got in there.tools.got if secret in str(got.message)]
         assert secret == "alice-1" or not [got for got in there.tools.got if secret in str(got.headers)]
+
+
+async def test_a_task_of_the_server_waits_after_a_restart_until_a_message_brings_a_token(
+    tmp_path: Path,
+) -> None:
+    statuses = {"now": "working"}
+    answers: Mapping[str, Answer] = {
+        "tools/call": lambda _: {**SERVER_TASK, "resultType": "task", "status": "working"},
+        "tasks/get": lambda got: {
+            **SERVER_TASK,
+            "resultType": "complete",
+            "status": statuses["now"],
+            **({"result": telling(got)} if statuses["now"] == "completed" else {}),
+        },
+    }
+    wanted = Wanted(MODERN, answers=answers)
+    stored = {"desk": agent("crm", store=str(tmp_path / "tasks.db"))}
+    async with desk(tmp_path, wanted, published=stored) as there:
+        rpc = there.rpc(there.token("alice"))
+        task = await rpc.send(CALL, configuration={"returnImmediately": True})
+        await there.tools.until(lambda: bool(there.tools.of("tasks/get")))
+    statuses["now"] = "completed"
+    async with desk(tmp_path, wanted, published=stored) as there:
+        rpc = there.rpc(there.token("alice"))
+        waiting = await becomes(rpc, task, "AUTH_REQUIRED")
+        assert f"a valid token of {there.issuer.url}" in str(waiting["status"]["message"])
+        assert there.tokens.asked == []
+        stolen = await there.rpc(there.token("bob")).error(
+            "SendMessage", message({"text": "go"}, taskId=task["id"])
+        )
+        assert stolen["message"] == "The task does not exist or is not accessible"
+        await rpc.send({"text": "go on"}, taskId=task["id"])
+        assert said(await becomes(rpc, task, "COMPLETED")) == "Bearer alice-1"
+        assert there.tokens.subjects == ["alice"]
+        assert there.shown == []
+
+
+async def becomes(rpc: Rpc, task: Json, state: str) -> Json:
+    """A task once it is in this state."""
+    while (now := await rpc.call("GetTask", {"id": task["id"]}))["status"]["state"] != f"TASK_STATE_{state}":
+        await anyio.sleep(0.01)
+    return dict(now)
