@@ -89,7 +89,16 @@ def test_what_a_profile_says_has_no_default_in_the_code() -> None:
         "McpLimits": {"sessions", "session_idle_seconds", "list_ttl_ms"},
         "FollowPace": {"first_seconds", "most_seconds", "stale_seconds", "late_seconds"},
         "ToolCall": {"input_responses", "meta", "request_state"},
-        "HttpTarget": {"callers", "headers", "oauth", "shown", "tls", "allow_private", "on_command_line", "seen"},
+        "HttpTarget": {
+            "callers",
+            "headers",
+            "oauth",
+            "shown",
+            "tls",
+            "allow_private",
+            "on_command_line",
+            "seen",
+        },
         "Quota": {"total_bytes", "each_bytes"},
     }
 
