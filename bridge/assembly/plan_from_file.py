@@ -48,6 +48,7 @@ from bridge.config.tables.models import (
 from bridge.config.tables.peers import (
     AgentOAuth2Table,
     CatalogOAuth2Table,
+    ExchangeOAuth2Table,
     IdJagTable,
     KeyPlace,
     OAuth2Table,
@@ -252,7 +253,7 @@ def _oauth_client(table: ToolServerTable) -> OAuthClient | None:
     oauth2 = table.auth.oauth2 if table.auth else None
     if oauth2 is None or oauth2.grant == "token_exchange":
         return None
-    return _client_of(oauth2, table.url or "", allow_private=table.allow_private)
+    return _own_client(oauth2, table.url or "", allow_private=table.allow_private)
 
 
 _ClientTable: TypeAlias = AgentOAuth2Table | CatalogOAuth2Table | OAuth2Table
@@ -276,6 +277,13 @@ def _client_of(oauth2: _ClientTable, url: str, *, allow_private: bool) -> OAuthC
         oauth2.assertion_file,
         tls,
     )
+
+
+def _own_client(oauth2: _ClientTable, url: str, *, allow_private: bool) -> OAuthClient | None:
+    """The client that asks for tokens in the name of the bridge: at the authorization server of the peer."""
+    client = _client_of(oauth2, url, allow_private=allow_private)
+    there = oauth2.id_jag if isinstance(oauth2, ExchangeOAuth2Table) else None
+    return client if client is None or there is None else _client_there(there, client)
 
 
 def _client_method(oauth2: _ClientTable) -> ClientMethod:
@@ -413,7 +421,7 @@ def _tokens(
     """
     if oauth2 is None or oauth2.grant in ("token_exchange", "authorization_code"):
         return None
-    client = _client_of(oauth2, agent_url(url), allow_private=allow_private)
+    client = _own_client(oauth2, agent_url(url), allow_private=allow_private)
     return ClientToken(client, process.agents.agent_connect_seconds) if client else None
 
 

@@ -524,6 +524,61 @@ async def test_a_callers_token_goes_to_no_server_that_the_bridge_calls_in_its_ow
     ]
 
 
+ACTING_SERVER = """
+[bridge]
+public_url = "{root}"
+
+[issuers.corp]
+issuer = "{corp}"
+
+[tool_servers.crm]
+url = "{server}"
+
+[tool_servers.crm.auth.oauth2]
+grant = "client_credentials"
+on_behalf_of = "caller"
+issuer = "{corp}"
+client_id = "{client}"
+client_secret = { env = "SECRET" }
+scopes = ["read"]
+{there}
+
+[tools_as_agent.desk]
+from = ["crm"]
+"""
+
+
+@pytest.mark.parametrize("giver", ["corp", "partner"])
+async def test_a_wrapped_server_gets_a_token_in_the_name_of_whoever_calls_the_skill(
+    giver: str, issuers: Issuers, tmp_path: Path
+) -> None:
+    corp, partner = issuers["corp"], issuers["partner"]
+    own = "client_credentials"
+    other = await partner.register(grant_types=[own, ASSERTION], **OF_EXCHANGES)
+    client = await corp.register(grant_types=[own, EXCHANGE], id_jag_client_id=other.id, **OF_EXCHANGES)
+    bridge = client if giver == "corp" else other
+    actor = client.id if giver == "corp" else None
+    person = await corp.register(token_endpoint_auth_method="none")
+    with anyio.fail_after(WAIT_SECONDS):
+        async with ProtectedServer(issuers[giver].url).run() as server:
+            places = {"server": server.url, "corp": corp.url, "partner": partner.url}
+            ids = {"client": client.id, "other": other.id}
+            secrets = {"SECRET": client.secret, "OTHER": other.secret}
+            text = ACTING_SERVER.replace("{there}", THERE if giver == "partner" else "")
+            async with serving_file(tmp_path, text, secrets, **places, **ids) as root:
+                url = f"{root}/agents/desk"
+                tokens = {name: await person.token_of(name, url, "openid read") for name in ("alice", "bob")}
+                for name, token in [*tokens.items()] * 2:
+                    async with PyClient(url, "JSONRPC", headers=bearer(token)) as caller:
+                        task = (await caller.send(calling("whoami")))["task"]
+                    found = {"subject": name, "client": bridge.id, "scopes": ["read"], "actor": actor}
+                    assert json.loads(answered(task)) == found
+    shown = [jwt.decode(one, options={"verify_signature": False}) for one in server.shown]
+    assert [one["sub"] for one in shown] == [bridge.id, "alice", "bob"]
+    assert {one["aud"] for one in shown} == {server.url}
+    assert not {*server.shown} & {*tokens.values()}
+
+
 async def test_a_secret_that_the_issuer_refuses_is_said_at_the_start(
     issuers: Issuers, tmp_path: Path
 ) -> None:
