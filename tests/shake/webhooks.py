@@ -21,7 +21,7 @@ from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
 import anyio
-from starlette.requests import Request
+from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
@@ -65,7 +65,10 @@ class ShakenHooks:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Take a notification."""
         request = Request(scope, receive)
-        body = await request.body()
+        try:
+            body = await request.body()
+        except ClientDisconnect:  # the replica was killed while it sent
+            return
         what = self._answer(request.url.path)
         self.done[what] += 1
         mark = "" if what == "elsewhere" else mark_of_event(json.loads(body))
