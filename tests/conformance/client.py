@@ -59,7 +59,7 @@ _AUTHORIZED: Final = "auth/"
 _NO_METADATA: Final = "auth/2025-03-26-oauth-endpoint-fallback"
 """A scenario whose authorization server has no metadata, and so cannot say that it checks PKCE: the operator does."""
 _OTHER_GRANTS: Final = ("auth/dpop", "auth/enterprise-")
-"""Scenarios of extensions that the bridge does not have."""
+"""Scenarios of extensions that the bridge does not have, or has for other tokens than these."""
 _LOGIN_NEEDED: Final = "Run `mcp-a2a login"
 _ECHO: Final = ("json-schema-2020-12-preservation", "json_schema_echo", "json_schema_2020_12_tool")
 """A scenario in which a tool is called with the schema of another one."""

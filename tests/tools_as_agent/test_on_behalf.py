@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +16,9 @@ from starlette.responses import JSONResponse, Response
 from bridge.access.principals import Principal
 from bridge.access.verifiers import Credential
 from bridge.assembly.plan import ServerPlan
+from bridge.assembly.plan_from_file import plan_from_file
+from bridge.config.load import load
+from bridge.config.text.diagnostics import ConfigError
 from bridge.http.token_endpoint import OAuthClient
 from bridge.http.token_exchange import CallerTokens, Exchange
 from bridge.mcp.client.eras import Era
@@ -300,3 +303,84 @@ async def becomes(rpc: Rpc, task: Json, state: str) -> Json:
     while (now := await rpc.call("GetTask", {"id": task["id"]}))["status"]["state"] != f"TASK_STATE_{state}":
         await anyio.sleep(0.01)
     return dict(now)
+
+
+async def test_a_question_is_answered_with_the_token_of_the_message_that_answers(tmp_path: Path) -> None:
+    def asking(got: Got) -> Json:
+        if "inputResponses" in got.params:
+            return telling(got)
+        form = {"type": "object", "properties": {"name": {"type": "string"}}, "required": ["name"]}
+        params = {"mode": "form", "message": f"asked by {shown_in(got)}", "requestedSchema": form}
+        asked = {"name": {"method": "elicitation/create", "params": params}}
+        return {"resultType": "input_required", "inputRequests": asked, "requestState": "s-1"}
+
+    async with desk(tmp_path, Wanted(MODERN, answers={"tools/call": asking})) as there:
+        task = await there.rpc(there.token("alice", jti="first")).send(CALL)
+        assert task["status"]["state"] == "TASK_STATE_INPUT_REQUIRED"
+        answer = {"data": {"name": "Ada"}}
+        second = there.rpc(there.token("alice", jti="second"))
+        assert said(await second.send(answer, taskId=task["id"])) == "Bearer alice-2"
+        assert there.tokens.subjects == ["alice", "alice"]
+    assert there.shown == ["Bearer alice-1", "Bearer alice-2"]
+
+
+FILE = """
+[bridge]
+public_url = "https://bridge.example.com"
+
+[issuers.corp]
+issuer = "https://login.example.com"
+
+[tool_servers.crm]
+url = "https://crm.example.com/mcp"
+connect_seconds = 7
+
+[tool_servers.crm.auth.oauth2]
+GRANT
+issuer = "https://login.example.com"
+client_id = "bridge"
+client_secret = { env = "SECRET" }
+scopes = ["read"]
+
+[tools_as_agent.desk]
+from = ["crm"]
+"""
+CLIENT = OAuthClient(
+    "https://login.example.com", "bridge", "s3", "basic", ("read",), "https://crm.example.com/mcp"
+)
+OTHER = 'id_jag = { issuer = "https://as.example.com", client_id = "b", client_secret = { env = "SECRET" } }'
+THERE = replace(CLIENT, issuer="https://as.example.com", client_id="b")
+
+
+@pytest.mark.parametrize(
+    ("grant", "own", "exchange"),
+    [
+        ('grant = "client_credentials"', CLIENT, None),
+        ('grant = "token_exchange"', None, Exchange(CLIENT)),
+        ('grant = "client_credentials"\non_behalf_of = "caller"', CLIENT, Exchange(CLIENT)),
+        ('grant = "token_exchange"\naudience = "crm"', None, Exchange(CLIENT, "crm")),
+        (
+            f'grant = "client_credentials"\non_behalf_of = "caller"\n{OTHER}',
+            THERE,
+            Exchange(CLIENT, id_jag=THERE),
+        ),
+    ],
+)
+def test_a_file_says_with_whose_tokens_a_server_is_called(
+    grant: str, own: OAuthClient | None, exchange: Exchange | None, tmp_path: Path
+) -> None:
+    file = tmp_path / "bridge.toml"
+    file.write_text(FILE.replace("GRANT", grant))
+    plan = plan_from_file(load(file, {"SECRET": "s3"}))
+    target = plan.servers["crm"].target
+    assert isinstance(target, HttpTarget)
+    most = plan.profile.agents.caller_tokens
+    assert (target.oauth, target.callers) == (own, CallerTokens(exchange, 7, most) if exchange else None)
+
+
+@pytest.mark.parametrize("key", ['audience = "crm"', OTHER])
+def test_what_an_exchange_asks_for_is_refused_without_one(key: str, tmp_path: Path) -> None:
+    file = tmp_path / "bridge.toml"
+    file.write_text(FILE.replace("GRANT", f'grant = "client_credentials"\n{key}'))
+    with pytest.raises(ConfigError, match="is for tokens in the names of callers"):
+        load(file, {"SECRET": "s3"})
