@@ -15,7 +15,7 @@ from starlette.responses import JSONResponse, Response
 
 from bridge.access.principals import Principal
 from bridge.access.verifiers import Credential
-from bridge.assembly.plan import ServerPlan
+from bridge.assembly.plan import OfferedPlan, ServerPlan
 from bridge.assembly.plan_from_file import plan_from_file
 from bridge.config.load import load
 from bridge.config.text.diagnostics import ConfigError
@@ -26,7 +26,7 @@ from bridge.mcp.client.transports.streamable_http import HttpTarget
 from bridge.process.preview import FindingFault, findings_of, offline_findings
 from tests.assembly.test_bridge import PROFILE, Live, agent, live, said
 from tests.support.issuer import TokenIssuer, bearer, issuer_at
-from tests.support.mcp_wire import LEGACY, MODERN
+from tests.support.mcp_wire import LEGACY, MODERN, Http, messages_of
 from tests.support.recording_server import Answer, Got, RecordingServer
 from tests.support.running import Rpc, call_part, listening, message
 from tests.support.token_desk import TokenDesk, desk_at
@@ -109,7 +109,9 @@ async def desk(folder: Path, wanted: Wanted = Wanted(), **plan: Any) -> AsyncIte
             )
             era = Era.MODERN if wanted.version == MODERN else Era.LEGACY
             made = ServerPlan.as_profile_says(target, era, PROFILE.server, PROFILE.run)
-            trusted = {"corp": issuer_at(issuer.url, {"desk": frozenset({"api://desk"})})}
+            trusted = {
+                "corp": issuer_at(issuer.url, {name: frozenset({f"api://{name}"}) for name in ("desk", "m")})
+            }
             whole = {"issuers": trusted, "servers": {"crm": made}, "published": {"desk": agent("crm")}}
             async with live(folder, **{**whole, **plan}) as there:
                 while (await there.client.get(f"{there.url}/readyz")).status_code != 200:
@@ -322,6 +324,18 @@ async def test_a_question_is_answered_with_the_token_of_the_message_that_answers
         assert said(await second.send(answer, taskId=task["id"])) == "Bearer alice-2"
         assert there.tokens.subjects == ["alice", "alice"]
     assert there.shown == ["Bearer alice-1", "Bearer alice-2"]
+
+
+async def test_an_mcp_server_of_this_bridge_made_of_such_an_agent_acts_for_nobody(tmp_path: Path) -> None:
+    async with desk(tmp_path, offered={"m": OfferedPlan(("desk",), PROFILE)}) as there:
+        http = Http(there.live.client, f"{there.live.url}/mcp/m", MODERN)
+        call = http.message(1, "tools/call", {"name": "echo", "arguments": {}})
+        response = await http.post(call, **bearer(there.issuer.token("api://m", "alice")))
+        result = messages_of(response)[-1]["result"]
+        assert result["isError"] is True
+        assert "acts with the rights of its caller" in result["content"][0]["text"]
+        assert there.tokens.asked == []
+    assert there.shown == []
 
 
 FILE = """
