@@ -150,6 +150,7 @@ class Bridge:
                 self.app.key_sources.append(signer.public_keys)
             self.app.key_sources.append(self._signing.public_keys)
             self._group = await stack.enter_async_context(anyio.create_task_group())
+            self._group.start_soon(self._login_desk.tend)
             try:
                 yield self
             finally:
@@ -489,6 +490,7 @@ class Bridge:
         if self.telemetry.audit is not None:
             self.telemetry.audit.serve(plan)
         self._admit(plan)
+        self._login_desk.serve(plan)
         for name in stays & plan.published.keys():
             one = plan.published[name]
             sources = _sources(name, one, self._parts.servers)

@@ -2,15 +2,18 @@
 
 The pages of one replica write a login, and the tasks of all find it where it is kept. A task looks at once when this
 process wrote one, and else after pauses: no keeper of logins tells others.
+
+Each process of a bridge deletes what nobody uses any more, when it begins to serve a plan and then daily.
 """
 
 from __future__ import annotations
 
+import logging
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Final
+from typing import Final, NoReturn
 
 import anyio
 from starlette.responses import Response
@@ -18,14 +21,24 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from bridge.assembly.admission import Admission
 from bridge.assembly.login_links import LoginLink, LoginSeals, start_url
-from bridge.assembly.plan import ProcessPlan
+from bridge.assembly.plan import Plan, ProcessPlan
 from bridge.concurrency import Backoff, Signal
 from bridge.errors import BridgeError, PeerError, reason_of
 from bridge.http.login_credentials import LoginWish
-from bridge.http.logins import DECLINED, CallerLogins, Login, LoginKey
+from bridge.http.logins import (
+    DAY_SECONDS,
+    DECLINED,
+    OPERATOR,
+    USE_NOTED_SECONDS,
+    CallerLogins,
+    Login,
+    LoginKey,
+)
 from bridge.mcp.client.transports.streamable_http import HttpTarget, ServerTarget
 from bridge.seal import key_in, keys_in
 from bridge.user_folders import state_folder
+
+logger = logging.getLogger(__name__)
 
 _ANSWER_SECONDS: Final = 30.0
 """How long a server may take for each answer while a browser waits."""
@@ -56,6 +69,9 @@ class LoginDesk:
         self._moved = Signal()
         self._is_wanted = False
         """Whether a server wanted a login of each caller so far."""
+        self._served = Signal()
+        self._kept: Sequence[LoginWish] = ()
+        """The logins that the servers of the plan want of each caller."""
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer a browser."""
@@ -68,6 +84,39 @@ class LoginDesk:
             return None
         self._is_wanted = True
         return KeptCallerLogins(wish, self._seals, base_url, self._moved, self._admission)
+
+    def serve(self, plan: Plan) -> None:
+        """Look after the logins at the servers of this plan from now on."""
+        wishes = (wish_of_each(server.target) for server in plan.servers.values())
+        self._kept = [wish for wish in wishes if wish is not None]
+        self._served.tell()
+
+    async def tend(self) -> NoReturn:
+        """Delete the logins of callers that are not used any more, until cancelled."""
+        while True:
+            served = self._served.next
+            for wish in self._kept:
+                try:
+                    await self._delete_unused(wish)
+                except (BridgeError, OSError) as exc:
+                    logger.warning(
+                        "unused logins at %s could not be deleted, which is tried again in a day: %s",
+                        wish.name,
+                        reason_of(exc),
+                    )
+            with anyio.move_on_after(DAY_SECONDS):
+                await served.wait()
+
+    async def _delete_unused(self, wish: LoginWish) -> None:
+        # A use may be later than its note.
+        before = time.time() - wish.keep_seconds - USE_NOTED_SECONDS
+        for key, login in (await wish.keeper.all()).logins:
+            if key.peer != wish.key.peer or key.principal == OPERATOR or login.last_used >= before:
+                continue
+            async with wish.keeper.held(key) as held:
+                if held.login is not None and held.login.last_used < before:
+                    await held.remove()
+                    logger.info("deleted the login of %s at %s, which was not used", key.principal, wish.name)
 
     @cached_property
     def _seals(self) -> LoginSeals:

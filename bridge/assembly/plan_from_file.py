@@ -60,6 +60,7 @@ from bridge.config.tables.values import MEMORY_STORE
 from bridge.config.text.secrets import Secret
 from bridge.config.text.wording import POSTGRES_SCHEMES
 from bridge.http.login_credentials import LoginToken, LoginWish
+from bridge.http.logins import DAY_SECONDS
 from bridge.http.oauth import ClientToken, TokenSource
 from bridge.http.replica_address import ReplicaAddress
 from bridge.http.request_checks import TrustedProxies
@@ -305,7 +306,8 @@ def _login_of_server(
     wish = _login_wish(name, oauth2, table.url, place, table.tls, allow_private=table.allow_private)
     if table.login != "each":
         return wish
-    return replace(wish, of_each=True, link_seconds=server.login_seconds)
+    keep_seconds = server.login_keep_days * DAY_SECONDS
+    return replace(wish, of_each=True, link_seconds=server.login_seconds, keep_seconds=keep_seconds)
 
 
 def _login_wish(

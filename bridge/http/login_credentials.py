@@ -28,7 +28,16 @@ import anyio
 
 from bridge.errors import BridgeError, reason_of
 from bridge.http.client import GuardedClient, PeerCredentials, certified_by
-from bridge.http.logins import OPERATOR, HeldLogin, Login, LoginKeeper, LoginKey, PeerKind, peer_of
+from bridge.http.logins import (
+    OPERATOR,
+    USE_NOTED_SECONDS,
+    HeldLogin,
+    Login,
+    LoginKeeper,
+    LoginKey,
+    PeerKind,
+    peer_of,
+)
 from bridge.http.oauth import PlaceToken, TokenCredentials, TokenSource
 from bridge.http.tls import PeerTls
 from bridge.http.token_endpoint import (
@@ -102,6 +111,8 @@ class LoginWish:
     """Whether each principal has a login of its own. The operator's serves no caller then: it lists the tools."""
     link_seconds: float = 0.0
     """How long the link to such a login lives."""
+    keep_seconds: float = math.inf
+    """How long such a login is kept without use."""
 
     @property
     def key(self) -> LoginKey:
@@ -199,13 +210,28 @@ class LoginToken(TokenSource):
             raise TokenError(f"the login at {self.wish.key.shown} cannot be read: {reason_of(exc)}") from exc
 
     async def _fresh(self) -> AccessToken:
-        if self._current is None or not self._is_good(self._current[1]):
+        if self._current is None or not self._is_ready(self._current[1]):
             login = self._usable(await self.wish.keeper.find(self.wish.key))
-            if not self._is_good(login):
+            if not self._is_ready(login):
                 async with self.wish.keeper.held(self.wish.key) as held:
-                    login = await self._renewed(held)
-            self._current = AccessToken(login.access_token, scopes=login.scopes), login
+                    login = await self._noted(held, await self._renewed(held))
+            token, known = AccessToken(login.access_token, scopes=login.scopes), self._current
+            self._current = known[0] if known is not None and known[0] == token else token, login
         return self._current[0]
+
+    def _is_ready(self, login: Login) -> bool:
+        return self._is_good(login) and self._is_use_noted(login)
+
+    def _is_use_noted(self, login: Login) -> bool:
+        return self.wish.principal == OPERATOR or time.time() < login.last_used + USE_NOTED_SECONDS
+
+    async def _noted(self, held: HeldLogin, login: Login) -> Login:
+        """The login, with the note that it is used now, unless there is one already."""
+        if self._is_use_noted(login):
+            return login
+        used = replace(login, used_at=time.time())
+        await held.write(used)
+        return used
 
     def _is_good(self, login: Login) -> bool:
         return login.is_fresh(time.time()) and login.access_token != self._refused

@@ -21,6 +21,11 @@ OPERATOR: Final = ""
 EARLY_SECONDS: Final = 30.0
 """A token is replaced so long before it expires, or at half its life if that is shorter: a call takes time."""
 
+DAY_SECONDS: Final = 86_400.0
+
+USE_NOTED_SECONDS: Final = DAY_SECONDS
+"""How much later a further use of a login is noted: not each use writes."""
+
 DECLINED: Final = "the person declined to log in"
 """Why a login is lost that its person declined."""
 
@@ -69,6 +74,13 @@ class Login:
     """When a refresh began whose answer was not written yet. Whoever finds this alone follows one that crashed."""
     lost: str = ""
     """Why it cannot be renewed any more; empty while it can."""
+    used_at: float | None = None
+    """When a token of it was handed out, as it was last noted. The operator's login has no such notes."""
+
+    @property
+    def last_used(self) -> float:
+        """When it was used, up to `USE_NOTED_SECONDS` too early. A token is got for a use."""
+        return max(self.since, self.got_at, self.used_at or 0.0)
 
     def is_fresh(self, now: float) -> bool:
         """Whether the access token can be sent."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
@@ -17,7 +18,7 @@ from bridge.access.principals import Principal
 from bridge.access.verifiers import Credential
 from bridge.assembly.plan import ServerPlan
 from bridge.http.login_credentials import LoginWish
-from bridge.http.logins import LoginKey
+from bridge.http.logins import DAY_SECONDS, OPERATOR, LoginKey
 from bridge.mcp.client.eras import Era
 from bridge.mcp.client.transports.streamable_http import HttpTarget
 from bridge.store.login_files import LoginFiles
@@ -31,6 +32,7 @@ from tests.support.running import call_part
 pytestmark = pytest.mark.outside
 
 TOKENS: Final = {"alice": "token-of-alice", "bob": "token-of-bob"}
+KEEP_SECONDS: Final = 30 * DAY_SECONDS
 
 
 @dataclass
@@ -99,7 +101,15 @@ async def office(tmp_path: Path, link_seconds: float = 600) -> AsyncIterator[Off
         async with issuer.serve(), tools.serve() as url:
             # The issuer's own resource asks for the login; the tools stand at another address.
             keeper = LoginFiles(tmp_path / "state")
-            wish = LoginWish(url, keeper, "crm", allow_private=True, of_each=True, link_seconds=link_seconds)
+            wish = LoginWish(
+                url,
+                keeper,
+                "crm",
+                allow_private=True,
+                of_each=True,
+                link_seconds=link_seconds,
+                keep_seconds=KEEP_SECONDS,
+            )
             target = HttpTarget(
                 url, oauth=wish, connect_seconds=20, result_limit_bytes=1 << 20, result_json_values=10_000
             )
@@ -182,3 +192,23 @@ async def test_a_link_that_nobody_used_leaves_the_task_to_the_next_message(tmp_p
         await here.send("alice", {"taskId": task["id"], "parts": [{"text": "done"}]})
         await here.becomes("alice", task, "TASK_STATE_COMPLETED")
         assert here.calls == ["access-2"]
+
+
+async def kept(here: Office) -> set[tuple[str, str]]:
+    """The peers and principals of the logins that are kept."""
+    return {(key.peer, key.principal) for key, _ in (await here.wish.keeper.all()).logins}
+
+
+async def test_a_callers_login_is_deleted_when_nobody_used_it_for_so_long(tmp_path: Path) -> None:
+    async with office(tmp_path) as here:
+        own, other = here.wish.key.peer, replace(here.wish, url="https://other.example/mcp")
+        then = time.time() - KEEP_SECONDS - 2 * DAY_SECONDS
+        old = {"got_at": then, "since": then}
+        await put(replace(here.wish, principal="bob"), here.issuer, **old, used_at=time.time() - KEEP_SECONDS)
+        for wish in (here.wish, other, replace(other, principal="alice")):
+            await put(wish, here.issuer, **old)
+        await put(replace(here.wish, principal="alice"), here.issuer, **old)
+        await here.there.apply()
+        while (own, "alice") in (left := await kept(here)):
+            await anyio.sleep(0.01)
+        assert left == {(own, OPERATOR), (own, "bob"), (other.key.peer, OPERATOR), (other.key.peer, "alice")}

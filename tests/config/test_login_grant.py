@@ -127,6 +127,14 @@ def test_a_login_of_each_caller_gives_each_a_session_of_its_own(tmp_path: Path) 
     assert (wish.link_seconds, plan.rules.per) == (60, "context")
 
 
+def test_an_unused_login_of_a_caller_is_kept_for_30_days_or_as_the_server_says(tmp_path: Path) -> None:
+    file = tmp_path / "bridge.toml"
+    (wish,) = wishes(file, EACH)
+    assert wish.keep_seconds == 30 * 86_400
+    (wish,) = wishes(file, EACH.replace('"each"', '"each"\nlogin_keep_days = 7'))
+    assert wish.keep_seconds == 7 * 86_400
+
+
 @pytest.mark.parametrize(
     ("before", "after", "words"),
     [

@@ -27,7 +27,7 @@ from bridge.http.login_credentials import (
 )
 from bridge.http.login_flow import log_in
 from bridge.http.login_landing import login_landing
-from bridge.http.logins import Login, LoginKeeper
+from bridge.http.logins import DAY_SECONDS, Login, LoginKeeper
 from bridge.http.oauth import TokenCredentials, bearer_credentials
 from bridge.http.token_endpoint import TokenError
 from bridge.store.login_files import LoginFiles
@@ -362,3 +362,27 @@ async def test_a_server_that_greets_anybody_is_logged_in_to_when_it_asks(tmp_pat
     async with logged_in(server, LoginFiles(tmp_path)) as wish:
         made = await log_in_to(wish)
     assert made.issuer == server.issuer
+
+
+async def test_the_use_of_a_callers_login_is_noted_once_a_day_and_the_operators_never(tmp_path: Path) -> None:
+    files, month_ago = LoginFiles(tmp_path), time.time() - 30 * DAY_SECONDS
+    server = LoginServer()
+    async with logged_in(server, files, {"principal": "alice"}, got_at=month_ago, since=month_ago) as wish:
+        token = LoginToken(wish, 30)
+        before, first = time.time(), await token()
+        noted = await files.find(wish.key)
+        assert noted is not None
+        assert before <= noted.last_used <= time.time()
+        assert await LoginToken(wish, 30)() == first
+        assert await files.find(wish.key) == noted
+        # Another process a day later.
+        await put(files, wish, replace(noted, used_at=month_ago))
+        assert await LoginToken(wish, 30)() == first
+        again = await files.find(wish.key)
+        assert again is not None
+        assert again.last_used >= noted.last_used
+        operator = replace(wish, principal="")
+        await put(files, operator, old := replace(noted, used_at=None))
+        await LoginToken(operator, 30)()
+        assert await files.find(operator.key) == old
+    assert server.asked == []

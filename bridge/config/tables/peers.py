@@ -252,6 +252,9 @@ class ToolServerTable(Table):
     login_seconds: PositiveFloat | None = Field(
         default=None, description="how long such a link lives; a message renews it"
     )
+    login_keep_days: PositiveInt | None = Field(
+        default=None, description="after so many days without use such a login is deleted, to a day"
+    )
     tls: PeerTlsTable | None = Field(
         default=None, description="the certificate that its URL is shown, and the authority of its own"
     )

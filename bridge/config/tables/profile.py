@@ -140,6 +140,7 @@ class ServerTable(_Table):
     sessions_most: PositiveInt
     session_idle_seconds: PositiveFloat
     login_seconds: PositiveFloat
+    login_keep_days: PositiveInt
     contended_question_seconds: PositiveFloat
     attribution_seconds: NotNegative
     child_flush_seconds: NotNegative
