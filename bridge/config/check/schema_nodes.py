@@ -7,7 +7,12 @@ from typing import Any, Final
 from bridge.config.text.positions import KeyPath
 from bridge.config.text.wording import listed
 
-_UNITS: Final = (("_seconds", "seconds"), ("_days", "days"), ("_bytes", "bytes"), ("_per_second", "per second"))
+_UNITS: Final = (
+    ("_seconds", "seconds"),
+    ("_days", "days"),
+    ("_bytes", "bytes"),
+    ("_per_second", "per second"),
+)
 
 _WORDS: Final = {
     "string": "a text",
