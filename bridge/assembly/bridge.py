@@ -116,7 +116,9 @@ class Bridge:
         self._access = self._admission.access
         self._web = plan.place.web
         self._signing = CardSigning()
-        self._login_desk = LoginDesk(plan.place, own_url, self._wish_of_each, self._admission)
+        self._login_desk = LoginDesk(
+            plan.place, own_url, self._wish_of_each, self._admission, self._login_deleted
+        )
         self.app = Router(
             self._web,
             self._access,
@@ -373,6 +375,10 @@ class Bridge:
         """The login that a server which is served now wants of each caller."""
         known = self._plan.servers.get(key)
         return None if known is None else wish_of_each(known.target)
+
+    def _login_deleted(self, principal: str, server: str) -> None:
+        if self.telemetry.audit is not None:
+            self.telemetry.audit.recorder.login_deleted(principal, server)
 
     def _server_changed(self) -> None:
         """Refresh the agents: a tool server lists other tools, or came up or went down."""

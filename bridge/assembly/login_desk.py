@@ -3,22 +3,24 @@
 The pages of one replica write a login, and the tasks of all find it where it is kept. A task looks at once when this
 process wrote one, and else after pauses: no keeper of logins tells others.
 
-Each process of a bridge deletes what nobody uses any more, when it begins to serve a plan and then daily.
+Each process of a bridge deletes logins that nobody uses any more, when it begins to serve a plan and then daily. With
+a principal that a plan leaves out go its logins.
 """
 
 from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Final, NoReturn
+from typing import Final, NoReturn, TypeVarTuple
 
 import anyio
 from starlette.responses import Response
 from starlette.types import ASGIApp, Receive, Scope, Send
 
+from bridge.access.principals import PrincipalNames
 from bridge.assembly.admission import Admission
 from bridge.assembly.login_links import LoginLink, LoginSeals, start_url
 from bridge.assembly.plan import Plan, ProcessPlan
@@ -37,6 +39,8 @@ from bridge.http.logins import (
 from bridge.mcp.client.transports.streamable_http import HttpTarget, ServerTarget
 from bridge.seal import key_in, keys_in
 from bridge.user_folders import state_folder
+
+ArgsT = TypeVarTuple("ArgsT")
 
 logger = logging.getLogger(__name__)
 
@@ -60,18 +64,25 @@ class LoginDesk:
         own_url: str | None,
         wishes: Callable[[str], LoginWish | None],
         admission: Admission,
+        on_deleted: Callable[[str, str], None],
     ) -> None:
-        """`own_url` is the address for links of a bridge without a public one."""
+        """`own_url` is the address for links of a bridge without a public one. `on_deleted` is told the principal and
+        the server of each login that is deleted here."""
         self._place = place
         self._own_url = own_url
         self._admission = admission
         self._wishes = wishes
+        self._on_deleted = on_deleted
         self._moved = Signal()
         self._is_wanted = False
         """Whether a server wanted a login of each caller so far."""
         self._served = Signal()
         self._kept: Sequence[LoginWish] = ()
         """The logins that the servers of the plan want of each caller."""
+        self._known = PrincipalNames()
+        """The principals of the plan."""
+        self._leaving: list[tuple[LoginWish, PrincipalNames]] = []
+        """The principals whose logins are still to be deleted at a server."""
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer a browser."""
@@ -86,37 +97,65 @@ class LoginDesk:
         return KeptCallerLogins(wish, self._seals, base_url, self._moved, self._admission)
 
     def serve(self, plan: Plan) -> None:
-        """Look after the logins at the servers of this plan from now on."""
-        wishes = (wish_of_each(server.target) for server in plan.servers.values())
+        """Look after the logins at the servers of this plan, and delete those of principals that it leaves out."""
+        wishes = [wish_of_each(server.target) for server in plan.servers.values()]
+        before, known = self._kept, self._known
         self._kept = [wish for wish in wishes if wish is not None]
+        self._known = PrincipalNames(
+            frozenset(one.principal.name for one in plan.credentials), frozenset(plan.issuers)
+        )
+        gone = PrincipalNames(known.names - self._known.names, known.issuers - self._known.issuers)
+        if gone:
+            self._leaving += [(wish, gone) for wish in dict.fromkeys((*before, *self._kept))]
         self._served.tell()
 
     async def tend(self) -> NoReturn:
-        """Delete the logins of callers that are not used any more, until cancelled."""
+        """Delete the logins of callers that are gone, or do not use theirs any more, until cancelled."""
         while True:
             served = self._served.next
+            leaving, self._leaving = self._leaving, []
+            for wish, gone in leaving:
+                if not await self._tried(self._delete_of, wish, gone):
+                    self._leaving.append((wish, gone))
             for wish in self._kept:
-                try:
-                    await self._delete_unused(wish)
-                except (BridgeError, OSError) as exc:
-                    logger.warning(
-                        "unused logins at %s could not be deleted, which is tried again in a day: %s",
-                        wish.name,
-                        reason_of(exc),
-                    )
+                await self._tried(self._delete_unused, wish)
             with anyio.move_on_after(DAY_SECONDS):
                 await served.wait()
+
+    async def _tried(
+        self, delete: Callable[[LoginWish, *ArgsT], Awaitable[None]], wish: LoginWish, *args: *ArgsT
+    ) -> bool:
+        try:
+            await delete(wish, *args)
+        except (BridgeError, OSError) as exc:
+            words = "logins at %s could not be deleted, which is tried again in a day: %s"
+            logger.warning(words, wish.name, reason_of(exc))
+            return False
+        return True
+
+    async def _delete_of(self, wish: LoginWish, gone: PrincipalNames) -> None:
+        """Delete the logins of these principals, unless they have come back."""
+        await self._delete(
+            wish,
+            lambda key, _: key.principal in gone and key.principal not in self._known,
+            "is no principal any more",
+        )
 
     async def _delete_unused(self, wish: LoginWish) -> None:
         # A use may be later than its note.
         before = time.time() - wish.keep_seconds - USE_NOTED_SECONDS
+        await self._delete(wish, lambda _, login: login.last_used < before, "has not used it")
+
+    async def _delete(self, wish: LoginWish, is_over: Callable[[LoginKey, Login], bool], why: str) -> None:
+        """Delete the logins of callers at a server that are over, also once nobody else holds them."""
         for key, login in (await wish.keeper.all()).logins:
-            if key.peer != wish.key.peer or key.principal == OPERATOR or login.last_used >= before:
+            if key.peer != wish.key.peer or key.principal == OPERATOR or not is_over(key, login):
                 continue
             async with wish.keeper.held(key) as held:
-                if held.login is not None and held.login.last_used < before:
+                if held.login is not None and is_over(key, held.login):
                     await held.remove()
-                    logger.info("deleted the login of %s at %s, which was not used", key.principal, wish.name)
+                    logger.info("deleted the login of %s at %s, who %s", key.principal, wish.name, why)
+                    self._on_deleted(key.principal, wish.name)
 
     @cached_property
     def _seals(self) -> LoginSeals:

@@ -63,6 +63,10 @@ class AuditRecorder:
         self._seen.add(hop.principal)
         self.note("sign_in", principal=self._principal(hop.principal), face=hop.face, protocol=hop.protocol)
 
+    def login_deleted(self, principal: str, peer: str) -> None:
+        """Tell that the bridge has deleted the login of a principal at a tool server."""
+        self.note("login_deleted", principal=self._principal(principal), peer=peer)
+
     def waited(self, hop: Hop, peer: str, seconds: float) -> None:
         """See `HopListener`."""
 

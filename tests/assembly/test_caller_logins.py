@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import time
 from collections.abc import AsyncIterator
@@ -16,7 +17,7 @@ import pytest
 
 from bridge.access.principals import Principal
 from bridge.access.verifiers import Credential
-from bridge.assembly.plan import ServerPlan
+from bridge.assembly.plan import AuditPlan, ProcessPlan, ServerPlan
 from bridge.http.login_credentials import LoginWish
 from bridge.http.logins import DAY_SECONDS, OPERATOR, LoginKey
 from bridge.mcp.client.eras import Era
@@ -24,6 +25,7 @@ from bridge.mcp.client.transports.streamable_http import HttpTarget
 from bridge.store.login_files import LoginFiles
 from tests.assembly.test_bridge import Live, agent, live
 from tests.assembly.test_logins import PROFILE, TOOLS, put
+from tests.support.issuer import issuer_at
 from tests.support.login_server import LoginServer
 from tests.support.mcp_wire import LEGACY
 from tests.support.recording_server import Got, RecordingServer
@@ -89,7 +91,7 @@ def link_in(task: dict[str, Any]) -> str:
 
 
 @asynccontextmanager
-async def office(tmp_path: Path, link_seconds: float = 600) -> AsyncIterator[Office]:
+async def office(tmp_path: Path, link_seconds: float = 600, **more: Any) -> AsyncIterator[Office]:
     issuer, calls = LoginServer(), []
 
     def called(got: Got) -> Any:
@@ -118,7 +120,7 @@ async def office(tmp_path: Path, link_seconds: float = 600) -> AsyncIterator[Off
             await put(wish, issuer)
             people = [Credential(Principal(name), token) for name, token in TOKENS.items()]
             async with live(
-                tmp_path, servers={"crm": plan}, published={"desk": agent("crm")}, credentials=people
+                tmp_path, servers={"crm": plan}, published={"desk": agent("crm")}, credentials=people, **more
             ) as there:
                 while (await there.client.get(f"{there.url}/readyz")).status_code != 200:
                     await anyio.sleep(0.01)
@@ -212,3 +214,23 @@ async def test_a_callers_login_is_deleted_when_nobody_used_it_for_so_long(tmp_pa
         while (own, "alice") in (left := await kept(here)):
             await anyio.sleep(0.01)
         assert left == {(own, OPERATOR), (own, "bob"), (other.key.peer, OPERATOR), (other.key.peer, "alice")}
+
+
+async def test_the_logins_of_a_principal_go_with_it_and_no_others(tmp_path: Path) -> None:
+    file = tmp_path / "audit.jsonl"
+    place = ProcessPlan(state=tmp_path / "state", audit=AuditPlan(file, 1 << 20))
+    trusted = {"corp": issuer_at("https://login.example", {})}
+    async with office(tmp_path, place=place, issuers=trusted) as here:
+        own, other = here.wish.key.peer, replace(here.wish, url="https://other.example/mcp")
+        for wish in (here.wish, other):
+            for who in (*TOKENS, "corp:ann", "of another bridge"):
+                await put(replace(wish, principal=who), here.issuer)
+        before, over = await kept(here), {(own, "alice"), (own, "corp:ann")}
+        await here.there.apply(credentials=here.there.plan.credentials[1:], issuers={})
+        while over & (left := await kept(here)):
+            await anyio.sleep(0.01)
+        assert left == before - over
+        assert (own, OPERATOR) in left
+    told = [json.loads(line) for line in file.read_text().splitlines()]
+    deleted = [(one["principal"], one["peer"]) for one in told if one["event"] == "login_deleted"]
+    assert deleted == [("alice", "crm"), ("corp:ann", "crm")]
