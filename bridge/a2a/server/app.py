@@ -299,6 +299,8 @@ class AgentServer:
             for line in request.headers.getlist(header)
             for uri in line.split(",")
         }
+        if not asked:
+            return CallContext(principal)
         role = principal.operator if OPERATOR_URI in asked else None
         own = _OWN if role is None else _OWN | {OPERATOR_URI}
         return CallContext(

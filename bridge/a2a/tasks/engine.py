@@ -322,7 +322,8 @@ class Engine:
             A2AError: the message is refused.
         """
         configuration = request.configuration or SendMessageConfiguration()
-        request, caller = await self._answering(request, caller)
+        if caller.operator is not None or request.message.metadata:
+            request, caller = await self._answering(request, caller)
         accepted = await self._take(request, caller, watch=False)
         while isinstance(accepted.live, DraftTask):
             if (reply := await accepted.live.reply()) is not None:
@@ -346,7 +347,8 @@ class Engine:
         Raises:
             A2AError: the message is refused.
         """
-        request, caller = await self._answering(request, caller)
+        if caller.operator is not None or request.message.metadata:
+            request, caller = await self._answering(request, caller)
         accepted = await self._take(request, caller, watch=True)
         assert accepted.watcher is not None
         return _shown_events(caller, accepted.watcher)
