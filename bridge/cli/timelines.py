@@ -10,7 +10,7 @@ from bridge.a2a.model.timeline import Moment, MomentKind, Timeline
 from bridge.safe_text import with_visible_characters
 
 _WORDS: Final = {
-    MomentKind.RECEIVED: "received",
+    MomentKind.RECEIVED: "asked",
     MomentKind.SENT: "sent",
     MomentKind.MESSAGE: "message",
     MomentKind.SAID: "the agent said something",

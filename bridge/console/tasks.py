@@ -40,9 +40,9 @@ _LOOKED_FOR: Final = {"skill": "skill", "principal": "owner"}
 _STATES: Final = {state.word: state for state in TaskState}
 
 _MOMENTS: Final = {
-    MomentKind.RECEIVED: "received",
+    MomentKind.RECEIVED: "asked",
     MomentKind.SENT: "sent",
-    MomentKind.MESSAGE: "another message came",
+    MomentKind.MESSAGE: "another message",
     MomentKind.SAID: "the agent said something",
     MomentKind.CANCEL: "asked to cancel",
     MomentKind.RESUMED: "taken up by another process",

@@ -122,7 +122,7 @@ async def test_the_timeline_of_a_task_names_the_hops_and_who_asked(
     shown = await run(bridge.base_url, done.task_id, "--timeline")
     words = [line.split("  ", 1)[1] for line in shown.out.splitlines()]
     assert sorted(words) == sorted(
-        ["received by local", f"sent to {bridge.bridge.upstream.name}", "working", "completed"]
+        ["asked by local", f"sent to {bridge.bridge.upstream.name}", "working", "completed"]
     )
 
 
@@ -162,7 +162,7 @@ async def test_the_timeline_of_a_foreign_task_is_what_its_history_and_status_tel
         whole = await run(agent.url, begun.task_id)
     assert (shown.code, shown.err) == (0, "")
     first, *_, last = shown.out.splitlines()
-    assert first.split() == ["-", "received"]
+    assert first.split() == ["-", "asked"]
     assert last.endswith("  completed")
     kinds = [one["what"] for one in json.loads(told.out)["moments"]]
     assert (kinds[0], kinds[-1], len(kinds)) == ("received", "state", len(shown.out.splitlines()))
