@@ -17,6 +17,7 @@ from typing import Any, Final
 from pydantic import BaseModel
 
 from bridge.assembly.plan import Plan, ProcessPlan
+from bridge.http.oauth import TokenSource
 
 _OF_ONE_REPLICA: Final = ("host", "port", "keys", "shared_store", "replica", "state", "cache", "audit")
 """The settings of a `ProcessPlan` that differ by right."""
@@ -47,6 +48,8 @@ def _plain(value: Any) -> Any:
             return sorted(map(_plain, value), key=json.dumps)
         case Sequence():
             return [_plain(one) for one in value]
+        case TokenSource():
+            return [type(value).__name__, _plain(value.key)]
     if is_dataclass(value):
         compared = [one.name for one in fields(value) if one.compare]
         return [type(value).__name__, *([name, _plain(getattr(value, name))] for name in compared)]

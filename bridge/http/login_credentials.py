@@ -136,7 +136,7 @@ class LoginWish:
 
 
 class LoginToken(TokenSource):
-    """The token of a login. Equal ones are those of the same wish."""
+    """The token of a login."""
 
     def __init__(self, wish: LoginWish, seconds: float) -> None:
         """`seconds` bounds the way to a token."""
@@ -145,6 +145,11 @@ class LoginToken(TokenSource):
         self._lock = anyio.Lock()
         self._current: tuple[AccessToken, Login] | None = None
         self._refused = ""
+
+    @property
+    def key(self) -> tuple[object, ...]:
+        """See `TokenSource`."""
+        return self.wish, self._seconds
 
     async def __call__(self) -> AccessToken:
         """A token that is valid.
@@ -290,12 +295,6 @@ class LoginToken(TokenSource):
 
     def _needed(self, why: str) -> LoginNeededError:
         return LoginNeededError(f"login needed at {self.wish.key.shown}: {why}. {self.wish.remedy}")
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, LoginToken) and (self.wish, self._seconds) == (other.wish, other._seconds)
-
-    def __hash__(self) -> int:
-        return hash((self.wish, self._seconds))
 
 
 class OpenCredentials(TokenCredentials):

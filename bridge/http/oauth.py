@@ -56,7 +56,12 @@ PlaceToken = Callable[[AccessToken], PeerCredentials]
 
 
 class TokenSource(ABC):
-    """A source of access tokens."""
+    """A source of access tokens. Sources of one kind that ask for the same are equal."""
+
+    @property
+    @abstractmethod
+    def key(self) -> tuple[object, ...]:
+        """What it asks for."""
 
     @abstractmethod
     async def __call__(self) -> AccessToken:
@@ -73,6 +78,12 @@ class TokenSource(ABC):
     async def widened(self, token: AccessToken, scopes: Sequence[str]) -> bool:  # noqa: ARG002 - most cannot
         """Whether there is another token now, which may have the scopes that the peer misses in this one."""
         return False
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, TokenSource) and type(self) is type(other) and self.key == other.key
+
+    def __hash__(self) -> int:
+        return hash(self.key)
 
 
 class HeldToken:
@@ -153,7 +164,7 @@ class HeldToken:
 
 
 class ClientToken(TokenSource):
-    """The token of the grant `client_credentials` or `jwt-bearer`. Equal ones ask for the same."""
+    """The token of the grant `client_credentials` or `jwt-bearer`."""
 
     def __init__(
         self, client: OAuthClient, seconds: float, now: Callable[[], float] = time.monotonic
@@ -163,13 +174,18 @@ class ClientToken(TokenSource):
         Raises:
             UsageError: the private key cannot sign.
         """
-        self._key = client, seconds
+        self._seconds = seconds
         self.client = client
         self._held = HeldToken(client.issuer, seconds, now)
         self._endpoint = TokenEndpoint(client)
         self._now = now
         self._scopes = tuple(client.scopes)
         self._step_at = -math.inf
+
+    @property
+    def key(self) -> tuple[object, ...]:
+        """See `TokenSource`."""
+        return self.client, self._seconds
 
     async def __call__(self) -> AccessToken:
         """The token that is held, or a new one."""
@@ -205,12 +221,6 @@ class ClientToken(TokenSource):
             self._scopes = tuple(client.scopes)  # a scope that was added may be refused later
             raise
         return access_token_in(answer, client.issuer)
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, ClientToken) and self._key == other._key
-
-    def __hash__(self) -> int:
-        return hash(self._key)
 
 
 async def _grant_of(client: OAuthClient) -> dict[str, str]:

@@ -57,7 +57,7 @@ class Exchange:
 
 
 class CallerTokens(TokenSource):
-    """The tokens for one peer in the names of callers. In nobody's name there is none. Equal ones ask for the same."""
+    """The tokens for one peer in the names of callers. In nobody's name there is none."""
 
     def __init__(
         self, exchange: Exchange, seconds: float, most: int, now: Callable[[], float] = time.monotonic
@@ -67,7 +67,7 @@ class CallerTokens(TokenSource):
         Raises:
             UsageError: a private key cannot sign.
         """
-        self._key = exchange, seconds, most
+        self._seconds = seconds
         self._exchange = exchange
         self.client = exchange.client
         self._endpoint = TokenEndpoint(exchange.client)
@@ -75,6 +75,11 @@ class CallerTokens(TokenSource):
         self._new = partial(HeldToken, exchange.client.issuer, seconds, now)
         self._most = most
         self._held: dict[bytes, HeldToken] = {}
+
+    @property
+    def key(self) -> tuple[object, ...]:
+        """See `TokenSource`."""
+        return self._exchange, self._seconds, self._most
 
     @property
     def issuer(self) -> str:
@@ -161,12 +166,6 @@ class CallerTokens(TokenSource):
         if answer.get("issued_token_type") not in wanted:
             raise TokenError(f"{self.issuer} gave a token of another type than it was asked for")
 
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, CallerTokens) and self._key == other._key
-
-    def __hash__(self) -> int:
-        return hash(self._key)
-
 
 class _ExchangedToken(TokenSource):
     """The tokens in the name of one caller, as long as its request lasts."""
@@ -174,6 +173,11 @@ class _ExchangedToken(TokenSource):
     def __init__(self, tokens: CallerTokens, caller: CallerToken) -> None:
         self._tokens = tokens
         self._caller = caller
+
+    @property
+    def key(self) -> tuple[object, ...]:
+        """See `TokenSource`."""
+        return self._tokens, self._caller
 
     async def __call__(self) -> AccessToken:
         caller = self._tokens.require(self._caller)  # it may have expired since

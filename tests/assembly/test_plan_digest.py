@@ -41,6 +41,11 @@ arguments.text = { default = { a = [1, 2.5, "x"] } }
 from = ["helper"]
 title = "Desk"
 """
+TRUSTED = """
+[issuers.corp]
+issuer = "https://login.example.com"
+audience = { first = ["api://first"], desk = ["api://desk"] }
+[bridge]"""
 ENVIRONMENT = {"DATABASE_URL": "postgresql:///a", "KEY": "k" * 40, "OPS": "hunter2-token"}
 
 
@@ -79,6 +84,32 @@ def test_what_is_each_replicas_own_changes_no_digest(tmp_path: Path, line: str) 
 )
 def test_what_clients_see_changes_the_digest(tmp_path: Path, old: str, new: str) -> None:
     assert plan_bytes(plan_of(tmp_path, FILE.replace(old, new))) != plan_bytes(plan_of(tmp_path))
+
+
+ISSUER = 'issuer = "https://login.example.com", client_id = "bridge", client_secret = { env = "SECRET" }'
+
+
+@pytest.mark.parametrize(
+    "grant",
+    [
+        'grant = "client_credentials"',
+        'grant = "authorization_code"',
+        'grant = "token_exchange", audience = "api://peer"',
+    ],
+)
+@pytest.mark.parametrize(
+    "peer", ['[tool_servers.web]\nurl = "https://tools', '[agents.helper]\ncard = "https://agents']
+)
+def test_a_peer_that_is_shown_tokens_is_part_of_the_digest(tmp_path: Path, peer: str, grant: str) -> None:
+    assert peer in FILE
+    table, url = peer.split("\n")
+    auth = f"auth = {{ oauth2 = {{ {grant}, {ISSUER} }} }}"
+    text = FILE.replace("[bridge]", TRUSTED).replace(peer, f"{table}\n{auth}\n{url}")
+    plan, same = (plan_bytes(plan_of(tmp_path, text, SECRET="a" * 20)) for _ in range(2))
+    assert plan == same
+    assert plan != plan_bytes(plan_of(tmp_path, text, SECRET="b" * 20))
+    without = text.replace(f"{auth}\n", "")
+    assert plan != plan_bytes(plan_of(tmp_path, without))
 
 
 def test_another_secret_changes_the_digest_and_none_can_be_read_from_it(tmp_path: Path) -> None:
