@@ -6,7 +6,7 @@ signed as the configuration asks, and is an access token.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -15,8 +15,6 @@ from bridge.access.issuers import Issuer, IssuerLimits, IssuerMetadata
 from bridge.access.key_sets import KeySource, NoKeysError
 from bridge.access.principals import Principal
 from bridge.access.tokens import (
-    IssuerKey,
-    UnverifiedToken,
     WrongTokenError,
     principal_in,
     require_acceptable,
@@ -73,7 +71,7 @@ class IssuerVerifier:
             if token.issuer != self.issuer.place.issuer:
                 return WrongCredential("is of another issuer")
             require_acceptable(token, self.issuer)
-            keys = await self._keys_for(token)
+            keys = await self._source.keys_for(token)
             claims = verified_claims(token, keys, self.issuer, face, self._limits.leeway_seconds)
             return self._showing(shown, claims)
         except NoKeysError as exc:
@@ -109,14 +107,3 @@ class IssuerVerifier:
             return self._showing(token, claims)
         except (ValueError, TypeError, OverflowError) as exc:  # an expiry that is no time
             raise WrongTokenError("is not valid") from exc
-
-    async def _keys_for(self, token: UnverifiedToken) -> Sequence[IssuerKey]:
-        """The keys of the issuer, fetched again if that may bring the key that the token names.
-
-        Raises:
-            NoKeysError: there never was a key set.
-        """
-        keys = await self._source.keys()
-        if any(key.fits(token.algorithm, token.key_id) for key in keys):
-            return keys
-        return await self._source.keys_after_unknown()

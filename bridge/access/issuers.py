@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, Final
+from typing import Any, Final, Literal
 
 from bridge.access.principals import OperatorRole, ScopeRule
 
@@ -35,6 +35,17 @@ class IntrospectionClient:
 
 
 @dataclass(frozen=True, slots=True)
+class LoginClient:
+    """The bridge as a client of an issuer, at which people show in a browser who they are."""
+
+    id: str
+    secret: str = field(default="", repr=False)
+    """Empty if it has none."""
+    method: Literal["basic", "post"] = "basic"
+    """How the secret is sent."""
+
+
+@dataclass(frozen=True, slots=True)
 class Issuer:
     """An authorization server whose tokens are accepted."""
 
@@ -53,6 +64,8 @@ class Issuer:
     """The audiences of each face, by the path of the face."""
     operators: Mapping[OperatorRole, frozenset[str]] = field(default_factory=dict)
     """The scopes that make a caller an operator, by the role."""
+    login: LoginClient | None = None
+    """The client with which its principals show in a browser who they are; None if none of them can."""
 
     @property
     def first_scopes(self) -> tuple[str, ...]:

@@ -22,7 +22,7 @@ import anyio
 import httpx2
 
 from bridge.access.issuers import OPENID, IssuerLimits, IssuerMetadata, IssuerPlace
-from bridge.access.tokens import IssuerKey, keys_in
+from bridge.access.tokens import IssuerKey, UnverifiedToken, keys_in
 from bridge.http.documents import DocumentError, DocumentLimits, MissingDocumentError, fetched_json
 from bridge.http.private_addresses import (
     AddressGuard,
@@ -90,6 +90,17 @@ class KeySource:
         """
         await self._fetch_unless_tried(self._limits.unknown_key_seconds)
         return self._known()
+
+    async def keys_for(self, token: UnverifiedToken) -> Sequence[IssuerKey]:
+        """The keys, fetched again if that may bring the key that a token names.
+
+        Raises:
+            NoKeysError: there never was a key set.
+        """
+        keys = await self.keys()
+        if any(key.fits(token.algorithm, token.key_id) for key in keys):
+            return keys
+        return await self.keys_after_unknown()
 
     async def look(self) -> bool:
         """Fetch the keys, so that they are known before the first token. Returns whether they are; a failure is

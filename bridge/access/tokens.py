@@ -1,14 +1,18 @@
 """JSON Web Tokens as credentials: which key a token needs, whether it is valid, and whose it is.
 
+An ID token is none: it tells one client who is in a browser.
+
 PyJWT reads tokens and keys. The key is chosen here, by the type that the algorithm needs, so that a public key is
 never taken for the secret of a symmetric algorithm. The algorithms are those of the configuration, never the token's
 own choice.
 
-Spec: RFC 7519; RFC 8725 sections 3.1, 3.8 to 3.11; RFC 9068 sections 2.2 and 4; RFC 7517.
+Spec: RFC 7519; RFC 8725 sections 3.1, 3.8 to 3.11; RFC 9068 sections 2.2 and 4; RFC 7517; OpenID Connect Core 1.0
+section 3.1.3.7.
 """
 
 from __future__ import annotations
 
+import secrets
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
@@ -38,6 +42,9 @@ ALGORITHMS: Final = frozenset(_KEY_TYPES)
 
 _TYPES: Final = frozenset({"at+jwt", "application/at+jwt", "jwt"})
 """The types of access tokens. RFC 9068 asks for the first two; many issuers say `JWT` or nothing."""
+
+_ID_TYPES: Final = frozenset({"jwt"})
+"""The types of ID tokens. OpenID Connect names none, so most say `JWT` or nothing."""
 
 _LATEST: Final = 2**53
 """The latest expiry, so that each is exact as a number of the event loop's clock."""
@@ -160,6 +167,45 @@ def verified_claims(
         WrongTokenError: it is not valid there.
     """
     require_acceptable(token, issuer)
+    return _signed_claims(token, keys, issuer, sorted(issuer.audiences.get(face, ())), leeway_seconds)
+
+
+def verified_identity(
+    token: UnverifiedToken,
+    keys: Sequence[IssuerKey],
+    issuer: Issuer,
+    client_id: str,
+    nonce: str,
+    leeway_seconds: float,
+) -> Mapping[str, Any]:
+    """The claims of an ID token that answers the request with this nonce of a client.
+
+    Raises:
+        WrongTokenError: it is not valid, or answers something else.
+    """
+    require_identity(token, issuer)
+    claims = _signed_claims(token, keys, issuer, [client_id], leeway_seconds)
+    presenter = claims.get("azp", client_id if claims["aud"] in (client_id, [client_id]) else None)
+    if presenter != client_id:
+        raise WrongTokenError("is for another client")
+    said = claims.get("nonce")
+    if not isinstance(said, str) or not secrets.compare_digest(said.encode(), nonce.encode()):
+        raise WrongTokenError("answers another request")
+    return claims
+
+
+def _signed_claims(
+    token: UnverifiedToken,
+    keys: Sequence[IssuerKey],
+    issuer: Issuer,
+    audience: Sequence[str],
+    leeway_seconds: float,
+) -> Mapping[str, Any]:
+    """The claims of a token that the issuer has signed for one of these audiences.
+
+    Raises:
+        WrongTokenError: it is not valid.
+    """
     fault: Exception = jwt.InvalidSignatureError()
     for key in keys:
         if not key.fits(token.algorithm, token.key_id):
@@ -170,7 +216,7 @@ def verified_claims(
                 key.public,
                 algorithms=[token.algorithm],
                 issuer=issuer.place.issuer,
-                audience=sorted(issuer.audiences.get(face, ())) or [""],
+                audience=audience or [""],
                 leeway=leeway_seconds,
                 options=_OPTIONS,
             )
@@ -188,10 +234,23 @@ def require_acceptable(token: UnverifiedToken, issuer: Issuer) -> None:
     Raises:
         WrongTokenError: the token is not signed as the configuration asks, or is no access token.
     """
+    _require_kind(token, issuer, _TYPES, "is no access token")
+
+
+def require_identity(token: UnverifiedToken, issuer: Issuer) -> None:
+    """The same for an ID token.
+
+    Raises:
+        WrongTokenError: the token is not signed as the configuration asks, or is no ID token.
+    """
+    _require_kind(token, issuer, _ID_TYPES, "is no ID token")
+
+
+def _require_kind(token: UnverifiedToken, issuer: Issuer, types: frozenset[str], words: str) -> None:
     if token.algorithm not in issuer.algorithms:
         raise WrongTokenError("is not signed with an accepted algorithm")
-    if token.type is not None and token.type.lower() not in _TYPES:
-        raise WrongTokenError("is no access token")
+    if token.type is not None and token.type.lower() not in types:
+        raise WrongTokenError(words)
 
 
 def _words_for(fault: Exception) -> str:

@@ -14,7 +14,7 @@ from dataclasses import replace
 from typing import Final
 
 from bridge.access.issuers import Issuer
-from bridge.access.principals import ANONYMOUS, LOCAL, OperatorRole, Principal, PrincipalNames
+from bridge.access.principals import ANONYMOUS, ISSUER_MARK, LOCAL, OperatorRole, Principal, PrincipalNames
 from bridge.access.verifiers import FORWARDED, Access, Credential, Scheme, Verifier, verifiers_of
 from bridge.assembly.issuers import Issuers, issuers_of
 from bridge.assembly.limits import issuer_limits
@@ -86,6 +86,20 @@ class Admission:
     def own_bearer(self) -> str | None:
         """The bridge's own bearer token, if bearer tokens are accepted first; else None."""
         return self._token if self._own_scheme is Scheme.BEARER else None
+
+    def issuer_of(self, principal: str) -> Issuer | None:
+        """The issuer at which a principal can show in a browser who it is; None if there is none."""
+        name, mark, _ = principal.partition(ISSUER_MARK)
+        issuer = self._issuers.get(name) if mark else None
+        return None if issuer is None or issuer.login is None else issuer
+
+    def can_log_in(self, principal: str) -> bool:
+        """Whether a browser can show that it is this principal, by its token or at its issuer."""
+        has_token = any(
+            one.principal.name == principal and one.scheme is not Scheme.CONNECTION
+            for one in self._credentials
+        )
+        return has_token or self.issuer_of(principal) is not None
 
     def require_clear(self, plan: Plan) -> None:
         """Refuse a plan whose secrets do not tell its principals apart.

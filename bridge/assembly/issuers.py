@@ -21,6 +21,7 @@ from bridge.http.client import GuardedClient
 
 if TYPE_CHECKING:
     from bridge.access.introspection import TokenQuestions
+    from bridge.access.issuer_login import IssuerLogin
     from bridge.access.key_sets import KeySource
 
 
@@ -55,6 +56,12 @@ class Issuers:
             IssuerVerifier(one, self._source(one), self._limits, self._questions_to(one))
             for one in issuers.values()
         ]
+
+    def login_at(self, issuer: Issuer) -> IssuerLogin:
+        """How people show in a browser who they are, at an issuer that has a client for it."""
+        from bridge.access.issuer_login import IssuerLogin  # see the module's docstring
+
+        return IssuerLogin(issuer, self._source(issuer), self._limits.leeway_seconds)
 
     def _questions_to(self, issuer: Issuer) -> TokenQuestions | None:
         from bridge.access.introspection import TokenQuestions  # see the module's docstring

@@ -14,7 +14,7 @@ import time
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Final, NoReturn, TypeVarTuple
+from typing import TYPE_CHECKING, Final, NoReturn, TypeVarTuple
 
 import anyio
 from starlette.responses import Response
@@ -39,6 +39,9 @@ from bridge.http.logins import (
 from bridge.mcp.client.transports.streamable_http import HttpTarget, ServerTarget
 from bridge.seal import key_in, keys_in
 from bridge.user_folders import state_folder
+
+if TYPE_CHECKING:
+    from bridge.access.issuer_login import IssuerLogin
 
 ArgsT = TypeVarTuple("ArgsT")
 
@@ -167,8 +170,18 @@ class LoginDesk:
         # Few bridges have such pages, and they load the login flow of the SDK.
         from bridge.assembly.login_pages import LoginPages, LoginPlaces
 
-        places = LoginPlaces(self._wishes, lambda: self._admission.credentials, _ANSWER_SECONDS, self._moved)
+        places = LoginPlaces(
+            self._wishes,
+            lambda: self._admission.credentials,
+            self._issuer_login,
+            _ANSWER_SECONDS,
+            self._moved,
+        )
         return LoginPages(self._place.web, self._seals, places)
+
+    def _issuer_login(self, principal: str) -> IssuerLogin | None:
+        issuer = self._admission.issuer_of(principal)
+        return None if issuer is None else self._admission.issuers.login_at(issuer)
 
 
 @dataclass(frozen=True)
@@ -192,7 +205,7 @@ class KeptCallerLogins:
         Raises:
             PeerError: no browser can show that it is this principal, too.
         """
-        if principal not in {one.principal.name for one in self.admission.credentials}:
+        if not self.admission.can_log_in(principal):
             raise PeerError(
                 f"{self.wish.name} wants a login of each caller, and no browser can show that it is {principal}"
             )

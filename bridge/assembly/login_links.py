@@ -1,4 +1,4 @@
-"""What the pages of a caller's login carry: the link, who is in the browser, and the login that was begun.
+"""What the pages of a caller's login carry: the link, who is in the browser, and what an issuer has yet to answer.
 
 Each is sealed, for its own use and with its own end, so that any replica reads what another one wrote, and none of them
 keeps anything. The secrets of a begun login stand in a cookie of the browser that began it, and no other browser can
@@ -16,7 +16,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any, Final, TypeVar
 
-from bridge.http.logins import BegunLogin, Login
+from bridge.http.logins import BegunLogin, BegunProof, Login
 from bridge.seal import RecordSeal, SealedRecordError
 
 STATE_SECONDS: Final = 600.0
@@ -25,6 +25,9 @@ STATE_SECONDS: Final = 600.0
 LOGIN_PATH: Final = "/login"
 START_PATH: Final = f"{LOGIN_PATH}/start"
 BACK_PATH: Final = f"{LOGIN_PATH}/back"
+"""Where a browser comes back from the issuer of a server."""
+WHO_PATH: Final = f"{LOGIN_PATH}/who"
+"""Where it comes back from its own issuer, with the proof of who is in it."""
 
 
 class LoginLinkError(Exception):
@@ -61,6 +64,15 @@ class BrowserPerson:
 
 
 @dataclass(frozen=True)
+class PendingProof:
+    """A browser that is at the issuer of its person, to show who it is."""
+
+    link_text: str
+    begun: BegunProof
+    expires_at: float
+
+
+@dataclass(frozen=True)
 class PendingLogin:
     """A login that its person approved, and that the issuer has not answered."""
 
@@ -70,7 +82,7 @@ class PendingLogin:
     expires_at: float
 
 
-_Sealed = TypeVar("_Sealed", LoginLink, BrowserPerson, PendingLogin)
+_Sealed = TypeVar("_Sealed", LoginLink, BrowserPerson, PendingProof, PendingLogin)
 
 
 class LoginSeals:
@@ -80,7 +92,7 @@ class LoginSeals:
         """The first key seals, and all of them open."""
         self._seal = RecordSeal(keys, "login pages")
 
-    def sealed(self, value: LoginLink | BrowserPerson | PendingLogin) -> str:
+    def sealed(self, value: LoginLink | BrowserPerson | PendingProof | PendingLogin) -> str:
         """A value as a text for a URL or a cookie."""
         data = self._seal.seal(json.dumps(asdict(value)).encode(), type(value).__name__.encode())
         return base64.urlsafe_b64encode(data).rstrip(b"=").decode()
@@ -100,6 +112,16 @@ class LoginSeals:
             LoginLinkError: it does not open.
         """
         return _in_time(BrowserPerson(**self._opened(text, BrowserPerson)), now)
+
+    def proof(self, text: str, now: float) -> PendingProof:
+        """The proof that a browser has begun, by its cookie.
+
+        Raises:
+            LoginLinkError: it does not open.
+        """
+        said = self._opened(text, PendingProof)
+        begun = BegunProof(**said["begun"])
+        return _in_time(PendingProof(said["link_text"], begun, said["expires_at"]), now)
 
     def pending(self, text: str, now: float) -> PendingLogin:
         """The login that a browser has begun, by its cookie.

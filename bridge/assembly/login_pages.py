@@ -1,7 +1,8 @@
 """The pages on which a caller logs in at a tool server that wants a login of each caller.
 
-A link is for one principal. Whoever opens it shows first that it is this principal, sees which server asks, for which
-scopes, and through which client, and approves. Only then the server's issuer is named, and only to this browser: what
+A link is for one principal. Whoever opens it shows first that it is this principal: by the token of the file with which
+it calls, or by a login at the issuer of its tokens. Then it sees which server asks, for which scopes, and through which
+client, and approves. Only then the server's issuer is named, and only to this browser: what
 its answer needs stands in a sealed cookie. So nobody logs in for somebody else: not with a link that was passed on, and
 not with an answer that was.
 
@@ -26,17 +27,20 @@ from starlette.requests import cookie_parser
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
+from bridge.access.issuer_login import IssuerLogin
 from bridge.access.principals import Principal
 from bridge.access.verifiers import Credential, Scheme, verifiers_of
 from bridge.assembly.login_links import (
     BACK_PATH,
     START_PATH,
     STATE_SECONDS,
+    WHO_PATH,
     BrowserPerson,
     LoginLink,
     LoginLinkError,
     LoginSeals,
     PendingLogin,
+    PendingProof,
     is_same,
     link_digest,
     new_person,
@@ -61,6 +65,7 @@ _SHOWN: Final = 200
 """Characters of a name that a page shows."""
 
 _PERSON: Final = "mcp-a2a-person"
+_PROOF: Final = "mcp-a2a-proof"
 _PENDING: Final = "mcp-a2a-login"
 
 _HEADERS: Final = {
@@ -81,6 +86,8 @@ class LoginPlaces:
     """The login that a tool server wants of each caller, by its name; None if it wants none."""
     credentials: Callable[[], Sequence[Credential]]
     """The secrets that are accepted."""
+    issuer_login: Callable[[str], IssuerLogin | None]
+    """The login at the issuer of a principal, by its name; None if no issuer can tell who it is."""
     answer_seconds: float
     """How long a server may take for each answer."""
     moved: Signal = field(default_factory=Signal)
@@ -159,6 +166,8 @@ class LoginPages:
     async def _answered(self, visit: _Visit) -> Response:
         if visit.path == BACK_PATH and visit.verb == "GET":
             return await self._back(visit)
+        if visit.path == WHO_PATH and visit.verb == "GET":
+            return await self._shown_who(visit)
         before, _, text = visit.path.rpartition("/")
         if before != START_PATH:
             raise RefusedError(404, "There is nothing here")
@@ -175,24 +184,77 @@ class LoginPages:
         if person is not None and person.principal == link.principal:
             return _page(HTTPStatus.OK, _approval(link, wish, person))
         asked = new_person(text, now)
-        return self._with_person(visit, _page(HTTPStatus.OK, _who_page(link, asked)), asked)
+        login = self._places.issuer_login(link.principal)
+        asks = _FIELD if login is None else _issuer_form(login)
+        return self._with_person(visit, _page(HTTPStatus.OK, _who_page(link, asked, asks)), asked)
 
     async def _posted(
         self, visit: _Visit, link: LoginLink, wish: LoginWish, text: str, person: BrowserPerson
     ) -> Response:
+        login = self._places.issuer_login(link.principal)
+        if login is not None and "who" in visit.form:
+            return await self._sent_to(login, visit, link, text)
         if "token" in visit.form:
             principal = await self._principal_of(visit.form["token"].strip())
             if principal is None:
                 raise RefusedError(403, "This token is not known")
             _require_person(link, principal.name)
-            response = Response(None, 303, {**_HEADERS, "Location": f"{visit.base_url}{START_PATH}/{text}"})
-            return self._with_person(visit, response, new_person(text, time.time(), principal.name))
+            return self._person_back(visit, text, principal.name)
         _require_person(link, person.principal or "")
         if "approve" not in visit.form:
             await self._decline(wish)
             page = _page(HTTPStatus.OK, _words("You did not log in. Close this page."))
             return _without_cookies(visit, page)
         return await self._begun(visit, link, wish)
+
+    async def _sent_to(self, login: IssuerLogin, visit: _Visit, link: LoginLink, text: str) -> Response:
+        """The way to the issuer of the principal, which tells who is in this browser."""
+        name = login.issuer.name
+        try:
+            target, begun = await login.begin(f"{visit.base_url}{WHO_PATH}", self._places.answer_seconds)
+        except BridgeError as exc:
+            logger.warning("issuers.%s: %s cannot show who it is: %s", name, link.principal, exc)
+            words = f"{name} cannot tell now who you are. Its operator finds why in the log"
+            raise RefusedError(502, words) from exc
+        page = _leading_to(target, name)
+        pending = PendingProof(text, begun, time.time() + STATE_SECONDS)
+        self._set_cookie(visit, page, _PROOF, self._seals.sealed(pending))
+        return page
+
+    async def _shown_who(self, visit: _Visit) -> Response:
+        """The answer of the principal's issuer, in the browser that asked."""
+        now = time.time()
+        try:
+            pending = self._seals.proof(visit.cookie(_PROOF), now)
+        except LoginLinkError as exc:
+            if exc.is_over:
+                raise
+            raise _foreign("this browser has not asked who is in it") from exc
+        link = self._seals.link(pending.link_text, now)
+        if not is_same(visit.query, "state", pending.begun.state):
+            raise _foreign(f"the answer is not the one to who opened the login of {link.principal}")
+        self._wish_for(link)
+        login = self._places.issuer_login(link.principal)
+        if login is None:
+            raise LoginLinkError
+        self._take(pending.begun.state, pending.expires_at, now)
+        try:
+            principal = await login.finish(pending.begun, visit.query, self._places.answer_seconds)
+        except BridgeError as exc:
+            name = login.issuer.name
+            logger.warning("issuers.%s: %s has not shown who it is: %s", name, link.principal, exc)
+            page = _page(
+                HTTPStatus.BAD_GATEWAY, _words(f"{name} did not tell who you are. Try the link again.")
+            )
+            return _without_cookies(visit, page, _PROOF)
+        _require_person(link, principal)
+        response = self._person_back(visit, pending.link_text, principal)
+        return _without_cookies(visit, response, _PROOF)
+
+    def _person_back(self, visit: _Visit, text: str, principal: str) -> Response:
+        """The way back to the link, for whoever has shown to be its principal."""
+        response = Response(None, 303, {**_HEADERS, "Location": f"{visit.base_url}{START_PATH}/{text}"})
+        return self._with_person(visit, response, new_person(text, time.time(), principal))
 
     async def _begun(self, visit: _Visit, link: LoginLink, wish: LoginWish) -> Response:
         try:
@@ -205,12 +267,7 @@ class LoginPages:
         now = time.time()
         # The page has done its work, and a cookie is short.
         pending = PendingLogin(link, replace(begun, page=""), now, now + STATE_SECONDS)
-        target = html.escape(begun.page)
-        # A redirect after a form would need the issuer's origin in `form-action`.
-        page = _page(
-            HTTPStatus.OK, f'<p><a href="{target}">Go on to the login of {_shown(link.server)}</a></p>'
-        )
-        page.headers["Refresh"] = f"0;url={begun.page}"
+        page = _leading_to(begun.page, link.server)
         self._set_cookie(visit, page, _PENDING, self._seals.sealed(pending))
         return page
 
@@ -225,7 +282,7 @@ class LoginPages:
             raise _foreign("this browser has begun no login") from exc
         if not is_same(visit.query, "state", pending.begun.state):
             raise _foreign(f"the answer is not the one to the login of {pending.link.principal}")
-        self._take(pending, now)
+        self._take(pending.begun.state, pending.expires_at, now)
         link, wish = pending.link, self._wish_for(pending.link)
         try:
             login = await finish_login(wish, pending.begun, visit.query, self._places.answer_seconds)
@@ -244,16 +301,16 @@ class LoginPages:
         page = _page(HTTPStatus.OK, _words(f"You are logged in at {link.server}. Close this page."))
         return _without_cookies(visit, page)
 
-    def _take(self, pending: PendingLogin, now: float) -> None:
+    def _take(self, state: str, expires_at: float, now: float) -> None:
         """Use a state once.
 
         Raises:
             RefusedError: 410, it was used.
         """
-        self._used = {state: until for state, until in self._used.items() if until > now}
-        if pending.begun.state in self._used:
+        self._used = {used: until for used, until in self._used.items() if until > now}
+        if state in self._used:
             raise RefusedError(410, "This login was answered before")
-        self._used[pending.begun.state] = pending.expires_at
+        self._used[state] = expires_at
 
     async def _decline(self, wish: LoginWish) -> None:
         """Note that the person declined, unless there is a login by now."""
@@ -266,7 +323,8 @@ class LoginPages:
     def _wish_for(self, link: LoginLink) -> LoginWish:
         wish = self._places.wishes(link.server)
         known = {one.principal.name for one in self._places.credentials()}
-        if wish is None or link.principal not in known:
+        can_show = link.principal in known or self._places.issuer_login(link.principal) is not None
+        if wish is None or not can_show:
             raise LoginLinkError
         return replace(wish, principal=link.principal)
 
@@ -342,20 +400,38 @@ def _foreign(why: str) -> RefusedError:
 
 
 def _without_cookies(visit: _Visit, response: Response, *names: str) -> Response:
-    for name in names or (_PERSON, _PENDING):
+    for name in names or (_PERSON, _PROOF, _PENDING):
         response.delete_cookie(
             visit.cookie_name(name), path="/", secure=visit.is_secure, httponly=True, samesite="lax"
         )
     return response
 
 
-def _who_page(link: LoginLink, person: BrowserPerson) -> str:
-    return (
-        f"<p>{_shown(link.server)} wants a login of {_shown(link.principal)}. Show first that this is you: give the"
-        " token with which you call this bridge.</p>"
-        f'<form method="post">{_hidden(person)}<input type="password" name="token" autocomplete="off" required'
-        " autofocus> <button>Go on</button></form>"
+def _leading_to(url: str, name: str) -> Response:
+    """A page that leads to the login of an issuer. A redirect after a form would need its origin in `form-action`."""
+    page = _page(
+        HTTPStatus.OK, f'<p><a href="{html.escape(url)}">Go on to the login of {_shown(name)}</a></p>'
     )
+    page.headers["Refresh"] = f"0;url={url}"
+    return page
+
+
+def _who_page(link: LoginLink, person: BrowserPerson, asks: str) -> str:
+    return (
+        f"<p>{_shown(link.server)} wants a login of {_shown(link.principal)}. Show first that this is you.</p>"
+        f'<form method="post">{_hidden(person)}{asks}</form>'
+    )
+
+
+_FIELD: Final = (
+    'The token with which you call this bridge: <input type="password" name="token" autocomplete="off" required'
+    " autofocus> <button>Go on</button>"
+)
+
+
+def _issuer_form(login: IssuerLogin) -> str:
+    place = _shown(login.issuer.place.issuer)
+    return f'<button name="who" value="yes">Log in at {_shown(login.issuer.name)}</button> ({place})'
 
 
 def _approval(link: LoginLink, wish: LoginWish, person: BrowserPerson) -> str:

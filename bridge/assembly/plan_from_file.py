@@ -11,7 +11,7 @@ from typing import TypeAlias
 from bridge.a2a.client.card import agent_url, base_url
 from bridge.a2a.client.http import origin_of
 from bridge.a2a.wire.canonical_card import CardForm
-from bridge.access.issuers import IntrospectionClient, Issuer, IssuerPlace
+from bridge.access.issuers import IntrospectionClient, Issuer, IssuerPlace, LoginClient
 from bridge.access.principals import OperatorRole, Principal
 from bridge.access.verifiers import FORWARDED, Credential, Scheme
 from bridge.assembly.plan import (
@@ -36,6 +36,7 @@ from bridge.config.tables.models import (
     AuditTable,
     BridgeTable,
     CatalogTable,
+    IssuerLoginTable,
     IssuerTable,
     PrincipalTable,
     SentPushTable,
@@ -533,7 +534,15 @@ def _issuer(name: str, table: IssuerTable) -> Issuer:
         client,
         {face: frozenset(one) for face, one in table.audience.items()},
         {OperatorRole(role): frozenset(scopes) for role, scopes in table.operator},
+        _login_client(table.login),
     )
+
+
+def _login_client(table: IssuerLoginTable | None) -> LoginClient | None:
+    if table is None:
+        return None
+    secret = table.client_secret.value if table.client_secret else ""
+    return LoginClient(table.client_id, secret, table.client_auth)
 
 
 def _credentials(name: str, table: PrincipalTable) -> list[Credential]:

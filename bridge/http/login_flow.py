@@ -13,7 +13,6 @@ Spec: MCP 2026-07-28 authorization, RFC 7636 (PKCE), 8252 (native apps), 8707 (r
 
 from __future__ import annotations
 
-import secrets
 import time
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import aclosing
@@ -38,7 +37,7 @@ from bridge.http.login_landing import LoginLanding
 from bridge.http.login_provider import BegunSignal, LoginProvider, LoginTransport, challenge_of
 from bridge.http.logins import BegunLogin, Login, LoginLead
 from bridge.http.private_addresses import PrivateAddressError
-from bridge.http.token_endpoint import TokenError
+from bridge.http.token_endpoint import TokenError, code_in
 from bridge.safe_text import with_visible_characters
 
 _LONGEST_WORDS: Final = 400
@@ -109,7 +108,7 @@ async def finish_login(
         LoginFlowError: the answer is not that of the page, or the person or the issuer refused.
     """
     try:
-        code = _code_in(answer, begun)
+        code = code_in(answer, begun.bare.issuer, begun.state, says_issuer=begun.says_issuer)
         with anyio.fail_after(seconds):
             status, found = await token_answer(
                 wish,
@@ -135,26 +134,6 @@ async def finish_login(
         raise LoginFlowError(f"no login at {wish.key.shown}: {words}") from exc
     except (TokenError, PrivateAddressError) as exc:
         raise LoginFlowError(f"no login at {wish.key.shown}: {exc}") from exc
-
-
-def _code_in(answer: Mapping[str, str], begun: BegunLogin) -> str:
-    """The code in an answer.
-
-    Raises:
-        TokenError: it is the answer to something else, of another issuer, or a refusal.
-    """
-    issuer, iss = begun.bare.issuer, answer.get("iss")
-    if not secrets.compare_digest(answer.get("state", "").encode(), begun.state.encode()):
-        raise TokenError("the answer is not the one to this login")
-    if error := answer.get("error"):
-        words = ": ".join(filter(None, [error, answer.get("error_description")]))
-        raise TokenError(f"{issuer} gave no code: {_shown(words)}")
-    if iss != issuer and (iss is not None or begun.says_issuer):
-        said = "no issuer" if iss is None else f"the issuer {_shown(iss)}"
-        raise TokenError(f"the answer names {said} in `iss`, and the login is at {issuer}")
-    if not answer.get("code"):
-        raise TokenError(f"{issuer} answered without a code")
-    return answer["code"]
 
 
 async def _challenged(http: httpx2.AsyncClient, wish: LoginWish, provider: LoginProvider) -> int:

@@ -127,6 +127,21 @@ class BegunLogin:
 
 
 @dataclass(frozen=True)
+class BegunProof:
+    """A proof of who is in a browser that its issuer has not answered yet. It can be finished in any process."""
+
+    redirect_uri: str
+    """Where the browser comes back to."""
+    state: str = field(repr=False)
+    nonce: str = field(repr=False)
+    """What the ID token has to say."""
+    verifier: str = field(repr=False)
+    """The secret half of PKCE."""
+    says_issuer: bool
+    """Whether the answer has to name the issuer (RFC 9207)."""
+
+
+@dataclass(frozen=True)
 class KeptLogins:
     """All that a keeper has."""
 

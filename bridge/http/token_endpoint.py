@@ -22,6 +22,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import chain
 from pathlib import Path
+from string import ascii_letters, digits
 from typing import Any, Final, Literal
 from urllib.parse import quote_plus, urlsplit
 
@@ -47,6 +48,9 @@ _PLATFORM_JWT_BYTES: Final = 64 * 1024
 
 _LONGEST_ERROR: Final = 300
 """Characters of an error description that a message repeats."""
+
+_URL_CHARACTERS: Final = frozenset(f"{ascii_letters}{digits}-._~:/?#[]@!$&()*+,;=%")
+"""Those of RFC 3986, but for the apostrophe, which ends a URL in some headers of HTTP."""
 
 _JWT: Final = re.compile(rb"[\w-]+\.[\w-]+\.[\w-]+")
 
@@ -110,6 +114,15 @@ class TokenEndpoint:
         self._signing = _signing_key(client) if client.method == "private_key_jwt" else None
         self._url: str | None = None
 
+    async def metadata(self) -> tuple[str, JsonObject]:
+        """The issuer's metadata, behind the URL at which it is.
+
+        Raises:
+            TokenError: it cannot be had, or is that of another issuer.
+        """
+        async with GuardedClient(timeout=None) as http:
+            return await _Exchange(http, self.client).metadata()
+
     async def answer(self, grant: Mapping[str, str]) -> JsonObject:
         """The answer to a grant, whose fields are sent with the proof of who asks.
 
@@ -139,6 +152,10 @@ class _Exchange:
 
     async def token_url(self) -> str:
         """The token endpoint, from the issuer's metadata."""
+        return secret_endpoint(*await self.metadata(), "token_endpoint")
+
+    async def metadata(self) -> tuple[str, JsonObject]:
+        """The issuer's metadata, behind the URL at which it is."""
         lacks: list[str] = []
         for url in metadata_urls(self.client.issuer):
             status, found = await self._asked(url)
@@ -154,7 +171,7 @@ class _Exchange:
             tls = self.client.tls
             if tls is not None and tls.certificate is not None and isinstance(aliases, dict):
                 found = {**found, **aliases}  # RFC 8705 section 5
-            return secret_endpoint(url, found, "token_endpoint")
+            return url, found
         raise TokenError(f"{self.client.issuer} has no metadata: {', '.join(lacks)}. Check `issuer`")
 
     async def answer(self, url: str, grant: Mapping[str, str], signing: _SigningKey | None) -> JsonObject:
@@ -282,12 +299,14 @@ def secret_endpoint(metadata_url: str, metadata: JsonObject, name: str) -> str:
     """An endpoint of an authorization server that a secret may be sent to.
 
     Raises:
-        TokenError: the metadata does not name it, or it is neither https nor on this machine.
+        TokenError: the metadata does not name it, or it is no URL, or neither https nor on this machine.
     """
     endpoint = metadata.get(name)
     if not isinstance(endpoint, str):
         raise TokenError(f"{metadata_url} names no {name}")
     try:
+        if not _URL_CHARACTERS.issuperset(endpoint):
+            raise ValueError("a URL has no such characters")
         place = urlsplit(endpoint)
         host = place.hostname or ""
     except ValueError as exc:
@@ -321,6 +340,26 @@ def _refusal(client: OAuthClient, status: int, answer: JsonObject | None) -> str
         hint if said[0] != "invalid_target" else '. Set `resource` to the name it knows, or "" to send none'
     )
     return f"{client.issuer} gave no token to {client.client_id or 'the bridge'}: {words}{hint}"
+
+
+def code_in(answer: Mapping[str, str], issuer: str, state: str, *, says_issuer: bool) -> str:
+    """The code in what a browser brings back. `says_issuer` says that it has to name its issuer (RFC 9207).
+
+    Raises:
+        TokenError: it is the answer to something else, of another issuer, or a refusal.
+    """
+    iss = answer.get("iss")
+    if not secrets.compare_digest(answer.get("state", "").encode(), state.encode()):
+        raise TokenError("the answer is not the one to this login")
+    if error := answer.get("error"):
+        words = ": ".join(filter(None, [error, answer.get("error_description")]))
+        raise TokenError(f"{issuer} gave no code: {_shown(words)}")
+    if iss != issuer and (iss is not None or says_issuer):
+        said = "no issuer" if iss is None else f"the issuer {_shown(iss)}"
+        raise TokenError(f"the answer names {said} in `iss`, and the login is at {issuer}")
+    if not answer.get("code"):
+        raise TokenError(f"{issuer} answered without a code")
+    return answer["code"]
 
 
 def access_token_in(answer: JsonObject, issuer: str) -> AccessToken:

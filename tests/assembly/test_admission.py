@@ -15,6 +15,7 @@ import httpx2
 import pytest
 
 from bridge.a2a.model.operators import OPERATOR_URI
+from bridge.access.issuers import LoginClient
 from bridge.access.principals import OperatorRole, Principal
 from bridge.access.verifiers import Credential, Scheme
 from bridge.assembly.admission import NOBODY_LEFT, Admission
@@ -23,6 +24,7 @@ from bridge.errors import PeerError, leaf_of
 from bridge.http.request_checks import API_KEY_HEADER
 from tests.assembly.test_bridge import NOWHERE, PROFILE, Live, agent, live, said, server, servers
 from tests.support.drivers import DRIVERS, Driver, JsonRpcDriver, new_client, shape_of
+from tests.support.issuer import issuer_at
 from tests.support.limits import url_at
 from tests.support.mcp_wire import LEGACY, MODERN, Http
 from tests.support.running import VERSION, Rpc, call_part, message
@@ -49,6 +51,19 @@ async def guarded(
         }
         async with live(folder, **plan) as there:
             yield there, one
+
+
+def test_a_browser_shows_who_it_is_by_a_token_or_at_an_issuer_with_a_client_and_by_nothing_else() -> None:
+    trusted = {
+        "corp": issuer_at("https://login.example", {}, login=LoginClient("bridge")),
+        "machines": issuer_at("https://machines.example", {}, name="machines"),
+    }
+    by_proxy = Credential(Principal("dave"), "CN=dave", Scheme.CONNECTION)
+    admission = Admission(Plan(PROFILE, credentials=(ADA, KEY, by_proxy), issuers=trusted))
+    names = ("ada", "carol", "dave", "corp:ann", "machines:job", "other:ann", "corp", "nobody")
+    assert [name for name in names if admission.can_log_in(name)] == ["ada", "carol", "corp:ann"]
+    assert admission.issuer_of("corp:ann") == admission.trusted["corp"]
+    assert admission.issuer_of("ada") is None
 
 
 def bearer(credential: Credential) -> dict[str, str]:

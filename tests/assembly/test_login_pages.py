@@ -96,7 +96,9 @@ class Desk:
     @property
     def replica(self) -> LoginPages:
         """The pages of one more replica."""
-        places = LoginPlaces(lambda name: self.wish if name == "crm" else None, lambda: self.credentials, 30)
+        places = LoginPlaces(
+            lambda name: self.wish if name == "crm" else None, lambda: self.credentials, lambda _: None, 30
+        )
         return LoginPages(FaceAddress(self.public_url), self.seals, places)
 
     def link_of(self, principal: str = "alice", seconds: float = 600) -> str:

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from bridge.access.issuers import LoginClient
 from bridge.assembly.plan_from_file import plan_from_file
 from bridge.config.load import load
 from bridge.config.text.diagnostics import ConfigError
@@ -135,6 +136,22 @@ def test_an_unused_login_of_a_caller_is_kept_for_30_days_or_as_the_server_says(t
     assert wish.keep_seconds == 7 * 86_400
 
 
+def test_callers_of_an_issuer_log_in_where_the_file_has_a_client_for_it(tmp_path: Path) -> None:
+    file = tmp_path / "bridge.toml"
+    given = '[issuers.corp]\nissuer = "https://login.example"\n'
+    _, _, rest = EACH.partition("[principals.alice]\n")
+    text = f'[bridge]\npublic_url = "https://bridge.example"\n{given}{rest.partition(chr(10))[2]}'
+    more = 'client_secret = { env = "SECRET" }, client_auth = "post"'
+    for keys, client in (
+        ("", LoginClient("desk")),
+        (f", {more}", LoginClient("desk", "s3cret", "post")),
+    ):
+        login = f'login = {{ client_id = "desk"{keys} }}\n'
+        (wish,) = wishes(file, text.replace(given, given + login))
+        assert wish.of_each
+        assert plan_from_file(load(file, GIVEN)).issuers["corp"].login == client
+
+
 @pytest.mark.parametrize(
     ("before", "after", "words"),
     [
@@ -149,7 +166,13 @@ def test_an_unused_login_of_a_caller_is_kept_for_30_days_or_as_the_server_says(t
         (
             "[tool_servers.crm]",
             '[issuers.corp]\nissuer = "https://login.example"\n[tool_servers.crm]',
-            "a browser cannot show that it is issuers.corp",
+            "a browser cannot show that it is a principal of issuers.corp",
+        ),
+        (
+            "[tool_servers.crm]",
+            '[issuers.corp]\nissuer = "https://login.example"\nprincipal = "client_id"\n'
+            'login = { client_id = "bridge" }\n[tool_servers.crm]',
+            "`client_id` tells clients apart, and no people",
         ),
     ],
 )

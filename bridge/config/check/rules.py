@@ -370,7 +370,10 @@ def _login_faults(data: Mapping[str, Any]) -> Iterator[ConfigFault]:
         if "public_url" not in bridge:
             message = "links to log in with need the address of this bridge, and [bridge] has no `public_url`"
             yield ConfigFault(here, message, "write `public_url` in [bridge]")
-        if not _table(data, "principals") or bridge.get("allow_unauthenticated") is True:
+        if (
+            not (_table(data, "principals") or _table(data, "issuers"))
+            or bridge.get("allow_unauthenticated") is True
+        ):
             message = "callers without a credential are one principal, so none of them has a login of its own"
             yield ConfigFault(here, message, "write [principals.NAME], and no `allow_unauthenticated`")
         unproved = [
@@ -378,10 +381,24 @@ def _login_faults(data: Mapping[str, Any]) -> Iterator[ConfigFault]:
             for name, one in _table(data, "principals").items()
             if isinstance(one, dict) and not one.keys() & {"bearer", "api_key"}
         ]
-        unproved += [f"issuers.{name}" for name in _table(data, "issuers")]
         if unproved:
             message = f"a browser cannot show that it is {listed(unproved, 'or')}"
             yield ConfigFault(here, message, "give principals a `bearer` or an `api_key` to log in with")
+        for name, one in _table(data, "issuers").items():
+            yield from _unproved_faults(here, str(name), one if isinstance(one, dict) else {})
+
+
+def _unproved_faults(here: KeyPath, name: str, issuer: Mapping[str, Any]) -> Iterator[ConfigFault]:
+    """Yield faults of an issuer whose principals cannot show in a browser who they are."""
+    message = f"a browser cannot show that it is a principal of issuers.{name}"
+    if "login" not in issuer:
+        yield ConfigFault(here, message, f'write login = {{ client_id = "..." }} in [issuers.{name}]')
+    if issuer.get("principal") in _CLIENT_CLAIMS:
+        hint = f"`{issuer['principal']}` tells clients apart, and no people: write another `principal` there"
+        yield ConfigFault(here, message, hint)
+
+
+_CLIENT_CLAIMS: Final = ("client_id", "azp")
 
 
 def _headers_of_auth(auth: object) -> Iterator[str]:

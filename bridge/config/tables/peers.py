@@ -492,6 +492,18 @@ class IntrospectionTable(Table):
     )
 
 
+class IssuerLoginTable(Table):
+    """`login` of an issuer: how a person shows in a browser who it is (OpenID Connect)."""
+
+    client_id: Text = Field(
+        description="the id of the bridge as a client of the issuer, with the redirect URI `PUBLIC_URL/login/who`"
+    )
+    client_secret: SecretValue | None = Field(default=None, description="its secret, if it has one")
+    client_auth: Literal["basic", "post"] = Field(
+        default="basic", description="how the secret is sent: in the header `Authorization`, or in the body"
+    )
+
+
 class OperatorScopesTable(Table):
     """`operator` of an issuer: the scopes that make a caller an operator, see `operator` of a principal."""
 
@@ -541,6 +553,10 @@ class IssuerTable(Table):
         default=None,
         description="how the bridge asks it about tokens that are no JSON Web Tokens; without it, these are refused. "
         "One issuer may have it",
+    )
+    login: IssuerLoginTable | None = Field(
+        default=None,
+        description='how its people show in a browser who they are, where a tool server has `login = "each"`',
     )
     allow_private: bool = Field(
         default=False, description="whether its metadata may lead to a private address on another origin"

@@ -1,0 +1,121 @@
+"""A person shows in a browser who it is: the code flow of OpenID Connect at the issuer of its own tokens.
+
+The bridge asks for `openid` alone. The ID token tells whose browser it is; the access token beside it is not used, and
+nothing is kept. PKCE is sent always and not required, unlike at servers that the bridge logs in to: the nonce in the ID
+token refuses a stolen code where the issuer does not look at PKCE.
+
+Spec: OpenID Connect Core 1.0 sections 3.1.2.1 and 3.1.3.7; RFC 7636 (PKCE); RFC 9207 (`iss`); RFC 9700 section 2.1.1.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import secrets
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from urllib.parse import urlencode
+
+import anyio
+
+from bridge.access.issuers import Issuer
+from bridge.access.key_sets import KeySource, NoKeysError
+from bridge.access.tokens import (
+    WrongTokenError,
+    principal_in,
+    require_identity,
+    token_in,
+    verified_identity,
+)
+from bridge.http.logins import BegunProof
+from bridge.http.token_endpoint import OAuthClient, TokenEndpoint, TokenError, code_in, secret_endpoint
+
+
+class IssuerLogin:
+    """The login of people at one issuer."""
+
+    def __init__(self, issuer: Issuer, source: KeySource, leeway_seconds: float) -> None:
+        """`source` has the keys of the issuer, which has a client for this."""
+        assert issuer.login is not None
+        self.issuer = issuer
+        self._client = issuer.login
+        self._source = source
+        self._leeway_seconds = leeway_seconds
+        self._endpoint = TokenEndpoint(
+            OAuthClient(
+                issuer.place.issuer,
+                issuer.login.id,
+                issuer.login.secret,
+                issuer.login.method if issuer.login.secret else "none",
+                allow_private=issuer.place.allow_private,
+            )
+        )
+
+    async def begin(self, redirect_uri: str, seconds: float) -> tuple[str, BegunProof]:
+        """The page of the issuer, and what its answer needs. `seconds` is how long the issuer may take.
+
+        Raises:
+            TokenError: the issuer cannot be reached, or has no page that a browser may be sent to.
+        """
+        with _within(seconds, self.issuer):
+            url, metadata = await self._endpoint.metadata()
+        page = secret_endpoint(url, metadata, "authorization_endpoint")
+        state, nonce, verifier = (secrets.token_urlsafe(32) for _ in range(3))
+        challenge = base64.urlsafe_b64encode(hashlib.sha256(verifier.encode()).digest()).rstrip(b"=").decode()
+        query = {
+            "response_type": "code",
+            "client_id": self._client.id,
+            "redirect_uri": redirect_uri,
+            "scope": "openid",
+            "state": state,
+            "nonce": nonce,
+            "code_challenge": challenge,
+            "code_challenge_method": "S256",
+        }
+        says_issuer = metadata.get("authorization_response_iss_parameter_supported") is True
+        begun = BegunProof(redirect_uri, state, nonce, verifier, says_issuer)
+        return f"{page}{'&' if '?' in page else '?'}{urlencode(query)}", begun
+
+    async def finish(self, begun: BegunProof, answer: Mapping[str, str], seconds: float) -> str:
+        """The name of the principal who is in the browser. `seconds` is as for `begin`.
+
+        Raises:
+            TokenError: the person or the issuer refused, or what came is not the answer to this.
+        """
+        code = code_in(answer, self.issuer.place.issuer, begun.state, says_issuer=begun.says_issuer)
+        grant = {
+            "grant_type": "authorization_code",
+            "code": code,
+            "redirect_uri": begun.redirect_uri,
+            "code_verifier": begun.verifier,
+        }
+        with _within(seconds, self.issuer):
+            given = await self._endpoint.answer(grant)
+            try:
+                return await self._principal_in(given.get("id_token"), begun)
+            except WrongTokenError as exc:
+                raise TokenError(f"{self.issuer.place.issuer} gave an ID token that {exc}") from exc
+            except NoKeysError as exc:
+                raise TokenError(f"the ID token cannot be checked: {exc}") from exc
+
+    async def _principal_in(self, text: object, begun: BegunProof) -> str:
+        token = token_in(text) if isinstance(text, str) else None
+        if token is None:
+            raise TokenError(
+                f"{self.issuer.place.issuer} gave no ID token. The client needs the scope `openid`"
+            )
+        require_identity(token, self.issuer)
+        keys = await self._source.keys_for(token)
+        claims = verified_identity(
+            token, keys, self.issuer, self._client.id, begun.nonce, self._leeway_seconds
+        )
+        return principal_in(claims, self.issuer, self._leeway_seconds).name
+
+
+@contextmanager
+def _within(seconds: float, issuer: Issuer) -> Iterator[None]:
+    try:
+        with anyio.fail_after(seconds):
+            yield
+    except TimeoutError as exc:
+        raise TokenError(f"{issuer.place.issuer} did not answer in {seconds:g} s") from exc
