@@ -7,13 +7,13 @@ its status tell. A moment holds names and times, and never what was said.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from enum import StrEnum
 from typing import Final, NamedTuple
 
 from pydantic import JsonValue
 
-from bridge.a2a.model.objects import Role, Task, TaskStatus, milliseconds, timestamp
+from bridge.a2a.model.objects import Role, Task, milliseconds, timestamp
 from bridge.jsonvalues import JsonObject
 
 TIMELINE_URI: Final = "urn:mcp-a2a:timeline:v1"
@@ -79,14 +79,6 @@ class Timeline(NamedTuple):
     is_recorded: bool = True
     """False where it is what the history and the status of a task tell, which have one time."""
 
-    def then(self, moment: Moment, most: int) -> Timeline:
-        """The timeline with one more moment. Of more than `most` the first and the last stay."""
-        moments = (*self.moments, moment)
-        if len(moments) <= most:
-            return Timeline(moments, self.left_out)
-        place = most // 2
-        return Timeline(moments[:place] + moments[place + 1 :], self.left_out + 1)
-
     def to_object(self) -> JsonObject:
         """The timeline as JSON: what stands under `MOMENTS`."""
         told: JsonObject = {"moments": [one.to_object() for one in self.moments]}
@@ -96,59 +88,6 @@ class Timeline(NamedTuple):
     def place_left_out(self) -> int | None:
         """Before which moment some were left out; None if none were."""
         return len(self.moments) // 2 if self.left_out else None
-
-
-NO_MOMENTS: Final = Timeline()
-"""The timeline of a task to which nothing has happened."""
-
-
-def arrival(task: Task, owner: str) -> Moment:
-    """The moment at which the message came that made a task, as the task is at first."""
-    said = task.history[0].message_id if task.history else ""
-    return Moment(MomentKind.RECEIVED, milliseconds(task.status.timestamp or ""), by=owner, message=said)
-
-
-class GrowingTimeline:
-    """The timeline of a task in memory. What makes a moment can stand for it, and is asked when the moment is read."""
-
-    __slots__ = ("_kept", "_left_out", "_most", "total")
-
-    def __init__(self, most: int) -> None:
-        """Of more than `most` moments the first and the last stay."""
-        self._most = most
-        self._kept: list[Moment | Callable[[], Moment]] = []
-        self._left_out = 0
-        self.total = 0
-        """How many moments were added, with those that were left out since."""
-
-    def add(self, moment: Moment | Callable[[], Moment]) -> None:
-        """Add the latest moment."""
-        self._kept.append(moment)
-        self.total += 1
-        if len(self._kept) > self._most:
-            del self._kept[self._most // 2]
-            self._left_out += 1
-
-    def add_all(self, timeline: Timeline) -> None:
-        """Add the moments of another timeline."""
-        for moment in timeline.moments:
-            self.add(moment)
-        self._left_out += timeline.left_out
-
-    def begin_with(self, timeline: Timeline) -> None:
-        """Forget all, and begin with the moments of another timeline."""
-        self._kept, self._left_out, self.total = [], 0, 0
-        self.add_all(timeline)
-
-    def cut(self, total: int) -> None:
-        """Forget the moments after the first `total` ones."""
-        del self._kept[max(len(self._kept) - (self.total - total), 0) :]
-        self.total = total
-
-    def up_to(self, total: int) -> Timeline:
-        """The timeline of the first `total` moments."""
-        kept = self._kept[: max(len(self._kept) - (self.total - total), 0)]
-        return Timeline(tuple([one if isinstance(one, Moment) else one() for one in kept]), self._left_out)
 
 
 def timeline_of(task: Task) -> Timeline:
@@ -188,14 +127,5 @@ def _derived_moments(task: Task) -> Iterator[Moment]:
             first = False
         elif asked is None or message.message_id != asked.message_id:
             yield Moment(MomentKind.SAID, message=message.message_id)
-    yield status_moment(task.status)
-
-
-def status_moment(status: TaskStatus) -> Moment:
-    """The moment at which a task got a state."""
-    return Moment(
-        MomentKind.STATE,
-        milliseconds(status.timestamp) if status.timestamp else None,
-        status.state.word,
-        message=status.message.message_id if status.message else "",
-    )
+    at_ms = milliseconds(task.status.timestamp) if task.status.timestamp else None
+    yield Moment(MomentKind.STATE, at_ms, task.status.state.word, message=asked.message_id if asked else "")

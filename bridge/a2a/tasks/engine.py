@@ -127,7 +127,7 @@ from bridge.a2a.model.operators import (
     withheld_event,
     withheld_task,
 )
-from bridge.a2a.model.timeline import MOMENTS, TIMELINE_URI, Moment, MomentKind, Timeline
+from bridge.a2a.model.timeline import MOMENTS, TIMELINE_URI, MomentKind
 from bridge.a2a.tasks.agent import (
     Agent,
     Commit,
@@ -142,6 +142,7 @@ from bridge.a2a.tasks.idempotency import MessageBook
 from bridge.a2a.tasks.intake import AcceptedMessage, CallContext, EngineLimits, Intake
 from bridge.a2a.tasks.listing import listed_task, query_from, response_from
 from bridge.a2a.tasks.live import LiveTask, refused_commit
+from bridge.a2a.tasks.moments import MomentLines, line_of
 from bridge.a2a.tasks.others import OtherReplicas
 from bridge.a2a.tasks.recovery import Recovery
 from bridge.a2a.tasks.registry import TaskRegistry
@@ -363,7 +364,7 @@ class Engine:
         live = await self._own(task_id, caller)
         task = with_history(await self._tasks.shown(live), history_length)
         task = with_note(task, live.progress if caller.comes_late else None)
-        return _shown_to(caller, with_note(task, _moments_for(caller, live.timeline)), live.origin.owner)
+        return _shown_to(caller, with_note(task, _moments_for(caller, live.moments)), live.origin.owner)
 
     async def list(self, request: ListTasksRequest, caller: CallContext) -> ListTasksResponse:
         """One page of the caller's tasks, the newest status first; of the tasks of all for an operator.
@@ -391,7 +392,7 @@ class Engine:
         if live.task.status.state in ENDED:
             raise task_not_cancelable(await self._tasks.reached(live, live.next_seq - 1, settled=True))
         self._tasks.require_here(live)
-        live.note(self._moment(MomentKind.CANCEL, by=caller.asker))
+        self._note(live, MomentKind.CANCEL, by=caller.asker)
         running = live.running
         if running is not None:
             running.canceled, running.canceled_by = True, caller.acting
@@ -441,8 +442,9 @@ class Engine:
             return False
         return await self._intake.task_named(task_id, caller.principal) is not None
 
-    def _moment(self, kind: MomentKind, **said: str) -> Moment:
-        return Moment(kind, self._ids.now_ms(), trace=trace.context.get().trace_id, **said)
+    def _note(self, live: LiveTask, kind: MomentKind, *, by: str = "", peer: str = "") -> None:
+        """Note in the timeline of a task what happens now."""
+        live.note(line_of(kind, self._ids.now_ms(), by=by, peer=peer, trace=trace.context.get().trace_id))
 
     async def _acting(self, task_id: str, caller: CallContext, needed: OperatorRole) -> CallContext:
         """The caller of an operation on a task; its owner, if the caller acts as an operator for somebody else.
@@ -520,7 +522,7 @@ class Engine:
             stored,
             running,
             partial(self._is_left, live, running),
-            lambda peer: live.note(self._moment(MomentKind.SENT, peer=peer)),
+            lambda peer: self._note(live, MomentKind.SENT, peer=peer),
         )
         self._group.start_soon(self._run, live, running, job, work)
 
@@ -644,13 +646,13 @@ def _shown_events(caller: CallContext, watcher: Watcher) -> Watcher:
 
 
 def _listed_for(caller: CallContext, row: StoredTask) -> Task:
-    task, timeline = listed_task(row)
-    return _shown_to(caller, with_note(task, _moments_for(caller, timeline)), row.origin.owner)
+    task, moments = listed_task(row)
+    return _shown_to(caller, with_note(task, _moments_for(caller, moments)), row.origin.owner)
 
 
-def _moments_for(caller: CallContext, timeline: Timeline) -> JsonObject | None:
+def _moments_for(caller: CallContext, moments: MomentLines) -> JsonObject | None:
     """The timeline of a task as metadata, for a caller who asks for timelines."""
-    return {MOMENTS: timeline.to_object()} if TIMELINE_URI in caller.extensions else None
+    return {MOMENTS: moments.timeline.to_object()} if TIMELINE_URI in caller.extensions else None
 
 
 async def _stored_or_dropped(job: Job, work: PlannedWork) -> None:

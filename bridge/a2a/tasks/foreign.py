@@ -13,7 +13,7 @@ from pydantic_core import from_json
 
 from bridge.a2a.model.life import IllegalTransitionError, apply_event
 from bridge.a2a.model.objects import StreamResponse, Task
-from bridge.a2a.model.timeline import NO_MOMENTS, Timeline
+from bridge.a2a.tasks.moments import NO_LINES, MomentLines
 from bridge.a2a.tasks.rows import moments_of, text_of
 from bridge.errors import StoreError
 from bridge.store.records import StoredTask
@@ -34,8 +34,8 @@ class Step:
     """None for a snapshot."""
     text: bytes = b""
     """The event as JSON."""
-    moments: Timeline = NO_MOMENTS
-    """The moments that came with an event; the whole timeline of a snapshot."""
+    moments: MomentLines = NO_LINES
+    """The moments that came with an event; all moments up to a snapshot."""
 
 
 def steps_after(task: Task, seq: int, told: Iterable[ForeignEvent]) -> Iterator[Step]:

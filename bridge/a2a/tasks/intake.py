@@ -37,7 +37,7 @@ from bridge.a2a.model.objects import (
 )
 from bridge.a2a.model.operators import is_for_its_owner
 from bridge.a2a.model.task_names import beginning_of
-from bridge.a2a.model.timeline import Moment, MomentKind
+from bridge.a2a.model.timeline import MomentKind
 from bridge.a2a.tasks.agent import (
     Agent,
     Commit,
@@ -50,6 +50,7 @@ from bridge.a2a.tasks.agent import (
 from bridge.a2a.tasks.draft import BriefWork, DraftTask
 from bridge.a2a.tasks.idempotency import REPEATED, Earlier, MessageBook, Repeat
 from bridge.a2a.tasks.live import LiveTask
+from bridge.a2a.tasks.moments import line_of
 from bridge.a2a.tasks.registry import HeldElsewhereError, StorePace, TaskRegistry
 from bridge.a2a.tasks.sessions import SessionHold, SessionOwnership
 from bridge.a2a.tasks.watcher import Watcher
@@ -510,7 +511,7 @@ class Intake:
         webhook = self._webhook_of(live, sent.webhook)
         length = turn.configuration.history_length
         if turn.task is not None or trace.context.get() is not NO_TRACE:  # else the first event tells as much
-            live.note(_arrival(turn, key))
+            live.note(_line_of_arrival(turn, key))
         if turn.task is None:
             first = _first_event(live.id, context_id, message, key)
             watcher = live.watch(limits.watch_events, length, from_next=True) if watch else None
@@ -554,8 +555,8 @@ def _tell_of_answer(running: RunningWork) -> None:
             hop.skill, hop.peer = first.skill, first.peer
 
 
-def _arrival(turn: Turn, key: MessageKey) -> Moment:
-    return Moment(
+def _line_of_arrival(turn: Turn, key: MessageKey) -> str:
+    return line_of(
         MomentKind.RECEIVED if turn.task is None else MomentKind.MESSAGE,
         key.accepted_ms,
         by=turn.acting or turn.principal.name,

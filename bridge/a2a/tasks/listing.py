@@ -21,7 +21,7 @@ from bridge.a2a.model.objects import (
     milliseconds,
     timestamp,
 )
-from bridge.a2a.model.timeline import NO_MOMENTS, Timeline
+from bridge.a2a.tasks.moments import NO_LINES, MomentLines
 from bridge.a2a.tasks.rows import folded
 from bridge.access.principals import Principal
 from bridge.store.records import Cursor, Query, StoredTask, TaskPage
@@ -86,11 +86,11 @@ def _cursor_from(token: str) -> Cursor:
         raise invalid_params(Violation("pageToken", "is not a token that ListTasks gave out")) from exc
 
 
-def listed_task(stored: StoredTask) -> tuple[Task, Timeline]:
+def listed_task(stored: StoredTask) -> tuple[Task, MomentLines]:
     """A task for a list. A task that cannot be read is shown by its state alone, so that the list does not fail."""
     try:
         return folded(stored)
     except ValueError:
         logger.exception("task %s cannot be read", stored.task_id)
         status = TaskStatus(state=TaskState(stored.head.state), timestamp=timestamp(stored.head.status_ms))
-        return Task(id=stored.task_id, context_id=stored.origin.context_id, status=status), NO_MOMENTS
+        return Task(id=stored.task_id, context_id=stored.origin.context_id, status=status), NO_LINES

@@ -69,10 +69,16 @@ from typing import Final
 from bridge.a2a.model.life import ENDED, INTERRUPTED, SETTLED, apply_event, not_before
 from bridge.a2a.model.objects import StreamResponse, Task, TaskState, milliseconds
 from bridge.a2a.model.progress import numbers_in
-from bridge.a2a.model.timeline import NO_MOMENTS, GrowingTimeline, Moment, Timeline, arrival, status_moment
 from bridge.a2a.tasks.agent import Commit, RunningWork
 from bridge.a2a.tasks.foreign import Step, UnreadableEventError, events_of, steps_after
-from bridge.a2a.tasks.rows import folded, row_of, timeline_at
+from bridge.a2a.tasks.moments import (
+    NO_LINES,
+    MomentLines,
+    RecordedTimeline,
+    line_of_arrival,
+    line_of_status,
+)
+from bridge.a2a.tasks.rows import folded, moments_at, row_of
 from bridge.a2a.tasks.watcher import Watcher
 from bridge.concurrency import Signal
 from bridge.errors import StoreConflictError, StoreError
@@ -147,13 +153,13 @@ class LiveTask:
         self._watchers: set[Watcher] = set()
         self._task: Task | None = None
         self._visible: Task | None = None
-        self._timeline = GrowingTimeline(writing.moments_most)
+        self._timeline = RecordedTimeline(writing.moments_most)
         """With the moments up to the last accepted event."""
         self._visible_moments = 0
         """How many of them belong to visible events."""
         self._moments_most = writing.moments_most
-        self._noted = NO_MOMENTS
-        """The moments since the last accepted event. They are stored with the next one."""
+        self._noted: RecordedTimeline | None = None
+        """The moments since the last accepted event, if there are any. They are stored with the next one."""
         self._visible_seq = 0
         self._seq = 0
         self._snapshot_bytes = 0
@@ -171,9 +177,9 @@ class LiveTask:
         """
         self._restore(stored, *folded(stored))
 
-    def _restore(self, stored: StoredTask, task: Task, timeline: Timeline) -> None:
+    def _restore(self, stored: StoredTask, task: Task, moments: MomentLines) -> None:
         self._task = self._visible = task
-        self._timeline.begin_with(timeline)
+        self._timeline.begin_with(moments)
         self._visible_moments = self._timeline.total
         self._seq = self._visible_seq = stored.seq
         self._snapshot_bytes = len(stored.snapshot)
@@ -198,14 +204,17 @@ class LiveTask:
         return self._visible
 
     @property
-    def timeline(self) -> Timeline:
+    def moments(self) -> MomentLines:
         """What happened to the task, with what is still to be stored with its next event."""
-        seen, noted = self._timeline.up_to(self._visible_moments), self._noted
-        return Timeline(seen.moments + noted.moments, seen.left_out + noted.left_out)
+        seen = self._timeline.up_to(self._visible_moments)
+        noted = NO_LINES if self._noted is None else self._noted.up_to(self._noted.total)
+        return MomentLines((*seen.lines, *noted.lines), seen.left_out + noted.left_out)
 
-    def note(self, moment: Moment) -> None:
-        """Add a moment to the timeline. It is stored with the next event."""
-        self._noted = self._noted.then(moment, self._moments_most)
+    def note(self, line: str) -> None:
+        """Add the line of a moment to the timeline. It is stored with the next event."""
+        if self._noted is None:
+            self._noted = RecordedTimeline(self._moments_most)
+        self._noted.add(line)
 
     @property
     def next_seq(self) -> int:
@@ -272,8 +281,10 @@ class LiveTask:
         self._seq += 1
         self.kept = self.kept if keep is None else keep
         moved = event.status_update is not None
-        came, self._noted = self._noted, NO_MOMENTS
-        self._follow_timeline(before, task, came)
+        came = NO_LINES
+        if self._noted is not None:
+            came, self._noted = self._noted.up_to(self._noted.total), None
+        self._record(before, task, came)
         entry = _Entry(self._seq, task, self._timeline.total, event, event.to_json(), Commit())
         is_kept = event.message is not None or (moved and task.status.state in INTERRUPTED)
         if self._history_bytes is not None and is_kept:
@@ -281,7 +292,7 @@ class LiveTask:
         change = Change(
             task_id=self.id,
             seq=self._seq,
-            event=row_of(entry.text, came),
+            event=row_of(entry.text, came) if came.lines else entry.text,
             head=_head(task) if first or moved else None,
             snapshot=self._snapshot_of(entry, came, moved=moved),
             private=keep,
@@ -294,7 +305,7 @@ class LiveTask:
         self._submit(change, partial(self._stored, entry))
         return entry.commit
 
-    def _snapshot_of(self, entry: _Entry, came: Timeline, *, moved: bool) -> bytes | None:
+    def _snapshot_of(self, entry: _Entry, came: MomentLines, *, moved: bool) -> bytes | None:
         """A new snapshot for the store when one is due, else None.
 
         A snapshot is due when the task has ended. It is also due when the task waits, and the events since the last
@@ -342,7 +353,7 @@ class LiveTask:
         """Drop the events that could not be stored, so that the task can go on from its stored state."""
         self._task, self._seq = self._visible, self._visible_seq
         self._timeline.cut(self._visible_moments)
-        self._noted = NO_MOMENTS
+        self._noted = None
         self.failure = self._history_bytes = None
         self.overtaken = False
         self._falls, self._fell_to = self._falls + 1, self._visible_seq
@@ -366,13 +377,13 @@ class LiveTask:
         Raises:
             ValueError: the stored bytes cannot be read.
         """
-        task, timeline = folded(stored)
+        task, moments = folded(stored)
         if stored.seq > self._visible_seq:
             self._told += events_of(stored)
             self._take_in()
             self._moved.tell()
         if self._visible_seq == self._seq == stored.seq:
-            self._restore(stored, task, timeline)
+            self._restore(stored, task, moments)
 
     def _take_in(self) -> None:
         if self._visible is None or self._unanswered or self.overtaken or self.failure:
@@ -380,7 +391,7 @@ class LiveTask:
         told, self._told = self._told, []
         try:
             for step in steps_after(self._visible, self._visible_seq, told):
-                self._follow_step(step, self._visible.status.state)
+                self._record_step(step, self._visible.status.state)
                 self._task = self._visible = step.task
                 self._seq = self._visible_seq = step.seq
                 self._history_bytes = None
@@ -392,20 +403,20 @@ class LiveTask:
             self.failure = exc
             self.end_streams()
 
-    def _follow_timeline(self, before: TaskState | None, task: Task, came: Timeline) -> None:
+    def _record(self, before: TaskState | None, task: Task, came: MomentLines) -> None:
         """Add the moments that came with an event. `before` is the state before it, `task` the task after it."""
-        if came.moments:
+        if came.lines:
             self._timeline.add_all(came)
         elif before is None:
-            self._timeline.add(partial(arrival, task, self.origin.owner))
+            self._timeline.add(line_of_arrival(task, self.origin.owner))
         if before is not None and task.status.state is not before:
-            self._timeline.add(partial(status_moment, task.status))
+            self._timeline.add(line_of_status(task.status))
 
-    def _follow_step(self, step: Step, before: TaskState) -> None:
+    def _record_step(self, step: Step, before: TaskState) -> None:
         if step.event is None:
-            self._timeline.begin_with(timeline_at(step.task, self.origin.owner, step.moments))
+            self._timeline.begin_with(moments_at(step.task, self.origin.owner, step.moments))
         else:
-            self._follow_timeline(before, step.task, step.moments)
+            self._record(before, step.task, step.moments)
         self._visible_moments = self._timeline.total
 
     def watch(

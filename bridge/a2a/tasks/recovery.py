@@ -11,10 +11,11 @@ from typing import Final
 
 from bridge.a2a.model.life import INTERRUPTED
 from bridge.a2a.model.objects import Role, SendMessageConfiguration, TaskState
-from bridge.a2a.model.timeline import Moment, MomentKind
+from bridge.a2a.model.timeline import MomentKind
 from bridge.a2a.tasks.agent import Agent, Commit, RunningWork, Turn
 from bridge.a2a.tasks.intake import StartWork
 from bridge.a2a.tasks.live import LiveTask
+from bridge.a2a.tasks.moments import line_of
 from bridge.a2a.tasks.registry import TaskRegistry
 from bridge.access.principals import Principal
 from bridge.store.contract import Store
@@ -55,7 +56,7 @@ class Recovery:
                 self._let_wait(stored)
                 return None
             live = self._tasks.take_over(stored)
-            live.note(Moment(MomentKind.RESUMED, self._tasks.now_ms()))
+            live.note(line_of(MomentKind.RESUMED, self._tasks.now_ms()))
         except ValueError:
             logger.exception("task %s cannot be read and is left as it is", stored.task_id)
             return None

@@ -6,7 +6,7 @@ import pytest
 from pydantic import JsonValue
 
 from bridge.a2a.model.objects import Message, Part, Role, Task, TaskState, TaskStatus
-from bridge.a2a.model.timeline import MOMENTS, GrowingTimeline, Moment, MomentKind, Timeline, timeline_of
+from bridge.a2a.model.timeline import MOMENTS, Moment, MomentKind, Timeline, timeline_of
 
 pytestmark = pytest.mark.proves("ops-timeline")
 
@@ -16,26 +16,6 @@ WAITS = TaskStatus(state=TaskState.INPUT_REQUIRED, timestamp=AT)
 
 def said(role: Role, number: str) -> Message:
     return Message(message_id=number, role=role, parts=(Part(text="a secret"),))
-
-
-def moments(*times: int) -> tuple[Moment, ...]:
-    return tuple(Moment(MomentKind.STATE, at, state="working") for at in times)
-
-
-def test_of_too_many_moments_the_first_and_the_last_are_kept_and_the_others_counted() -> None:
-    growing = GrowingTimeline(4)
-    for moment in moments(*range(9)):
-        growing.add(moment)
-    kept = growing.up_to(9)
-    assert kept == Timeline(moments(0, 1, 7, 8), 5)
-    assert (kept.place_left_out, Timeline(moments(1)).place_left_out) == (2, None)
-    assert growing.up_to(8).moments == moments(0, 1, 7)
-    growing.cut(8)
-    assert growing.up_to(8) == growing.up_to(9)._replace(left_out=5)
-    one_by_one = Timeline()
-    for moment in moments(*range(9)):
-        one_by_one = one_by_one.then(moment, 4)
-    assert one_by_one == kept
 
 
 def test_a_timeline_with_a_task_is_that_of_the_task_without_empty_fields() -> None:

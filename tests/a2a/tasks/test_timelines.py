@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import AsyncIterator
 from copy import deepcopy
 from typing import Any
@@ -11,20 +10,11 @@ import anyio
 import pytest
 
 from bridge import trace
-from bridge.a2a.model.objects import ListTasksRequest, StreamResponse, TaskState
-from bridge.a2a.model.timeline import (
-    MOMENTS,
-    NO_MOMENTS,
-    TIMELINE_URI,
-    Moment,
-    MomentKind,
-    Timeline,
-    timeline_of,
-)
+from bridge.a2a.model.objects import ListTasksRequest, TaskState
+from bridge.a2a.model.timeline import MOMENTS, TIMELINE_URI, timeline_of
 from bridge.a2a.tasks.agent import Job
 from bridge.a2a.tasks.engine import Engine
 from bridge.a2a.tasks.intake import CallContext
-from bridge.a2a.tasks.rows import moments_of, row_of, text_of
 from bridge.access.principals import Principal
 from bridge.store.memory import MemoryStore
 from bridge.trace import TraceContext
@@ -171,24 +161,6 @@ async def test_a_timeline_is_bounded() -> None:
         assert [one.kind.value for one in timeline.moments][-1] == "state"
         assert len(timeline.moments) == 6
         assert timeline.left_out >= 46
-
-
-# Rows
-
-
-def test_a_row_is_its_json_behind_its_moments_and_older_releases_read_it_as_json() -> None:
-    text = StreamResponse.model_validate(
-        {"message": {"messageId": "m", "role": "ROLE_USER", "parts": [{"text": "x"}]}}
-    )
-    plain = text.to_json()
-    moments = Timeline(
-        (Moment(MomentKind.RECEIVED, 5, by='a"],\\"b', trace=TRACE), Moment(MomentKind.RESUMED)), 2
-    )
-    row = row_of(plain, moments)
-    assert (text_of(row), moments_of(row)) == (plain, moments)
-    assert (text_of(plain), moments_of(plain), row_of(plain, NO_MOMENTS)) == (plain, NO_MOMENTS, plain)
-    read = json.loads(row)
-    assert (isinstance(read.pop("moments"), str), read) == (True, json.loads(plain))
 
 
 # Over the wire
