@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import AsyncIterator, Hashable, Mapping
-from contextlib import asynccontextmanager
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext
 from dataclasses import dataclass, field
 from random import Random
 from typing import Final, Generic, TypeVar
@@ -78,20 +78,23 @@ class ToolLimiters(Generic[KeyT]):
         return limiter
 
 
-@asynccontextmanager
-async def turn(
+def turn(
     limiter: anyio.CapacityLimiter | None, name: str, within_seconds: float = math.inf
-) -> AsyncIterator[float]:
+) -> AbstractAsyncContextManager[float]:
     """Wait for a slot of the limiter and hold it while the context is open; yield the seconds left of `within_seconds`.
 
-    `name` is the tool's, for the message.
+    `name` is the tool's, for the message. Without a limiter there is nothing to wait for.
 
     Raises:
         BusyError: no slot was free within that time.
     """
     if limiter is None:
-        yield within_seconds
-        return
+        return nullcontext(within_seconds)
+    return _slot_of(limiter, name, within_seconds)
+
+
+@asynccontextmanager
+async def _slot_of(limiter: anyio.CapacityLimiter, name: str, within_seconds: float) -> AsyncIterator[float]:
     borrower, since = object(), anyio.current_time()
     with anyio.move_on_after(within_seconds) as waiting:
         await limiter.acquire_on_behalf_of(borrower)

@@ -37,6 +37,8 @@ def exceeds_floats(value: JsonValue) -> bool:
     """Whether a value holds NaN, or a number too large for readers that have only floats."""
     values = [value]
     for inner in values:
+        if type(inner) is str:  # most values, and the quickest to tell
+            continue
         if isinstance(inner, dict):
             values.extend(inner.values())
         elif isinstance(inner, list):

@@ -33,7 +33,7 @@ class OrderedIds:
         moment, count = self._last >> _COUNT_BITS, self._last & ((1 << _COUNT_BITS) - 1)
         value = (moment << 80) | (0x7 << 76) | (count << 64) | (0b10 << 62) | secrets.randbits(_CHANCE_BITS)
         spelled = f"{value:032x}"
-        return "-".join((spelled[:8], spelled[8:12], spelled[12:16], spelled[16:20], spelled[20:]))
+        return f"{spelled[:8]}-{spelled[8:12]}-{spelled[12:16]}-{spelled[16:20]}-{spelled[20:]}"
 
 
 def now_ms() -> int:

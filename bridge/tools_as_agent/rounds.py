@@ -113,7 +113,7 @@ class CallInRounds:
         if isinstance(self._decision, Follow):
             task = self._decision.task
             return await self._follow(TaskHandle(task.task_id, task.is_legacy), self._queue.session)
-        call = replace(_first_call(self._decision, self._options), meta=self._extension_metadata())
+        call = _first_call(self._decision, self._options, self._extension_metadata())
         result = await result_in_rounds(call, partial(self._once, progress), self._answers_to)
         if isinstance(result, RequireInput) or (handle := handle_from(result)) is None:
             return result
@@ -122,6 +122,8 @@ class CallInRounds:
 
     def _extension_metadata(self) -> JsonObject:
         """What the client's messages hold of the extensions that the agent declares."""
+        if not self._options.extensions:
+            return {}
         uris = [one.uri for one in self._options.extensions]
         turn = self._job.turn
         earlier = (turn.task.history if turn.task else None) or ()
@@ -257,10 +259,13 @@ def _asked(decision: RunTool, way: ResumeMode, questions: ElicitationsByKey) -> 
     )
 
 
-def _first_call(decision: RunTool, options: AgentOptions) -> ToolCall:
+def _first_call(decision: RunTool, options: AgentOptions, meta: JsonObject) -> ToolCall:
     arguments = {name: whole_numbers(value) for name, value in decision.arguments.items()}
     call = ToolCall(
-        decision.skill.tool.name, arguments, task_ttl_ms=round(options.task_timeout_seconds * 1000)
+        decision.skill.tool.name,
+        arguments,
+        meta=meta,
+        task_ttl_ms=round(options.task_timeout_seconds * 1000),
     )
     answered = decision.answered
     if answered is None or answered.way is not ResumeMode.ROUND:

@@ -194,11 +194,13 @@ class ToolRun:
         content = result.get("content")
         if URI in job.turn.extensions or not isinstance(content, list):
             return {}
+        if not (links := links_to_read(content)):
+            return {}
         read: dict[str, Sequence[JsonValue]] = {}
         left_bytes = self._options.links_limit_bytes
         # The tool has done its work: links that take too long, or are too large, are passed on as links.
         with anyio.move_on_after(self._options.call_timeout_seconds):
-            for uri, times in islice(links_to_read(content).items(), self._options.links_most):
+            for uri, times in islice(links.items(), self._options.links_most):
                 try:
                     contents = await resource_of(queue.session, uri)
                 except PeerError as exc:

@@ -46,12 +46,12 @@ _TAKEN_BACK: Final = "The tool server took its question back before it was answe
 
 
 class PausableDeadline:
-    """The deadline of a call, which is paused while a person is asked."""
+    """The deadline of a call, which is paused while a person is asked. It is paused at first."""
 
     def __init__(self, seconds: float) -> None:
         self.seconds = seconds
-        self.scope = anyio.CancelScope(deadline=anyio.current_time() + seconds)
-        self._left: float | None = None
+        self.scope = anyio.CancelScope()
+        self._left: float | None = seconds
 
     def restart(self, seconds: float) -> None:
         """Begin a new deadline, `seconds` from now."""

@@ -168,6 +168,9 @@ class LiveTask:
         """The bytes and the number of the events accepted since the last snapshot."""
         self._history_bytes: int | None = None
         self._moved = Signal()
+        """Told after each change."""
+        self._settled = Signal()
+        """Told after each change but those of a task that goes on."""
 
     def restore(self, stored: StoredTask) -> None:
         """Set the state from the store.
@@ -346,8 +349,15 @@ class LiveTask:
         try:
             entry.commit.settle(error)
         finally:  # a callback of the commit may raise, and those who wait for the task must still be told
-            self._moved.tell()
+            self._tell()
             self._on_change(self)
+
+    def _tell(self) -> None:
+        """Wake those who wait for the task. While it goes on, those who wait for it to settle sleep on."""
+        self._moved.tell()
+        now = self._visible
+        if now is None or now.status.state in SETTLED or self.left or self.failure or self.overtaken:
+            self._settled.tell()
 
     def fall_back(self) -> None:
         """Drop the events that could not be stored, so that the task can go on from its stored state."""
@@ -358,13 +368,14 @@ class LiveTask:
         self.overtaken = False
         self._falls, self._fell_to = self._falls + 1, self._visible_seq
         self._take_in()
-        self._moved.tell()
+        self._tell()
+        self._settled.tell()
 
     def told(self, events: Sequence[ForeignEvent]) -> None:
         """Take in what another replica stored, once the store has answered for every own event."""
         self._told += events
         self._take_in()
-        self._moved.tell()
+        self._tell()
         self._on_change(self)
 
     def would_skip(self, stored: StoredTask) -> bool:
@@ -381,7 +392,7 @@ class LiveTask:
         if stored.seq > self._visible_seq:
             self._told += events_of(stored)
             self._take_in()
-            self._moved.tell()
+            self._tell()
         if self._visible_seq == self._seq == stored.seq:
             self._restore(stored, task, moments)
 
@@ -471,7 +482,7 @@ class LiveTask:
         """Leave the task to another process. Those who wait for it here get its current state."""
         self.left = True
         self.end_streams()
-        self._moved.tell()
+        self._tell()
 
     async def reached(self, seq: int, *, settled: bool) -> Task:
         """The visible task, once event `seq` is stored.
@@ -490,7 +501,7 @@ class LiveTask:
                 raise StoreConflictError(f"another replica has gone on with task {self.id}")
             if self._visible is not None and self.has_reached(seq, settled=settled):
                 return self._visible
-            await self._moved.wait()
+            await (self._settled if settled else self._moved).wait()
 
     async def answered(self) -> None:
         """Wait until the store has answered for every accepted event."""

@@ -33,7 +33,8 @@ def parse_json(
         value: JsonValue = from_json(text, allow_inf_nan=False)
     except ValueError as exc:
         raise A2AError(PARSE_ERROR, f"Invalid JSON payload: {exc}") from exc
-    if is_deeper(value, max_depth):
+    # Few texts have so many brackets at all.
+    if text.count(b"[") + text.count(b"{") > max_depth and is_deeper(value, max_depth):
         raise A2AError(INVALID_REQUEST, f"The JSON is nested deeper than {max_depth} levels")
     if exceeds_floats(value):
         raise A2AError(PARSE_ERROR, "Invalid JSON payload: a number is out of range")

@@ -161,6 +161,7 @@ class ToolCalling:
             except PeerError as exc:
                 raise NoServerError(str(exc), detail=exc.detail) from exc
             self._patience = PausableDeadline(self._timeout_seconds or float("inf"))
+            self._patience.resume()
             with self._patience.scope:
                 return await self._call()
         raise PeerError(f"the tool was not done within {self._timeout_seconds:g} s, and was cancelled")

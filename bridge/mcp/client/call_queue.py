@@ -237,9 +237,10 @@ class CallQueue:
         """Assign the free slots, and work out anew which question blocks the calls that wait."""
         while (found := self._next()) is not None and (slots := self._free()) is not None:
             self._assign(found, slots)
-        self._blocker, self._deadline = self._contended()
         if not self._waiting:
+            self._blocker, self._deadline = None, math.inf
             return
+        self._blocker, self._deadline = self._contended()
         left = math.inf
         if self._blocker is not None:
             left = self._deadline - anyio.current_time()
@@ -255,7 +256,7 @@ class CallQueue:
 
     def _contended(self) -> tuple[CallSlot | None, float]:
         """The slot whose question blocks others, and when that question is withdrawn."""
-        if not self.holding or not self._waiting or self._free(may_open=False) is not None:
+        if not self.holding or self._free(may_open=False) is not None:
             return None, math.inf
         first = next(iter(self.holding))
         since = min(_first(tickets).since for tickets in self._waiting.values())
