@@ -10,8 +10,8 @@ Spec: MCP 2026-07-28 and 2025-11-25, server/tools.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
 from typing import Final
 
 from jsonschema.protocols import Validator
@@ -40,6 +40,8 @@ class Tool:
     validator: Validator
     unchecked: str | None = None
     """Why its arguments are not checked against the whole listed schema; None when they are."""
+    header_names: Mapping[tuple[str, ...], str] = field(default_factory=dict)
+    """The arguments that a header repeats, by their paths: the `x-mcp-header` of each (MCP 2026-07-28)."""
 
     def text(self, key: str) -> str | None:
         """A text field of the tool, such as `title` or `description`; None when absent or empty."""
@@ -138,7 +140,7 @@ def _tool_from(item: JsonValue, work: SchemaBudget) -> Tool:
     if schema.get("type", "object") != "object":
         raise ValueError(f"its inputSchema has the type {schema['type']!r}, not 'object'")
     # Imports the whole SDK, which a client of A2A never needs.
-    from mcp.shared.inbound import find_invalid_x_mcp_header
+    from mcp.shared.inbound import find_invalid_x_mcp_header, x_mcp_header_map
 
     if (reason := find_invalid_x_mcp_header(schema)) is not None:
         raise ValueError(f"its inputSchema has an invalid x-mcp-header: {reason}")
@@ -161,4 +163,4 @@ def _tool_from(item: JsonValue, work: SchemaBudget) -> Tool:
         raise ValueError(f"it is nested deeper than {MAX_SCHEMA_DEPTH} levels")
     if exceeds_floats(item):
         raise ValueError("a number in it is out of range")
-    return Tool(name, item, schema, validator, unchecked)
+    return Tool(name, item, schema, validator, unchecked, x_mcp_header_map(schema))

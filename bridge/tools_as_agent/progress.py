@@ -36,7 +36,8 @@ class ProgressRelay:
         self._limit_bytes = options.progress_limit_bytes
         self._per_second = options.progress_per_second
         self._left = self._per_second * BURST_SECONDS
-        self._since = anyio.current_time()
+        self._since = 0.0
+        """When the reports that may come at once were counted last; at first all of them are free."""
         self._in_flight = 0
         self._newest: ProgressReport | None = None
 

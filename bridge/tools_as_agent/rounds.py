@@ -152,13 +152,14 @@ class CallInRounds:
 
     async def _in_turn(self, progress: ProgressRelay, call: ToolCall) -> JsonObject:
         self._patience.pause()
-        since = anyio.current_time()
+        hop = trace.hop.get()
+        since = 0.0 if hop is None else anyio.current_time()
         async with (
             turn(self._limiter, self._decision.skill_id, self._options.queue_timeout_seconds) as left_seconds,
             self._queue.slot(self._caller, left_seconds, self._wait) as slot,
         ):
             self._patience.resume()
-            if (hop := trace.hop.get()) is not None:
+            if hop is not None:
                 hop.waited(self._decision.source_key, anyio.current_time() - since)
             self._job.sent(self._decision.source_key or self._queue.session.name)
             if self._job.turn.task is None and self._asking is None:

@@ -95,7 +95,7 @@ def decide(turn: Turn, skills: Skills, options: AgentOptions) -> Decision:
     """
     kept = resume_state_from(turn.kept)
     # The metadata of the request counts as that of the message, in every rule below.
-    whole = replace(turn, message=with_metadata(turn.message, turn.metadata))
+    whole = replace(turn, message=with_metadata(turn.message, turn.metadata)) if turn.metadata else turn
     match kept:
         case ServerQuestion():
             return _answered(kept, whole, skills)

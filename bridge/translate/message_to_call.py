@@ -145,7 +145,7 @@ def data_in(message: Message, tool: Tool) -> JsonObject:
 
 def with_metadata(message: Message, metadata: JsonObject) -> Message:
     """A message with the request's metadata added. Its own metadata takes precedence."""
-    return message.changed(metadata={**metadata, **(message.metadata or {})})
+    return message.changed(metadata={**metadata, **(message.metadata or {})}) if metadata else message
 
 
 def with_one_text(message: Message) -> Message:

@@ -20,7 +20,7 @@ from mcp import ClientSession, MCPError
 from mcp.client._transport import TransportStreams
 from mcp.client.session import ClientRequestContext
 from mcp.client.subscriptions import SubscriptionLost, listen
-from mcp.shared.inbound import mcp_param_headers, x_mcp_header_map
+from mcp.shared.inbound import mcp_param_headers
 from pydantic import JsonValue
 
 from bridge.concurrency import Backoff, Signal
@@ -202,7 +202,7 @@ class Link:
             params["requestState"] = call.request_state
         if tool.runs_only_as_task and self.takes_calls_as_tasks:
             params["task"] = {"ttl": call.task_ttl_ms}
-        headers = mcp_param_headers(x_mcp_header_map(tool.input_schema), call.arguments)
+        headers = mcp_param_headers(tool.header_names, call.arguments)
         with (
             self.questions.of_call(asker, as_task="task" in params),
             self.wire.progress_to(on_progress) as asked,
