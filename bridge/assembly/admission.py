@@ -101,6 +101,23 @@ class Admission:
         )
         return has_token or self.issuer_of(principal) is not None
 
+    def present(self, asked: Principal, face: str) -> Principal | None:
+        """A principal that has asked in a face, with the rights that it has there now; None if it has none any more.
+
+        What a principal of an issuer may use, its token said. That counts as long as the rules for the scopes of the
+        issuer are the same; otherwise its next token has to say it.
+        """
+        name, mark, _ = asked.name.partition(ISSUER_MARK)
+        if mark:
+            issuer = self._issuers.get(name)
+            rules = (
+                None if issuer is None else Principal(asked.name, scopes=issuer.scopes).in_face(face).scopes
+            )
+            return asked if rules == asked.scopes else None
+        known = (one.principal for one in self._credentials if one.principal.name == asked.name)
+        found = next(known, None)
+        return None if found is None else found.in_face(face)
+
     def require_clear(self, plan: Plan) -> None:
         """Refuse a plan whose secrets do not tell its principals apart.
 

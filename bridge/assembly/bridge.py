@@ -414,6 +414,7 @@ class Bridge:
                     self._process,
                     self._place,
                     self._access,
+                    partial(self._admission.present, face=name),
                     self._hops,
                     self._signing,
                 )

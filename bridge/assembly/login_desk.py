@@ -22,16 +22,17 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from bridge.access.principals import PrincipalNames
 from bridge.assembly.admission import Admission
-from bridge.assembly.login_links import LoginLink, LoginSeals, start_url
+from bridge.assembly.login_links import LoginLink, LoginLinkError, LoginSeals, start_url
 from bridge.assembly.plan import Plan, ProcessPlan
 from bridge.concurrency import Backoff, Signal
-from bridge.errors import BridgeError, PeerError, reason_of
+from bridge.errors import BridgeError, PeerError, StoreAwayError, reason_of
 from bridge.http.login_credentials import LoginWish
 from bridge.http.logins import (
     DAY_SECONDS,
     DECLINED,
     OPERATOR,
     USE_NOTED_SECONDS,
+    AwaitedLogin,
     CallerLogins,
     Login,
     LoginKey,
@@ -216,25 +217,54 @@ class KeptCallerLogins:
         link = LoginLink(self.wish.name, principal, client, time.time() + self.link_seconds)
         return start_url(self.base_url, self.seals.sealed(link))
 
-    async def settled(self, principal: str) -> bool:
+    def sealed(self, awaited: AwaitedLogin) -> str:
         """See `CallerLogins`."""
-        began_at = time.time()
+        return self.seals.sealed(awaited)
+
+    def awaited(self, proof: str) -> AwaitedLogin | None:
+        """See `CallerLogins`."""
+        try:
+            return self.seals.awaited(proof)
+        except LoginLinkError:
+            return None
+
+    async def settled(self, awaited: AwaitedLogin) -> bool | None:
+        """See `CallerLogins`."""
         pauses = Backoff(_FIRST_PAUSE_SECONDS, _LONGEST_PAUSE_SECONDS)
         while True:
             moved = self.moved.next
-            login = await self._found(principal)
-            if self._is_usable(login):
-                return True
-            if login is not None and login.lost == DECLINED and login.since >= began_at:
-                return False
-            with anyio.move_on_after(pauses.next()):
+            try:
+                login = await self._login_of(awaited.principal)
+            except StoreAwayError as exc:  # the person may take minutes, and the database may be back by then
+                logger.debug("the logins at %s are looked for later: %s", self.wish.name, exc)
+                login = None
+            if login is not None and login.since < awaited.expires_at:
+                if self._is_usable(login):
+                    return True
+                if login.lost == DECLINED and login.since >= awaited.asked_at:
+                    return False
+            left_seconds = awaited.expires_at - time.time()
+            if left_seconds <= 0:
+                return None
+            with anyio.move_on_after(min(pauses.next(), left_seconds)):
                 await moved.wait()
 
     async def _found(self, principal: str) -> Login | None:
         try:
+            return await self._login_of(principal)
+        except StoreAwayError as exc:
+            raise self._unreadable(exc) from exc
+
+    async def _login_of(self, principal: str) -> Login | None:
+        try:
             return await self.wish.keeper.find(LoginKey(self.wish.key.peer, principal))
+        except StoreAwayError:
+            raise
         except (BridgeError, OSError) as exc:
-            raise PeerError(f"the logins at {self.wish.name} cannot be read: {reason_of(exc)}") from exc
+            raise self._unreadable(exc) from exc
+
+    def _unreadable(self, exc: Exception) -> PeerError:
+        return PeerError(f"the logins at {self.wish.name} cannot be read: {reason_of(exc)}")
 
     def _is_usable(self, login: Login | None) -> bool:
         if login is None or login.lost or (self.wish.issuer and login.issuer != self.wish.issuer):

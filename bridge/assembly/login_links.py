@@ -1,5 +1,8 @@
 """What the pages of a caller's login carry: the link, who is in the browser, and what an issuer has yet to answer.
 
+So is what is kept with a task that waits for a login, so that nobody who can write to the store makes a call as
+somebody else.
+
 Each is sealed, for its own use and with its own end, so that any replica reads what another one wrote, and none of them
 keeps anything. The secrets of a begun login stand in a cookie of the browser that began it, and no other browser can
 bring its answer.
@@ -16,7 +19,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any, Final, TypeVar
 
-from bridge.http.logins import BegunLogin, BegunProof, Login
+from bridge.http.logins import AwaitedLogin, BegunLogin, BegunProof, Login
 from bridge.seal import RecordSeal, SealedRecordError
 
 STATE_SECONDS: Final = 600.0
@@ -92,8 +95,8 @@ class LoginSeals:
         """The first key seals, and all of them open."""
         self._seal = RecordSeal(keys, "login pages")
 
-    def sealed(self, value: LoginLink | BrowserPerson | PendingProof | PendingLogin) -> str:
-        """A value as a text for a URL or a cookie."""
+    def sealed(self, value: LoginLink | BrowserPerson | PendingProof | PendingLogin | AwaitedLogin) -> str:
+        """A value as a text for a URL, a cookie, or what is kept with a task."""
         data = self._seal.seal(json.dumps(asdict(value)).encode(), type(value).__name__.encode())
         return base64.urlsafe_b64encode(data).rstrip(b"=").decode()
 
@@ -135,6 +138,16 @@ class LoginSeals:
         begun = BegunLogin(**said["begun"], bare=Login(**bare | scopes))
         link = LoginLink(**said["link"])
         return _in_time(PendingLogin(link, begun, said["began_at"], said["expires_at"]), now)
+
+    def awaited(self, text: str) -> AwaitedLogin:
+        """The call that waits for a login, also after its link has expired.
+
+        Raises:
+            LoginLinkError: it does not open.
+        """
+        said = self._opened(text, AwaitedLogin)
+        scopes = tuple((scope, tuple(globs)) for scope, globs in said.pop("scopes"))
+        return AwaitedLogin(**said | {"skills": tuple(said["skills"])}, scopes=scopes)
 
     def _opened(self, text: str, kind: type[object]) -> dict[str, Any]:
         try:

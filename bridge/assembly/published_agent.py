@@ -28,6 +28,7 @@ from bridge.store.contract import Store
 from bridge.store.records import Quota
 from bridge.store.retention import Retention
 from bridge.tools_as_agent.agent import SkillSource, ToolsAgent
+from bridge.tools_as_agent.caller_login import Present
 from bridge.tools_as_agent.options import AgentOptions
 from bridge.trace import UNHEARD, Hops
 from bridge.translate.extension import GATED
@@ -93,16 +94,20 @@ async def published(
     process: Profile,
     place: ProcessPlan,
     access: Access,
+    present: Present,
     hops: Hops = UNHEARD,
     signing: CardSigning | None = None,
 ) -> AsyncIterator[PublishedAgent]:
     """Run an agent while the context is open, with its stored tasks recovered.
 
+    `present` tells the rights of its callers.
+
     Raises:
         UsageError: the store is in use, too new, or out of reach.
     """
     sends = place.push is not None
-    agent = ToolsAgent(sources, agent_options_of(plan, push=sends), plan.overrides, now_ms=now_ms)
+    options = agent_options_of(plan, push=sends)
+    agent = ToolsAgent(sources, options, plan.overrides, now_ms=now_ms, present=present)
     store, where = store_for(name, plan, place, process)
     clock, gate = clock_of(store), ExtensionFilter(GATED)
     ids = IdsAndClock(OrderedIds(clock).new, clock, elapsed_ms)

@@ -207,6 +207,22 @@ def peer_of(url: str) -> str:
     ).geturl()
 
 
+@dataclass(frozen=True)
+class AwaitedLogin:
+    """A call that waits for a login of its caller, with what another process needs to go on with it."""
+
+    principal: str
+    call: str
+    """The digest of the task and its call: no other call goes on with this."""
+    skills: tuple[str, ...]
+    """The globs of the skills that the principal could use when it asked, in the face that it asked."""
+    scopes: tuple[tuple[str, tuple[str, ...]], ...]
+    """What each scope of its issuer opened there then; empty for a principal of the file."""
+    asked_at: float
+    expires_at: float
+    """When the link expires. The task then waits for a message."""
+
+
 class CallerLogins(Protocol):
     """The logins of the callers at a server that wants one of each."""
 
@@ -227,6 +243,20 @@ class CallerLogins(Protocol):
         """The URL at which a principal logs in. `client` is what it calls through, for its page."""
         ...
 
-    async def settled(self, principal: str) -> bool:
-        """Wait until a principal has a login that can be used, or has declined from now on; whether it has one."""
+    def sealed(self, awaited: AwaitedLogin) -> str:
+        """What proves later, to each process of the bridge, that the principal asked for this call."""
+        ...
+
+    def awaited(self, proof: str) -> AwaitedLogin | None:
+        """The call of a proof; None for a proof of somebody else, or one whose key is gone."""
+        ...
+
+    async def settled(self, awaited: AwaitedLogin) -> bool | None:
+        """Wait until a principal has a login that can be used, or has declined since it asked; whether it has one.
+
+        Returns None if neither came until the link expired. What came by then counts, also if it is found later.
+
+        Raises:
+            PeerError: the place of the logins cannot be used.
+        """
         ...

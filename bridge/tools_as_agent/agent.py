@@ -21,6 +21,7 @@ from bridge.concurrency import ToolLimiters
 from bridge.mcp.client.contract import ToolServer
 from bridge.mcp.client.upstream import OwnSession, QueueFullError
 from bridge.source_state import SourceState
+from bridge.tools_as_agent.caller_login import AwaitedCall, LoginGate, Present
 from bridge.tools_as_agent.card import ToolServerSummary, make_card
 from bridge.tools_as_agent.options import AgentOptions
 from bridge.tools_as_agent.resume_state import (
@@ -28,6 +29,7 @@ from bridge.tools_as_agent.resume_state import (
     End,
     Follow,
     FollowedTask,
+    LoginWait,
     OwnQuestion,
     RequireInput,
     ResumeMode,
@@ -39,6 +41,7 @@ from bridge.tools_as_agent.route import (
     ask_server_questions,
     decide,
     is_answer,
+    no_longer_there,
     open_questions,
     skill_named_by,
 )
@@ -112,9 +115,12 @@ class ToolsAgent:
         overrides: Mapping[str, SkillOverride] | None = None,
         *,
         now_ms: Callable[[], int],
+        present: Present,
     ) -> None:
-        """`overrides` are by pattern, in the order of the configuration; see `override_for`."""
+        """`overrides` are by pattern, in the order of the configuration; see `override_for`. `present` tells the rights
+        of callers whose calls go on without a message of theirs."""
         self._now_ms = now_ms
+        self._present = present
         self._states = SkillSourceStates(now_ms)
         self._turns: ToolLimiters[ToolKey] = ToolLimiters()
         self._card_at = lru_cache(_CARDS_KEPT)(self._make_card)
@@ -309,7 +315,8 @@ class ToolsAgent:
         A task of the server is followed further. If that takes a token of the caller, the task waits for a message
         with one. A call that was open while it asked was lost with its process. If
         the tool can be repeated, the call is made again once the answer comes; else its task fails now. So it is with a
-        round whose state may live in the process of a server, when that was the process of another replica.
+        round whose state may live in the process of a server, when that was the process of another replica. A call that
+        waits for a login of its caller waits on.
         """
         known = resume_state_from(kept)
         trace.begin()
@@ -319,6 +326,8 @@ class ToolsAgent:
                 return None
             case FollowedTask() as task:
                 return self._run(Follow(task), owner, even_if_full=True)
+            case ServerQuestion(login=LoginWait()) as asked if state is TaskState.AUTH_REQUIRED:
+                return self._awaited(asked)
             case ServerQuestion(way=ResumeMode.OPEN, is_repeatable=False) if state in INTERRUPTED:
                 return Conclusion(End(TaskState.FAILED, _CALL_GONE))
             case ServerQuestion(is_of_process=True) as asked if is_adopted:
@@ -342,8 +351,37 @@ class ToolsAgent:
             if seconds is not None:
                 options = replace(options, call_timeout_seconds=seconds)
                 break
-        run = ToolRun(decision, source.upstream, options, principal, self._turns.of(decision.skill.key))
+        turns, gate = self._turns.of(decision.skill.key), self._gate_of(source)
+        run = ToolRun(decision, source.upstream, options, principal, turns, gate)
         return BriefWork(run) if decision.skill.may_be_brief else run
+
+    def _gate_of(self, source: SkillSource) -> LoginGate | None:
+        logins = source.upstream.logins
+        return (
+            None if logins is None else LoginGate(logins, source.upstream.name, self._options, self._present)
+        )
+
+    def _awaited(self, asked: ServerQuestion) -> PlannedWork | None:
+        """The work for a call that waits for a login; None if its server wants none any more."""
+        source = self._sources.get(asked.source_key)
+        if source is None or (gate := self._gate_of(source)) is None:
+            return None
+
+        def server() -> ToolServer | None:
+            now = self._sources.get(asked.source_key)
+            return None if now is None else now.upstream
+
+        return AwaitedCall(asked, gate, server, self._after_login)
+
+    def _after_login(self, asked: ServerQuestion, principal: Principal) -> PlannedWork:
+        """The work for a call whose caller has logged in, or has sent a message in place of that."""
+        key = asked.source_key, asked.tool_name
+        if key not in self._skills.by_key:
+            self.refresh()  # its server may have come up while the agent could not be told
+        skill = self._skills.usable_by(principal).by_key.get(key)
+        if skill is None:
+            return Conclusion(no_longer_there(asked.skill_id))
+        return self._run(RunTool(skill, asked.arguments), principal.name, even_if_full=True)
 
     def _acts_for_caller(self, task: FollowedTask) -> bool:
         source = self._source_of(Follow(task))

@@ -1,98 +1,247 @@
 """A caller's own login, before its call goes to a server that wants a login of each caller.
 
 Without a login the task is AUTH_REQUIRED with a link to a page of this bridge. It goes on by itself once the login is
-there, wherever the browser was answered. A message meanwhile brings no login: the task asks again, with a new link. A
-link that was not used in time leaves the task waiting for a message.
+there, wherever the browser was answered, also in another process than the one that asked. A message meanwhile brings
+no login: the task asks again, with a new link. A link that was not used in time leaves the task waiting for a message.
+
+Whoever goes on without a message has none of its caller's secrets. So what it needs is sealed when the task asks, and
+the rights of the principal are looked at once more.
 """
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+import json
+import logging
+import time
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import replace
+from enum import Enum
 from functools import partial
 from typing import Final
 
 import anyio
 
-from bridge.a2a.model.objects import Part, TaskState
-from bridge.a2a.tasks.agent import Job
-from bridge.errors import PeerError
-from bridge.http.logins import CallerLogins
+from bridge.a2a.model.objects import Part, SendMessageConfiguration, TaskState
+from bridge.a2a.tasks.agent import Job, PlannedWork
+from bridge.access.principals import Principal
+from bridge.errors import BusyError, PeerError, telling_of
+from bridge.http.logins import AwaitedLogin, CallerLogins
 from bridge.jsonvalues import JsonObject
 from bridge.mcp.client.contract import ToolServer
+from bridge.seal import request_digest
 from bridge.tools_as_agent.options import AgentOptions
-from bridge.tools_as_agent.resume_state import Follow, ResumeMode, RunTool
+from bridge.tools_as_agent.resume_state import (
+    ElicitationsByKey,
+    LoginWait,
+    ResumeMode,
+    RunTool,
+    ServerQuestion,
+)
 from bridge.tools_as_agent.rounds import kept_question
 from bridge.tools_as_agent.task_asker import PausableDeadline, QuestionPace, TaskAsker
+from bridge.translate.extension_metadata import metadata_of
+
+logger = logging.getLogger(__name__)
 
 _QUESTION: Final = "login"
 _WANTED: Final = "{} wants you to log in"
 _DECLINED: Final = "You declined to log in at {}, so it was not called"
+_NO_RIGHT: Final = "You may not use the skill {} any more, so it was not called"
+
+Present = Callable[[Principal], Principal | None]
+"""The principal that asked with the rights that it has now; None if it has none, or only its next message can tell."""
 
 
-async def logged_in(
-    job: Job, upstream: ToolServer, decision: RunTool | Follow, options: AgentOptions
-) -> bool:
-    """Whether the caller has a login, if the server wants one. Without one the task has ended, or waits for a message.
+class _Outcome(Enum):
+    """What became of a link."""
 
-    Raises:
-        PeerError: the place of the logins cannot be read.
-    """
-    logins, principal = upstream.logins, job.turn.principal.name
-    if logins is None or isinstance(decision, Follow):
+    LOGGED_IN = "logged in"
+    MESSAGE = "message"
+    """The client has sent a message."""
+    DECLINED = "declined"
+    UNUSED = "unused"
+
+
+class LoginGate:
+    """Lets the calls of one server through once their callers have logins there."""
+
+    def __init__(self, logins: CallerLogins, server: str, options: AgentOptions, present: Present) -> None:
+        self._logins = logins
+        self._server = server
+        self._options = options
+        self._present = present
+
+    async def passed(self, job: Job, decision: RunTool) -> bool:
+        """Whether the caller has a login, after it was asked for one. Else the task has ended, or waits for a message.
+
+        Raises:
+            PeerError: the place of the logins cannot be read.
+            StoreError: another replica goes on with the task, or the store cannot write.
+        """
+        while not await self._logins.is_there(job.turn.principal.name):
+            if not await self._goes_on(job, decision.skill_id, await self._asked(job, decision)):
+                return False
         return True
-    has_asked = False
-    while not await logins.is_there(principal):
-        has_asked = True
-        answer = await _asked(job, logins, upstream.name, decision, options)
-        if answer is None:
+
+    async def reopened(self, job: Job, asked: ServerQuestion) -> bool:
+        """Wait for the login that another process has asked for; see `passed`.
+
+        The task says already where to log in, so that nothing is said anew. If it returns True, the turn of the job is
+        as it was when the task asked, with the rights of now; or it is that of a message that came meanwhile.
+        """
+        login, task_id = asked.login, job.events.task_id
+        awaited = None if login is None else self._logins.awaited(login.proof)
+        call = _call_digest(task_id, asked.source_key, asked.tool_name, asked.arguments)
+        if login is None or awaited is None or (awaited.principal, awaited.call) != (_name(job), call):
+            logger.info("task %s waits for a message: what is kept with it proves no call", task_id)
             return False
-        if answer.get("action") != "accept":
-            words = Part(text=_DECLINED.format(upstream.name))
-            await job.status(TaskState.REJECTED, job.message((words,)), keep=b"")
+        job.turn = replace(
+            job.turn,
+            principal=Principal(awaited.principal, skills=awaited.skills, scopes=awaited.scopes),
+            configuration=SendMessageConfiguration(accepted_output_modes=login.output_modes or None),
+            metadata=login.metadata,
+            extensions=frozenset(login.extensions),
+        )
+        keep = partial(_as_kept, asked)
+        outcome = await self._outcome(job, awaited, asked.questions, keep, is_shown=True)
+        return await self._goes_on(job, asked.skill_id, outcome)
+
+    async def _goes_on(self, job: Job, skill_id: str, outcome: _Outcome) -> bool:
+        """Whether the call may go on after an outcome. Else the task has ended, or waits for a message."""
+        if outcome is _Outcome.DECLINED:
+            await _reject(job, _DECLINED.format(self._server))
+        if outcome is not _Outcome.LOGGED_IN:
+            return outcome is _Outcome.MESSAGE
+        principal = self._present(job.turn.principal)
+        if principal is None:
+            words = "task %s waits for a message of %s, whose rights have changed since it asked"
+            logger.info(words, job.events.task_id, _name(job))
             return False
-    if has_asked:
-        job.status(TaskState.WORKING)
-    return True
+        if not principal.may_use(skill_id):
+            await _reject(job, _NO_RIGHT.format(skill_id))
+            return False
+        job.turn = replace(job.turn, principal=principal)
+        # Stored before anything is called: a replica that was taken for dead learns here that another one goes on.
+        await job.status(TaskState.WORKING)
+        return True
+
+    async def _asked(self, job: Job, decision: RunTool) -> _Outcome:
+        """Ask for a login; what became of it."""
+        name, turn, now = _name(job), job.turn, time.time()
+        question: JsonObject = {
+            "mode": "url",
+            "message": _WANTED.format(self._server),
+            "url": self._logins.link(name, f"the agent {self._server} over A2A"),
+            "elicitationId": job.new_id(),
+        }
+        awaited = AwaitedLogin(
+            name,
+            _call_digest(job.events.task_id, *decision.skill.key, decision.arguments),
+            turn.principal.skills,
+            turn.principal.scopes,
+            now,
+            now + self._logins.link_seconds,
+        )
+        login = LoginWait(
+            self._logins.sealed(awaited),
+            tuple(sorted(turn.extensions)),
+            tuple(turn.configuration.accepted_output_modes or ()),
+            metadata_of([one.uri for one in self._options.extensions], turn.metadata),
+        )
+        keep = partial(kept_question, decision, ResumeMode.AGAIN, login=login)
+        return await self._outcome(job, awaited, {_QUESTION: question}, keep, is_shown=False)
+
+    async def _outcome(
+        self,
+        job: Job,
+        awaited: AwaitedLogin,
+        questions: ElicitationsByKey,
+        keep: Callable[[ElicitationsByKey], bytes],
+        *,
+        is_shown: bool,
+    ) -> _Outcome:
+        """Wait for a message or for the page, whichever says something first."""
+        options = self._options
+        pace = QuestionPace(self._server, self._logins.link_seconds, options.held_answer_seconds, 0)
+        patience = PausableDeadline(options.call_timeout_seconds)
+        asker = TaskAsker(job, patience, pace, keep, {}, None)
+        found: list[_Outcome] = []
+        faults: list[PeerError] = []
+
+        async def from_message() -> _Outcome:
+            (answer,) = (await asker.ask(questions, is_shown=is_shown)).values()
+            if asker.gave_up:
+                return _Outcome.UNUSED
+            return _Outcome.MESSAGE if answer.get("action") == "accept" else _Outcome.DECLINED
+
+        async def from_page() -> _Outcome:
+            has_login = await self._logins.settled(awaited)
+            if has_login is None:
+                return _Outcome.UNUSED
+            return _Outcome.LOGGED_IN if has_login else _Outcome.DECLINED
+
+        async def first(wait: Callable[[], Awaitable[_Outcome]]) -> None:
+            try:
+                found.append(await wait())
+            except PeerError as exc:
+                faults.append(exc)
+            tasks.cancel_scope.cancel()
+
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(first, from_page)
+            tasks.start_soon(first, from_message)
+        if faults:
+            raise faults[0]
+        return found[0]
 
 
-async def _asked(
-    job: Job, logins: CallerLogins, server: str, decision: RunTool, options: AgentOptions
-) -> JsonObject | None:
-    """What became of a link: the answer of a message or of the page; None if there was none in time."""
-    principal = job.turn.principal.name
-    params: JsonObject = {
-        "mode": "url",
-        "message": _WANTED.format(server),
-        "url": logins.link(principal, f"the agent {server} over A2A"),
-        "elicitationId": job.new_id(),
-    }
-    asker = TaskAsker(
-        job,
-        PausableDeadline(options.call_timeout_seconds),
-        QuestionPace(server, logins.link_seconds, options.held_answer_seconds, 0),
-        partial(kept_question, decision, ResumeMode.AGAIN),
-        {},
-        None,
-    )
-    found: list[JsonObject] = []
-    faults: list[PeerError] = []
+class AwaitedCall:
+    """The work for a task that waits for a login of its caller, for which another process has asked."""
 
-    async def from_message() -> JsonObject:
-        return (await asker.ask({_QUESTION: params}))[_QUESTION]
+    def __init__(
+        self,
+        asked: ServerQuestion,
+        gate: LoginGate,
+        server: Callable[[], ToolServer | None],
+        work: Callable[[ServerQuestion, Principal], PlannedWork],
+    ) -> None:
+        """`server` is the server of the call now; None if there is none. `work` makes the call, with the tools of
+        now."""
+        self._asked = asked
+        self._gate = gate
+        self._server = server
+        self._work = work
 
-    async def from_page() -> JsonObject:
-        return {"action": "accept" if await logins.settled(principal) else "decline"}
-
-    async def first(ask: Callable[[], Awaitable[JsonObject]]) -> None:
+    async def __call__(self, job: Job) -> None:
+        """Wait, and take the task to its end; or leave it waiting for a message."""
         try:
-            found.append(await ask())
-        except PeerError as exc:
-            faults.append(exc)
-        tasks.cancel_scope.cancel()
+            if not await self._gate.reopened(job, self._asked):
+                return
+            if (server := self._server()) is not None:
+                await server.ready()  # this process may have only just started, and know no tools yet
+        except (PeerError, BusyError) as exc:
+            telling = telling_of(exc)
+            logger.log(telling.log_level, "a call of %s failed: %s", self._asked.skill_id, exc)
+            await job.status(TaskState(telling.task_state), job.message(_in_words(str(exc))), keep=b"")
+            return
+        await self._work(self._asked, job.turn.principal)(job)
 
-    async with anyio.create_task_group() as tasks:
-        tasks.start_soon(first, from_page)
-        tasks.start_soon(first, from_message)
-    if faults:
-        raise faults[0]
-    return None if asker.gave_up else found[0]
+
+def _name(job: Job) -> str:
+    return job.turn.principal.name
+
+
+def _as_kept(asked: ServerQuestion, _: ElicitationsByKey) -> bytes:
+    return asked.to_bytes()
+
+
+def _call_digest(task_id: str, source_key: str, tool_name: str, arguments: JsonObject) -> str:
+    return request_digest(json.dumps([task_id, source_key, tool_name]), arguments).hex()
+
+
+async def _reject(job: Job, words: str) -> None:
+    await job.status(TaskState.REJECTED, job.message(_in_words(words)), keep=b"")
+
+
+def _in_words(text: str) -> Sequence[Part]:
+    return (Part(text=text),)

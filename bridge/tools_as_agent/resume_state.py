@@ -72,6 +72,20 @@ class Confirmation(_OfTrace):
 
 
 @dataclass(frozen=True, slots=True)
+class LoginWait:
+    """What a call that waits for a login of its caller needs to go on in another process, without a message."""
+
+    proof: str
+    """That its principal asked for it; see `CallerLogins.sealed`."""
+    extensions: tuple[str, ...] = ()
+    """The extensions that the client had activated."""
+    output_modes: tuple[str, ...] = ()
+    """The media types that it accepts; empty if it named none."""
+    metadata: JsonObject = field(default_factory=dict)
+    """What the metadata of its request held of the extensions that the agent declares."""
+
+
+@dataclass(frozen=True, slots=True)
 class ServerQuestion(_OfTrace):
     """The server asked in the middle of a call."""
 
@@ -92,6 +106,8 @@ class ServerQuestion(_OfTrace):
     is_of_process: bool = False
     """Whether what `request_state` stands for may be in the memory of a server that is a process of this bridge. Then
     no other replica's process of that server is given it."""
+    login: LoginWait | None = None
+    """What goes on by itself once the caller has logged in; None if the server itself asks."""
     kind: Literal["server-question"] = "server-question"
 
     def to_bytes(self) -> bytes:

@@ -35,6 +35,7 @@ from bridge.tools_as_agent.resume_state import (
     ElicitationsByKey,
     Follow,
     FollowedTask,
+    LoginWait,
     RequireInput,
     ResumeMode,
     RunTool,
@@ -241,9 +242,11 @@ class CallInRounds:
         return {**given}
 
 
-def kept_question(decision: RunTool, way: ResumeMode, questions: ElicitationsByKey) -> bytes:
-    """What is kept with a task whose call waits for the answers to questions."""
-    return _asked(decision, way, questions).to_bytes()
+def kept_question(
+    decision: RunTool, way: ResumeMode, questions: ElicitationsByKey, login: LoginWait | None = None
+) -> bytes:
+    """What is kept with a task whose call waits for the answers to questions, or for a login of its caller."""
+    return replace(_asked(decision, way, questions), login=login).to_bytes()
 
 
 def _asked(decision: RunTool, way: ResumeMode, questions: ElicitationsByKey) -> ServerQuestion:

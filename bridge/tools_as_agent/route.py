@@ -149,7 +149,7 @@ def _answered(asked: ServerQuestion, turn: Turn, skills: Skills) -> Decision:
     key = asked.source_key, asked.tool_name
     skill = skills.by_key.get(key) if asked.tool_name else skills.by_id.get(asked.skill_id)
     if skill is None:
-        return _no_longer_there(asked.skill_id)
+        return no_longer_there(asked.skill_id)
     return RunTool(skill, asked.arguments, answered)
 
 
@@ -201,7 +201,7 @@ def _confirmed(asked: Confirmation, turn: Turn, skills: Skills, options: AgentOp
     """Decide on an answer to a confirmation. Other arguments make another call, which is confirmed anew."""
     skill = skills.by_id.get(asked.skill_id)
     if skill is None:
-        return _no_longer_there(asked.skill_id)
+        return no_longer_there(asked.skill_id)
     require_names_question(turn, asked)
     answer = answer_to_confirmation(turn.message, turn.metadata, skill.tool)
     if answer is not None and answer in _REFUSED:
@@ -221,7 +221,8 @@ def _confirmed(asked: Confirmation, turn: Turn, skills: Skills, options: AgentOp
     return confirmation(decision, call) if isinstance(decision, RunTool) else decision
 
 
-def _no_longer_there(skill_id: str) -> End:
+def no_longer_there(skill_id: str) -> End:
+    """The end of a task whose tool is gone, or is for others now."""
     return End(TaskState.FAILED, f"The server no longer lists the tool {skill_id}")
 
 

@@ -29,7 +29,7 @@ from bridge.mcp.client.contract import ToolQueue, ToolServer, resource_of
 from bridge.mcp.client.faults import ServerRefusedError
 from bridge.mcp.client.tasks import TaskCancelledError
 from bridge.tools_as_agent.bridge_notes import message_with_notes, notes_of
-from bridge.tools_as_agent.caller_login import logged_in
+from bridge.tools_as_agent.caller_login import LoginGate
 from bridge.tools_as_agent.options import AgentOptions
 from bridge.tools_as_agent.progress import ProgressRelay
 from bridge.tools_as_agent.resume_state import End, Follow, RequireInput, RunTool
@@ -66,14 +66,17 @@ class ToolRun:
         options: AgentOptions,
         principal: str,
         limiter: anyio.CapacityLimiter | None = None,
+        gate: LoginGate | None = None,
     ) -> None:
-        """`principal` is the one for which the call was reserved. `limiter` bounds the calls of the skill. The run
-        keeps these values to its end, even when the agent's options change meanwhile."""
+        """`principal` is the one for which the call was reserved. `limiter` bounds the calls of the skill, and `gate`
+        asks for the login of the caller, where the server wants one. The run keeps these values to its end, even when
+        the agent's options change meanwhile."""
         self._decision = decision
         self._upstream = upstream
         self._options = options
         self._principal = principal
         self._limiter = limiter
+        self._gate = gate
         self._call: CallInRounds | None = None
 
     async def __call__(self, job: Job) -> None:
@@ -87,7 +90,7 @@ class ToolRun:
             if isinstance(self._decision, Follow) and not self._can_act(job):
                 await self._wait_for_token(job)
                 return
-            if not await logged_in(job, self._upstream, self._decision, self._options):
+            if not await self._has_login(job):
                 return
             caller = job.turn.principal
             async with self._upstream.queue(caller.name, job.events.context_id, caller.token) as queue:
@@ -105,6 +108,12 @@ class ToolRun:
     def drop(self) -> None:
         """End what `Upstream.reserve` began; by itself, in place of a run."""
         self._upstream.release(self._principal)
+
+    async def _has_login(self, job: Job) -> bool:
+        """Whether the caller has a login, if the server wants one; see `LoginGate.passed`."""
+        if self._gate is None or isinstance(self._decision, Follow):
+            return True
+        return await self._gate.passed(job, self._decision)
 
     def _can_act(self, job: Job) -> bool:
         """Whether the caller has shown what the server can be called with in its name."""

@@ -141,8 +141,12 @@ class TaskAsker:
         """See `Asker.is_left`."""
         return self._job.is_left()
 
-    async def ask(self, questions: Mapping[str, JsonObject]) -> Mapping[str, JsonObject]:
+    async def ask(
+        self, questions: Mapping[str, JsonObject], *, is_shown: bool = False
+    ) -> Mapping[str, JsonObject]:
         """Put questions to the client and wait for its answers; see `Asker.ask`.
+
+        `is_shown` says that the task asks them already.
 
         Raises:
             PeerError: a question cannot be passed on.
@@ -162,7 +166,10 @@ class TaskAsker:
         if mine:
             self._open |= mine
             self._patience.pause()
-            self._show({})
+            if is_shown:
+                self._listen()
+            else:
+                self._show({})
             try:
                 await self._answered(mine)
             finally:
@@ -232,8 +239,7 @@ class TaskAsker:
     def _show(self, problems: Mapping[str, tuple[Problem, ...]]) -> None:
         """Let the task ask the open questions."""
         questions = self._unanswered()
-        self._is_asking = True
-        self._job.listen(self._hear)
+        self._listen()
         for key in problems:
             self._open[key].occasion = new_occasion()
         occasions = {one.key: self._open[one.key].occasion for one in questions}
@@ -242,6 +248,10 @@ class TaskAsker:
         self._ask(questions, self._shown)
         if self._slot is not None:
             self._slot.hold(self._tell_of_others, self._give_way)
+
+    def _listen(self) -> None:
+        self._is_asking = True
+        self._job.listen(self._hear)
 
     def _ask(self, questions: Sequence[Elicitation], message: Message) -> None:
         kept = self._keep({question.key: question.params for question in questions})

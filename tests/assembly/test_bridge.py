@@ -26,6 +26,7 @@ from bridge.assembly.plan import (
     RemotePlan,
     ServerPlan,
 )
+from bridge.config.tables.profile import Profile
 from bridge.errors import PeerError, UsageError
 from bridge.http.request_checks import API_KEY_HEADER
 from bridge.mcp.client.eras import Era
@@ -90,9 +91,9 @@ class Live:
 
 
 @asynccontextmanager
-async def live(folder: Path, **plan: Any) -> AsyncIterator[Live]:
+async def live(folder: Path, profile: Profile = PROFILE, **plan: Any) -> AsyncIterator[Live]:
     """Serve a plan."""
-    wanted = Plan(PROFILE, **{"place": ProcessPlan(state=folder / "state", cache=folder / "cache"), **plan})
+    wanted = Plan(profile, **{"place": ProcessPlan(state=folder / "state", cache=folder / "cache"), **plan})
     with anyio.fail_after(WAIT_SECONDS):
         async with AsyncExitStack() as stack:
             late: list[Bridge] = []

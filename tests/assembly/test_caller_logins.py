@@ -19,7 +19,7 @@ from bridge.access.principals import Principal
 from bridge.access.verifiers import Credential
 from bridge.assembly.plan import AuditPlan, ProcessPlan, ServerPlan
 from bridge.http.login_credentials import LoginWish
-from bridge.http.logins import DAY_SECONDS, OPERATOR, LoginKey
+from bridge.http.logins import DAY_SECONDS, OPERATOR, LoginKeeper, LoginKey
 from bridge.mcp.client.eras import Era
 from bridge.mcp.client.transports.streamable_http import HttpTarget
 from bridge.store.login_files import LoginFiles
@@ -90,8 +90,38 @@ def link_in(task: dict[str, Any]) -> str:
     return re.findall(r"http://\S+/login/start/[\w-]+", text)[0]
 
 
+@dataclass
+class Town:
+    """A server that wants a login of each caller, for the bridges of a test."""
+
+    folder: Path
+    wish: LoginWish
+    issuer: LoginServer
+    calls: list[str]
+    """The tokens with which the tool was called, also at bridges of before."""
+    server: ServerPlan
+
+    @asynccontextmanager
+    async def opens(self, **more: Any) -> AsyncIterator[Office]:
+        """A bridge, for as long as this is entered."""
+        people = [Credential(Principal(name), token) for name, token in TOKENS.items()]
+        plan: dict[str, Any] = {"published": {"desk": agent("crm")}, "credentials": people, **more}
+        async with live(self.folder, servers={"crm": self.server}, **plan) as there:
+            while (await there.client.get(f"{there.url}/readyz")).status_code != 200:
+                await anyio.sleep(0.01)
+            yield Office(there, self.wish, self.issuer, self.calls)
+
+
 @asynccontextmanager
 async def office(tmp_path: Path, link_seconds: float = 600, **more: Any) -> AsyncIterator[Office]:
+    async with town(tmp_path, link_seconds) as here, here.opens(**more) as bridge:
+        yield bridge
+
+
+@asynccontextmanager
+async def town(
+    tmp_path: Path, link_seconds: float = 600, keeper: LoginKeeper | None = None
+) -> AsyncIterator[Town]:
     issuer, calls = LoginServer(), []
 
     def called(got: Got) -> Any:
@@ -102,10 +132,9 @@ async def office(tmp_path: Path, link_seconds: float = 600, **more: Any) -> Asyn
     with anyio.fail_after(60):
         async with issuer.serve(), tools.serve() as url:
             # The issuer's own resource asks for the login; the tools stand at another address.
-            keeper = LoginFiles(tmp_path / "state")
             wish = LoginWish(
                 url,
-                keeper,
+                keeper or LoginFiles(tmp_path / "state"),
                 "crm",
                 allow_private=True,
                 of_each=True,
@@ -118,13 +147,7 @@ async def office(tmp_path: Path, link_seconds: float = 600, **more: Any) -> Asyn
             made = ServerPlan.as_profile_says(target, Era.LEGACY, PROFILE.server, PROFILE.run)
             plan = replace(made, rules=replace(made.rules, per="principal"))
             await put(wish, issuer)
-            people = [Credential(Principal(name), token) for name, token in TOKENS.items()]
-            async with live(
-                tmp_path, servers={"crm": plan}, published={"desk": agent("crm")}, credentials=people, **more
-            ) as there:
-                while (await there.client.get(f"{there.url}/readyz")).status_code != 200:
-                    await anyio.sleep(0.01)
-                yield Office(there, wish, issuer, calls)
+            yield Town(tmp_path, wish, issuer, calls, plan)
 
 
 async def test_a_task_goes_on_by_itself_once_its_caller_has_a_login(tmp_path: Path) -> None:

@@ -131,7 +131,7 @@ async def team(
         changes = Changes()
         sources = [await source(stack, key, target, changes, rules) for key, target in targets.items()]
         options = chosen(**(agent or {}))
-        served = ToolsAgent(sources, options, overrides, now_ms=now_ms)
+        served = ToolsAgent(sources, options, overrides, now_ms=now_ms, present=lambda asked: asked)
         changes.agent = served
         kept = await stack.enter_async_context(MemoryStore() if store is None else SQLiteStore(store))
         engine = await stack.enter_async_context(

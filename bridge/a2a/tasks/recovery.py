@@ -62,6 +62,8 @@ class Recovery:
             return None
         if work is None:
             return self._tasks.conclude(live, TaskState.FAILED, why)
+        if self._store.replicas is None:
+            self._tasks.open.add(stored.origin.owner, stored.task_id)
         live.running = RunningWork()
         self._start(live, live.running, _turn_left(live), Commit(done=True), work)
         return None
@@ -74,7 +76,8 @@ class Recovery:
 
 
 def _turn_left(live: LiveTask) -> Turn:
-    """The turn for a task of an earlier process: the last message of its client."""
+    """The turn for a task of an earlier process: the last message of its client. It has no rights of its own: what they
+    are, the agent has to know."""
     message = next(message for message in reversed(live.task.history or ()) if message.role is Role.USER)
-    principal = Principal(live.origin.owner)
+    principal = Principal(live.origin.owner, skills=())
     return Turn(principal, message, SendMessageConfiguration(), {}, frozenset(), live.task, live.kept)
