@@ -49,8 +49,8 @@ import anyio
 from tests.peers.oidc_provider import Browser
 
 async def log_in():
-    async with Browser("alice") as browser:
-        print((await browser.visit(sys.argv[1])).text)
+    async with Browser(sys.argv[1]) as browser:
+        print((await browser.visit(sys.argv[2])).text)
 
 anyio.run(log_in)
 """
@@ -71,11 +71,11 @@ async def log_in(agent: str, folder: Path) -> str:
     return await ran(folder, "login", "desk", str(file))
 
 
-async def ran(folder: Path, *words: str) -> str:
-    """What a command says that ends well."""
+async def ran(folder: Path, *words: str, person: str = "alice", **more: str) -> str:
+    """What a command says that ends well. `person` is in its browser, `more` in its environment."""
     (browser := folder / "browser.py").write_text(BROWSER)
-    state, command = Path(os.environ["XDG_STATE_HOME"]), f"{sys.executable} {browser} %s"
-    run = partial(run_command, *words, state=state, BROWSER=command)
+    state, command = Path(os.environ["XDG_STATE_HOME"]), f"{sys.executable} {browser} {person} %s"
+    run = partial(run_command, *words, **{"state": state, "BROWSER": command, **more})
     done: subprocess.CompletedProcess[str] = await anyio.to_thread.run_sync(run)
     assert done.returncode == 0, done.stderr
     return done.stdout + done.stderr

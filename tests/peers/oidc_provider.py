@@ -195,6 +195,10 @@ class Browser:
         """Open a page and follow redirects, also to a client that listens on loopback."""
         return await self._http.get(url, follow_redirects=True)
 
+    async def sends(self, url: str, **form: str) -> httpx2.Response:
+        """Send a form and follow redirects."""
+        return await self._http.post(url, data=form, follow_redirects=True)
+
     async def redirected(self, url: str, before: str) -> dict[str, str]:
         """Open a page and follow redirects up to one that begins with `before`; the query of that one.
 

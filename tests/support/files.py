@@ -32,13 +32,13 @@ def written(folder: Path, *parts: str, name: str = "bridge.toml") -> Path:
 
 @contextmanager
 def started(
-    *words: str, state: Path, until: str, under: tuple[str, ...] = (), **more: str
+    *words: str, state: Path, until: str, under: tuple[str, ...] = (), port: int = 0, **more: str
 ) -> Iterator[Wrapping]:
-    """Start a command whose last option is its port, on a free one, without a terminal; wait for these words.
+    """Start a command whose last option is its port, by default a free one, without a terminal; wait for these words.
 
     `under` is another command that starts it.
     """
-    port = free_port()
+    port = port or free_port()
     with Forked(
         [*under, sys.executable, "-P", "-m", "bridge", *words, str(port)],
         stderr=subprocess.PIPE,
