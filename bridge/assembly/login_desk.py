@@ -24,7 +24,7 @@ from bridge.access.principals import PrincipalNames
 from bridge.assembly.admission import Admission
 from bridge.assembly.login_links import LoginLink, LoginLinkError, LoginSeals, start_url
 from bridge.assembly.plan import Plan, ProcessPlan
-from bridge.concurrency import Backoff, Signal
+from bridge.concurrency import Backoff, Signal, one_at_a_time
 from bridge.errors import BridgeError, PeerError, StoreAwayError, reason_of
 from bridge.http.login_credentials import LoginWish
 from bridge.http.logins import (
@@ -35,6 +35,7 @@ from bridge.http.logins import (
     AwaitedLogin,
     CallerLogins,
     Login,
+    LoginKeeper,
     LoginKey,
 )
 from bridge.mcp.client.transports.streamable_http import HttpTarget, ServerTarget
@@ -55,6 +56,11 @@ _FIRST_PAUSE_SECONDS: Final = 0.5
 _LONGEST_PAUSE_SECONDS: Final = 5.0
 """Between looks for a login that another process may have written: a person waits for its task."""
 
+_LOOK_COUNTS_SECONDS: Final = 0.25
+"""How long a look counts for all tasks that wait for the same login."""
+
+_LOOKS_AT_ONCE: Final = 4
+"""How many logins are looked for at once: each look of replicas is a connection to their database."""
 
 _NOTHING: Final = Response("There is nothing here", 404)
 
@@ -78,6 +84,7 @@ class LoginDesk:
         self._wishes = wishes
         self._on_deleted = on_deleted
         self._moved = Signal()
+        self._looks = LoginLooks(self._moved)
         self._is_wanted = False
         """Whether a server wanted a login of each caller so far."""
         self._served = Signal()
@@ -98,7 +105,7 @@ class LoginDesk:
         if wish is None or base_url is None:
             return None
         self._is_wanted = True
-        return KeptCallerLogins(wish, self._seals, base_url, self._moved, self._admission)
+        return KeptCallerLogins(wish, self._seals, base_url, self._looks, self._admission)
 
     def serve(self, plan: Plan) -> None:
         """Look after the logins at the servers of this plan, and delete those of principals that it leaves out."""
@@ -185,6 +192,43 @@ class LoginDesk:
         return None if issuer is None else self._admission.issuers.login_at(issuer)
 
 
+@dataclass(frozen=True, slots=True)
+class _Look:
+    login: Login | None
+    at: float
+    until: anyio.Event
+    """Set when this process writes a login."""
+
+
+class LoginLooks:
+    """Looks for logins for which tasks wait. However many wait for one, it is read a few times a second at most."""
+
+    def __init__(self, moved: Signal) -> None:
+        """`moved` is told when this process writes a login."""
+        self.moved = moved
+        self._looking: dict[tuple[LoginKeeper, LoginKey], Signal] = {}
+        self._latest: dict[tuple[LoginKeeper, LoginKey], _Look] = {}
+
+    @cached_property
+    def _places(self) -> anyio.CapacityLimiter:
+        return anyio.CapacityLimiter(_LOOKS_AT_ONCE)
+
+    async def find(self, keeper: LoginKeeper, key: LoginKey) -> Login | None:
+        """See `LoginKeeper.find`."""
+        async with one_at_a_time(self._looking, (keeper, key)):
+            look = self._latest.get((keeper, key))
+            if look is None or not self._counts(look):
+                async with self._places:
+                    until, at = self.moved.next, anyio.current_time()
+                    look = _Look(await keeper.find(key), at, until)
+                self._latest = {one: found for one, found in self._latest.items() if self._counts(found)}
+                self._latest[keeper, key] = look
+            return look.login
+
+    def _counts(self, look: _Look) -> bool:
+        return not look.until.is_set() and anyio.current_time() - look.at < _LOOK_COUNTS_SECONDS
+
+
 @dataclass(frozen=True)
 class KeptCallerLogins:
     """See `CallerLogins`."""
@@ -192,7 +236,7 @@ class KeptCallerLogins:
     wish: LoginWish
     seals: LoginSeals
     base_url: str
-    moved: Signal
+    looks: LoginLooks
     admission: Admission
 
     @property
@@ -232,9 +276,9 @@ class KeptCallerLogins:
         """See `CallerLogins`."""
         pauses = Backoff(_FIRST_PAUSE_SECONDS, _LONGEST_PAUSE_SECONDS)
         while True:
-            moved = self.moved.next
+            moved = self.looks.moved.next
             try:
-                login = await self._login_of(awaited.principal)
+                login = await self._read(self.looks.find(self.wish.keeper, self._key(awaited.principal)))
             except StoreAwayError as exc:  # the person may take minutes, and the database may be back by then
                 logger.debug("the logins at %s are looked for later: %s", self.wish.name, exc)
                 login = None
@@ -251,17 +295,20 @@ class KeptCallerLogins:
 
     async def _found(self, principal: str) -> Login | None:
         try:
-            return await self._login_of(principal)
+            return await self._read(self.wish.keeper.find(self._key(principal)))
         except StoreAwayError as exc:
             raise self._unreadable(exc) from exc
 
-    async def _login_of(self, principal: str) -> Login | None:
+    async def _read(self, found: Awaitable[Login | None]) -> Login | None:
         try:
-            return await self.wish.keeper.find(LoginKey(self.wish.key.peer, principal))
+            return await found
         except StoreAwayError:
             raise
         except (BridgeError, OSError) as exc:
             raise self._unreadable(exc) from exc
+
+    def _key(self, principal: str) -> LoginKey:
+        return LoginKey(self.wish.key.peer, principal)
 
     def _unreadable(self, exc: Exception) -> PeerError:
         return PeerError(f"the logins at {self.wish.name} cannot be read: {reason_of(exc)}")

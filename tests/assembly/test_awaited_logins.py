@@ -8,7 +8,7 @@ import sqlite3
 import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, closing
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Final
 
@@ -18,8 +18,10 @@ import pytest
 from bridge.access.principals import Principal
 from bridge.access.verifiers import Credential
 from bridge.assembly.admission import Admission
+from bridge.assembly.login_desk import LoginLooks
 from bridge.assembly.plan import Plan, ProcessPlan
-from bridge.http.logins import DECLINED, Login
+from bridge.concurrency import Signal
+from bridge.http.logins import DECLINED, Login, LoginKey
 from tests.assembly.test_bridge import PROFILE, agent
 from tests.assembly.test_caller_logins import TOKENS, Office, Town, link_in, town
 from tests.assembly.test_logins import put
@@ -250,3 +252,35 @@ def test_a_principal_of_the_file_has_the_rights_that_the_file_gives_it_now() -> 
     plan = Plan(PROFILE, ProcessPlan(), with_skills("desk/put", "other/look"))
     assert Admission(plan).present(asked, "desk") == Principal("alice", skills=("put",))
     assert Admission(plan).present(Principal("carol"), "desk") is None
+
+
+@dataclass
+class CountingKeeper:
+    """Keeps one login, and says how often it was looked for."""
+
+    login: Login | None = None
+    found: list[LoginKey] = field(default_factory=list)
+    gate: anyio.Event = field(default_factory=anyio.Event)
+
+    def __hash__(self) -> int:
+        return id(self)
+
+    async def find(self, key: LoginKey) -> Login | None:
+        self.found.append(key)
+        await self.gate.wait()
+        return self.login
+
+
+async def test_however_many_tasks_wait_for_logins_few_looks_are_made() -> None:
+    keeper, looks = CountingKeeper(), LoginLooks(moved := Signal())
+    keys = [LoginKey("https://crm.example", f"person-{number}") for number in range(10)]
+    async with anyio.create_task_group() as group:
+        for key in keys * 20:
+            group.start_soon(looks.find, keeper, key)
+        await anyio.wait_all_tasks_blocked()
+        assert len(keeper.found) == 4
+        keeper.gate.set()
+    assert sorted(keeper.found, key=str) == sorted(keys, key=str)
+    keeper.login = Login("", "", "", "", got_at=0, since=0)
+    moved.tell()
+    assert await looks.find(keeper, keys[0]) is keeper.login
