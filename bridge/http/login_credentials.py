@@ -122,10 +122,18 @@ class LoginWish:
     def certified(self, url: str, *, is_of_issuer: bool = False) -> dict[str, Any]:
         """The extensions of a request to a URL, for the certificate that is shown there. `is_of_issuer` says that the
         URL comes from the metadata of the issuer."""
-        place, own, issuer = (urlsplit(one)[:2] for one in (url, self.url, self.issuer))
+        return certified_by(url, self._tls_at(url, is_of_issuer=is_of_issuer))
+
+    def shows_certificate(self, url: str, *, is_of_issuer: bool) -> bool:
+        """Whether a request to a URL shows a certificate. `is_of_issuer` is as for `certified`."""
+        tls = self._tls_at(url, is_of_issuer=is_of_issuer)
+        return tls is not None and tls.certificate is not None
+
+    def _tls_at(self, url: str, *, is_of_issuer: bool) -> PeerTls | None:
+        place, own, issuer = (_place(one) for one in (url, self.url, self.issuer))
         if place == own and self.tls is not None:
-            return certified_by(url, self.tls)
-        return certified_by(url, self.issuer_tls) if is_of_issuer or place == issuer else {}
+            return self.tls
+        return self.issuer_tls if is_of_issuer or place == issuer else None
 
     @property
     def remedy(self) -> str:
@@ -133,6 +141,14 @@ class LoginWish:
         if self.principal != OPERATOR:
             return "Send a message to get a link to log in with"
         return f"Run `mcp-a2a login {self.name or self.key.shown}`"
+
+
+def _place(url: str) -> tuple[str, str]:
+    try:
+        parts = urlsplit(url)
+    except ValueError:  # of a peer
+        return "", ""
+    return parts.scheme, parts.netloc
 
 
 class LoginToken(TokenSource):

@@ -4,14 +4,16 @@ A server that does not say that it checks PKCE is refused, and so is another iss
 sent to an address that the operator did not write and that is private, nothing over plain HTTP beyond this machine, and
 answers are bounded.
 
-Spec: MCP 2026-07-28 authorization, RFC 7636 (PKCE), 8252 (native apps), 8707 (resources), 9728.
+Spec: MCP 2026-07-28 authorization, RFC 7636 (PKCE), 8252 (native apps), 8705 (certificates), 8707 (resources), 9728.
 """
 
 from __future__ import annotations
 
 import secrets
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Sequence
+from contextlib import aclosing
 from dataclasses import dataclass, fields
+from functools import partial
 from typing import Any, Final, NoReturn
 from urllib.parse import urlencode, urljoin, urlsplit
 
@@ -30,7 +32,15 @@ from bridge.http.client import GuardedTransport, guarded_by
 from bridge.http.login_credentials import LoginWish
 from bridge.http.logins import BegunLogin, Login, LoginClientAuth, LoginLead
 from bridge.http.request_checks import is_loopback
-from bridge.http.token_endpoint import ANSWER_BYTES, TokenError, issuer_guard, union_of
+from bridge.http.token_endpoint import (
+    ANSWER_BYTES,
+    TokenError,
+    is_metadata_of_issuer,
+    issuer_guard,
+    object_in,
+    union_of,
+    with_mtls_aliases,
+)
 
 _AUTH_METHODS: Final[dict[str | None, LoginClientAuth]] = {
     "client_secret_basic": "basic",
@@ -132,6 +142,29 @@ class LoginProvider(OAuthClientProvider):
         if self._lead is not None and not self.context.auth_server_url:
             raise OAuthFlowError("it does not say at which issuer. Set `issuer` (--issuer)")
         return super()._expected_issuer()
+
+    async def async_auth_flow(
+        self, request: httpx2.Request
+    ) -> AsyncGenerator[httpx2.Request, httpx2.Response]:
+        """The flow of the SDK, which reads metadata as it is for a client with this certificate, if there is one."""
+        async with aclosing(super().async_auth_flow(request)) as flow:
+            outgoing = await anext(flow)
+            while True:
+                response = yield outgoing
+                try:
+                    outgoing = await flow.asend(await self._as_read(outgoing, response))
+                except StopAsyncIteration:
+                    return
+
+    async def _as_read(self, outgoing: httpx2.Request, response: httpx2.Response) -> httpx2.Response:
+        """The answer, with the endpoints for clients that show a certificate (RFC 8705 section 5)."""
+        if response.status_code != 200 or not is_metadata_of_issuer(outgoing.url.path):
+            return response
+        shows = partial(self._wish.shows_certificate, is_of_issuer=bool(self._wish.issuer))
+        found = object_in(await response.aread())
+        if found is None or (read := with_mtls_aliases(found, shows)) == found:
+            return response
+        return httpx2.Response(200, json=read, request=outgoing)
 
     async def authorize_as_the_card_says(self, lead: LoginLead) -> NoReturn:
         """End with the page that a card names, at an authorization server that has no metadata.

@@ -3,12 +3,13 @@
 The server is asked where its metadata is now: logins that were made long ago need nothing else. What cannot be revoked
 is said, and never keeps a login from being deleted.
 
-Spec: RFC 7009 (revocation), RFC 8414 (`revocation_endpoint`).
+Spec: RFC 7009 (revocation), RFC 8414 (`revocation_endpoint`), RFC 8705 section 5 (its alias).
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Final
 
 import anyio
@@ -23,6 +24,7 @@ from bridge.http.token_endpoint import (
     issuer_guard,
     metadata_urls,
     secret_endpoint,
+    with_mtls_aliases,
 )
 from bridge.jsonvalues import JsonObject
 from bridge.safe_text import with_visible_characters
@@ -66,8 +68,14 @@ class _Revocation:
             # The SDK puts a slash behind an issuer without a path.
             if str(found.get("issuer")).rstrip("/") != issuer.rstrip("/"):
                 raise TokenError(f"{url} is the metadata of another issuer")
-            return secret_endpoint(url, found, "revocation_endpoint")
+            shows = partial(self.wish.shows_certificate, is_of_issuer=self._is_of_the_file)
+            return secret_endpoint(url, with_mtls_aliases(found, shows), "revocation_endpoint")
         raise TokenError(f"{issuer} has no metadata")
+
+    @property
+    def _is_of_the_file(self) -> bool:
+        """Whether the issuer is the one that the operator wrote, with what it is shown."""
+        return self.login.issuer == self.wish.issuer
 
     async def _revoke(self, url: str, token: str, kind: str) -> None:
         proof, headers = proof_of_client(self.login)
@@ -85,5 +93,5 @@ class _Revocation:
         written = self.wish.url, self.wish.issuer
         allow_private = allows_private(self.wish, self.login)
         guard = issuer_guard(url, written, allow_private=allow_private)
-        certified = self.wish.certified(url, is_of_issuer=self.login.issuer == self.wish.issuer)
+        certified = self.wish.certified(url, is_of_issuer=self._is_of_the_file)
         return await issuer_answer(self.http, url, guard, form, headers, certified)

@@ -18,7 +18,7 @@ import math
 import re
 import secrets
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import chain
 from pathlib import Path
@@ -55,6 +55,9 @@ _URL_CHARACTERS: Final = frozenset(f"{ascii_letters}{digits}-._~:/?#[]@!$&()*+,;
 _JWT: Final = re.compile(rb"[\w-]+\.[\w-]+\.[\w-]+")
 
 _WELL_KNOWN: Final = ("oauth-authorization-server", "openid-configuration")
+
+_ASKED_DIRECTLY: Final = ("token_endpoint", "revocation_endpoint", "introspection_endpoint")
+"""The endpoints for secrets and tokens, which may have aliases for clients with a certificate."""
 
 _ASSERTION_TYPE: Final = "urn:ietf:params:oauth:client-assertion-type:jwt-bearer"
 
@@ -167,11 +170,10 @@ class _Exchange:
                     f"{url} is the metadata of another issuer: {_shown(str(found.get('issuer')))}."
                     " If that is the right one, write `issuer` exactly so"
                 )
-            aliases = found.get("mtls_endpoint_aliases")
             tls = self.client.tls
-            if tls is not None and tls.certificate is not None and isinstance(aliases, dict):
-                found = {**found, **aliases}  # RFC 8705 section 5
-            return url, found
+            if tls is None or tls.certificate is None:
+                return url, found
+            return url, with_mtls_aliases(found, lambda _: True)
         raise TokenError(f"{self.client.issuer} has no metadata: {', '.join(lacks)}. Check `issuer`")
 
     async def answer(self, url: str, grant: Mapping[str, str], signing: _SigningKey | None) -> JsonObject:
@@ -245,7 +247,7 @@ async def issuer_answer(
         raise UnsentError(f"{url} cannot be reached for a token: {reason_of(exc)}") from exc
     except httpx2.HTTPError as exc:
         raise TokenError(f"{url} broke off when it was asked for a token: {reason_of(exc)}") from exc
-    return response.status_code, _object_in(body)
+    return response.status_code, object_in(body)
 
 
 def issuer_guard(url: str, written: Sequence[str], *, allow_private: bool) -> AddressGuard | None:
@@ -295,6 +297,26 @@ def metadata_urls(issuer: str) -> Sequence[str]:
     return [*inserted, f"{root}{path}/.well-known/{_WELL_KNOWN[1]}"] if path else inserted
 
 
+def with_mtls_aliases(metadata: JsonObject, is_shown: Callable[[str], bool]) -> JsonObject:
+    """The metadata of an issuer for a client with a certificate: endpoints of its own in place of those for all.
+
+    `is_shown` says whether the client shows its certificate at a URL. Only endpoints that the bridge itself sends
+    requests to are replaced: the page of a login is for a browser, which has no such certificate.
+
+    Spec: RFC 8705 section 5.
+    """
+    aliases = metadata.get("mtls_endpoint_aliases")
+    if not isinstance(aliases, dict):
+        return metadata
+    named = {name: url for name in _ASKED_DIRECTLY if isinstance(url := aliases.get(name), str)}
+    return {**metadata, **{name: url for name, url in named.items() if is_shown(url)}}
+
+
+def is_metadata_of_issuer(path: str) -> bool:
+    """Whether the metadata of an issuer may be at the path of a URL: see `metadata_urls`."""
+    return any(f"/.well-known/{name}" in path for name in _WELL_KNOWN)
+
+
 def secret_endpoint(metadata_url: str, metadata: JsonObject, name: str) -> str:
     """An endpoint of an authorization server that a secret may be sent to.
 
@@ -318,7 +340,8 @@ def secret_endpoint(metadata_url: str, metadata: JsonObject, name: str) -> str:
     return endpoint
 
 
-def _object_in(body: bytes) -> JsonObject | None:
+def object_in(body: bytes) -> JsonObject | None:
+    """The JSON object that a body is; None if it is none."""
     try:
         found = json.loads(body)
     except (ValueError, RecursionError):

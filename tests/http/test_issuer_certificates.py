@@ -12,7 +12,10 @@ import pytest
 from bridge.assembly.plan_from_file import plan_from_file
 from bridge.config.load import load
 from bridge.config.text.diagnostics import ConfigError
-from bridge.http.login_credentials import LoginWish
+from bridge.errors import leaf_of
+from bridge.http.login_credentials import LoginToken, LoginWish
+from bridge.http.login_flow import LoginFlowError, begin_login
+from bridge.http.login_revocation import revoke
 from bridge.http.oauth import ClientToken
 from bridge.http.tls import PeerTls
 from bridge.http.token_endpoint import OAuthClient
@@ -24,6 +27,7 @@ from tests.http.test_login_flow import Browser
 from tests.support.authorization_server import METADATA, AuthorizationServer, TokenRequest
 from tests.support.certificates import Company
 from tests.support.login_server import LoginServer
+from tests.support.running import listening
 
 pytestmark = pytest.mark.outside
 
@@ -62,6 +66,71 @@ async def test_a_login_shows_the_issuer_a_certificate_of_its_own(tmp_path: Path)
             )
             made = await logged_in(wish, Browser(company.tls.context()))
     assert (made.issuer, made.access_token) == (issuer.issuer, "access-2")
+
+
+async def test_a_login_is_made_renewed_and_revoked_where_the_issuer_wants_certificates(
+    tmp_path: Path,
+) -> None:
+    """The issuer asks nobody for a certificate but at the aliases, and has nothing at the endpoints for all."""
+    company, server, issuer = Company.at(tmp_path), LoginServer(), LoginServer()
+    plain = PeerTls(ca=company.tls.ca)
+    with anyio.fail_after(30):
+        async with (
+            issuer.serve(company.serving("optional")),
+            listening(issuer, tls=company.serving("required")) as alias,
+            server.serve() as url,
+        ):
+            server.named = lambda _: [issuer.issuer]
+            aliases = {"token_endpoint": f"{alias}/token", "revocation_endpoint": f"{alias}/revoke"}
+            # The page is for a browser, which has no certificate, and the issuer is not to be replaced.
+            aliases |= {"authorization_endpoint": f"{alias}/authorize", "issuer": "https://evil.example"}
+            none = dict.fromkeys(("token_endpoint", "revocation_endpoint"), f"{issuer.issuer}/none")
+            issuer.metadata = {**none, "mtls_endpoint_aliases": aliases}
+            wish = LoginWish(
+                url,
+                LoginFiles(tmp_path),
+                "crm",
+                issuer=issuer.issuer,
+                issuer_tls=company.tls,
+                client_id="b",
+                allow_private=True,
+            )
+            made = await logged_in(wish, browser := Browser(plain.context()))
+            tokens = LoginToken(wish, 30)
+            tokens.refused(await tokens())
+            renewed = await tokens()
+            kept = await wish.keeper.find(wish.key)
+            assert kept is not None
+            assert await revoke(wish, kept, 30) == ""
+            without = replace(wish, issuer_tls=plain)
+            with pytest.raises(ExceptionGroup) as caught:
+                await logged_in(without, Browser(plain.context()))
+            assert "gave no tokens: HTTP 404" in str(leaf_of(caught.value))
+            assert "did not revoke the refresh token: HTTP 404" in await revoke(without, kept, 30)
+    assert browser.opened[0].startswith(f"{issuer.issuer}/authorize?")
+    assert (made.issuer, made.token_url) == (issuer.issuer, f"{alias}/token")
+    assert (kept.access_token, renewed.value) == ("access-3", "access-3")
+    assert [form["grant_type"] for form in issuer.asked] == ["authorization_code", "refresh_token"]
+    assert [form["token"] for form in issuer.given_back] == ["refresh-3", "access-3"]
+
+
+async def test_a_login_is_not_led_to_a_private_alias_nor_to_one_that_is_not_shown_the_certificate(
+    tmp_path: Path,
+) -> None:
+    company, server = Company.at(tmp_path), LoginServer()
+    with anyio.fail_after(30):
+        async with server.serve(company.serving("optional")) as url:
+            server.metadata = {"mtls_endpoint_aliases": {"token_endpoint": "https://10.0.0.1/token"}}
+            browser = Browser(company.tls.context())
+            # The certificate is for the server. At another origin it is not shown, so the alias there is of no use.
+            own = LoginWish(url, LoginFiles(tmp_path), "crm", tls=company.tls)
+            assert (await logged_in(own, browser)).token_url == f"{server.issuer}/token"
+            said = replace(own, tls=None, issuer=server.issuer, issuer_tls=company.tls)
+            with pytest.raises(
+                LoginFlowError, match=r"10\.0\.0\.1, a private address, where nothing was sent"
+            ):
+                await begin_login(said, "http://127.0.0.1/callback", 30)
+    assert len(server.asked) == 1
 
 
 FILE = """
