@@ -12,7 +12,7 @@ import anyio
 import anyio.abc
 import httpx2
 
-from bridge.a2a.client.card import FoundCard
+from bridge.a2a.client.card import FoundCard, LockedCardError
 from bridge.a2a.client.client import AgentClient, ClientOptions
 from bridge.a2a.client.http import redacted_url
 from bridge.a2a.client.http_cache import DistrustedError
@@ -21,7 +21,8 @@ from bridge.a2a.wire.canonical_card import CardProof
 from bridge.concurrency import Backoff
 from bridge.errors import PeerError
 from bridge.http.caller_token import CallerToken
-from bridge.http.login_credentials import LoginToken
+from bridge.http.later_login import LaterLogin
+from bridge.http.login_credentials import LoginNeededError, LoginToken
 from bridge.http.private_addresses import AddressGuard
 from bridge.http.token_exchange import CallerTokenError, CallerTokens
 from bridge.seal import agent_mark
@@ -36,6 +37,9 @@ _NOT_READ: Final = "its card has not been read yet"
 _FIRST_LOOK_SECONDS: Final = 0.25
 _LONGEST_LOOK_SECONDS: Final = 60.0
 """Between looks for a login: nothing tells that a person has logged in, or that an issuer takes a login back."""
+
+_LONGEST_WAIT_SECONDS: Final = 5.0
+"""Between looks for a login at the URL of a command line while the agent cannot be called: each looks for one file."""
 
 
 class CardProvider(Protocol):
@@ -239,20 +243,33 @@ class RemoteAgent:
             self._distrust(exc)
             raise
         except PeerError as exc:
+            fault = self._with_hint(exc)
             if self._client is None:
-                self._be(str(exc))
-            raise
+                self._be(str(fault))
+            if fault is exc:
+                raise
+            raise fault from exc
         await self._look_for_login()
+
+    def _with_hint(self, fault: PeerError) -> PeerError:
+        """Why its card was not read, with what a person does if it is shown only to those who have logged in."""
+        hint = self._options.how_to_log_in
+        if not isinstance(fault, LockedCardError) or not hint:
+            return fault
+        return LoginNeededError(f"login needed: {fault}. {hint}")
 
     async def watch(self, on_change: Callable[[], None]) -> None:
         """Read its card whenever it is due, and at once if that was never tried. A changed card calls `on_change`."""
         async with anyio.create_task_group() as tasks:
-            tasks.start_soon(self._watch_login)
+            tasks.start_soon(self._watch_login, on_change)
             await self._watch_card(on_change)
 
-    async def _watch_login(self) -> None:
+    async def _watch_login(self, on_change: Callable[[], None]) -> None:
         """Look again and again for the login of a person, if it needs one."""
-        if not isinstance(self._options.credentials.tokens, LoginToken):
+        tokens = self._options.credentials.tokens
+        if isinstance(tokens, LaterLogin):
+            await self._await_login(tokens, on_change)
+        elif not isinstance(tokens, LoginToken):
             return
         pauses = Backoff(_FIRST_LOOK_SECONDS, _LONGEST_LOOK_SECONDS)
         while True:
@@ -263,10 +280,25 @@ class RemoteAgent:
                 pauses.reset()
                 await anyio.sleep(_LONGEST_LOOK_SECONDS)
 
+    async def _await_login(self, tokens: LaterLogin, on_change: Callable[[], None]) -> None:
+        """Wait until there is a login. It is looked for while the agent cannot be called at all: otherwise a call that
+        the agent refuses looks for it."""
+        pauses = Backoff(_FIRST_LOOK_SECONDS, _LONGEST_WAIT_SECONDS)
+        while not tokens.is_there:
+            await anyio.sleep(pauses.next())
+            if self._client is not None or not self.is_heard_of:
+                continue
+            try:
+                if await tokens.look():
+                    await self.refresh()
+                    on_change()
+            except PeerError as exc:
+                logger.warning("%s: %s", self.key, exc)
+
     async def _look_for_login(self) -> None:
         """Find out whether there is a token for it, if a person has to log in for that."""
         tokens = self._options.credentials.tokens
-        self._lack = await tokens.lack() if isinstance(tokens, LoginToken) else ""
+        self._lack = await tokens.lack() if isinstance(tokens, LoginToken | LaterLogin) else ""
         self._be(self._fault)
 
     async def _watch_card(self, on_change: Callable[[], None]) -> None:

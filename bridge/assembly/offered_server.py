@@ -32,6 +32,7 @@ from bridge.assembly.plan import CatalogPlan, OfferedPlan, Plan, ProcessPlan, Re
 from bridge.config.tables.profile import AgentsTable, Profile
 from bridge.errors import PeerError, UsageError
 from bridge.http.client import GuardedClient
+from bridge.http.later_login import LaterLogin
 from bridge.http.private_addresses import AddressGuard
 from bridge.http.probe import WantedKind, explained
 from bridge.mcp.server.server import McpLimits, McpServer
@@ -240,7 +241,8 @@ def _agent(key: str, one: RemotePlan, plan: OfferedPlan, shared: SharedResources
 
 def _how_to_log_in(key: str, one: RemotePlan) -> str:
     """The hint for an agent that wants the login of a person; empty if it gets a token already."""
-    if one.tokens or one.bearer or one.callers or "authorization" in map(str.lower, one.headers):
+    has_token = one.tokens is not None and not isinstance(one.tokens, LaterLogin)
+    if has_token or one.bearer or one.callers or "authorization" in map(str.lower, one.headers):
         return ""
     if one.on_command_line:
         return f"Run `mcp-a2a login {redacted_url(base_url(one.url))}`"

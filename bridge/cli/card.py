@@ -357,10 +357,14 @@ class AgentConnection:
         Raises:
             PeerError: as `card`, also when there is a server that gives none.
         """
-        from bridge.a2a.client.card import NoCardError
+        from bridge.a2a.client.card import LockedCardError, NoCardError
 
         try:
             return await self.card()
+        except LockedCardError as exc:
+            if "authorization" in map(str.lower, self.headers):
+                raise
+            raise PeerError(f"{exc}. {self._how_to_log_in}, or give it a token: --bearer env:NAME") from exc
         except NoCardError as exc:
             raise await self.explained(exc) from exc
 

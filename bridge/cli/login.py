@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import sys
 from collections.abc import Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -185,9 +185,31 @@ def _wish_at(url: str, file: Path | None, options: dict[str, Any]) -> LoginWish:
     )
 
 
+@dataclass(frozen=True)
+class StoredLogin:
+    """The login at a URL that this user makes with `login URL`, now or later. See `LoginPlace`."""
+
+    url: str
+    allow_private: bool
+    tls: PeerTls | None
+
+    @property
+    def shown(self) -> str:
+        """The URL without its query, in which a key may stand."""
+        from bridge.a2a.client.card import base_url
+        from bridge.http.logins import LoginKey, peer_of
+
+        return LoginKey(peer_of(base_url(self.url))).shown
+
+    def find(self) -> LoginWish | None:
+        """The login; None if there is none."""
+        return stored_login(self.url, allow_private=self.allow_private, tls=self.tls)
+
+
 def with_stored_logins(plan: Plan) -> Plan:
-    """A plan of a command line, with the logins that `login URL` has made at its URLs. A token that was given counts
-    before a login."""
+    """A plan of a command line, with the logins that `login URL` has made at its URLs, or makes while the command runs.
+    A token that was given counts before a login."""
+    from bridge.http.later_login import LaterLogin
     from bridge.http.login_credentials import LoginToken
     from bridge.mcp.client.transports.streamable_http import HttpTarget
 
@@ -195,15 +217,16 @@ def with_stored_logins(plan: Plan) -> Plan:
         target = one.target
         if not isinstance(target, HttpTarget) or target.oauth or _has_token(target.headers):
             return one
-        wish = stored_login(target.url, allow_private=target.allow_private, tls=target.tls)
-        return replace(one, target=replace(target, oauth=wish))
+        place = StoredLogin(target.url, target.allow_private, target.tls)
+        oauth = place.find() or LaterLogin(place, target.connect_seconds)
+        return replace(one, target=replace(target, oauth=oauth))
 
     def agent(one: RemotePlan) -> RemotePlan:
         if one.bearer or one.tokens or _has_token(one.headers):
             return one
-        wish = stored_login(one.url, allow_private=bool(one.allow_private), tls=one.tls)
-        seconds = plan.profile.agents.agent_connect_seconds
-        return replace(one, tokens=None if wish is None else LoginToken(wish, seconds))
+        place = StoredLogin(one.url, bool(one.allow_private), one.tls)
+        wish, seconds = place.find(), plan.profile.agents.agent_connect_seconds
+        return replace(one, tokens=LoginToken(wish, seconds) if wish else LaterLogin(place, seconds))
 
     return replace(
         plan,

@@ -342,7 +342,9 @@ class PeerAuth(httpx2.Auth):
                 and await self._has_others(shown, response)
                 and _is_short(response)
             ):
-                shown = await self._source()
+                before, shown = shown, await self._source()
+                if shown is before:  # there are no others after all
+                    return
                 request.headers = _with(plain, shown)
                 response = yield request
 

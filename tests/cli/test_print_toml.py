@@ -12,10 +12,11 @@ from typing import Any
 
 import pytest
 
-from bridge.assembly.plan import Plan
+from bridge.assembly.plan import Plan, RemotePlan, ServerPlan
 from bridge.assembly.plan_from_file import plan_from_file
 from bridge.cli import expose, option_document, wrap
 from bridge.config.load import load
+from bridge.http.later_login import LaterLogin
 from bridge.mcp.client.transports.streamable_http import HttpTarget
 from tests.support.command import run_here
 from tests.support.files import started
@@ -56,7 +57,25 @@ def plan_of_options(command: Any, *words: str) -> Plan:
         else:
             plan = expose.plan_from(option_document.exposed(context.params), context.params)
     assert isinstance(plan, Plan)
-    return plan
+    return as_a_file_can_say(plan)
+
+
+def as_a_file_can_say(plan: Plan) -> Plan:
+    """The plan of options without the logins that may be made at its URLs: those in a file have a name."""
+
+    def server(one: ServerPlan) -> ServerPlan:
+        target = one.target
+        is_later = isinstance(target, HttpTarget) and isinstance(target.oauth, LaterLogin)
+        return replace(one, target=replace(target, oauth=None)) if is_later else one  # type: ignore[arg-type]
+
+    def agent(one: RemotePlan) -> RemotePlan:
+        return replace(one, tokens=None) if isinstance(one.tokens, LaterLogin) else one
+
+    return replace(
+        plan,
+        servers={name: server(one) for name, one in plan.servers.items()},
+        agents={name: agent(one) for name, one in plan.agents.items()},
+    )
 
 
 WRAPPED = [

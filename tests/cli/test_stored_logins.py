@@ -16,8 +16,9 @@ import anyio.to_thread
 import pytest
 
 from bridge.assembly.plan import OfferedPlan, RemotePlan
-from bridge.cli.login import with_stored_logins
+from bridge.cli.login import StoredLogin, with_stored_logins
 from bridge.cli.option_document import plan_of
+from bridge.http.later_login import LaterLogin
 from bridge.http.login_credentials import LoginToken, LoginWish
 from bridge.http.logins import Login, LoginKey, peer_of
 from bridge.mcp.client.transports.streamable_http import HttpTarget
@@ -165,8 +166,11 @@ async def test_the_plan_of_a_command_line_has_the_logins_of_its_urls(tmp_path: P
     }
     plan = with_stored_logins(plan_of(data))
     targets = [one.target for one in plan.servers.values()]
-    assert [one.oauth for one in targets if isinstance(one, HttpTarget)] == [wish, None, None]
+    place = StoredLogin(other, allow_private=False, tls=None)
+    later = LaterLogin(place, plan.profile.server.connect_seconds)
+    assert [one.oauth for one in targets if isinstance(one, HttpTarget)] == [wish, later, None]
     seconds = plan.profile.agents.agent_connect_seconds
     assert [one.tokens for one in plan.agents.values()] == [LoginToken(wish, seconds), None]
+    assert (place.find(), place.shown) == (None, other)
     async with files.held(wish.key) as held:
         await held.remove()

@@ -11,7 +11,7 @@ import subprocess
 import sys
 import time
 from collections.abc import AsyncIterator, Mapping
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -19,6 +19,7 @@ from typing import Any
 
 import anyio
 import anyio.to_thread
+import httpx2
 import jwt
 import pytest
 from mcp import Client
@@ -31,7 +32,9 @@ from bridge.user_folders import state_folder
 from tests.interop.test_oauth_journeys import BRIDGE, mcp_client, said
 from tests.peers.echo_agent import build_app
 from tests.peers.oidc_provider import OidcProvider
-from tests.support.command import run_command
+from tests.support.command import environment, run_command
+from tests.support.forked import Forked
+from tests.support.lines import Lines
 from tests.support.ports import free_port
 from tests.support.protected_server import ProtectedServer
 from tests.support.running import listening
@@ -197,6 +200,98 @@ async def test_a_wrapped_server_behind_an_issuer_is_exposed_by_what_its_card_say
     found = claims_in(kept.access_token)
     assert (found["sub"], found["iss"], found["aud"]) == ("alice", issuers["corp"].url, agent)
     assert (kept.scopes, set(wider.scopes)) == (("tools:read",), {"tools:read", "tools:write"})
+
+
+@asynccontextmanager
+async def running(*words: str, until: str) -> AsyncIterator[subprocess.Popen[str]]:
+    """A command that serves, in a process of its own, once it has said these words."""
+    command = [sys.executable, "-P", "-m", "bridge", *words]
+    state = Path(os.environ["XDG_STATE_HOME"])
+    with Forked(
+        command, stderr=subprocess.PIPE, stdin=subprocess.DEVNULL, text=True, env=environment(state)
+    ) as process:
+        try:
+            said_so_far = Lines(process, process.stderr)
+            await anyio.to_thread.run_sync(said_so_far.until, until)
+            yield process
+            assert process.poll() is None, "it ran all the time"
+        finally:
+            process.kill()
+
+
+FILE = """
+[agents.desk]
+card = "{agent}"
+auth = { oauth2 = { grant = "authorization_code", issuer = "{issuer}" } }
+
+[tool_servers.tools]
+url = "{server}"
+fail = "open"
+auth = { oauth2 = { grant = "authorization_code", issuer = "{issuer}" } }
+
+[agents_as_tools.team]
+from = ["desk"]
+
+[tools_as_agent.one]
+from = ["tools"]
+"""
+
+
+async def why_down(root: str) -> str:
+    """Why something is down, as /readyz says it; "" if nothing is."""
+    async with httpx2.AsyncClient(trust_env=False) as http:
+        found = (await http.get(f"{root}/readyz")).json()
+    faces = [*found["agents"].values(), *found["mcp"].values()]
+    peers = [one for face in faces for kind in ("servers", "agents") for one in face.get(kind, {}).values()]
+    return " ".join(one["why"] for one in peers if not one["up"])
+
+
+async def up_at(root: str) -> None:
+    """Wait until nothing is down any more."""
+    while await why_down(root):
+        await anyio.sleep(0.05)
+
+
+@pytest.mark.parametrize("way", ["command line", "file"])
+async def test_bridges_that_run_take_up_the_login_that_another_process_makes(
+    way: str, issuers: Issuers, tmp_path: Path
+) -> None:
+    """They said that one is needed, and are not started again."""
+    corp, ports = issuers["corp"], [str(free_port()) for _ in range(2)]
+    roots = [f"http://127.0.0.1:{port}" for port in ports]
+    logins: list[tuple[str, ...]] = []
+    async with AsyncExitStack() as stack:
+        stack.enter_context(anyio.fail_after(WAIT_SECONDS))
+        server = await stack.enter_async_context(ProtectedServer(corp.url).run())
+        agent, _ = await stack.enter_async_context(protected_sdk_agent(corp.url))
+        if way == "file":
+            places, names = {"agent": agent, "server": server.url, "issuer": corp.url}, ("desk", "tools")
+            text = FILE
+            for name, value in places.items():
+                text = text.replace(f"{{{name}}}", value)
+            (file := tmp_path / "bridge.toml").write_text(text)
+            roots = [roots[0]] * 2
+            serving = running("serve", str(file), "--port", ports[0], until="/mcp/team")
+            await stack.enter_async_context(serving)
+            logins += [("login", name, str(file)) for name in names]
+        else:
+            wrap = running("wrap", "--fail", "open", "--port", ports[0], server.url, until="Card ")
+            expose = running("expose", "--http", "--port", ports[1], agent, until="serving MCP at")
+            for one in (wrap, expose):
+                await stack.enter_async_context(one)
+            logins += [("login", url, "--issuer", corp.url) for url in (agent, server.url)]
+        team = f"{roots[1]}/mcp/team" if way == "file" else f"{roots[1]}/mcp"
+        host = await stack.enter_async_context(mcp_client(team, "auto"))
+        await listed_in(host, "echo")
+        refused = await host.call_tool("echo", {"message": "hello"})
+        assert refused.is_error
+        assert f"Run `mcp-a2a {' '.join(logins[0][:2])}" in str(refused.content)
+        assert f"Run `mcp-a2a {' '.join(logins[1][:2])}" in await why_down(roots[0])
+        for words in logins:
+            await ran(tmp_path, *words)
+        assert said(await host.call_tool("echo", {"message": "hello"})) == "hello"
+        await up_at(roots[0])
+        assert '"subject": "alice"' in await ran(tmp_path, "call", roots[0], "whoami")
 
 
 async def test_a_tool_and_an_agent_are_called_from_a_shell_after_a_login_at_their_urls(

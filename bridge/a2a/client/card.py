@@ -51,7 +51,7 @@ from bridge.a2a.wire.rest import CARD_PATH, OLDER_CARD_PATH
 from bridge.a2a.wire.versions import HEADER, VERSIONS
 from bridge.concurrency import Signal
 from bridge.errors import PeerError
-from bridge.http.client import NO_CREDENTIALS, CredentialsSource, PeerAuth, guarded_by
+from bridge.http.client import NO_CREDENTIALS, CredentialsSource, PeerAuth, guarded_by, wants_login
 from bridge.http.private_addresses import AddressGuard
 from bridge.http.probe import FaultExplainer, WantedKind, explained
 from bridge.http.token_endpoint import TokenError
@@ -69,6 +69,10 @@ ABSENT: Final = (404, 405, 410)
 
 class NoCardError(PeerError):
     """A server answers and has no card. It may not be an agent."""
+
+
+class LockedCardError(NoCardError):
+    """A server gives no card to those who have not logged in, and says where a person may."""
 
 
 class UnverifiedCardError(DistrustedError):
@@ -280,7 +284,7 @@ async def read_url(
     judges the connection; a `ConnectionPolicy` makes it.
 
     Raises:
-        NoCardError: the server answers with another client error (4xx).
+        NoCardError: the server answers with another client error (4xx): a LockedCardError if it wants a login.
         PeerError: the server cannot be reached, or answers with an error or too many redirects.
     """
     headers = {**validators, HEADER: VERSIONS.current.version, "Accept": "application/json"}
@@ -298,7 +302,7 @@ async def read_url(
                 return response, b""
             if not response.is_success:
                 fault = NoCardError if response.is_client_error else PeerError
-                raise fault(status_words(response))
+                raise (LockedCardError if wants_login(response) else fault)(status_words(response))
             return response, await response_body(response, CARD_LIMIT_BYTES)
     raise PeerError(f"{redacted_url(url)} redirects more than {_REDIRECTS} times")
 
@@ -382,7 +386,7 @@ class CardSource(CachedResource[_StoredCard, FoundCard]):
         """
         try:
             return await super().refresh()
-        except (NotReachedError, UnknownVersionError, TokenError, UnverifiedCardError):
+        except (NotReachedError, LockedCardError, UnknownVersionError, TokenError, UnverifiedCardError):
             raise
         except PeerError as exc:
             if self._held is not None or self._is_learned:

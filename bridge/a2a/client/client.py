@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncGenerator
 from contextlib import aclosing
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 
 import httpx2
@@ -25,7 +25,13 @@ from bridge.a2a.client.credentials import (
     takes_logins,
 )
 from bridge.a2a.client.http import NotReachedError
-from bridge.a2a.client.interfaces import ConnectionPolicy, Trust, interface_guard, permitted_interfaces
+from bridge.a2a.client.interfaces import (
+    ConnectionPolicy,
+    Trust,
+    interface_guard,
+    may_be_shown,
+    permitted_interfaces,
+)
 from bridge.a2a.client.transports import (
     ANSWER_LIMIT_BYTES,
     Deadlines,
@@ -229,9 +235,23 @@ def http_transports(
         how_to_log_in=options.how_to_log_in,
     )
     return [
-        HttpTransport(http, binding_of(interface, dialect, options.json_values), terms)
+        HttpTransport(
+            http,
+            binding_of(interface, dialect, options.json_values),
+            _terms_at(interface.url, terms, found, options),
+        )
         for interface, dialect in permitted
     ]
+
+
+def _terms_at(
+    url: str, terms: TransportOptions, found: FoundCard, options: ClientOptions
+) -> TransportOptions:
+    """The terms for an interface. Without credentials it may be at another origin, where no later login is shown."""
+    if not options.credentials.waits_for_login or may_be_shown(found, url, options.trust):
+        return terms
+    bare = replace(options, credentials=replace(options.credentials, tokens=None))
+    return replace(terms, credentials=_credentials_for(found.card, bare))
 
 
 def _credentials_for(card: AgentCard, options: ClientOptions) -> CredentialsSource:

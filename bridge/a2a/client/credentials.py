@@ -17,6 +17,7 @@ from typing import Final
 from bridge.a2a.model.objects import AgentCard
 from bridge.errors import PeerError, UsageError
 from bridge.http.client import CredentialsSource, PeerCredentials, fixed_credentials
+from bridge.http.later_login import LaterCredentials, LaterLogin
 from bridge.http.login_credentials import OpenCredentials
 from bridge.http.oauth import TokenCredentials, TokenSource
 from bridge.http.tls import PeerTls
@@ -59,7 +60,13 @@ class Credentials:
     """Whether each credential is sent for which the card has a place: what it requires may not be all of it."""
 
     def __bool__(self) -> bool:
-        return bool(self.headers or self.bearer or self.api_key or self.schemes or self.tokens or self.tls)
+        tokens = None if self.waits_for_login else self.tokens
+        return bool(self.headers or self.bearer or self.api_key or self.schemes or tokens or self.tls)
+
+    @property
+    def waits_for_login(self) -> bool:
+        """Whether a token is sent only once somebody has logged in."""
+        return isinstance(self.tokens, LaterLogin) and not self.tokens.is_there
 
     def card_headers(self) -> dict[str, str]:
         """The headers for fetching the card, when its schemes are not known yet."""
@@ -95,13 +102,11 @@ class _Placed:
 
 def card_credentials(credentials: Credentials) -> CredentialsSource:
     """The credentials for fetching the card of an agent. Without a login it is read as everyone reads it."""
-    if credentials.tokens is None:
-        return fixed_credentials(_for_card(credentials))
-    return OpenCredentials(
-        credentials.tokens,
-        lambda token: _for_card(replace(credentials, bearer=token.value)),
-        _for_card(credentials),
-    )
+    bare, tokens = _for_card(credentials), credentials.tokens
+    if tokens is None:
+        return fixed_credentials(bare)
+    known = OpenCredentials(tokens, lambda token: _for_card(replace(credentials, bearer=token.value)), bare)
+    return LaterCredentials(tokens, known, bare) if isinstance(tokens, LaterLogin) else known
 
 
 def _for_card(credentials: Credentials) -> PeerCredentials:
@@ -112,16 +117,25 @@ def agent_credentials(card: AgentCard, credentials: Credentials) -> CredentialsS
     """The credentials for requests to the agent of a card.
 
     Raises:
-        CredentialsMissingError, UsageError: as for `apply_credentials`.
+        CredentialsMissingError, UsageError: as for `apply_credentials`; the former also if the card requires a token,
+            and nobody has logged in yet.
     """
     if credentials.tokens is None:
         return fixed_credentials(_applied(card, credentials))
+    if not isinstance(credentials.tokens, LaterLogin) or credentials.tokens.is_there:
+        return _token_credentials(card, credentials, credentials.tokens)
+    bare = _applied(card, credentials)
+    known = _token_credentials(card, credentials, credentials.tokens)
+    if not isinstance(known, TokenCredentials):
+        return known
+    return LaterCredentials(credentials.tokens, known, bare)
+
+
+def _token_credentials(card: AgentCard, credentials: Credentials, tokens: TokenSource) -> CredentialsSource:
     one, other = (_applied(card, replace(credentials, bearer=token)) for token in "12")
     if one == other:  # the card takes something else, or nothing
         return fixed_credentials(one)
-    return TokenCredentials(
-        credentials.tokens, lambda token: _applied(card, replace(credentials, bearer=token.value))
-    )
+    return TokenCredentials(tokens, lambda token: _applied(card, replace(credentials, bearer=token.value)))
 
 
 def _applied(card: AgentCard, credentials: Credentials) -> PeerCredentials:

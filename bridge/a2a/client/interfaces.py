@@ -135,10 +135,15 @@ def interface_guard(found: FoundCard, url: str, reach: ConnectionPolicy) -> Addr
     return reach.guard(url, _private_words(found, url, reach.trust))
 
 
+def may_be_shown(found: FoundCard, url: str, trust: Trust) -> bool:
+    """Whether credentials may go to a URL that a card names: at its own origin, or a trusted one."""
+    return origin_of(url) in (origin_of(found.url), *trust.origins)
+
+
 def _refusal(found: FoundCard, url: str, trust: Trust, has_credentials: bool) -> str | None:
     """Why an interface may not be called; None if it may."""
-    here, there = origin_of(found.url), origin_of(url)
-    if there == here or there in trust.origins:
+    there = origin_of(url)
+    if may_be_shown(found, url, trust):
         return None
     leads_inside = is_private_host(url_from(url).host) and not is_private_host(url_from(found.url).host)
     if leads_inside and not trust.allow_private:

@@ -33,6 +33,7 @@ from bridge.http.client import (
     lacked_scopes,
     wants_login,
 )
+from bridge.http.later_login import LaterCredentials, LaterLogin
 from bridge.http.login_credentials import LoginToken, LoginWish, ScopesNeededError
 from bridge.http.oauth import ClientToken, TokenSource, bearer_credentials
 from bridge.http.private_addresses import (
@@ -131,13 +132,16 @@ class HttpTarget:
             tokens = ClientToken(self.oauth, self.connect_seconds)
         else:
             tokens = self.oauth
-        return bearer_credentials(tokens, self.headers, self.tls)
+        known = bearer_credentials(tokens, self.headers, self.tls)
+        if isinstance(tokens, LaterLogin):
+            return LaterCredentials(tokens, known, PeerCredentials(self.headers, tls=self.tls))
+        return known
 
     @property
     def how_to_log_in(self) -> str:
         """The hint for a server that wants the login of a person; empty if it gets a token already."""
         if (
-            self.oauth is not None
+            not isinstance(self.oauth, LaterLogin | None)
             or self.callers is not None
             or "authorization" in map(str.lower, self.headers)
         ):

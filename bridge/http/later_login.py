@@ -1,0 +1,129 @@
+"""A login at a URL of a command line, which somebody may make while the bridge runs.
+
+Most peers want no login. So nothing is looked for, and nothing is sent, until a peer refuses a request without a token.
+Then it is looked whether there is a login by now, once for each refusal. From the first one that is found on, its token
+is sent as if it had been there at the start (`login_credentials.py`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Protocol
+
+import anyio.to_thread
+
+from bridge.errors import BridgeError, reason_of
+from bridge.http.client import PeerCredentials, RenewableCredentials
+from bridge.http.login_credentials import LoginNeededError, LoginToken, LoginWish
+from bridge.http.oauth import TokenCredentials, TokenSource
+from bridge.http.token_endpoint import AccessToken, TokenError
+
+
+class LoginPlace(Protocol):
+    """Where a login may be found later. Those of one URL are equal."""
+
+    @property
+    def shown(self) -> str:
+        """The URL for a person."""
+        ...
+
+    def find(self) -> LoginWish | None:
+        """The login that is there now; None if there is none. It may read files."""
+        ...
+
+
+class LaterLogin(TokenSource):
+    """The token of a login, once there is one."""
+
+    def __init__(self, place: LoginPlace, seconds: float) -> None:
+        """`seconds` bounds the way to a token."""
+        self._place = place
+        self._seconds = seconds
+        self._tokens: LoginToken | None = None
+
+    @property
+    def key(self) -> tuple[object, ...]:
+        """See `TokenSource`."""
+        return self._place, self._seconds
+
+    @property
+    def is_there(self) -> bool:
+        """Whether a login was found. One that is forgotten again is needed from then on."""
+        return self._tokens is not None
+
+    async def look(self) -> bool:
+        """Look for a login, unless one was found; whether there is one.
+
+        Raises:
+            TokenError: the place cannot be read.
+        """
+        if self._tokens is None:
+            try:
+                wish = await anyio.to_thread.run_sync(self._place.find)
+            except (BridgeError, OSError) as exc:
+                raise TokenError(
+                    f"the login at {self._place.shown} cannot be read: {reason_of(exc)}"
+                ) from exc
+            if wish is not None and self._tokens is None:  # another may have looked meanwhile
+                self._tokens = LoginToken(wish, self._seconds)
+        return self.is_there
+
+    async def __call__(self) -> AccessToken:
+        """A token that is valid.
+
+        Raises:
+            LoginNeededError: a person has to log in.
+            TokenError: the login cannot be read, or the issuer cannot be reached.
+        """
+        await self.look()
+        if self._tokens is None:
+            url = self._place.shown
+            raise LoginNeededError(f"login needed at {url}: nobody has logged in. Run `mcp-a2a login {url}`")
+        return await self._tokens()
+
+    async def lack(self) -> str:
+        """Why there is no token of the login that was found; empty if there is one, or no login."""
+        return "" if self._tokens is None else await self._tokens.lack()
+
+    def refused(self, token: AccessToken) -> None:
+        """See `TokenSource`."""
+        if self._tokens is not None:
+            self._tokens.refused(token)
+
+    async def widened(self, token: AccessToken, scopes: Sequence[str]) -> bool:
+        """See `LoginToken.widened`."""
+        return self._tokens is not None and await self._tokens.widened(token, scopes)
+
+
+class LaterCredentials(RenewableCredentials):
+    """Credentials without a token, until the peer refuses them and there is a login."""
+
+    def __init__(self, login: LaterLogin, known: TokenCredentials, bare: PeerCredentials) -> None:
+        """`known` are the credentials of the login once it is there, and `bare` those until then."""
+        self._login = login
+        self._known = known
+        self._bare = bare
+        self._is_refused = False
+
+    async def __call__(self) -> PeerCredentials:
+        """The credentials for the next request.
+
+        Raises:
+            TokenError: there is a login, and no token of it.
+        """
+        if not self._login.is_there:
+            is_refused, self._is_refused = self._is_refused, False
+            if not is_refused or not await self._login.look():
+                return self._bare
+        return await self._known()
+
+    def refused(self, shown: PeerCredentials) -> None:
+        """Forget a token, or look for one before the next request."""
+        if shown is self._bare and not self._login.is_there:
+            self._is_refused = True
+        else:
+            self._known.refused(shown)
+
+    async def widened(self, shown: PeerCredentials, scopes: Sequence[str]) -> bool:
+        """Whether there is a token now that may have these scopes."""
+        return self._login.is_there and await self._known.widened(shown, scopes)
