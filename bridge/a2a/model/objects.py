@@ -51,6 +51,7 @@ def _second(seconds: int) -> str:
     return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%dT%H:%M:%S")
 
 
+@lru_cache(maxsize=1024)
 def milliseconds(text: str) -> int:
     """The reverse of `timestamp`, for any RFC 3339 time.
 
