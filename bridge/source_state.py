@@ -16,9 +16,12 @@ class SourceState:
     """When this state began, or when the source became known, in milliseconds since the epoch."""
     needs_login: bool = False
     """Whether it is down until a person logs in."""
+    was_up: bool = False
+    """Whether it could be called at any time since it became known."""
 
     def then(self, down: str | None, now_ms: int, *, needs_login: bool = False) -> SourceState:
         """The state at a later time. Another reason to be down does not restart `since_ms`."""
         is_same = (down is None) == (self.down is None)
         since_ms = self.since_ms if is_same else now_ms
-        return replace(self, down=down, since_ms=since_ms, needs_login=needs_login)
+        was_up = self.was_up or self.down is None or down is None
+        return replace(self, down=down, since_ms=since_ms, needs_login=needs_login, was_up=was_up)

@@ -72,6 +72,7 @@ from bridge.mcp.client.shared.server import SharedRules, SharedServer
 from bridge.mcp.client.transports.stdio import StdioTarget
 from bridge.mcp.client.upstream import Upstream
 from bridge.short_names import name_of, slug
+from bridge.source_state import SourceState
 from bridge.tools_as_agent.agent import SkillSource
 from bridge.trace import Hops
 from bridge.user_folders import state_folder
@@ -146,7 +147,7 @@ class Bridge:
             self._shared = await stack.enter_async_context(resources)
             self.replicas = await stack.enter_async_context(replicas_of(self._plan, self._shared.seal))
             if self.replicas is not None:
-                self.replicas.share(self._shared.hints)
+                self.replicas.share(self._shared.hints, self._states)
             self.app.notified = notified(self._shared, self._may_notify)
             if (signer := push_signer(self._place)) is not None:
                 self.app.key_sources.append(signer.public_keys)
@@ -380,6 +381,10 @@ class Bridge:
         if self.telemetry.audit is not None:
             self.telemetry.audit.recorder.login_deleted(principal, server)
 
+    def _states(self) -> Iterator[SourceState]:
+        """The states of the tool servers that agents are made of; of a server of several agents, each of them."""
+        return (state for one in self._parts.agents for state in one.agent.sources)
+
     def _server_changed(self) -> None:
         """Refresh the agents: a tool server lists other tools, or came up or went down."""
         for one in self._parts.agents:
@@ -417,6 +422,7 @@ class Bridge:
                     partial(self._admission.present, face=name),
                     self._hops,
                     self._signing,
+                    None if self.replicas is None else self.replicas.find_unavailable,
                 )
                 unit = PartTask(make)
                 await unit.start(self._group)

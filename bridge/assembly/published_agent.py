@@ -20,7 +20,7 @@ from bridge.a2a.wire.versions import VERSIONS
 from bridge.access.verifiers import Access
 from bridge.assembly.ids import OrderedIds, clock_of, elapsed_ms, now_ms
 from bridge.assembly.limits import agent_limits, engine_limits, stream_pace
-from bridge.assembly.plan import ProcessPlan, PublishedPlan, SharedStore
+from bridge.assembly.plan import ProcessPlan, PublishedPlan
 from bridge.assembly.push import webhooks_of
 from bridge.assembly.stores import store_for
 from bridge.config.tables.profile import Profile
@@ -31,6 +31,7 @@ from bridge.tools_as_agent.agent import SkillSource, ToolsAgent
 from bridge.tools_as_agent.caller_login import Present
 from bridge.tools_as_agent.options import AgentOptions
 from bridge.trace import UNHEARD, Hops
+from bridge.translate.availability import FindUnavailable
 from bridge.translate.extension import GATED
 from bridge.translate.message_to_call import RouteRules
 
@@ -97,17 +98,20 @@ async def published(
     present: Present,
     hops: Hops = UNHEARD,
     signing: CardSigning | None = None,
+    find_unavailable: FindUnavailable | None = None,
 ) -> AsyncIterator[PublishedAgent]:
     """Run an agent while the context is open, with its stored tasks recovered.
 
-    `present` tells the rights of its callers.
+    `present` tells the rights of its callers, and `find_unavailable` what its replicas say of its servers.
 
     Raises:
         UsageError: the store is in use, too new, or out of reach.
     """
     sends = place.push is not None
     options = agent_options_of(plan, push=sends)
-    agent = ToolsAgent(sources, options, plan.overrides, now_ms=now_ms, present=present)
+    agent = ToolsAgent(
+        sources, options, plan.overrides, now_ms=now_ms, present=present, find_unavailable=find_unavailable
+    )
     store, where = store_for(name, plan, place, process)
     clock, gate = clock_of(store), ExtensionFilter(GATED)
     ids = IdsAndClock(OrderedIds(clock).new, clock, elapsed_ms)
@@ -159,9 +163,7 @@ def agent_options_of(plan: PublishedPlan, *, push: bool) -> AgentOptions:
         progress_limit_bytes=profile.run.progress_limit_bytes,
         confirm=profile.run.confirm,
         push=push,
-        unavailable_after_seconds=None
-        if isinstance(plan.store, SharedStore)
-        else profile.card.unavailable_after_seconds,
+        unavailable_after_seconds=profile.card.unavailable_after_seconds,
         name=plan.card_name,
         description=plan.card_description,
         extensions=plan.extensions,

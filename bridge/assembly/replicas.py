@@ -6,13 +6,14 @@ A bridge whose tasks are in a PostgreSQL is one of several replicas, also if it 
 from __future__ import annotations
 
 import logging
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Iterable
 from contextlib import asynccontextmanager
 from enum import Enum
 from typing import Final
 from uuid import UUID
 
 from bridge.agents_as_tools.push_hints import PushHints
+from bridge.assembly.ids import now_ms
 from bridge.assembly.limits import postgres_bounds
 from bridge.assembly.plan import Plan, SharedStore
 from bridge.assembly.plan_digest import plan_bytes
@@ -23,8 +24,16 @@ from bridge.jsonvalues import JsonObject
 from bridge.mcp.server.shared_sessions import SessionSharing, address_proof
 from bridge.proofs import ProofPurpose, Proofs
 from bridge.seal import Seal, keys_in
+from bridge.source_state import SourceState
 from bridge.store.postgres.bounds import PostgresBounds
 from bridge.store.registry import ReplicaEntry, ReplicaRegistry
+from bridge.translate.availability import (
+    OutageReport,
+    UnavailablePeer,
+    agreed_states,
+    outages_in,
+    unavailable_peers,
+)
 
 logger = logging.getLogger(__name__)
 
@@ -48,13 +57,34 @@ class BridgeReplicas:
         self._registry = registry
         self._is_reachable = is_reachable
         self._has_warned = False
+        self._outages = OutageReport()
         self._own: frozenset[bytes] = frozenset()
         self._seen: dict[int, ServedPlan] = {}
         registry.on_change = self._compare
 
-    def share(self, hints: PushHints) -> None:
-        """Have the notifications of agents wake those who wait at any replica."""
+    def share(self, hints: PushHints, states: Callable[[], Iterable[SourceState]]) -> None:
+        """Have the notifications of agents wake those who wait at any replica, and tell the others which tool servers
+        cannot be called here."""
         hints.pass_on, self._registry.on_hint = self._registry.hint, hints.take_word
+        self._registry.outages = lambda: self._outages.text(states(), self._now_ms() - now_ms())
+
+    def _now_ms(self) -> int:
+        return round(self._registry.now_seconds() * 1000)
+
+    def find_unavailable(
+        self, states: Iterable[SourceState], after_seconds: float
+    ) -> tuple[UnavailablePeer, ...]:
+        """The tool servers that no replica of this plan can call, for so long by the clock that they share.
+
+        All of them judge by the same rows, so that their cards are the same, a beat after one of them saw a change.
+        """
+        entries = [self._registry.own, *self._registry.others.values()]
+        reports = [
+            one.outages
+            for one in entries
+            if one is not None and one.outages is not None and self._plan_of(one) is ServedPlan.SAME
+        ]
+        return unavailable_peers(agreed_states(states, reports), self._now_ms(), after_seconds)
 
     def serve(self, plan: Plan) -> None:
         """Tell the others that this plan is served from now on."""
@@ -73,7 +103,7 @@ class BridgeReplicas:
     def report(self) -> JsonObject:
         """What `/readyz` shows of them."""
         others: JsonObject = {
-            str(epoch): {"plan": self._plan_of(entry).value}
+            str(epoch): {"plan": self._plan_of(entry).value, **_unavailable_in(entry)}
             for epoch, entry in sorted(self._registry.others.items())
         }
         why: JsonObject = {"why": _AWAY} if self._registry.failure else {}
@@ -100,6 +130,12 @@ class BridgeReplicas:
         if not entry.plans:
             return ServedPlan.NONE
         return ServedPlan.OTHER if self._own.isdisjoint(entry.plans) else ServedPlan.SAME
+
+
+def _unavailable_in(entry: ReplicaEntry) -> JsonObject:
+    """The tool servers that a replica says it cannot call, with their states."""
+    states = outages_in(entry.outages or b"{}")
+    return {"unavailable": {key: one.state.value for key, one in states.items()}} if states else {}
 
 
 @asynccontextmanager

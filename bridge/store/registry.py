@@ -28,6 +28,8 @@ class ReplicaEntry:
     plans: frozenset[bytes] = frozenset()
     """Digests of the plan that it serves, one for each of its keys. Empty while it starts. Two replicas that have a
     digest in common serve the same plan."""
+    outages: bytes | None = None
+    """What it tells of the peers that it cannot call; None while it tells nothing, as a release before does."""
 
 
 class ReplicaRegistry(AbstractAsyncContextManager["ReplicaRegistry"], Protocol):
@@ -37,6 +39,8 @@ class ReplicaRegistry(AbstractAsyncContextManager["ReplicaRegistry"], Protocol):
     """Called when a replica came or went, or tells something else of itself."""
     on_hint: Callable[[str], None]
     """Called with each word that another replica has hinted, and with "" where some may have been lost."""
+    outages: Callable[[], bytes]
+    """Called at each beat: the peers that this replica cannot call, which the others are told when that changes."""
 
     async def __aenter__(self) -> Self: ...
 
@@ -60,6 +64,11 @@ class ReplicaRegistry(AbstractAsyncContextManager["ReplicaRegistry"], Protocol):
     @property
     def others(self) -> Mapping[int, ReplicaEntry]:
         """The other replicas that live, by their epochs, as far as this one knows."""
+        ...
+
+    @property
+    def own(self) -> ReplicaEntry | None:
+        """This replica, as the others can read of it; None while it is not listed."""
         ...
 
     async def find(self, epoch: int) -> ReplicaEntry | None:

@@ -47,7 +47,7 @@ from bridge.tools_as_agent.route import (
 )
 from bridge.tools_as_agent.run import Conclusion, InputRequest, ToolRun
 from bridge.tools_as_agent.skills import Skill, Skills, skill_remarks, skills_of
-from bridge.translate.availability import UnavailablePeer, unavailable_peers
+from bridge.translate.availability import FindUnavailable, UnavailablePeer, unavailable_peers
 from bridge.translate.extension import URI
 from bridge.translate.message_to_call import SkillCall, call_from_message
 from bridge.translate.overrides import Remark, SkillOverride
@@ -116,11 +116,14 @@ class ToolsAgent:
         *,
         now_ms: Callable[[], int],
         present: Present,
+        find_unavailable: FindUnavailable | None = None,
     ) -> None:
         """`overrides` are by pattern, in the order of the configuration; see `override_for`. `present` tells the rights
-        of callers whose calls go on without a message of theirs."""
+        of callers whose calls go on without a message of theirs. `find_unavailable` judges the states of the servers
+        where others have a say in it, as replicas have."""
         self._now_ms = now_ms
         self._present = present
+        self._find_unavailable = find_unavailable
         self._states = SkillSourceStates(now_ms)
         self._turns: ToolLimiters[ToolKey] = ToolLimiters()
         self._card_at = lru_cache(_CARDS_KEPT)(self._make_card)
@@ -209,8 +212,10 @@ class ToolsAgent:
         return self._card_at(base_url, self._skills.seen_by(principal), self._unavailable())
 
     def _unavailable(self) -> tuple[UnavailablePeer, ...]:
-        after = self._options.unavailable_after_seconds
-        return () if after is None else unavailable_peers(self._states, self._now_ms(), after)
+        after_seconds = self._options.unavailable_after_seconds
+        if self._find_unavailable is not None:
+            return self._find_unavailable(self._states, after_seconds)
+        return unavailable_peers(self._states, self._now_ms(), after_seconds)
 
     def plan(self, turn: Turn) -> PlannedWork:
         """Decide what a turn means. A call is counted in its server's queue.

@@ -44,8 +44,8 @@ class AgentOptions:
     """The most bytes of the words of a progress event; longer words are cut."""
     confirm: ConfirmPolicy
     """Which tools are called only once their client has confirmed the call."""
-    unavailable_after_seconds: float | None
-    """How long a server has to be down before the card says so; None never says it."""
+    unavailable_after_seconds: float
+    """How long a server has to be down before the card says so."""
     extensions: tuple[DeclaredExtension, ...] = ()
     """Declared on the card beside the bridge's own. Their metadata goes to the tools and comes from them."""
     push: bool = False

@@ -5,7 +5,7 @@ from __future__ import annotations
 import tempfile
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from uuid import UUID
 
@@ -33,9 +33,9 @@ class Listed:
     """The starts of its epochs."""
 
     def entry(self, address: str | None = None, *plans: bytes) -> ReplicaEntry:
-        """What the others see of its epoch."""
+        """What the others see of its epoch, some beats after it began."""
         epoch = self.registry.epoch
-        return ReplicaEntry(address, b"proof %d" % epoch, self.starts[epoch], frozenset(plans))
+        return ReplicaEntry(address, b"proof %d" % epoch, self.starts[epoch], frozenset(plans), b"")
 
     async def until(self, holds: Callable[[PostgresRegistry], bool]) -> None:
         """Wait until something holds of what it sees."""
@@ -77,6 +77,23 @@ async def test_replicas_see_each_other_with_what_they_tell_of_themselves() -> No
         assert not one.registry.is_mine(second)
 
 
+async def test_what_a_replica_cannot_call_is_told_at_a_beat_and_only_when_it_changes() -> None:
+    url = new_database_url()
+    async with listed(url) as one, listed(url) as two:
+        first, changes = one.registry.epoch, list[ReplicaEntry | None]()
+        two.registry.on_change = lambda: changes.append(two.registry.others.get(first))
+        await two.until(lambda registry: registry.others == {first: one.entry()})
+        one.registry.outages = lambda: b"crm"
+        await two.until(lambda registry: registry.others[first].outages == b"crm")
+        await one.until(lambda registry: registry.own is not None and registry.own.outages == b"crm")
+        one.registry.tell(frozenset({b"a"}))
+        await two.until(lambda registry: registry.others[first].plans == frozenset({b"a"}))
+        one.registry.outages = lambda: b""
+        await two.until(lambda registry: registry.others[first].outages == b"")
+        told = [entry.outages for entry in changes if entry is not None]
+        assert told[-4:] == [b"", b"crm", b"crm", b""]
+
+
 async def test_a_word_that_a_replica_hints_is_heard_by_the_others_and_not_by_itself() -> None:
     url = new_database_url()
     async with listed(url) as one, listed(url) as two:
@@ -98,7 +115,9 @@ async def test_a_replica_that_was_not_seen_yet_is_found_at_once_and_one_that_is_
     async with listed(url) as one:
         async with listed(url) as two:
             epoch = two.registry.epoch
-            assert await one.registry.find(epoch) == two.entry()
+            found = await one.registry.find(epoch)
+            assert found is not None
+            assert replace(found, outages=b"") == two.entry()
         with anyio.fail_after(WAIT_SECONDS):
             await one.registry.gone(epoch)
         assert await one.registry.find(epoch) is None

@@ -48,6 +48,6 @@ def options_with(**chosen: Any) -> AgentOptions:
         "progress_per_second": 1.0,
         "progress_limit_bytes": 8192,
         "confirm": "never",
-        "unavailable_after_seconds": None,
+        "unavailable_after_seconds": float("inf"),
     }
     return AgentOptions(**{**usual, **chosen})

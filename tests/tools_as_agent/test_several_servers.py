@@ -11,14 +11,10 @@ import anyio
 import anyio.abc
 import pytest
 
-from bridge.a2a.model.objects import AgentCapabilities, AgentCard, AgentExtension, TaskState
-from bridge.source_state import SourceState
+from bridge.a2a.model.objects import AgentCard, TaskState
 from bridge.tools_as_agent.resume_state import FollowedTask
 from bridge.tools_as_agent.run import Conclusion
 from bridge.translate.availability import (
-    AVAILABILITY_URI,
-    availability_of,
-    unavailable_peers,
     unavailable_skills,
 )
 from bridge.translate.overrides import SkillOverride
@@ -321,36 +317,3 @@ async def test_the_card_says_what_cannot_be_called_once_that_has_lasted(
             assert await unavailable(served) == said
             assert await served.skills() == before
             assert ((await served.card())[1] != tag) is bool(said)
-
-
-def test_a_peer_that_waits_for_a_login_says_so_and_its_reason_stays_inside() -> None:
-    states = [
-        SourceState(
-            "crm", "login needed at https://crm.internal: nobody has logged in", 61_000, needs_login=True
-        ),
-        SourceState("notes", None, 0),
-        SourceState("new", "connection refused", 100_000),
-    ]
-    peers = unavailable_peers(states, 121_000, 60)
-    said = availability_of(peers, {"crm": ["deals"], "notes": ["search"]})
-    assert said is not None
-    assert said.params == {
-        "unavailable": [{"state": "login-needed", "since": "1970-01-01T00:01:00.000Z", "skills": ["deals"]}]
-    }
-    assert availability_of(peers, {"notes": ["search"]}) is None
-
-
-@pytest.mark.parametrize(
-    "params",
-    [
-        None,
-        {},
-        {"unavailable": 7},
-        {"unavailable": [None, {}, {"skills": "x"}, {"skills": [1], "since": "soon"}]},
-    ],
-)
-def test_what_a_strange_card_says_of_availability_is_passed_over(params: Any) -> None:
-    extension = AgentExtension(uri=AVAILABILITY_URI, params=params)
-    capabilities = AgentCapabilities(extensions=(extension,))
-    card = AgentCard.model_construct(capabilities=capabilities)
-    assert unavailable_skills(card) == {}

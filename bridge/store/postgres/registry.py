@@ -40,12 +40,12 @@ _END_SECONDS: Final = 2.0
 """How long the end of a replica may take to be noted. Others find out by themselves, too."""
 
 _ENTRIES: Final = """
-    SELECT m.epoch, m.address, m.proof, e.start, m.plans, extract(epoch FROM clock_timestamp())::float8
+    SELECT m.epoch, m.address, m.proof, e.start, m.plans, m.outages, extract(epoch FROM clock_timestamp())::float8
     FROM {ns}.members m JOIN {ns}.epochs e USING (epoch) WHERE NOT e.gone"""
 _ENTER: Final = """
     INSERT INTO {ns}.members (epoch, address, proof, plans) VALUES (%s, %s, %s, %s)
     ON CONFLICT (epoch) DO UPDATE SET plans = excluded.plans RETURNING extract(epoch FROM clock_timestamp())::float8"""
-_TELL: Final = "UPDATE {ns}.members SET plans = %s WHERE epoch = %s"
+_TELL: Final = "UPDATE {ns}.members SET plans = %s, outages = %s WHERE epoch = %s"
 _FORGET: Final = """
     WITH dead AS (SELECT epoch FROM {ns}.epochs WHERE gone FOR UPDATE SKIP LOCKED),
         entries AS (DELETE FROM {ns}.members WHERE epoch IN (SELECT epoch FROM dead)),
@@ -74,6 +74,7 @@ class PostgresRegistry:
         """
         self.on_change: Callable[[], None] = lambda: None
         self.on_hint: Callable[[str], None] = lambda _: None
+        self.outages: Callable[[], bytes] = lambda: b""
         self._address = DatabaseAddress.of(url, direct_url)
         self._entry_of = entry_of
         self._place = Namespace.of_replicas()
@@ -88,6 +89,8 @@ class PostgresRegistry:
         self._hints = Hints(self._connections, self._place)
         self._mine: set[int] = set()
         self._plans: frozenset[bytes] = frozenset()
+        self._outages: bytes | None = None
+        """What `outages` gave at the last beat."""
         self._living: dict[int, ReplicaEntry] = {}
         self._moved = Signal()
         self._clock_ahead_seconds = 0.0
@@ -153,6 +156,11 @@ class PostgresRegistry:
         return {epoch: entry for epoch, entry in self._living.items() if epoch not in self._mine}
 
     @property
+    def own(self) -> ReplicaEntry | None:
+        """See `ReplicaRegistry.own`."""
+        return self._living.get(self._epochs.number)
+
+    @property
     def failure(self) -> str | None:
         """See `ReplicaRegistry.failure`."""
         return self._epochs.failure
@@ -164,15 +172,15 @@ class PostgresRegistry:
     def tell(self, plans: frozenset[bytes]) -> None:
         """See `ReplicaRegistry.tell`. What cannot be stored now is stored after a later beat."""
         self._plans = plans
-        self._tasks.start(self._store_plans, self._epochs.number, plans)
+        self._tasks.start(self._store_own, self._epochs.number, plans, self._outages)
 
-    async def _store_plans(self, epoch: int, plans: frozenset[bytes]) -> None:
+    async def _store_own(self, epoch: int, plans: frozenset[bytes], outages: bytes | None) -> None:
         try:
             await self._connections.run(
-                lambda connection: connection.execute(self._place.sql(_TELL), (sorted(plans), epoch))
+                lambda connection: connection.execute(self._place.sql(_TELL), (sorted(plans), outages, epoch))
             )
         except StoreError as exc:
-            logger.debug("which plan is served is told later: %s", exc)
+            logger.debug("what this replica tells of itself is told later: %s", exc)
 
     async def find(self, epoch: int) -> ReplicaEntry | None:
         """See `ReplicaRegistry.find`. One that this replica has not seen yet is read."""
@@ -220,9 +228,9 @@ class PostgresRegistry:
         before, self._living = self._living, _entries_in(look.rows)
         for *_, clock_seconds in look.rows:
             self._clock_ahead_seconds = clock_seconds - anyio.current_time()
-        own = self._living.get(self._epochs.number)
-        if own is not None and own.plans != self._plans:
-            self._tasks.start(self._store_plans, self._epochs.number, self._plans)
+        own, self._outages = self.own, self.outages()
+        if own is not None and (own.plans, own.outages) != (self._plans, self._outages):
+            self._tasks.start(self._store_own, self._epochs.number, self._plans, self._outages)
         if look.dead:
             self._tasks.start(self._fence, look.dead)
         self._moved.tell()
@@ -251,6 +259,12 @@ class PostgresRegistry:
 
 def _entries_in(rows: Sequence[tuple[Any, ...]]) -> dict[int, ReplicaEntry]:
     return {
-        epoch: ReplicaEntry(address, bytes(proof), start, frozenset(map(bytes, plans)))
-        for epoch, address, proof, start, plans, _ in rows
+        epoch: ReplicaEntry(
+            address,
+            bytes(proof),
+            start,
+            frozenset(map(bytes, plans)),
+            None if outages is None else bytes(outages),
+        )
+        for epoch, address, proof, start, plans, outages, _ in rows
     }

@@ -237,6 +237,7 @@ REPLICAS: Final = Tables(
     );
     """
         ),
+        Step("ALTER TABLE {ns}.members ADD COLUMN outages bytea;"),
     )
 )
 """The tables of the list of replicas. `members` has what each epoch tells of itself."""
