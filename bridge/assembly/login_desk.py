@@ -25,7 +25,7 @@ from bridge.assembly.admission import Admission
 from bridge.assembly.login_links import LoginLink, LoginLinkError, LoginSeals, start_url
 from bridge.assembly.plan import Plan, ProcessPlan
 from bridge.concurrency import Backoff, Signal, one_at_a_time
-from bridge.errors import BridgeError, PeerError, StoreAwayError, reason_of
+from bridge.errors import BridgeError, PeerError, reason_of
 from bridge.http.login_credentials import LoginWish
 from bridge.http.logins import (
     DAY_SECONDS,
@@ -278,9 +278,14 @@ class KeptCallerLogins:
         while True:
             moved = self.looks.moved.next
             try:
-                login = await self._read(self.looks.find(self.wish.keeper, self._key(awaited.principal)))
-            except StoreAwayError as exc:  # the person may take minutes, and the database may be back by then
-                logger.debug("the logins at %s are looked for later: %s", self.wish.name, exc)
+                login = await self.looks.find(self.wish.keeper, self._key(awaited.principal))
+            except (
+                BridgeError,
+                OSError,
+            ) as exc:  # the person takes minutes, and a database may be back by then
+                logger.info(
+                    "the login of %s is looked for again: %s", awaited.principal, self._unreadable(exc)
+                )
                 login = None
             if login is not None and login.since < awaited.expires_at:
                 if self._is_usable(login):
@@ -295,15 +300,7 @@ class KeptCallerLogins:
 
     async def _found(self, principal: str) -> Login | None:
         try:
-            return await self._read(self.wish.keeper.find(self._key(principal)))
-        except StoreAwayError as exc:
-            raise self._unreadable(exc) from exc
-
-    async def _read(self, found: Awaitable[Login | None]) -> Login | None:
-        try:
-            return await found
-        except StoreAwayError:
-            raise
+            return await self.wish.keeper.find(self._key(principal))
         except (BridgeError, OSError) as exc:
             raise self._unreadable(exc) from exc
 

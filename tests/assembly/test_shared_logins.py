@@ -158,6 +158,29 @@ async def test_a_link_that_nobody_used_leaves_the_task_to_a_message_at_any_repli
         assert here.town.calls == ["access-2"]
 
 
+async def test_a_database_of_logins_that_is_away_for_a_while_fails_no_task_that_waits(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO, "bridge.assembly.login_desk")
+    database = new_database_url()
+    with tempfile.TemporaryDirectory(prefix="mcp-a2a-gate-") as folder:
+        gate = Gate(Path(folder), socket_of(database))
+        await gate.start()
+        url = f"{database.partition('?')[0]}?host={folder}"
+        try:
+            keeper = PostgresLogins(url, KEYS, "a database")
+            async with town(tmp_path, keeper=keeper) as here, here.opens() as bridge:
+                task, _ = await bridge.asked("alice")
+                gate.refuse()
+                while "the login of alice is looked for again" not in caplog.text:
+                    await anyio.sleep(0.01)
+                gate.accept()
+                await put(replace(here.wish, principal="alice"), here.issuer)
+                await bridge.becomes("alice", task, DONE)
+        finally:
+            await gate.stop()
+
+
 # What nobody uses
 
 
