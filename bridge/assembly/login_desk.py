@@ -59,6 +59,9 @@ _LONGEST_PAUSE_SECONDS: Final = 5.0
 _LOOK_COUNTS_SECONDS: Final = 0.25
 """How long a look counts for all tasks that wait for the same login."""
 
+_LOOK_SECONDS: Final = 20.0
+"""How long a look may take: longer than a connection to a database may."""
+
 _LOOKS_AT_ONCE: Final = 4
 """How many logins are looked for at once: each look of replicas is a connection to their database."""
 
@@ -214,13 +217,14 @@ class LoginLooks:
         return anyio.CapacityLimiter(_LOOKS_AT_ONCE)
 
     async def find(self, keeper: LoginKeeper, key: LoginKey) -> Login | None:
-        """See `LoginKeeper.find`."""
+        """See `LoginKeeper.find`. TimeoutError is raised for a place that does not answer."""
         async with one_at_a_time(self._looking, (keeper, key)):
             look = self._latest.get((keeper, key))
             if look is None or not self._counts(look):
                 async with self._places:
                     until, at = self.moved.next, anyio.current_time()
-                    look = _Look(await keeper.find(key), at, until)
+                    with anyio.fail_after(_LOOK_SECONDS):
+                        look = _Look(await keeper.find(key), at, until)
                 self._latest = {one: found for one, found in self._latest.items() if self._counts(found)}
                 self._latest[keeper, key] = look
             return look.login

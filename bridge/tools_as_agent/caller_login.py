@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import json
 import logging
+import math
 import time
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import replace
@@ -24,7 +25,7 @@ import anyio
 from bridge.a2a.model.objects import Part, SendMessageConfiguration, TaskState
 from bridge.a2a.tasks.agent import Job, PlannedWork
 from bridge.access.principals import Principal
-from bridge.errors import BusyError, PeerError, telling_of
+from bridge.errors import BridgeError, BusyError, PeerError, telling_of
 from bridge.http.logins import AwaitedLogin, CallerLogins
 from bridge.jsonvalues import JsonObject
 from bridge.mcp.client.contract import ToolServer
@@ -161,30 +162,35 @@ class LoginGate:
         is_shown: bool,
     ) -> _Outcome:
         """Wait for a message or for the page, whichever says something first."""
-        options = self._options
-        pace = QuestionPace(self._server, self._logins.link_seconds, options.held_answer_seconds, 0)
-        patience = PausableDeadline(options.call_timeout_seconds)
-        asker = TaskAsker(job, patience, pace, keep, {}, None)
+        options, turn = self._options, job.turn
+        pace = QuestionPace(self._server, math.inf, options.held_answer_seconds, 0)
+        asker = TaskAsker(job, PausableDeadline(options.call_timeout_seconds), pace, keep, {}, None)
         found: list[_Outcome] = []
-        faults: list[PeerError] = []
+        faults: list[BridgeError] = []
 
         async def from_message() -> _Outcome:
             (answer,) = (await asker.ask(questions, is_shown=is_shown)).values()
-            if asker.gave_up:
-                return _Outcome.UNUSED
             return _Outcome.MESSAGE if answer.get("action") == "accept" else _Outcome.DECLINED
 
-        async def from_page() -> _Outcome:
+        async def from_page() -> _Outcome | None:
             has_login = await self._logins.settled(awaited)
+            if job.turn is not turn:
+                return None  # a message came first, and is about to be stored
+            # From here on a message waits for the end of this work, and then begins its own.
+            job.listen(None)
             if has_login is None:
                 return _Outcome.UNUSED
             return _Outcome.LOGGED_IN if has_login else _Outcome.DECLINED
 
-        async def first(wait: Callable[[], Awaitable[_Outcome]]) -> None:
+        async def first(wait: Callable[[], Awaitable[_Outcome | None]]) -> None:
             try:
-                found.append(await wait())
-            except PeerError as exc:
+                outcome = await wait()
+            except BridgeError as exc:
                 faults.append(exc)
+            else:
+                if outcome is None:
+                    return
+                found.append(outcome)
             tasks.cancel_scope.cancel()
 
         async with anyio.create_task_group() as tasks:

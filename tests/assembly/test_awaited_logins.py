@@ -164,6 +164,22 @@ async def test_a_link_that_expired_leaves_the_task_to_a_message_also_after_a_res
         assert here.calls == ["access-2"]
 
 
+async def test_a_message_that_comes_when_the_link_expires_is_taken_in_or_begins_anew(tmp_path: Path) -> None:
+    async with town(tmp_path, link_seconds=0.2) as here, opened(here) as bridge:
+
+        async def asks_and_says(number: int) -> None:
+            task, _ = await bridge.asked("alice")
+            await anyio.sleep(0.15 + 0.003 * number)
+            said = {"taskId": task["id"], "messageId": f"said-{number}", "parts": [{"text": "done"}]}
+            await bridge.send("alice", said)
+            now = await bridge.becomes("alice", task, AUTH)
+            assert len([one for one in now["history"] if one["role"] == "ROLE_USER"]) == 2
+
+        async with anyio.create_task_group() as group:
+            for number in range(30):
+                group.start_soon(asks_and_says, number)
+
+
 async def test_a_login_in_time_counts_though_the_bridge_comes_back_late(tmp_path: Path) -> None:
     async with town(tmp_path, link_seconds=0.01) as here:
         before = time.time()
