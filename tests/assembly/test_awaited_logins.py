@@ -156,7 +156,7 @@ async def test_a_task_that_waits_after_a_restart_is_cancelled_and_counted_like_a
 async def test_a_link_that_expired_leaves_the_task_to_a_message_also_after_a_restart(tmp_path: Path) -> None:
     async with town(tmp_path, link_seconds=0.01) as here:
         task, _ = await left(here)
-        await logged_in(here)  # later than the link allows
+        await logged_in(here, since=time.time() + 1)  # later than the link allows
         async with opened(here) as bridge:
             await rests(bridge, task)
             await bridge.send("alice", {"taskId": task["id"], "parts": [{"text": "done"}]})
