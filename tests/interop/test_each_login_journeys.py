@@ -32,6 +32,7 @@ from tests.peers.oidc_provider import Browser, OidcProvider
 from tests.support.command import process_of
 from tests.support.files import started
 from tests.support.ports import free_port
+from tests.support.postgres import new_database_url
 from tests.support.protected_server import ProtectedServer
 from tests.support.running import Rpc, call_part, texts
 from tests.support.serving_file import serving_file
@@ -162,10 +163,10 @@ async def logins() -> set[tuple[str, str]]:
     return {(key.principal, login.lost) for key, login in (await LoginFiles(state_folder()).all()).logins}
 
 
-async def operator_logs_in(folder: Path, text: str) -> None:
+async def operator_logs_in(folder: Path, text: str, **secrets: str) -> None:
     """With the command, before anybody calls."""
     (file := folder / "login.toml").write_text(text)
-    await ran(folder, "login", "crm", str(file), person="operator", **SECRETS)
+    await ran(folder, "login", "crm", str(file), person="operator", **SECRETS, **secrets)
 
 
 @asynccontextmanager
@@ -286,3 +287,33 @@ async def test_a_bridge_that_is_killed_while_people_log_in_goes_on_with_their_ta
                 await bob.browser.sends(own, csrf=csrf_in(shown), decline="yes")
                 await bob.becomes(no, "TASK_STATE_REJECTED")
     assert {claims_in(token)["sub"] for token in server.shown if token} == {"operator", "alice"}
+
+
+async def test_a_replica_that_is_killed_while_people_log_in_leaves_their_tasks_to_the_other(
+    issuers: Issuers, tmp_path: Path
+) -> None:
+    there, port = free_port(), free_port()
+    roots, state = [f"http://127.0.0.1:{one}" for one in (there, port)], Path(os.environ["XDG_STATE_HOME"])
+    secrets = {**SECRETS, "KEY": "the same secret for both of them, of many letters"}
+    # A proxy would stand before both. Here the address for browsers is that of the second one.
+    shared = f'[bridge]\nstore = "{new_database_url()}"\nkeys = [{{ env = "KEY" }}]\nmapping = "quick.toml"\n'
+    (tmp_path / "quick.toml").write_text('extends = "default"\n[store]\nlease_seconds = 2\n')
+    with anyio.fail_after(WAIT_SECONDS):
+        async with AsyncExitStack() as stack:
+            server = await stack.enter_async_context(ProtectedServer(issuers["partner"].url).run())
+            text = with_places(BRIDGE.replace("[bridge]\n", shared) + OF_THE_FILE, server)
+            await operator_logs_in(tmp_path, text.replace("{root}", roots[1]), KEY=secrets["KEY"])
+            file = str(tmp_path / "login.toml")
+            serve = partial(started, "serve", file, "--port", state=state, until="/agents/desk", **secrets)
+            one = await stack.enter_async_context(process_of(serve(port=there)))
+            await stack.enter_async_context(process_of(serve(port=port)))
+            http = await stack.enter_async_context(httpx2.AsyncClient(trust_env=False, timeout=WAIT_SECONDS))
+            one_rpc, two_rpc = (Rpc(http, f"{root}/agents/desk", bearer(TOKENS["alice"])) for root in roots)
+            alice = Person("alice", one_rpc, TOKENS["alice"])
+            await stack.enter_async_context(alice.browser)
+            task, link = await alice.asks()
+            page = await alice.approves(link)
+            one.process.send_signal(signal.SIGKILL)
+            alice.rpc = two_rpc
+            assert "You are logged in at crm" in (await alice.browser.visit(page)).text
+            assert told(await alice.becomes(task, "TASK_STATE_COMPLETED"))["subject"] == "alice"
