@@ -169,34 +169,44 @@ async def operator_logs_in(folder: Path, text: str, **secrets: str) -> None:
     await ran(folder, "login", "crm", str(file), person="operator", **SECRETS, **secrets)
 
 
+async def file_of(kind: str, server: ProtectedServer, corp: OidcProvider) -> str:
+    """The file of a bridge whose principals are of this kind, but for the address of the bridge."""
+    text = with_places(BRIDGE + (OF_THE_FILE if kind == "file" else OF_AN_ISSUER), server)
+    if kind == "file":
+        return text
+    back = ["http://127.0.0.1/login/who"]  # of any port (RFC 8252 section 7.3)
+    client = await corp.register(redirect_uris=back, token_endpoint_auth_method="none")
+    return text.replace("{corp}", corp.url).replace("{client}", client.id)
+
+
+async def two_people(
+    stack: AsyncExitStack, kind: str, root: str, corp: OidcProvider, http: httpx2.AsyncClient
+) -> tuple[Person, Person]:
+    """Alice and Bob, with tokens of the file, or of their issuer for the agent."""
+    agent, people = f"{root}/agents/desk", []
+    caller = None if kind == "file" else await corp.register(token_endpoint_auth_method="none")
+    for name, token in TOKENS.items():
+        shown = token if caller is None else await caller.token_of(name, agent)
+        person = Person(name, Rpc(http, agent, bearer(shown)), token if caller is None else None)
+        await stack.enter_async_context(person.browser)
+        people.append(person)
+    alice, bob = people
+    return alice, bob
+
+
 @asynccontextmanager
 async def journey(kind: str, issuers: Issuers, folder: Path) -> AsyncIterator[Journey]:
     """Serve a file whose principals are of this kind. The server's issuer is another one than theirs."""
     corp, partner = issuers["corp"], issuers["partner"]
     async with AsyncExitStack() as stack:
         server = await stack.enter_async_context(ProtectedServer(partner.url).run())
-        people = {name: (token, token) for name, token in TOKENS.items()}
-        text = with_places(BRIDGE + (OF_THE_FILE if kind == "file" else OF_AN_ISSUER), server)
-        if kind == "issuer":
-            back = ["http://127.0.0.1/login/who"]  # of any port (RFC 8252 section 7.3)
-            client = await corp.register(redirect_uris=back, token_endpoint_auth_method="none")
-            text = text.replace("{corp}", corp.url).replace("{client}", client.id)
+        text = await file_of(kind, server, corp)
         await operator_logs_in(folder, text.replace("{root}", "http://127.0.0.1:9"))
         root = await stack.enter_async_context(serving_file(folder, text, SECRETS))
-        agent = f"{root}/agents/desk"
-        if kind == "issuer":
-            caller = await corp.register(token_endpoint_auth_method="none")
-            people = {name: (await caller.token_of(name, agent), "") for name in TOKENS}
         http = await stack.enter_async_context(httpx2.AsyncClient(trust_env=False, timeout=WAIT_SECONDS))
         while (await http.get(f"{root}/readyz")).status_code != 200:
             await anyio.sleep(0.02)
-        alice, bob = (
-            Person(name, Rpc(http, agent, bearer(shown)), typed or None)
-            for name, (shown, typed) in people.items()
-        )
-        for person in (alice, bob):
-            await stack.enter_async_context(person.browser)
-        yield Journey(alice, bob, server)
+        yield Journey(*await two_people(stack, kind, root, corp, http), server)
 
 
 @pytest.mark.parametrize("kind", ["file", "issuer"])
@@ -255,25 +265,21 @@ async def test_bob_opens_alices_link_in_vain_before_and_after_she_has_approved_a
     assert not [token for token in (*TOKENS.values(), *here.server.shown) if token and token in caplog.text]
 
 
+@pytest.mark.parametrize("kind", ["file", "issuer"])
 async def test_a_bridge_that_is_killed_while_people_log_in_goes_on_with_their_tasks(
-    issuers: Issuers, tmp_path: Path
+    kind: str, issuers: Issuers, tmp_path: Path
 ) -> None:
     port = free_port()
     root, state = f"http://127.0.0.1:{port}", Path(os.environ["XDG_STATE_HOME"])
     with anyio.fail_after(WAIT_SECONDS):
         async with AsyncExitStack() as stack:
             server = await stack.enter_async_context(ProtectedServer(issuers["partner"].url).run())
-            text = with_places(BRIDGE + OF_THE_FILE, server).replace("{root}", root)
-            await operator_logs_in(tmp_path, text)
+            text = await file_of(kind, server, issuers["corp"])
+            await operator_logs_in(tmp_path, text.replace("{root}", root))
             file = str(tmp_path / "login.toml")
             serve = partial(started, "serve", file, "--port", state=state, until="/agents/desk", port=port)
             http = await stack.enter_async_context(httpx2.AsyncClient(trust_env=False, timeout=WAIT_SECONDS))
-            alice, bob = (
-                Person(name, Rpc(http, f"{root}/agents/desk", bearer(token)), token)
-                for name, token in TOKENS.items()
-            )
-            for person in (alice, bob):
-                await stack.enter_async_context(person.browser)
+            alice, bob = await two_people(stack, kind, root, issuers["corp"], http)
             async with process_of(serve(**SECRETS)) as first:
                 task, link = await alice.asks()
                 no, own = await bob.asks()
