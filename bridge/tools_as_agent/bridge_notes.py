@@ -18,6 +18,10 @@ from bridge.translate.extension import BESIDE, LOST_SESSION, UNATTRIBUTED, UNUSE
 UNANSWERED: Final = (
     "The question of the tool server {} was not answered within {:g} s, so the call was given up"
 )
+RIGHTS_ENDED: Final = (
+    "The tool server {} asked in the middle of a call that it works on with the rights of its caller, and the token"
+    " with which the call began has expired, so no answer can be sent to it any more. Call again with a valid token"
+)
 GAVE_WAY: Final = (
     "Other calls waited for this server, which takes no other call while this one asks, so its question was withdrawn"
     " without an answer. Send the message again to be asked again"

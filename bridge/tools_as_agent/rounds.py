@@ -21,6 +21,7 @@ from bridge.a2a.model.objects import Part, TaskState
 from bridge.a2a.tasks.agent import Job
 from bridge.concurrency import turn
 from bridge.errors import PeerError
+from bridge.http.caller_token import CallerToken
 from bridge.jsonvalues import JsonObject
 from bridge.mcp.client.call_queue import Claimant, SlotHold
 from bridge.mcp.client.contract import ToolQueue, ToolSession, ToolSlot
@@ -79,8 +80,10 @@ class CallInRounds:
         limiter: anyio.CapacityLimiter | None = None,
         *,
         is_process: bool,
+        token: CallerToken | None = None,
     ) -> None:
-        """`limiter` bounds the calls of the skill. `is_process` says that the server is a process of this bridge."""
+        """`limiter` bounds the calls of the skill. `is_process` says that the server is a process of this bridge.
+        `token` is the one of the caller in whose name the server is called."""
         self._job = job
         self._queue = queue
         self._decision = decision
@@ -88,6 +91,9 @@ class CallInRounds:
         self._patience = patience
         self._limiter = limiter
         self._is_process = is_process
+        self._token = token
+        self.followed: FollowedTask | None = None
+        """The task that the server made of the call."""
         self._known = _known_answers(decision)
         self._asking: TaskAsker | None = None
         self._session: ToolSession | None = None
@@ -187,13 +193,14 @@ class CallInRounds:
 
     async def _follow(self, handle: TaskHandle, session: ToolSession) -> JsonObject:
         """Follow the task that the server made of the call. Its id is kept, to follow it after a restart, too."""
-        kept = FollowedTask(
+        self.followed = FollowedTask(
             self._decision.skill_id,
             handle.task_id,
             handle.is_legacy,
             tuple(self._job.turn.extensions),
             self._decision.source_key,
-        ).to_bytes()
+        )
+        kept = self.followed.to_bytes()
         self._patience.restart(self._options.task_timeout_seconds)
         if not isinstance(self._decision, Follow):
             self._job.status(TaskState.WORKING, keep=kept)
@@ -212,6 +219,7 @@ class CallInRounds:
             options.input_timeout_seconds,
             options.held_answer_seconds,
             options.cancel_grace_seconds,
+            self._token if slot is not None else None,
         )
         return TaskAsker(self._job, self._patience, pace, keep, self._known, slot)
 

@@ -26,7 +26,7 @@ from bridge.a2a.tasks.agent import Job
 from bridge.errors import BusyError, PeerError, telling_of
 from bridge.jsonvalues import JsonObject, json_bytes
 from bridge.mcp.client.contract import ToolQueue, ToolServer, resource_of
-from bridge.mcp.client.faults import ServerRefusedError
+from bridge.mcp.client.faults import CallerTokenGoneError, ServerRefusedError
 from bridge.mcp.client.tasks import TaskCancelledError
 from bridge.tools_as_agent.bridge_notes import message_with_notes, notes_of
 from bridge.tools_as_agent.caller_login import LoginGate
@@ -92,9 +92,7 @@ class ToolRun:
                 return
             if not await self._has_login(job):
                 return
-            caller = job.turn.principal
-            async with self._upstream.queue(caller.name, job.events.context_id, caller.token) as queue:
-                await self._run(job, queue)
+            await self._run_for_caller(job)
         except (PeerError, BusyError) as exc:
             if job.running.outlives and not self._can_act(job):
                 await self._wait_for_token(job)
@@ -125,6 +123,20 @@ class ToolRun:
         words = _WAITS_FOR_CALLER.format(self._upstream.name, self._upstream.caller_issuer)
         await job.status(TaskState.AUTH_REQUIRED, job.message(_in_words(words)))
 
+    async def _run_for_caller(self, job: Job) -> None:
+        """Run on a session of the caller. A task of the server is followed on with a later token of the caller, which
+        has come with an answer, once the one so far has expired."""
+        while True:
+            caller = job.turn.principal
+            try:
+                async with self._upstream.queue(caller.name, job.events.context_id, caller.token) as queue:
+                    return await self._run(job, queue)
+            except CallerTokenGoneError:
+                followed = self._call.followed if self._call else None
+                if followed is None or job.turn.principal.token == caller.token or not self._can_act(job):
+                    raise
+                self._decision = Follow(followed)
+
     async def _run(self, job: Job, queue: ToolQueue) -> None:
         patience = PausableDeadline(self._options.call_timeout_seconds)
         progress = ProgressRelay(job, self._options, patience)
@@ -136,6 +148,7 @@ class ToolRun:
             patience,
             self._limiter,
             is_process=self._upstream.is_process,
+            token=job.turn.principal.token if self._upstream.caller_issuer else None,
         )
         match await _outcome(call, progress, patience):
             case _ if call.gave_up:

@@ -7,6 +7,7 @@ always asks all open questions in one message. The deadline of the call is pause
 from __future__ import annotations
 
 import json
+import math
 import secrets
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -16,12 +17,14 @@ import anyio
 
 from bridge.a2a.model.objects import Message, Part, TaskState
 from bridge.a2a.tasks.agent import Commit, HeldMessage, Job, Turn
+from bridge.http.caller_token import CallerToken
 from bridge.jsonvalues import JsonObject
 from bridge.mcp.client.contract import ToolSlot
 from bridge.mcp.client.elicitation_routing import CANCEL
 from bridge.tools_as_agent.bridge_notes import (
     GAVE_WAY,
     MISSED,
+    RIGHTS_ENDED,
     UNANSWERED,
     message_with_notes,
     words_on_contention,
@@ -100,6 +103,19 @@ class QuestionPace:
     """How long before a question a message may have come that answers it."""
     wind_up_seconds: float
     """How long the call may go on after no answer came."""
+    token: CallerToken | None = None
+    """The token of the caller with which the call is open: no answer can be sent once it has expired."""
+
+    @property
+    def seconds_left(self) -> float:
+        """How long an answer may still take."""
+        left = math.inf if self.token is None else self.token.seconds_left()
+        return min(self.timeout_seconds, max(left, 0.0))
+
+    @property
+    def has_expired(self) -> bool:
+        """Whether no answer can be sent any more."""
+        return self.token is not None and self.token.seconds_left() <= 0
 
 
 class TaskAsker:
@@ -177,7 +193,7 @@ class TaskAsker:
         return {key: answer or mine[key].answer for key, answer in answers.items()}
 
     async def _answered(self, mine: Mapping[str, _OpenQuestion]) -> None:
-        with anyio.move_on_after(self._pace.timeout_seconds) as waiting:
+        with anyio.move_on_after(self._pace.seconds_left) as waiting:
             self._waits.add(waiting)
             try:
                 for one in mine.values():
@@ -186,7 +202,10 @@ class TaskAsker:
                         await one.stored
             finally:
                 self._waits.discard(waiting)
-        if waiting.cancelled_caught:
+        if self._pace.has_expired:  # also if the answer has just come
+            self.gave_up = self.gave_up or RIGHTS_ENDED.format(self._pace.server)
+            self._patience.restart(0)
+        elif waiting.cancelled_caught:
             self.gave_up = self.gave_up or UNANSWERED.format(self._pace.server, self._pace.timeout_seconds)
             self._patience.restart(self._pace.wind_up_seconds)
 

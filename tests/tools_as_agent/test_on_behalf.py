@@ -3,6 +3,7 @@ for, on a session of that token."""
 
 from __future__ import annotations
 
+import time
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
@@ -27,7 +28,7 @@ from bridge.process.preview import FindingFault, findings_of, offline_findings
 from tests.assembly.test_bridge import PROFILE, Live, agent, live, said
 from tests.support.issuer import TokenIssuer, bearer, issuer_at
 from tests.support.mcp_wire import LEGACY, MODERN, Http, messages_of
-from tests.support.recording_server import Answer, Got, RecordingServer
+from tests.support.recording_server import Answer, Got, RecordingServer, held_open
 from tests.support.running import Rpc, call_part, listening, message
 from tests.support.token_desk import TokenDesk, desk_at
 
@@ -298,6 +299,107 @@ async def test_a_task_of_the_server_waits_after_a_restart_until_a_message_brings
         assert said(await becomes(rpc, task, "COMPLETED")) == "Bearer alice-1"
         assert there.tokens.subjects == ["alice"]
         assert there.shown == []
+
+
+TASKS: dict[str, Answer] = {
+    MODERN: lambda _: {**SERVER_TASK, "resultType": "task", "status": "working"},
+    LEGACY: lambda _: {"task": {**SERVER_TASK, "ttl": None, "pollInterval": 10, "status": "working"}},
+}
+"""How a server says, by version, that it made a task of a call."""
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("version", [LEGACY, MODERN])
+async def test_a_task_of_the_server_waits_for_a_message_as_soon_as_the_token_of_its_caller_expires(
+    version: str, tmp_path: Path
+) -> None:
+    statuses = {"now": "working"}
+
+    def looked_at(got: Got) -> Json:
+        kept = {} if version == LEGACY else {"resultType": "complete"}
+        done = {"result": telling(got)} if statuses["now"] == "completed" and version == MODERN else {}
+        return {**SERVER_TASK, **kept, "ttl": None, "pollInterval": 10, "status": statuses["now"], **done}
+
+    answers = {"tools/call": TASKS[version], "tasks/get": looked_at, "tasks/result": telling}
+    listed = {"name": "echo", "inputSchema": {"type": "object"}, "execution": {"taskSupport": "optional"}}
+    wanted = Wanted(version, answers={**answers, "tools/list": lambda _: {"tools": [listed]}})
+    async with desk(tmp_path, wanted) as there:
+        there.tools.capabilities |= {"tasks": {"requests": {"tools": {"call": {}}}}}
+        rpc = there.rpc(there.token("alice", exp=int(time.time()) + 2))
+        task = await rpc.send(CALL, configuration={"returnImmediately": True})
+        await there.tools.until(lambda: bool(there.tools.of("tasks/get")))
+        later = there.rpc(there.token("alice", jti="later"))
+        # Ten tries with growing pauses would take longer.
+        with anyio.fail_after(15):
+            waiting = await becomes(later, task, "AUTH_REQUIRED")
+        assert f"a valid token of {there.issuer.url}" in str(waiting["status"]["message"])
+        assert there.tools.of("tasks/cancel") == []
+        statuses["now"] = "completed"
+        await later.send({"text": "go on"}, taskId=task["id"])
+        assert said(await becomes(later, task, "COMPLETED")) == shown_in(there.tools.got[-1])
+    assert len(there.shown) == 1
+
+
+@pytest.mark.long
+async def test_a_task_of_the_server_goes_on_with_the_token_of_the_message_that_answered_it(
+    tmp_path: Path,
+) -> None:
+    form = {"type": "object", "properties": {"name": {"type": "string"}}, "required": ["name"]}
+    question = {
+        "method": "elicitation/create",
+        "params": {"mode": "form", "message": "Who?", "requestedSchema": form},
+    }
+    given: list[Json] = []
+
+    def looked_at(got: Got) -> Json:
+        open_now: Json = {"status": "input_required", "inputRequests": {"name": question}}
+        done: Json = {"status": "completed", "result": telling(got)}
+        return {**SERVER_TASK, "resultType": "complete", **(done if given else open_now)}
+
+    def updated(got: Got) -> Json:
+        given.append(got.params["inputResponses"])
+        return {"resultType": "complete"}
+
+    answers: Mapping[str, Answer] = {
+        "tools/call": TASKS[MODERN],
+        "tasks/get": looked_at,
+        "tasks/update": updated,
+    }
+    async with desk(tmp_path, Wanted(MODERN, answers=answers)) as there:
+        first = there.token("alice", exp=(ends_at := int(time.time()) + 2))
+        task = await there.rpc(first).send(CALL, configuration={"returnImmediately": True})
+        later = there.rpc(there.token("alice", jti="later"))
+        asked = await becomes(later, task, "INPUT_REQUIRED")
+        await anyio.sleep(max(ends_at - time.time(), 0) + 0.05)
+        # Nothing could be sent with the first token any more. What was not taken is asked again.
+        states = [asked["status"]["state"]]
+        while states[-1] != "TASK_STATE_COMPLETED":
+            if states[-1] == "TASK_STATE_INPUT_REQUIRED":
+                await later.send({"data": {"name": "Ada"}}, taskId=task["id"])
+            states.append((await later.call("GetTask", {"id": task["id"]}))["status"]["state"])
+    assert "TASK_STATE_AUTH_REQUIRED" not in states
+    assert len(given) == 1
+    assert shown_in(there.tools.of("tasks/update")[0]) != there.shown[0]
+
+
+@pytest.mark.long
+async def test_a_question_in_an_open_call_whose_token_expires_is_withdrawn_with_the_reason(
+    tmp_path: Path,
+) -> None:
+    form = {"type": "object", "properties": {"name": {"type": "string"}}, "required": ["name"]}
+    params = {"mode": "form", "message": "Who?", "requestedSchema": form}
+    question = {"jsonrpc": "2.0", "id": 99, "method": "elicitation/create", "params": params}
+    async with desk(tmp_path, Wanted(answers={"tools/call": lambda _: held_open(question)})) as there:
+        rpc = there.rpc(there.token("alice", exp=int(time.time()) + 2))
+        task = await rpc.send(CALL)
+        assert task["status"]["state"] == "TASK_STATE_INPUT_REQUIRED"
+        later = there.rpc(there.token("alice", jti="later"))
+        with anyio.fail_after(15):
+            failed = await becomes(later, task, "FAILED")
+        assert "the token with which the call began has expired" in str(failed["status"]["message"])
+        assert "Call again with a valid token" in str(failed["status"]["message"])
+    assert [got for got in there.tools.got if got.message.get("id") == 99] == []
+    assert len(there.shown) == 1
 
 
 async def becomes(rpc: Rpc, task: Json, state: str) -> Json:

@@ -37,6 +37,7 @@ BROKEN_OFF: Final = "broken-off"
 TOO_LARGE: Final = "too-large"
 NO_MCP: Final = "no-mcp"
 FLOODED: Final = "flooded"
+CALLER_GONE: Final = "caller-gone"
 
 LIMITED_BY: Final = "`result_limit_bytes` of the tool server is the limit"
 """The hint for an answer that is too large."""
@@ -67,6 +68,10 @@ class ServerDownError(PeerError):
 
 class NotTakenError(ServerDownError):
     """The connection turned out to be dead. The server did not take the request, so it may be sent again."""
+
+
+class CallerTokenGoneError(ServerDownError):
+    """The session is in the name of a caller whose token counts no more: nothing is sent on it ever again."""
 
 
 class ServerLostError(PeerError):

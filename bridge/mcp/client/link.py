@@ -31,9 +31,11 @@ from bridge.mcp.client.elicitation_routing import ElicitationRouter
 from bridge.mcp.client.eras import Era, negotiate
 from bridge.mcp.client.faults import (
     BROKEN_OFF,
+    CALLER_GONE,
     NO_MCP,
     SESSION_LOST,
     UNREACHABLE,
+    CallerTokenGoneError,
     NotTakenError,
     ServerDownError,
     ServerLostError,
@@ -250,6 +252,8 @@ class Link:
                 return ServerRefusedError(exc.code, exc.message, exc.data)
             case fault if fault in (UNREACHABLE, SESSION_LOST):
                 return NotTakenError(exc.message)
+            case fault if fault == CALLER_GONE:
+                return CallerTokenGoneError(f"{self.name}: {exc.message}")
             case fault if fault == BROKEN_OFF and self.is_child:
                 return ServerLostError(
                     f"The server process of {self.name} ended", detail=str(self.last_words)
@@ -365,6 +369,8 @@ async def _greet(session: ClientSession, era: Era, name: str, last_words: LastWo
             raise PeerError(_no_mcp(name)) from exc
         if era is not Era.MODERN and may_be_http_sse(exc):
             raise NoStreamableHttpError(exc.message) from exc
+        if fault == CALLER_GONE:
+            raise CallerTokenGoneError(f"{name}: {exc.message}") from exc
         if fault:
             raise (ServerDownError if fault == UNREACHABLE else PeerError)(exc.message) from exc
         raise RefusedHandshakeError(f"{name} refused the MCP handshake: {exc.message}") from exc

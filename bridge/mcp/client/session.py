@@ -16,11 +16,14 @@ that the server certainly did not take (no connection, or an unknown session) is
 #   up        live        None      set     are sent on `_link`
 #   lost      lost        None      set     wait; the owner has not run yet
 #   down      None/lost   reason    clear   wait for `_up`
+#   over      None/lost   reason    set     fail
 #
 # The legal moves are first -> up, first -> down, down -> up, up -> lost, lost -> down, and down -> down with another
-# reason. `_link` never goes back to None: a lost link stays there until the next one replaces it. So nobody may use
-# `_link` without asking `is_lost`. The listing and the greeting outlive their connection, too: a server that is
-# down keeps its tools, and the agent's card keeps its skills.
+# reason. A session in the name of a caller is over (`_is_over`) once it would have to connect with a token that has
+# expired: first -> over, lost -> over, down -> over, and nothing leaves it. `_link` never goes back to None: a lost
+# link stays there until the next one replaces it. So nobody may use `_link` without asking `is_lost`. The listing and
+# the greeting outlive their connection, too: a server that is down keeps its tools, and the agent's card keeps its
+# skills.
 #
 # Who moves it
 # ------------
@@ -81,7 +84,13 @@ from bridge.http.probe import FaultExplainer
 from bridge.jsonvalues import JsonObject
 from bridge.mcp.client.dispatcher import OnTaskNews
 from bridge.mcp.client.eras import Era
-from bridge.mcp.client.faults import NotTakenError, ServerDownError, ServerRefusedError, cannot_ask
+from bridge.mcp.client.faults import (
+    CallerTokenGoneError,
+    NotTakenError,
+    ServerDownError,
+    ServerRefusedError,
+    cannot_ask,
+)
 from bridge.mcp.client.known_servers import Fact, ServerMemory
 from bridge.mcp.client.link import (
     Deadline,
@@ -170,6 +179,8 @@ class Session:
         self.down: str | None = "not connected yet"
         """Why the server cannot be called, in words; None while it can."""
         self.needs_login = False
+        self._is_over = False
+        """Whether the token of the caller in whose name it is has expired, so that it never connects again."""
         """Whether it is down until a person logs in."""
         self.on_hop: trace.OnHop | None = None
         """Called with each message once the server is up. To be set before the session is entered."""
@@ -309,6 +320,8 @@ class Session:
         self._wanted.set()
         with anyio.move_on_after(self._pace.connect_seconds):
             while self._link is None or self._link.is_lost:
+                if self._is_over:
+                    raise CallerTokenGoneError(str(self.down))
                 if self._link is not None:
                     self._link.lose()
                 self._clear_up()
@@ -345,6 +358,10 @@ class Session:
                 self._at_fault = UsageError if isinstance(fault, UsageError) else PeerError
                 self.needs_login = isinstance(fault, LoginNeededError)
                 self._went_down(_words(fault), fault.detail if isinstance(fault, BridgeError) else "")
+                if isinstance(fault, CallerTokenGoneError):
+                    self._is_over = True
+                    self._up.set()
+                    return
                 self._wanted = anyio.Event()
             else:
                 since = anyio.current_time()

@@ -26,7 +26,7 @@ from bridge.errors import PeerError
 from bridge.jsonvalues import JsonObject, exceeds_floats
 from bridge.mcp.client.contract import ToolSession
 from bridge.mcp.client.elicitation_routing import elicitation_in
-from bridge.mcp.client.faults import ServerLostError, ServerRefusedError
+from bridge.mcp.client.faults import CallerTokenGoneError, ServerLostError, ServerRefusedError
 from bridge.mcp.client.values import Asker
 
 logger = logging.getLogger(__name__)
@@ -86,6 +86,7 @@ async def follow(
         ServerRefusedError: the call ended with a JSON-RPC error.
         TaskCancelledError: the task was cancelled on the server.
         ServerLostError: the server no longer knows the task, or cannot be asked.
+        CallerTokenGoneError: it can be asked only with another token of the caller.
     """
     following = _TaskPoller(session, handle, asker, on_status)
     try:
@@ -162,6 +163,9 @@ class _TaskPoller:
         for attempt in range(1, _PATIENCE + 1):
             try:
                 return await self._request("tasks/get", {})
+            except CallerTokenGoneError as exc:
+                self._error = exc
+                return None
             except ServerRefusedError as exc:
                 if exc.code == INVALID_PARAMS:
                     self._error = ServerLostError(f"{self._session.name} no longer knows the task: {exc}")

@@ -47,10 +47,11 @@ from bridge.http.probe import WantedKind, explained
 from bridge.http.request_checks import is_loopback
 from bridge.http.tls import PeerTls
 from bridge.http.token_endpoint import OAuthClient, TokenError
-from bridge.http.token_exchange import CallerTokens
+from bridge.http.token_exchange import CallerTokenError, CallerTokens
 from bridge.jsonvalues import holds_more_values
 from bridge.mcp.client.faults import (
     BROKEN_OFF,
+    CALLER_GONE,
     HTTP_STATUS,
     LIMITED_BY,
     SESSION_LOST,
@@ -261,9 +262,12 @@ class FaultMappingTransport(GuardedTransport):
         return await self._whole(request, unpacked) if kind.startswith("application/json") else unpacked
 
     def without_token(self, request: httpx2.Request, fault: PeerError) -> httpx2.Response:
-        """The response for a request without a token. A token that lacks scopes for it serves other requests."""
+        """The response for a request without a token. A token that lacks scopes for it serves other requests; without
+        the token of its caller, what was sent before may still be answered."""
         if isinstance(fault, ScopesNeededError):
             return self._fault(request, 403, HTTP_STATUS, str(fault))
+        if isinstance(fault, CallerTokenError):
+            return self._fault(request, 401, CALLER_GONE, str(fault))
         return self.unreachable(request, fault)
 
     def unreachable(self, request: httpx2.Request, fault: PeerError) -> httpx2.Response:
