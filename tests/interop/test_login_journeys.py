@@ -34,10 +34,12 @@ from tests.peers.echo_agent import build_app
 from tests.peers.oidc_provider import OidcProvider
 from tests.support.command import environment, run_command
 from tests.support.forked import Forked
+from tests.support.issuer import bearer
 from tests.support.lines import Lines
 from tests.support.ports import free_port
+from tests.support.postgres import new_database_url
 from tests.support.protected_server import ProtectedServer
-from tests.support.running import listening
+from tests.support.running import Rpc, call_part, listening
 from tests.support.serving_file import serving_file
 from tests.support.tool_server import ToolServer, listed
 
@@ -237,18 +239,18 @@ from = ["tools"]
 """
 
 
-async def why_down(root: str) -> str:
-    """Why something is down, as /readyz says it; "" if nothing is."""
-    async with httpx2.AsyncClient(trust_env=False) as http:
+async def why_down(root: str, token: str = "") -> str:
+    """Why something is down, as /readyz says it to an operator; "" if nothing is."""
+    async with httpx2.AsyncClient(trust_env=False, headers=bearer(token) if token else {}) as http:
         found = (await http.get(f"{root}/readyz")).json()
     faces = [*found["agents"].values(), *found["mcp"].values()]
     peers = [one for face in faces for kind in ("servers", "agents") for one in face.get(kind, {}).values()]
     return " ".join(one["why"] for one in peers if not one["up"])
 
 
-async def up_at(root: str) -> None:
+async def up_at(root: str, token: str = "") -> None:
     """Wait until nothing is down any more."""
-    while await why_down(root):
+    while await why_down(root, token):
         await anyio.sleep(0.05)
 
 
@@ -292,6 +294,80 @@ async def test_bridges_that_run_take_up_the_login_that_another_process_makes(
         assert said(await host.call_tool("echo", {"message": "hello"})) == "hello"
         await up_at(roots[0])
         assert '"subject": "alice"' in await ran(tmp_path, "call", roots[0], "whoami")
+
+
+REPLICA = """
+[bridge]
+store = "{database}"
+keys = [{ file = "key" }]
+public_url = "{root}"
+
+[principals.ops]
+bearer = { file = "token" }
+operator = "read"
+
+[tool_servers.tools]
+url = "{server}"
+auth = { oauth2 = { grant = "authorization_code", issuer = "{issuer}" } }
+fail = "open"
+
+[tools_as_agent.one]
+from = ["tools"]
+"""
+REFRESHES = 100
+OPS = "the-token-of-the-operator"
+
+
+async def test_two_replicas_renew_a_rotating_token_a_hundred_times_and_the_family_lives(
+    issuers: Issuers, tmp_path: Path
+) -> None:
+    """Two processes on one PostgreSQL. Before each pair of calls, one at each, all tokens so far are refused, so that
+    both want another one at the same moment. A refresh token that comes twice would revoke all."""
+    corp, ports = issuers["corp"], [str(free_port()) for _ in range(2)]
+    roots = [f"http://127.0.0.1:{port}" for port in ports]
+    async with AsyncExitStack() as stack:
+        stack.enter_context(anyio.fail_after(4 * WAIT_SECONDS))
+        server = await stack.enter_async_context(ProtectedServer(corp.url).run())
+        text = REPLICA
+        places = {"database": new_database_url(), "server": server.url, "issuer": corp.url, "root": roots[0]}
+        for name, value in places.items():
+            text = text.replace(f"{{{name}}}", value)
+        (file := tmp_path / "bridge.toml").write_text(text)
+        (key := tmp_path / "key").write_text("a key of these replicas with 32 letters")
+        (token := tmp_path / "token").write_text(OPS)
+        for one in (key, token):
+            one.chmod(0o600)
+        await ran(tmp_path, "store", "migrate", str(file))
+        for port in ports:
+            serving = running("serve", str(file), "--port", port, until="/agents/one")
+            await stack.enter_async_context(serving)
+        assert "nobody has logged in" in await why_down(roots[0], OPS)
+        await ran(tmp_path, "login", "tools", str(file))
+        for root in roots:
+            await up_at(root, OPS)
+        http = await stack.enter_async_context(httpx2.AsyncClient(trust_env=False, timeout=WAIT_SECONDS))
+        (client_id,) = {
+            str(jwt.decode(one, options={"verify_signature": False})["client_id"]) for one in server.shown
+        }
+
+        async def call(root: str) -> None:
+            task = await Rpc(http, f"{root}/agents/one", bearer(OPS)).send(call_part("whoami"))
+            assert "alice" in str(task), task
+
+        while len(await renewals(corp, client_id)) < REFRESHES:
+            server.revoked |= set(server.shown)
+            async with anyio.create_task_group() as tasks:
+                for root in roots:
+                    tasks.start_soon(call, root)
+        assert not await why_down(roots[0], OPS)
+        events = [event["event"] for event in await corp.seen(client_id)]
+    assert set(events) == {"registration", "authorization.success", "grant.success"}
+    assert events.count("grant.success") > REFRESHES
+
+
+async def renewals(issuer: OidcProvider, client_id: str) -> list[str]:
+    """The refreshes of a client that its issuer granted."""
+    return [one["event"] for one in await issuer.seen(client_id) if one.get("grant_type") == "refresh_token"]
 
 
 async def test_a_tool_and_an_agent_are_called_from_a_shell_after_a_login_at_their_urls(
