@@ -389,9 +389,10 @@ def with_tokens(login: Login, answer: JsonObject, now: float) -> Login:
 
 
 async def _refresh(wish: LoginWish, login: Login, refresh_token: str) -> JsonObject:
-    """Send the refresh token to the token endpoint that the login was made at."""
+    """Send the refresh token to the token endpoint that the login was made at, or where its card said beside that."""
     form = {"grant_type": "refresh_token", "refresh_token": refresh_token}
-    status, answer = await token_answer(wish, login, form)
+    there = replace(login, token_url=login.refresh_url or login.token_url)
+    status, answer = await token_answer(wish, there, form)
     if status == 200 and answer is not None:
         return answer
     refusal = f"{login.issuer} renewed no token: {words_of_refusal(status, answer)}"

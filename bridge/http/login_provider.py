@@ -9,6 +9,7 @@ Spec: MCP 2026-07-28 authorization, RFC 7636 (PKCE), 8252 (native apps), 8705 (c
 
 from __future__ import annotations
 
+import logging
 import secrets
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Sequence
 from contextlib import aclosing
@@ -41,6 +42,8 @@ from bridge.http.token_endpoint import (
     union_of,
     with_mtls_aliases,
 )
+
+logger = logging.getLogger(__name__)
 
 _AUTH_METHODS: Final[dict[str | None, LoginClientAuth]] = {
     "client_secret_basic": "basic",
@@ -102,6 +105,7 @@ class LoginProvider(OAuthClientProvider):
         self._lead = lead
         self._redirect_uri = redirect_uri
         self._before = before
+        self._refresh_url = ""
 
     async def get_tokens(self) -> OAuthToken | None:
         return None
@@ -177,6 +181,7 @@ class LoginProvider(OAuthClientProvider):
             raise OAuthFlowError(
                 "its card says where to log in, and not where to register. Set `client_id` (--client-id)"
             )
+        self._refresh_url = _refresh_url_of(lead)
         methods = {"code_challenge_methods_supported": ["S256"]} if lead.checks_pkce else {}
         self.context.oauth_metadata = OAuthMetadata.model_validate(
             {
@@ -212,6 +217,7 @@ class LoginProvider(OAuthClientProvider):
             scopes=tuple(scope.split()),
             resource=context.get_resource_url() if has_resource else "",
             allow_private=self._wish.allow_private or bool(self._wish.issuer),
+            refresh_url=self._refresh_url,
         )
         pkce, state = PKCEParameters.generate(), secrets.token_urlsafe(32)
         query = {
@@ -341,6 +347,30 @@ def _require_issuer(
             f"{issuer} does not say that it checks PKCE with S256, so a stolen code may be used there. If you know"
             ' that it does, set `pkce = "assume"` (--assume-pkce)'
         )
+
+
+def _refresh_url_of(lead: LoginLead) -> str:
+    """Where a card says that a login is renewed, if it is at the origin of the token endpoint; else empty.
+
+    A refresh token goes to the origin that gave it and to no other, whoever names it. The token endpoint takes it, too
+    (RFC 6749 section 6).
+
+    Raises:
+        OAuthFlowError: it is no URL that anything may be sent to.
+    """
+    if not lead.refresh_url:
+        return ""
+    _require_reach(lead.refresh_url)
+    if _place(lead.refresh_url) == _place(lead.token_url):
+        return lead.refresh_url
+    told = urlsplit(lead.refresh_url)
+    logger.warning(
+        "the card for %s says to renew a login at %s://%s, which did not give it: it is renewed at the token endpoint",
+        urlsplit(lead.url)._replace(query="").geturl(),
+        told.scheme,
+        told.netloc,
+    )
+    return ""
 
 
 def _require_reach(url: str) -> None:

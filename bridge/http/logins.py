@@ -74,6 +74,8 @@ class Login:
     """When a refresh began whose answer was not written yet. Whoever finds this alone follows one that crashed."""
     lost: str = ""
     """Why it cannot be renewed any more; empty while it can."""
+    refresh_url: str = ""
+    """Where it is renewed, if that is not the token endpoint; at the same origin."""
     used_at: float | None = None
     """When a token of it was handed out, as it was last noted. The operator's login has no such notes."""
 
@@ -103,6 +105,8 @@ class LoginLead:
     """The page at which a person logs in, by a card that names no authorization server with metadata."""
     token_url: str = ""
     """The token endpoint, likewise."""
+    refresh_url: str = ""
+    """Where a token is renewed, if the card says so beside that."""
     checks_pkce: bool = False
     """Whether the card says that PKCE is required there."""
     scopes: tuple[str, ...] = ()

@@ -8,10 +8,11 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Iterable, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, fields
 
 from bridge.errors import UsageError
 from bridge.http.logins import KeptLogins, Login, LoginKey
+from bridge.jsonvalues import JsonObject
 from bridge.seal import RecordSeal, SealedRecordError
 
 
@@ -38,7 +39,7 @@ class LoginRecords:
 
     def sealed(self, name: str, key: LoginKey, login: Login) -> bytes:
         """A login as bytes, for the row or the file with this name."""
-        text = json.dumps({"peer": key.peer, "principal": key.principal, "login": asdict(login)})
+        text = json.dumps({"peer": key.peer, "principal": key.principal, "login": _said(login)})
         return self._seal.seal(text.encode(), name.encode())
 
     def opened(self, name: str, data: bytes) -> tuple[LoginKey, Login]:
@@ -68,3 +69,9 @@ class LoginRecords:
                 sealed_otherwise += 1
         opened.sort(key=lambda one: (one[0].peer, one[0].principal))
         return KeptLogins(opened, sealed_otherwise)
+
+
+def _said(login: Login) -> JsonObject:
+    """The fields of a login that say something: an older release opens what it knows all the fields of."""
+    defaults = {one.name: one.default for one in fields(Login)}
+    return {name: value for name, value in asdict(login).items() if value != defaults[name]}

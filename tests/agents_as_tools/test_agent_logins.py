@@ -172,6 +172,48 @@ async def test_a_card_that_names_pages_alone_takes_a_known_client_and_a_word_on_
     assert one.issuer.registered == []
 
 
+async def test_a_login_is_renewed_where_its_card_says_at_the_same_origin(tmp_path: Path) -> None:
+    async with there(tmp_path, has_metadata=False) as one:
+        issuer = one.issuer.issuer
+        flow = code_flow(issuer, refreshUrl=f"{issuer}/renew", pkceRequired=True)
+        one.agent.card = with_scheme({"oauth2SecurityScheme": flow}, "read")
+        made = await one.log_in(client_id="bridge")
+        tokens = LoginToken(one.wish, 20)
+        tokens.refused(await tokens())
+        assert (await tokens()).value == "access-3"
+    assert (made.token_url, made.refresh_url) == (f"{issuer}/token", f"{issuer}/renew")
+    assert one.issuer.asked_at == ["/token", "/renew"]
+    assert [form["grant_type"] for form in one.issuer.asked] == ["authorization_code", "refresh_token"]
+
+
+async def test_a_card_leads_no_refresh_token_to_an_origin_that_did_not_give_it(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    other = LoginServer()
+    async with other.serve(), there(tmp_path, has_metadata=False) as one:
+        flow = code_flow(one.issuer.issuer, refreshUrl=f"{other.issuer}/renew", pkceRequired=True)
+        one.agent.card = with_scheme({"oauth2SecurityScheme": flow}, "read")
+        # Neither does it once the operator trusts that origin with the token of the agent.
+        for trusted in (frozenset[str](), frozenset({other.issuer})):
+            made = await one.log_in(client_id="bridge", trusted=trusted)
+            assert made.refresh_url == ""
+        tokens = LoginToken(one.wish, 20)
+        tokens.refused(await tokens())
+        await tokens()
+    assert one.issuer.asked_at == ["/token", "/token", "/token"]
+    assert (other.asked, other.authorizations) == ([], [])
+    assert f"says to renew a login at {other.issuer}, which did not give it" in caplog.text
+
+
+@pytest.mark.parametrize("url", ["http://login.example/renew", "file:///etc/passwd", "https://a@b.example/"])
+async def test_a_card_that_says_to_renew_a_login_without_tls_makes_none(url: str, tmp_path: Path) -> None:
+    async with there(tmp_path, has_metadata=False) as one:
+        flow = code_flow(one.issuer.issuer, refreshUrl=url, pkceRequired=True)
+        one.agent.card = with_scheme({"oauth2SecurityScheme": flow}, "read")
+        assert "no https:// URL" in await one.refusal(client_id="bridge")
+    assert one.issuer.asked == []
+
+
 @pytest.mark.parametrize("has_pages", [True, False])
 async def test_a_url_that_gives_no_card_is_that_of_an_mcp_server(has_pages: bool, tmp_path: Path) -> None:
     server = LoginServer(has_pages=has_pages)

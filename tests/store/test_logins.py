@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import stat
-from dataclasses import replace
+from dataclasses import fields, replace
 from pathlib import Path
 
 import anyio
@@ -14,8 +15,9 @@ import pytest
 
 from bridge.errors import UsageError
 from bridge.http.logins import KeptLogins, Login, LoginKeeper, LoginKey, peer_of
+from bridge.seal import RecordSeal
 from bridge.store.login_files import LoginFiles
-from bridge.store.login_records import login_id
+from bridge.store.login_records import LoginRecords, login_id
 from bridge.store.postgres.logins import PostgresLogins
 from bridge.store.postgres.schema import Namespace
 from tests.support.postgres import new_database_url
@@ -185,3 +187,14 @@ def test_a_peer_is_its_url_without_user_and_fragment() -> None:
     )
     assert peer_of("HTTPS://user:word@Tools.example/MCP?key=1#top") == "https://tools.example/MCP?key=1"
     assert LoginKey("https://tools.example/mcp?key=1").shown == "https://tools.example/mcp"
+
+
+def test_a_login_is_kept_without_what_it_does_not_say_so_that_an_older_release_opens_it() -> None:
+    records = LoginRecords([b"x" * 32])
+    sealed = records.sealed("row", KEY, LOGIN)
+    said = json.loads(RecordSeal([b"x" * 32], "login").open(sealed, b"row"))["login"]
+    unsaid = {"client_secret", "client_auth", "wanted_scopes", "resource", "allow_private", "renewing_since"}
+    assert {one.name for one in fields(Login)} - said.keys() == {*unsaid, "lost", "refresh_url", "used_at"}
+    assert records.opened("row", sealed) == (KEY, LOGIN)
+    whole = replace(LOGIN, refresh_url="https://login.example/renew", used_at=1.0, wanted_scopes=("more",))
+    assert records.opened("row", records.sealed("row", KEY, whole)) == (KEY, whole)

@@ -52,7 +52,9 @@ class LoginServer:
     rotates: bool = True
     issuer: str = ""
     asked: list[dict[str, str]] = field(default_factory=list)
-    """The forms at the token endpoint."""
+    """The forms at the token endpoint, and where a card says that tokens are renewed."""
+    asked_at: list[str] = field(default_factory=list)
+    """The paths of these."""
     authorizations: list[dict[str, str]] = field(default_factory=list)
     registered: list[dict[str, Any]] = field(default_factory=list)
     authorization_headers: list[str | None] = field(default_factory=list)
@@ -98,9 +100,10 @@ class LoginServer:
             case "/register":
                 self.registered.append(await request.json())
                 return JSONResponse({"client_id": "registered", **self.registered[-1]}, 201)
-            case "/token":
+            case "/token" | "/renew":
                 form = dict(parse_qsl((await request.body()).decode()))
                 self.asked.append(form)
+                self.asked_at.append(request.url.path)
                 self.authorization_headers.append(request.headers.get("authorization"))
                 return self.token() if self.token else self.granted(form)
             case "/revoke":

@@ -111,11 +111,13 @@ def _said_by(card: AgentCard, url: str, challenge: str) -> LoginLead:
         pages = flow.get("authorizationUrl"), flow.get("tokenUrl")
         if all(isinstance(page, str) and page for page in pages):
             page, token_url = map(str, pages)
+            refresh_url = flow.get("refreshUrl")
             return LoginLead(
                 url,
                 challenge,
                 authorization_url=page,
                 token_url=token_url,
+                refresh_url=refresh_url if isinstance(refresh_url, str) else "",
                 checks_pkce=flow.get("pkceRequired") is True,
                 scopes=scopes,
             )
