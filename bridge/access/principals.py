@@ -56,6 +56,8 @@ class Principal:
     """The access token of an issuer that it has shown with its request; None if it has shown something else."""
     operator: OperatorRole | None = None
     """Its role as an operator of the bridge; None for all others."""
+    is_judged: bool = False
+    """Whether an MCP server of the bridge has judged what it may use, and calls an agent of the bridge for it."""
 
     def in_face(self, face: str) -> Principal:
         """This principal in one face: its globs are only those for that face, without the part for its name."""

@@ -15,7 +15,7 @@ import hmac
 import json
 import logging
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Final, Protocol
@@ -232,9 +232,16 @@ _HeaderVerdict = tuple[str, Verdict]
 class Access:
     """Decides who may call: the principals of the verifiers, or without verifiers everyone as one principal."""
 
-    def __init__(self, verifiers: Sequence[Verifier], everyone: Principal = LOCAL) -> None:
-        """See `update`."""
+    def __init__(
+        self,
+        verifiers: Sequence[Verifier],
+        everyone: Principal = LOCAL,
+        for_whom: Callable[[Principal, Mapping[str, str]], Principal] = lambda found, _: found,
+    ) -> None:
+        """See `update`. `for_whom` gives the principal for which another one calls, by the headers of its request; it
+        may raise RefusedError."""
         self._everyone = everyone
+        self._for_whom = for_whom
         self._logged: dict[WrongCredential, float] = {}
         self.changes = 0
         """The number of calls of `update`. Each may exclude callers who were accepted before."""
@@ -296,7 +303,7 @@ class Access:
             changes = self.changes
             verdicts = await self._verdicts(headers, face)
             if changes == self.changes:
-                return self._judged(verdicts, face, metadata_url)
+                return self._for_whom(self._judged(verdicts, face, metadata_url), headers)
 
     async def _verdicts(self, headers: Mapping[str, str], face: str) -> Sequence[_HeaderVerdict]:
         """The verdicts on the credentials of a request. Once a verifier knows what is in a header, no other sees it:

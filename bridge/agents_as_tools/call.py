@@ -148,7 +148,7 @@ class AgentCall:
     async def _come_back(self, state: str) -> Task | Message:
         """Pass on the answer to a question. A question that was answered before is not answered again."""
         answered = self._given.question(state)
-        task = await self._agent.client_for(self._incoming.caller).get(answered.task.task_id)
+        task = await self._agent.client_for(self._incoming.on_behalf_of).get(answered.task.task_id)
         if task.status.state in ENDED:
             return task
         responses = self._incoming.input_responses or {}
@@ -172,7 +172,7 @@ class AgentCall:
         try:
             return await self._send(answer, task.status)
         except AgentRefusedError:
-            now = await self._agent.client_for(self._incoming.caller).get(task.id)
+            now = await self._agent.client_for(self._incoming.on_behalf_of).get(task.id)
             if now.status.state not in ENDED:
                 raise
             return now
@@ -276,7 +276,7 @@ class AgentCall:
         request = SendMessageRequest(
             message=message, configuration=SendMessageConfiguration(return_immediately=False)
         )
-        client = self._agent.client_for(self._incoming.caller)
+        client = self._agent.client_for(self._incoming.on_behalf_of)
 
         async def sent(listener: Listener) -> Task | Message:
             return await converse(client, request, listener, pace=self._pace, answered=answered)
@@ -284,7 +284,7 @@ class AgentCall:
         return await self._run(client, sent)
 
     async def _wait(self, task_id: str, answered: TaskStatus | None) -> Task | Message:
-        client = self._agent.client_for(self._incoming.caller)
+        client = self._agent.client_for(self._incoming.on_behalf_of)
 
         async def waited(listener: Listener) -> Task | Message:
             return await wait_until_settled(client, task_id, listener, pace=self._pace, answered=answered)

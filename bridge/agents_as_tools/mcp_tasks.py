@@ -80,7 +80,7 @@ class _OpenedTask:
     @property
     def client(self) -> AgentClient:
         """A client that acts for the caller. Raises PeerError if the agent cannot be called."""
-        return self.agent.client_for(self.caller.token)
+        return self.agent.client_for(self.caller.on_behalf_of)
 
     @property
     def options(self) -> FaceOptions:

@@ -70,7 +70,7 @@ class FollowUp:
 
         An answer is for the tool that began the task. It can neither name another tool, nor set a hidden argument.
         """
-        client = self._agent.client_for(self._incoming.caller)
+        client = self._agent.client_for(self._incoming.on_behalf_of)
         self._require_task("answered")
         skill_id = self._skill_to_answer()
         task = await client.get(self._far.task_id)
@@ -94,7 +94,9 @@ class FollowUp:
         if UnnamedMessages.is_id(self._far.task_id):
             self._around.unnamed.drop(self._far.task_id)
         self._require_task("canceled; it is only not waited for any more")
-        return self._shown(await self._agent.client_for(self._incoming.caller).cancel(self._far.task_id))
+        return self._shown(
+            await self._agent.client_for(self._incoming.on_behalf_of).cancel(self._far.task_id)
+        )
 
     def _skill_to_answer(self) -> str | None:
         """The skill that an answer is for.
@@ -134,7 +136,7 @@ class FollowUp:
     async def _shown_within(self, seconds: float) -> JsonObject:
         """The outcome of the task so far. The task is read at least once. A task at AUTH_REQUIRED is waited for, since
         its user may sign in elsewhere."""
-        client, task_id = self._agent.client_for(self._incoming.caller), self._far.task_id
+        client, task_id = self._agent.client_for(self._incoming.on_behalf_of), self._far.task_id
         task = await client.get(task_id)
         if task.status.state in SETTLED and task.status.state is not TaskState.AUTH_REQUIRED:
             return self._shown(task)

@@ -18,13 +18,13 @@ from bridge.a2a.client.http import redacted_url
 from bridge.a2a.client.http_cache import DistrustedError
 from bridge.a2a.model.objects import AgentCard
 from bridge.a2a.wire.canonical_card import CardProof
+from bridge.agents_as_tools.on_behalf import OnBehalf
 from bridge.concurrency import Backoff
 from bridge.errors import PeerError
-from bridge.http.caller_token import CallerToken
+from bridge.http.caller_token import Caller
 from bridge.http.later_login import LaterLogin
 from bridge.http.login_credentials import LoginNeededError, LoginToken
 from bridge.http.private_addresses import AddressGuard
-from bridge.http.token_exchange import CallerTokenError, CallerTokens
 from bridge.seal import agent_mark
 from bridge.source_state import SourceState
 from bridge.translate.extension import URI
@@ -78,13 +78,13 @@ class RemoteAgent:
         *,
         key: str | None = None,
         account: str = "",
-        callers: CallerTokens | None = None,
+        on_behalf: OnBehalf | None = None,
         push: bool = True,
         now_ms: Callable[[], int] = lambda: time.time_ns() // 1_000_000,
     ) -> None:
-        """`key` is the configured key. `account` tells this agent from others at the same URL. `callers` gives the
-        tokens by which it is called in the names of callers; None calls it in the bridge's name. `push` says whether it
-        may be asked to notify the bridge.
+        """`key` is the configured key. `account` tells this agent from others at the same URL. `on_behalf` gives
+        the credentials with which it is called in the names of callers; None calls it in the bridge's name. `push` says
+        whether it may be asked to notify the bridge.
 
         The account stands for the credentials: the agent keeps the tasks of each apart, and a handle has to come
         back to the account that began the task. So it holds the references of the credentials, which outlive a
@@ -110,7 +110,7 @@ class RemoteAgent:
         self._options = options
         self._client: AgentClient | None = None
         self._found: FoundCard | None = None
-        self._callers = callers
+        self._on_behalf = on_behalf
         self.may_notify = push
         """Whether it may be asked to notify the bridge of its tasks."""
 
@@ -169,27 +169,26 @@ class RemoteAgent:
             raise PeerError(f"The agent {self.key} at {redacted_url(self.url)} cannot be called: {self.down}")
         return self._client
 
-    def client_for(self, caller: CallerToken | None) -> AgentClient:
-        """A client for it that acts for a caller, by the token that the caller has shown.
+    def client_for(self, caller: Caller) -> AgentClient:
+        """A client for it that acts for a caller.
 
         Raises:
             PeerError: it cannot be called; why, in words.
         """
         client = self.client
-        if self._callers is None:
+        if self._on_behalf is None:
             return client
         try:
-            tokens = self._callers.of(caller)
-        except CallerTokenError as exc:
+            credentials = self._on_behalf.credentials(caller, self._options.credentials)
+        except PeerError as exc:
             raise PeerError(f"The agent {self.key} cannot be called: {exc}") from exc
         assert self._found is not None, "there is a client"
-        credentials = replace(self._options.credentials, tokens=tokens)
         return AgentClient(self._http, self._found, replace(self._options, credentials=credentials))
 
     @property
     def caller_issuer(self) -> str | None:
-        """The issuer of the tokens that its callers need; None if it is not called in their names."""
-        return None if self._callers is None else self._callers.issuer
+        """The issuer whose tokens its callers have to show; None if they need none."""
+        return None if self._on_behalf is None else self._on_behalf.issuer
 
     @property
     def proof(self) -> CardProof | None:

@@ -15,7 +15,7 @@ from bridge.a2a.model.objects import Part, Task
 from bridge.agents_as_tools.handles import FarTask, Handles
 from bridge.agents_as_tools.remote_agent import RemoteAgent
 from bridge.errors import echoed
-from bridge.http.caller_token import CallerToken
+from bridge.http.caller_token import Caller, CallerToken
 from bridge.jsonvalues import JsonObject
 from bridge.mcp.server.face import INVALID_PARAMS, McpRefusal
 from bridge.safe_text import without_hidden_characters
@@ -94,7 +94,7 @@ async def read_part(
     agent = agents.get(far.agent)
     if agent is None:
         raise unknown
-    task = await agent.client_for(caller).get(far.task_id)
+    task = await agent.client_for(Caller(principal, caller)).get(far.task_id)
     first, end = int(numbers[1]), int(numbers[2] or numbers[1]) + 1
     for artifact in task.artifacts or ():
         # An agent may keep as one part what it sent in pieces: then fewer parts are still the whole text.

@@ -18,6 +18,7 @@ from bridge.access.principals import ANONYMOUS, ISSUER_MARK, LOCAL, OperatorRole
 from bridge.access.verifiers import FORWARDED, Access, Credential, Scheme, Verifier, verifiers_of
 from bridge.assembly.issuers import Issuers, issuers_of
 from bridge.assembly.limits import issuer_limits
+from bridge.assembly.own_callers import CALLER_HEADER, OwnCallers, UnknownCallerError
 from bridge.assembly.plan import Plan
 from bridge.http.request_checks import API_KEY_HEADER, is_loopback
 
@@ -48,8 +49,32 @@ class Admission:
         self.issuers = Issuers(issuer_limits(plan.profile.issuers))
         """The keys of the issuers."""
         self._own_scheme = own_scheme
-        self.access = Access((), self._everyone)
+        self.own_callers = OwnCallers(self._token)
+        self.access = Access((), self._everyone, self._for_whom)
         self._set(self._credentials, self._issuers, is_open=own_scheme is None)
+
+    def _for_whom(self, found: Principal, headers: Mapping[str, str]) -> Principal:
+        """The principal for which the bridge calls itself. From anybody else the header says nothing.
+
+        Raises:
+            RefusedError: 401, that principal may no longer call.
+        """
+        if found.name != ITSELF.name or (said := headers.get(CALLER_HEADER)) is None:
+            return found
+        try:
+            principal = self.own_callers.principal_in(said)
+        except UnknownCallerError as exc:
+            raise self.access.refusal("is for nobody that is known") from exc
+        if not self.knows(principal.name):
+            raise self.access.refusal("is for somebody who may no longer call")
+        return principal
+
+    def knows(self, principal: str) -> bool:
+        """Whether a principal may call: it has a secret, or an issuer whose tokens are accepted."""
+        issuer, mark, _ = principal.partition(ISSUER_MARK)
+        return (bool(mark) and issuer in self._issuers) or any(
+            one.principal.name == principal for one in self._credentials
+        )
 
     @property
     def credentials(self) -> Sequence[Credential]:
@@ -107,6 +132,8 @@ class Admission:
         What a principal of an issuer may use, its token said. That counts as long as the rules for the scopes of the
         issuer are the same; otherwise its next token has to say it.
         """
+        if asked.is_judged:
+            return asked if self.knows(asked.name) else None
         name, mark, _ = asked.name.partition(ISSUER_MARK)
         if mark:
             issuer = self._issuers.get(name)

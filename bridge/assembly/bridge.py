@@ -491,6 +491,7 @@ class Bridge:
             allow_private=True,
             push=False,
             own_card=agent.own_card(url),
+            own_callers=self._admission.own_callers if self._admission.own_scheme else None,
         )
 
     # Replacement

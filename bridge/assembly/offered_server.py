@@ -25,6 +25,7 @@ from bridge.a2a.client.version_question import version_question
 from bridge.a2a.wire.versions import VERSIONS
 from bridge.agents_as_tools.face import AgentsFace
 from bridge.agents_as_tools.handles import Handles
+from bridge.agents_as_tools.on_behalf import ByExchange, ByHeader, OnBehalf
 from bridge.agents_as_tools.options import FaceOptions
 from bridge.agents_as_tools.push_hints import PushHints, WebhookOptions
 from bridge.agents_as_tools.remote_agent import RemoteAgent
@@ -195,6 +196,13 @@ def face_options_of(name: str, plan: OfferedPlan) -> FaceOptions:
     )
 
 
+def _on_behalf(one: RemotePlan) -> OnBehalf | None:
+    """How an agent is called in the names of callers; None calls it in the bridge's name."""
+    if one.own_callers is not None:
+        return ByHeader(one.own_callers.headers)
+    return None if one.callers is None else ByExchange(one.callers)
+
+
 def _agent(key: str, one: RemotePlan, plan: OfferedPlan, shared: SharedResources) -> RemoteAgent:
     chosen = plan.profile.agents
     credentials = one.credentials
@@ -234,7 +242,7 @@ def _agent(key: str, one: RemotePlan, plan: OfferedPlan, shared: SharedResources
         options,
         key=named,
         account=one.account,
-        callers=one.callers,
+        on_behalf=_on_behalf(one),
         push=one.push,
     )
 

@@ -20,6 +20,7 @@ from bridge.a2a.wire.choices import DialectChoice
 from bridge.access.issuers import Issuer
 from bridge.access.principals import Principal
 from bridge.access.verifiers import Credential
+from bridge.assembly.own_callers import OwnCallers
 from bridge.config.import_file import LeftOut
 from bridge.config.tables.profile import Profile, RunTable, ServerTable
 from bridge.config.tables.values import MEMORY_STORE
@@ -157,6 +158,8 @@ class RemotePlan:
     """Whether it is asked to notify the bridge of long calls."""
     own_card: OwnCard | None = None
     """The agent's card, when this process publishes the agent."""
+    own_callers: OwnCallers | None = field(default=None, repr=False)
+    """Tells such an agent for whom it is called."""
     catalog: CatalogSource | None = field(default=None, repr=False, compare=False)
     """The catalog that lists the agent. The catalog decides which connections are allowed for it."""
 

@@ -1,4 +1,4 @@
-"""The access token that a caller has shown, for an exchange at its issuer. It lives as long as its request."""
+"""Who a call is made for, and the access token that it has shown. The token lives as long as its request."""
 
 from __future__ import annotations
 
@@ -28,3 +28,12 @@ class CallerToken:
     def seconds_left(self) -> float:
         """How long it still counts; infinite if nobody said."""
         return math.inf if self.expires_at is None else self.expires_at - time.time()
+
+
+@dataclass(frozen=True, slots=True)
+class Caller:
+    """For whom a peer is called."""
+
+    principal: str
+    token: CallerToken | None = None
+    """The access token of an issuer that it has shown with its request; None if it has shown something else."""

@@ -225,6 +225,8 @@ class AwaitedLogin:
     asked_at: float
     expires_at: float
     """When the link expires. The task then waits for a message."""
+    is_judged: bool = False
+    """Whether it came through an MCP server of the bridge, which has judged what it may use."""
 
 
 class CallerLogins(Protocol):

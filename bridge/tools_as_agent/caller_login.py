@@ -98,7 +98,9 @@ class LoginGate:
             return False
         job.turn = replace(
             job.turn,
-            principal=Principal(awaited.principal, skills=awaited.skills, scopes=awaited.scopes),
+            principal=Principal(
+                awaited.principal, skills=awaited.skills, scopes=awaited.scopes, is_judged=awaited.is_judged
+            ),
             configuration=SendMessageConfiguration(accepted_output_modes=login.output_modes or None),
             metadata=login.metadata,
             extensions=frozenset(login.extensions),
@@ -142,6 +144,7 @@ class LoginGate:
             turn.principal.scopes,
             now,
             now + self._logins.link_seconds,
+            turn.principal.is_judged,
         )
         login = LoginWait(
             self._logins.sealed(awaited),

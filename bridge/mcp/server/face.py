@@ -15,7 +15,7 @@ from typing import Literal, Protocol
 
 from bridge.access.principals import MayUse, may_use_everything
 from bridge.errors import BridgeError, PeerError, telling_of
-from bridge.http.caller_token import CallerToken
+from bridge.http.caller_token import Caller, CallerToken
 from bridge.jsonvalues import JsonObject
 
 INVALID_PARAMS: Literal[-32602] = -32602
@@ -105,6 +105,11 @@ class IncomingCall:
     report: ReportProgress = _report_to_nobody
     ask: AskClient = _ask_nobody
 
+    @property
+    def on_behalf_of(self) -> Caller:
+        """For whom peers are called."""
+        return Caller(self.principal, self.caller)
+
 
 @dataclass(frozen=True, slots=True)
 class TaskCaller:
@@ -117,6 +122,11 @@ class TaskCaller:
     """Which tools the caller may use. It learns nothing of the tasks of other tools."""
     token: CallerToken | None = None
     """The access token of an issuer that came with the request, if one did."""
+
+    @property
+    def on_behalf_of(self) -> Caller:
+        """For whom peers are called."""
+        return Caller(self.principal, self.token)
 
 
 class TaskFace(Protocol):

@@ -1,0 +1,62 @@
+"""In whose name an agent is called: that of the bridge, or of each caller. A call for a caller never falls back to
+what the bridge itself has.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Protocol
+
+from bridge.a2a.client.credentials import Credentials
+from bridge.errors import PeerError
+from bridge.http.caller_token import Caller
+from bridge.http.token_exchange import CallerTokenError, CallerTokens
+
+
+class OnBehalf(Protocol):
+    """Gives the credentials with which an agent is called for a caller."""
+
+    @property
+    def issuer(self) -> str | None:
+        """The issuer whose tokens callers have to show; None if they need none."""
+        ...
+
+    def credentials(self, caller: Caller, known: Credentials) -> Credentials:
+        """The credentials for a caller, beside those that everybody is called with.
+
+        Raises:
+            PeerError: there are none for this caller; why, in words.
+        """
+        ...
+
+
+@dataclass(frozen=True)
+class ByExchange:
+    """An agent that is called with a token for which the caller's own was exchanged (RFC 8693)."""
+
+    callers: CallerTokens = field(repr=False)
+
+    @property
+    def issuer(self) -> str | None:
+        """See `OnBehalf`."""
+        return self.callers.issuer
+
+    def credentials(self, caller: Caller, known: Credentials) -> Credentials:
+        """See `OnBehalf`."""
+        try:
+            return replace(known, tokens=self.callers.of(caller.token))
+        except CallerTokenError as exc:
+            raise PeerError(str(exc)) from exc
+
+
+@dataclass(frozen=True)
+class ByHeader:
+    """An agent of this process, which takes the bridge's word for whom it calls."""
+
+    headers: Callable[[Caller], Mapping[str, str]] = field(repr=False)
+    issuer: str | None = None
+
+    def credentials(self, caller: Caller, known: Credentials) -> Credentials:
+        """See `OnBehalf`."""
+        return replace(known, headers={**known.headers, **self.headers(caller)})

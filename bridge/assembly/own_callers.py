@@ -1,0 +1,55 @@
+"""For whom the bridge calls its own agents.
+
+An MCP server that is made of an agent of the same process calls it over HTTP, with the bridge's own secret. Beside that
+secret goes a header which says for whom, sealed with it. So the task belongs to the caller, and its login or its token
+serves the call. What it may use was judged at the MCP server. Nobody else can write such a header.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import json
+from collections.abc import Mapping
+from dataclasses import asdict
+from typing import Final
+
+from bridge.access.principals import Principal
+from bridge.http.caller_token import Caller, CallerToken
+from bridge.seal import RecordSeal, SealedRecordError
+
+CALLER_HEADER: Final = "mcp-a2a-caller"
+"""The header that says for whom the bridge calls itself."""
+
+_PLACE: Final = b"a call of the bridge by itself"
+
+
+class UnknownCallerError(Exception):
+    """A header does not say for whom a call is."""
+
+
+class OwnCallers:
+    """Callers as headers, and back."""
+
+    def __init__(self, own_token: str) -> None:
+        """`own_token` is the secret with which the bridge calls itself; workers share it."""
+        self._seal = RecordSeal([own_token.encode()], "own callers")
+
+    def headers(self, caller: Caller) -> Mapping[str, str]:
+        """The header of a request for a caller."""
+        sealed = self._seal.seal(json.dumps(asdict(caller)).encode(), _PLACE)
+        return {CALLER_HEADER: base64.urlsafe_b64encode(sealed).decode()}
+
+    def principal_in(self, header: str) -> Principal:
+        """The caller of a request. What it may use was judged by the MCP server that it called.
+
+        Raises:
+            UnknownCallerError: the header is not of this bridge.
+        """
+        try:
+            said = json.loads(self._seal.open(base64.urlsafe_b64decode(header), _PLACE))
+        except (SealedRecordError, binascii.Error, ValueError) as exc:
+            raise UnknownCallerError from exc
+        token = None if said["token"] is None else CallerToken(**said["token"])
+        expires_at = None if token is None else token.expires_at
+        return Principal(said["principal"], expires_at=expires_at, token=token, is_judged=True)
