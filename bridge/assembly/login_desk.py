@@ -56,6 +56,10 @@ _FIRST_PAUSE_SECONDS: Final = 0.5
 _LONGEST_PAUSE_SECONDS: Final = 5.0
 """Between looks for a login that another process may have written: a person waits for its task."""
 
+_LATE_SECONDS: Final = 600.0
+"""How long after the end of a link a login that came in time is still found: a bridge takes a while to start again, and
+a call that comes much later would surprise whoever asked for it."""
+
 _LOOK_COUNTS_SECONDS: Final = 0.25
 """How long a look counts for all tasks that wait for the same login."""
 
@@ -279,7 +283,7 @@ class KeptCallerLogins:
     async def settled(self, awaited: AwaitedLogin) -> bool | None:
         """See `CallerLogins`."""
         pauses = Backoff(_FIRST_PAUSE_SECONDS, _LONGEST_PAUSE_SECONDS)
-        while True:
+        while time.time() < awaited.expires_at + _LATE_SECONDS:
             moved = self.looks.moved.next
             try:
                 login = await self.looks.find(self.wish.keeper, self._key(awaited.principal))
@@ -298,9 +302,10 @@ class KeptCallerLogins:
                     return False
             left_seconds = awaited.expires_at - time.time()
             if left_seconds <= 0:
-                return None
+                break
             with anyio.move_on_after(min(pauses.next(), left_seconds)):
                 await moved.wait()
+        return None
 
     async def _found(self, principal: str) -> Login | None:
         try:

@@ -260,7 +260,7 @@ class CallerLogins(Protocol):
     async def settled(self, awaited: AwaitedLogin) -> bool | None:
         """Wait until a principal has a login that can be used, or has declined since it asked; whether it has one.
 
-        Returns None if neither came until the link expired. What came by then counts, also if it is found later. While
-        the place of the logins cannot be used, nothing has come.
+        Returns None if neither came until the link expired. What came by then counts, also if it is found some minutes
+        later. While the place of the logins cannot be used, nothing has come.
         """
         ...

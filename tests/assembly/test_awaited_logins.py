@@ -21,7 +21,7 @@ from bridge.assembly.admission import Admission
 from bridge.assembly.login_desk import LoginLooks
 from bridge.assembly.plan import Plan, ProcessPlan
 from bridge.concurrency import Signal
-from bridge.http.logins import DECLINED, Login, LoginKey
+from bridge.http.logins import DECLINED, AwaitedLogin, Login, LoginKey
 from tests.assembly.test_bridge import PROFILE, agent
 from tests.assembly.test_caller_logins import TOKENS, Office, Town, link_in, town
 from tests.assembly.test_logins import put
@@ -187,6 +187,18 @@ async def test_a_login_in_time_counts_though_the_bridge_comes_back_late(tmp_path
         await logged_in(here, since=before)
         async with opened(here) as bridge:
             await bridge.becomes("alice", task, "TASK_STATE_COMPLETED")
+
+
+async def test_a_login_in_time_counts_for_ten_minutes_and_no_longer(tmp_path: Path) -> None:
+    async with town(tmp_path) as here, opened(here) as bridge:
+        logins = bridge.there.bridge.upstreams["crm"].logins
+        assert logins is not None
+        now = time.time()
+        await logged_in(here, since=now - 1300)
+        link = AwaitedLogin("alice", "a call", ("*",), (), now - 1400, now - 800)
+        assert await logins.settled(link) is None
+        assert await logins.settled(replace(link, expires_at=now - 500)) is True
+        assert await logins.settled(replace(link, expires_at=now - 1350)) is None
 
 
 async def test_a_principal_that_lost_the_skill_meanwhile_is_not_gone_on_for(tmp_path: Path) -> None:
