@@ -51,6 +51,11 @@ class LaterLogin(TokenSource):
         """Whether a login was found. One that is forgotten again is needed from then on."""
         return self._tokens is not None
 
+    @property
+    def if_refused(self) -> str:
+        """See `TokenSource`. Nothing while no token is shown."""
+        return "" if self._tokens is None else self._tokens.if_refused
+
     async def look(self) -> bool:
         """Look for a login, unless one was found; whether there is one.
 

@@ -167,6 +167,11 @@ class LoginToken(TokenSource):
         """See `TokenSource`."""
         return self.wish, self._seconds
 
+    @property
+    def if_refused(self) -> str:
+        """See `TokenSource`."""
+        return f"It does not take the token of the login: check `resource` and `scopes`. {self.wish.remedy}"
+
     async def __call__(self) -> AccessToken:
         """A token that is valid.
 

@@ -49,6 +49,10 @@ _AUTH_METHODS: Final[dict[str | None, LoginClientAuth]] = {
     "client_secret_basic": "basic",
     "client_secret_post": "post",
 }
+_OTHER_ISSUER: Final = (
+    "the server leads to the issuer {}, and `issuer` is {}. If you trust the first, write it as `issuer`"
+    " (--issuer)"
+)
 _METHOD_NAMES: Final = {"basic": "client_secret_basic", "post": "client_secret_post"}
 
 
@@ -131,10 +135,16 @@ class LoginProvider(OAuthClientProvider):
 
     def _select_authorization_server(self, advertised: list[str]) -> str:
         """The configured issuer, spelled as the operator did, if the server names it; else the first. Servers on the
-        MCP SDK put a slash behind an issuer without a path, which its metadata may not have."""
+        MCP SDK put a slash behind an issuer without a path, which its metadata may not have.
+
+        Raises:
+            OAuthFlowError: the server does not name the configured one.
+        """
         wished = self._wish.issuer
         if wished and wished.rstrip("/") in (one.rstrip("/") for one in advertised):
             return wished
+        if wished:  # before anything is sent there
+            raise OAuthFlowError(_OTHER_ISSUER.format(" or ".join(advertised), wished))
         return super()._select_authorization_server(advertised)
 
     def _expected_issuer(self) -> str:
@@ -334,7 +344,7 @@ def _require_issuer(
 ) -> None:
     """Refuse an issuer that is not the configured one, or does not say that it checks PKCE."""
     if wish.issuer and wish.issuer != issuer:
-        raise OAuthFlowError(f"the server leads to the issuer {issuer}, and `issuer` is {wish.issuer}")
+        raise OAuthFlowError(_OTHER_ISSUER.format(issuer, wish.issuer))
     has_moved = before is not None and not wish.issuer and before.issuer != issuer
     if before is not None and has_moved and before.client_id == wish.client_id:
         raise OAuthFlowError(

@@ -75,6 +75,11 @@ class TokenSource(ABC):
     def refused(self, token: AccessToken) -> None:
         """Give out this token no more: the peer refused it."""
 
+    @property
+    def if_refused(self) -> str:
+        """What to do if the peer refuses a token that was just given, in words."""
+        return "It does not take the token: check `resource` and `scopes`"
+
     async def widened(self, token: AccessToken, scopes: Sequence[str]) -> bool:  # noqa: ARG002 - most cannot
         """Whether there is another token now, which may have the scopes that the peer misses in this one."""
         return False
@@ -190,6 +195,11 @@ class ClientToken(TokenSource):
     async def __call__(self) -> AccessToken:
         """The token that is held, or a new one."""
         return await self._held.get(self._ask)
+
+    @property
+    def if_refused(self) -> str:
+        """See `TokenSource`."""
+        return f"It does not take the token of {self.client.issuer}: check `resource` and `scopes`"
 
     def refused(self, token: AccessToken) -> None:
         """See `TokenSource`."""

@@ -262,7 +262,7 @@ def issuer_guard(url: str, written: Sequence[str], *, allow_private: bool) -> Ad
         return None
     judge = refusing_private(
         f"the authorization server leads to {asked.hostname}, a private address, where nothing was sent."
-        " If that is right, set `allow_private = true`"
+        " If that is right, set `allow_private = true` (--allow-private)"
     )
     try:
         judge([asked.hostname or ""])  # a proxy resolves names itself, and is not guarded
@@ -353,15 +353,21 @@ def _shown(text: str) -> str:
     return with_visible_characters(text[:_LONGEST_ERROR], in_one_line=True)
 
 
+_HINTS: Final[Mapping[str, str]] = {
+    "invalid_client": ". Check `client_id` and its secret or key",
+    "invalid_target": '. Set `resource` to the name it knows, or "" to send none',
+    "invalid_scope": ". Check `scopes`",
+    "unauthorized_client": ". Let the issuer allow this client the grant",
+    "unsupported_grant_type": ". The issuer does not know the grant: choose another `grant`",
+}
+"""What helps against the errors of a token endpoint (RFC 6749 section 5.2, RFC 8707 section 2)."""
+
+
 def _refusal(client: OAuthClient, status: int, answer: JsonObject | None) -> str:
     said = [str(one) for key in ("error", "error_description") if (one := (answer or {}).get(key))]
     if not said:
         return f"{client.issuer} answered HTTP {status} instead of a token"
-    words = _shown(": ".join(said))
-    hint = "" if said[0] != "invalid_client" else ". Check `client_id` and its secret or key"
-    hint = (
-        hint if said[0] != "invalid_target" else '. Set `resource` to the name it knows, or "" to send none'
-    )
+    words, hint = _shown(": ".join(said)), _HINTS.get(said[0], "")
     return f"{client.issuer} gave no token to {client.client_id or 'the bridge'}: {words}{hint}"
 
 
@@ -373,13 +379,16 @@ def code_in(answer: Mapping[str, str], issuer: str, state: str, *, says_issuer: 
     """
     iss = answer.get("iss")
     if not secrets.compare_digest(answer.get("state", "").encode(), state.encode()):
-        raise TokenError("the answer is not the one to this login")
+        raise TokenError("the answer is not the one to this login. Begin anew")
     if error := answer.get("error"):
         words = ": ".join(filter(None, [error, answer.get("error_description")]))
         raise TokenError(f"{issuer} gave no code: {_shown(words)}")
     if iss != issuer and (iss is not None or says_issuer):
         said = "no issuer" if iss is None else f"the issuer {_shown(iss)}"
-        raise TokenError(f"the answer names {said} in `iss`, and the login is at {issuer}")
+        raise TokenError(
+            f"the answer names {said} in `iss`, and the login is at {issuer}: the code was sent nowhere. Begin anew; if"
+            " it happens again, ask those who run the issuer"
+        )
     if not answer.get("code"):
         raise TokenError(f"{issuer} answered without a code")
     return answer["code"]

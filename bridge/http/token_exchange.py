@@ -179,6 +179,12 @@ class _ExchangedToken(TokenSource):
         """See `TokenSource`."""
         return self._tokens, self._caller
 
+    @property
+    def if_refused(self) -> str:
+        """See `TokenSource`."""
+        words = "It does not take the token that the caller's was exchanged for"
+        return f"{words}: check `audience`, `resource` and `scopes`"
+
     async def __call__(self) -> AccessToken:
         caller = self._tokens.require(self._caller)  # it may have expired since
         return await self._tokens.held_for(caller).get(partial(self._tokens.exchanged, caller))

@@ -305,6 +305,20 @@ async def test_a_login_that_was_revoked_fails_the_call_with_the_command(tmp_path
     assert not re.search(r"access-\d|refresh-\d", words)
 
 
+async def test_an_agent_that_takes_no_token_of_the_login_is_told_from_a_login_that_is_missing(
+    tmp_path: Path,
+) -> None:
+    async with there(tmp_path) as one:
+        await one.log_in()
+        one.agent.known = lambda: ()  # as when the token is for another audience
+        async with one.tools(tmp_path) as bridge:
+            is_error, words = await called(bridge)
+    assert is_error
+    assert "answered HTTP 401 Unauthorized" in words
+    hint = "It does not take the token of the login: check `resource` and `scopes`. Run `mcp-a2a login desk`"
+    assert hint in words
+
+
 async def test_a_login_that_has_expired_is_renewed_for_an_agent(tmp_path: Path) -> None:
     async with there(tmp_path) as one:
         made = await one.log_in()

@@ -148,7 +148,11 @@ async def test_another_issuer_than_the_configured_one_gets_nothing(tmp_path: Pat
     words = await refusal(
         server, tmp_path, issuer="https://login.example", client_id="bridge", secret="s3cret"
     )
-    assert words.endswith("the server leads to the issuer ISSUER, and `issuer` is https://login.example")
+    assert words.endswith(
+        "the server leads to the issuer ISSUER, and `issuer` is https://login.example. If you trust the first, write it"
+        " as `issuer` (--issuer)"
+    )
+    assert server.registered == []
     assert (server.authorizations, server.asked) == ([], [])
 
 

@@ -313,6 +313,14 @@ async def test_a_redirect_is_not_followed_with_a_secret() -> None:
             "ISSUER gave no token to bridge: invalid_target: what\\x1b?. Set `resource` to the name it knows, "
             'or "" to send none',
         ),
+        (
+            JSONResponse({"error": "invalid_scope"}, 400),
+            "ISSUER gave no token to bridge: invalid_scope. Check `scopes`",
+        ),
+        (
+            JSONResponse({"error": "unauthorized_client"}, 400),
+            "ISSUER gave no token to bridge: unauthorized_client. Let the issuer allow this client the grant",
+        ),
     ],
 )
 async def test_an_answer_without_a_token_says_whose_fault_it_is(answer: Response, words: str) -> None:

@@ -222,6 +222,7 @@ def http_transports(
     )
     terms = TransportOptions(
         credentials=_credentials_for(found.card, options),
+        tokens=options.credentials.tokens,
         extensions=_active_extensions(found, options),
         guard_of=partial(
             interface_guard, found, reach=options.reach or ConnectionPolicy(found.url, options.trust)

@@ -34,6 +34,7 @@ from bridge.a2a.wire.versions import HEADER as VERSION_HEADER
 from bridge.errors import PeerError
 from bridge.http.client import CredentialsSource, PeerAuth, guarded_by, wants_login
 from bridge.http.login_credentials import LoginNeededError
+from bridge.http.oauth import TokenSource
 from bridge.http.private_addresses import AddressGuard
 from bridge.http.request_checks import is_loopback
 from bridge.http.sse import SseReader
@@ -42,6 +43,9 @@ from bridge.trace import UNHEARD, Hop, Hops, OnHop, told_to_peer
 
 ANSWER_LIMIT_BYTES: Final = 64 * 1024 * 1024
 """The bound on one answer, or one event of a stream. It is the same as for the result of a tool."""
+
+
+_CHALLENGE: Final = "www-authenticate"
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,6 +81,8 @@ class TransportOptions:
     hops: Hops = UNHEARD
     how_to_log_in: str = ""
     """The hint for an agent that wants the login of a person."""
+    tokens: TokenSource | None = None
+    """Where the access tokens among the credentials come from."""
 
 
 class Performer(ABC):
@@ -271,6 +277,8 @@ class HttpTransport(Transport):
         async with exchange(self._http, asked) as response:
             if terms.how_to_log_in and wants_login(response):
                 raise LoginNeededError(f"login needed: {status_words(response)}. {terms.how_to_log_in}")
+            if terms.tokens is not None and response.status_code == 401 and _CHALLENGE in response.headers:
+                raise PeerError(f"{status_words(response)}. {terms.tokens.if_refused}".rstrip(". "))
             yield response
 
     def _read(

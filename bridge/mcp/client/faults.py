@@ -38,6 +38,7 @@ TOO_LARGE: Final = "too-large"
 NO_MCP: Final = "no-mcp"
 FLOODED: Final = "flooded"
 CALLER_GONE: Final = "caller-gone"
+LOGIN_NEEDED: Final = "login-needed"
 
 LIMITED_BY: Final = "`result_limit_bytes` of the tool server is the limit"
 """The hint for an answer that is too large."""

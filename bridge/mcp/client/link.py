@@ -25,6 +25,7 @@ from pydantic import JsonValue
 
 from bridge.concurrency import Backoff, Signal
 from bridge.errors import PeerError
+from bridge.http.login_credentials import LoginNeededError
 from bridge.jsonvalues import JsonObject, json_bytes
 from bridge.mcp.client.dispatcher import OnTaskNews, Stamp, UnansweredBounds, Wire
 from bridge.mcp.client.elicitation_routing import ElicitationRouter
@@ -32,6 +33,7 @@ from bridge.mcp.client.eras import Era, negotiate
 from bridge.mcp.client.faults import (
     BROKEN_OFF,
     CALLER_GONE,
+    LOGIN_NEEDED,
     NO_MCP,
     SESSION_LOST,
     UNREACHABLE,
@@ -254,6 +256,8 @@ class Link:
                 return NotTakenError(exc.message)
             case fault if fault == CALLER_GONE:
                 return CallerTokenGoneError(f"{self.name}: {exc.message}")
+            case fault if fault == LOGIN_NEEDED:
+                return ServerDownError(exc.message)
             case fault if fault == BROKEN_OFF and self.is_child:
                 return ServerLostError(
                     f"The server process of {self.name} ended", detail=str(self.last_words)
@@ -371,6 +375,8 @@ async def _greet(session: ClientSession, era: Era, name: str, last_words: LastWo
             raise NoStreamableHttpError(exc.message) from exc
         if fault == CALLER_GONE:
             raise CallerTokenGoneError(f"{name}: {exc.message}") from exc
+        if fault == LOGIN_NEEDED:
+            raise LoginNeededError(exc.message) from exc
         if fault:
             raise (ServerDownError if fault == UNREACHABLE else PeerError)(exc.message) from exc
         raise RefusedHandshakeError(f"{name} refused the MCP handshake: {exc.message}") from exc
@@ -393,7 +399,7 @@ class _Holder:
             self.link.tools_changed.set()
 
     def fault(self, kind: str) -> None:
-        if self.link is not None and kind in (SESSION_LOST, UNREACHABLE):
+        if self.link is not None and kind in (SESSION_LOST, UNREACHABLE, LOGIN_NEEDED):
             self.link.lost.set()
 
 

@@ -38,6 +38,8 @@ that the server certainly did not take (no connection, or an unknown session) is
 # before that: as soon as nothing can be written, while the last messages are still read. `_connected` sets `lost` then,
 # so that a request does not wait for the end of the reading.
 #
+# A failure that only a person can mend sets `_up`, too: it wakes those who wait, who then fail at once.
+#
 # Any other request moves nothing. It may set `_wanted`, which ends the pause before the next attempt, and clear `_up`.
 #
 # Which orders are possible
@@ -181,6 +183,8 @@ class Session:
         self.needs_login = False
         self._is_over = False
         """Whether the token of the caller in whose name it is has expired, so that it never connects again."""
+        self._tries = 0
+        """How often connecting has failed for want of a token that only a person can bring."""
         """Whether it is down until a person logs in."""
         self.on_hop: trace.OnHop | None = None
         """Called with each message once the server is up. To be set before the session is entered."""
@@ -318,15 +322,19 @@ class Session:
         if self._link is not None and not self._link.is_lost:
             return self._link
         self._wanted.set()
+        tries = self._tries
         with anyio.move_on_after(self._pace.connect_seconds):
             while self._link is None or self._link.is_lost:
                 if self._is_over:
                     raise CallerTokenGoneError(str(self.down))
+                if self.needs_login and self._tries > tries:  # a person is not waited for
+                    break
                 if self._link is not None:
                     self._link.lose()
                 self._clear_up()
                 await self._up.wait()
-            return self._link
+            else:
+                return self._link
         raise ServerDownError(f"{self.name} is down: {self.down or 'its connection was lost again'}")
 
     def _let_it_ask(self, link: Link) -> str:
@@ -358,9 +366,11 @@ class Session:
                 self._at_fault = UsageError if isinstance(fault, UsageError) else PeerError
                 self.needs_login = isinstance(fault, LoginNeededError)
                 self._went_down(_words(fault), fault.detail if isinstance(fault, BridgeError) else "")
-                if isinstance(fault, CallerTokenGoneError):
-                    self._is_over = True
+                self._is_over = isinstance(fault, CallerTokenGoneError)
+                if self._is_over or self.needs_login:
+                    self._tries += 1
                     self._up.set()
+                if self._is_over:
                     return
                 self._wanted = anyio.Event()
             else:
@@ -382,7 +392,7 @@ class Session:
         if (
             self._explanation is None
             or not isinstance(fault, PeerError)
-            or isinstance(fault, ServerDownError)
+            or isinstance(fault, ServerDownError | LoginNeededError)
         ):
             return fault
         return await self._explanation.of(fault)

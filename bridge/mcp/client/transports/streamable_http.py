@@ -34,7 +34,7 @@ from bridge.http.client import (
     wants_login,
 )
 from bridge.http.later_login import LaterCredentials, LaterLogin
-from bridge.http.login_credentials import LoginToken, LoginWish, ScopesNeededError
+from bridge.http.login_credentials import LoginNeededError, LoginToken, LoginWish, ScopesNeededError
 from bridge.http.oauth import ClientToken, TokenSource, bearer_credentials
 from bridge.http.private_addresses import (
     AddressGuard,
@@ -54,6 +54,7 @@ from bridge.mcp.client.faults import (
     CALLER_GONE,
     HTTP_STATUS,
     LIMITED_BY,
+    LOGIN_NEEDED,
     SESSION_LOST,
     TOO_LARGE,
     UNREACHABLE,
@@ -122,21 +123,22 @@ class HttpTarget:
         return AddressGuard(self.seen.judge(host, allowing_private(on_command_line=self.on_command_line)))
 
     @cached_property
-    def credentials(self) -> CredentialsSource:
-        """The credentials for each request. All sessions with the server share one access token."""
-        if self.oauth is None:
-            return fixed_credentials(PeerCredentials(self.headers, tls=self.tls))
-        tokens: TokenSource
+    def tokens(self) -> TokenSource | None:
+        """Where the access tokens come from; None if there are none. All sessions with the server share them."""
         if isinstance(self.oauth, LoginWish):
-            tokens = LoginToken(self.oauth, self.connect_seconds)
-        elif isinstance(self.oauth, OAuthClient):
-            tokens = ClientToken(self.oauth, self.connect_seconds)
-        else:
-            tokens = self.oauth
-        known = bearer_credentials(tokens, self.headers, self.tls)
-        if isinstance(tokens, LaterLogin):
-            return LaterCredentials(tokens, known, PeerCredentials(self.headers, tls=self.tls))
-        return known
+            return LoginToken(self.oauth, self.connect_seconds)
+        if isinstance(self.oauth, OAuthClient):
+            return ClientToken(self.oauth, self.connect_seconds)
+        return self.oauth
+
+    @cached_property
+    def credentials(self) -> CredentialsSource:
+        """The credentials for each request."""
+        bare = PeerCredentials(self.headers, tls=self.tls)
+        if self.tokens is None:
+            return fixed_credentials(bare)
+        known = bearer_credentials(self.tokens, self.headers, self.tls)
+        return LaterCredentials(self.tokens, known, bare) if isinstance(self.tokens, LaterLogin) else known
 
     @property
     def how_to_log_in(self) -> str:
@@ -242,6 +244,7 @@ class FaultMappingTransport(GuardedTransport):
         super().__init__(limits=limits)
         self._name = str(target)
         self._how_to_log_in = target.how_to_log_in
+        self._tokens = target.tokens
         self._bounds = _Bounds(target.result_limit_bytes, target.result_json_values)
         self._on_fault = on_fault
 
@@ -268,6 +271,8 @@ class FaultMappingTransport(GuardedTransport):
             return self._fault(request, 403, HTTP_STATUS, str(fault))
         if isinstance(fault, CallerTokenError):
             return self._fault(request, 401, CALLER_GONE, str(fault))
+        if isinstance(fault, LoginNeededError):
+            return self._fault(request, 401, LOGIN_NEEDED, str(fault))
         return self.unreachable(request, fault)
 
     def unreachable(self, request: httpx2.Request, fault: PeerError) -> httpx2.Response:
@@ -310,6 +315,8 @@ class FaultMappingTransport(GuardedTransport):
         words = f"{self._name} answered HTTP {status} {response.reason_phrase}".rstrip()
         if wants_login(response) and self._how_to_log_in:
             words += f". {self._how_to_log_in}"
+        elif status == 401 and self._tokens is not None and (hint := self._tokens.if_refused):
+            words += f". {hint}"
         if lacked := lacked_scopes(response):
             words += f": the token lacks the scopes {' '.join(lacked)}"
         return self._fault(request, status, HTTP_STATUS, words)
