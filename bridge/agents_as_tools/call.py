@@ -29,6 +29,7 @@ from bridge.a2a.model.objects import (
     TaskStatus,
     text_of_parts,
 )
+from bridge.agents_as_tools.caller_login import CallerLoginRound
 from bridge.agents_as_tools.handles import FarCall, FarContext, FarQuestion, Handles, tool_mark
 from bridge.agents_as_tools.mcp_tasks import task_fields
 from bridge.agents_as_tools.remote_agent import RemoteAgent
@@ -77,8 +78,9 @@ class AgentCall:
         self._shown = ToolResults(agent, tool.tool, incoming.principal, around.handles, options)
         self._pace = options.pace
         self._within_seconds = _first_of(override.answer_within_seconds, options.answer_within_seconds)
+        self._login = CallerLoginRound(agent, incoming, self._given.digest)
         # A round that answers a question is not a new call: its task runs already.
-        self._limiter = None if incoming.request_state is not None else around.turns.of(tool.key)
+        self._limiter = None if self._login.state is not None else around.turns.of(tool.key)
         self._has_turn = False
         self._task_at = anyio.current_time() + _first_of(
             override.task_after_seconds, options.task_after_seconds
@@ -100,10 +102,14 @@ class AgentCall:
         """
         try:
             with anyio.move_on_after(self._within_seconds):
+                if (asked := await self._login.passed()) is not None:
+                    return asked
                 # The limiter is held until the host has its answer. The task may go on; its end is not known here.
                 async with turn(self._limiter, self._tool.name):
                     self._has_turn = True
                     return await self._conversation()
+            if (unanswered := self._login.unanswered) is not None:
+                return unanswered
             return self._question_in_words(self._asking) if self._asking else self._still_at_work()
         except _BecomesTaskError as exc:
             self._let_go = True
@@ -128,7 +134,7 @@ class AgentCall:
     async def _first(self) -> Task | Message:
         """The first outcome: of a new message, or, for a host that comes back, of the task that it names."""
         arguments = self._given.arguments()
-        state = self._incoming.request_state
+        state = self._login.state
         if state is not None:
             return await self._come_back(state)
         context = self._given.context(arguments)

@@ -11,6 +11,8 @@ from typing import Protocol
 from bridge.a2a.client.credentials import Credentials
 from bridge.errors import PeerError
 from bridge.http.caller_token import Caller
+from bridge.http.login_credentials import EachLogin
+from bridge.http.logins import CallerLogins
 from bridge.http.token_exchange import CallerTokenError, CallerTokens
 
 
@@ -20,6 +22,11 @@ class OnBehalf(Protocol):
     @property
     def issuer(self) -> str | None:
         """The issuer whose tokens callers have to show; None if they need none."""
+        ...
+
+    @property
+    def logins(self) -> CallerLogins | None:
+        """The logins that callers have to make; None if they need none."""
         ...
 
     def credentials(self, caller: Caller, known: Credentials) -> Credentials:
@@ -36,6 +43,7 @@ class ByExchange:
     """An agent that is called with a token for which the caller's own was exchanged (RFC 8693)."""
 
     callers: CallerTokens = field(repr=False)
+    logins: None = None
 
     @property
     def issuer(self) -> str | None:
@@ -51,11 +59,25 @@ class ByExchange:
 
 
 @dataclass(frozen=True)
+class ByLogin:
+    """An agent that is called with the login of each caller."""
+
+    tokens: EachLogin = field(repr=False)
+    logins: CallerLogins = field(repr=False)
+    issuer: None = None
+
+    def credentials(self, caller: Caller, known: Credentials) -> Credentials:
+        """See `OnBehalf`."""
+        return replace(known, tokens=self.tokens.of(caller.principal))
+
+
+@dataclass(frozen=True)
 class ByHeader:
     """An agent of this process, which takes the bridge's word for whom it calls."""
 
     headers: Callable[[Caller], Mapping[str, str]] = field(repr=False)
-    issuer: str | None = None
+    issuer: None = None
+    logins: None = None
 
     def credentials(self, caller: Caller, known: Credentials) -> Credentials:
         """See `OnBehalf`."""

@@ -24,6 +24,7 @@ from bridge.errors import PeerError
 from bridge.http.caller_token import Caller
 from bridge.http.later_login import LaterLogin
 from bridge.http.login_credentials import LoginNeededError, LoginToken
+from bridge.http.logins import CallerLogins
 from bridge.http.private_addresses import AddressGuard
 from bridge.seal import agent_mark
 from bridge.source_state import SourceState
@@ -189,6 +190,11 @@ class RemoteAgent:
     def caller_issuer(self) -> str | None:
         """The issuer whose tokens its callers have to show; None if they need none."""
         return None if self._on_behalf is None else self._on_behalf.issuer
+
+    @property
+    def caller_logins(self) -> CallerLogins | None:
+        """The logins that its callers have to make; None if they need none."""
+        return None if self._on_behalf is None else self._on_behalf.logins
 
     @property
     def proof(self) -> CardProof | None:

@@ -70,11 +70,11 @@ class Admission:
         return principal
 
     def knows(self, principal: str) -> bool:
-        """Whether a principal may call: it has a secret, or an issuer whose tokens are accepted."""
+        """Whether a principal may call: it has a secret, or an issuer whose tokens are accepted; or it is the host that
+        has started the bridge for itself, over stdio."""
         issuer, mark, _ = principal.partition(ISSUER_MARK)
-        return (bool(mark) and issuer in self._issuers) or any(
-            one.principal.name == principal for one in self._credentials
-        )
+        has_secret = any(one.principal.name == principal for one in self._credentials)
+        return has_secret or (bool(mark) and issuer in self._issuers) or principal == LOCAL.name
 
     @property
     def credentials(self) -> Sequence[Credential]:

@@ -29,7 +29,7 @@ from bridge.access.principals import PrincipalNames
 from bridge.access.verifiers import Access
 from bridge.assembly.admission import Admission
 from bridge.assembly.card_signing import card_signer_of
-from bridge.assembly.login_desk import LoginDesk, wish_of_each
+from bridge.assembly.login_desk import LoginDesk, wishes_of_each
 from bridge.assembly.offered_server import (
     OfferedServer,
     agents_in,
@@ -143,7 +143,7 @@ class Bridge:
             self.telemetry = await stack.enter_async_context(telemetry_of(self._place, lambda: self._parts))
             self._hops = self.telemetry.hops
             push_url = self._place.public_url if self._over_http else None
-            resources = shared_resources(self._plan, self._hops, push_url)
+            resources = shared_resources(self._plan, self._hops, push_url, self._login_desk.logins_at)
             self._shared = await stack.enter_async_context(resources)
             self.replicas = await stack.enter_async_context(replicas_of(self._plan, self._shared.seal))
             if self.replicas is not None:
@@ -372,10 +372,9 @@ class Bridge:
             hops=self._hops,
         )
 
-    def _wish_of_each(self, key: str) -> LoginWish | None:
-        """The login that a server which is served now wants of each caller."""
-        known = self._plan.servers.get(key)
-        return None if known is None else wish_of_each(known.target)
+    def _wish_of_each(self, place: str) -> LoginWish | None:
+        """The login that a peer of what is served now wants of each caller, by its table in the file."""
+        return wishes_of_each(self._plan).get(place)
 
     def _login_deleted(self, principal: str, server: str) -> None:
         if self.telemetry.audit is not None:

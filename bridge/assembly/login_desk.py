@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Final, NoReturn, TypeVarTuple
@@ -26,7 +26,7 @@ from bridge.assembly.login_links import LoginLink, LoginLinkError, LoginSeals, s
 from bridge.assembly.plan import Plan, ProcessPlan
 from bridge.concurrency import Backoff, Signal, one_at_a_time
 from bridge.errors import BridgeError, PeerError, reason_of
-from bridge.http.login_credentials import LoginWish
+from bridge.http.login_credentials import EachLogin, LoginWish
 from bridge.http.logins import (
     DAY_SECONDS,
     DECLINED,
@@ -108,17 +108,21 @@ class LoginDesk:
 
     def logins_of(self, target: ServerTarget) -> CallerLogins | None:
         """The logins of the callers of a server; None if it wants none of them."""
-        wish, base_url = wish_of_each(target), self._place.public_url or self._own_url
-        if wish is None or base_url is None:
+        wish = _wish_of_server(target)
+        return None if wish is None else self.logins_at(wish)
+
+    def logins_at(self, wish: LoginWish) -> CallerLogins | None:
+        """The logins of callers at a peer that wants one of each; None if this bridge has no address for links."""
+        base_url = self._place.public_url or self._own_url
+        if base_url is None:
             return None
         self._is_wanted = True
         return KeptCallerLogins(wish, self._seals, base_url, self._looks, self._admission)
 
     def serve(self, plan: Plan) -> None:
         """Look after the logins at the servers of this plan, and delete those of principals that it leaves out."""
-        wishes = [wish_of_each(server.target) for server in plan.servers.values()]
         before, known = self._kept, self._known
-        self._kept = [wish for wish in wishes if wish is not None]
+        self._kept = list(wishes_of_each(plan).values())
         self._known = PrincipalNames(
             frozenset(one.principal.name for one in plan.credentials), frozenset(plan.issuers)
         )
@@ -266,7 +270,7 @@ class KeptCallerLogins:
 
     def link(self, principal: str, client: str) -> str:
         """See `CallerLogins`."""
-        link = LoginLink(self.wish.name, principal, client, time.time() + self.link_seconds)
+        link = LoginLink(self.wish.place, principal, client, time.time() + self.link_seconds)
         return start_url(self.base_url, self.seals.sealed(link))
 
     def sealed(self, awaited: AwaitedLogin) -> str:
@@ -325,7 +329,13 @@ class KeptCallerLogins:
         return login.refresh_token is not None or login.is_fresh(time.time())
 
 
-def wish_of_each(target: ServerTarget) -> LoginWish | None:
-    """The login that a server wants of each caller; None if it wants none of them."""
+def wishes_of_each(plan: Plan) -> Mapping[str, LoginWish]:
+    """The logins that peers of a plan want of each caller, by the tables of the peers."""
+    servers = (_wish_of_server(server.target) for server in plan.servers.values())
+    agents = (one.tokens.wish for one in plan.agents.values() if isinstance(one.tokens, EachLogin))
+    return {wish.place: wish for wish in (*servers, *agents) if wish is not None}
+
+
+def _wish_of_server(target: ServerTarget) -> LoginWish | None:
     wish = target.oauth if isinstance(target, HttpTarget) else None
     return wish if isinstance(wish, LoginWish) and wish.of_each else None

@@ -43,15 +43,20 @@ class LoginLinkError(Exception):
 
 @dataclass(frozen=True)
 class LoginLink:
-    """An invitation of one principal to log in at one server."""
+    """An invitation of one principal to log in at one tool server or agent."""
 
-    server: str
-    """The name of the tool server in the configuration."""
+    place: str
+    """The table of the peer in the configuration, as `tool_servers.crm`."""
     principal: str
     client: str
     """The client through which the principal calls, as the page shows it."""
     expires_at: float
     """In seconds since the epoch, as all times here."""
+
+    @property
+    def server(self) -> str:
+        """The name of the peer."""
+        return self.place.partition(".")[2]
 
 
 @dataclass(frozen=True)

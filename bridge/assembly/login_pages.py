@@ -1,4 +1,4 @@
-"""The pages on which a caller logs in at a tool server that wants a login of each caller.
+"""The pages on which a caller logs in at a tool server or agent that wants a login of each caller.
 
 A link is for one principal. Whoever opens it shows first that it is this principal: by the token of the file with which
 it calls, or by a login at the issuer of its tokens. Then it sees which server asks, for which scopes, and through which
@@ -27,6 +27,7 @@ from starlette.requests import cookie_parser
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
+from bridge.a2a.client.login_lead import login_lead
 from bridge.access.issuer_login import IssuerLogin
 from bridge.access.principals import Principal
 from bridge.access.verifiers import Credential, Scheme, verifiers_of
@@ -83,7 +84,7 @@ class LoginPlaces:
     """What the pages know of the bridge that they belong to. All of it may change while they are served."""
 
     wishes: Callable[[str], LoginWish | None]
-    """The login that a tool server wants of each caller, by its name; None if it wants none."""
+    """The login that a peer wants of each caller, by its table in the file; None if it wants none."""
     credentials: Callable[[], Sequence[Credential]]
     """The secrets that are accepted."""
     issuer_login: Callable[[str], IssuerLogin | None]
@@ -258,9 +259,11 @@ class LoginPages:
 
     async def _begun(self, visit: _Visit, link: LoginLink, wish: LoginWish) -> Response:
         try:
-            begun = await begin_login(wish, f"{visit.base_url}{BACK_PATH}", self._places.answer_seconds)
+            seconds = self._places.answer_seconds
+            lead = await login_lead(wish, seconds) if wish.kind == "agents" else None
+            begun = await begin_login(wish, f"{visit.base_url}{BACK_PATH}", seconds, lead)
         except BridgeError as exc:
-            logger.warning("tool_servers.%s: no login of %s was begun: %s", link.server, link.principal, exc)
+            logger.warning("%s: no login of %s was begun: %s", link.place, link.principal, exc)
             raise RefusedError(
                 502, f"{link.server} cannot be logged in to now. Its operator finds why in the log"
             ) from exc
@@ -291,13 +294,13 @@ class LoginPages:
                     raise RefusedError(410, "This login was answered before")
                 await held.write(login)
         except (BridgeError, OSError) as exc:
-            logger.warning("tool_servers.%s: no login of %s: %s", link.server, link.principal, exc)
+            logger.warning("%s: no login of %s: %s", link.place, link.principal, exc)
             page = _page(
                 HTTPStatus.BAD_GATEWAY, _words(f"You are not logged in at {link.server}. Try the link again.")
             )
             return _without_cookies(visit, page, _PENDING)
         self._places.moved.tell()
-        logger.info("tool_servers.%s: %s has logged in", link.server, link.principal)
+        logger.info("%s: %s has logged in", link.place, link.principal)
         page = _page(HTTPStatus.OK, _words(f"You are logged in at {link.server}. Close this page."))
         return _without_cookies(visit, page)
 
@@ -321,7 +324,7 @@ class LoginPages:
         self._places.moved.tell()
 
     def _wish_for(self, link: LoginLink) -> LoginWish:
-        wish = self._places.wishes(link.server)
+        wish = self._places.wishes(link.place)
         known = {one.principal.name for one in self._places.credentials()}
         can_show = link.principal in known or self._places.issuer_login(link.principal) is not None
         if wish is None or not can_show:
@@ -386,8 +389,8 @@ def _require_person(link: LoginLink, principal: str) -> None:
     """
     if principal != link.principal:
         logger.warning(
-            "tool_servers.%s: %s opened the login of %s, and nothing was stored",
-            link.server,
+            "%s: %s opened the login of %s, and nothing was stored",
+            link.place,
             principal or "somebody who has not shown who it is",
             link.principal,
         )

@@ -25,7 +25,7 @@ from bridge.a2a.client.version_question import version_question
 from bridge.a2a.wire.versions import VERSIONS
 from bridge.agents_as_tools.face import AgentsFace
 from bridge.agents_as_tools.handles import Handles
-from bridge.agents_as_tools.on_behalf import ByExchange, ByHeader, OnBehalf
+from bridge.agents_as_tools.on_behalf import ByExchange, ByHeader, ByLogin, OnBehalf
 from bridge.agents_as_tools.options import FaceOptions
 from bridge.agents_as_tools.push_hints import PushHints, WebhookOptions
 from bridge.agents_as_tools.remote_agent import RemoteAgent
@@ -34,6 +34,8 @@ from bridge.config.tables.profile import AgentsTable, Profile
 from bridge.errors import PeerError, UsageError
 from bridge.http.client import GuardedClient
 from bridge.http.later_login import LaterLogin
+from bridge.http.login_credentials import EachLogin, LoginWish
+from bridge.http.logins import CallerLogins
 from bridge.http.private_addresses import AddressGuard
 from bridge.http.probe import WantedKind, explained
 from bridge.mcp.server.server import McpLimits, McpServer
@@ -58,6 +60,8 @@ class SharedResources:
     hops: Hops = UNHEARD
     hints: PushHints = field(default_factory=PushHints)
     """The hints that the notifications of agents are."""
+    logins_at: Callable[[LoginWish], CallerLogins | None] = lambda _: None
+    """The logins of callers at a peer that wants one of each; None if nobody could open a link to one."""
 
     @property
     def cache_folder(self) -> Path:
@@ -67,10 +71,13 @@ class SharedResources:
 
 @asynccontextmanager
 async def shared_resources(
-    plan: Plan, hops: Hops = UNHEARD, push_url: str | None = None
+    plan: Plan,
+    hops: Hops = UNHEARD,
+    push_url: str | None = None,
+    logins_at: Callable[[LoginWish], CallerLogins | None] = lambda _: None,
 ) -> AsyncIterator[SharedResources]:
     """Open the resources that the offered servers of a process share. `push_url` is the base URL at which agents notify
-    the bridge; None asks none of them to.
+    the bridge; None asks none of them to. `logins_at` is that of the resources.
 
     Raises:
         UsageError: the key of the handles cannot be read or made.
@@ -83,7 +90,9 @@ async def shared_resources(
     timeout = httpx2.Timeout(None, connect=plan.profile.agents.agent_connect_seconds)
     async with GuardedClient(timeout=timeout, limits=httpx2.Limits(keepalive_expiry=2.0)) as http:
         hints = PushHints(push_url)
-        yield SharedResources(http, seal, plan.profile, place.cache, place.baggage_keys, hops, hints)
+        yield SharedResources(
+            http, seal, plan.profile, place.cache, place.baggage_keys, hops, hints, logins_at
+        )
 
 
 def keys_of(place: ProcessPlan) -> list[bytes]:
@@ -196,16 +205,25 @@ def face_options_of(name: str, plan: OfferedPlan) -> FaceOptions:
     )
 
 
-def _on_behalf(one: RemotePlan) -> OnBehalf | None:
-    """How an agent is called in the names of callers; None calls it in the bridge's name."""
+def _on_behalf(one: RemotePlan, shared: SharedResources) -> OnBehalf | None:
+    """How an agent is called in the names of callers; None calls it in the bridge's name.
+
+    Raises:
+        UsageError: the bridge has no address for links to log in with.
+    """
     if one.own_callers is not None:
         return ByHeader(one.own_callers.headers)
+    if isinstance(one.tokens, EachLogin):
+        if (logins := shared.logins_at(one.tokens.wish)) is None:
+            raise UsageError(f"links to log in at {one.tokens.wish.place} need `public_url` in [bridge]")
+        return ByLogin(one.tokens, logins)
     return None if one.callers is None else ByExchange(one.callers)
 
 
 def _agent(key: str, one: RemotePlan, plan: OfferedPlan, shared: SharedResources) -> RemoteAgent:
     chosen = plan.profile.agents
-    credentials = one.credentials
+    credentials, on_behalf = one.credentials, _on_behalf(one, shared)
+    is_each = isinstance(one.tokens, EachLogin)
     allow_private = chosen.allow_private if one.allow_private is None else one.allow_private
     trust = Trust(one.trusted, allow_private=allow_private, on_command_line=one.on_command_line)
     reach = one.catalog.reach if one.catalog else ConnectionPolicy(one.url, trust)
@@ -228,7 +246,7 @@ def _agent(key: str, one: RemotePlan, plan: OfferedPlan, shared: SharedResources
         one.url,
         folder,
         card_bounds(chosen),
-        card_credentials(credentials),
+        card_credentials(replace(credentials, tokens=None) if is_each else credentials),
         guard=one.catalog.guard(one.url) if one.catalog else reach.guard(one.url),
         is_learned=one.catalog is not None,
         ask_version=version_question(shared.http, options),
@@ -242,7 +260,7 @@ def _agent(key: str, one: RemotePlan, plan: OfferedPlan, shared: SharedResources
         options,
         key=named,
         account=one.account,
-        on_behalf=_on_behalf(one),
+        on_behalf=on_behalf,
         push=one.push,
     )
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import base64
 import binascii
+import hashlib
 import json
 from collections.abc import Mapping
 from dataclasses import asdict
@@ -33,7 +34,7 @@ class OwnCallers:
 
     def __init__(self, own_token: str) -> None:
         """`own_token` is the secret with which the bridge calls itself; workers share it."""
-        self._seal = RecordSeal([own_token.encode()], "own callers")
+        self._seal = RecordSeal([hashlib.sha256(own_token.encode()).digest()], "own callers")
 
     def headers(self, caller: Caller) -> Mapping[str, str]:
         """The header of a request for a caller."""

@@ -60,7 +60,7 @@ from bridge.config.tables.profile import Profile, ServerTable
 from bridge.config.tables.values import MEMORY_STORE
 from bridge.config.text.secrets import Secret
 from bridge.config.text.wording import POSTGRES_SCHEMES
-from bridge.http.login_credentials import LoginToken, LoginWish
+from bridge.http.login_credentials import EachLogin, LoginToken, LoginWish
 from bridge.http.logins import DAY_SECONDS
 from bridge.http.oauth import ClientToken, TokenSource
 from bridge.http.replica_address import ReplicaAddress
@@ -305,10 +305,12 @@ def _login_of_server(
     if oauth2 is None or oauth2.grant != "authorization_code" or table.url is None:
         return None
     wish = _login_wish(name, oauth2, table.url, place, table.tls, allow_private=table.allow_private)
-    if table.login != "each":
-        return wish
-    keep_seconds = server.login_keep_days * DAY_SECONDS
-    return replace(wish, of_each=True, link_seconds=server.login_seconds, keep_seconds=keep_seconds)
+    return _of_each(wish, server.login_seconds, server.login_keep_days) if table.login == "each" else wish
+
+
+def _of_each(wish: LoginWish, link_seconds: float, keep_days: int) -> LoginWish:
+    keep_seconds = keep_days * DAY_SECONDS
+    return replace(wish, of_each=True, link_seconds=link_seconds, keep_seconds=keep_seconds)
 
 
 def _login_wish(
@@ -387,14 +389,22 @@ def _signer(table: SignedByTable | None) -> SignerPlan | None:
     return SignerPlan(place, CardForm(table.form)) if table and place else None
 
 
-def _login_of_agent(name: str, table: AgentTable, process: Profile, place: ProcessPlan) -> LoginToken | None:
+def _login_of_agent(
+    name: str, table: AgentTable, process: Profile, place: ProcessPlan
+) -> LoginToken | EachLogin | None:
     oauth2 = table.auth.oauth2 if table.auth else None
     if oauth2 is None or oauth2.grant != "authorization_code":
         return None
     url, allow_private = base_url(table.card), bool(table.allow_private)
     wish = _login_wish(name, oauth2, url, place, table.tls, allow_private=allow_private)
     wish = replace(wish, kind="agents", trusted=frozenset(map(origin_of, table.trust)))
-    return LoginToken(wish, process.agents.agent_connect_seconds)
+    seconds = process.agents.agent_connect_seconds
+    if table.login != "each":
+        return LoginToken(wish, seconds)
+    usual = process.server
+    link_seconds = table.login_seconds or usual.login_seconds
+    wish = _of_each(wish, link_seconds, table.login_keep_days or usual.login_keep_days)
+    return EachLogin(wish, seconds, process.agents.caller_tokens)
 
 
 def _catalog(name: str, table: CatalogTable, process: Profile, place: ProcessPlan) -> CatalogPlan:

@@ -12,7 +12,7 @@ from bridge.assembly.limits import postgres_bounds
 from bridge.assembly.plan import Plan, ProcessPlan, PublishedPlan, SharedStore
 from bridge.assembly.replicas import require_driver
 from bridge.config.tables.values import MEMORY_STORE
-from bridge.http.login_credentials import LoginToken, LoginWish
+from bridge.http.login_credentials import EachLogin, LoginToken, LoginWish
 from bridge.mcp.client.transports.streamable_http import HttpTarget
 from bridge.proofs import Proofs
 from bridge.seal import keys_in
@@ -96,7 +96,7 @@ def logins_of(plan: Plan) -> Iterator[LoginWish]:
         if isinstance(server.target, HttpTarget) and isinstance(server.target.oauth, LoginWish):
             yield server.target.oauth
     sources = [*(one.tokens for one in plan.agents.values()), *(one.tokens for one in plan.catalogs.values())]
-    yield from (tokens.wish for tokens in sources if isinstance(tokens, LoginToken))
+    yield from (tokens.wish for tokens in sources if isinstance(tokens, LoginToken | EachLogin))
 
 
 async def migrate_shared(

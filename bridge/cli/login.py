@@ -145,7 +145,12 @@ def wish_of(peer: str, file: Path | None, options: dict[str, Any]) -> LoginWish:
         raise UsageError(f"there are {either}: name the one that is meant by its URL")
     if not named:
         raise _needless(peer, plan)
-    return named[0]
+    (wish,) = named
+    if wish.of_each and wish.kind == "agents":
+        raise UsageError(
+            f"{wish.place} is called with the login of each caller, who gets a link for it with a call"
+        )
+    return wish
 
 
 def _needless(peer: str, plan: Plan) -> UsageError:

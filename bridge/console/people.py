@@ -12,7 +12,7 @@ from bridge.access.verifiers import FORWARDED, Credential, Scheme
 from bridge.assembly.bridge import Bridge
 from bridge.assembly.plan import CatalogPlan, Plan, RemotePlan
 from bridge.errors import BridgeError
-from bridge.http.login_credentials import LoginToken, LoginWish
+from bridge.http.login_credentials import EachLogin, LoginToken, LoginWish
 from bridge.jsonvalues import JsonObject
 from bridge.mcp.client.transports.streamable_http import HttpTarget
 
@@ -99,7 +99,7 @@ def _wishes(plan: Plan) -> Iterator[tuple[str, LoginWish]]:
     }
     for table, peers in remote.items():
         for key, peer in peers.items():
-            if isinstance(peer.tokens, LoginToken):
+            if isinstance(peer.tokens, LoginToken | EachLogin):
                 yield f"{table}.{key}", peer.tokens.wish
 
 

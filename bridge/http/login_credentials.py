@@ -136,10 +136,16 @@ class LoginWish:
         return self.issuer_tls if is_of_issuer or place == issuer else None
 
     @property
+    def place(self) -> str:
+        """Its table in the file, as `agents.clerk`."""
+        return f"{self.kind}.{self.name}"
+
+    @property
     def remedy(self) -> str:
         """What a person does for a login."""
         if self.principal != OPERATOR:
-            return "Send a message to get a link to log in with"
+            ask = "Call one of its tools" if self.kind == "agents" else "Send a message"
+            return f"{ask} to get a link to log in with"
         return f"Run `mcp-a2a login {self.name or self.key.shown}`"
 
 
@@ -450,3 +456,40 @@ def proof_of_client(login: Login) -> tuple[dict[str, str], dict[str, str]]:
 
 def _shown_time(seconds: float) -> str:
     return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
+
+
+class EachLogin(TokenSource):
+    """The tokens of a peer that wants a login of each caller. In nobody's name there is none."""
+
+    def __init__(self, wish: LoginWish, seconds: float, most: int) -> None:
+        """`seconds` bounds the way to a token, and `most` the callers whose tokens are held in memory."""
+        self.wish = wish
+        self._seconds = seconds
+        self._most = most
+        self._held: dict[str, LoginToken] = {}
+
+    @property
+    def key(self) -> tuple[object, ...]:
+        """See `TokenSource`."""
+        return self.wish, self._seconds, self._most
+
+    def of(self, principal: str) -> LoginToken:
+        """The token of a principal's own login."""
+        held = self._held.pop(principal, None) or LoginToken(
+            replace(self.wish, principal=principal), self._seconds
+        )
+        self._held[principal] = held  # the one used least of late comes first
+        while len(self._held) > self._most:
+            del self._held[next(iter(self._held))]
+        return held
+
+    async def __call__(self) -> AccessToken:
+        """No token.
+
+        Raises:
+            LoginNeededError: always.
+        """
+        raise LoginNeededError(f"{self.wish.key.shown} is called with the login of each caller alone")
+
+    def refused(self, token: AccessToken) -> None:
+        """See `TokenSource`. None was given."""

@@ -42,7 +42,9 @@ class IssuerDesk(Desk):
 
     @property
     def replica(self) -> LoginPages:
-        places = LoginPlaces(lambda name: self.wish if name == "crm" else None, list, self.login_of, 30)
+        places = LoginPlaces(
+            lambda place: self.wish if place == "tool_servers.crm" else None, list, self.login_of, 30
+        )
         return LoginPages(FaceAddress(self.public_url), self.seals, places)
 
     def login_of(self, principal: str) -> IssuerLogin | None:

@@ -97,12 +97,15 @@ class Desk:
     def replica(self) -> LoginPages:
         """The pages of one more replica."""
         places = LoginPlaces(
-            lambda name: self.wish if name == "crm" else None, lambda: self.credentials, lambda _: None, 30
+            lambda place: self.wish if place == "tool_servers.crm" else None,
+            lambda: self.credentials,
+            lambda _: None,
+            30,
         )
         return LoginPages(FaceAddress(self.public_url), self.seals, places)
 
     def link_of(self, principal: str = "alice", seconds: float = 600) -> str:
-        link = LoginLink("crm", principal, "a2a: Desk <script>", time.time() + seconds)
+        link = LoginLink("tool_servers.crm", principal, "a2a: Desk <script>", time.time() + seconds)
         return start_url(self.public_url or "http://127.0.0.1", self.seals.sealed(link))
 
     async def logins(self) -> list[str]:
@@ -184,7 +187,9 @@ async def test_a_link_that_has_expired_is_foreign_or_is_of_somebody_who_left_ope
 ) -> None:
     async with desk(tmp_path) as here:
         browser = Browser(here.replica)
-        foreign = LoginSeals([b"x" * 32]).sealed(LoginLink("crm", "alice", "desk", time.time() + 60))
+        foreign = LoginSeals([b"x" * 32]).sealed(
+            LoginLink("tool_servers.crm", "alice", "desk", time.time() + 60)
+        )
         unknown = here.seals.sealed(LoginLink("other", "alice", "desk", time.time() + 60))
         assert await browser.opens(here.link_of(seconds=0)) == 410
         assert await browser.opens(start_url(HERE, foreign)) == 404
@@ -307,7 +312,7 @@ async def test_a_field_that_stands_twice_or_a_huge_form_is_refused(tmp_path: Pat
 
 def test_what_is_sealed_for_one_use_opens_for_no_other() -> None:
     seals, now = LoginSeals(KEYS), time.time()
-    link = LoginLink("crm", "alice", "desk", now + 60)
+    link = LoginLink("tool_servers.crm", "alice", "desk", now + 60)
     begun = BegunLogin(
         "", f"{HERE}/login/back", "s", "v", True, Login("i", "t", "c", "", 0, 0, scopes=("a",))
     )

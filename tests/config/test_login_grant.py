@@ -9,6 +9,7 @@ import pytest
 
 from bridge.access.issuers import LoginClient
 from bridge.assembly.plan_from_file import plan_from_file
+from bridge.assembly.stores import logins_of
 from bridge.config.load import load
 from bridge.config.text.diagnostics import ConfigError
 from bridge.http.login_credentials import LoginWish
@@ -126,6 +127,44 @@ def test_a_login_of_each_caller_gives_each_a_session_of_its_own(tmp_path: Path) 
     (wish,) = wishes(file, EACH.replace('"each"', '"each"\nlogin_seconds = 60\nsession = "context"'))
     plan = plan_from_file(load(file, GIVEN)).servers["crm"]
     assert (wish.link_seconds, plan.rules.per) == (60, "context")
+
+
+EACH_AT_AN_AGENT = (
+    EACH.partition("[tool_servers.crm]")[0]
+    + """
+[agents.clerk]
+card = "https://clerk.example"
+auth = { oauth2 = { grant = "authorization_code" } }
+login = "each"
+[agents_as_tools.team]
+from = ["clerk"]
+"""
+)
+
+
+def test_an_agent_takes_a_login_of_each_caller_too(tmp_path: Path) -> None:
+    file = tmp_path / "bridge.toml"
+    file.write_text(EACH_AT_AN_AGENT)
+    (wish,) = logins_of(plan_from_file(load(file, GIVEN)))
+    assert (wish.place, wish.of_each, wish.link_seconds, wish.keep_seconds) == (
+        "agents.clerk",
+        True,
+        600,
+        30 * 86_400,
+    )
+    file.write_text(EACH_AT_AN_AGENT.replace('"each"', '"each"\nlogin_seconds = 60\nlogin_keep_days = 7'))
+    (wish,) = logins_of(plan_from_file(load(file, GIVEN)))
+    assert (wish.link_seconds, wish.keep_seconds) == (60, 7 * 86_400)
+    for left_out, words in (
+        (
+            'auth = { oauth2 = { grant = "authorization_code" } }',
+            "has no login that each caller",
+        ),
+        ('public_url = "https://bridge.example"', "has no `public_url`"),
+    ):
+        file.write_text(EACH_AT_AN_AGENT.replace(left_out, ""))
+        with pytest.raises(ConfigError, match=re.escape(words)):
+            load(file, GIVEN)
 
 
 def test_an_unused_login_of_a_caller_is_kept_for_30_days_or_as_the_server_says(tmp_path: Path) -> None:

@@ -428,16 +428,16 @@ async def test_a_question_is_answered_with_the_token_of_the_message_that_answers
     assert there.shown == ["Bearer alice-1", "Bearer alice-2"]
 
 
-async def test_an_mcp_server_of_this_bridge_made_of_such_an_agent_acts_for_nobody(tmp_path: Path) -> None:
+async def test_an_mcp_server_of_this_bridge_made_of_such_an_agent_acts_for_its_caller(
+    tmp_path: Path,
+) -> None:
     async with desk(tmp_path, offered={"m": OfferedPlan(("desk",), PROFILE)}) as there:
         http = Http(there.live.client, f"{there.live.url}/mcp/m", MODERN)
         call = http.message(1, "tools/call", {"name": "echo", "arguments": {}})
         response = await http.post(call, **bearer(there.issuer.token("api://m", "alice")))
-        result = messages_of(response)[-1]["result"]
-        assert result["isError"] is True
-        assert "acts with the rights of its caller" in result["content"][0]["text"]
-        assert there.tokens.asked == []
-    assert there.shown == []
+        assert "isError" not in messages_of(response)[-1]["result"]
+        assert there.tokens.subjects == ["alice"]
+    assert there.shown == ["Bearer alice-1"]
 
 
 FILE = """

@@ -354,9 +354,9 @@ def _connection_faults(data: Mapping[str, Any]) -> Iterator[ConfigFault]:
 
 
 def _login_faults(data: Mapping[str, Any]) -> Iterator[ConfigFault]:
-    """Yield faults of servers that want a login of each caller: no grant for it, and callers whom no page can tell."""
+    """Yield faults of peers that want a login of each caller: no grant for it, and callers whom no page can tell."""
     bridge = _table(data, "bridge")
-    for path, table in tables_at(data, ("tool_servers", "*")):
+    for path, table in (*tables_at(data, ("tool_servers", "*")), *tables_at(data, ("agents", "*"))):
         if table.get("login") != "each":
             continue
         here = (*path, "login")

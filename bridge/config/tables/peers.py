@@ -392,6 +392,17 @@ class AgentTable(Table):
         default_factory=dict, repr=False, description="HTTP headers for requests to it"
     )
     auth: AgentAuth | None = Field(default=None, description="the credentials that the bridge sends to it")
+    login: Literal["operator", "each"] | None = Field(
+        default=None,
+        description="whose login of `authorization_code` calls it: the `operator`'s, as without the key, or one of "
+        "`each` principal, whose host gets a link to log in with. Its card has to be open then",
+    )
+    login_seconds: PositiveFloat | None = Field(
+        default=None, description="how long such a link lives; a call renews it"
+    )
+    login_keep_days: PositiveInt | None = Field(
+        default=None, description="after so many days without use such a login is deleted, to a day"
+    )
     tls: PeerTlsTable | None = Field(
         default=None,
         description="the certificate that it is shown, also at the origins of `trust`, and the authority of its own",

@@ -1,0 +1,115 @@
+"""A caller's own login, before its call goes to an agent that wants a login of each caller.
+
+A caller without one gets a link to a page of this bridge. A host that opens URLs is asked to, and the call goes on by
+itself once the login is there; any other host gets the link in words, and calls again.
+
+Nothing is kept meanwhile. What a modern host comes back with proves when it was asked, so that a no on the page since
+then counts.
+
+Spec: MCP 2025-11-25 and 2026-07-28 elicitation (URL mode): an accepted URL was opened, and no more is known.
+"""
+
+from __future__ import annotations
+
+import time
+from typing import Final
+from uuid import uuid4
+
+from bridge.agents_as_tools.remote_agent import RemoteAgent
+from bridge.agents_as_tools.tool_results import failure
+from bridge.errors import PeerError
+from bridge.http.logins import AwaitedLogin, CallerLogins
+from bridge.jsonvalues import JsonObject
+from bridge.mcp.server.face import IncomingCall
+
+_KEY: Final = "login"
+_WANTED: Final = "{} wants you to log in"
+_IN_WORDS: Final = (
+    "{} wants you to log in first. It was not called. Open {} in a browser within {:g} minutes, and"
+    " call the tool again"
+)
+_NOT_YET: Final = (
+    "{} still wants you to log in. Call the tool again once you have done so, by the link that you got"
+)
+_DECLINED: Final = "You declined to log in at {}, so it was not called"
+
+
+class CallerLoginRound:
+    """The login of the caller of one call, in the round that the host has come with."""
+
+    def __init__(self, agent: RemoteAgent, incoming: IncomingCall, digest: bytes) -> None:
+        """`digest` tells the call from all others."""
+        self._agent = agent
+        self._incoming = incoming
+        self._digest = digest.hex()
+        self._logins = agent.caller_logins
+        self._asked = self._come_back_with()
+        self.state = None if self._asked is not None else incoming.request_state
+        """The request state of another question than this one; None without."""
+        self.unanswered: JsonObject | None = None
+        """The result for a host that is being asked, if it takes too long."""
+
+    def _come_back_with(self) -> AwaitedLogin | None:
+        state = self._incoming.request_state
+        asked = None if self._logins is None or state is None else self._logins.awaited(state)
+        if asked is None or (asked.principal, asked.call) != (self._incoming.principal, self._digest):
+            return None
+        return asked
+
+    async def passed(self) -> JsonObject | None:
+        """None once the caller has a login, if the agent wants one; else the result that the host gets.
+
+        Raises:
+            PeerError: the place of the logins cannot be read, or no browser can show who the caller is.
+        """
+        logins, incoming = self._logins, self._incoming
+        if logins is None or self.state is not None or await logins.is_there(incoming.principal):
+            return None
+        asked, self._asked = self._asked, None
+        if asked is not None and (outcome := await self._after(logins, asked)) is not None:
+            return outcome if isinstance(outcome, dict) else None
+        return await self._ask(logins)
+
+    async def _after(self, logins: CallerLogins, asked: AwaitedLogin) -> JsonObject | bool | None:
+        """What became of a question: True for a login, the result after a no, None if nobody used the link."""
+        said = (self._incoming.input_responses or {}).get(_KEY)
+        has_agreed = not isinstance(said, dict) or said.get("action") == "accept"
+        self.unanswered = failure(_NOT_YET.format(self._agent.key))
+        has_login = await logins.settled(asked) if has_agreed else False
+        self.unanswered = None
+        if has_login is False:
+            return failure(_DECLINED.format(self._agent.key))
+        return has_login
+
+    async def _ask(self, logins: CallerLogins) -> JsonObject | None:
+        incoming, now = self._incoming, time.time()
+        name = incoming.principal
+        link = logins.link(name, f"the tool {incoming.name} over MCP")
+        asked = AwaitedLogin(name, self._digest, (), (), now, now + logins.link_seconds)
+        in_words = failure(_IN_WORDS.format(self._agent.key, link, logins.link_seconds / 60))
+        if not incoming.takes_urls:
+            return in_words
+        params: JsonObject = {
+            "mode": "url",
+            "message": _WANTED.format(self._agent.key),
+            "url": link,
+            "elicitationId": str(uuid4()),
+        }
+        if incoming.is_modern:
+            return {
+                "resultType": "input_required",
+                "inputRequests": {_KEY: {"method": "elicitation/create", "params": params}},
+                "requestState": logins.sealed(asked),
+            }
+        self.unanswered = in_words
+        try:
+            answers = await incoming.ask({_KEY: params})
+        except PeerError:
+            return in_words
+        if answers[_KEY].get("action") != "accept":
+            return failure(_DECLINED.format(self._agent.key))
+        has_login = await logins.settled(asked)
+        self.unanswered = None
+        if has_login is False:
+            return failure(_DECLINED.format(self._agent.key))
+        return None if has_login else in_words

@@ -1,0 +1,248 @@
+"""An agent that is called with the login of each caller: from the call without one to the call with it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, Final
+
+import anyio
+import httpx2
+import mcp_types as types
+import pytest
+from mcp import Client
+from mcp.client.streamable_http import streamable_http_client
+
+from bridge.access.principals import Principal
+from bridge.access.verifiers import Credential
+from bridge.assembly.plan import OfferedPlan, RemotePlan
+from bridge.errors import PeerError
+from bridge.http.login_credentials import EachLogin, LoginToken, LoginWish
+from bridge.http.logins import DAY_SECONDS, LoginKey
+from bridge.store.login_files import LoginFiles
+from tests.agents_as_tools.test_agent_logins import PROFILE
+from tests.assembly.test_bridge import Live, live
+from tests.assembly.test_logins import put
+from tests.support.login_agent import LoginAgent
+from tests.support.login_server import LoginServer
+from tests.support.mcp_wire import MODERN, Http
+
+pytestmark = pytest.mark.outside
+
+TOKENS: Final = {"alice": "token-of-alice", "bob": "token-of-bob"}
+MODES: Final = ["legacy", "auto"]
+
+
+@dataclass
+class Office:
+    """A bridge that offers the agent `desk`, which wants a login of each caller."""
+
+    bridge: Live
+    issuer: LoginServer
+    agent: LoginAgent
+    wish: LoginWish
+
+    @asynccontextmanager
+    async def host(
+        self, who: str, answer: Callable[[str], Any] | None = None, mode: str = "auto"
+    ) -> AsyncIterator[Client]:
+        """The official client of a host, which opens URLs if `answer` says how."""
+
+        async def opens(_: Any, asked: types.ElicitRequestParams) -> types.ElicitResult:
+            assert isinstance(asked, types.ElicitRequestURLParams)
+            assert answer is not None
+            return types.ElicitResult(action=await answer(asked.url))
+
+        headers = {"Authorization": f"Bearer {TOKENS[who]}"}
+        async with (
+            httpx2.AsyncClient(headers=headers, timeout=60) as http,
+            Client(
+                streamable_http_client(f"{self.bridge.url}/mcp/team", http_client=http),
+                mode=mode,  # type: ignore[arg-type]
+                cache=None,
+                elicitation_callback=None if answer is None else opens,
+            ) as client,
+        ):
+            yield client
+
+    async def goes_to(self, link: str, who: str, act: str = "approve") -> httpx2.Response:
+        """A browser of this principal opens a link, shows who it is, and goes all the way."""
+        async with httpx2.AsyncClient(trust_env=False, timeout=30, follow_redirects=True) as browser:
+            page = await browser.get(link)
+            for form in ({"token": TOKENS[who]}, {act: "yes"}):
+                csrf = re.findall(r'name="csrf" value="([^"]+)"', page.text)
+                if not csrf:
+                    return page
+                page = await browser.post(link, data={"csrf": csrf[0], **form})
+            if act != "approve":
+                return page
+            return await browser.get(re.findall(r'<a href="([^"]+)"', page.text)[0].replace("&amp;", "&"))
+
+
+@asynccontextmanager
+async def office(folder: Path, link_seconds: float = 600, **profile: Any) -> AsyncIterator[Office]:
+    issuer = LoginServer()
+    agent = LoginAgent(lambda: issuer.given)
+    people = [Credential(Principal(name), token) for name, token in TOKENS.items()]
+    with anyio.fail_after(60):
+        async with issuer.serve(), agent.serve() as url:
+            agent.issuer = issuer.issuer
+            wish = LoginWish(
+                url,
+                LoginFiles(folder / "state"),
+                "desk",
+                allow_private=True,
+                kind="agents",
+                of_each=True,
+                link_seconds=link_seconds,
+                keep_seconds=30 * DAY_SECONDS,
+            )
+            agents = {"desk": RemotePlan(url, tokens=EachLogin(wish, 20, 10))}
+            chosen = PROFILE.model_copy(update={"agents": PROFILE.agents.model_copy(update=profile)})
+            offered = {"team": OfferedPlan(("desk",), chosen)}
+            async with live(folder, agents=agents, offered=offered, credentials=people) as there:
+                yield Office(there, issuer, agent, wish)
+
+
+async def called(host: Client) -> tuple[bool, str]:
+    """Whether a call failed, and its words."""
+    names = [tool.name for tool in (await host.list_tools()).tools if "act" in tool.name]
+    result = await host.call_tool(names[0], {"message": "go"})
+    return bool(result.is_error), result.content[0].text  # type: ignore[union-attr]
+
+
+@pytest.mark.parametrize("mode", MODES)
+async def test_a_host_gets_a_link_of_the_bridge_and_the_call_goes_on_with_the_callers_login(
+    tmp_path: Path, mode: str
+) -> None:
+    async with office(tmp_path) as here:
+        links: list[str] = []
+
+        async def logs_in(link: str) -> str:
+            links.append(link)
+            assert (await here.goes_to(link, "alice")).status_code == 200
+            return "accept"
+
+        async with here.host("alice", logs_in, mode) as host:
+            assert [await called(host), await called(host)] == [(False, "done")] * 2
+        (link,) = links
+        assert link.startswith(f"{here.bridge.url}/login/start/")
+        login = await here.wish.keeper.find(LoginKey(here.wish.key.peer, "alice"))
+        assert login is not None
+        assert set(here.agent.shown) == {f"Bearer {login.access_token}"}
+
+
+async def test_two_callers_are_called_for_with_their_own_logins_and_never_with_the_operators(
+    tmp_path: Path,
+) -> None:
+    async with office(tmp_path) as here:
+        await put(here.wish, here.issuer)
+        for who in TOKENS:
+            await put(replace(here.wish, principal=who), here.issuer)
+            async with here.host(who) as host:
+                assert await called(host) == (False, "done")
+        first, second = here.agent.shown
+        operators = await here.wish.keeper.find(here.wish.key)
+        assert operators is not None
+        assert len({first, second, f"Bearer {operators.access_token}"}) == 3
+
+
+async def test_a_host_that_opens_no_urls_gets_the_link_in_words_and_calls_again(tmp_path: Path) -> None:
+    async with office(tmp_path) as here, here.host("bob") as host:
+        is_error, words = await called(host)
+        assert is_error
+        (link,) = re.findall(r"http://\S+/login/start/[\w-]+", words)
+        assert here.agent.shown == []
+        assert (await here.goes_to(link, "bob")).status_code == 200
+        assert await called(host) == (False, "done")
+
+
+@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("where", ["host", "page"])
+async def test_a_no_ends_the_call_in_words_and_nothing_is_called(
+    tmp_path: Path, mode: str, where: str
+) -> None:
+    async with office(tmp_path) as here:
+
+        async def declines(link: str) -> str:
+            if where == "page":
+                await here.goes_to(link, "bob", "decline")
+            return "decline" if where == "host" else "accept"
+
+        async with here.host("bob", declines, mode) as host:
+            assert await called(host) == (True, "You declined to log in at desk, so it was not called")
+        assert here.agent.shown == []
+
+
+async def test_another_person_at_the_link_gets_nothing_and_stores_nothing(tmp_path: Path) -> None:
+    async with office(tmp_path) as here, here.host("alice") as host:
+        (link,) = re.findall(r"http://\S+/login/start/[\w-]+", (await called(host))[1])
+        assert (await here.goes_to(link, "bob")).status_code == 403
+        assert [*(await here.wish.keeper.all()).logins] == []
+        assert (await called(host))[0]
+
+
+@pytest.mark.parametrize("mode", MODES)
+async def test_a_host_that_agreed_and_did_not_log_in_is_told_so_in_time(tmp_path: Path, mode: str) -> None:
+    async with office(tmp_path, answer_within_seconds=1.0) as here:
+
+        async def agrees(_: str) -> str:
+            return "accept"
+
+        async with here.host("bob", agrees, mode) as host:
+            is_error, words = await called(host)
+            assert is_error
+            assert "log in" in words
+        assert here.agent.shown == []
+
+
+async def test_a_link_that_expired_is_replaced_when_the_host_comes_back(tmp_path: Path) -> None:
+    async with office(tmp_path, link_seconds=0.2) as here:
+        headers = {"Authorization": f"Bearer {TOKENS['alice']}"}
+        async with httpx2.AsyncClient(headers=headers, timeout=60) as client:
+            http = Http(client, f"{here.bridge.url}/mcp/team", MODERN, {"elicitation": {"url": {}}})
+            (listed,) = await http.call(1, "tools/list")
+            name = next(tool["name"] for tool in listed["result"]["tools"] if "act" in tool["name"])
+            asked = (await http.tool(2, name, message="go"))["result"]
+            again = {
+                "name": name,
+                "arguments": {"message": "go"},
+                "requestState": asked["requestState"],
+                "inputResponses": {"login": {"action": "accept"}},
+            }
+            (renewed,) = await http.call(3, "tools/call", again)
+            assert renewed["result"]["resultType"] == "input_required"
+            assert renewed["result"]["requestState"] != asked["requestState"]
+            # What proves one call is worth nothing for another one, or for somebody else.
+            (other,) = await http.call(4, "tools/call", {**again, "arguments": {"message": "stop"}})
+            assert "error" in other
+        assert here.agent.shown == []
+
+
+async def test_a_lost_login_asks_for_another_one(tmp_path: Path) -> None:
+    async with office(tmp_path) as here, here.host("alice") as host:
+        wish = replace(here.wish, principal="alice")
+        await put(wish, here.issuer)
+        assert await called(host) == (False, "done")
+        async with wish.keeper.held(wish.key) as held:
+            assert held.login is not None
+            await held.write(replace(held.login, lost="the issuer took it back", expires_at=0.0))
+        is_error, words = await called(host)
+        assert is_error
+        assert "/login/start/" in words
+
+
+async def test_in_nobodys_name_there_is_no_token_and_few_callers_are_held(tmp_path: Path) -> None:
+    wish = LoginWish("https://a.example", LoginFiles(tmp_path), "desk", kind="agents", of_each=True)
+    each = EachLogin(wish, 20, 2)
+    with pytest.raises(PeerError, match="login of each caller alone"):
+        await each()
+    ann = each.of("ann")
+    assert isinstance(ann, LoginToken)
+    assert (ann.wish.principal, each.of("ann") is ann) == ("ann", True)
+    each.of("bob"), each.of("cy")
+    assert each.of("ann") is not ann
+    assert "Call one of its tools" in ann.wish.remedy
