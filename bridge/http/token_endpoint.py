@@ -260,8 +260,9 @@ def issuer_guard(url: str, written: Sequence[str], *, allow_private: bool) -> Ad
     origins = [(one.scheme, one.netloc) for one in map(urlsplit, filter(None, written))]
     if allow_private or (asked.scheme, asked.netloc) in origins:
         return None
+    place = asked.netloc.rpartition("@")[2]
     judge = refusing_private(
-        f"the authorization server leads to {asked.hostname}, a private address, where nothing was sent."
+        f"the authorization server leads to {place}, a private address, where nothing was sent."
         " If that is right, set `allow_private = true` (--allow-private)"
     )
     try:
@@ -356,6 +357,7 @@ def _shown(text: str) -> str:
 _HINTS: Final[Mapping[str, str]] = {
     "invalid_client": ". Check `client_id` and its secret or key",
     "invalid_target": '. Set `resource` to the name it knows, or "" to send none',
+    "invalid_grant": ". It does not take the token or JWT that was shown: check who gave it, for whom, until when",
     "invalid_scope": ". Check `scopes`",
     "unauthorized_client": ". Let the issuer allow this client the grant",
     "unsupported_grant_type": ". The issuer does not know the grant: choose another `grant`",

@@ -7,7 +7,9 @@ import subprocess
 import sys
 import tomllib
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 import anyio
 import anyio.to_thread
@@ -19,7 +21,9 @@ from bridge.config.load import load
 from bridge.http.logins import Login, LoginKey, peer_of
 from bridge.store.login_files import LoginFiles
 from tests.support.command import run_command, run_here
+from tests.support.login_agent import LoginAgent
 from tests.support.login_server import METADATA, LoginServer
+from tests.support.ports import free_port
 
 BROWSER = """
 import sys, urllib.request
@@ -82,6 +86,71 @@ async def test_a_person_logs_in_with_a_browser(by: str, tmp_path: Path) -> None:
     assert kept is not None
     assert (kept.access_token, kept.refresh_token) == ("access-2", "refresh-2")
     assert "access-2" not in done.stdout + done.stderr
+
+
+EXPIRED = {"got_at": 0.0, "expires_at": 60.0}
+UNUSABLE: dict[str, tuple[dict[str, Any] | None, bool, str]] = {
+    "missing": (None, False, "login needed at PEER: nobody has logged in. Run `mcp-a2a login NAME`"),
+    "refused": (EXPIRED, True, "login needed at PEER: ISSUER renewed no token: invalid_grant: revoked. Run"),
+    "expired": (
+        {**EXPIRED, "refresh_token": None},
+        False,
+        "login needed at PEER: the access token has expired, and ISSUER gave no refresh token. Run",
+    ),
+    "another issuer": (
+        {"issuer": "https://old.example"},
+        False,
+        "login needed at PEER: the login is one of https://old.example, and the file names ISSUER. Run",
+    ),
+    "issuer down": ({**EXPIRED, "token_url": "DOWN"}, False, "DOWN cannot be reached for a token: "),
+}
+"""What a login lacks, whether its family was revoked, and how `check` says it."""
+
+
+@pytest.mark.outside
+@pytest.mark.parametrize("kind", UNUSABLE)
+async def test_check_says_why_no_token_of_a_login_can_be_had(kind: str, tmp_path: Path) -> None:
+    changes, is_revoked, words = UNUSABLE[kind]
+    issuer, state = LoginServer(revoked=is_revoked), tmp_path / "state"
+    agent = LoginAgent(lambda: issuer.given)
+    async with issuer.serve() as url, agent.serve() as card:
+        down = f"http://127.0.0.1:{free_port()}/token"
+        auth = f'{{ oauth2 = {{ grant = "authorization_code", issuer = "{issuer.issuer}" }} }}'
+        file = tmp_path / "bridge.toml"
+        file.write_text(f"""
+[tool_servers.crm]
+url = "{url}"
+auth = {auth}
+[agents.bot]
+card = "{card}"
+allow_private = true
+auth = {auth}
+[tools_as_agent.desk]
+from = ["crm"]
+[agents_as_tools.team]
+from = ["bot"]
+""")
+        peers = {"crm": url, "bot": f"{card}/"}
+        if changes is not None:
+            made = replace(
+                LOGIN, issuer=issuer.issuer, token_url=f"{issuer.issuer}/token", allow_private=True
+            )
+            made = replace(made, **{k: down if one == "DOWN" else one for k, one in changes.items()})
+            for peer in peers.values():
+                async with LoginFiles(state / "mcp-a2a").held(LoginKey(peer)) as held:
+                    await held.write(made)
+        if kind == "issuer down":
+            file.write_text(
+                file.read_text().replace(f'url = "{url}"', f'url = "{url}"\nallow_private = true')
+            )
+        done = await anyio.to_thread.run_sync(partial(run_here, "check", str(file), state=state))
+    said = " ".join(done.stdout.split())
+    assert done.returncode == 1, said
+    for name, peer in peers.items():
+        wanted = words.replace("PEER", peer).replace("NAME", name).replace("DOWN", down)
+        assert wanted.replace("ISSUER", issuer.issuer) in said
+    for secret in ("access-1", "refresh-1"):
+        assert secret not in done.stdout + done.stderr
 
 
 def test_logins_are_listed_without_a_token(tmp_path: Path) -> None:

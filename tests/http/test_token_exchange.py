@@ -165,7 +165,8 @@ async def test_a_token_that_expires_while_its_request_lasts_is_exchanged_no_more
         (
             400,
             {"error": "invalid_grant", "error_description": "not for you"},
-            "ISSUER gave no token to bridge: invalid_grant: not for you",
+            "ISSUER gave no token to bridge: invalid_grant: not for you. It does not take the token or JWT that was"
+            " shown: check who gave it, for whom, until when",
         ),
         (
             200,
