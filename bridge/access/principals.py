@@ -123,6 +123,10 @@ ANONYMOUS: Final = Principal("anonymous", may_list_all=False)
 """Every caller of a bridge that is open to other machines without credentials."""
 
 
+EVERYONE: Final = "*"
+"""Stands for all owners of tasks, where an operator asks for those of all."""
+
+
 @dataclass(frozen=True, slots=True)
 class PrincipalNames:
     """Names of principals, and all names of the principals of some issuers."""

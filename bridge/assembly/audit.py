@@ -28,7 +28,7 @@ class BridgeAudit:
         self._proofs = proofs
         self._is_serving = False
         named: Callable[[str], str] = self._hashed if plan.hashes_principals else str
-        self.recorder = AuditRecorder(journal, named)
+        self.recorder = AuditRecorder(journal, named, plan.refused_each_minute)
         self.gate: HopGate | None = self.recorder if plan.required else None
 
     @property

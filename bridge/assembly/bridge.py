@@ -223,6 +223,20 @@ class Bridge:
         if self.telemetry.audit is not None:
             self.telemetry.audit.refuse()
 
+    def tell_of_sign_in(self, face: str, principal: str = "", *, error: str = "") -> None:
+        """Have the audit tell that a principal has signed in at a page, or that somebody was refused there."""
+        if self.telemetry.audit is not None:
+            recorder = self.telemetry.audit.recorder
+            if error:
+                recorder.refused(face, error)
+            else:
+                recorder.signed_in(principal, face)
+
+    def tell_of_reading(self, principal: str, face: str, owner: str, task_id: str) -> None:
+        """Have the audit tell that an operator has read a task of somebody else, or those of all."""
+        if self.telemetry.audit is not None:
+            self.telemetry.audit.recorder.read(principal, face, owner, task_id)
+
     def turn_away(self, plan: Plan) -> None:
         """Take the access from the principals that a plan leaves out, and take over nothing else of it."""
         self._keep_out(plan, self._turned_away(plan))

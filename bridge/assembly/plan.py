@@ -247,6 +247,8 @@ class AuditPlan:
     """`-` is standard output."""
     rotate_bytes: int
     """The size from which on a file is followed by another one."""
+    refused_each_minute: int
+    """The most lines of refusals whose sender is not known; further ones are counted."""
     required: bool = False
     """Whether each call waits until its line is on the disk."""
     hashes_principals: bool = False

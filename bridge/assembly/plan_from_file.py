@@ -156,6 +156,7 @@ def _audit(table: AuditTable) -> AuditPlan | None:
     return AuditPlan(
         table.file,
         table.rotate_bytes,
+        table.refused_each_minute,
         required=table.required,
         hashes_principals=table.principal == "hash",
     )

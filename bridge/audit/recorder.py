@@ -2,15 +2,20 @@
 
 A request of a face has a line once it has been answered: a call, an answer, a cancellation, a webhook, and whatever was
 refused because of who asked. A request to a peer has one too, since a call may be answered before its work is done. A
-principal has one when it is first seen with its credential. Requests that only read have none.
+principal has one when it is first seen with its credential. Requests that only read have none, unless an operator reads
+the tasks of somebody else.
+
+Anybody can have requests refused, so there is a bound for the lines of those whose sender is not known.
 """
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 from typing import Final
 
+from bridge.access.principals import EVERYONE
 from bridge.audit.journal import AuditJournal
 from bridge.jsonvalues import JsonObject
 from bridge.trace import Hop
@@ -18,6 +23,8 @@ from bridge.trace import Hop
 _CALL: Final = "call"
 _ANSWER: Final = "answer"
 _CANCEL: Final = "cancel"
+_REFUSED: Final = "refused"
+_READ: Final = "read"
 
 _EVENTS: Final[Mapping[str, str]] = {
     "SendMessage": _CALL,
@@ -39,18 +46,37 @@ _NOT_ADMITTED: Final = frozenset(
 )
 """Errors of a request that was refused because of who sent it, whatever it asked for."""
 
+_READS: Final = frozenset({"GetTask", "ListTasks", "SubscribeToTask"})
+"""The methods that have a line where an operator reads the tasks of somebody else."""
+
 _SEEN_MOST: Final = 10_000
-"""Principals whose sign-ins are remembered. After that they are told again."""
+"""Principals whose sign-ins are remembered, and readings of operators. After that they are told again."""
+
+_READ_AGAIN_SECONDS: Final = 600.0
+"""How much later it is told again that an operator reads the same: a page that is open reads again and again."""
+
+_MINUTE_SECONDS: Final = 60.0
 
 
 class AuditRecorder:
     """Listens to hops, and has their lines written."""
 
-    def __init__(self, journal: AuditJournal, principal: Callable[[str], str]) -> None:
-        """`principal` gives the name of a principal as the audit has it."""
+    def __init__(
+        self,
+        journal: AuditJournal,
+        principal: Callable[[str], str],
+        refused_each_minute: int,
+        now: Callable[[], float] = time.monotonic,
+    ) -> None:
+        """`principal` gives the name of a principal as the audit has it. `refused_each_minute` bounds the lines of
+        refusals whose sender is not known."""
         self._journal = journal
         self._principal = principal
+        self._now = now
         self._seen: set[str] = set()
+        self._read_at: dict[tuple[str, ...], float] = {}
+        """When it was told last that an operator read a task."""
+        self._refusals = _MinuteBound(refused_each_minute, now)
         self.plan = ""
         """The digest of the plan in force."""
 
@@ -61,7 +87,16 @@ class AuditRecorder:
         if len(self._seen) >= _SEEN_MOST:
             self._seen.clear()
         self._seen.add(hop.principal)
-        self.note("sign_in", principal=self._principal(hop.principal), face=hop.face, protocol=hop.protocol)
+        self.signed_in(hop.principal, hop.face, hop.protocol)
+
+    def signed_in(self, principal: str, face: str, protocol: str = "") -> None:
+        """Tell that a principal has shown its credential."""
+        self.note("sign_in", principal=self._principal(principal), face=face, protocol=protocol)
+
+    def refused(self, face: str, error: str) -> None:
+        """Tell that somebody was refused before it was known who it is, as far as there is room for such lines."""
+        if self._refusals.takes_one():
+            self.note(_REFUSED, face=face, decision="refused", outcome="failed", error=error)
 
     def login_deleted(self, principal: str, peer: str) -> None:
         """Tell that the bridge has deleted the login of a principal at a tool server."""
@@ -74,6 +109,10 @@ class AuditRecorder:
         """See `HopListener`."""
         event = _event_of(hop)
         if event is None:
+            if hop.owner and hop.method in _READS:
+                self.read(hop.principal, hop.face, hop.owner, hop.task_id, hop)
+            return
+        if event == _REFUSED and not hop.principal and not self._refusals.takes_one():
             return
         self.note(
             event,
@@ -84,6 +123,26 @@ class AuditRecorder:
             ms=round(hop.seconds * 1000, 1),
             intent=hop.intent,
             **self._for_another(hop, event),
+        )
+
+    def read(self, principal: str, face: str, owner: str, task: str, hop: Hop | None = None) -> None:
+        """Tell that an operator has read a task of somebody else, or with `EVERYONE` those of all. It is told once in a
+        while: the same reading again has no line."""
+        what, now = (principal, face, owner, task), self._now()
+        if (before := self._read_at.get(what)) is not None and now - before < _READ_AGAIN_SECONDS:
+            return
+        if len(self._read_at) >= _SEEN_MOST:
+            self._read_at.clear()
+        self._read_at[what] = now
+        told = {"face": face, "task": task} if hop is None else self._of_hop(hop)
+        error = "" if hop is None else hop.error
+        decision = "refused" if error else "allowed"
+        self.note(
+            _READ,
+            **{**told, "principal": self._principal(principal)},
+            owner=self._owner(owner),
+            decision=decision,
+            error=error,
         )
 
     async def intend(self, hop: Hop) -> int:
@@ -102,7 +161,10 @@ class AuditRecorder:
 
     def note(self, event: str, **told: str | float) -> None:
         """Have a line written."""
-        self._journal.note(self._entry(event, **told))
+        self._journal.note(self._entry(event, **told, unlisted=self._refusals.taken_over()))
+
+    def _owner(self, owner: str) -> str:
+        return owner if owner == EVERYONE else self._principal(owner)
 
     def _of_hop(self, hop: Hop) -> Mapping[str, str]:
         return {
@@ -122,7 +184,7 @@ class AuditRecorder:
         if not hop.owner:
             return {}
         answered_by = self._principal(hop.principal) if event == _ANSWER else ""
-        return {"owner": self._principal(hop.owner), "answered_by": answered_by}
+        return {"owner": self._owner(hop.owner), "answered_by": answered_by}
 
     def _entry(self, event: str, **told: str | float) -> JsonObject:
         """A line without what is empty."""
@@ -135,13 +197,40 @@ class AuditRecorder:
         }
 
 
+class _MinuteBound:
+    """Bounds how many lines of one sort are written in a minute, and counts the others."""
+
+    def __init__(self, most: int, now: Callable[[], float]) -> None:
+        self._most = most
+        self._now = now
+        self._began = now()
+        self._taken = 0
+        self._over = 0
+
+    def takes_one(self) -> bool:
+        """Whether there is room for one more in this minute."""
+        now = self._now()
+        if now - self._began >= _MINUTE_SECONDS:
+            self._began, self._taken = now, 0
+        if self._taken >= self._most:
+            self._over += 1
+            return False
+        self._taken += 1
+        return True
+
+    def taken_over(self) -> int:
+        """How many had no room since this was asked last."""
+        over, self._over = self._over, 0
+        return over
+
+
 def _event_of(hop: Hop) -> str | None:
     """The event that a hop is; None when it has no line."""
     event = _EVENTS.get(hop.method)
     if hop.side == "client":
         return None if event is None else "sent"
     if hop.error in _NOT_ADMITTED:
-        return "refused"
+        return _REFUSED
     if event == _CALL:
         return _ANSWER if hop.is_answer else _OWN_TOOLS.get(hop.skill, _CALL)
     return event

@@ -30,6 +30,7 @@ from bridge.console.overview import load_of, overview
 from bridge.console.pages import HEADERS, STATIC, json_response, page_response, static_response
 from bridge.console.parts import file_of, media_headers, places_in
 from bridge.console.people import people
+from bridge.console.sessions import ConsoleSession
 from bridge.console.tasks import path_of_task, task_list, task_page
 from bridge.console.tool_trials import call_tool, tool_list, tool_page
 from bridge.console.trials import run, skill_list, skill_page
@@ -39,6 +40,8 @@ from bridge.jsonvalues import JsonObject
 
 logger = logging.getLogger(__name__)
 
+_FACE: Final = "console"
+"""Where somebody signs in, in the audit."""
 _STATIC: Final = "/static/"
 
 
@@ -141,7 +144,7 @@ class ConsoleApp:
 
     async def _posted(self, visit: Visit, body: JsonObject) -> ASGIApp:
         if visit.path == "/sign-in":
-            session = await self._gate.sign_in(visit, str(body.get("token") or "").strip())
+            session = await self._signed_in(visit, str(body.get("token") or "").strip())
             signed_in = json_response({"to": visit.root})
             signed_in.headers["Set-Cookie"] = self._gate.cookie(visit, session)
             return signed_in
@@ -165,6 +168,15 @@ class ConsoleApp:
                 await answer(self._bridge, visit, agent, task_id, body)
                 return json_response({"to": f"{visit.root}{path_of_task(agent, task_id)}"})
         raise RefusedError(404, "There is nothing here")
+
+    async def _signed_in(self, visit: Visit, token: str) -> ConsoleSession:
+        try:
+            session, principal = await self._gate.sign_in(visit, token)
+        except RefusedError as exc:
+            self._bridge.tell_of_sign_in(_FACE, error=f"HTTP_{exc.status}")
+            raise
+        self._bridge.tell_of_sign_in(_FACE, principal.name)
+        return session
 
     async def _news_for(self, visit: Visit, task: JsonValue) -> ASGIApp:
         """The news for a tab, with those of a task if its page is about one."""

@@ -242,8 +242,9 @@ class ConsoleGate:
         if not visit.is_secure and not is_loopback(host):
             raise RefusedError(403, "Tokens are sent over https alone: serve the bridge with TLS")
 
-    async def sign_in(self, visit: Visit, token: str) -> ConsoleSession:
-        """The session of a browser that shows a credential, or whose connection has shown one if the token is empty.
+    async def sign_in(self, visit: Visit, token: str) -> tuple[ConsoleSession, Principal]:
+        """The session of a browser that shows a credential, and its principal. Without a token, what its connection has
+        shown counts.
 
         Raises:
             RefusedError: 403, it is not known; 429, too many were wrong; 503, it cannot be judged at the moment.
@@ -259,7 +260,7 @@ class ConsoleGate:
                 raise RefusedError(413, "This token is longer than a browser keeps in a cookie")
             if (principal := await self._shown_by(visit, session.headers)) is not None:
                 logger.info("%s has signed in at the console", principal.name)
-                return session
+                return session, principal
         self._failures.note(visit.address, now)
         logger.warning("a wrong token was shown at the console, from %s", visit.address)
         raise RefusedError(403, "This token is not known")

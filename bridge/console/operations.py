@@ -40,7 +40,7 @@ from bridge.a2a.model.operators import OPERATOR_URI, OWNER
 from bridge.a2a.model.timeline import TIMELINE_URI
 from bridge.a2a.server.service import Stream
 from bridge.a2a.tasks.intake import CallContext
-from bridge.access.principals import OperatorRole
+from bridge.access.principals import EVERYONE, OperatorRole
 from bridge.assembly.bridge import Bridge
 from bridge.assembly.published_agent import PublishedAgent
 from bridge.console.gate import Visit
@@ -74,16 +74,28 @@ class AgentOperations:
         Raises:
             A2AError: the page token is not one that was given out.
         """
+        if self.is_operator and not only_own:
+            self._bridge.tell_of_reading(self.visitor, self.agent.name, EVERYONE, "")
+        return await self._page(request, only_own=only_own)
+
+    async def _page(self, request: ListTasksRequest, *, only_own: bool) -> ListTasksResponse:
         return await self._read(LIST_TASKS, request, self._own if only_own else self._caller)
 
     async def to_answer(self, state: TaskState, most: int) -> ListTasksResponse:
         """The newest tasks in a state of `WAITING` that the visitor may answer."""
         request = ListTasksRequest(status=state, page_size=most)
-        return await self.tasks(request, only_own=not self.answers_others or state is TaskState.AUTH_REQUIRED)
+        return await self.tasks(request, only_own=self._answers_own_only(state))
+
+    def _answers_own_only(self, state: TaskState) -> bool:
+        return not self.answers_others or state is TaskState.AUTH_REQUIRED
 
     async def waiting(self) -> int:
         """How many tasks the visitor may answer."""
-        return sum([(await self.to_answer(state, 1)).total_size for state in WAITING])
+        total = 0
+        for state in WAITING:
+            request = ListTasksRequest(status=state, page_size=1)
+            total += (await self._page(request, only_own=self._answers_own_only(state))).total_size
+        return total
 
     def owner_of(self, task: Task) -> str:
         """The principal that a task belongs to."""
@@ -112,7 +124,10 @@ class AgentOperations:
         Raises:
             A2AError: TASK_NOT_FOUND.
         """
-        return await self._read(GET_TASK, GetTaskRequest(id=task_id))
+        task = await self._read(GET_TASK, GetTaskRequest(id=task_id))
+        if (owner := self.owner_of(task)) != self.visitor:
+            self._bridge.tell_of_reading(self.visitor, self.agent.name, owner, task_id)
+        return task
 
     async def watched(self, task_id: str) -> Stream:
         """A task and its events from now on; of one that has ended, its end. Close the stream when the reader is gone.

@@ -241,7 +241,7 @@ async def test_a_callers_login_is_deleted_when_nobody_used_it_for_so_long(tmp_pa
 
 async def test_the_logins_of_a_principal_go_with_it_and_no_others(tmp_path: Path) -> None:
     file = tmp_path / "audit.jsonl"
-    place = ProcessPlan(state=tmp_path / "state", audit=AuditPlan(file, 1 << 20))
+    place = ProcessPlan(state=tmp_path / "state", audit=AuditPlan(file, 1 << 20, 600))
     trusted = {"corp": issuer_at("http://127.0.0.1:9", {})}
     async with office(tmp_path, place=place, issuers=trusted) as here:
         own, other = here.wish.key.peer, replace(here.wish, url="https://other.example/mcp")

@@ -27,8 +27,12 @@ from bridge.assembly.plan import (
     for_stdio,
 )
 from bridge.assembly.workers import require_workers_can_share
+from bridge.audit.file import AuditStream
+from bridge.audit.journal import AuditJournal
+from bridge.audit.recorder import AuditRecorder
 from bridge.audit.verification import verified
 from bridge.errors import UsageError
+from bridge.jsonvalues import JsonObject
 from bridge.mcp.client.transports.streamable_http import ServerTarget
 from tests.support.asking import asking_command
 from tests.support.limits import url_at
@@ -64,6 +68,7 @@ async def audited(
     hashes: bool = False,
     file: Path | None = None,
     target: ServerTarget | None = None,
+    refused_each_minute: int = MANY,
     **more: Any,
 ) -> AsyncIterator[Audited]:
     """Run the bridge. Its audit is whole when this has ended."""
@@ -71,7 +76,7 @@ async def audited(
     place = ProcessPlan(
         state=folder / "state",
         cache=folder / "cache",
-        audit=AuditPlan(path, MANY, required=required, hashes_principals=hashes),
+        audit=AuditPlan(path, MANY, refused_each_minute, required=required, hashes_principals=hashes),
     )
     plan = wrapping(target or raw_command(), place, **more)
     bridge = Bridge(plan)
@@ -222,7 +227,7 @@ async def test_a_call_of_a_tool_made_of_an_agent_is_told(tmp_path: Path) -> None
     async with listening(RecordingServer()) as url, in_row(tmp_path, url_at(f"{url}/mcp")) as there:
         plan = Plan(
             profile,
-            ProcessPlan(state=tmp_path / "s", cache=tmp_path / "c", audit=AuditPlan(path, MANY)),
+            ProcessPlan(state=tmp_path / "s", cache=tmp_path / "c", audit=AuditPlan(path, MANY, MANY)),
             agents={"tools": RemotePlan(there.agent_url)},
             offered={"face": OfferedPlan(("tools",), profile)},
         )
@@ -264,14 +269,86 @@ async def test_without_an_audit_nothing_listens(tmp_path: Path) -> None:
 
 
 def test_each_worker_has_a_file_of_its_own() -> None:
-    of = AuditPlan(Path("/var/log/audit.jsonl"), MANY)
+    of = AuditPlan(Path("/var/log/audit.jsonl"), MANY, MANY)
     assert of.of_worker(2).file == Path("/var/log/audit.2.jsonl")
 
 
 def test_an_audit_on_standard_output_is_refused_where_that_is_not_its_own() -> None:
-    place = ProcessPlan(audit=AuditPlan(STANDARD_OUTPUT, MANY), shared_store=SharedStore("postgresql:///x"))
+    place = ProcessPlan(
+        audit=AuditPlan(STANDARD_OUTPUT, MANY, MANY), shared_store=SharedStore("postgresql:///x")
+    )
     plan = wrapping(raw_command(), place)
     with pytest.raises(UsageError, match="belongs to the host"):
         for_stdio(plan, "face", "token")
     with pytest.raises(UsageError, match="needs a file for the audit"):
         require_workers_can_share(plan)
+
+
+async def test_an_operator_who_reads_the_tasks_of_others_is_told_once_in_a_while(tmp_path: Path) -> None:
+    eyes = Credential(Principal("eyes", operator=OperatorRole.READ), "e" * 40)
+    ann = Credential(Principal("ann"), "a" * 40)
+    async with audited(tmp_path, credentials=[ann, eyes]) as there:
+        task = await there.rpc("a" * 40).send(call_part("add", a=1))
+        reader = there.rpc("e" * 40)
+        await reader.post("GetTask", {"id": task["id"]})  # as any other client, who finds nothing
+        reader.headers["A2A-Extensions"] = OPERATOR_URI
+        for _ in range(3):
+            await reader.post("GetTask", {"id": task["id"]})
+            await reader.post("ListTasks", {})
+        await reader.post("CancelTask", {"id": task["id"]})
+    lines = [one for one in lines_of(there.file) if one.get("principal") == "eyes"]
+    read = {"event": "read", "principal": "eyes", "face": "tools", "protocol": "a2a", "decision": "allowed"}
+    assert [one for one in lines if one["event"] == "read"] == [
+        {**read, "method": "GetTask", "owner": "ann"},
+        {**read, "method": "ListTasks", "owner": "*"},
+    ]
+    assert [(one["event"], one.get("error")) for one in lines] == [
+        ("sign_in", None),
+        ("read", None),
+        ("read", None),
+        ("refused", "FORBIDDEN"),
+    ]
+    assert json.loads(there.file.read_text().splitlines()[5])["task"] == task["id"]
+
+
+async def test_refusals_of_strangers_fill_no_disk_and_are_counted(tmp_path: Path) -> None:
+    async with audited(tmp_path, credentials=[ANN], refused_each_minute=2) as there:
+        for _ in range(5):
+            await there.rpc("b" * 40).post("SendMessage", message(call_part("echo", text="x")))
+        await there.rpc("a" * 40).post("SendMessage", message(call_part("echo", text="x")))
+        for _ in range(2):
+            await there.rpc("b" * 40).post("SendMessage", message(call_part("echo", text="x")))
+        await there.rpc("a" * 40).post("SendMessage", message(call_part("other")))  # a known one is told
+    lines = lines_of(there.file)
+    assert [(one["event"], one.get("unlisted", 0)) for one in lines] == [
+        ("start", 0),
+        ("serving", 0),
+        ("refused", 0),
+        ("refused", 0),
+        ("sign_in", 3),
+        ("sent", 0),
+        ("call", 0),
+        ("call", 2),
+        ("stop", 0),
+    ]
+
+
+def test_a_bound_of_lines_begins_anew_each_minute() -> None:
+    notes: list[JsonObject] = []
+
+    class Journal(AuditJournal):
+        def note(self, entry: JsonObject) -> None:
+            notes.append(entry)
+
+    now = [0.0]
+    recorder = AuditRecorder(Journal(AuditStream()), str, 1, lambda: now[0])
+    for seconds in (0, 59, 60, 61, 119, 120):
+        now[0] = seconds
+        recorder.refused("login", "HTTP_403")
+    assert [one.get("unlisted", 0) for one in notes] == [0, 1, 2]
+    recorder.read("eyes", "tools", "ann", "task-1")
+    now[0] += 599
+    recorder.read("eyes", "tools", "ann", "task-1")
+    now[0] += 1
+    recorder.read("eyes", "tools", "ann", "task-1")
+    assert [one["event"] for one in notes[3:]] == ["read", "read"]

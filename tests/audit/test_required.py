@@ -46,7 +46,9 @@ async def offering(folder: Path, file: Path) -> AsyncIterator[tuple[httpx2.Async
     async with listening(RecordingServer()) as url, in_row(folder, url_at(f"{url}/mcp")) as there:
         plan = Plan(
             profile,
-            ProcessPlan(state=folder / "s", cache=folder / "c", audit=AuditPlan(file, MANY, required=True)),
+            ProcessPlan(
+                state=folder / "s", cache=folder / "c", audit=AuditPlan(file, MANY, MANY, required=True)
+            ),
             agents={"tools": RemotePlan(there.agent_url)},
             offered={"face": OfferedPlan(("tools",), profile)},
         )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -11,6 +12,7 @@ import pytest
 
 from bridge.access.principals import OperatorRole, Principal
 from bridge.access.verifiers import Credential
+from bridge.assembly.plan import AuditPlan
 from tests.console.test_tasks import Served, served
 from tests.support.console import ConsoleBrowser
 
@@ -90,3 +92,27 @@ async def test_only_the_role_answer_cancels_for_another(who: Credential, status:
         page = await browser.reads(f"/tasks/devtools/{task}")
         assert page["may_cancel"] is (status == 200)
         assert (await browser.posts(f"/tasks/devtools/{task}/cancel", {})).status_code == status
+
+
+async def test_the_audit_tells_who_signed_in_and_whose_tasks_an_operator_has_read(tmp_path: Path) -> None:
+    file = tmp_path / "audit.jsonl"
+    async with served(
+        tmp_path, ADA, EYES, console_content=False, audit=AuditPlan(file, 1 << 20, 600)
+    ) as here:
+        task = await here.calls("echo", ADA.token, text=7)
+        browser = ConsoleBrowser(here.bridge)
+        assert await browser.signs_in("wrong") == 403
+        assert await browser.signs_in(EYES.token) == 200
+        for path in ("", "/tasks", f"/tasks/devtools/{task}", f"/tasks/devtools/{task}"):
+            await browser.opens(path)
+    lines = [json.loads(line) for line in file.read_text().splitlines()]
+    known = ("event", "principal", "owner", "task", "error")
+    assert [{key: one[key] for key in known if key in one} for one in lines if one.get("face") != "tools"][
+        -6:-1
+    ] == [
+        {"event": "call", "principal": "ada", "task": task},
+        {"event": "refused", "error": "HTTP_403"},
+        {"event": "sign_in", "principal": "eyes"},
+        {"event": "read", "principal": "eyes", "owner": "*"},
+        {"event": "read", "principal": "eyes", "owner": "ada", "task": task},
+    ]

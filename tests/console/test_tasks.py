@@ -18,7 +18,7 @@ from bridge.a2a.model.objects import Part
 from bridge.access.principals import Principal
 from bridge.access.verifiers import Credential
 from bridge.assembly.bridge import Bridge
-from bridge.assembly.plan import Plan, ProcessPlan, PublishedPlan, ServerPlan
+from bridge.assembly.plan import AuditPlan, Plan, ProcessPlan, PublishedPlan, ServerPlan
 from bridge.console.parts import file_of, media_headers, shown_part
 from bridge.mcp.client.eras import Era
 from bridge.translate.overrides import SkillOverride
@@ -68,7 +68,11 @@ class Served:
 
 @asynccontextmanager
 async def served(
-    tmp_path: Path, *credentials: Credential, console_content: bool = False, **overrides: SkillOverride
+    tmp_path: Path,
+    *credentials: Credential,
+    console_content: bool = False,
+    audit: AuditPlan | None = None,
+    **overrides: SkillOverride,
 ) -> AsyncIterator[Served]:
     tools = [
         listed(tool, hints={"readOnly": True}, text={"type": "string"}) for tool in ("echo", "hold", "fail")
@@ -77,7 +81,9 @@ async def served(
         target = ServerPlan.as_profile_says(server.target, Era.MODERN, PROFILE.server, PROFILE.run)
         plan = Plan(
             PROFILE,
-            ProcessPlan(console=True, console_content=console_content, keys=("k" * 32,), state=tmp_path),
+            ProcessPlan(
+                console=True, console_content=console_content, keys=("k" * 32,), state=tmp_path, audit=audit
+            ),
             credentials,
             servers={"tools": target},
             published={"devtools": PublishedPlan(("tools",), PROFILE, "memory:", overrides=overrides)},

@@ -149,7 +149,7 @@ from bridge.a2a.tasks.registry import TaskRegistry
 from bridge.a2a.tasks.sessions import SessionOwnership
 from bridge.a2a.tasks.watcher import Watcher
 from bridge.a2a.tasks.webhooks import Webhooks
-from bridge.access.principals import OperatorRole, Principal
+from bridge.access.principals import EVERYONE, OperatorRole, Principal
 from bridge.errors import StoreError
 from bridge.jsonvalues import JsonObject
 from bridge.store.contract import Store
@@ -373,6 +373,8 @@ class Engine:
             A2AError: INVALID_PARAMS for a page token of someone else, or a missing contextId.
         """
         query = query_from(request, caller.principal)
+        if caller.operator is not None and (hop := trace.hop.get()) is not None:
+            hop.owner = EVERYONE
         listing = await self._store.list(query if caller.operator is None else replace(query, owner=None))
         return response_from(listing, [_listed_for(caller, row) for row in listing.tasks], request)
 

@@ -384,6 +384,10 @@ class AuditTable(Table):
         description="the size from which on the file gets the number of its last line behind its name, and a new one "
         "begins; none is ever deleted",
     )
+    refused_each_minute: Annotated[int, Field(ge=1)] = Field(
+        default=600,
+        description="the most lines in a minute for refusals whose sender is not known; the next line counts others",
+    )
 
 
 class Config(Table):
