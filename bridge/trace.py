@@ -155,6 +155,11 @@ class Hop:
         if self.gate is not None and not self.intent:
             self.intent = await self.gate.intend(self)
 
+    def forget(self) -> None:
+        """Forget what the request was foretold to be about."""
+        self.skill = self.peer = self.task_id = self.context_id = self.owner = ""
+        self.is_answer = False
+
     def waited(self, peer: str, seconds: float) -> None:
         """Tell the listeners that the call waited for its turn."""
         for listener in self.listeners:

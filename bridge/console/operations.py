@@ -20,6 +20,7 @@ from bridge.a2a.model.objects import (
     ListTasksRequest,
     ListTasksResponse,
     Message,
+    Model,
     SendMessageConfiguration,
     SendMessageRequest,
     SubscribeToTaskRequest,
@@ -146,7 +147,7 @@ class AgentOperations:
         """
         configuration = SendMessageConfiguration(return_immediately=True)
         request = SendMessageRequest(message=message, configuration=configuration)
-        async with self._hop(SEND_MESSAGE.name) as hop:
+        async with self._hop(SEND_MESSAGE.name, request) as hop:
             task = (await self._read(SEND_MESSAGE, request)).task
             assert task is not None, "a reply without a task is waited for"
             if hop is not None:
@@ -159,8 +160,9 @@ class AgentOperations:
         Raises:
             A2AError: TASK_NOT_FOUND, TASK_NOT_CANCELABLE.
         """
-        async with self._hop(CANCEL_TASK.name) as hop:
-            task = await self._read(CANCEL_TASK, CancelTaskRequest(id=task_id))
+        request = CancelTaskRequest(id=task_id)
+        async with self._hop(CANCEL_TASK.name, request) as hop:
+            task = await self._read(CANCEL_TASK, request)
             if hop is not None:
                 _tell(hop, task)
             return task
@@ -173,7 +175,7 @@ class AgentOperations:
         return answer.value
 
     @asynccontextmanager
-    async def _hop(self, method: str) -> AsyncIterator[Hop | None]:
+    async def _hop(self, method: str, request: Model) -> AsyncIterator[Hop | None]:
         """The hop of an operation, as the face of the agent would begin it."""
         trace.begin()
         hop = self._bridge.hops.taken("a2a", self.agent.name)
@@ -183,7 +185,10 @@ class AgentOperations:
         with hop:
             hop.admit(method, self._caller.principal.name, is_authenticated=True)
             try:
-                await hop.intend()
+                if hop.gate is not None:
+                    await self.agent.service.foretell(hop, request, self._caller)
+                    await hop.intend()
+                    hop.forget()
                 yield hop
             except AuditAwayError as exc:
                 raise temporarily_unavailable("The bridge cannot write its audit at the moment") from exc

@@ -14,7 +14,7 @@ from bridge.a2a.model.errors import FORBIDDEN, A2AError, a2a_error_of
 from bridge.a2a.model.life import INTERRUPTED
 from bridge.a2a.model.objects import AgentCard, AgentSkill, Message, TaskState
 from bridge.a2a.model.operators import is_for_its_owner
-from bridge.a2a.tasks.agent import PlannedWork, Turn
+from bridge.a2a.tasks.agent import PlannedWork, Turn, WorkName
 from bridge.a2a.tasks.draft import BriefWork
 from bridge.access.principals import Principal
 from bridge.concurrency import ToolLimiters
@@ -238,6 +238,34 @@ class ToolsAgent:
                 return InputRequest(decision)
             case End():
                 return Conclusion(decision)
+
+    def work_meant(self, turn: Turn) -> WorkName:
+        """What the work for a turn would be about. A question that the bridge itself asks goes to no server.
+
+        Raises:
+            A2AError: see `decide`.
+        """
+        match self._decided(turn):
+            case RunTool() | Follow() as decision:
+                source = self._source_of(decision)
+                return WorkName(decision.skill_id, "" if source is None else source.key)
+            case RequireInput(kept=kept):
+                return WorkName(self.work_kept(kept).skill)
+            case End():
+                return self.work_kept(turn.kept)
+
+    def work_kept(self, kept: bytes) -> WorkName:
+        """What the work is about that kept these bytes with its task."""
+        try:
+            known = resume_state_from(kept)
+        except ValueError:  # of another release
+            return WorkName()
+        if known is None:
+            return WorkName()
+        skill = self._skills.by_id.get(known.skill_id)
+        if isinstance(known, ServerQuestion | FollowedTask) and known.source_key:
+            return WorkName(known.skill_id, known.source_key)
+        return WorkName(known.skill_id, "" if skill is None else skill.source_key)
 
     def session_of(self, turn: Turn, context_id: str) -> OwnSession | None:
         """The own session of the turn's context or principal, where the server of its tool keeps such sessions.

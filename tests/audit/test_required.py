@@ -19,7 +19,8 @@ from bridge.audit.journal import AuditJournal
 from bridge.audit.verification import verified
 from bridge.errors import AuditAwayError
 from bridge.jsonvalues import JsonObject
-from tests.audit.test_lines import MANY, audited, lines_of
+from tests.audit.test_lines import MANY, Audited, audited, lines_of
+from tests.support.asking import asking_command
 from tests.support.limits import url_at
 from tests.support.mcp_wire import LEGACY, MODERN, Http
 from tests.support.observed import in_row
@@ -90,6 +91,8 @@ async def test_an_intent_is_on_the_disk_before_a_call_and_its_outcome_follows(tm
         "face": "tools",
         "protocol": "a2a",
         "method": "SendMessage",
+        "skill": "echo",
+        "peer": "far",
     }
     assert paired(there.file) == [("intent", 3), ("call", 3), ("intent", 6), ("cancel", 6)]
 
@@ -217,3 +220,74 @@ async def test_what_was_lost_is_counted_once_and_refused_calls_are_not_lost() ->
                 await anyio.sleep(0.01)
         await journal.commit({"event": "intent"})
     assert writer.written == [("resumed", 2), ("intent", 0)]
+
+
+async def told_of_intents(there: Audited) -> list[tuple[str, str, str, bool]]:
+    """Method, skill and peer of each intent, and whether it names a task."""
+    lines = [json.loads(line) for line in there.file.read_text().splitlines()]
+    intents = [one for one in lines if one["event"] == "intent"]
+    return [(one["method"], one.get("skill", ""), one.get("peer", ""), "task" in one) for one in intents]
+
+
+async def test_an_intent_over_a2a_names_skill_and_peer_where_something_may_go_upstream(
+    tmp_path: Path,
+) -> None:
+    async with audited(tmp_path, required=True) as there:
+        rpc = there.rpc()
+        asked = await rpc.send(call_part("add", a=1))  # the bridge asks for the rest itself
+        await rpc.send({"data": {"b": 2}}, taskId=asked["id"])
+        held = await rpc.send(call_part("add", a=1))
+        await rpc.call("CancelTask", {"id": held["id"]})
+        await rpc.post("SendMessage", message({"text": "what?"}))
+        await rpc.post("SendMessage", message(call_part("echo", text="x"), taskId="none"))
+        found = await told_of_intents(there)
+    assert found == [
+        ("SendMessage", "add", "", False),
+        ("SendMessage", "add", "far", True),
+        ("SendMessage", "add", "", False),
+        ("CancelTask", "add", "far", True),
+        ("SendMessage", "", "", False),
+        ("SendMessage", "", "", False),
+    ]
+    outcomes = [one for one in lines_of(there.file) if one["event"] in ("call", "answer", "cancel")]
+    assert [(one["event"], one["decision"], one.get("peer")) for one in outcomes] == [
+        ("call", "allowed", None),
+        ("answer", "allowed", "far"),
+        ("call", "allowed", None),
+        ("cancel", "allowed", "far"),
+        ("call", "allowed", None),
+        ("call", "refused", None),
+    ]
+
+
+async def test_an_intent_to_a_task_of_another_process_names_its_skill_and_peer(tmp_path: Path) -> None:
+    store = str(tmp_path / "tasks.db")
+    async with audited(tmp_path, required=True, store=store) as there:
+        asked = await there.rpc().send(call_part("add", a=1))
+    async with audited(tmp_path, required=True, store=store) as there:
+        await there.rpc().call("CancelTask", {"id": asked["id"]})
+        found = await told_of_intents(there)
+    assert found[-1] == ("CancelTask", "add", "far", True)
+
+
+async def test_a_message_to_a_task_at_work_names_its_skill_and_peer(tmp_path: Path) -> None:
+    async with audited(tmp_path, required=True) as there:
+        rpc = there.rpc()
+        task = await rpc.send(call_part("wait"), configuration={"returnImmediately": True})
+        said = await rpc.send({"text": "hello?"}, taskId=task["id"])
+        await rpc.call("CancelTask", {"id": task["id"]})
+        assert said["status"]["state"] in ("TASK_STATE_SUBMITTED", "TASK_STATE_WORKING")
+    lines = [one for one in lines_of(there.file) if one["event"] in ("intent", "call", "cancel")]
+    assert [(one["event"], one["skill"], one["peer"]) for one in lines] == [
+        (event, "wait", "far") for event in ("intent", "call", "intent", "call", "intent", "cancel")
+    ]
+
+
+async def test_an_answer_to_an_open_call_is_announced_with_its_skill_and_peer(tmp_path: Path) -> None:
+    async with audited(tmp_path, required=True, target=asking_command("legacy")) as there:
+        task = await there.rpc().send(call_part("ask"))
+        await there.rpc().send({"data": {"name": "Ada"}}, taskId=task["id"])
+    lines = [one for one in lines_of(there.file) if one["event"] in ("intent", "call", "answer")]
+    assert [(one["event"], one["skill"], one["peer"]) for one in lines] == [
+        (event, "ask", "far") for event in ("intent", "call", "intent", "answer")
+    ]

@@ -23,7 +23,7 @@ from bridge.a2a.model.objects import (
 from bridge.a2a.server.app import AgentLimits, AgentServer
 from bridge.a2a.server.event_stream import StreamPace
 from bridge.a2a.server.service import Service
-from bridge.a2a.tasks.agent import Job, PlannedWork, Turn, WorkSession
+from bridge.a2a.tasks.agent import Job, PlannedWork, Turn, WorkName, WorkSession
 from bridge.a2a.tasks.engine import Engine
 from bridge.a2a.tasks.intake import CallContext
 from bridge.a2a.tasks.registry import StorePace
@@ -75,6 +75,14 @@ class Scripted:
         """Take every turn."""
         self.turns.append(turn)
         return self.script
+
+    def work_meant(self, turn: Turn) -> WorkName:
+        """Its only skill."""
+        return WorkName("act", "scripted")
+
+    def work_kept(self, kept: bytes) -> WorkName:
+        """Its only skill."""
+        return WorkName("act", "scripted")
 
     def session_of(self, turn: Turn, context_id: str) -> WorkSession | None:
         """The session that the test gives its work."""

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Final
@@ -36,7 +37,15 @@ from bridge.a2a.model.errors import (
     temporarily_unavailable,
 )
 from bridge.a2a.model.objects import AgentCard, Model, SendMessageResponse, Task
-from bridge.a2a.model.operations import GET_EXTENDED_AGENT_CARD, AnyOperation, Streamed, Unary
+from bridge.a2a.model.operations import (
+    CANCEL_TASK,
+    GET_EXTENDED_AGENT_CARD,
+    SEND_MESSAGE,
+    SEND_STREAMING_MESSAGE,
+    AnyOperation,
+    Streamed,
+    Unary,
+)
 from bridge.a2a.model.operators import DECLARATION, OPERATOR_URI
 from bridge.a2a.model.timeline import TIMELINE_URI
 from bridge.a2a.server.admission import AdmissionControl, RequestAdmission
@@ -70,6 +79,8 @@ logger = logging.getLogger(__name__)
 _JSON: Final = rest.PLAIN_MEDIA_TYPE
 _ACCEPTED: Final = frozenset({_JSON, rest.MEDIA_TYPE})
 _WITH_BODY: Final = frozenset({"POST", "PUT"})
+_GOES_UPSTREAM: Final[tuple[AnyOperation, ...]] = (SEND_MESSAGE, SEND_STREAMING_MESSAGE, CANCEL_TASK)
+"""The operations that may send something to a tool server."""
 
 _OWN: Final = frozenset({TIMELINE_URI})
 """Extensions of every agent that is served here. They are not on its card: they are about the bridge."""
@@ -335,7 +346,7 @@ class AgentServer:
             request.visit.take_place()
         trace.take_from(*_metadata_in(params))
         request.visit.perform(operation.name)
-        await request.visit.intend()
+        await self._intend(request, dialect, operation, params, caller)
         principal = await request.visit.readmit()
         if principal is not caller.principal:
             caller = self._caller(request, principal)
@@ -344,9 +355,7 @@ class AgentServer:
         self._service.require_served(operation)
         self._require_extensions(caller, dialect)
         asked = dialect.request_from(operation, dialect.identified(params, self._service.new_id))
-        if dialect.clients_name_tasks or dialect.streams_begin_late:
-            names, late = dialect.clients_name_tasks, dialect.streams_begin_late
-            caller = replace(caller, names_tasks=names, comes_late=late)
+        caller = _as_spoken(caller, dialect)
         if isinstance(operation, Streamed):
             stream = await self._service.perform(operation, asked, caller)
             try:
@@ -362,6 +371,25 @@ class AgentServer:
         if request.visit.hop is not None:
             _tell_of_answer(answer.value, request.visit.hop)
         return self._service.shown(dialect.result(operation, answer.value), caller)
+
+    async def _intend(
+        self,
+        request: _Request,
+        dialect: Dialect,
+        operation: AnyOperation,
+        params: JsonValue,
+        caller: CallContext,
+    ) -> None:
+        """Pass the gate of an operation, if there is one. What goes upstream is announced with what it is about."""
+        hop = request.visit.hop
+        if hop is None or hop.gate is None:
+            return
+        if operation in _GOES_UPSTREAM:
+            with suppress(A2AError):  # what is malformed is refused behind the gate
+                asked = dialect.request_from(operation, dialect.identified(params, self._service.new_id))
+                await self._service.foretell(hop, asked, _as_spoken(caller, dialect))
+        await request.visit.intend()
+        hop.forget()  # what it is about is told anew when it is performed
 
     def _require_extensions(self, caller: CallContext, dialect: Dialect) -> None:
         """Require that a caller activated what the card requires (section 3.3.4).
@@ -443,6 +471,14 @@ def _tell_of_answer(value: Model, hop: Hop) -> None:
     task = value.task if isinstance(value, SendMessageResponse) else value
     if isinstance(task, Task):
         hop.task_id, hop.context_id, hop.state = task.id, task.context_id or "", task.status.state.word
+
+
+def _as_spoken(caller: CallContext, dialect: Dialect) -> CallContext:
+    """A caller as its dialect makes it ask."""
+    if not (dialect.clients_name_tasks or dialect.streams_begin_late):
+        return caller
+    names, late = dialect.clients_name_tasks, dialect.streams_begin_late
+    return replace(caller, names_tasks=names, comes_late=late)
 
 
 def _activated(caller: CallContext, dialect: Dialect) -> dict[str, str]:

@@ -106,6 +106,10 @@ class Service:
         if operation is GET_EXTENDED_AGENT_CARD:
             raise A2AError(UNSUPPORTED_OPERATION, "This agent has no extended card")
 
+    async def foretell(self, hop: Hop, request: Model, caller: CallContext) -> None:
+        """See `Engine.foretell`."""
+        await self._engine.foretell(hop, request, caller)
+
     def new_id(self) -> str:
         """A fresh id, for a message that has none."""
         return self._engine.new_id()

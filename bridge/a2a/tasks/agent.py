@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Generator, Sequence
 from dataclasses import dataclass, field
-from typing import Protocol, runtime_checkable
+from typing import NamedTuple, Protocol, runtime_checkable
 
 import anyio
 
@@ -253,6 +253,15 @@ class Job:
         return self.emit(self.events.artifact(artifact, append=append, last_chunk=last_chunk), None)
 
 
+class WorkName(NamedTuple):
+    """What work is about, for those who listen to hops."""
+
+    skill: str = ""
+    """Empty while none is chosen."""
+    peer: str = ""
+    """The peer that does it; empty while there is none."""
+
+
 class PlannedWork(Protocol):
     """The work for one turn. The engine calls it once the task exists."""
 
@@ -325,6 +334,18 @@ class Agent(Protocol):
         Raises:
             A2AError: the turn is refused. No task is created or changed.
         """
+        ...
+
+    def work_meant(self, turn: Turn) -> WorkName:
+        """What the work for a turn would be about. Nothing is planned.
+
+        Raises:
+            A2AError: the turn is refused.
+        """
+        ...
+
+    def work_kept(self, kept: bytes) -> WorkName:
+        """What the work is about that kept these bytes with its task."""
         ...
 
     def session_of(self, turn: Turn, context_id: str) -> WorkSession | None:

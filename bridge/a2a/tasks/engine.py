@@ -77,7 +77,7 @@ from __future__ import annotations
 import logging
 from collections import Counter
 from collections.abc import Mapping
-from contextlib import AsyncExitStack
+from contextlib import AsyncExitStack, suppress
 from dataclasses import replace
 from functools import partial
 from types import TracebackType
@@ -87,6 +87,7 @@ import anyio
 
 from bridge import trace
 from bridge.a2a.model.errors import (
+    A2AError,
     Violation,
     invalid_params,
     task_has_ended,
@@ -150,11 +151,12 @@ from bridge.a2a.tasks.sessions import SessionOwnership
 from bridge.a2a.tasks.watcher import Watcher
 from bridge.a2a.tasks.webhooks import Webhooks
 from bridge.access.principals import EVERYONE, OperatorRole, Principal
-from bridge.errors import StoreError
+from bridge.errors import BridgeError, StoreError
 from bridge.jsonvalues import JsonObject
 from bridge.store.contract import Store
 from bridge.store.records import StoredTask
 from bridge.store.retention import Retention, evict_periodically
+from bridge.trace import Hop
 
 logger = logging.getLogger(__name__)
 
@@ -338,6 +340,21 @@ class Engine:
         shown = with_note(with_history(task, configuration.history_length), accepted.note)
         return _shown_to(caller, shown, accepted.live.origin.owner)
 
+    async def foretell(self, hop: Hop, request: Model, caller: CallContext) -> None:
+        """Tell the hop of a message or a cancellation what it is about, as far as that is known before it is performed.
+        Of what will be refused nothing is told."""
+        with suppress(A2AError, BridgeError):
+            match request:
+                case SendMessageRequest():
+                    if caller.operator is not None:
+                        request, caller = await self._answering(request, caller)
+                    await self._intake.foretell(hop, request, caller)
+                case CancelTaskRequest():
+                    caller = await self._acting(request.id, caller, OperatorRole.ANSWER)
+                    live = await self._own(request.id, caller)
+                    hop.task_id, hop.context_id = live.id, live.origin.context_id
+                    self._intake.tell_of(live)
+
     def written(self, request: SendMessageRequest, caller: CallContext) -> None:
         """Note that the answer to a message was written in full to its client."""
         self._messages.written(caller.principal.name, request.message.message_id)
@@ -391,6 +408,7 @@ class Engine:
     async def cancel_here(self, task_id: str, caller: CallContext) -> Task:
         """See `ReplicaWork.cancel_here`."""
         live = await self._own(task_id, caller)
+        self._intake.tell_of(live)
         if live.task.status.state in ENDED:
             raise task_not_cancelable(await self._tasks.reached(live, live.next_seq - 1, settled=True))
         self._tasks.require_here(live)

@@ -45,6 +45,7 @@ from bridge.a2a.tasks.agent import (
     PlannedWork,
     RunningWork,
     Turn,
+    WorkName,
     WorkSession,
 )
 from bridge.a2a.tasks.draft import BriefWork, DraftTask
@@ -62,7 +63,7 @@ from bridge.jsonvalues import JsonObject
 from bridge.store.contract import Store
 from bridge.store.outbox import Webhook
 from bridge.store.records import MessageKey, Query
-from bridge.trace import NO_TRACE
+from bridge.trace import NO_TRACE, Hop
 
 _NAMED_BESIDE: Final = 5
 """The most waiting tasks of a context that a new task there mentions."""
@@ -258,6 +259,8 @@ class Intake:
             if only is not None and (live is None or live.id != only):
                 raise HeldElsewhereError(only, None)
             if live is not None:
+                if self._is_shared and self._tasks.is_elsewhere(live):
+                    self.tell_of(live, is_answer=live.state in INTERRUPTED)
                 self._tasks.require_here(live)
             sent = _Sent(turn, key, len(told), before, webhook)
             if live is not None and live.running is not None:
@@ -267,6 +270,34 @@ class Intake:
             if hold is not None:
                 hold.release()
             raise
+
+    def tell_of(self, live: LiveTask, *, is_answer: bool = False) -> None:
+        """Tell the hop of the request, if somebody listens, which work it is about."""
+        if (hop := trace.hop.get()) is not None:
+            hop.is_answer = is_answer
+            hop.skill, hop.peer = self._work_of(live)
+
+    async def foretell(self, hop: Hop, request: SendMessageRequest, caller: CallContext) -> None:
+        """Tell a hop what a message is about, as far as that is known before it is taken in.
+
+        Raises:
+            A2AError: the message is refused.
+        """
+        if caller.names_tasks and request.message.task_id is not None:
+            request = await self._by_its_id(request.message.task_id, request, caller.principal)
+        turn, live = await self._addressed(request, caller)
+        if live is not None:
+            hop.task_id, hop.context_id = live.id, live.origin.context_id
+        is_at_work = live is not None and live.running is not None
+        work = self._work_of(live) if live is not None and is_at_work else self._agent.work_meant(turn)
+        hop.skill, hop.peer = work
+
+    def _work_of(self, live: LiveTask) -> WorkName:
+        """What the work of a task is about: what its request said, or what is kept of it."""
+        began_in = None if live.running is None else live.running.began_in
+        if began_in is not None and began_in.skill:
+            return WorkName(began_in.skill, began_in.peer)
+        return self._agent.work_kept(live.kept)
 
     async def _webhook_asked(self, request: SendMessageRequest, caller: CallContext) -> AskedWebhook | None:
         said = request.configuration
@@ -456,10 +487,11 @@ class Intake:
             hear = running.hearing(sent.turn)
             accepted = self._accept(live, sent, running, limits, watch=watch)
             hear(accepted.stored)
-            _tell_of_answer(running)
+            self.tell_of(live, is_answer=True)
             return accepted
         if not running.hold(sent.turn, sent.size_bytes, limits.held):
             raise task_is_at_work(live.task)
+        self.tell_of(live)
         return self._accept(live, sent, running, limits, watch=watch, is_held=True)
 
     def _begin(
@@ -544,15 +576,6 @@ async def _stored_or_closed(accepted: AcceptedMessage) -> None:
         if accepted.watcher is not None:
             accepted.watcher.close()
         raise
-
-
-def _tell_of_answer(running: RunningWork) -> None:
-    """Tell the hop of the request, if somebody listens, that it answers running work, and what that is about."""
-    hop, first = trace.hop.get(), running.began_in
-    if hop is not None:
-        hop.is_answer = True
-        if first is not None:
-            hop.skill, hop.peer = first.skill, first.peer
 
 
 def _line_of_arrival(turn: Turn, key: MessageKey) -> str:
