@@ -24,6 +24,7 @@ from starlette.types import Receive, Scope, Send
 from bridge.agents_as_tools.handles import FarWebhook, Handles
 from bridge.agents_as_tools.push_hints import PushHints
 from bridge.http.request_checks import RefusedError, request_body
+from bridge.notices import PushReceived, Tell, unheard
 from bridge.seal import HandleError
 
 logger = logging.getLogger(__name__)
@@ -37,6 +38,7 @@ _SEEN_MOST: Final = 4096
 """How many ids of notifications are remembered. A repeat of a forgotten one is one more hint."""
 _ID_CHARACTERS: Final = 256
 _AGAIN_SECONDS: Final = "1"
+_TOO_MANY: Final = 429
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,8 +60,13 @@ class PushReceiver:
         knows: Callable[[str], bool],
         bounds: ReceiverBounds,
         now_seconds: Callable[[], float] = time.time,
+        key_of: Callable[[str], str] = lambda _: "",
+        tell: Tell = unheard,
     ) -> None:
-        """`knows` says by its mark whether an agent is one that may notify."""
+        """`knows` says by its mark whether an agent is one that may notify. `tell` is told of each notification, and
+        `key_of` gives the agent of a mark there; "" for one that is not known."""
+        self._key_of = key_of
+        self._tell = tell
         self._handles = handles
         self._hints = hints
         self._knows = knows
@@ -72,32 +79,37 @@ class PushReceiver:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Take a notification, or refuse it."""
-        headers = Headers(scope=scope)
+        headers, peer = Headers(scope=scope), ""
         try:
-            webhook = self._admitted(scope["method"], headers)
+            webhook = self._known(scope["method"], headers)
+            peer = self._key_of(webhook.agent)
+            self._count(webhook.agent)
             await request_body(receive, headers, self._bounds.body_bytes)
         except RefusedError as exc:
             logger.debug("a notification is refused: %s", exc)
+            is_flood = exc.status == _TOO_MANY
+            self._tell(PushReceived(peer, "too_many" if is_flood else "refused", exc.status))
             words = json.dumps({"error": {"message": str(exc)}})
             answer = Response(words, exc.status, headers=exc.headers, media_type="application/json")
         else:
-            if self._is_new(webhook, headers):
+            is_new = self._is_new(webhook, headers)
+            if is_new:
                 self._hints.take(webhook)
+            self._tell(PushReceived(peer, "taken" if is_new else "repeated", 204))
             answer = Response(status_code=204)
         await answer(scope, receive, send)
 
-    def _admitted(self, method: str, headers: Headers) -> FarWebhook:
+    def _known(self, method: str, headers: Headers) -> FarWebhook:
         """The webhook that is notified.
 
         Raises:
-            RefusedError: 405, it is no POST; 404, the token or the time is not valid; 429, there are too many.
+            RefusedError: 405, it is no POST; 404, the token or the time is not valid.
         """
         if method != "POST":
             raise RefusedError(405, "This is notified with POST", {"Allow": "POST"})
         webhook = self._webhook(headers)
         if webhook is None or not self._is_of_now(headers) or not self._knows(webhook.agent):
             raise RefusedError(404, "No task is notified of with this token")
-        self._count(webhook.agent)
         return webhook
 
     def _webhook(self, headers: Headers) -> FarWebhook | None:
@@ -126,7 +138,7 @@ class PushReceiver:
             self._second = second
             self._taken.clear()
         if self._taken.get(agent, 0) >= self._bounds.each_second:
-            raise RefusedError(429, "There are too many notifications", {"Retry-After": _AGAIN_SECONDS})
+            raise RefusedError(_TOO_MANY, "There are too many notifications", {"Retry-After": _AGAIN_SECONDS})
         self._taken[agent] = self._taken.get(agent, 0) + 1
 
     def _is_new(self, webhook: FarWebhook, headers: Headers) -> bool:

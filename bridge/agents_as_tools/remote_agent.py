@@ -256,6 +256,13 @@ class RemoteAgent:
             raise fault from exc
         await self._look_for_login()
 
+    @property
+    def lacks_login(self) -> bool | None:
+        """Whether a person has to log in; None if it needs no login of a person, as far as is known."""
+        tokens = self._options.credentials.tokens
+        is_known = tokens.is_there if isinstance(tokens, LaterLogin) else isinstance(tokens, LoginToken)
+        return bool(self._lack) if is_known else None
+
     def _with_hint(self, fault: PeerError) -> PeerError:
         """Why its card was not read, with what a person does if it is shown only to those who have logged in."""
         hint = self._options.how_to_log_in

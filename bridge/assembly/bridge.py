@@ -70,7 +70,9 @@ from bridge.mcp.client.contract import ToolServer
 from bridge.mcp.client.known_servers import FILE_NAME, Fact, ServerMemory
 from bridge.mcp.client.shared.server import SharedRules, SharedServer
 from bridge.mcp.client.transports.stdio import StdioTarget
+from bridge.mcp.client.transports.streamable_http import HttpTarget
 from bridge.mcp.client.upstream import Upstream
+from bridge.notices import Notice, TokenListener, unheard
 from bridge.short_names import name_of, slug
 from bridge.source_state import SourceState
 from bridge.tools_as_agent.agent import SkillSource
@@ -118,7 +120,12 @@ class Bridge:
         self._web = plan.place.web
         self._signing = CardSigning()
         self._login_desk = LoginDesk(
-            plan.place, own_url, self._wish_of_each, self._admission, self._login_deleted
+            plan.place,
+            own_url,
+            self._wish_of_each,
+            self._admission,
+            self._tell,
+            lambda error: self.tell_of_sign_in("login", error=error),
         )
         self.app = Router(
             self._web,
@@ -143,12 +150,14 @@ class Bridge:
             self.telemetry = await stack.enter_async_context(telemetry_of(self._place, lambda: self._parts))
             self._hops = self.telemetry.hops
             push_url = self._place.public_url if self._over_http else None
-            resources = shared_resources(self._plan, self._hops, push_url, self._login_desk.logins_at)
+            resources = shared_resources(
+                self._plan, self._hops, push_url, self._login_desk.logins_at, self.telemetry.tell
+            )
             self._shared = await stack.enter_async_context(resources)
             self.replicas = await stack.enter_async_context(replicas_of(self._plan, self._shared.seal))
             if self.replicas is not None:
                 self.replicas.share(self._shared.hints, self._states)
-            self.app.notified = notified(self._shared, self._may_notify)
+            self.app.notified = notified(self._shared, self._may_notify, self._key_of_agent)
             if (signer := push_signer(self._place)) is not None:
                 self.app.key_sources.append(signer.public_keys)
             self.app.key_sources.append(self._signing.public_keys)
@@ -373,6 +382,8 @@ class Bridge:
 
     def _upstream(self, key: str, plan: ServerPlan, on_change: Callable[[], None]) -> Upstream:
         target = plan.target
+        if isinstance(target, HttpTarget) and self.telemetry.tell is not unheard:
+            target = target.heard(TokenListener(key, self._tell))
         return Upstream(
             key or name_of(target.argv if isinstance(target, StdioTarget) else target.url),
             target,
@@ -390,9 +401,8 @@ class Bridge:
         """The login that a peer of what is served now wants of each caller, by its table in the file."""
         return wishes_of_each(self._plan).get(place)
 
-    def _login_deleted(self, principal: str, server: str) -> None:
-        if self.telemetry.audit is not None:
-            self.telemetry.audit.recorder.login_deleted(principal, server)
+    def _tell(self, notice: Notice) -> None:
+        self.telemetry.tell(notice)
 
     def _states(self) -> Iterator[SourceState]:
         """The states of the tool servers that agents are made of; of a server of several agents, each of them."""
@@ -436,6 +446,7 @@ class Bridge:
                     self._hops,
                     self._signing,
                     None if self.replicas is None else self.replicas.find_unavailable,
+                    self.telemetry.tell,
                 )
                 unit = PartTask(make)
                 await unit.start(self._group)
@@ -563,6 +574,10 @@ class Bridge:
         for face in self._parts.faces:
             face.offered.server.admit_anew(changed)
             face.offered.server.changed()
+
+    def _key_of_agent(self, mark: str) -> str:
+        agents = (agent for face in self._parts.faces for agent in face.offered.remote_agents)
+        return next((agent.key for agent in agents if agent.mark == mark), "")
 
     def _may_notify(self, mark: str) -> bool:
         """Whether the agent with this mark may notify the bridge."""

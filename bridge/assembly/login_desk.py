@@ -39,6 +39,7 @@ from bridge.http.logins import (
     LoginKey,
 )
 from bridge.mcp.client.transports.streamable_http import HttpTarget, ServerTarget
+from bridge.notices import LoginNotice, Tell
 from bridge.seal import key_in, keys_in
 from bridge.user_folders import state_folder
 
@@ -81,15 +82,17 @@ class LoginDesk:
         own_url: str | None,
         wishes: Callable[[str], LoginWish | None],
         admission: Admission,
-        on_deleted: Callable[[str, str], None],
+        tell: Tell,
+        refused: Callable[[str], None],
     ) -> None:
-        """`own_url` is the address for links of a bridge without a public one. `on_deleted` is told the principal and
-        the server of each login that is deleted here."""
+        """`own_url` is the address for links of a bridge without a public one. `tell` is told what happens to logins,
+        and `refused` the error of each request to their pages whose sender is not known."""
         self._place = place
         self._own_url = own_url
         self._admission = admission
         self._wishes = wishes
-        self._on_deleted = on_deleted
+        self._tell = tell
+        self._refused = refused
         self._moved = Signal()
         self._looks = LoginLooks(self._moved)
         self._is_wanted = False
@@ -177,7 +180,7 @@ class LoginDesk:
                 if held.login is not None and is_over(key, held.login):
                     await held.remove()
                     logger.info("deleted the login of %s at %s, who %s", key.principal, wish.name, why)
-                    self._on_deleted(key.principal, wish.name)
+                    self._tell(LoginNotice(wish.name, "deleted", key.principal))
 
     @cached_property
     def _seals(self) -> LoginSeals:
@@ -195,6 +198,8 @@ class LoginDesk:
             self._issuer_login,
             _ANSWER_SECONDS,
             self._moved,
+            self._tell,
+            self._refused,
         )
         return LoginPages(self._place.web, self._seals, places)
 

@@ -52,6 +52,7 @@ from bridge.http.login_credentials import LoginWish
 from bridge.http.login_flow import begin_login, finish_login
 from bridge.http.logins import DECLINED, Login
 from bridge.http.request_checks import API_KEY_HEADER, FaceAddress, RefusedError, is_loopback, request_body
+from bridge.notices import LoginEvent, LoginNotice, Tell, unheard
 from bridge.safe_text import with_visible_characters
 
 logger = logging.getLogger(__name__)
@@ -93,6 +94,10 @@ class LoginPlaces:
     """How long a server may take for each answer."""
     moved: Signal = field(default_factory=Signal)
     """Told when a login was made or declined."""
+    tell: Tell = unheard
+    """Told what happens to each login."""
+    refused: Callable[[str], None] = lambda _: None
+    """Told the error of each request whose sender is not known."""
 
 
 @dataclass(frozen=True)
@@ -198,12 +203,14 @@ class LoginPages:
         if "token" in visit.form:
             principal = await self._principal_of(visit.form["token"].strip())
             if principal is None:
+                self._places.refused("HTTP_403")
                 raise RefusedError(403, "This token is not known")
-            _require_person(link, principal.name)
+            self._require_person(link, principal.name)
             return self._person_back(visit, text, principal.name)
-        _require_person(link, person.principal or "")
+        self._require_person(link, person.principal or "")
         if "approve" not in visit.form:
             await self._decline(wish)
+            self._tell(link, "declined")
             page = _page(HTTPStatus.OK, _words("You did not log in. Close this page."))
             return _without_cookies(visit, page)
         return await self._begun(visit, link, wish)
@@ -230,10 +237,10 @@ class LoginPages:
         except LoginLinkError as exc:
             if exc.is_over:
                 raise
-            raise _foreign("this browser has not asked who is in it") from exc
+            raise self._foreign("this browser has not asked who is in it") from exc
         link = self._seals.link(pending.link_text, now)
         if not is_same(visit.query, "state", pending.begun.state):
-            raise _foreign(f"the answer is not the one to who opened the login of {link.principal}")
+            raise self._foreign(f"the answer is not the one to who opened the login of {link.principal}")
         self._wish_for(link)
         login = self._places.issuer_login(link.principal)
         if login is None:
@@ -248,7 +255,7 @@ class LoginPages:
                 HTTPStatus.BAD_GATEWAY, _words(f"{name} did not tell who you are. Try the link again.")
             )
             return _without_cookies(visit, page, _PROOF)
-        _require_person(link, principal)
+        self._require_person(link, principal)
         response = self._person_back(visit, pending.link_text, principal)
         return _without_cookies(visit, response, _PROOF)
 
@@ -263,6 +270,7 @@ class LoginPages:
             lead = await login_lead(wish, seconds) if wish.kind == "agents" else None
             begun = await begin_login(wish, f"{visit.base_url}{BACK_PATH}", seconds, lead)
         except BridgeError as exc:
+            self._tell(link, "failed")
             logger.warning("%s: no login of %s was begun: %s", link.place, link.principal, exc)
             raise RefusedError(
                 502, f"{link.server} cannot be logged in to now. Its operator finds why in the log"
@@ -272,6 +280,7 @@ class LoginPages:
         pending = PendingLogin(link, replace(begun, page=""), now, now + STATE_SECONDS)
         page = _leading_to(begun.page, link.server)
         self._set_cookie(visit, page, _PENDING, self._seals.sealed(pending))
+        self._tell(link, "begun")
         return page
 
     async def _back(self, visit: _Visit) -> Response:
@@ -282,9 +291,9 @@ class LoginPages:
         except LoginLinkError as exc:
             if exc.is_over:
                 raise
-            raise _foreign("this browser has begun no login") from exc
+            raise self._foreign("this browser has begun no login") from exc
         if not is_same(visit.query, "state", pending.begun.state):
-            raise _foreign(f"the answer is not the one to the login of {pending.link.principal}")
+            raise self._foreign(f"the answer is not the one to the login of {pending.link.principal}")
         self._take(pending.begun.state, pending.expires_at, now)
         link, wish = pending.link, self._wish_for(pending.link)
         try:
@@ -294,15 +303,41 @@ class LoginPages:
                     raise RefusedError(410, "This login was answered before")
                 await held.write(login)
         except (BridgeError, OSError) as exc:
+            self._tell(link, "failed")
             logger.warning("%s: no login of %s: %s", link.place, link.principal, exc)
             page = _page(
                 HTTPStatus.BAD_GATEWAY, _words(f"You are not logged in at {link.server}. Try the link again.")
             )
             return _without_cookies(visit, page, _PENDING)
         self._places.moved.tell()
+        self._tell(link, "stored")
         logger.info("%s: %s has logged in", link.place, link.principal)
         page = _page(HTTPStatus.OK, _words(f"You are logged in at {link.server}. Close this page."))
         return _without_cookies(visit, page)
+
+    def _tell(self, link: LoginLink, event: LoginEvent) -> None:
+        self._places.tell(LoginNotice(link.server, event, link.principal))
+
+    def _require_person(self, link: LoginLink, principal: str) -> None:
+        """Refuse somebody else than the link is for.
+
+        Raises:
+            RefusedError: 403.
+        """
+        if principal != link.principal:
+            self._tell(link, "refused")
+            logger.warning(
+                "%s: %s opened the login of %s, and nothing was stored",
+                link.place,
+                principal or "somebody who has not shown who it is",
+                link.principal,
+            )
+            raise RefusedError(403, "This login is for somebody else")
+
+    def _foreign(self, why: str) -> RefusedError:
+        self._places.refused("HTTP_403")
+        logger.warning("an answer to a login was refused, and nothing was stored: %s", why)
+        return RefusedError(403, "This login was not begun in this browser. Nothing was done")
 
     def _take(self, state: str, expires_at: float, now: float) -> None:
         """Use a state once.
@@ -379,27 +414,6 @@ def _once(encoded: bytes) -> Mapping[str, str]:
     if len(dict(said)) < len(said):
         raise RefusedError(400, "A field stands here twice")
     return dict(said)
-
-
-def _require_person(link: LoginLink, principal: str) -> None:
-    """Refuse somebody else than the link is for.
-
-    Raises:
-        RefusedError: 403.
-    """
-    if principal != link.principal:
-        logger.warning(
-            "%s: %s opened the login of %s, and nothing was stored",
-            link.place,
-            principal or "somebody who has not shown who it is",
-            link.principal,
-        )
-        raise RefusedError(403, "This login is for somebody else")
-
-
-def _foreign(why: str) -> RefusedError:
-    logger.warning("an answer to a login was refused, and nothing was stored: %s", why)
-    return RefusedError(403, "This login was not begun in this browser. Nothing was done")
 
 
 def _without_cookies(visit: _Visit, response: Response, *names: str) -> Response:

@@ -39,6 +39,7 @@ from bridge.http.logins import CallerLogins
 from bridge.http.private_addresses import AddressGuard
 from bridge.http.probe import WantedKind, explained
 from bridge.mcp.server.server import McpLimits, McpServer
+from bridge.notices import Tell, TokenListener, unheard
 from bridge.private_files import private_folder
 from bridge.seal import Seal, agent_mark, key_in, keys_in
 from bridge.trace import UNHEARD, Hops
@@ -62,6 +63,8 @@ class SharedResources:
     """The hints that the notifications of agents are."""
     logins_at: Callable[[LoginWish], CallerLogins | None] = lambda _: None
     """The logins of callers at a peer that wants one of each; None if nobody could open a link to one."""
+    tell: Tell = unheard
+    """Takes notices."""
 
     @property
     def cache_folder(self) -> Path:
@@ -75,9 +78,10 @@ async def shared_resources(
     hops: Hops = UNHEARD,
     push_url: str | None = None,
     logins_at: Callable[[LoginWish], CallerLogins | None] = lambda _: None,
+    tell: Tell = unheard,
 ) -> AsyncIterator[SharedResources]:
     """Open the resources that the offered servers of a process share. `push_url` is the base URL at which agents notify
-    the bridge; None asks none of them to. `logins_at` is that of the resources.
+    the bridge; None asks none of them to. `logins_at` and `tell` are those of the resources.
 
     Raises:
         UsageError: the key of the handles cannot be read or made.
@@ -91,7 +95,7 @@ async def shared_resources(
     async with GuardedClient(timeout=timeout, limits=httpx2.Limits(keepalive_expiry=2.0)) as http:
         hints = PushHints(push_url)
         yield SharedResources(
-            http, seal, plan.profile, place.cache, place.baggage_keys, hops, hints, logins_at
+            http, seal, plan.profile, place.cache, place.baggage_keys, hops, hints, logins_at, tell
         )
 
 
@@ -240,6 +244,10 @@ def _agent(key: str, one: RemotePlan, plan: OfferedPlan, shared: SharedResources
         versions=VERSIONS.chosen(one.dialect),
         how_to_log_in=_how_to_log_in(key, one),
     )
+    if one.catalog is None and shared.tell is not unheard:  # those of a catalog are told of as its own
+        for tokens in (one.tokens, one.callers):
+            if tokens is not None:
+                tokens.heard_by = TokenListener(key, shared.tell)
     folder = shared.cache_folder / agent_mark(one.account) if one.account else shared.cache_folder
     source = one.own_card or CardSource(
         shared.http,
@@ -326,6 +334,8 @@ async def followed_catalog(
 ) -> AsyncIterator[CatalogSource]:
     """Read a catalog and keep it fresh while the context is open. A catalog that is down keeps its cached entries."""
     chosen = shared.process.agents
+    if plan.tokens is not None:
+        plan.tokens.heard_by = TokenListener(key, shared.tell)
     source = CatalogSource(
         shared.http,
         plan.url,

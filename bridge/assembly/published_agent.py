@@ -10,6 +10,7 @@ from starlette.types import ASGIApp
 
 from bridge.a2a.client.card import OwnCard
 from bridge.a2a.model.life import IdsAndClock
+from bridge.a2a.push.sender import PushSender
 from bridge.a2a.server.app import AgentServer
 from bridge.a2a.server.service import Service
 from bridge.a2a.server.signed_cards import CardSigning
@@ -24,6 +25,7 @@ from bridge.assembly.plan import ProcessPlan, PublishedPlan
 from bridge.assembly.push import webhooks_of
 from bridge.assembly.stores import store_for
 from bridge.config.tables.profile import Profile
+from bridge.notices import Tell, unheard
 from bridge.store.contract import Store
 from bridge.store.records import Quota
 from bridge.store.retention import Retention
@@ -48,7 +50,8 @@ class PublishedAgent:
     app: ASGIApp
     store: str
     """Where the tasks are kept, in words for a person."""
-    sends_push: bool = False
+    push: PushSender | None = None
+    """Sends its push notifications; None if it sends none."""
     _own_cards: dict[str, OwnCard] = field(default_factory=dict, init=False)
 
     @property
@@ -67,7 +70,7 @@ class PublishedAgent:
 
     def update(self, plan: PublishedPlan, sources: Sequence[SkillSource]) -> None:
         """Take over another plan and other servers. Calls in flight keep the servers that they began with."""
-        self.agent.update(sources, agent_options_of(plan, push=self.sends_push), plan.overrides)
+        self.agent.update(sources, agent_options_of(plan, push=self.push is not None), plan.overrides)
         run = plan.profile.run
         self.engine.limits = replace(
             self.engine.limits,
@@ -99,10 +102,12 @@ async def published(
     hops: Hops = UNHEARD,
     signing: CardSigning | None = None,
     find_unavailable: FindUnavailable | None = None,
+    tell: Tell = unheard,
 ) -> AsyncIterator[PublishedAgent]:
     """Run an agent while the context is open, with its stored tasks recovered.
 
-    `present` tells the rights of its callers, and `find_unavailable` what its replicas say of its servers.
+    `present` tells the rights of its callers, `find_unavailable` what its replicas say of its servers, and `tell` takes
+    notices.
 
     Raises:
         UsageError: the store is in use, too new, or out of reach.
@@ -117,8 +122,10 @@ async def published(
     ids = IdsAndClock(OrderedIds(clock).new, clock, elapsed_ms)
     async with (
         store,
-        webhooks_of(store, place, process, ids, gate) as webhooks,
-        _engine_for(agent, store, plan.profile, process, ids, webhooks) as engine,
+        webhooks_of(store, place, process, ids, gate, name, tell) as push,
+        _engine_for(
+            agent, store, plan.profile, process, ids, None if push is None else push.webhooks
+        ) as engine,
     ):
         service = Service(engine, gate, process.requests.parts)
         server = AgentServer(
@@ -136,7 +143,8 @@ async def published(
             signing=signing,
             shows_operators_contents=place.console_content,
         )
-        yield PublishedAgent(name, agent, engine, service, server, server.at(path_of(name)), where, sends)
+        sender = None if push is None else push.sender
+        yield PublishedAgent(name, agent, engine, service, server, server.at(path_of(name)), where, sender)
 
 
 def agent_options_of(plan: PublishedPlan, *, push: bool) -> AgentOptions:

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass
 
 from bridge.a2a.model.life import IdsAndClock
 from bridge.a2a.push.client import PushBounds, PushClient
@@ -17,6 +18,7 @@ from bridge.agents_as_tools.push_receiver import PushReceiver, ReceiverBounds
 from bridge.assembly.offered_server import SharedResources
 from bridge.assembly.plan import ProcessPlan
 from bridge.config.tables.profile import Profile
+from bridge.notices import Tell, unheard
 from bridge.private_files import private_folder
 from bridge.seal import key_in, keys_in
 from bridge.store.contract import Store
@@ -45,11 +47,27 @@ def _keys(place: ProcessPlan) -> list[bytes]:
     return [key_in(folder)]
 
 
+@dataclass(frozen=True)
+class AgentPush:
+    """The push notifications of one agent."""
+
+    webhooks: Webhooks
+    sender: PushSender
+
+
 @asynccontextmanager
 async def webhooks_of(
-    store: Store, place: ProcessPlan, process: Profile, ids: IdsAndClock, gate: ExtensionFilter
-) -> AsyncIterator[Webhooks | None]:
+    store: Store,
+    place: ProcessPlan,
+    process: Profile,
+    ids: IdsAndClock,
+    gate: ExtensionFilter,
+    face: str = "",
+    tell: Tell = unheard,
+) -> AsyncIterator[AgentPush | None]:
     """The webhooks of an agent's tasks, to which is sent while the context is open; None if nothing is sent.
+
+    `tell` is told of them and of each attempt, with the name of the agent, `face`.
 
     Raises:
         UsageError: a key cannot be read or made.
@@ -61,15 +79,25 @@ async def webhooks_of(
     allow = place.push.allow
     records = WebhookRecords(signer.keys)
     rules = WebhookRules(WebhookLimits(table.each_task, table.each_principal), allow)
-    webhooks = Webhooks(store, records, rules, ids)
+    webhooks = Webhooks(store, records, rules, ids, tell=tell, face=face)
     bounds = PushBounds(table.attempt_seconds, table.answer_limit_bytes)
     async with AsyncExitStack() as stack:
         client = PushClient(signer, bounds, ids.now_ms, allow)
         stack.push_async_callback(client.aclose)
         clock, pace = WallClock(ids.now_ms), push_pace(process)
-        sender = PushSender(store.outbox, records, client, pace, clock, webhooks.row_of, gate.shown)
+        sender = PushSender(
+            store.outbox,
+            records,
+            client,
+            pace,
+            clock,
+            webhooks.row_of,
+            gate.shown,
+            tell=tell,
+            face=face,
+        )
         await stack.enter_async_context(sender)
-        yield webhooks
+        yield AgentPush(webhooks, sender)
 
 
 def push_pace(process: Profile) -> PushPace:
@@ -84,11 +112,13 @@ def push_pace(process: Profile) -> PushPace:
     )
 
 
-def notified(shared: SharedResources, knows: Callable[[str], bool]) -> PushReceiver | None:
+def notified(
+    shared: SharedResources, knows: Callable[[str], bool], key_of: Callable[[str], str]
+) -> PushReceiver | None:
     """What takes the notifications of remote agents; None if none is asked for any. `knows` says by its mark whether an
-    agent may notify."""
+    agent may notify, and `key_of` which one it is."""
     if shared.hints.url is None:
         return None
     table = shared.process.push
     bounds = ReceiverBounds(table.received_limit_bytes, table.received_each_second)
-    return PushReceiver(Handles(shared.seal), shared.hints, knows, bounds)
+    return PushReceiver(Handles(shared.seal), shared.hints, knows, bounds, key_of=key_of, tell=shared.tell)

@@ -15,10 +15,14 @@ import anyio
 import anyio.to_thread
 
 from bridge.a2a.model.life import INTERRUPTED
+from bridge.a2a.push.sender import PushBacklog
 from bridge.assembly.audit import BridgeAudit, audit_of
 from bridge.assembly.parts import Parts
-from bridge.assembly.plan import ProcessPlan
+from bridge.assembly.plan import ProcessPlan, ServerPlan
 from bridge.errors import StoreError
+from bridge.http.login_credentials import LoginWish
+from bridge.mcp.client.transports.streamable_http import HttpTarget
+from bridge.notices import Notice, Tell, unheard
 from bridge.telemetry.call_log import CallLog
 from bridge.telemetry.families import KnownNames, MetricFamily, MetricSample, gauge
 from bridge.telemetry.metrics import HopMetrics, families_of
@@ -86,6 +90,14 @@ class Telemetry:
         # Spans come first: they give a hop the trace that the others see.
         recorder = None if audit is None else audit.recorder
         heard: tuple[HopListener | None, ...] = (self._spans, self._metrics, self._log, recorder)
+        noticing = [one.noticed for one in (self._metrics, recorder) if one is not None]
+
+        def tell(notice: Notice) -> None:
+            for noticed in noticing:
+                noticed(notice)
+
+        self.tell: Tell = tell if noticing else unheard
+        """Takes notices."""
         self.hops = Hops(
             tuple(one for one in heard if one is not None), None if audit is None else audit.gate
         )
@@ -105,6 +117,7 @@ class Telemetry:
         for face in (one.offered for one in parts.faces):
             skills[face.name] = frozenset(str(tool["name"]) for tool in face.face.tools())
             peers |= {state.key for state in face.face.sources}
+        peers |= set(parts.catalogs)
         return KnownNames(skills, frozenset(peers))
 
     async def families(self) -> list[MetricFamily]:
@@ -112,7 +125,9 @@ class Telemetry:
         if self._metrics is None:
             return []
         read = self._metrics.read()
-        gauges = [*_gauges_of(self._parts()), await _waiting_tasks(self._parts())]
+        parts = self._parts()
+        gauges = [*_gauges_of(parts), await _waiting_tasks(parts), *await _push_backlogs(parts)]
+        gauges += self._metrics.counters()
         # A thousand histograms take a while, and nothing else would run meanwhile.
         return [*await anyio.to_thread.run_sync(families_of, read), *gauges]
 
@@ -144,6 +159,19 @@ def _gauges_of(parts: Parts) -> Iterator[MetricFamily]:
         "Whether a tool server or an agent can be called",
         [({"peer": peer}, float(is_up)) for peer, is_up in up.items()],
     )
+    logins = {
+        key: not parts.upstreams[key].needs_login
+        for key, one in parts.servers.items()
+        if _has_login(one.plan)
+    }
+    for face in parts.faces:
+        agents = {agent.key: agent.lacks_login for agent in face.offered.remote_agents}
+        logins |= {key: not lacks for key, lacks in agents.items() if lacks is not None}
+    yield gauge(
+        "mcp_a2a_login_usable",
+        "Whether the login of a person at a peer can be used; 0 when a person has to log in",
+        [({"peer": peer}, float(is_usable)) for peer, is_usable in logins.items()],
+    )
     yield gauge(
         "mcp_client_queue_depth",
         "Calls that wait for their turn at a tool server",
@@ -166,6 +194,37 @@ def _gauges_of(parts: Parts) -> Iterator[MetricFamily]:
             for state, count in one.engine.running_by_state().items()
         ],
     )
+
+
+def _has_login(server: ServerPlan) -> bool:
+    """Whether a person logs in to a tool server."""
+    return isinstance(server.target, HttpTarget) and isinstance(server.target.oauth, LoginWish)
+
+
+async def _push_backlogs(parts: Parts) -> list[MetricFamily]:
+    """What the agents have to send. Of an agent whose store is away nothing is told."""
+    found: dict[str, PushBacklog] = {}
+    for one in parts.agents:
+        if one.push is not None:
+            with suppress(StoreError):
+                found[one.name] = await one.push.backlog()
+
+    def family(name: str, words: str, number: Callable[[PushBacklog], float]) -> MetricFamily:
+        return gauge(name, words, [({"face": face}, float(number(one))) for face, one in found.items()])
+
+    return [
+        family("a2a_push_waiting", "Push notifications that wait to be sent", lambda one: one.rows),
+        family(
+            "a2a_push_oldest_seconds",
+            "How long the receiver that has waited longest waits for its next push notification",
+            lambda one: one.oldest_seconds,
+        ),
+        family(
+            "a2a_push_backed_off",
+            "Receivers that are tried again later, since their last attempt failed",
+            lambda one: one.backed_off,
+        ),
+    ]
 
 
 async def _waiting_tasks(parts: Parts) -> MetricFamily:

@@ -18,6 +18,7 @@ from typing import Final
 from bridge.access.principals import EVERYONE
 from bridge.audit.journal import AuditJournal
 from bridge.jsonvalues import JsonObject
+from bridge.notices import LoginNotice, Notice, PushAttempt, PushReceived, TokenNotice, WebhookAsked
 from bridge.trace import Hop
 
 _CALL: Final = "call"
@@ -48,6 +49,9 @@ _NOT_ADMITTED: Final = frozenset(
 
 _READS: Final = frozenset({"GetTask", "ListTasks", "SubscribeToTask"})
 """The methods that have a line where an operator reads the tasks of somebody else."""
+
+_BY_ANYBODY: Final = frozenset({"refused", "failed"})
+"""What happens to a login by requests of which nobody knows whose they are."""
 
 _SEEN_MOST: Final = 10_000
 """Principals whose sign-ins are remembered, and readings of operators. After that they are told again."""
@@ -98,9 +102,34 @@ class AuditRecorder:
         if self._refusals.takes_one():
             self.note(_REFUSED, face=face, decision="refused", outcome="failed", error=error)
 
-    def login_deleted(self, principal: str, peer: str) -> None:
-        """Tell that the bridge has deleted the login of a principal at a tool server."""
-        self.note("login_deleted", principal=self._principal(principal), peer=peer)
+    def noticed(self, notice: Notice) -> None:
+        """Tell what happened beside the hops."""
+        match notice:
+            case TokenNotice():
+                self.note(
+                    "token",
+                    principal=self._owner(notice.principal),
+                    peer=notice.peer,
+                    grant=notice.grant,
+                    outcome=notice.outcome,
+                    ms=round(notice.seconds * 1000, 1),
+                )
+            case LoginNotice():
+                # Whoever has a link can open it again and again.
+                if notice.event in _BY_ANYBODY and not self._refusals.takes_one():
+                    return
+                principal = self._owner(notice.principal)
+                self.note(f"login_{notice.event}", principal=principal, peer=notice.peer)
+            case WebhookAsked():
+                principal = self._principal(notice.principal)
+                told = {"face": notice.face, "protocol": "a2a", "task": notice.task, "decision": "allowed"}
+                self.note("webhook_added", principal=principal, **told)
+            case PushAttempt(outcome="given_up"):
+                self.note("webhook_given_up", face=notice.face, task=notice.task)
+            case PushReceived(outcome="refused"):
+                self.refused("push", f"HTTP_{notice.status}")
+            case PushAttempt() | PushReceived():
+                pass
 
     def waited(self, hop: Hop, peer: str, seconds: float) -> None:
         """See `HopListener`."""
@@ -164,7 +193,7 @@ class AuditRecorder:
         self._journal.note(self._entry(event, **told, unlisted=self._refusals.taken_over()))
 
     def _owner(self, owner: str) -> str:
-        return owner if owner == EVERYONE else self._principal(owner)
+        return owner if owner in ("", EVERYONE) else self._principal(owner)
 
     def _of_hop(self, hop: Hop) -> Mapping[str, str]:
         return {

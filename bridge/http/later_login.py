@@ -71,6 +71,7 @@ class LaterLogin(TokenSource):
                 ) from exc
             if wish is not None and self._tokens is None:  # another may have looked meanwhile
                 self._tokens = LoginToken(wish, self._seconds)
+                self._tokens.heard_by = self.heard_by
         return self.is_there
 
     async def __call__(self) -> AccessToken:

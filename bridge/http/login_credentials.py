@@ -50,6 +50,7 @@ from bridge.http.token_endpoint import (
     union_of,
 )
 from bridge.jsonvalues import JsonObject
+from bridge.notices import LoginNotice, TokenNotice, TokenOutcome
 from bridge.safe_text import with_visible_characters
 
 logger = logging.getLogger(__name__)
@@ -303,19 +304,28 @@ class LoginToken(TokenSource):
             )
             logger.warning("the login at %s is renewed once more%s", self.wish.key.shown, doubt)
         await held.write(replace(login, renewing_since=time.time()))
+        began = time.perf_counter()
+        outcome: TokenOutcome = "failed"
         try:
             with anyio.fail_after(self._seconds):
                 answer = await _refresh(self.wish, login, refresh_token)
+            outcome = "given"
         except UnsentError:
             await held.write(login)
             raise
         except _RefusedError as exc:
+            outcome = "refused"
             if not exc.is_final:
                 await held.write(login)
                 raise TokenError(str(exc)) from exc
             lost = f"{exc}{doubt}"
             await held.write(replace(login, renewing_since=None, refresh_token=None, lost=lost))
+            self.heard_by.tell(LoginNotice(self.heard_by.peer, "lost", self.wish.principal))
             raise self._needed(lost) from exc
+        finally:
+            seconds = time.perf_counter() - began
+            notice = TokenNotice(self.heard_by.peer, "refresh_token", outcome, seconds, self.wish.principal)
+            self.heard_by.tell(notice)
         renewed = with_tokens(login, answer, time.time())
         await held.write(renewed)
         return renewed
@@ -478,6 +488,7 @@ class EachLogin(TokenSource):
         held = self._held.pop(principal, None) or LoginToken(
             replace(self.wish, principal=principal), self._seconds
         )
+        held.heard_by = self.heard_by
         self._held[principal] = held  # the one used least of late comes first
         while len(self._held) > self._most:
             del self._held[next(iter(self._held))]

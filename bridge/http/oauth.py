@@ -26,6 +26,7 @@ from bridge.http.client import PeerCredentials, RenewableCredentials
 from bridge.http.tls import PeerTls
 from bridge.http.token_endpoint import (
     AccessToken,
+    GrantRefusedError,
     OAuthClient,
     TokenEndpoint,
     TokenError,
@@ -33,6 +34,7 @@ from bridge.http.token_endpoint import (
     platform_jwt_in,
     union_of,
 )
+from bridge.notices import NOBODY, TokenGrantType, TokenListener, TokenNotice, TokenOutcome
 
 logger = logging.getLogger(__name__)
 
@@ -57,6 +59,9 @@ PlaceToken = Callable[[AccessToken], PeerCredentials]
 
 class TokenSource(ABC):
     """A source of access tokens. Sources of one kind that ask for the same are equal."""
+
+    heard_by: TokenListener = NOBODY
+    """Who is told when it asks for a token. May be set at any time."""
 
     @property
     @abstractmethod
@@ -94,8 +99,16 @@ class TokenSource(ABC):
 class HeldToken:
     """One access token, which is asked for once for all who need it."""
 
-    def __init__(self, issuer: str, seconds: float, now: Callable[[], float] = time.monotonic) -> None:
-        """`seconds` bounds the way to a token, and before it the wait for another caller that asks."""
+    def __init__(
+        self,
+        issuer: str,
+        seconds: float,
+        now: Callable[[], float] = time.monotonic,
+        asked: Callable[[TokenOutcome, float], None] = lambda _outcome, _seconds: None,
+    ) -> None:
+        """`seconds` bounds the way to a token, and before it the wait for another caller that asks. `asked` is told how
+        each request for a token went, and how many seconds it took."""
+        self._asked = asked
         self._issuer = issuer
         self._seconds = seconds
         self._now = now
@@ -149,19 +162,24 @@ class HeldToken:
 
     async def renew(self, grant: TokenGrant) -> None:
         """Ask for a token, within a `turn`. The one that is held stays if there is none."""
+        began = time.perf_counter()
+        outcome: TokenOutcome = "failed"
         try:
             with anyio.fail_after(self._seconds):
-                token = await grant()
+                self._take(await grant())
+            outcome = "given"
         except TimeoutError:
-            self.refusal = self._too_late
+            self.refusal, self._ask_at = self._too_late, self._now() + REFUSED_SECONDS
         except TokenError as exc:
-            self.refusal = str(exc)
-        else:
-            early = min(EARLY_SECONDS, token.life_seconds / 2)
-            self.current, self._ends_at = token, self._now() + token.life_seconds
-            self._renew_at = self._ends_at - early if math.isfinite(token.life_seconds) else math.inf
-            return
-        self._ask_at = self._now() + REFUSED_SECONDS
+            self.refusal, self._ask_at = str(exc), self._now() + REFUSED_SECONDS
+            outcome = outcome_of(exc)
+        finally:
+            self._asked(outcome, time.perf_counter() - began)
+
+    def _take(self, token: AccessToken) -> None:
+        early = min(EARLY_SECONDS, token.life_seconds / 2)
+        self.current, self._ends_at = token, self._now() + token.life_seconds
+        self._renew_at = self._ends_at - early if math.isfinite(token.life_seconds) else math.inf
 
     @property
     def _too_late(self) -> str:
@@ -181,7 +199,7 @@ class ClientToken(TokenSource):
         """
         self._seconds = seconds
         self.client = client
-        self._held = HeldToken(client.issuer, seconds, now)
+        self._held = HeldToken(client.issuer, seconds, now, self._tell)
         self._endpoint = TokenEndpoint(client)
         self._now = now
         self._scopes = tuple(client.scopes)
@@ -223,6 +241,11 @@ class ClientToken(TokenSource):
             logger.warning("no token with the scopes %s: %s", " ".join(scopes), self._held.refusal)
             return False
 
+    def _tell(self, outcome: TokenOutcome, seconds: float) -> None:
+        listener = self.heard_by
+        grant: TokenGrantType = "jwt_bearer" if _is_platforms(self.client) else "client_credentials"
+        listener.tell(TokenNotice(listener.peer, grant, outcome, seconds))
+
     async def _ask(self) -> AccessToken:
         client, scopes = self._endpoint.client, self._scopes
         try:
@@ -238,6 +261,15 @@ async def _grant_of(client: OAuthClient) -> dict[str, str]:
     if client.method != "none" or client.platform_jwt is None:
         return {"grant_type": "client_credentials"}
     return {"grant_type": _JWT_BEARER, "assertion": await platform_jwt_in(client.platform_jwt)}
+
+
+def _is_platforms(client: OAuthClient) -> bool:
+    return client.method == "none" and client.platform_jwt is not None
+
+
+def outcome_of(exc: TokenError) -> TokenOutcome:
+    """How a request for a token went that ended so."""
+    return "refused" if isinstance(exc, GrantRefusedError) else "failed"
 
 
 def asked_by(client: OAuthClient, scopes: Sequence[str]) -> dict[str, str]:

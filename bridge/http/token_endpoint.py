@@ -73,6 +73,10 @@ class UnsentError(TokenError):
     """A request to an authorization server did not leave, or no server took it."""
 
 
+class GrantRefusedError(TokenError):
+    """An authorization server has answered that it gives no token."""
+
+
 @dataclass(frozen=True)
 class OAuthClient:
     """How the bridge is known to an authorization server, and what it asks for there."""
@@ -194,7 +198,7 @@ class _Exchange:
             headers["Authorization"] = f"Basic {base64.b64encode(pair.encode()).decode()}"
         status, answer = await self._asked(url, form, headers)
         if status != 200 or answer is None:
-            raise TokenError(_refusal(client, status, answer))
+            raise GrantRefusedError(_refusal(client, status, answer))
         return answer
 
     async def _asked(

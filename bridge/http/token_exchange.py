@@ -23,6 +23,7 @@ from bridge.http.caller_token import CallerToken
 from bridge.http.oauth import HeldToken, TokenSource, asked_by
 from bridge.http.token_endpoint import AccessToken, OAuthClient, TokenEndpoint, TokenError, access_token_in
 from bridge.jsonvalues import JsonObject
+from bridge.notices import TokenGrantType, TokenNotice, TokenOutcome
 
 UNSAID_SECONDS: Final = 60.0
 """How long a token is used of which neither its own issuer nor the caller's token says until when it counts. It is as
@@ -115,7 +116,7 @@ class CallerTokens(TokenSource):
 
     def held_for(self, caller: CallerToken) -> HeldToken:
         """What is held for a token of a caller. The one that was used least of late is given up for it."""
-        held = self._held.pop(caller.mark, None) or self._new()
+        held = self._held.pop(caller.mark, None) or self._new(partial(self._tell, caller))
         while len(self._held) >= self._most:
             del self._held[next(iter(self._held))]
         self._held[caller.mark] = held
@@ -150,6 +151,11 @@ class CallerTokens(TokenSource):
             **asked_by(there.client, there.client.scopes),
         }
         return access_token_in(await there.answer(grant), there.client.issuer)
+
+    def _tell(self, caller: CallerToken, outcome: TokenOutcome, seconds: float) -> None:
+        listener = self.heard_by
+        grant: TokenGrantType = "token_exchange" if self._there is None else "id_jag"
+        listener.tell(TokenNotice(listener.peer, grant, outcome, seconds, caller.subject))
 
     def _asked(self, caller: CallerToken, wanted: str) -> dict[str, str]:
         grant = {

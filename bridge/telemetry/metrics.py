@@ -1,4 +1,4 @@
-"""Counts hops, as histograms of their durations, for Prometheus.
+"""Counts hops and notices, the former as histograms of their durations, for Prometheus.
 
 A name that a client sends becomes the value of a label only if it is known, else `other`: nobody outside decides how
 many series there are. What a reload removes is gone with the next reading.
@@ -16,6 +16,7 @@ from dataclasses import dataclass, field
 from itertools import accumulate
 from typing import Final
 
+from bridge.notices import LoginNotice, Notice, PushAttempt, PushReceived, TokenNotice, WebhookAsked
 from bridge.telemetry.families import OTHER, KnownNames, MetricFamily, MetricSample, SampleLabels
 from bridge.trace import Hop
 
@@ -32,6 +33,12 @@ _WORDS: Final[Mapping[str, str]] = {
     "mcp_client_operation_duration_seconds": "Requests of MCP to a tool server",
     "a2a_client_operation_duration_seconds": "Requests of A2A to an agent",
     "mcp_client_queue_wait_seconds": "How long calls waited for their turn at a tool server",
+    "mcp_a2a_token_request_duration_seconds": "Requests for access tokens for a peer",
+}
+_COUNTED: Final[Mapping[str, str]] = {
+    "mcp_a2a_logins_total": "What happened to the logins of people at a peer",
+    "a2a_push_attempts_total": "Push notifications that an agent has sent, by how it went",
+    "a2a_push_received_total": "Push notifications that remote agents have sent to the bridge",
 }
 _DURATIONS: Final = {
     (protocol, side): f"{protocol}_{side}_operation_duration_seconds"
@@ -39,6 +46,7 @@ _DURATIONS: Final = {
     for side in ("server", "client")
 }
 _WAITS: Final = "mcp_client_queue_wait_seconds"
+_TOKENS: Final = "mcp_a2a_token_request_duration_seconds"
 
 
 @dataclass(slots=True, eq=False)
@@ -70,6 +78,7 @@ class HopMetrics:
         """`names` gives the names that labels may have."""
         self._names = names
         self._series: dict[str, dict[SampleLabels, _Durations]] = {name: {} for name in _WORDS}
+        self._counts: dict[str, dict[SampleLabels, int]] = {name: {} for name in _COUNTED}
         self._seen: dict[tuple[str, ...], _Durations] = {}
         """The durations by what a hop says, for what was seen before."""
 
@@ -95,6 +104,44 @@ class HopMetrics:
             seen = self._durations(key, _DURATIONS[hop.protocol, hop.side], labels)
         seen.add(hop.seconds)
 
+    def noticed(self, notice: Notice) -> None:
+        """Count what happened beside the hops. Its names are those of a plan, which may be about to be served."""
+        match notice:
+            case TokenNotice():
+                labels = (("peer", notice.peer), ("grant", notice.grant), ("outcome", notice.outcome))
+                self._series[_TOKENS].setdefault(labels, _Durations()).add(notice.seconds)
+            case LoginNotice():
+                self._count("mcp_a2a_logins_total", (("peer", notice.peer), ("event", notice.event)))
+            case PushAttempt():
+                self._count("a2a_push_attempts_total", (("face", notice.face), ("outcome", notice.outcome)))
+            case PushReceived():
+                peer = notice.peer or OTHER
+                self._count("a2a_push_received_total", (("peer", peer), ("outcome", notice.outcome)))
+            case WebhookAsked():
+                pass
+
+    def _count(self, name: str, labels: SampleLabels) -> None:
+        self._counts[name][labels] = self._counts[name].get(labels, 0) + 1
+
+    def counters(self) -> list[MetricFamily]:
+        """All that was counted under names that are still known, without durations; the rest is forgotten."""
+        names = self._names()
+        self._counts = {
+            name: {labels: count for labels, count in counts.items() if names.knows(labels)}
+            for name, counts in self._counts.items()
+        }
+        return [
+            MetricFamily(
+                name,
+                words,
+                "counter",
+                tuple(
+                    MetricSample(name, labels, float(count)) for labels, count in self._counts[name].items()
+                ),
+            )
+            for name, words in _COUNTED.items()
+        ]
+
     def read(self) -> Mapping[str, Sequence[HistogramReading]]:
         """A copy of all that was counted under names that are still known; the rest is forgotten."""
         names = self._names()
@@ -111,14 +158,17 @@ class HopMetrics:
     def _durations(self, key: tuple[str, ...], name: str, labels: SampleLabels) -> _Durations:
         series = self._series[name]
         if labels not in series and (len(series) >= SERIES_MOST or not self._names().knows(labels)):
-            labels = tuple(
-                (label, OTHER if label in ("face", "skill", "peer") and value else value)
-                for label, value in labels
-            )
+            labels = _with_others(labels)
         durations = series.setdefault(labels, _Durations())
         if len(self._seen) < SERIES_MOST:
             self._seen[key] = durations
         return durations
+
+
+def _with_others(labels: SampleLabels) -> SampleLabels:
+    return tuple(
+        (label, OTHER if label in ("face", "skill", "peer") and value else value) for label, value in labels
+    )
 
 
 def families_of(readings: Mapping[str, Sequence[HistogramReading]]) -> list[MetricFamily]:

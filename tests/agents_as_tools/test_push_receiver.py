@@ -15,6 +15,7 @@ from starlette.types import Message
 from bridge.agents_as_tools.handles import FarTask, Handles, webhook_of
 from bridge.agents_as_tools.push_hints import PushHints
 from bridge.agents_as_tools.push_receiver import PushReceiver, ReceiverBounds
+from bridge.notices import Notice, PushReceived
 from bridge.seal import LIFETIME_SECONDS, HandlePurpose, Seal, agent_mark
 from tests.support.in_process import client_of
 from tests.support.running import DEFAULT_LIMITS, listening
@@ -40,6 +41,7 @@ class Receiving:
     now: float = NOW
     taken: list[str] = field(default_factory=list)
     agents: set[str] = field(default_factory=lambda: {AGENT})
+    told: list[Notice] = field(default_factory=list)
 
     def token(self, key: bytes = KEY, age_seconds: float = 0) -> str:
         """The token of the webhook, as it was given some time ago."""
@@ -76,6 +78,8 @@ async def receiving() -> AsyncIterator[Receiving]:
         lambda mark: mark in late[0].agents,
         ReceiverBounds(BODY_BYTES, EACH_SECOND),
         lambda: late[0].now,
+        lambda mark: "far" if mark == AGENT else "",
+        lambda notice: late[0].told.append(notice),
     )
     async with client_of(receiver) as http:
         late.append(Receiving(http, receiver))
@@ -189,3 +193,21 @@ async def test_a_body_with_a_good_token_is_bounded_in_size_and_time(framing: str
                 await stream.send(f"{head}{framing}".encode())
                 assert int((await stream.receive()).split()[1]) == status
         assert bridge.taken == []
+
+
+async def test_each_notification_is_told_with_its_agent_and_outcome() -> None:
+    async with receiving() as bridge:
+        token = bridge.token()
+        await bridge.post(token, webhook_id="1")
+        await bridge.post(token, webhook_id="1")
+        await bridge.post("forged")
+        await bridge.post(token, body=b"x" * (BODY_BYTES + 1))
+        for _ in range(EACH_SECOND - 2):
+            await bridge.post_plainly(token)
+    assert bridge.told[:4] == [
+        PushReceived("far", "taken", 204),
+        PushReceived("far", "repeated", 204),
+        PushReceived("", "refused", 404),
+        PushReceived("far", "refused", 413),
+    ]
+    assert bridge.told[-1] == PushReceived("far", "too_many", 429)

@@ -28,6 +28,7 @@ from bridge.assembly.login_pages import LoginPages, LoginPlaces
 from bridge.http.login_credentials import LoginWish
 from bridge.http.logins import DECLINED, BegunLogin, Login, LoginKey
 from bridge.http.request_checks import FaceAddress
+from bridge.notices import LoginNotice, Notice
 from bridge.store.login_files import LoginFiles
 from tests.support.login_server import LoginServer
 
@@ -92,6 +93,8 @@ class Desk:
         ]
     )
     public_url: str | None = HERE
+    told: list[Notice] = field(default_factory=list)
+    refused: list[str] = field(default_factory=list)
 
     @property
     def replica(self) -> LoginPages:
@@ -101,6 +104,8 @@ class Desk:
             lambda: self.credentials,
             lambda _: None,
             30,
+            tell=self.told.append,
+            refused=self.refused.append,
         )
         return LoginPages(FaceAddress(self.public_url), self.seals, places)
 
@@ -326,3 +331,25 @@ def test_what_is_sealed_for_one_use_opens_for_no_other() -> None:
             seals.link(text, now)
     with pytest.raises(LoginLinkError, match="its time is over"):
         seals.person(seals.sealed(replace(person, expires_at=now)), now)
+
+
+async def test_what_happens_to_a_login_is_told(tmp_path: Path) -> None:
+    async with desk(tmp_path) as here:
+        link, browser = here.link_of(), Browser(here.replica)
+        assert await browser.shows_who(link, "bob") == 403
+        assert await browser.shows_who(link, "alice") == 200
+        await browser.sends(link, approve="yes")
+        await browser.opens(await browser.goes_to_the_issuer())
+        assert here.told == [
+            LoginNotice("crm", "refused", "alice"),
+            LoginNotice("crm", "begun", "alice"),
+            LoginNotice("crm", "stored", "alice"),
+        ]
+        other = Browser(here.replica)
+        link = here.link_of("bob")
+        assert await other.shows_who(link, "bob") == 200
+        await other.sends(link, decline="yes")
+        assert here.told[3:] == [LoginNotice("crm", "declined", "bob")]
+        assert here.refused == []
+        await other.opens(f"{HERE}/login/back?state=guessed&code=x")
+        assert here.refused == ["HTTP_403"]

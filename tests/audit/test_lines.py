@@ -34,6 +34,7 @@ from bridge.audit.verification import verified
 from bridge.errors import UsageError
 from bridge.jsonvalues import JsonObject
 from bridge.mcp.client.transports.streamable_http import ServerTarget
+from bridge.notices import LoginNotice, Notice, PushAttempt, PushReceived, TokenNotice, WebhookAsked
 from tests.support.asking import asking_command
 from tests.support.limits import url_at
 from tests.support.mcp_wire import MODERN, Http
@@ -352,3 +353,47 @@ def test_a_bound_of_lines_begins_anew_each_minute() -> None:
     now[0] += 1
     recorder.read("eyes", "tools", "ann", "task-1")
     assert [one["event"] for one in notes[3:]] == ["read", "read"]
+
+
+async def test_tokens_logins_and_targets_of_notifications_are_told_without_tokens(tmp_path: Path) -> None:
+    async with audited(tmp_path, hashes=True, refused_each_minute=2) as there:
+        told: list[Notice] = [
+            TokenNotice("far", "client_credentials", "given", 0.25),
+            TokenNotice("far", "token_exchange", "refused", 0.1, "ann"),
+            LoginNotice("far", "stored", "ann"),
+            LoginNotice("far", "lost"),
+            *[LoginNotice("far", "refused", "ann")] * 5,
+            WebhookAsked("tools", "ann", "task-1"),
+            PushAttempt("tools", "delivered", "task-1"),
+            PushAttempt("tools", "given_up", "task-1"),
+            PushReceived("far", "taken", 204),
+            PushReceived("", "refused", 404),
+        ]
+        for notice in told:
+            there.bridge.telemetry.tell(notice)
+    lines = lines_of(there.file)[2:-1]
+    (ann,) = {one["principal"] for one in lines if "principal" in one}
+    assert ann.startswith("hash:")
+    assert lines == [
+        {"event": "token", "peer": "far", "grant": "client_credentials", "outcome": "given"},
+        {
+            "event": "token",
+            "principal": ann,
+            "peer": "far",
+            "grant": "token_exchange",
+            "outcome": "refused",
+        },
+        {"event": "login_stored", "principal": ann, "peer": "far"},
+        {"event": "login_lost", "peer": "far"},
+        {"event": "login_refused", "principal": ann, "peer": "far"},
+        {"event": "login_refused", "principal": ann, "peer": "far"},
+        {
+            "event": "webhook_added",
+            "principal": ann,
+            "face": "tools",
+            "protocol": "a2a",
+            "decision": "allowed",
+            "unlisted": 3,
+        },
+        {"event": "webhook_given_up", "face": "tools"},
+    ]

@@ -7,7 +7,7 @@ import re
 import socket
 import time
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -20,6 +20,7 @@ from starlette.responses import JSONResponse, Response
 from bridge.errors import leaf_of
 from bridge.http.client import PeerAuth
 from bridge.http.login_credentials import (
+    EachLogin,
     LoginNeededError,
     LoginToken,
     LoginWish,
@@ -30,6 +31,7 @@ from bridge.http.login_landing import login_landing
 from bridge.http.logins import DAY_SECONDS, Login, LoginKeeper
 from bridge.http.oauth import TokenCredentials, bearer_credentials
 from bridge.http.token_endpoint import TokenError
+from bridge.notices import LoginNotice, Notice, TokenListener, TokenNotice
 from bridge.store.login_files import LoginFiles
 from bridge.store.postgres.logins import PostgresLogins
 from tests.support.login_server import LoginServer
@@ -386,3 +388,31 @@ async def test_the_use_of_a_callers_login_is_noted_once_a_day_and_the_operators_
         await LoginToken(operator, 30)()
         assert await files.find(operator.key) == old
     assert server.asked == []
+
+
+async def test_a_refresh_is_told_and_so_is_a_login_that_is_lost(tmp_path: Path) -> None:
+    for revoked, outcome in ((False, "given"), (True, "refused")):
+        server, told = LoginServer(revoked=revoked), list[Notice]()
+        async with logged_in(server, LoginFiles(tmp_path / outcome), **EXPIRED) as wish:
+            tokens = LoginToken(wish, 30)
+            tokens.heard_by = TokenListener("tools", told.append)
+            for _ in range(2):
+                with suppress(LoginNeededError):
+                    await tokens()
+        lost = [LoginNotice("tools", "lost")] if revoked else []
+        asked = TokenNotice("tools", "refresh_token", outcome, 0)
+        timeless = [replace(one, seconds=0) if isinstance(one, TokenNotice) else one for one in told]
+        assert timeless == [*lost, asked]
+
+
+async def test_a_refresh_of_one_callers_login_is_told_with_the_caller(tmp_path: Path) -> None:
+    server, told = LoginServer(), list[Notice]()
+    async with logged_in(server, LoginFiles(tmp_path), **EXPIRED) as wish:
+        async with wish.keeper.held(wish.key) as held:
+            login = held.login
+        async with wish.keeper.held(replace(wish, principal="ann").key) as held:
+            await held.write(login)
+        each = EachLogin(wish, 30, 2)
+        each.heard_by = TokenListener("tools", told.append)
+        await each.of("ann")()
+    assert [(one.peer, one.principal) for one in told if isinstance(one, TokenNotice)] == [("tools", "ann")]

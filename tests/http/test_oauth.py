@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import socket
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -28,6 +28,7 @@ from bridge.http.client import PeerAuth, lacked_scopes
 from bridge.http.oauth import REFUSED_SECONDS, ClientToken, TokenCredentials, bearer_credentials
 from bridge.http.token_endpoint import ANSWER_BYTES, AccessToken, OAuthClient, TokenError
 from bridge.mcp.client.transports.streamable_http import HttpTarget
+from bridge.notices import Notice, TokenListener, TokenNotice
 from tests.support.authorization_server import METADATA, AuthorizationServer, TokenRequest
 from tests.support.limits import url_at
 from tests.support.mcp_wire import LEGACY
@@ -587,3 +588,25 @@ auth = {{ oauth2 = {{ grant = "client_credentials", client_id = "bridge", {keys}
 """)
     with pytest.raises(ConfigError, match=re.escape(words)):
         load(file, {"SECRET": "s3"})
+
+
+async def told_of(server: AuthorizationServer) -> list[TokenNotice]:
+    """What is told of a request for a token, and of a second use of it."""
+    told: list[Notice] = []
+    with anyio.fail_after(30):
+        async with server.serve() as issuer:
+            tokens = ClientToken(client_at(issuer), 20)
+            tokens.heard_by = TokenListener("crm", told.append)
+            for _ in range(2):
+                with suppress(TokenError):
+                    await tokens()
+    return [one for one in told if isinstance(one, TokenNotice)]
+
+
+async def test_each_request_for_a_token_is_told_once_with_how_it_went() -> None:
+    (given,) = await told_of(AuthorizationServer())
+    assert replace(given, seconds=0) == TokenNotice("crm", "client_credentials", "given", 0)
+    (refused,) = await told_of(AuthorizationServer(token=lambda _: JSONResponse({"error": "x"}, 400)))
+    assert (refused.outcome, 0 < refused.seconds < 20) == ("refused", True)
+    (failed,) = await told_of(AuthorizationServer(metadata={"issuer": "https://other.example"}))
+    assert failed.outcome == "failed"

@@ -15,6 +15,7 @@ from bridge.http.caller_token import CallerToken
 from bridge.http.oauth import REFUSED_SECONDS
 from bridge.http.token_endpoint import OAuthClient, TokenError
 from bridge.http.token_exchange import UNSAID_SECONDS, CallerTokenError, CallerTokens, Exchange
+from bridge.notices import Notice, TokenListener, TokenNotice
 from tests.support.issuer import TokenIssuer
 from tests.support.running import listening
 from tests.support.token_desk import GRANTS, TYPES, TokenDesk, desk_at
@@ -228,3 +229,15 @@ async def test_an_identity_assertion_is_exchanged_at_the_authorization_server_of
             # The caller's token and each secret went to their own issuer alone.
             assert alice.value not in str(desk.asked)
             assert "other" not in str(there.desk.asked)
+
+
+async def test_each_exchange_is_told_with_its_principal_and_no_token() -> None:
+    async with exchanging() as there:
+        told: list[Notice] = []
+        there.tokens.heard_by = TokenListener("crm", told.append)
+        alice = there.caller()
+        assert await there.got(alice) == await there.got(alice)
+        (notice,) = told
+        assert isinstance(notice, TokenNotice)
+        assert replace(notice, seconds=0) == TokenNotice("crm", "token_exchange", "given", 0, "corp:alice")
+        assert alice.value not in repr(notice)

@@ -20,6 +20,7 @@ from bridge.a2a.push.sender import PushClock, PushPace, PushSender
 from bridge.a2a.push.signatures import PushSigner
 from bridge.a2a.tasks.webhooks import WebhookRecords, WebhookRules, Webhooks
 from bridge.concurrency import Signal
+from bridge.notices import Tell, unheard
 from bridge.store.contract import Store
 from bridge.store.outbox import WebhookLimits
 from tests.support.agents import Clock
@@ -183,6 +184,8 @@ async def sending(
     attempt_seconds: float = 15,
     client: PushClient | None = None,
     close_seconds: float = 2.0,
+    tell: Tell = unheard,
+    face: str = "",
 ) -> AsyncIterator[PushSender]:
     """Send what is in the outbox of a store."""
     signer = PushSigner("https://bridge.example.com", KEYS)
@@ -190,7 +193,15 @@ async def sending(
         signer, PushBounds(attempt_seconds, 4096), clock.now_ms, allow=frozenset(allow)
     )
     sender = PushSender(
-        store.outbox, WebhookRecords(KEYS), client, pace, clock, webhooks.row_of, close_seconds=close_seconds
+        store.outbox,
+        WebhookRecords(KEYS),
+        client,
+        pace,
+        clock,
+        webhooks.row_of,
+        close_seconds=close_seconds,
+        tell=tell,
+        face=face,
     )
     try:
         async with sender:

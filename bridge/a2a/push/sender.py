@@ -24,6 +24,7 @@ from bridge.a2a.push.client import Attempt
 from bridge.a2a.tasks.rows import text_of
 from bridge.a2a.tasks.webhooks import SealedWebhook, WebhookRecords, place_of
 from bridge.errors import StoreError
+from bridge.notices import PushAttempt, Tell, unheard
 from bridge.seal import SealedRecordError
 from bridge.store.outbox import Outbox, OutboxRow, WaitingWebhook, Webhook, WebhookKey
 
@@ -109,7 +110,21 @@ class _Line:
     """None: the key that sealed it is gone."""
     place: str
     due_ms: int
+    since_ms: int
+    """Since when it waits for its next notification, as far as this process knows."""
     is_busy: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class PushBacklog:
+    """What waits to be sent."""
+
+    rows: int
+    """The notifications."""
+    oldest_seconds: float
+    """How long the webhook that has waited longest waits for its next notification, since the process began at most."""
+    backed_off: int
+    """The webhooks whose last attempt failed."""
 
 
 class PushSender:
@@ -126,8 +141,13 @@ class PushSender:
         shown: Callable[[bytes, frozenset[str]], bytes] = lambda event, _: event,
         chance: Callable[[], float] = random.random,
         close_seconds: float = _CLOSE_SECONDS,
+        tell: Tell = unheard,
+        face: str = "",
     ) -> None:
-        """`row_of` gives a task as it is now, and `shown` an event for a client with these extensions."""
+        """`row_of` gives a task as it is now, and `shown` an event for a client with these extensions. `tell` is told
+        of each attempt, and `face` is the name of the agent there."""
+        self._tell = tell
+        self._face = face
         self._outbox = outbox
         self._records = records
         self._notifier = notifier
@@ -221,9 +241,10 @@ class PushSender:
         webhook = waiting.webhook
         line = self._lines.get(webhook.key)
         if line is None or line.webhook.config != webhook.config:
-            is_busy = line is not None and line.is_busy
+            before = line
             line = self._lines[webhook.key] = self._line(webhook)
-            line.is_busy = is_busy
+            if before is not None:
+                line.is_busy, line.since_ms = before.is_busy, before.since_ms
         line.webhook, line.due_ms = webhook, webhook.due_ms
         if waiting.rows > self._pace.folded_rows:
             row = await self._row_of(webhook.key.task_id)
@@ -231,11 +252,26 @@ class PushSender:
                 await self._outbox.fold(webhook.key, row)
 
     def _line(self, webhook: Webhook) -> _Line:
+        now_ms = self._clock.now_ms()
         try:
             opened = self._records.opened(webhook)
         except SealedRecordError:
-            return _Line(webhook, None, "", 0)
-        return _Line(webhook, opened, place_of(urlsplit(opened.config.url)), webhook.due_ms)
+            return _Line(webhook, None, "", 0, now_ms)
+        return _Line(webhook, opened, place_of(urlsplit(opened.config.url)), webhook.due_ms, now_ms)
+
+    async def backlog(self) -> PushBacklog:
+        """What waits to be sent by this replica.
+
+        Raises:
+            StoreError: the store cannot be read.
+        """
+        waiting = await self._outbox.waiting()
+        now_ms, lines = self._clock.now_ms(), self._lines.values()
+        return PushBacklog(
+            sum(one.rows for one in waiting),
+            max((now_ms - line.since_ms for line in lines), default=0) / 1000,
+            sum(one.webhook.attempts > 0 for one in waiting),
+        )
 
     def _begin_what_is_due(self) -> int | None:
         """Begin the attempts that are due and that there is room for. Returns when the next one is due."""
@@ -286,6 +322,8 @@ class PushSender:
             event = self._shown(text, line.opened.extensions)
             attempt = await self._notifier.send(line.opened, key.task_id, OutboxRow(row.seq, event))
             if attempt.failure is None:
+                self._tell(PushAttempt(self._face, "delivered", key.task_id))
+                line.since_ms = self._clock.now_ms()
                 await self._outbox.sent(key, row.seq)
             else:
                 await self._failed(line, attempt, attempt.failure)
@@ -298,12 +336,14 @@ class PushSender:
             return
         pause = pauses[attempts - 1] * (1 + self._pace.jitter * self._chance())
         held = min(attempt.wait_seconds, max(pauses))
+        self._tell(PushAttempt(self._face, "failed", line.webhook.key.task_id))
         due_ms = self._clock.now_ms() + round(max(pause, held) * 1000)
         logger.info("webhook %s of task %s: %s", *reversed(line.webhook.key), failure)
         await self._outbox.failed(line.webhook.key, attempts, due_ms, failure)
 
     async def _give_up(self, line: _Line, failure: str) -> None:
         task_id, webhook_id = line.webhook.key
+        self._tell(PushAttempt(self._face, "given_up", task_id))
         logger.warning(
             "nothing more is sent to webhook %s (%s) of task %s: %s", webhook_id, line.place, task_id, failure
         )

@@ -310,7 +310,7 @@ class Intake:
     def _webhook_of(self, live: LiveTask, asked: AskedWebhook | None) -> Webhook | None:
         if asked is None or self._webhooks is None:
             return None
-        return self._webhooks.made(asked, live.id, live.origin.owner)
+        return self._webhooks.made_of_message(asked, live.id, live.origin.owner)
 
     async def _placed(
         self, request: SendMessageRequest, caller: CallContext

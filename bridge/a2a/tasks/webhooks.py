@@ -32,6 +32,7 @@ from bridge.errors import StoreConflictError
 from bridge.http.private_addresses import is_private_host
 from bridge.http.request_checks import is_ip_address, is_loopback
 from bridge.jsonvalues import JsonObject
+from bridge.notices import Tell, WebhookAsked, unheard
 from bridge.seal import RecordSeal, SealedRecordError
 from bridge.store.contract import Store
 from bridge.store.outbox import OutboxRow, Webhook, WebhookKey, WebhookLimitError, WebhookLimits
@@ -125,7 +126,12 @@ class Webhooks:
         rules: WebhookRules,
         ids: IdsAndClock,
         new_mark: Callable[[], str] = lambda: secrets.token_hex(12),
+        tell: Tell = unheard,
+        face: str = "",
     ) -> None:
+        """`tell` is told of each webhook that a message asks for, and `face` is the name of the agent there."""
+        self._tell = tell
+        self._face = face
         self._store = store
         self._records = records
         self._rules = rules
@@ -159,6 +165,11 @@ class Webhooks:
         config = asked.config.changed(task_id=task_id)
         sealed = self._records.sealed(key, SealedWebhook(config, self._new_mark(), asked.extensions))
         return Webhook(key, owner, self._ids.now_ms(), sealed)
+
+    def made_of_message(self, asked: AskedWebhook, task_id: str, owner: str) -> Webhook:
+        """As `made`, for a webhook that a message asks for."""
+        self._tell(WebhookAsked(self._face, owner, task_id))
+        return self.made(asked, task_id, owner)
 
     # Operations
 

@@ -26,6 +26,7 @@ from bridge.a2a.tasks.draft import BriefWork
 from bridge.a2a.tasks.engine import Engine
 from bridge.a2a.tasks.webhooks import Webhooks
 from bridge.http.private_addresses import AddressGuard, refusing_private
+from bridge.notices import Notice, PushAttempt
 from bridge.store.memory import MemoryStore
 from bridge.store.records import Quota
 from tests.support.agents import ALICE, Clock, asked, engine_of, give, say
@@ -70,7 +71,7 @@ class Place:
 
     async def send(self, **options: Any) -> None:
         """Begin to send."""
-        await self.stack.enter_async_context(
+        self.sender = await self.stack.enter_async_context(
             sending(self.store, self.webhooks, self.time, self.receiver.place, **options)
         )
 
@@ -427,3 +428,28 @@ async def test_a_message_in_place_of_a_task_leaves_no_webhook(place: Place) -> N
     answer = await (await place.engine(BriefWork(brief))).send(asked(configuration=wish), ALICE)
     assert isinstance(answer, Message)
     assert await place.store.outbox.count_of(ALICE.principal.name) == 0
+
+
+async def test_each_attempt_is_told_and_what_waits_can_be_read(place: Place) -> None:
+    told: list[Notice] = []
+    place.receiver.answers += [status(500), status(500)]
+    await place.send(tell=told.append, face="tools")
+    task = await place.task()
+    assert await place.time.pass_until_due() == 5
+    sender = place.sender
+    waits = await sender.backlog()
+    assert (waits.rows, waits.backed_off, waits.oldest_seconds) == (5, 1, 5.0)
+    await place.time.pass_until_due()
+    await place.receiver.has(7)
+    await place.nothing_waits()
+    assert told == [PushAttempt("tools", outcome, task.id) for outcome in ["failed"] * 2 + ["delivered"] * 5]
+    assert (await sender.backlog()).rows == 0
+
+
+async def test_a_webhook_that_is_given_up_is_told(place: Place) -> None:
+    told: list[Notice] = []
+    place.receiver.answers += [status(410)]
+    await place.send(tell=told.append, face="tools")
+    task = await place.task()
+    await place.nothing_waits()
+    assert told == [PushAttempt("tools", "given_up", task.id)]

@@ -62,6 +62,7 @@ from bridge.mcp.client.faults import (
     error_of,
 )
 from bridge.mcp.client.transports.stdio import StdioTarget
+from bridge.notices import NOBODY, TokenListener
 
 logger = logging.getLogger(__name__)
 
@@ -112,6 +113,8 @@ class HttpTarget:
     """Whether the name of the host may resolve to a private address after it resolved to a public one."""
     on_command_line: bool = field(default=False, compare=False)
     """Whether the server was given on the command line, not in a file. A refusal says how to allow it there."""
+    heard_by: TokenListener = field(default=NOBODY, compare=False, kw_only=True)
+    """Who is told of the access tokens for the server."""
     seen: RebindingJudge = field(default_factory=RebindingJudge, repr=False, compare=False)
 
     @property
@@ -126,10 +129,13 @@ class HttpTarget:
     def tokens(self) -> TokenSource | None:
         """Where the access tokens come from; None if there are none. All sessions with the server share them."""
         if isinstance(self.oauth, LoginWish):
-            return LoginToken(self.oauth, self.connect_seconds)
-        if isinstance(self.oauth, OAuthClient):
-            return ClientToken(self.oauth, self.connect_seconds)
-        return self.oauth
+            tokens: TokenSource = LoginToken(self.oauth, self.connect_seconds)
+        elif isinstance(self.oauth, OAuthClient):
+            tokens = ClientToken(self.oauth, self.connect_seconds)
+        else:
+            return self.oauth
+        tokens.heard_by = self.heard_by
+        return tokens
 
     @cached_property
     def credentials(self) -> CredentialsSource:
@@ -154,6 +160,13 @@ class HttpTarget:
         return (
             'Write auth = { oauth2 = { grant = "authorization_code" } } for it, and run `mcp-a2a login NAME`'
         )
+
+    def heard(self, listener: TokenListener) -> HttpTarget:
+        """The server, with somebody who is told of the access tokens for it."""
+        for tokens in (self.oauth, self.callers):
+            if isinstance(tokens, TokenSource):
+                tokens.heard_by = listener
+        return replace(self, heard_by=listener)
 
     def of_principal(self, principal: str, caller: CallerToken | None = None) -> HttpTarget:
         """The server as one principal reaches it: with the token that it has shown, or its own login.
