@@ -1,11 +1,15 @@
-"""Whose task it is: two principals with tokens of their own, and callers that nobody knows."""
+"""Whose task it is: two principals with tokens of their own, and callers that nobody knows.
+
+The two have secrets of the file, or tokens of two issuers, which call both of them by the same subject.
+"""
 
 from __future__ import annotations
 
 import uuid
 from collections.abc import AsyncIterator, Callable, Mapping
-from dataclasses import replace
-from typing import Any
+from contextlib import AsyncExitStack
+from dataclasses import dataclass, replace
+from typing import Any, Final
 
 import anyio
 import httpx2
@@ -34,6 +38,7 @@ from tests.support.drivers import (
     state_of,
 )
 from tests.support.first_driver import FirstDriver
+from tests.support.issuer import TokenIssuer, issuer_at
 from tests.support.limits import PROFILE, agent_limits, stream_pace
 from tests.support.older_drivers import EVERY_DRIVER, name_of
 from tests.support.running import (
@@ -53,11 +58,50 @@ NOBODYS = "00000000-0000-7000-8000-000000000000"
 ALICES, BOBS = "alice-token-0123456789", "bob-token-0123456789"
 CREDENTIALS = (Credential(Principal("alice"), ALICES), Credential(Principal("bob"), BOBS))
 
+SECRETS: Final = "secrets"
+ISSUERS: Final = "issuers"
+AUDIENCE: Final = "api://agent"
+
+Way = tuple[type[Driver], str]
+"""A kind of client, and what tells the two callers apart."""
+
+WAYS: Final[tuple[Way, ...]] = (
+    *((kind, SECRETS) for kind in (*EVERY_DRIVER, FirstDriver)),
+    *((kind, ISSUERS) for kind in DRIVERS),
+)
+
+
+@dataclass(frozen=True)
+class Door:
+    """An agent, and the tokens of its two callers."""
+
+    base_url: str
+    alice: str
+    bob: str
+
 
 @pytest.fixture(scope="module")
 async def bridge() -> AsyncIterator[Running]:
     async with running(config_for(raw_command(), credentials=CREDENTIALS)) as bridge:
         yield bridge
+
+
+@pytest.fixture(scope="module")
+async def doors(bridge: Running) -> AsyncIterator[Mapping[str, Door]]:
+    """An agent for each way to tell the two apart."""
+    issuers = {"corp": TokenIssuer(""), "partner": TokenIssuer("")}
+    async with AsyncExitStack() as stack:
+        for one in issuers.values():
+            one.url = await stack.enter_async_context(listening(one))
+        audiences = {"agent": frozenset({AUDIENCE})}
+        trusted = {name: issuer_at(one.url, audiences, name=name) for name, one in issuers.items()}
+        config = config_for(raw_command(), name="agent", issuers=trusted)
+        trusting = await stack.enter_async_context(running(config))
+        tokens = [one.token(AUDIENCE, "ada") for one in issuers.values()]
+        yield {
+            SECRETS: Door(bridge.base_url, ALICES, BOBS),
+            ISSUERS: Door(trusting.base_url, *tokens),
+        }
 
 
 @pytest.fixture
@@ -66,20 +110,30 @@ async def client() -> AsyncIterator[httpx2.AsyncClient]:
         yield client
 
 
-@pytest.fixture(params=(*EVERY_DRIVER, FirstDriver), ids=name_of)
-def stranger(request: pytest.FixtureRequest, bridge: Running, client: httpx2.AsyncClient) -> Driver:
+@pytest.fixture(params=WAYS, ids=lambda way: f"{name_of(way[0])}-{way[1]}")
+def way(request: pytest.FixtureRequest) -> Way:
+    return request.param
+
+
+@pytest.fixture
+def door(way: Way, doors: Mapping[str, Door]) -> Door:
+    return doors[way[1]]
+
+
+@pytest.fixture
+def stranger(way: Way, door: Door, client: httpx2.AsyncClient) -> Driver:
     """A client without a token."""
-    return request.param(client, bridge.base_url)
+    return way[0](client, door.base_url)
 
 
 @pytest.fixture
-def alice(stranger: Driver) -> Driver:
-    return stranger.with_headers(Authorization=f"Bearer {ALICES}")
+def alice(stranger: Driver, door: Door) -> Driver:
+    return stranger.with_headers(Authorization=f"Bearer {door.alice}")
 
 
 @pytest.fixture
-def bob(stranger: Driver) -> Driver:
-    return stranger.with_headers(Authorization=f"bearer  {BOBS}")
+def bob(stranger: Driver, door: Door) -> Driver:
+    return stranger.with_headers(Authorization=f"bearer  {door.bob}")
 
 
 Case = tuple[str, Callable[[str], dict[str, Any]]]
@@ -106,7 +160,7 @@ OPERATIONS: list[Case] = [
 )
 @pytest.mark.parametrize("case", OPERATIONS, ids=lambda case: case[0])
 async def test_without_a_known_token_every_operation_is_refused(
-    stranger: Driver, alice: Driver, case: Case
+    stranger: Driver, alice: Driver, door: Door, case: Case
 ) -> None:
     operation, params = case
     task = await alice.send(ADD_ONE)
@@ -115,10 +169,10 @@ async def test_without_a_known_token_every_operation_is_refused(
         "",
         "Bearer",
         "Bearer wrong",
-        f"Bearer {ALICES}x",
-        f"Bearer {ALICES[:-1]}",
-        f"Basic {ALICES}",
-        ALICES,
+        f"Bearer {door.alice}x",
+        f"Bearer {door.alice[:-1]}",
+        f"Basic {door.alice}",
+        door.alice,
     ):
         caller = stranger if said is None else stranger.with_headers(Authorization=said)
         answer = await caller.answer(operation, params(task["id"]))
