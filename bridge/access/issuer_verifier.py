@@ -6,9 +6,10 @@ signed as the configuration asks, and is an access token.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any
+from typing import Any, Final
 
 from bridge.access.introspection import TokenQuestions, UnansweredTokenError
 from bridge.access.issuers import Issuer, IssuerLimits, IssuerMetadata
@@ -31,6 +32,10 @@ from bridge.access.verifiers import (
     shown_secret,
 )
 from bridge.http.caller_token import CallerToken
+
+_ONE_TOKEN: Final = re.compile(r"[^\s,]+")
+"""What an issuer may be asked about. A proxy that joins two Authorization headers leaves a comma and a space between
+them, and one of the two may hold a secret of the file."""
 
 
 class IssuerVerifier:
@@ -63,7 +68,7 @@ class IssuerVerifier:
         if shown is None:
             return None
         token = token_in(shown)
-        if token is None and (self._questions is None or not shown):
+        if token is None and (self._questions is None or not _ONE_TOKEN.fullmatch(shown)):
             return NOT_KNOWN if shown else OF_ANOTHER_SCHEME
         try:
             if token is None:

@@ -146,8 +146,8 @@ async def test_any_other_answer_is_401_and_is_remembered(said: Any, fault: str) 
 
 async def test_clients_are_principals_where_the_table_says_so() -> None:
     async with asked(principal_claim="client_id") as there:
-        there.tokens["of a client"] = active(sub=None, client_id="reports")
-        assert (await there.lets_in("of a client")).name == "corp:reports"
+        there.tokens["of-a-client"] = active(sub=None, client_id="reports")
+        assert (await there.lets_in("of-a-client")).name == "corp:reports"
 
 
 async def test_an_answer_counts_for_so_long_and_no_longer() -> None:
@@ -163,7 +163,7 @@ async def test_a_token_that_was_active_waits_behind_no_unknown_one() -> None:
         there.tokens["opaque"] = active()
         alice = await there.lets_in("opaque")
         await there.begun.acquire()
-        unknown = [f"unknown {number}" for number in range(20)]
+        unknown = [f"unknown-{number}" for number in range(20)]
         there.unanswered = frozenset(unknown)
         async with anyio.create_task_group() as tasks:
             for one in unknown:
@@ -181,6 +181,9 @@ async def test_secrets_of_the_file_and_json_web_tokens_are_not_asked_about() -> 
         assert (await there.lets_in(there.issuer.token("api://desk"))).name == "corp:alice"
         assert "is for another audience" in str(await there.refuses(there.issuer.token("api://x")))
         assert "is not known" in str(await there.refuses(""))
+        for joined in ("opaque, Bearer carols-token", "opaque,carols-token", "opaque carols-token"):
+            there.tokens[joined] = active()
+            assert "is not known" in str(await there.refuses(joined))
         assert there.questions == []
 
 
