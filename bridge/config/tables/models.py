@@ -33,13 +33,13 @@ from bridge.config.tables.values import (
     FailPolicy,
     FilePath,
     FilePaths,
-    HeaderName,
     HostNames,
     Json,
     ListenAddress,
     Name,
     Networks,
     NotNegative,
+    ProxyHeader,
     Receiver,
     Receivers,
     ReplicaUrl,
@@ -126,7 +126,7 @@ class BridgeTable(Table):
         description="addresses and networks of proxies whose `principal_header` says who calls; it is removed from "
         "any other request",
     )
-    principal_header: HeaderName | None = Field(
+    principal_header: ProxyHeader | None = Field(
         default=None,
         description="the header in which a trusted proxy says who calls, see `forwarded` of a principal",
     )

@@ -40,7 +40,7 @@ from bridge.config.text.secrets import (
 from bridge.config.text.wording import HEADER_NAME, NAME, POSTGRES_SCHEMES, SCOPE_NAME, shown_url
 from bridge.http.private_addresses import is_private_host
 from bridge.http.replica_address import MAX_SOCKET_BYTES, UNIX, ReplicaAddress
-from bridge.http.request_checks import is_loopback
+from bridge.http.request_checks import API_KEY_HEADER, is_loopback
 from bridge.http.tls import IDENTITY_KINDS
 
 _EXTENSION_URI: Final = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:[^\s,]{1,2000}")
@@ -54,6 +54,21 @@ SQLITE_SCHEME: Final = "sqlite:///"
 _STORES: Final = (
     f'`{{key}}` takes "{MEMORY_STORE}", "{SQLITE_SCHEME}PATH", the path of a file, or the URL of a PostgreSQL'
 )
+_READ_HEADERS: Final = frozenset(
+    {
+        "accept",
+        "authorization",
+        "connection",
+        "content-length",
+        "content-type",
+        "cookie",
+        "host",
+        "origin",
+        "transfer-encoding",
+        API_KEY_HEADER.lower(),
+    }
+)
+"""Headers that mean something else to the bridge than who calls."""
 _DATABASE_SECRETS: Final = frozenset({"password", "sslpassword"})
 """What a URL of libpq may hold beside the password of its user that is a secret."""
 _DATABASES: Final = "`{key}` takes the URL of a PostgreSQL, which begins with postgresql://"
@@ -260,6 +275,15 @@ def _network(given: str) -> str:
     return given
 
 
+def _proxy_header(given: str) -> str:
+    if given.lower() in _READ_HEADERS:
+        raise refused(
+            f"the bridge reads {given} of every request for something else than who calls",
+            'name a header that only the proxy writes, like "X-User"',
+        )
+    return given
+
+
 def _identity(given: str) -> str:
     kind = next((one for one in IDENTITY_KINDS if given.startswith(one)), None)
     if kind is None or len(given) == len(kind):
@@ -318,6 +342,7 @@ HttpUrl = Annotated[str, AfterValidator(_url), WithJsonSchema(_URL_SCHEMA)]
 IssuerUrl = Annotated[HttpUrl, AfterValidator(_issuer_url), WithJsonSchema(_URL_SCHEMA)]
 KeySetUrl = Annotated[HttpUrl, AfterValidator(_key_set_url), WithJsonSchema(_URL_SCHEMA)]
 SecretIssuerUrl = Annotated[HttpUrl, AfterValidator(_secret_issuer), WithJsonSchema(_URL_SCHEMA)]
+ProxyHeader = Annotated[HeaderName, AfterValidator(_proxy_header)]
 ScopeName = Annotated[str, StringConstraints(pattern=SCOPE_NAME)]
 ScopeNames = Annotated[tuple[ScopeName, ...], Field(strict=False)]
 BaseUrl = Annotated[HttpUrl, AfterValidator(_base_url)]
