@@ -37,6 +37,7 @@ NOT_TYPED: Final[Mapping[str, str]] = {
     r"make shake\b": "CI runs it, and tests/shake/test_history.py has what it finds",
     r"python -m tests\.benchmarks ": "they measure for minutes; tests/test_benchmarks.py has their options",
     r".*\bexample\.com": "nobody answers at example.com",
+    r"mcp-a2a \w+ https://desk\.lan:": "it is typed at another machine",
     r".*\buvx mcp-server-time": "it is fetched from the network; the one from npm is run from .peers",
     r"(uv tool|pipx) install git\+URL": "URL is the reader's",
     r"sudo ": "it changes the machine; `make proxies` does the same without",
