@@ -244,7 +244,7 @@ class AgentsFace:
         """See `ToolFace.read`."""
         for key, card in self._listing.cards_for(may_use).items():
             if uri == card["uri"]:
-                return read_card(self._listing.agents[key], uri)
+                return read_card(self._listing.agents[key], uri, self._listing.skills_for(key, may_use))
         try:
             return await read_part(uri, self._listing.by_mark, self._handles, principal, caller)
         except BridgeError as exc:

@@ -83,6 +83,15 @@ class FaceListing:
         unusable -= {tool.agent_key for tool in self.tools.published if may_use(tool.name)}
         return {key: card for key, card in sorted(self.resources.items()) if key not in unusable}
 
+    def skills_for(self, key: str, may_use: MayUse) -> frozenset[str] | None:
+        """The ids of the skills of an agent that a caller may know of; None for all. A caller that may use only some
+        of the tools knows of no skill without a tool."""
+        tools = [tool for tool in self.tools.published if tool.agent_key == key]
+        seen = [tool.skill_id for tool in tools if may_use(tool.name)]
+        if len(seen) == len(tools):
+            return None
+        return frozenset(skill for skill in seen if skill is not None)
+
     def prompts_for(self, may_use: MayUse) -> list[JsonObject]:
         """The examples, as prompts/list shows them to a caller."""
         return [

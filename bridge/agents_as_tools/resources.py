@@ -7,11 +7,13 @@ when it is read. Only the principal that received the link can read it.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping
 from typing import Final
 from urllib.parse import quote, unquote
 
-from bridge.a2a.model.objects import Part, Task
+from pydantic import JsonValue
+
+from bridge.a2a.model.objects import AgentCard, AgentExtension, Part, Task
 from bridge.agents_as_tools.handles import FarTask, Handles
 from bridge.agents_as_tools.remote_agent import RemoteAgent
 from bridge.errors import echoed
@@ -20,7 +22,9 @@ from bridge.jsonvalues import JsonObject
 from bridge.mcp.server.face import INVALID_PARAMS, McpRefusal
 from bridge.safe_text import without_hidden_characters
 from bridge.seal import HandleError, HandleTooLongError
+from bridge.translate.availability import AVAILABILITY_URI
 from bridge.translate.blocks import joined, pieces_in
+from bridge.translate.extension import URI as TOOL_URI
 
 SCHEME: Final = "a2a://"
 _NUMBERS: Final = re.compile(r"(\d{1,9})(?:-(\d{1,9}))?", re.ASCII)
@@ -43,10 +47,38 @@ def card_resource(agent: RemoteAgent) -> JsonObject:
     }
 
 
-def read_card(agent: RemoteAgent, uri: str) -> JsonObject:
-    """An agent's card, as it is read."""
-    text = agent.card.to_json().decode()
-    return {"contents": [{"uri": uri, "mimeType": "application/json", "text": text}]}
+def read_card(agent: RemoteAgent, uri: str, skills: Container[str] | None) -> JsonObject:
+    """An agent's card, as it is read. `skills` are the ids of the skills that the caller may know of; None for all."""
+    card = agent.card if skills is None else card_with_skills(agent.card, skills)
+    return {"contents": [{"uri": uri, "mimeType": "application/json", "text": card.to_json().decode()}]}
+
+
+def card_with_skills(card: AgentCard, ids: Container[str]) -> AgentCard:
+    """A card with these skills alone. It has no signatures, which are of the whole card."""
+    extensions = card.capabilities.extensions
+    told = extensions and tuple(_of_skills(one, ids) for one in extensions)
+    return card.changed(
+        skills=tuple(skill for skill in card.skills if skill.id in ids),
+        capabilities=card.capabilities.changed(extensions=told),
+        signatures=None,
+    )
+
+
+def _of_skills(extension: AgentExtension, ids: Container[str]) -> AgentExtension:
+    """One of the bridge's own extensions, with what it tells of these skills alone; any other as it is."""
+    params = extension.params or {}
+    if extension.uri == TOOL_URI and isinstance(tools := params.get("tools"), dict):
+        return extension.changed(params={**params, "tools": {key: tools[key] for key in tools if key in ids}})
+    if extension.uri == AVAILABILITY_URI and isinstance(listed := params.get("unavailable"), list):
+        return extension.changed(params={**params, "unavailable": [*_unavailable(listed, ids)]})
+    return extension
+
+
+def _unavailable(listed: Iterable[JsonValue], ids: Container[str]) -> Iterator[JsonValue]:
+    for one in listed:
+        if isinstance(one, dict) and isinstance(skills := one.get("skills"), list):
+            left = [skill for skill in skills if skill in ids]
+            yield from [{**one, "skills": left}] if left else []
 
 
 def links_of(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
@@ -15,10 +16,25 @@ import pytest
 from mcp import Client, MCPError
 from mcp.client.streamable_http import streamable_http_client
 
+from bridge.a2a.model.objects import (
+    AgentCapabilities,
+    AgentCard,
+    AgentCardSignature,
+    AgentExtension,
+    AgentInterface,
+    AgentSkill,
+)
 from bridge.access.principals import Principal
 from bridge.access.verifiers import Access, Credential, Scheme, verifiers_of
+from bridge.agents_as_tools.resources import card_with_skills
 from bridge.config.tables.profile import load_profile
 from bridge.http.request_checks import FaceAddress
+from bridge.translate.availability import (
+    Unavailability,
+    UnavailablePeer,
+    availability_of,
+    unavailable_skills,
+)
 from tests.support.exposing import ExposeConfig, exposed
 from tests.support.foreign import foreign_agent
 from tests.support.mcp_wire import LEGACY, MODERN, Http
@@ -156,7 +172,10 @@ async def test_cards_and_examples_are_shown_as_far_as_their_tools_may_be_used(
             (card,) = (await ada.list_resources()).resources
             prompts = [prompt.name for prompt in (await ada.list_prompts()).prompts]
         async with team.by("cy", mode) as cy:
-            assert (await cy.read_resource(card.uri)).contents
+            read = (await cy.read_resource(card.uri)).contents[0]
+            assert isinstance(read, types.TextResourceContents)
+            assert [skill["id"] for skill in json.loads(read.text)["skills"]] == ["create_issue"]
+            assert "search" not in read.text
             shown = [prompt.name for prompt in (await cy.list_prompts()).prompts]
             assert (await cy.get_prompt(shown[0])).messages
         async with team.by("dan", mode) as dan:
@@ -169,6 +188,35 @@ async def test_cards_and_examples_are_shown_as_far_as_their_tools_may_be_used(
                     await dan.get_prompt(name)
     assert shown == [name for name in prompts if name.startswith("create_issue_")]
     assert shown != prompts
+
+
+@pytest.mark.proves("web-skills")
+def test_a_card_with_some_of_its_skills_tells_no_state_of_others_and_has_no_signature() -> None:
+    peers = [UnavailablePeer(key, Unavailability.UNREACHABLE, 0) for key in ("both", "other")]
+    told = availability_of(peers, {"both": ["search", "put"], "other": ["put"]})
+    theirs = AgentExtension(uri="https://example.com/theirs", params={"tools": {"put": 1}})
+    assert told is not None
+    whole = AgentCard(
+        name="desk",
+        description="A desk",
+        supported_interfaces=(
+            AgentInterface(url="https://x", protocol_binding="JSONRPC", protocol_version="1.0"),
+        ),
+        version="1",
+        capabilities=AgentCapabilities(extensions=(told, theirs)),
+        default_input_modes=("text/plain",),
+        default_output_modes=("text/plain",),
+        skills=tuple(AgentSkill(id=one, name=one, description=one, tags=(one,)) for one in ("search", "put")),
+        signatures=(AgentCardSignature(protected="e30", signature="AA"),),
+    )
+    assert card_with_skills(whole, {"search", "put"}).skills == whole.skills
+    card = card_with_skills(whole, {"search"})
+    assert [skill.id for skill in card.skills] == ["search"]
+    assert card.signatures is None
+    assert [*unavailable_skills(card)] == ["search"]
+    assert card.capabilities.extensions is not None
+    assert card.capabilities.extensions[1] == theirs
+    assert len(card.capabilities.extensions[0].params["unavailable"]) == 1  # type: ignore[index, arg-type]
 
 
 @each_mode

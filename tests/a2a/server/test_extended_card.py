@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -81,6 +82,28 @@ async def test_a_server_made_of_an_agent_has_its_skills_that_are_not_public(tmp_
         http = Http(there.client, f"{there.url}/mcp/m", MODERN)
         listed = await http.post(http.message(1, "tools/list"), authorization=f"Bearer {ADA.token}")
         assert {"echo", "hold"} <= {tool["name"] for tool in listed.json()["result"]["tools"]}
+
+
+@pytest.mark.proves("web-skills")
+async def test_the_card_that_a_server_gives_as_a_resource_tells_each_caller_of_its_own_skills(
+    tmp_path: Path,
+) -> None:
+    async with guarded(tmp_path, ADA, BOB) as (there, _):
+        await there.apply(**PRIVATE)
+        http = Http(there.client, f"{there.url}/mcp/m", MODERN)
+        cards = {}
+        for who in (ADA, BOB):
+            message = http.message(1, "resources/read", {"uri": "a2a://a/card"})
+            answer = await http.post(message, authorization=f"Bearer {who.token}")
+            result = answer.json()["result"]
+            assert result["cacheScope"] == "private"
+            cards[who] = json.loads(result["contents"][0]["text"])
+        assert ids(cards[ADA]) == ["echo", "hold"]
+        assert "hold" in str(cards[ADA]["capabilities"])
+        assert ids(cards[BOB]) == ["echo"]
+        assert "hold" not in str(cards[BOB])
+        (tools,) = (one["params"]["tools"] for one in cards[BOB]["capabilities"]["extensions"])
+        assert [*tools] == ["echo"]
 
 
 @pytest.mark.proves("a2a-3.3.4-extended", "a2a03-7.10-card")
