@@ -81,6 +81,11 @@ _ACCEPTED: Final = frozenset({_JSON, rest.MEDIA_TYPE})
 _WITH_BODY: Final = frozenset({"POST", "PUT"})
 _GOES_UPSTREAM: Final[tuple[AnyOperation, ...]] = (SEND_MESSAGE, SEND_STREAMING_MESSAGE, CANCEL_TASK)
 """The operations that may send something to a tool server."""
+_READS: Final = frozenset({"GET", "HEAD"})
+
+_FOR_ITS_CALLER: Final[Mapping[str, str]] = {"Cache-Control": "private, no-cache"}
+"""Keeps an answer from other callers. A cache knows by itself that an answer to an Authorization header is for one
+caller (RFC 9111 section 3.5), but not that one to an API key, a certificate or a proxy's header is."""
 
 _OWN: Final = frozenset({TIMELINE_URI})
 """Extensions of every agent that is served here. They are not on its card: they are about the bridge."""
@@ -209,7 +214,7 @@ class AgentServer:
 
     def _extended_card(self, request: _Request, principal: Principal) -> AgentCard:
         """The card for one principal (section 3.1.11), which no cache may give to another."""
-        request.answer_headers = {"Cache-Control": "private, no-cache"}
+        request.answer_headers = _FOR_ITS_CALLER
         base_url = self._address.base_url(request.scope, request.headers) + request.visit.path
         card = self._agent.extended_card(base_url, principal)
         if principal.operator is not None:
@@ -521,4 +526,6 @@ def _rest_answer(
     request: _Request, dialect: Dialect, body: bytes, status: int, headers: Mapping[str, str]
 ) -> Response:
     media_type = rest.media_type_for(", ".join(request.headers.getlist("accept")), dialect.media_types)
-    return Response(body, status, media_type=media_type, headers={**headers, "Vary": "Accept"})
+    # No cache keeps the answer to a POST that says nothing of it (RFC 9110 section 9.3.3).
+    reach = _FOR_ITS_CALLER if request.verb in _READS else {}
+    return Response(body, status, media_type=media_type, headers={**reach, **headers, "Vary": "Accept"})

@@ -226,6 +226,20 @@ async def test_a_page_token_of_someone_else_shows_nothing_of_theirs(alice: Drive
     assert seen["totalSize"] == len(await bob.listed(pageSize=100))
 
 
+@pytest.mark.proves("a2a-13.1-scope")
+@pytest.mark.parametrize("version", ["1.0", "0.3"])
+async def test_no_cache_gives_to_another_what_one_has_read(
+    bridge: Running, client: httpx2.AsyncClient, version: str
+) -> None:
+    headers = {"Authorization": f"Bearer {ALICES}", "A2A-Version": version}
+    root = f"{bridge.base_url}{'' if version == '1.0' else '/v1'}"
+    task = await JsonRpcDriver(client, bridge.base_url, {"Authorization": f"Bearer {ALICES}"}).send(ECHO)
+    for path, status in ((f"/tasks/{task['id']}", 200), (f"/tasks/{NOBODYS}", 404)):
+        answer = await client.get(f"{root}{path}", headers=headers)
+        assert answer.status_code == status
+        assert answer.headers["Cache-Control"] == "private, no-cache"
+
+
 BY_TASK: list[Case] = [
     ("GetTask", lambda task_id: {"id": task_id}),
     ("GetTask", lambda task_id: {"id": task_id, "historyLength": 1}),
