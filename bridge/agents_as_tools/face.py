@@ -209,6 +209,11 @@ class AgentsFace:
             name = str(arguments.get("skill")) if name == "call_skill" else ""
         return name if name in self._listing.tools.by_name else None
 
+    def peer_of(self, tool: str) -> str:
+        """See `ToolFace.peer_of`."""
+        known = self._listing.tools.by_name.get(tool)
+        return "" if known is None else known.agent_key
+
     @property
     def caller_issuers(self) -> Mapping[str, str]:
         """See `ToolFace.caller_issuers`."""

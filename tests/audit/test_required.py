@@ -147,6 +147,7 @@ async def test_a_full_disk_refuses_a_call_of_a_tool_before_anything_goes_to_the_
         "protocol": "mcp",
         "method": "tools/call",
         "skill": "echo",
+        "peer": "tools",
     }
     assert paired(file)[:2] == [("intent", 3), ("call", 3)]
 

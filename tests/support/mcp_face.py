@@ -77,6 +77,10 @@ class Face:
         """Each call is one of the tool that it names."""
         return name
 
+    def peer_of(self, tool: str) -> str:
+        """No peer runs its tools."""
+        return ""
+
     @property
     def caller_issuers(self) -> Mapping[str, str]:
         """No tool acts for its caller."""

@@ -218,6 +218,10 @@ class ToolFace(Protocol):
         """The tool that a call runs, by the name that rights are given by; None if the call is for everyone."""
         ...
 
+    def peer_of(self, tool: str) -> str:
+        """The peer that runs a tool, for those who listen to hops; empty if there is none."""
+        ...
+
     @property
     def caller_issuers(self) -> Mapping[str, str]:
         """The issuers of whose tokens each call of some tools needs one, by these tools."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 from dataclasses import dataclass
 
+from pydantic import JsonValue
 from starlette.requests import ClientDisconnect
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
@@ -17,6 +18,7 @@ from bridge.errors import AuditAwayError
 from bridge.http.request_checks import RefusedError
 from bridge.jsonvalues import JsonObject
 from bridge.mcp.server.endpoint import AdmittedUser
+from bridge.mcp.server.face import ToolFace
 from bridge.trace import Hop, HopGate
 
 AWAY = "The bridge cannot write its audit at the moment"
@@ -29,6 +31,7 @@ class IntentGate:
     inner: ASGIApp
     gate: HopGate
     face: str
+    tools: ToolFace
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve a request of an admitted user.
@@ -65,8 +68,17 @@ class IntentGate:
             meta if isinstance(meta, dict) else {}, trace.in_headers(scope["headers"])
         )
         hop = Hop("server", "mcp", (), context, method, face=self.face, principal=user.principal.name)
-        hop.skill = name if isinstance(name, str) and method == "tools/call" else ""
+        if method == "tools/call":
+            hop.skill, hop.peer = call_meant(self.tools, name, params.get("arguments"))
         return await self.gate.intend(hop)
+
+
+def call_meant(tools: ToolFace, name: JsonValue, arguments: JsonValue) -> tuple[str, str]:
+    """The tool that a call runs, and its peer, each as far as it is known before the call is made."""
+    if not isinstance(name, str):
+        return "", ""
+    runs = tools.tool_called(name, arguments if isinstance(arguments, dict) else {}) or name
+    return runs, tools.peer_of(runs)
 
 
 def _message_in(body: bytes) -> JsonObject:

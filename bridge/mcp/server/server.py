@@ -35,7 +35,7 @@ from bridge.mcp.messages import state_of_result
 from bridge.mcp.server.back_channel import ProgressSender
 from bridge.mcp.server.endpoint import Endpoint
 from bridge.mcp.server.face import INTERNAL_ERROR, INVALID_PARAMS, IncomingCall, McpRefusal, ToolFace
-from bridge.mcp.server.intents import AWAY, IntentGate
+from bridge.mcp.server.intents import AWAY, IntentGate, call_meant
 from bridge.mcp.server.requests import (
     Context,
     asks_for_progress,
@@ -53,7 +53,7 @@ from bridge.mcp.server.shared_sessions import SessionSharing, SharedSessions
 from bridge.mcp.server.stdio import stdio_streams
 from bridge.mcp.server.subscriptions import Subscriptions
 from bridge.mcp.server.tasks import TaskMethods
-from bridge.trace import UNHEARD, Hops
+from bridge.trace import UNHEARD, Hop, Hops
 
 logger = logging.getLogger(__name__)
 
@@ -142,7 +142,7 @@ class McpServer:
             max_sessions=self._limits.sessions,
         )
         gate = self._hops.gate
-        inner = manager.asgi_app if gate is None else IntentGate(manager.asgi_app, gate, name)
+        inner = manager.asgi_app if gate is None else IntentGate(manager.asgi_app, gate, name, self._face)
         shared = None if sharing is None else SharedSessions(inner, sharing, path, name)
         self._endpoint = Endpoint(
             shared or inner,
@@ -205,7 +205,8 @@ class McpServer:
             hop.admit(ctx.method, principal.name, is_authenticated=known)
             hop.intent = intent_of(ctx)
             try:
-                await hop.intend()
+                if hop.gate is not None and not hop.intent:
+                    await self._intend(hop, ctx)
                 result = await self._performed(ctx, method)
             except MCPError as exc:
                 hop.error = str(exc.error.code)
@@ -214,6 +215,17 @@ class McpServer:
                 raise MCPError(INTERNAL_ERROR, AWAY) from exc
             hop.state = state_of_result(result) if ctx.method == "tools/call" else ""
         return result
+
+    async def _intend(self, hop: Hop, ctx: Context) -> None:
+        """Announce a request that did not come over HTTP.
+
+        Raises:
+            AuditAwayError: it cannot be written down.
+        """
+        if ctx.method == "tools/call":
+            hop.skill, hop.peer = call_meant(self._face, param(ctx, "name"), param(ctx, "arguments"))
+        await hop.intend()
+        hop.forget()  # it is told anew when the call is made
 
     async def _performed(
         self, ctx: Context, method: Callable[[Context], Awaitable[JsonObject]]
@@ -277,8 +289,9 @@ class McpServer:
         with nullcontext() if hop is None else hop, self._counted():
             if hop is not None:
                 hop.admit("tools/call", incoming.principal, is_authenticated=True)
-                hop.skill = incoming.name
+                hop.skill, hop.peer = call_meant(self._face, incoming.name, incoming.arguments)
                 await hop.intend()
+                hop.peer = ""
             result = await self._face.call(incoming)
             if hop is not None:
                 hop.state = state_of_result(result)
