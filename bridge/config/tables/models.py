@@ -37,9 +37,9 @@ from bridge.config.tables.values import (
     Json,
     ListenAddress,
     Name,
-    Networks,
     NotNegative,
     ProxyHeader,
+    ProxyNetworks,
     Receiver,
     Receivers,
     ReplicaUrl,
@@ -121,7 +121,7 @@ class BridgeTable(Table):
         default=None,
         description='serves HTTPS: `{ certificate = "PATH", key = "PATH" }`; without it, plain HTTP',
     )
-    trusted_proxies: Networks = Field(
+    trusted_proxies: ProxyNetworks = Field(
         default=(),
         description="addresses and networks of proxies whose `principal_header` says who calls; it is removed from "
         "any other request",

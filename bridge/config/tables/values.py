@@ -275,6 +275,12 @@ def _network(given: str) -> str:
     return given
 
 
+def _proxy_network(given: str) -> str:
+    if ipaddress.ip_network(given, strict=False).prefixlen == 0:
+        raise refused(f"{given} is every address: anyone could say to be anyone", "name those of the proxies")
+    return given
+
+
 def _proxy_header(given: str) -> str:
     if given.lower() in _READ_HEADERS:
         raise refused(
@@ -378,7 +384,9 @@ Receivers = Annotated[tuple[Receiver, ...], Field(strict=False)]
 CardForms = Annotated[tuple[Literal["strict", "sdk"], ...], Field(strict=False, min_length=1)]
 HostNames = Annotated[tuple[Annotated[str, AfterValidator(_host_name)], ...], Field(strict=False)]
 BaggageKeys = Annotated[tuple[Annotated[str, AfterValidator(_baggage_key)], ...], Field(strict=False)]
-Networks = Annotated[tuple[NetworkText, ...], Field(strict=False)]
+ProxyNetworks = Annotated[
+    tuple[Annotated[NetworkText, AfterValidator(_proxy_network)], ...], Field(strict=False)
+]
 Identities = Annotated[
     tuple[Annotated[str, AfterValidator(_identity)], ...],
     Field(strict=False),
