@@ -218,6 +218,24 @@ class RecordSeal:
                     return cipher.decrypt(rest[:_NONCE_BYTES], rest[_NONCE_BYTES:], head + place)
         raise SealedRecordError
 
+    def seal_json(self, value: JsonObject, place: bytes) -> str:
+        """Seal an object as a text that a URL, a header or a cookie can carry: URL-safe base64 without padding."""
+        data = self.seal(json.dumps(value).encode(), place)
+        return base64.urlsafe_b64encode(data).rstrip(b"=").decode()
+
+    def open_json(self, text: str, place: bytes) -> JsonObject:
+        """Open what `seal_json` sealed for a place.
+
+        Raises:
+            SealedRecordError: it does not open.
+        """
+        try:
+            data = base64.b64decode(text + "=" * (-len(text) % 4), altchars=b"-_", validate=True)
+        except ValueError as exc:
+            raise SealedRecordError from exc
+        found: JsonObject = json.loads(self.open(data, place))
+        return found
+
 
 def key_in(folder: Path, name: str = KEY_FILE) -> bytes:
     """Read the secret in a file of a folder, or make it on first use. Concurrent processes get the same secret.

@@ -1,10 +1,11 @@
 """A person shows in a browser who it is: the code flow of OpenID Connect at the issuer of its own tokens.
 
-The bridge asks for `openid` alone. The ID token tells whose browser it is; the access token beside it is not used, and
-nothing is kept. PKCE is sent always and not required, unlike at servers that the bridge logs in to: the nonce in the ID
-token refuses a stolen code where the issuer does not look at PKCE.
+The ID token tells whose browser it is, and nothing is kept. It says nothing of rights: the access token beside it does,
+for whoever has asked for scopes or a resource. PKCE is sent always and not required, unlike at servers that the bridge
+logs in to: the nonce in the ID token refuses a stolen code where the issuer does not look at PKCE.
 
-Spec: OpenID Connect Core 1.0 sections 3.1.2.1 and 3.1.3.7; RFC 7636 (PKCE); RFC 9207 (`iss`); RFC 9700 section 2.1.1.
+Spec: OpenID Connect Core 1.0 sections 3.1.2.1 and 3.1.3.7; RFC 7636 (PKCE); RFC 8707 (`resource`); RFC 9207 (`iss`);
+RFC 9700 section 2.1.1.
 """
 
 from __future__ import annotations
@@ -12,8 +13,9 @@ from __future__ import annotations
 import base64
 import hashlib
 import secrets
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass, field
 from urllib.parse import urlencode
 
 import anyio
@@ -28,7 +30,25 @@ from bridge.access.tokens import (
     verified_identity,
 )
 from bridge.http.logins import BegunProof
-from bridge.http.token_endpoint import OAuthClient, TokenEndpoint, TokenError, code_in, secret_endpoint
+from bridge.http.token_endpoint import (
+    OAuthClient,
+    TokenEndpoint,
+    TokenError,
+    access_token_in,
+    code_in,
+    secret_endpoint,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class ShownPerson:
+    """Who is in a browser."""
+
+    principal: str
+    """The name of the principal."""
+    access_token: str = field(repr=False)
+    """What its issuer has given beside the proof; empty if it gave none that a header can carry. Nothing of it was
+    verified."""
 
 
 class IssuerLogin:
@@ -51,8 +71,11 @@ class IssuerLogin:
             )
         )
 
-    async def begin(self, redirect_uri: str, seconds: float) -> tuple[str, BegunProof]:
-        """The page of the issuer, and what its answer needs. `seconds` is how long the issuer may take.
+    async def begin(
+        self, redirect_uri: str, seconds: float, scopes: Sequence[str] = (), resource: str = ""
+    ) -> tuple[str, BegunProof]:
+        """The page of the issuer, and what its answer needs. `seconds` is how long the issuer may take; `scopes` and
+        `resource` are asked for in the access token.
 
         Raises:
             TokenError: the issuer cannot be reached, or has no page that a browser may be sent to.
@@ -66,18 +89,19 @@ class IssuerLogin:
             "response_type": "code",
             "client_id": self._client.id,
             "redirect_uri": redirect_uri,
-            "scope": "openid",
+            "scope": " ".join(dict.fromkeys(["openid", *scopes])),
             "state": state,
             "nonce": nonce,
             "code_challenge": challenge,
             "code_challenge_method": "S256",
+            **({"resource": resource} if resource else {}),
         }
         says_issuer = metadata.get("authorization_response_iss_parameter_supported") is True
-        begun = BegunProof(redirect_uri, state, nonce, verifier, says_issuer)
+        begun = BegunProof(redirect_uri, state, nonce, verifier, says_issuer, resource)
         return f"{page}{'&' if '?' in page else '?'}{urlencode(query)}", begun
 
-    async def finish(self, begun: BegunProof, answer: Mapping[str, str], seconds: float) -> str:
-        """The name of the principal who is in the browser. `seconds` is as for `begin`.
+    async def finish(self, begun: BegunProof, answer: Mapping[str, str], seconds: float) -> ShownPerson:
+        """Who is in the browser. `seconds` is as for `begin`.
 
         Raises:
             TokenError: the person or the issuer refused, or what came is not the answer to this.
@@ -88,15 +112,21 @@ class IssuerLogin:
             "code": code,
             "redirect_uri": begun.redirect_uri,
             "code_verifier": begun.verifier,
+            **({"resource": begun.resource} if begun.resource else {}),
         }
         with _within(seconds, self.issuer):
             given = await self._endpoint.answer(grant)
             try:
-                return await self._principal_in(given.get("id_token"), begun)
+                principal = await self._principal_in(given.get("id_token"), begun)
             except WrongTokenError as exc:
                 raise TokenError(f"{self.issuer.place.issuer} gave an ID token that {exc}") from exc
             except NoKeysError as exc:
                 raise TokenError(f"the ID token cannot be checked: {exc}") from exc
+        try:
+            token = access_token_in(given, self.issuer.place.issuer).value
+        except TokenError:
+            token = ""
+        return ShownPerson(principal, token)
 
     async def _principal_in(self, text: object, begun: BegunProof) -> str:
         token = token_in(text) if isinstance(text, str) else None

@@ -43,6 +43,10 @@ class LoginClient:
     """Empty if it has none."""
     method: Literal["basic", "post"] = "basic"
     """How the secret is sent."""
+    scopes: tuple[str, ...] | None = None
+    """The scopes of a token for the console; None for all that the configuration names for the issuer."""
+    resource: str | None = None
+    """The resource indicator of such a token; "" for none, None for the audience of the console."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,6 +75,12 @@ class Issuer:
     def first_scopes(self) -> tuple[str, ...]:
         """The scopes that a client asks for first. It asks for others once a call needs them."""
         return tuple(scope for scope, _ in self.scopes[:1])
+
+    @property
+    def known_scopes(self) -> tuple[str, ...]:
+        """All scopes that the configuration names."""
+        of_operators = (scope for role in OperatorRole for scope in sorted(self.operators.get(role, ())))
+        return tuple(dict.fromkeys([*(scope for scope, _ in self.scopes), *of_operators]))
 
     def with_audiences(self, audiences: Mapping[str, frozenset[str]]) -> Issuer:
         """A copy with the audiences of each face."""

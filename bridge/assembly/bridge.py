@@ -17,6 +17,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mappin
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field, replace
 from functools import partial
+from typing import TYPE_CHECKING
 
 import anyio
 from starlette.types import ASGIApp
@@ -25,6 +26,7 @@ from bridge.a2a.client.catalog import CatalogSource
 from bridge.a2a.server.catalog import CatalogAgent as Listed
 from bridge.a2a.server.catalog import CatalogApp
 from bridge.a2a.server.signed_cards import CardSigning
+from bridge.access.issuers import Issuer
 from bridge.access.principals import PrincipalNames
 from bridge.access.verifiers import Access
 from bridge.assembly.admission import Admission
@@ -78,6 +80,9 @@ from bridge.source_state import SourceState
 from bridge.tools_as_agent.agent import SkillSource
 from bridge.trace import Hops
 from bridge.user_folders import state_folder
+
+if TYPE_CHECKING:
+    from bridge.access.issuer_login import IssuerLogin
 
 logger = logging.getLogger(__name__)
 
@@ -161,6 +166,9 @@ class Bridge:
             if (signer := push_signer(self._place)) is not None:
                 self.app.key_sources.append(signer.public_keys)
             self.app.key_sources.append(self._signing.public_keys)
+            stack.push_async_callback(
+                self._admission.issuers.close
+            )  # once no task of the group asks them any more
             self._group = await stack.enter_async_context(anyio.create_task_group())
             self._group.start_soon(self._login_desk.tend)
             try:
@@ -168,7 +176,6 @@ class Bridge:
             finally:
                 with anyio.CancelScope(shield=True):
                     await self._parts.end()
-                    await self._admission.issuers.close()
                 self._group.cancel_scope.cancel()
 
     async def apply(
@@ -240,6 +247,10 @@ class Bridge:
                 recorder.refused(face, error)
             else:
                 recorder.signed_in(principal, face)
+
+    def login_at(self, issuer: Issuer) -> IssuerLogin:
+        """How people show in a browser who they are, at an issuer that has a client for it."""
+        return self._admission.issuers.login_at(issuer)
 
     def tell_of_reading(self, principal: str, face: str, owner: str, task_id: str) -> None:
         """Have the audit tell that an operator has read a task of somebody else, or those of all."""

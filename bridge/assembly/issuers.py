@@ -119,7 +119,7 @@ def _audiences(issuer: Issuer, plan: Plan) -> dict[str, frozenset[str]]:
         # The only server is at /mcp, too, and a client asks for a token for the URL that it was given.
         alias = [MCP] if len(plan.offered) == 1 else []
         servers[path] = _of_face(issuer, name, plan, path, *alias)
-    console = {CONSOLE: _of_public_url(plan, CONSOLE)} if plan.place.console else {}
+    console = {CONSOLE: _of_face(issuer, CONSOLE[1:], plan, CONSOLE)} if plan.place.console else {}
     return {**agents, **servers, **console, AGENTS: frozenset().union(*agents.values())}
 
 

@@ -10,10 +10,7 @@ bring its answer.
 
 from __future__ import annotations
 
-import base64
-import binascii
 import hashlib
-import json
 import secrets
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
@@ -102,8 +99,7 @@ class LoginSeals:
 
     def sealed(self, value: LoginLink | BrowserPerson | PendingProof | PendingLogin | AwaitedLogin) -> str:
         """A value as a text for a URL, a cookie, or what is kept with a task."""
-        data = self._seal.seal(json.dumps(asdict(value)).encode(), type(value).__name__.encode())
-        return base64.urlsafe_b64encode(data).rstrip(b"=").decode()
+        return self._seal.seal_json(asdict(value), type(value).__name__.encode())
 
     def link(self, text: str, now: float) -> LoginLink:
         """The link in a text.
@@ -156,11 +152,9 @@ class LoginSeals:
 
     def _opened(self, text: str, kind: type[object]) -> dict[str, Any]:
         try:
-            data = base64.b64decode(text + "=" * (-len(text) % 4), altchars=b"-_", validate=True)
-            found: dict[str, Any] = json.loads(self._seal.open(data, kind.__name__.encode()))
-        except (SealedRecordError, binascii.Error, ValueError) as exc:
+            return self._seal.open_json(text, kind.__name__.encode())
+        except SealedRecordError as exc:
             raise LoginLinkError from exc
-        return found
 
 
 def new_person(link_text: str, now: float, principal: str | None = None) -> BrowserPerson:

@@ -247,7 +247,7 @@ class LoginPages:
             raise LoginLinkError
         self._take(pending.begun.state, pending.expires_at, now)
         try:
-            principal = await login.finish(pending.begun, visit.query, self._places.answer_seconds)
+            person = await login.finish(pending.begun, visit.query, self._places.answer_seconds)
         except BridgeError as exc:
             name = login.issuer.name
             logger.warning("issuers.%s: %s has not shown who it is: %s", name, link.principal, exc)
@@ -255,8 +255,8 @@ class LoginPages:
                 HTTPStatus.BAD_GATEWAY, _words(f"{name} did not tell who you are. Try the link again.")
             )
             return _without_cookies(visit, page, _PROOF)
-        self._require_person(link, principal)
-        response = self._person_back(visit, pending.link_text, principal)
+        self._require_person(link, person.principal)
+        response = self._person_back(visit, pending.link_text, person.principal)
         return _without_cookies(visit, response, _PROOF)
 
     def _person_back(self, visit: _Visit, text: str, principal: str) -> Response:

@@ -7,13 +7,10 @@ serves the call. What it may use was judged at the MCP server. Nobody else can w
 
 from __future__ import annotations
 
-import base64
-import binascii
 import hashlib
-import json
 from collections.abc import Mapping
 from dataclasses import asdict
-from typing import Final
+from typing import Any, Final
 
 from bridge.access.principals import Principal
 from bridge.http.caller_token import Caller, CallerToken
@@ -38,8 +35,7 @@ class OwnCallers:
 
     def headers(self, caller: Caller) -> Mapping[str, str]:
         """The header of a request for a caller."""
-        sealed = self._seal.seal(json.dumps(asdict(caller)).encode(), _PLACE)
-        return {CALLER_HEADER: base64.urlsafe_b64encode(sealed).decode()}
+        return {CALLER_HEADER: self._seal.seal_json(asdict(caller), _PLACE)}
 
     def principal_in(self, header: str) -> Principal:
         """The caller of a request. What it may use was judged by the MCP server that it called.
@@ -48,8 +44,8 @@ class OwnCallers:
             UnknownCallerError: the header is not of this bridge.
         """
         try:
-            said = json.loads(self._seal.open(base64.urlsafe_b64decode(header), _PLACE))
-        except (SealedRecordError, binascii.Error, ValueError) as exc:
+            said: dict[str, Any] = self._seal.open_json(header, _PLACE)
+        except SealedRecordError as exc:
             raise UnknownCallerError from exc
         token = None if said["token"] is None else CallerToken(**said["token"])
         expires_at = None if token is None else token.expires_at

@@ -553,7 +553,8 @@ def _login_client(table: IssuerLoginTable | None) -> LoginClient | None:
     if table is None:
         return None
     secret = table.client_secret.value if table.client_secret else ""
-    return LoginClient(table.client_id, secret, table.client_auth)
+    scopes = None if table.scopes is None else tuple(table.scopes)
+    return LoginClient(table.client_id, secret, table.client_auth, scopes, table.resource)
 
 
 def _credentials(name: str, table: PrincipalTable) -> list[Credential]:

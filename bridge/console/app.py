@@ -1,17 +1,21 @@
 """The console as an ASGI application below `/console`: which request is which page.
 
 GET   a page, as HTML or JSON           a form is a page that its script sends back as JSON
+GET   /signed-in                        the answer of an issuer, which a browser brings
 POST  what changes something            /sign-in  /sign-out  /news  /tasks/AGENT/ID/{answer,cancel}  /try/AGENT/SKILL
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
 from typing import Final
 from urllib.parse import unquote
 
 from pydantic import JsonValue, ValidationError
+from starlette.datastructures import Headers
 from starlette.responses import Response
 from starlette.types import ASGIApp, Receive, Scope, Send
 
@@ -23,6 +27,7 @@ from bridge.console.answers import answer, waiting_page
 from bridge.console.configuration import ServedConfiguration, configuration
 from bridge.console.forms import WrongValuesError
 from bridge.console.gate import ConsoleGate, Visit
+from bridge.console.issuer_sign_in import BACK_PATH, IssuerSignIn
 from bridge.console.mapping import mapping
 from bridge.console.news import NewsDesk
 from bridge.console.operations import operations_on, waiting_for
@@ -30,7 +35,6 @@ from bridge.console.overview import load_of, overview
 from bridge.console.pages import HEADERS, STATIC, json_response, page_response, static_response
 from bridge.console.parts import file_of, media_headers, places_in
 from bridge.console.people import people
-from bridge.console.sessions import ConsoleSession
 from bridge.console.tasks import path_of_task, task_list, task_page
 from bridge.console.tool_trials import call_tool, tool_list, tool_page
 from bridge.console.trials import run, skill_list, skill_page
@@ -53,6 +57,7 @@ class ConsoleApp:
         self._served = served
         self._bridge = bridge
         self._gate = ConsoleGate(place, bridge.access, lambda: keys_of(place))
+        self._issuers = IssuerSignIn(self._gate, bridge.access, bridge.login_at)
         self._news = NewsDesk(bridge.access, self._numbers, self._gate.principal_of)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -86,6 +91,8 @@ class ConsoleApp:
             return await self._posted(visit, await self._gate.body_of(visit, scope, receive))
         if visit.verb not in ("GET", "HEAD"):
             raise RefusedError(405, "This takes GET and POST", {"Allow": "GET, HEAD, POST"})
+        if visit.path == BACK_PATH and visit.verb == "GET":
+            return await self._back(visit, Headers(scope=scope))
         if visit.principal is None:
             page = self._sign_in_page(visit)
         else:
@@ -98,7 +105,11 @@ class ConsoleApp:
         self._gate.require_sign_in(visit)
         if visit.wants_json:
             raise RefusedError(401, "Sign in at the console first")
-        return page_response(visit, "sign_in.html", {"has_certificate": visit.shown is not None}, 401)
+        told: JsonObject = {
+            "has_certificate": visit.shown is not None,
+            "issuers": [{"name": one.name, "issuer": one.place.issuer} for one in self._issuers.issuers],
+        }
+        return page_response(visit, "sign_in.html", told, 401)
 
     async def _page(self, visit: Visit, path: Sequence[str]) -> Response:
         match path:
@@ -144,10 +155,7 @@ class ConsoleApp:
 
     async def _posted(self, visit: Visit, body: JsonObject) -> ASGIApp:
         if visit.path == "/sign-in":
-            session = await self._signed_in(visit, str(body.get("token") or "").strip())
-            signed_in = json_response({"to": visit.root})
-            signed_in.headers["Set-Cookie"] = self._gate.cookie(visit, session)
-            return signed_in
+            return await self._sign_in(visit, body)
         if visit.principal is None:
             raise RefusedError(401, "Sign in first: the session is over")
         if visit.path == "/sign-out":
@@ -169,14 +177,37 @@ class ConsoleApp:
                 return json_response({"to": f"{visit.root}{path_of_task(agent, task_id)}"})
         raise RefusedError(404, "There is nothing here")
 
-    async def _signed_in(self, visit: Visit, token: str) -> ConsoleSession:
+    async def _sign_in(self, visit: Visit, body: JsonObject) -> Response:
+        with self._refusals_told():
+            if isinstance(name := body.get("issuer"), str):
+                page, begun = await self._issuers.begin(visit, name)
+                leading = json_response({"to": page})
+                leading.headers["Set-Cookie"] = begun
+                return leading
+            session, principal = await self._gate.sign_in(visit, str(body.get("token") or "").strip())
+        self._bridge.tell_of_sign_in(_FACE, principal.name)
+        signed_in = json_response({"to": visit.root})
+        signed_in.headers["Set-Cookie"] = self._gate.cookie(visit, session)
+        return signed_in
+
+    async def _back(self, visit: Visit, headers: Headers) -> Response:
+        """A page that leads on: a redirect would still come from the site of the issuer, and have no session."""
+        with self._refusals_told():
+            session, principal, ended = await self._issuers.finish(visit, headers)
+        self._bridge.tell_of_sign_in(_FACE, principal.name)
+        page = page_response(replace(visit, path="", wants_json=False), "signed_in.html", {})
+        page.headers["Refresh"] = f"0;url={visit.root}"
+        page.headers.append("Set-Cookie", self._gate.cookie(visit, session))
+        page.headers.append("Set-Cookie", ended)
+        return page
+
+    @contextmanager
+    def _refusals_told(self) -> Iterator[None]:
         try:
-            session, principal = await self._gate.sign_in(visit, token)
+            yield
         except RefusedError as exc:
             self._bridge.tell_of_sign_in(_FACE, error=f"HTTP_{exc.status}")
             raise
-        self._bridge.tell_of_sign_in(_FACE, principal.name)
-        return session
 
     async def _news_for(self, visit: Visit, task: JsonValue) -> ASGIApp:
         """The news for a tab, with those of a task if its page is about one."""

@@ -16,7 +16,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Final
+from typing import Final, Literal
 from urllib.parse import parse_qsl, urlsplit
 
 from starlette.datastructures import Headers
@@ -117,8 +117,17 @@ class Visit:
 
     @property
     def cookie_name(self) -> str:
-        """`__Host-` is taken by browsers for secure cookies alone (RFC 6265bis section 4.1.3.2)."""
-        return f"__Host-{_COOKIE}" if self.is_secure else _COOKIE
+        """The name of the cookie with its session."""
+        return self.own_name(_COOKIE)
+
+    def own_name(self, cookie: str) -> str:
+        """The name of a cookie. `__Host-` is taken by browsers for secure ones alone (RFC 6265bis section 4.1.3.2)."""
+        return f"__Host-{cookie}" if self.is_secure else cookie
+
+    def set_cookie(self, name: str, value: str, seconds: float, site: Literal["Strict", "Lax"]) -> str:
+        """The value of `Set-Cookie` for a cookie that no script reads. `site` is when other sites have it sent."""
+        attributes = "; Secure" if self.is_secure else ""
+        return f"{name}={value}; Path=/; Max-Age={int(seconds)}; HttpOnly; SameSite={site}{attributes}"
 
     @property
     def reads_all(self) -> bool:
@@ -145,7 +154,8 @@ class ConsoleGate:
         self._ended = EndedSessions()
 
     @cached_property
-    def _seal(self) -> SessionSeal:
+    def seal(self) -> SessionSeal:
+        """Seals what cookies carry."""
         return SessionSeal(self._keys())
 
     async def visit(self, scope: Scope) -> Visit:
@@ -172,7 +182,7 @@ class ConsoleGate:
             shown=headers.get(SHOWN_HEADER),
         )
         cookie = cookie_parser(headers.get("cookie", "")).get(visit.cookie_name, "")
-        session = self._seal.opened(cookie, now) if cookie else None
+        session = self.seal.opened(cookie, now) if cookie else None
         if session is not None and session not in self._ended:
             is_fresh = now < session.seen_at + FRESH_SECONDS
             visit = replace(
@@ -193,13 +203,21 @@ class ConsoleGate:
         return None if visit.session in self._ended else await self._shown_by(visit, visit.session.headers)
 
     async def _shown_by(self, visit: Visit, headers: Mapping[str, str]) -> Principal | None:
-        said = {**headers, **({} if visit.shown is None else {SHOWN_HEADER: visit.shown})}
         try:
-            return await self._access.principal_of(said, CONSOLE)
+            return await self.judged(visit, headers)
         except RefusedError as exc:
             if exc.status != 401:
                 raise
             return None
+
+    async def judged(self, visit: Visit, headers: Mapping[str, str]) -> Principal:
+        """The principal of what a browser shows, as a call of a face would show it.
+
+        Raises:
+            RefusedError: 401, it is of nobody; 503, it cannot be judged at the moment.
+        """
+        said = {**headers, **({} if visit.shown is None else {SHOWN_HEADER: visit.shown})}
+        return await self._access.principal_of(said, CONSOLE)
 
     async def body_of(self, visit: Visit, scope: Scope, receive: Receive) -> JsonObject:
         """The body of a request that changes something, once it is sure that it comes from our own page.
@@ -249,21 +267,41 @@ class ConsoleGate:
         Raises:
             RefusedError: 403, it is not known; 429, too many were wrong; 503, it cannot be judged at the moment.
         """
-        self.require_sign_in(visit)
-        now = time.time()
-        if left := self._failures.seconds_left(visit.address, now):
-            raise RefusedError(429, "Too many wrong tokens", {"Retry-After": str(int(left) + 1)})
+        self.require_attempt(visit)
         # As an API key first: an opaque token may be asked about at an issuer, which must see no key of the file.
         for scheme in (Scheme.API_KEY, Scheme.BEARER):
-            session = replace(new_session(now, token, scheme), has_signed_in=True)
-            if len(self._seal.sealed(session)) > COOKIE_BYTES:
-                raise RefusedError(413, "This token is longer than a browser keeps in a cookie")
+            session = self.session_with(token, scheme)
             if (principal := await self._shown_by(visit, session.headers)) is not None:
                 logger.info("%s has signed in at the console", principal.name)
                 return session, principal
-        self._failures.note(visit.address, now)
         logger.warning("a wrong token was shown at the console, from %s", visit.address)
-        raise RefusedError(403, "This token is not known")
+        raise self.failed(visit, "This token is not known")
+
+    def session_with(self, token: str, scheme: Scheme) -> ConsoleSession:
+        """The session of a browser that has shown a credential.
+
+        Raises:
+            RefusedError: 413, no cookie takes it.
+        """
+        session = replace(new_session(time.time(), token, scheme), has_signed_in=True)
+        if len(self.seal.sealed(session)) > COOKIE_BYTES:
+            raise RefusedError(413, "This token is longer than a browser keeps in a cookie")
+        return session
+
+    def require_attempt(self, visit: Visit) -> None:
+        """Refuse a browser that may not try to sign in now.
+
+        Raises:
+            RefusedError: 403, as `require_sign_in`; 429, too many from its address have failed.
+        """
+        self.require_sign_in(visit)
+        if left := self._failures.seconds_left(visit.address, time.time()):
+            raise RefusedError(429, "Too many sign-ins have failed", {"Retry-After": str(int(left) + 1)})
+
+    def failed(self, visit: Visit, words: str) -> RefusedError:
+        """The refusal of a browser that has failed to sign in. It counts against its address."""
+        self._failures.note(visit.address, time.time())
+        return RefusedError(403, words)
 
     def sign_out(self, visit: Visit) -> None:
         """Let the session of a visit count no more."""
@@ -271,11 +309,7 @@ class ConsoleGate:
 
     def cookie(self, visit: Visit, session: ConsoleSession) -> str:
         """The value of `Set-Cookie` for a session."""
-        attributes = "; Secure" if visit.is_secure else ""
-        return (
-            f"{visit.cookie_name}={self._seal.sealed(session)}; Path=/; Max-Age={int(SESSION_SECONDS)}"
-            f"; HttpOnly; SameSite=Strict{attributes}"
-        )
+        return visit.set_cookie(visit.cookie_name, self.seal.sealed(session), SESSION_SECONDS, "Strict")
 
     def _is_open(self, headers: Headers) -> bool:
         return (

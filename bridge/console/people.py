@@ -73,6 +73,7 @@ def _issuer(name: str, one: Issuer) -> JsonObject:
         "issuer": one.place.issuer,
         "principal_claim": one.principal_claim,
         "introspects": one.client is not None,
+        "signs_in": one.login is not None,
         "scopes": [{"scope": scope, "globs": [*globs]} for scope, globs in one.scopes],
         "operators": {role.value: [*sorted(scopes)] for role, scopes in one.operators.items() if scopes},
         "audiences": {face: [*sorted(names)] for face, names in one.audiences.items()},

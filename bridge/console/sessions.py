@@ -7,15 +7,13 @@ session, too, because every form proves by it that it was shown to this browser.
 
 from __future__ import annotations
 
-import base64
-import binascii
-import json
 import secrets
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field, replace
-from typing import Final
+from typing import Any, Final
 
 from bridge.access.verifiers import Scheme
+from bridge.http.logins import BegunProof
 from bridge.http.request_checks import API_KEY_HEADER
 from bridge.seal import RecordSeal, SealedRecordError
 
@@ -24,6 +22,9 @@ SESSION_SECONDS: Final = 8 * 3600.0
 
 IDLE_SECONDS: Final = 30 * 60.0
 """How long a browser may ask for nothing before its sign-in ends."""
+
+BEGUN_SECONDS: Final = 600.0
+"""How long a person may take at the page of an issuer."""
 
 FRESH_SECONDS: Final = 60.0
 """How long a cookie is not written again."""
@@ -39,7 +40,8 @@ FAILURES_SECONDS: Final = 60.0
 _ADDRESSES_MOST: Final = 1024
 """Addresses of which failures are remembered. The oldest is forgotten first."""
 
-_PLACE: Final = b"session"
+_SESSION: Final = b"session"
+_BEGUN: Final = b"begun sign-in"
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,13 +75,24 @@ class ConsoleSession:
         return replace(self, seen_at=now)
 
 
+@dataclass(frozen=True, slots=True)
+class BegunSignIn:
+    """A sign-in at an issuer that the issuer has not answered. It counts in the browser that began it."""
+
+    issuer: str
+    """Its name in the configuration."""
+    proof: BegunProof
+    until: float
+    """Until when it may be answered, in seconds since the epoch."""
+
+
 def new_session(now: float, secret: str = "", scheme: Scheme = Scheme.BEARER) -> ConsoleSession:
     """The session of a browser that comes for the first time."""
     return ConsoleSession(secrets.token_urlsafe(24), now, now, secret, scheme)
 
 
 class SessionSeal:
-    """Sessions to cookies, and back."""
+    """Sessions, and sign-ins that were begun, to cookies and back."""
 
     def __init__(self, keys: Sequence[bytes]) -> None:
         """The first key seals, and all of them open."""
@@ -87,18 +100,29 @@ class SessionSeal:
 
     def sealed(self, session: ConsoleSession) -> str:
         """A session as the value of a cookie."""
-        data = self._seal.seal(json.dumps(asdict(session)).encode(), _PLACE)
-        return base64.urlsafe_b64encode(data).rstrip(b"=").decode()
+        return self._seal.seal_json(asdict(session), _SESSION)
 
     def opened(self, cookie: str, now: float) -> ConsoleSession | None:
         """The session in a cookie; None if there is none that counts."""
         try:
-            data = base64.b64decode(cookie + "=" * (-len(cookie) % 4), altchars=b"-_", validate=True)
-            said = json.loads(self._seal.open(data, _PLACE))
-        except (SealedRecordError, binascii.Error, ValueError):
+            said: dict[str, Any] = self._seal.open_json(cookie, _SESSION)
+        except SealedRecordError:
             return None
         session = ConsoleSession(**{**said, "scheme": Scheme(said["scheme"])})
         return None if session.is_over(now) else session
+
+    def sealed_begun(self, begun: BegunSignIn) -> str:
+        """A sign-in that an issuer has not answered, as the value of a cookie."""
+        return self._seal.seal_json(asdict(begun), _BEGUN)
+
+    def opened_begun(self, cookie: str, now: float) -> BegunSignIn | None:
+        """The sign-in in a cookie; None if there is none that counts."""
+        try:
+            said: dict[str, Any] = self._seal.open_json(cookie, _BEGUN)
+        except SealedRecordError:
+            return None
+        begun = BegunSignIn(said["issuer"], BegunProof(**said["proof"]), said["until"])
+        return begun if now < begun.until else None
 
 
 class SignInFailures:

@@ -143,6 +143,8 @@ class BegunProof:
     """The secret half of PKCE."""
     says_issuer: bool
     """Whether the answer has to name the issuer (RFC 9207)."""
+    resource: str = ""
+    """The resource indicator of the access token; empty to send none."""
 
 
 @dataclass(frozen=True)

@@ -15,6 +15,7 @@ from bridge.access.issuers import Issuer, IssuerPlace
 from bridge.access.principals import Principal
 from bridge.access.verifiers import Credential, Scheme
 from bridge.assembly.admission import Admission
+from bridge.assembly.bridge import Bridge
 from bridge.assembly.issuers import Issuers, issuers_of
 from bridge.assembly.plan import OfferedPlan, Plan, ProcessPlan, with_one_agent
 from bridge.assembly.plan_from_file import plan_from_file
@@ -299,3 +300,23 @@ async def is_known(admission: Admission, token: str) -> bool:
     except RefusedError as exc:
         return exc.status != 401
     return True
+
+
+async def test_a_bridge_ends_while_an_issuer_is_asked(tmp_path: Path) -> None:
+    asked = anyio.Event()
+
+    async def hangs(*_: Any) -> None:
+        asked.set()
+        await anyio.sleep_forever()
+
+    issuer = TokenIssuer("")
+    issuer.answers["/.well-known/oauth-authorization-server"] = hangs
+    with anyio.fail_after(10):
+        async with listening(issuer) as issuer.url:
+            place = ProcessPlan(keys=("k" * 32,), state=tmp_path)
+            plan = Plan(PROFILE, place, issuers={"corp": issuer_at(issuer.url, AUDIENCES)})
+            bridge = Bridge(plan)
+            async with bridge.run():
+                await bridge.apply(plan)
+                await asked.wait()
+    assert issuer.asked == ["/.well-known/oauth-authorization-server"]

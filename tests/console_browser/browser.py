@@ -8,13 +8,14 @@ import shutil
 import socket
 import subprocess
 import sys
-import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Awaitable, Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 from urllib.error import URLError
 from urllib.request import urlopen
 
@@ -30,6 +31,8 @@ from tests.support.in_process import client_of
 from tests.support.ports import free_port
 from tests.support.running import VERSION, profile_with
 from tests.support.tool_server import ToolServer, listed
+
+_T = TypeVar("_T")
 
 AXE: Final = "axe-core@4.14.1"
 PICTURES: Final = Path(__file__).resolve().parents[2] / "docs" / "pictures"
@@ -108,13 +111,19 @@ def tab_in(context: BrowserContext, root: str) -> Tab:
     return Tab(context.new_page(), root)
 
 
+def awaited(work: Callable[[], Awaitable[_T]]) -> _T:
+    """What a coroutine gives. Playwright has a loop in this thread, so that it runs in another."""
+    with ThreadPoolExecutor(1) as pool:
+        return pool.submit(anyio.run, work).result()
+
+
 @contextmanager
-def serving(folder: Path, text: str, **environment: str) -> Iterator[str]:
-    """`mcp-a2a serve` with this file; its URL. `{port}` in the text is its port.
+def serving(folder: Path, text: str, port: int = 0, **environment: str) -> Iterator[str]:
+    """`mcp-a2a serve` with this file; its URL. `{port}` in the text is its port, a free one without `port`.
 
     What it starts and reads has short names, since they are on the pictures.
     """
-    port = _port()
+    port = port or _port()
     programs = folder / "bin"
     programs.mkdir()
     server = programs / "mcp-server-everything"
@@ -189,10 +198,7 @@ def end(root: str, task: str) -> None:
 
 def fill(store: Path, tasks: int) -> None:
     """Make many tasks in a store, as calls of a tool make them."""
-    # Playwright has a loop in this thread.
-    thread = threading.Thread(target=anyio.run, args=(_fill, store, tasks))
-    thread.start()
-    thread.join()
+    awaited(partial(_fill, store, tasks))
     assert store.exists()
 
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterator
+from functools import partial
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
@@ -19,6 +20,7 @@ from bridge.assembly.plan_from_file import store_of
 from tests.console_browser.browser import (
     PICTURES,
     Tab,
+    awaited,
     axe_source,
     browsing,
     end,
@@ -28,6 +30,8 @@ from tests.console_browser.browser import (
     serving,
     tab_in,
 )
+from tests.peers.oidc_provider import running_issuers
+from tests.support.ports import free_port
 
 HOSTILE = "<img src=x onerror=alert(1)><script>alert(2)</script> \u202egnp.exe {{ 7 * 7 }}"
 
@@ -65,6 +69,14 @@ operator = "answer"
 """
 
 TOKENS = {"ADA": "token-of-ada-which-is-long-enough", "OPS": "key-of-ops-which-is-long-enough"}
+
+SIGN_IN = """
+[issuers.corp]
+issuer = "{corp}"
+login = {{ client_id = "{client}" }}
+scopes."tools:read" = ["*"]
+operator.read = ["admin"]
+"""
 
 PAGES = (
     "",
@@ -352,3 +364,50 @@ def test_ten_thousand_tasks_come_in_pages(browser: Browser, tmp_path: Path) -> N
         expect(page.get_by_role("heading", level=2)).to_contain_text("1000 searched")
         assert tab.faults == []
         context.close()
+
+
+def test_a_person_signs_in_at_the_page_of_its_issuer_which_is_another_site(
+    browser: Browser, tmp_path: Path
+) -> None:
+    source, port = axe_source(), free_port()
+    root = f"http://localhost:{port}"
+    with running_issuers() as issuers:
+        corp = issuers["corp"]
+        client = awaited(
+            partial(
+                corp.register,
+                redirect_uris=[f"{root}/console/signed-in"],
+                token_endpoint_auth_method="none",
+            )
+        )
+        place = f'[bridge]\npublic_url = "{root}"'
+        text = BRIDGE.replace("[bridge]", place) + SIGN_IN.format(corp=corp.url, client=client.id)
+        with serving(tmp_path, text, port):
+            context = browser.new_context(viewport={"width": 1000, "height": 640})
+            tab = tab_in(context, root)
+            # The issuer is at 127.0.0.1, so it is another site than localhost.
+            alice = {"name": "person", "value": "alice", "url": corp.url}
+            context.add_cookies([alice, {"name": "answer", "value": "no", "url": corp.url}])
+            page = tab.opens()
+            assert faults_by_axe(page, source) == []
+            page.get_by_role("button", name="Sign in at corp").click()
+            expect(page.get_by_role("main")).to_contain_text("corp has signed nobody in")
+            assert faults_by_axe(page, source) == []
+            tab.faults.clear()  # the 502 of that page
+
+            context.clear_cookies(name="answer")
+            page.get_by_role("link", name="To the start").click()
+            page.get_by_role("button", name="Sign in at corp").click()
+            expect(page.get_by_role("banner")).to_contain_text("signed in as corp:alice")
+            assert page.url == f"{root}/console"
+            tab.opens("/people")
+            expect(page.get_by_role("main")).to_contain_text("They sign in at this console there.")
+            cookies = {one["name"]: one["sameSite"] for one in context.cookies(root)}
+            assert cookies == {"mcp-a2a-console": "Strict"}
+
+            page.get_by_role("button", name="Sign out").click()
+            expect(page.get_by_role("heading", name="Sign in")).to_be_visible()
+            seen = awaited(partial(corp.seen, client.id))
+            assert [one["event"] for one in seen if one["event"].startswith("grant")] == ["grant.success"]
+            assert [fault for fault in tab.faults if "401" not in fault] == []
+            context.close()

@@ -27,6 +27,8 @@ class PeopleIssuer:
     """Beside or in place of what its page sends back; an empty value leaves one out."""
     sign: Callable[[dict[str, Any]], str] = lambda claims: signed(claims, typ="JWT")
     """Makes an ID token of its claims."""
+    access: Callable[[dict[str, str]], str] = lambda _: "unused"
+    """Makes the access token for a query of its page; an empty one is left out."""
     claims: dict[str, Any] = field(default_factory=dict)
     """Beside or in place of those of an ID token."""
     asked: list[dict[str, str]] = field(default_factory=list)
@@ -71,6 +73,5 @@ class PeopleIssuer:
             return JSONResponse({"error": "invalid_grant"}, 400)
         told = {"nonce": query["nonce"], **self.claims}
         claims = self.tokens.claims(query["client_id"], self.person, **told)
-        return JSONResponse(
-            {"access_token": "unused", "token_type": "Bearer", "id_token": self.sign(claims)},
-        )
+        given = {"access_token": self.access(query), "token_type": "Bearer", "id_token": self.sign(claims)}
+        return JSONResponse({name: value for name, value in given.items() if value})

@@ -81,6 +81,9 @@ SECTION_NOUNS: Final = {
 }
 """What the tables of each section are: one of them, and several."""
 
+_CONSOLE: Final = "console"
+"""The name of the console among the faces for which tokens are."""
+
 _OF_EXCHANGES: Final = ("on_behalf_of", "audience", "id_jag")
 """Keys for tokens in the names of callers."""
 
@@ -290,7 +293,8 @@ def is_shared_store(store: object) -> bool:
 def _issuer_faults(data: Mapping[str, Any]) -> Iterator[ConfigFault]:
     """Yield faults of issuers: two tables for one, audiences of no face, and faces without an audience."""
     faces = {str(name): section for section in _MADE_OF for name in _table(data, section)}
-    has_url = "public_url" in _table(data, "bridge")
+    place = _table(data, "bridge")
+    has_url, has_console = "public_url" in place, place.get("console") is True
     known: dict[str, str] = {}
     for name, table in _table(data, "issuers").items():
         if not isinstance(table, dict):
@@ -301,10 +305,11 @@ def _issuer_faults(data: Mapping[str, Any]) -> Iterator[ConfigFault]:
         audience = table.get("audience", {})
         given = audience if isinstance(audience, dict) else {}
         for face in given:
-            if face not in faces:
+            if face not in faces and not (has_console and face == _CONSOLE):
                 message = f"there is no face `{face}`"
                 yield ConfigFault((*here, "audience", face), message, meant(face, sorted(faces)), on_key=True)
-        missing = [face for face in faces if face not in given]
+        signs_in = [_CONSOLE] if has_console and "login" in table else []
+        missing = [face for face in dict.fromkeys([*faces, *signs_in]) if face not in given]
         if missing and not has_url:
             message = f"tokens for {listed((f'`{face}`' for face in missing), 'and')} have no audience"
             hint = f"write `public_url` in [bridge], or audience.{missing[0]} = [...] in {title(here)}"

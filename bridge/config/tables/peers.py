@@ -507,11 +507,21 @@ class IssuerLoginTable(Table):
     """`login` of an issuer: how a person shows in a browser who it is (OpenID Connect)."""
 
     client_id: Text = Field(
-        description="the id of the bridge as a client of the issuer, with the redirect URI `PUBLIC_URL/login/who`"
+        description="the id of the bridge as a client of the issuer, with the redirect URIs `PUBLIC_URL/login/who` "
+        "and, for the console, `PUBLIC_URL/console/signed-in`"
     )
     client_secret: SecretValue | None = Field(default=None, description="its secret, if it has one")
     client_auth: Literal["basic", "post"] = Field(
         default="basic", description="how the secret is sent: in the header `Authorization`, or in the body"
+    )
+    scopes: ScopeNames | None = Field(
+        default=None,
+        description="the scopes that the console asks for with who signs in; without it, all that this table names in "
+        "`scopes` and `operator`",
+    )
+    resource: str | None = Field(
+        default=None,
+        description='what the token of the console is for, if not its audience; `""` asks for no resource (RFC 8707)',
     )
 
 
@@ -540,7 +550,7 @@ class IssuerTable(Table):
     audience: dict[Name, Texts] = Field(
         default_factory=dict,
         description="by the name of a face, the audiences (`aud`) of tokens for it; without it, the URL of the face "
-        "below `public_url`",
+        "below `public_url`. `console` is the console",
     )
     principal: Text = Field(
         default="sub",
@@ -567,7 +577,8 @@ class IssuerTable(Table):
     )
     login: IssuerLoginTable | None = Field(
         default=None,
-        description='how its people show in a browser who they are, where a tool server has `login = "each"`',
+        description="how its people show in a browser who they are: at the console, and where a peer has "
+        '`login = "each"`',
     )
     allow_private: bool = Field(
         default=False, description="whether its metadata may lead to a private address on another origin"
