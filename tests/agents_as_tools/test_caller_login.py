@@ -30,7 +30,7 @@ from tests.support.login_agent import LoginAgent
 from tests.support.login_server import LoginServer
 from tests.support.mcp_wire import MODERN, Http
 
-pytestmark = pytest.mark.outside
+pytestmark = [pytest.mark.outside, pytest.mark.proves("oauth-each")]
 
 TOKENS: Final = {"alice": "token-of-alice", "bob": "token-of-bob"}
 MODES: Final = ["legacy", "auto"]

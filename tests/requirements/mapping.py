@@ -445,6 +445,16 @@ MAPPING: Final = (
             "mcp-bounded": "What a server sends is bounded; above a bound its call fails, and no other",
         },
     ),
+    *_of(
+        Side.BRIDGE,
+        "extensions",
+        {
+            "map-availability": (
+                "A skill stays on the card while its server is down; the card says since when, by a word of a closed"
+                " list, and all replicas say the same"
+            ),
+        },
+    ),
     # The command and the configuration
     *_of(
         Side.BRIDGE,

@@ -36,6 +36,10 @@ OAUTH: Final = tuple(
             "A peer that is called in the names of callers gets a token that the caller's own was exchanged for, and"
             " never that of another caller, the caller's own, or none (RFC 8693, MCP security best practices)"
         ),
+        "oauth-each": (
+            "A peer that wants a login of each caller is called with the caller's own. Whoever has none gets a link to"
+            " the bridge, where nobody logs in for somebody else (MCP elicitation, URL mode)"
+        ),
         "oauth-bad-input": (
             "Whatever a token or an issuer says, it is refused with one line in the log that lacks the token"
         ),

@@ -18,6 +18,8 @@ from bridge.translate.availability import (
     unavailable_skills,
 )
 
+pytestmark = pytest.mark.proves("map-availability")
+
 UP: Final = SourceState("crm", None, 0, was_up=True)
 DOWN: Final = SourceState("crm", "connection refused at 10.0.0.7", 50_000, was_up=True)
 LOCKED: Final = SourceState("crm", "nobody has logged in", 70_000, needs_login=True, was_up=True)
