@@ -262,6 +262,7 @@ async def test_only_what_differs_is_made_anew(tmp_path: Path) -> None:
             assert await there.skills("c") == ["echo", "hold"]
 
 
+@pytest.mark.long
 async def test_two_hundred_calls_in_flight_survive_five_new_plans(tmp_path: Path) -> None:
     async with servers("one", "two") as (one, two):
         both = {"one": one, "two": two}

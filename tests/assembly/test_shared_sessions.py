@@ -301,6 +301,7 @@ async def test_sessions_go_on_while_keys_are_changed_one_replica_after_another(
 # Owners that are not there
 
 
+@pytest.mark.long
 async def test_a_paused_owner_is_answered_for_with_503_until_it_goes_on(
     caplog: pytest.LogCaptureFixture,
 ) -> None:

@@ -124,7 +124,9 @@ async def test_callers_at_the_same_time_share_one_refresh(tmp_path: Path) -> Non
     assert len(server.asked) == 1
 
 
-@pytest.mark.parametrize("kind", ["files", pytest.param("postgres", marks=pytest.mark.outside)])
+@pytest.mark.parametrize(
+    "kind", ["files", pytest.param("postgres", marks=[pytest.mark.outside, pytest.mark.long])]
+)
 async def test_a_hundred_refreshes_at_two_replicas_never_revoke_the_family(tmp_path: Path, kind: str) -> None:
     server = LoginServer()
     url = new_database_url() if kind == "postgres" else ""

@@ -73,6 +73,7 @@ def memory_mib(pid: int, kind: str) -> int:
 # Results
 
 
+@pytest.mark.long
 @pytest.mark.proves("map-content")
 @each_transport
 async def test_a_result_of_50_mb_is_whole(
