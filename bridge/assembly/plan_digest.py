@@ -11,6 +11,7 @@ import json
 from collections.abc import Mapping, Sequence, Set
 from dataclasses import fields, is_dataclass, replace
 from enum import Enum
+from ipaddress import IPv4Network, IPv6Network
 from pathlib import Path
 from typing import Any, Final
 
@@ -40,7 +41,7 @@ def _plain(value: Any) -> Any:
             return [type(value).__name__, value.name]
         case BaseModel():
             return _plain(value.model_dump())
-        case Path():
+        case Path() | IPv4Network() | IPv6Network():
             return str(value)
         case Mapping():
             return [[_plain(key), _plain(one)] for key, one in value.items()]

@@ -5,15 +5,25 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
-from dataclasses import replace
+import typing
+from collections.abc import Iterator, Mapping, Sequence, Set
+from dataclasses import fields, is_dataclass, replace
+from enum import Enum
+from ipaddress import IPv4Network, IPv6Network
 from pathlib import Path
+from types import UnionType
+from typing import Any, Final
 
 import pytest
+from pydantic import BaseModel
 
+from bridge.a2a.client.card import OwnCard
+from bridge.assembly.own_callers import OwnCallers
 from bridge.assembly.plan import Plan
 from bridge.assembly.plan_digest import plan_bytes
 from bridge.assembly.plan_from_file import plan_from_file
 from bridge.config.load import load
+from bridge.http.oauth import TokenSource
 from bridge.proofs import ProofPurpose, Proofs
 from tests.support.command import ROOT
 
@@ -145,3 +155,49 @@ def test_a_digest_is_the_same_in_every_process(tmp_path: Path) -> None:
 def test_a_value_of_a_kind_that_is_not_known_is_refused_and_not_left_out() -> None:
     with pytest.raises(TypeError, match="a plan holds a object"):
         plan_bytes(replace(Plan(None), servers={"a": object()}))  # type: ignore[arg-type, dict-item]
+
+
+OF_BYTES: Final = (
+    *(bool, int, float, str, type(None), Enum, Path, IPv4Network, IPv6Network),
+    *(Mapping, Set, Sequence, TokenSource),
+)
+NO_CLASSES: Final = (typing.Annotated, typing.Literal, typing.Union, UnionType)
+OF_ONE_PROCESS: Final = (OwnCard, OwnCallers)
+"""What a plan gets when it is served: its digest is taken before."""
+
+
+def test_bytes_are_known_of_every_kind_of_value_that_a_plan_may_hold() -> None:
+    kinds = {kind for kind in kinds_in(Plan, set()) if not issubclass(kind, (*OF_BYTES, *OF_ONE_PROCESS))}
+    assert kinds == set()
+
+
+def test_the_networks_of_proxies_are_part_of_the_digest(tmp_path: Path) -> None:
+    lines = [f'trusted_proxies = ["{one}"]\nprincipal_header = "X-User"' for one in ("192.0.2.0/24", "::1")]
+    found = {plan_bytes(plan_of(tmp_path, FILE.replace("[bridge]", f"[bridge]\n{line}"))) for line in lines}
+    assert len({*found, plan_bytes(plan_of(tmp_path))}) == 3
+
+
+def kinds_in(hint: Any, seen: set[Any]) -> Iterator[type]:
+    """The classes of the values below a type that are no dataclasses and no tables of the configuration."""
+    origin = typing.get_origin(hint)
+    if origin is not None:
+        inside = () if origin is typing.Literal else typing.get_args(hint)
+        for one in inside if origin in NO_CLASSES else (*inside, origin):
+            yield from kinds_in(one, seen)
+    elif isinstance(hint, type) and hint not in seen:
+        seen.add(hint)
+        inner = inner_hints(hint)
+        for one in inner or ():
+            yield from kinds_in(one, seen)
+        if inner is None:
+            yield hint
+
+
+def inner_hints(kind: type) -> list[Any] | None:
+    """The types of the fields of a class that count; None if it has none."""
+    if is_dataclass(kind):
+        hints = typing.get_type_hints(kind)
+        return [hints[one.name] for one in fields(kind) if one.compare]
+    if issubclass(kind, BaseModel):
+        return [one.annotation for one in kind.model_fields.values()]
+    return None

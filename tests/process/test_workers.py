@@ -5,11 +5,13 @@ from __future__ import annotations
 import json
 import os
 import signal
+import ssl
 import subprocess
 import sys
-from collections.abc import AsyncIterator, Iterator, Sequence
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
 from dataclasses import dataclass, field
+from ipaddress import ip_address
 from pathlib import Path
 from typing import Any, Final
 from uuid import uuid4
@@ -17,15 +19,18 @@ from uuid import uuid4
 import anyio
 import httpx2
 import pytest
+from cryptography import x509
 from prometheus_client.parser import text_string_to_metric_families
 
+from tests.support.certificates import Authority
 from tests.support.command import children_of, environment, gone, run_here
 from tests.support.forked import Forked
+from tests.support.issuer import TokenIssuer, bearer
 from tests.support.lines import WAIT_SECONDS, Lines
 from tests.support.ports import free_port
 from tests.support.postgres import database_url, new_agent
 from tests.support.processes import PROC, children_with, is_running
-from tests.support.running import RAW_SERVER, VERSION
+from tests.support.running import RAW_SERVER, VERSION, listening
 
 pytestmark = [
     pytest.mark.long,
@@ -70,11 +75,14 @@ class Serving:
         await anyio.to_thread.run_sync(self.said.until, words)
 
     @asynccontextmanager
-    async def client_of_another(self, worker: int) -> AsyncIterator[httpx2.AsyncClient]:
-        """A client whose one connection another worker has accepted."""
-        async with httpx2.AsyncClient(timeout=WAIT_SECONDS) as client:
+    async def client_of_another(
+        self, worker: int, tls: ssl.SSLContext | None = None
+    ) -> AsyncIterator[httpx2.AsyncClient]:
+        """A client whose one connection another worker has accepted, over TLS if it says how."""
+        scheme = "http" if tls is None else "https"
+        async with httpx2.AsyncClient(timeout=WAIT_SECONDS, verify=tls or True) as client:
             os.kill(worker, signal.SIGSTOP)
-            await client.get(f"http://127.0.0.1:{self.port}/healthz")
+            await client.get(f"{scheme}://127.0.0.1:{self.port}/healthz")
             os.kill(worker, signal.SIGCONT)
             yield client
 
@@ -130,12 +138,13 @@ def serving(
     of_bridge: str = "",
 ) -> Iterator[Serving]:
     """Two workers that serve one agent, of the raw server unless another is named; its skills are tools, too, if
-    `and_tools` is said. `names` are principals; without any, everyone is let in. `of_bridge` is more of [bridge]."""
+    `and_tools` is said. `names` are principals; without any, everyone is let in. `of_bridge` is more of [bridge],
+    and of other tables; `{agent}` in it is the agent."""
     agent, port, file = new_agent(), free_port(), folder / "bridge.toml"
     server = server or f"command = {json.dumps([sys.executable, '-S', '-E', str(RAW_SERVER)])}"
     file.write_text(
         BRIDGE.format(port=port)
-        + of_bridge
+        + of_bridge.replace("{agent}", agent)
         + f'[tool_servers.tools]\n{server}\n[tools_as_agent.{agent}]\nfrom = ["tools"]\n'
     )
     if and_tools:
@@ -434,3 +443,73 @@ def test_without_a_shared_store_or_keys_workers_are_refused_with_2(
     done = run_here("serve", str(file), "--workers", "2", state=tmp_path, **given)
     assert done.returncode == 2
     assert words in done.stderr
+
+
+GUARDED: Final = """
+public_url = "https://127.0.0.1"
+trusted_proxies = ["127.0.0.0/8"]
+principal_header = "X-User"
+
+[bridge.tls]
+certificate = "bridge.pem"
+key = "bridge.key"
+client_ca = "company.pem"
+client_certificate = "optional"
+
+[issuers.corp]
+issuer = "ISSUER"
+audience.{agent} = ["api://desk"]
+scopes.echo = ["echo"]
+
+[principals.bob]
+certificate = "subject:CN=bob"
+skills = ["add"]
+
+[principals.cy]
+forwarded = "cy@example.com"
+skills = ["fail"]
+
+"""
+EXTENDED: Final = {"jsonrpc": "2.0", "id": 1, "method": "GetExtendedAgentCard", "params": {}}
+
+
+@pytest.mark.anyio
+async def test_each_worker_knows_callers_by_certificate_by_token_and_by_what_a_proxy_says(
+    tmp_path: Path,
+) -> None:
+    authority, issuer = Authority(tmp_path, "company"), TokenIssuer("")
+    authority.issues("bridge", x509.IPAddress(ip_address("127.0.0.1")))
+    nobody, bob = authority.trusted(), authority.trusted(authority.issues("bob"))
+    async with listening(issuer) as issuer.url:
+        token, foreign = (
+            bearer(issuer.token(audience, scope="echo")) for audience in ("api://desk", "api://x")
+        )
+        proxied = {"X-User": "cy@example.com"}
+        with serving(tmp_path, of_bridge=GUARDED.replace("ISSUER", issuer.url)) as bridge:
+            asked: dict[str, tuple[ssl.SSLContext, Mapping[str, str]]] = {
+                "a token": (nobody, token),
+                "a certificate": (bob, {}),
+                "a proxy": (nobody, proxied),
+                "a token of another face": (nobody, foreign),
+                "nothing": (nobody, {}),
+                "a certificate and the token of another": (bob, token),
+                "a certificate and a header for another": (bob, proxied),
+            }
+            for worker in bridge.workers:
+                found: dict[str, list[str] | int] = {}
+                for name, (tls, headers) in asked.items():
+                    async with bridge.client_of_another(worker, tls) as client:
+                        url = f"https://127.0.0.1:{bridge.port}/agents/{bridge.agent}"
+                        answer = await client.post(url, json=EXTENDED, headers={**VERSION, **headers})
+                    is_let_in = answer.status_code == 200
+                    skills = answer.json()["result"]["skills"] if is_let_in else []
+                    found[name] = [one["id"] for one in skills] if is_let_in else answer.status_code
+                assert found == {
+                    "a token": ["echo"],
+                    "a certificate": ["add"],
+                    "a proxy": ["fail"],
+                    "a token of another face": 401,
+                    "nothing": 401,
+                    "a certificate and the token of another": 401,
+                    "a certificate and a header for another": 401,
+                }

@@ -550,7 +550,7 @@ class IssuerTable(Table):
     audience: dict[Name, Texts] = Field(
         default_factory=dict,
         description="by the name of a face, the audiences (`aud`) of tokens for it; without it, the URL of the face "
-        "below `public_url`. `console` is the console",
+        "below `public_url`. `console` is the console; with an empty list no token of this issuer counts there",
     )
     principal: Text = Field(
         default="sub",
