@@ -14,8 +14,8 @@ from rich.table import Table
 from rich.text import Text
 
 from bridge.a2a.client.http import redacted_url
-from bridge.a2a.wire.versions import HEADER, VERSIONS
 from bridge.access.verifiers import Scheme
+from bridge.assembly.call_lines import a2a_line
 from bridge.cli.render import err, styled
 from bridge.http.request_checks import API_KEY_HEADER
 from bridge.safe_text import with_visible_characters
@@ -240,7 +240,7 @@ def lines_for(agent: PublishedAgent, base: str, credentials: Sequence[Credential
     skill = min(skills, key=_risk_and_trouble)
     arguments = _example(skill)
     yield shlex.join(["mcp-a2a", "call", base, skill.id, *_words(arguments), *_options(known)])
-    yield _curl(base, skill.id, arguments, known)
+    yield a2a_line(base, skill.id, arguments, _header(known))
 
 
 def _risk_and_trouble(skill: Skill) -> tuple[bool, bool, bool]:
@@ -271,21 +271,10 @@ def _options(known: Credential | None) -> tuple[str, ...]:
     return (_OPTIONS[known.scheme], known.reference) if known and known.scheme in _OPTIONS else ()
 
 
-def _curl(base: str, skill_id: str, arguments: JsonObject, known: Credential | None) -> str:
-    message = {"role": "ROLE_USER", "parts": [{"data": {"skill": skill_id, "arguments": arguments}}]}
-    shown = json.dumps(message, ensure_ascii=False, separators=(",", ":"))[1:-1].replace("'", "'\\''")
-    body = (
-        '{"jsonrpc":"2.0","id":1,"method":"SendMessage","params":{"message":'
-        f'{{"messageId":"\'$(date +%s)\'",{shown}}}}}}}'
-    )
-    headers = f"-H '{HEADER}: {VERSIONS.current.version}' -H 'Content-Type: application/json'"
-    return f"curl -s {shlex.quote(base)} {headers}{_header(known)} -d '{body}'"
-
-
 def _header(known: Credential | None) -> str:
     """The option of curl for a secret header; the shell inserts the secret from its variable or file."""
     if known is None or known.scheme not in _HEADERS:
         return ""
     source, _, place = known.reference.partition(":")
     secret = f"${{{place}}}" if source == "env" else f"$(cat {shlex.quote(place)})"
-    return f' -H "{_HEADERS[known.scheme]}{secret}"'
+    return f'-H "{_HEADERS[known.scheme]}{secret}"'

@@ -3,6 +3,7 @@
 GET   a page, as HTML or JSON           a form is a page that its script sends back as JSON
 GET   /signed-in                        the answer of an issuer, which a browser brings
 POST  what changes something            /sign-in  /sign-out  /news  /tasks/AGENT/ID/{answer,cancel}  /try/AGENT/SKILL
+                                         /lines/AGENT/SKILL
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ from bridge.a2a.model.errors import A2AError
 from bridge.assembly.bridge import Bridge
 from bridge.assembly.offered_server import keys_of
 from bridge.assembly.plan import ProcessPlan
+from bridge.console import tool_trials, trials
 from bridge.console.answers import answer, waiting_page
 from bridge.console.configuration import ServedConfiguration, configuration
 from bridge.console.forms import WrongValuesError
@@ -167,6 +169,10 @@ class ConsoleApp:
             case ["tasks", agent, task_id, "cancel"]:
                 await operations_on(self._bridge, visit, agent).cancel(task_id)
                 return json_response({"to": f"{visit.root}{path_of_task(agent, task_id)}"})
+            case ["lines", "mcp", server, tool]:
+                return json_response(tool_trials.typed_lines(self._bridge, visit, server, tool, body))
+            case ["lines", agent, skill]:
+                return json_response(trials.typed_lines(self._bridge, visit, agent, skill, body))
             case ["try", "mcp", server, tool]:
                 return json_response(await call_tool(self._bridge, visit, server, tool, body))
             case ["try", agent, skill]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import shlex
 from typing import Final
 from urllib.parse import quote
 
@@ -11,11 +10,13 @@ from pydantic import JsonValue
 
 from bridge.agents_as_tools.tools import PublishedTool
 from bridge.assembly.bridge import Bridge
+from bridge.assembly.call_lines import command_line, mcp_line
 from bridge.assembly.offered_server import OfferedServer
 from bridge.assembly.routes import MCP
 from bridge.console.forms import WrongValuesError, fields_of, form_problems
 from bridge.console.gate import Visit
 from bridge.console.parts import IMAGES, shown_value
+from bridge.console.trials import arguments_in, secret_header, secret_option
 from bridge.errors import AuditAwayError
 from bridge.http.request_checks import RefusedError
 from bridge.jsonvalues import JsonObject
@@ -58,7 +59,6 @@ def tool_page(bridge: Bridge, visit: Visit, server: str, name: str) -> JsonObjec
     """The page of one tool."""
     one, tool = _tool(bridge, visit, server, name)
     schema = _schema(tool)
-    words = ["mcp-a2a", "call", f"{visit.base_url}{MCP}/{one.name}", tool.name]
     return {
         **_line(tool, one),
         "agent": one.name,
@@ -67,7 +67,26 @@ def tool_page(bridge: Bridge, visit: Visit, server: str, name: str) -> JsonObjec
         "fields": fields_of(schema),
         "schema": schema,
         "unchecked": None,
-        "lines": {"call": shlex.join(words), "curl": None},
+        "lines": _lines_for(visit, one, tool, {}),
+        "lines_are": "",
+    }
+
+
+def typed_lines(bridge: Bridge, visit: Visit, server: str, name: str, body: JsonObject) -> JsonObject:
+    """The same call as lines for a shell, for what stands in the form of a tool.
+
+    Raises:
+        RefusedError: 404, there is no such tool for the visitor; 400, there are no arguments.
+    """
+    return _lines_for(visit, *_tool(bridge, visit, server, name), arguments_in(body))
+
+
+def _lines_for(visit: Visit, one: OfferedServer, tool: PublishedTool, arguments: JsonObject) -> JsonObject:
+    url = f"{visit.base_url}{MCP}/{quote(one.name, safe='')}"
+    return {
+        "call": command_line(url, tool.name, arguments, secret_option(visit)),
+        "curl": mcp_line(url, tool.name, arguments, secret_header(visit)),
+        "protocol": "MCP",
     }
 
 
@@ -92,9 +111,7 @@ async def call_tool(bridge: Bridge, visit: Visit, server: str, name: str, body: 
         WrongValuesError: the arguments do not fit the schema.
     """
     one, tool = _tool(bridge, visit, server, name)
-    arguments = body.get("arguments")
-    if not isinstance(arguments, dict):
-        raise RefusedError(400, "A call has arguments, which may be none")
+    arguments = arguments_in(body)
     if problems := form_problems(_schema(tool), arguments):
         raise WrongValuesError(problems)
     here = visit.who.in_face(one.name)

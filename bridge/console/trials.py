@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import json
-import shlex
+from collections.abc import Sequence
 from typing import Final
 from urllib.parse import quote
 from uuid import uuid4
 
 from bridge.a2a.model.objects import Message, Part, Role
-from bridge.a2a.wire.versions import HEADER, VERSIONS
 from bridge.access.verifiers import Scheme
 from bridge.assembly.bridge import Bridge
+from bridge.assembly.call_lines import a2a_line, command_line
 from bridge.assembly.published_agent import PublishedAgent
 from bridge.console.forms import WrongValuesError, fields_of, tool_problems
 from bridge.console.gate import Visit
@@ -26,8 +25,8 @@ from bridge.translate.extension import SKILL
 _VARIABLE: Final = "MCP_A2A_TOKEN"
 """The variable that holds the caller's token in the lines to copy."""
 
-_OPTIONS: Final = {Scheme.API_KEY: "--api-key"}
-_HEADERS: Final = {Scheme.API_KEY: f"{API_KEY_HEADER}: "}
+_OPTIONS: Final = {Scheme.BEARER: "--bearer", Scheme.API_KEY: "--api-key"}
+_HEADERS: Final = {Scheme.BEARER: "Authorization: Bearer ", Scheme.API_KEY: f"{API_KEY_HEADER}: "}
 
 _HINTS: Final = {
     "readOnlyHint": "only reads",
@@ -86,6 +85,7 @@ async def skill_page(bridge: Bridge, visit: Visit, name: str, skill_id: str) -> 
         "schema": skill.tool.input_schema,
         "unchecked": skill.tool.unchecked,
         "lines": lines_for(visit, one.agent, skill.id, example if values is None else values),
+        "lines_are": "the example" if values is None and example else "",
     }
 
 
@@ -98,20 +98,49 @@ def _skill(agent: PublishedAgent, visit: Visit, skill_id: str) -> Skill:
 
 def lines_for(visit: Visit, agent: PublishedAgent, skill_id: str, arguments: JsonObject) -> JsonObject:
     """The same call as lines for a shell. A token stands there as a variable."""
-    base = f"{visit.base_url}{agent.path}"
-    given = ["--json", json.dumps(arguments, ensure_ascii=False)] if arguments else []
-    who = [] if visit.is_open else [_OPTIONS.get(visit.session.scheme, "--bearer"), f"env:{_VARIABLE}"]
-    data = {"skill": skill_id, "arguments": arguments}
-    message = {"messageId": str(uuid4()), "role": "ROLE_USER", "parts": [{"data": data}]}
-    request = {"jsonrpc": "2.0", "id": 1, "method": "SendMessage", "params": {"message": message}}
-    shown = _HEADERS.get(visit.session.scheme, "Authorization: Bearer ")
-    secret = "" if visit.is_open else f' -H "{shown}${_VARIABLE}"'
-    headers = f"-H '{HEADER}: {VERSIONS.current.version}' -H 'Content-Type: application/json'"
+    url = f"{visit.base_url}{agent.path}"
     return {
-        "call": shlex.join(["mcp-a2a", "call", base, skill_id, *given, *who]),
-        "curl": f"curl -s {shlex.quote(base)} {headers}{secret}"
-        f" -d {shlex.quote(json.dumps(request, ensure_ascii=False))}",
+        "call": command_line(url, skill_id, arguments, secret_option(visit)),
+        "curl": a2a_line(url, skill_id, arguments, secret_header(visit)),
+        "protocol": "A2A",
     }
+
+
+def secret_option(visit: Visit) -> Sequence[str]:
+    """The option of `mcp-a2a call` with which a visitor shows who it is; it takes the secret from a variable."""
+    if visit.is_open or not visit.session.secret:
+        return ()
+    return (_OPTIONS[visit.session.scheme], f"env:{_VARIABLE}")
+
+
+def secret_header(visit: Visit) -> str:
+    """The same for curl."""
+    if visit.is_open or not visit.session.secret:
+        return ""
+    return f'-H "{_HEADERS[visit.session.scheme]}${_VARIABLE}"'
+
+
+def typed_lines(bridge: Bridge, visit: Visit, name: str, skill_id: str, body: JsonObject) -> JsonObject:
+    """The lines for what stands in the form of a skill, whether it fits the schema or not.
+
+    Raises:
+        RefusedError: 404, there is no such skill for the visitor; 400, there are no arguments.
+    """
+    one = operations_on(bridge, visit, name)
+    _skill(one.agent, visit, skill_id)
+    return lines_for(visit, one.agent, skill_id, arguments_in(body))
+
+
+def arguments_in(body: JsonObject) -> JsonObject:
+    """The arguments in a form.
+
+    Raises:
+        RefusedError: 400, there are none.
+    """
+    arguments = body.get("arguments")
+    if not isinstance(arguments, dict):
+        raise RefusedError(400, "A call has arguments, which may be none")
+    return arguments
 
 
 async def run(bridge: Bridge, visit: Visit, name: str, skill_id: str, body: JsonObject) -> str:
@@ -123,9 +152,7 @@ async def run(bridge: Bridge, visit: Visit, name: str, skill_id: str, body: Json
         A2AError: the call is refused.
     """
     one = operations_on(bridge, visit, name)
-    skill, arguments = _skill(one.agent, visit, skill_id), body.get("arguments")
-    if not isinstance(arguments, dict):
-        raise RefusedError(400, "A call has arguments, which may be none")
+    skill, arguments = _skill(one.agent, visit, skill_id), arguments_in(body)
     if problems := tool_problems(skill.tool, arguments):
         raise WrongValuesError(problems)
     data: JsonObject = {"skill": skill_id, "arguments": arguments}

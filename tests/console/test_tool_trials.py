@@ -14,6 +14,7 @@ import pytest
 from bridge.access.principals import Principal
 from bridge.access.verifiers import Credential
 from bridge.assembly.bridge import Bridge
+from bridge.assembly.call_lines import command_line, mcp_line
 from bridge.assembly.plan import OfferedPlan, Plan, ProcessPlan, PublishedPlan, ServerPlan
 from bridge.console.app import ConsoleApp
 from bridge.console.tool_trials import shown_block
@@ -67,6 +68,15 @@ async def test_a_tool_is_called_and_its_result_shown_as_what_it_is(tmp_path: Pat
         assert [tool["id"] for tool in team["tools"]] == ["echo", "fail"]
         page = await browser.opens("/try/mcp/team/echo")
         assert 'data-action="/try/mcp/team/echo"' in page.text
+        url, typed = f"{browser.base_url}/mcp/team", {"text": HOSTILE}
+        for arguments in ({}, typed):
+            lines = (await browser.posts("/lines/mcp/team/echo", {"arguments": arguments})).json()
+            assert lines == {
+                "call": command_line(url, "echo", arguments),
+                "curl": mcp_line(url, "echo", arguments),
+                "protocol": "MCP",
+            }
+        assert (await browser.posts("/lines/mcp/team/nothing", {"arguments": {}})).status_code == 404
         answer = (await browser.posts("/try/mcp/team/echo", {"arguments": {"text": HOSTILE}})).json()
         assert server.calls == [("echo", {"text": HOSTILE})]
         assert answer["failed"] is False

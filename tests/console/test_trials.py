@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import json
-import shlex
 from pathlib import Path
 
 from bridge.access.principals import Principal
 from bridge.access.verifiers import Credential, Scheme
-from bridge.cli.call.arguments import CallRequest
+from bridge.assembly.call_lines import a2a_line, command_line
+from bridge.jsonvalues import JsonObject
 from bridge.translate.overrides import SkillOverride
 from tests.console.test_tasks import HOSTILE, served
 from tests.support.console import ConsoleBrowser
@@ -65,27 +65,23 @@ async def test_the_same_call_can_be_typed_elsewhere(tmp_path: Path) -> None:
         task_id = made.json()["to"].rpartition("/")[2]
         lines = (await here.browser.reads(f"/try/devtools/echo?task={task_id}"))["lines"]
         assert ADA.token not in str(lines)
-        command, verb, url, skill, *options = shlex.split(lines["call"])
-        assert [command, verb, url, skill] == [
-            "mcp-a2a",
-            "call",
-            "http://127.0.0.1:8080/agents/devtools",
-            "echo",
-        ]
-        assert options[2:] == ["--api-key", "env:MCP_A2A_TOKEN"]
-        given = CallRequest.from_options(
-            {"words": (skill,), "text": None, "arguments": options[1], "decline": False, "task_id": None}
-        )
-        assert given.arguments == {"text": 'it\'s "here" $HOME'}
-        words = shlex.split(lines["curl"])
-        assert words[words.index("-H") :: 2][0] == "-H"
-        sent = await here.browser.client.post(
-            words[2],
-            content=words[-1],
-            headers={"A2A-Version": "1.0", "Content-Type": "application/json", "X-API-Key": ADA.token},
-        )
-        assert sent.json()["result"]["task"]["status"]["state"] == "TASK_STATE_COMPLETED"
-        assert "X-API-Key: $MCP_A2A_TOKEN" in words
+        given = {"text": 'it\'s "here" $HOME'}
+        url = "http://127.0.0.1:8080/agents/devtools"
+        assert lines == lines_of_echo(url, given)
+        typed = await here.browser.posts("/lines/devtools/echo", {"arguments": {"text": 7, "more": HOSTILE}})
+        assert typed.json() == lines_of_echo(url, {"text": 7, "more": HOSTILE})
+        assert [call for call in here.server.calls if call != ("echo", given)] == []
+        assert (await here.browser.posts("/lines/devtools/hold", {"arguments": {}})).status_code == 404
+        assert (await here.browser.posts("/lines/devtools/echo", {})).status_code == 400
+
+
+def lines_of_echo(url: str, arguments: JsonObject) -> JsonObject:
+    """The lines of ada, who has an API key."""
+    return {
+        "call": command_line(url, "echo", arguments, ["--api-key", "env:MCP_A2A_TOKEN"]),
+        "curl": a2a_line(url, "echo", arguments, '-H "X-API-Key: $MCP_A2A_TOKEN"'),
+        "protocol": "A2A",
+    }
 
 
 async def test_a_skill_is_tried_only_from_our_own_page(tmp_path: Path) -> None:

@@ -5,6 +5,10 @@ The pages that it shows on its way become the pictures of docs/console.md.
 
 from __future__ import annotations
 
+import json
+import os
+import subprocess
+import sys
 import threading
 from collections.abc import Iterator
 from functools import partial
@@ -124,6 +128,16 @@ def tab(browser: Browser, root: str) -> Iterator[Tab]:
     context.close()
 
 
+def typed(line: str) -> str:
+    """What a shell prints for a line; JSON with escapes for all but ASCII."""
+    environment = {**os.environ, "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"}
+    done = subprocess.run(
+        ["sh"], input=line.encode(), env=environment, capture_output=True, check=True, timeout=60
+    )
+    found = done.stdout.decode()
+    return json.dumps(json.loads(found) if found.startswith("{") else found)
+
+
 def picture(page: Page, name: str) -> None:
     """Keep what the page shows for the documentation."""
     PICTURES.mkdir(exist_ok=True)
@@ -191,6 +205,22 @@ def test_a_tool_of_agents_is_tried_as_a_host_calls_it(tab: Tab) -> None:
     page.get_by_label("message").fill(HOSTILE)
     page.get_by_role("button", name="Run").click()
     expect(page.locator("#result .words")).to_contain_text("<img src=x onerror=alert(1)>")
+
+
+def test_the_lines_to_copy_do_in_a_shell_what_was_typed(tab: Tab) -> None:
+    said = f'it\'s "here" $HOME `id` $(id) !! \\\\ \u00e4 {HOSTILE}'
+    for path, agent in (("devtools", "agents/devtools"), ("mcp/team", "mcp/team")):
+        page = tab.opens(f"/try/{path}/echo")
+        page.get_by_label("message").press_sequentially("x")
+        page.get_by_label("message").fill(said)
+        expect(page.locator("#line-curl")).to_contain_text("gnp.exe")
+        expect(page.locator("#lines-are")).to_have_text("With what the form holds.")
+        for name in ("call", "curl"):
+            line = page.locator(f"#line-{name}").text_content() or ""
+            assert agent in line
+            assert json.dumps(f"Echo: {said}")[1:-1] in typed(line)
+    page = tab.opens("/try/devtools/get-structured-content")
+    expect(page.locator("#lines-are")).to_have_text("With the values of an example, until you type.")
 
 
 def test_wrong_arguments_are_told_beside_their_fields(tab: Tab) -> None:

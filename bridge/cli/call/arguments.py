@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import re
+import sys
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from bridge.cli import forms
@@ -129,10 +131,24 @@ def _require_one_purpose(options: dict[str, Any], skill: str | None, says_someth
         raise UsageError("give an answer or --decline, not both")
 
 
-def _object_from(text: str | None) -> JsonObject | None:
+def _object_from(given: str | None) -> JsonObject | None:
     from bridge.translate.arguments import json_in
 
-    value = next(iter(json_in(text)), None) if text is not None else None
-    if text is not None and not isinstance(value, dict):
-        raise UsageError(f"--json takes a JSON object, not {text[:80]!r}")
-    return value if isinstance(value, dict) else None
+    if given is None:
+        return None
+    text = _text_in(given[1:]) if given.startswith("@") else given
+    value = next(iter(json_in(text)), None)
+    if not isinstance(value, dict):
+        where = "" if text is given else f" in {given[1:]}" if given != "@-" else " on stdin"
+        raise UsageError(f"--json takes a JSON object, not {text[:80]!r}{where}")
+    return value
+
+
+def _text_in(name: str) -> str:
+    try:
+        data = sys.stdin.buffer.read() if name == "-" else Path(name).read_bytes()
+        return data.decode()
+    except OSError as exc:
+        raise UsageError(f"--json @{name}: {exc.strerror}") from exc
+    except UnicodeDecodeError as exc:
+        raise UsageError(f"--json @{name}: it is not in UTF-8") from exc

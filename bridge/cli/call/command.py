@@ -66,7 +66,12 @@ class _WithServer(click.Command):
 @click.command(cls=_WithServer)
 @click.argument("url", metavar="URL", required=False)
 @click.argument("words", nargs=-1, metavar="[SKILL|TOOL] [KEY=VALUE]... [-- COMMAND ARGS...]")
-@click.option("--json", "arguments", metavar="OBJECT", help="All arguments as one JSON object.")
+@click.option(
+    "--json",
+    "arguments",
+    metavar="OBJECT",
+    help="All arguments as one JSON object; @FILE has it in a file, @- on stdin.",
+)
 @click.option("--text", help="Send this text instead of arguments. You may leave out SKILL.")
 @click.option(
     "--task",

@@ -143,6 +143,31 @@ for (const form of document.querySelectorAll("form[data-action]")) {
   });
 }
 
+// The lines for a shell follow what is typed. The bridge makes them, so that only it knows how to quote.
+
+for (const form of document.querySelectorAll("form[data-lines]")) {
+  const are = document.getElementById("lines-are");
+  let timer = 0;
+  let turn = 0;
+  const follow = async () => {
+    const mine = ++turn;
+    try {
+      const answer = await post(form.dataset.lines, bodyOf(form));
+      const lines = await answer.json();
+      if (mine !== turn || !answer.ok) return;
+      document.getElementById("line-call").textContent = lines.call;
+      if (lines.curl) document.getElementById("line-curl").textContent = lines.curl;
+      are.textContent = "With what the form holds.";
+    } catch {
+      if (mine === turn) are.textContent = "With what the form held before: its values cannot be read now.";
+    }
+  };
+  form.addEventListener("input", () => {
+    clearTimeout(timer);
+    timer = setTimeout(follow, 200);
+  });
+}
+
 for (const button of document.querySelectorAll("button[data-post]")) {
   button.addEventListener("click", async () => {
     button.disabled = true;

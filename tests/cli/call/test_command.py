@@ -317,6 +317,9 @@ async def test_a_task_that_takes_too_long_goes_on_alone(run: Run, bridge: Runnin
         (["echo", "hello"], "arguments are given as KEY=VALUE, not 'hello'"),
         (["echo", "text=x", "--json", "{}"], "KEY=VALUE, --json or --text: one of them"),
         (["echo", "--json", "[1]"], "--json takes a JSON object, not '[1]'"),
+        (["echo", "--json", "@no-file"], "--json @no-file: No such file or directory"),
+        (["echo", "--json", f"@{__file__}"], "--json takes a JSON object, not '"),
+        (["echo", "--json", f"@{sys.executable}"], "it is not in UTF-8"),
     ],
 )
 async def test_what_cannot_be_sent_is_one_message(arguments: list[str], words: str, run: Run) -> None:
@@ -324,6 +327,12 @@ async def test_what_cannot_be_sent_is_one_message(arguments: list[str], words: s
     assert (done.code, done.out) == (2, "")
     assert words in done.err
     assert "Traceback" not in done.err
+
+
+async def test_arguments_are_read_from_a_file(run: Run, bridge: Running, tmp_path: Path) -> None:
+    (tmp_path / "arguments.json").write_text('{"text": "it\'s \\u00e4"}', "utf-8")
+    done = await run(bridge.base_url, "echo", "--json", f"@{tmp_path / 'arguments.json'}")
+    assert (done.code, done.out) == (0, "it's ä\n")
 
 
 @pytest.mark.proves("cli-usage")
