@@ -46,7 +46,7 @@ class NewsDesk:
     numbers: Callable[[Visit], Awaitable[JsonObject]]
     """The numbers that every page shows, for one visitor."""
     principal_of: Callable[[Visit], Awaitable[object]]
-    """Who a visitor is now; None once it may no longer see anything."""
+    """Who a visitor is now; None once it may no longer see anything. RefusedError: that cannot be judged now."""
     open: int = 0
 
     def take(self, visit: Visit, watched: Stream | None) -> NewsStream:
@@ -93,11 +93,17 @@ class NewsStream:
     async def _until_let_go(self, scope: anyio.CancelScope) -> None:
         while True:
             changed = self._desk.access.changed.next
-            if await self._desk.principal_of(self._visit) is None:
+            if not await self._is_let_in():
                 break
             with anyio.move_on_after(_HEARTBEAT_LOOKS * LOOK_SECONDS):
                 await changed.wait()
         scope.cancel()
+
+    async def _is_let_in(self) -> bool:
+        try:
+            return await self._desk.principal_of(self._visit) is not None
+        except RefusedError:  # it cannot be judged now: the tab asks anew
+            return False
 
     async def _tell_numbers(self, send: Send) -> None:
         told, silent = None, 0
