@@ -168,14 +168,13 @@ class ConsoleGate:
         self._web.require_own(headers)
         base_url = self._web.base_url(scope, headers)
         path, wants_json = _asked(scope, headers)
-        client = scope.get("client")
         visit = Visit(
             scope["method"],
             path,
             _query(scope["query_string"]),
             wants_json,
             base_url,
-            str(client[0]) if client else "",
+            self._place.proxies.address_of(scope),
             new_session(now),
             None,
             is_open=self._is_open(headers),

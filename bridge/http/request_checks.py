@@ -108,6 +108,10 @@ class FaceAddress:
         return self.hosts | {"localhost"} | ({public} if public else set())
 
 
+_HOPS_MOST: Final = 20
+"""Proxies in a row that `X-Forwarded-For` is read through."""
+
+
 @dataclass(frozen=True, slots=True)
 class TrustedProxies:
     """Proxies that say in a header who calls."""
@@ -130,6 +134,22 @@ class TrustedProxies:
             raise RefusedError(400, f"The header {self.header} is sent more than once")
         return said[0].decode("latin-1").strip() or None if said else None
 
+    def address_of(self, scope: AsgiScope) -> str:
+        """Where a request comes from: the address of the connection, or if that is a trusted proxy's, the last one in
+        `X-Forwarded-For` that is no trusted proxy's. Each proxy adds the address that it was called from at the end;
+        what stands before may be the caller's own."""
+        address = _client_of(scope)
+        said = [value.decode("latin-1") for key, value in scope["headers"] if key == b"x-forwarded-for"]
+        hops = ",".join(said).split(",") if said else []
+        for hop in reversed(hops[-_HOPS_MOST:]):
+            if not self._are_at(address):
+                break
+            found = _address_in(hop)
+            if found is None:
+                break
+            address = found
+        return address
+
     def _are_at(self, client: str) -> bool:
         try:
             address = ipaddress.ip_address(client.partition("%")[0])
@@ -137,6 +157,19 @@ class TrustedProxies:
             return False
         address = getattr(address, "ipv4_mapped", None) or address
         return any(address in network for network in self.networks)
+
+
+def _address_in(hop: str) -> str | None:
+    """The address of a hop, which may stand with its port; None if it is none."""
+    text = hop.strip()
+    if text.startswith("["):
+        text = text[1:].partition("]")[0]
+    elif text.count(":") == 1:
+        text = text.partition(":")[0]
+    try:
+        return str(ipaddress.ip_address(text))
+    except ValueError:
+        return None
 
 
 NO_PROXIES: Final = TrustedProxies()

@@ -8,6 +8,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from http.cookies import SimpleCookie
+from ipaddress import ip_network
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +22,7 @@ from bridge.assembly.plan_from_file import plan_from_file
 from bridge.config.load import SettingOverride, load
 from bridge.console import gate, sessions
 from bridge.console.sessions import IDLE_SECONDS, SESSION_SECONDS, SessionSeal, new_session
+from bridge.http.request_checks import TrustedProxies
 from tests.support.console import HERE, ConsoleBrowser, console_of
 from tests.support.issuer import TokenIssuer, issuer_at
 from tests.support.running import listening, profile_of
@@ -133,6 +135,17 @@ async def test_after_five_wrong_tokens_in_a_minute_a_right_one_has_to_wait(tmp_p
         assert answer.status_code == 429
         assert 0 < int(answer.headers["retry-after"]) <= 60
         assert await other.signs_in(ADA.token) == 200
+
+
+async def test_behind_a_trusted_proxy_each_browser_has_failures_of_its_own(tmp_path: Path) -> None:
+    proxies = TrustedProxies(networks=(ip_network("127.0.0.0/8"),))
+    async with console_of(plan_with(tmp_path, ADA, proxies=proxies)) as bridge:
+        guessing, other, lying = (
+            ConsoleBrowser(bridge, headers={"X-Forwarded-For": said})
+            for said in ("192.0.2.1", "192.0.2.2", "192.0.2.3, 192.0.2.1")
+        )
+        assert [await guessing.signs_in(f"guess-{number}") for number in range(6)] == [403] * 5 + [429]
+        assert [await lying.signs_in(ADA.token), await other.signs_in(ADA.token)] == [429, 200]
 
 
 async def test_a_sign_in_ends_at_once_when_its_principal_goes(tmp_path: Path) -> None:

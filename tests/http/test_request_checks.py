@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ipaddress
 from collections.abc import Sequence
 from typing import Any
 
@@ -11,6 +12,7 @@ from starlette.datastructures import Headers
 from bridge.http.request_checks import (
     FaceAddress,
     RefusedError,
+    TrustedProxies,
     host_name,
     is_loopback,
     request_body,
@@ -239,3 +241,35 @@ def test_loopback_is_this_machines(host: str, loopback: bool) -> None:
 )
 def test_a_host_is_a_name_with_or_without_a_port(host: str, name: str) -> None:
     assert host_name(host) == name
+
+
+PROXIES = TrustedProxies(networks=tuple(map(ipaddress.ip_network, ("127.0.0.0/8", "10.0.0.0/8", "fd00::/8"))))
+
+
+@pytest.mark.parametrize(
+    ("connection", "said", "address"),
+    [
+        ("192.0.2.1", [], "192.0.2.1"),
+        ("192.0.2.1", ["203.0.113.9"], "192.0.2.1"),
+        ("127.0.0.1", [], "127.0.0.1"),
+        ("127.0.0.1", ["203.0.113.9"], "203.0.113.9"),
+        ("::ffff:127.0.0.1", ["203.0.113.9"], "203.0.113.9"),
+        ("127.0.0.1", ["198.51.100.1, 203.0.113.9, 10.0.0.7"], "203.0.113.9"),
+        ("127.0.0.1", ["198.51.100.1", "203.0.113.9", "10.0.0.7"], "203.0.113.9"),
+        ("127.0.0.1", ["10.0.0.8,10.0.0.7"], "10.0.0.8"),
+        ("127.0.0.1", ["203.0.113.9:4711"], "203.0.113.9"),
+        ("fd00::1", ["[2001:db8::9]:4711, fd00::2"], "2001:db8::9"),
+        ("127.0.0.1", ["2001:db8::9"], "2001:db8::9"),
+        ("127.0.0.1", ["203.0.113.9, unknown, 10.0.0.7"], "10.0.0.7"),
+        ("127.0.0.1", ["<script>"], "127.0.0.1"),
+        ("127.0.0.1", [""], "127.0.0.1"),
+        ("127.0.0.1", [", ".join(["203.0.113.9", *["10.0.0.7"] * 20])], "10.0.0.7"),
+        ("", ["203.0.113.9"], ""),
+    ],
+)
+def test_a_request_comes_from_the_last_address_that_no_trusted_proxy_has(
+    connection: str, said: Sequence[str], address: str
+) -> None:
+    lines = [(b"x-forwarded-for", line.encode()) for line in said]
+    client = (connection, 4711) if connection else None
+    assert PROXIES.address_of({"client": client, "headers": lines}) == address

@@ -353,9 +353,9 @@ def _connection_faults(data: Mapping[str, Any]) -> Iterator[ConfigFault]:
         if "forwarded" in given and "principal_header" not in bridge:
             message = "no proxy says who calls: [bridge] has no `principal_header`"
             yield ConfigFault(("principals", name, "forwarded"), message, on_key=True)
-    for key, other in (("principal_header", "trusted_proxies"), ("trusted_proxies", "principal_header")):
-        if key in bridge and other not in bridge:
-            yield ConfigFault(("bridge", key), f"`{key}` goes with `{other}`", "add it", on_key=True)
+    if "principal_header" in bridge and "trusted_proxies" not in bridge:
+        message = "`principal_header` goes with `trusted_proxies`"
+        yield ConfigFault(("bridge", "principal_header"), message, "add it", on_key=True)
 
 
 def _login_faults(data: Mapping[str, Any]) -> Iterator[ConfigFault]:

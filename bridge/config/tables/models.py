@@ -123,8 +123,8 @@ class BridgeTable(Table):
     )
     trusted_proxies: ProxyNetworks = Field(
         default=(),
-        description="addresses and networks of proxies whose `principal_header` says who calls; it is removed from "
-        "any other request",
+        description="addresses and networks of proxies whose `principal_header` says who calls, which is removed from "
+        "any other request, and whose `X-Forwarded-For` says where somebody signs in from",
     )
     principal_header: ProxyHeader | None = Field(
         default=None,
