@@ -215,6 +215,7 @@ class Hops:
                 taken.principal,
                 taken.is_authenticated,
             )
+            now.task_id = taken.task_id
         now.begin()
         return now
 

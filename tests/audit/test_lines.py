@@ -258,6 +258,20 @@ async def test_a_call_of_a_tool_made_of_an_agent_is_told(tmp_path: Path) -> None
     assert [(one["protocol"], one["peer"]) for one in lines if one["event"] == "sent"] == [("a2a", "tools")]
 
 
+async def test_what_a_tool_server_was_asked_for_names_the_task_also_when_its_call_was_answered_before(
+    tmp_path: Path,
+) -> None:
+    async with audited(tmp_path) as there:
+        for at_once in (False, True):
+            sent = message(call_part("echo", text="x"), configuration={"returnImmediately": at_once})
+            await there.rpc().post("SendMessage", sent)
+    lines = [json.loads(line) for line in there.file.read_text().splitlines()]
+    tasks = {event: [one.get("task") for one in lines if one["event"] == event] for event in ("call", "sent")}
+    assert None not in tasks["call"]
+    assert sorted(tasks["sent"]) == sorted(tasks["call"])
+    assert len({*tasks["call"]}) == 2
+
+
 async def test_without_an_audit_nothing_listens(tmp_path: Path) -> None:
     plan = wrapping(raw_command(), ProcessPlan(state=tmp_path, cache=tmp_path))
     bridge = Bridge(plan)

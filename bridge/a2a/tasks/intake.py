@@ -516,6 +516,8 @@ class Intake:
             turn.principal.name, turn.message.context_id, name=name, is_draft=is_draft
         )
         live.running = running = RunningWork(began_in=trace.hop.get())
+        if running.began_in is not None and not is_draft:
+            running.began_in.task_id = live.id
         if hold is not None:
             running.release = hold.release
             hold.told()
