@@ -191,6 +191,12 @@ class LoginProvider(OAuthClientProvider):
             raise OAuthFlowError(
                 "its card says where to log in, and not where to register. Set `client_id` (--client-id)"
             )
+        if _place(lead.authorization_url) != _place(lead.token_url):
+            page, token = (urlsplit(url).netloc for url in (lead.authorization_url, lead.token_url))
+            raise OAuthFlowError(
+                f"its card has a person log in at {page}, and the code sent to {token}, which may be somebody else's."
+                " If both are of one issuer, set `issuer` (--issuer)"
+            )
         self._refresh_url = _refresh_url_of(lead)
         methods = {"code_challenge_methods_supported": ["S256"]} if lead.checks_pkce else {}
         self.context.oauth_metadata = OAuthMetadata.model_validate(

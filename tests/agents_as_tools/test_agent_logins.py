@@ -172,6 +172,17 @@ async def test_a_card_that_names_pages_alone_takes_a_known_client_and_a_word_on_
     assert one.issuer.registered == []
 
 
+async def test_a_card_has_no_code_sent_to_another_origin_than_the_one_that_gives_it(tmp_path: Path) -> None:
+    async with there(tmp_path, has_metadata=False) as one, there(tmp_path / "other") as other:
+        honest = other.issuer.issuer
+        flow = code_flow(one.issuer.issuer, authorizationUrl=f"{honest}/authorize", pkceRequired=True)
+        one.agent.card = with_scheme({"oauth2SecurityScheme": flow}, "read")
+        refusal = await one.refusal(client_id="bridge")
+        assert "somebody else's. If both are of one issuer, set `issuer`" in refusal
+        assert honest.removeprefix("http://") in refusal
+    assert (one.issuer.asked, other.issuer.authorizations) == ([], [])
+
+
 async def test_a_login_is_renewed_where_its_card_says_at_the_same_origin(tmp_path: Path) -> None:
     async with there(tmp_path, has_metadata=False) as one:
         issuer = one.issuer.issuer
