@@ -45,13 +45,16 @@ class LoginNotice:
     """Whose login; empty for the operator's, or if it is not known."""
 
 
+PushOutcome = Literal["delivered", "failed", "given_up"]
+"""`failed`: it is tried again. `given_up`: nothing more is sent to this webhook."""
+
+
 @dataclass(frozen=True, slots=True)
 class PushAttempt:
     """A push notification was sent, or not."""
 
     face: str
-    outcome: Literal["delivered", "failed", "given_up"]
-    """`failed`: it is tried again. `given_up`: nothing more is sent to this webhook."""
+    outcome: PushOutcome
     task: str
 
 

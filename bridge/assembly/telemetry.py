@@ -6,10 +6,10 @@ The names in labels are those of the parts that are served now, and what their p
 from __future__ import annotations
 
 import time
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, get_args
 
 import anyio
 import anyio.to_thread
@@ -22,9 +22,9 @@ from bridge.assembly.plan import ProcessPlan, ServerPlan
 from bridge.errors import StoreError
 from bridge.http.login_credentials import LoginWish
 from bridge.mcp.client.transports.streamable_http import HttpTarget
-from bridge.notices import Notice, Tell, unheard
+from bridge.notices import LoginEvent, Notice, PushOutcome, Tell, unheard
 from bridge.telemetry.call_log import CallLog
-from bridge.telemetry.families import KnownNames, MetricFamily, MetricSample, gauge
+from bridge.telemetry.families import KnownNames, MetricFamily, MetricSample, SampleLabels, gauge
 from bridge.telemetry.metrics import HopMetrics, families_of
 from bridge.trace import HopListener, Hops
 from bridge.version import __version__
@@ -115,7 +115,9 @@ class Telemetry:
         skills = {one.name: frozenset(skill.id for skill in one.agent.skills) for one in parts.agents}
         peers = set(parts.upstreams)
         for face in (one.offered for one in parts.faces):
-            skills[face.name] = frozenset(str(tool["name"]) for tool in face.face.tools())
+            # An agent may have the same name: the faces of each protocol are named by themselves.
+            tools = frozenset(str(tool["name"]) for tool in face.face.tools())
+            skills[face.name] = skills.get(face.name, frozenset()) | tools
             peers |= {state.key for state in face.face.sources}
         peers |= set(parts.catalogs)
         return KnownNames(skills, frozenset(peers))
@@ -127,7 +129,7 @@ class Telemetry:
         read = self._metrics.read()
         parts = self._parts()
         gauges = [*_gauges_of(parts), await _waiting_tasks(parts), *await _push_backlogs(parts)]
-        gauges += self._metrics.counters()
+        gauges += self._metrics.counters(_foretold(parts))
         # A thousand histograms take a while, and nothing else would run meanwhile.
         return [*await anyio.to_thread.run_sync(families_of, read), *gauges]
 
@@ -151,34 +153,24 @@ async def telemetry_of(place: ProcessPlan, parts: Callable[[], Parts]) -> AsyncI
 def _gauges_of(parts: Parts) -> Iterator[MetricFamily]:
     """The state of the parts at this moment."""
     yield gauge("mcp_a2a_build_info", "The version of the bridge", [({"version": __version__}, 1.0)])
-    up = {key: server.down is None for key, server in parts.upstreams.items()}
-    for face in parts.faces:
-        up |= {state.key: state.down is None for state in face.offered.face.sources}
-    yield gauge(
-        "mcp_a2a_peer_up",
-        "Whether a tool server or an agent can be called",
-        [({"peer": peer}, float(is_up)) for peer, is_up in up.items()],
-    )
-    logins = {
-        key: not parts.upstreams[key].needs_login
-        for key, one in parts.servers.items()
-        if _has_login(one.plan)
-    }
-    for face in parts.faces:
-        agents = {agent.key: agent.lacks_login for agent in face.offered.remote_agents}
-        logins |= {key: not lacks for key, lacks in agents.items() if lacks is not None}
+    yield gauge("mcp_a2a_peer_up", "Whether a tool server or an agent can be called", _peers_up(parts))
     yield gauge(
         "mcp_a2a_login_usable",
         "Whether the login of a person at a peer can be used; 0 when a person has to log in",
-        [({"peer": peer}, float(is_usable)) for peer, is_usable in logins.items()],
+        [(labels, float(is_usable)) for labels, is_usable in _logins(parts)],
     )
     yield gauge(
         "mcp_client_queue_depth",
         "Calls that wait for their turn at a tool server",
         [({"peer": key}, float(server.waiting)) for key, server in parts.upstreams.items()],
     )
-    streams = [({"face": one.name}, float(one.server.open_streams)) for one in parts.agents]
-    streams += [({"face": one.offered.name}, float(one.offered.server.open_streams)) for one in parts.faces]
+    streams = [
+        ({"face": one.name, "protocol": "a2a"}, float(one.server.open_streams)) for one in parts.agents
+    ]
+    streams += [
+        ({"face": one.offered.name, "protocol": "mcp"}, float(one.offered.server.open_streams))
+        for one in parts.faces
+    ]
     yield gauge("mcp_a2a_streams", "Open streams of clients", streams)
     yield gauge(
         "mcp_a2a_store_ready",
@@ -194,6 +186,51 @@ def _gauges_of(parts: Parts) -> Iterator[MetricFamily]:
             for state, count in one.engine.running_by_state().items()
         ],
     )
+
+
+def _peers_up(parts: Parts) -> list[tuple[Mapping[str, str], float]]:
+    """Whether each peer can be called. A tool server and an agent may have the same name."""
+    servers = {key: server.down is None for key, server in parts.upstreams.items()}
+    agents = {state.key: state.down is None for face in parts.faces for state in face.offered.face.sources}
+    return [
+        ({"peer": peer, "protocol": protocol}, float(is_up))
+        for protocol, peers in (("mcp", servers), ("a2a", agents))
+        for peer, is_up in peers.items()
+    ]
+
+
+def _logins(parts: Parts) -> list[tuple[Mapping[str, str], bool]]:
+    """The peers at which a person logs in, and whether the login can be used."""
+    servers = {
+        key: not parts.upstreams[key].needs_login
+        for key, one in parts.servers.items()
+        if _has_login(one.plan)
+    }
+    remote = {agent.key: agent.lacks_login for face in parts.faces for agent in face.offered.remote_agents}
+    agents = {key: not lacks for key, lacks in remote.items() if lacks is not None}
+    return [
+        ({"peer": peer, "protocol": protocol}, is_usable)
+        for protocol, peers in (("mcp", servers), ("a2a", agents))
+        for peer, is_usable in peers.items()
+    ]
+
+
+def _foretold(parts: Parts) -> Iterator[tuple[str, SampleLabels]]:
+    """The counters that are told before anything was counted.
+
+    One that begins with 1 has not risen as far as Prometheus can see, and a rule about it would miss what is rare.
+    """
+    for one in parts.agents:
+        if one.push is not None:
+            yield from (
+                ("a2a_push_attempts_total", (("face", one.name), ("outcome", outcome)))
+                for outcome in get_args(PushOutcome)
+            )
+    for labels, _ in _logins(parts):
+        yield from (
+            ("mcp_a2a_logins_total", (("peer", labels["peer"]), ("event", event)))
+            for event in get_args(LoginEvent)
+        )
 
 
 def _has_login(server: ServerPlan) -> bool:

@@ -11,7 +11,7 @@ Source: OpenTelemetry semantic conventions of MCP (names and bounds of histogram
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import accumulate
 from typing import Final
@@ -123,9 +123,15 @@ class HopMetrics:
     def _count(self, name: str, labels: SampleLabels) -> None:
         self._counts[name][labels] = self._counts[name].get(labels, 0) + 1
 
-    def counters(self) -> list[MetricFamily]:
-        """All that was counted under names that are still known, without durations; the rest is forgotten."""
+    def counters(self, foretold: Iterable[tuple[str, SampleLabels]] = ()) -> list[MetricFamily]:
+        """All that was counted under names that are still known, without durations; the rest is forgotten.
+
+        `foretold` are counters, by their family and their labels, that are told as 0 before anything was counted.
+        """
         names = self._names()
+        begun: dict[str, dict[SampleLabels, int]] = {name: {} for name in _COUNTED}
+        for name, labels in foretold:
+            begun[name][labels] = 0
         self._counts = {
             name: {labels: count for labels, count in counts.items() if names.knows(labels)}
             for name, counts in self._counts.items()
@@ -136,7 +142,8 @@ class HopMetrics:
                 words,
                 "counter",
                 tuple(
-                    MetricSample(name, labels, float(count)) for labels, count in self._counts[name].items()
+                    MetricSample(name, labels, float(count))
+                    for labels, count in (begun[name] | self._counts[name]).items()
                 ),
             )
             for name, words in _COUNTED.items()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import anyio
 import pytest
@@ -15,6 +15,7 @@ from bridge.assembly.plan import AuditPlan, ProcessPlan, PushPlan, ServerPlan
 from bridge.http.login_credentials import LoginWish
 from bridge.mcp.client.eras import Era
 from bridge.mcp.client.transports.streamable_http import HttpTarget
+from bridge.notices import LoginEvent
 from bridge.store.login_files import LoginFiles
 from tests.assembly.test_bridge import agent, live
 from tests.assembly.test_logins import PROFILE, TOOLS, put, with_token
@@ -56,7 +57,7 @@ def told(folder: Path, *events: str) -> list[dict[str, Any]]:
 async def until_usable(bridge: Bridge, wanted: float) -> None:
     """Wait until the login at the server is told as usable, or as needed."""
     with anyio.fail_after(30):
-        while one(await read(bridge), "mcp_a2a_login_usable", peer="crm") != wanted:
+        while one(await read(bridge), "mcp_a2a_login_usable", peer="crm", protocol="mcp") != wanted:
             await anyio.sleep(0.01)
 
 
@@ -71,6 +72,9 @@ async def test_a_login_that_is_needed_made_renewed_and_lost_is_counted_and_told(
             await put(wish, issuer, got_at=0.0, expires_at=60.0)
             await until_usable(there.bridge, 1)
             found = await read(there.bridge)
+    assert {
+        one(found, "mcp_a2a_logins_total", peer="crm", event=event) for event in get_args(LoginEvent)
+    } == {0}
     labels = {"peer": "crm", "grant": "refresh_token", "outcome": "given"}
     assert one(found, "mcp_a2a_token_request_duration_seconds_count", **labels) == 1
     assert told(tmp_path, "token", "login_lost") == [{"event": "token", **labels}]
@@ -88,7 +92,7 @@ async def test_a_token_of_the_bridge_itself_is_counted_by_the_peer_that_it_is_fo
             after = await read(there.bridge)
     labels = {"peer": "crm", "grant": "client_credentials", "outcome": "given"}
     assert one(found, "mcp_a2a_token_request_duration_seconds_count", **labels) == 1
-    assert ("mcp_a2a_login_usable", (("peer", "crm"),)) not in found
+    assert not any(name == "mcp_a2a_login_usable" for name, _ in found)
     assert not any(dict(known).get("peer") == "crm" for _, known in after)
     assert told(tmp_path, "token") == [{"event": "token", **labels}]
 
@@ -108,6 +112,8 @@ async def test_push_notifications_are_counted_by_their_agent_and_a_target_of_a_m
                 while one(found, "a2a_push_waiting", face="desk") or not receiver.got:
                     await anyio.sleep(0.01)
                     found = await read(there.bridge)
+    for outcome in ("failed", "given_up"):
+        assert one(found, "a2a_push_attempts_total", face="desk", outcome=outcome) == 0
     sent = one(found, "a2a_push_attempts_total", face="desk", outcome="delivered")
     assert sent == len(receiver.got)
     for name in ("a2a_push_oldest_seconds", "a2a_push_backed_off"):

@@ -11,7 +11,7 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from bridge.assembly.bridge import Bridge
-from bridge.assembly.plan import Plan, ProcessPlan
+from bridge.assembly.plan import OfferedPlan, Plan, ProcessPlan, RemotePlan
 from bridge.http.request_checks import FaceAddress
 from bridge.telemetry.endpoint import MetricsEndpoint
 from bridge.telemetry.families import KnownNames, MetricFamily, MetricSample, gauge, text_of
@@ -70,7 +70,7 @@ async def test_calls_through_both_bridges_are_counted_at_each_hop(tmp_path: Path
     assert one(inner, "a2a_server_operation_duration_seconds_count", face="tools", skill="echo", **call) == 3
     assert one(inner, "mcp_client_operation_duration_seconds_count", peer="far", **tool) == 3
     assert one(inner, "mcp_client_queue_wait_seconds_count", peer="far") == 3
-    assert one(inner, "mcp_a2a_peer_up", peer="far") == 1
+    assert one(inner, "mcp_a2a_peer_up", peer="far", protocol="mcp") == 1
     assert one(inner, "a2a_tasks_waiting", face="tools", state="input_required") == 1
     assert one(inner, "mcp_a2a_store_ready", face="tools") == 1
     assert one(inner, "a2a_server_operation_duration_seconds_count", **asked) == 1
@@ -86,6 +86,33 @@ async def test_what_a_reload_removes_is_gone_from_the_metrics(tmp_path: Path) ->
         await there.inner.apply(plan)
     assert any(dict(labels).get("peer") == "far" for _, labels in before)
     assert {name for name, _ in after} == {"mcp_a2a_build_info"}
+
+
+async def test_what_has_the_same_name_on_both_sides_is_told_apart(tmp_path: Path) -> None:
+    async with listening(RecordingServer()) as url, httpx2.AsyncClient(timeout=30) as client:
+        tools = wrapping(url_at(f"{url}/mcp"), COUNTED)
+        plan = replace(
+            tools,
+            place=replace(COUNTED, state=tmp_path / "state", cache=tmp_path / "cache"),
+            agents={"far": RemotePlan("http://127.0.0.1:9")},
+            offered={"tools": OfferedPlan(("far",), tools.profile)},
+        )
+        bridge = Bridge(plan)
+        async with bridge.run(), listening(bridge.app) as root:
+            await bridge.apply(plan)
+            await Rpc(client, f"{root}/agents/tools").send(call_part("echo", text="x"))
+            samples = [sample for family in await bridge.telemetry.families() for sample in family.samples]
+            found = await read(bridge)
+            bridge.offered[0].server.stop()
+            await bridge.published[0].engine.drain(0)
+    assert one(found, "mcp_a2a_peer_up", peer="far", protocol="mcp") == 1
+    assert one(found, "mcp_a2a_peer_up", peer="far", protocol="a2a") == 0
+    assert {key for key in found if key[0] == "mcp_a2a_streams"} == {
+        ("mcp_a2a_streams", (("face", "tools"), ("protocol", protocol))) for protocol in ("a2a", "mcp")
+    }
+    counted = {dict(labels).get("skill") for name, labels in found if name.startswith("a2a_server_")}
+    assert counted == {"echo"}
+    assert len({(sample.name, sample.labels) for sample in samples}) == len(samples)
 
 
 def test_a_name_that_is_not_known_is_counted_as_other() -> None:

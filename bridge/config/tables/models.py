@@ -185,7 +185,7 @@ class BridgeTable(Table):
     metrics: ListenAddress | None = Field(
         default=None,
         description="an address of its own, `HOST:PORT`, where `/metrics` is for Prometheus; whoever reaches the "
-        "address may read it; needs `mcp-a2a[metrics]`",
+        "address may read it",
     )
     log_calls: bool = Field(
         default=False,
