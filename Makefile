@@ -11,7 +11,7 @@ export PIP_DISABLE_PIP_VERSION_CHECK = 1
 # With it, each of the hundreds of commands that the tests start would compile all modules again.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help run test test-fast test-long fuzz attacks soak shake interop interop-matrix conformance tck proxies console bench cost check format peers clean
+.PHONY: help run test test-fast test-long fuzz attacks soak shake interop interop-matrix conformance tck proxies console operate bench cost check format peers clean
 
 help: ## Say what can be made
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -63,6 +63,10 @@ proxies: .venv/developing ## Run the bridge behind nginx and Caddy, as docs/guid
 console: .venv/browsing peers ## See the console in Chromium: every page, two people, axe-core; makes its pictures (apt: chromium; 2 minutes)
 	@$(BIN)/python -m pytest tests/console_browser/journeys.py
 
+operate: .venv/operating peers ## See the alerts and the dashboard before a real Prometheus (apt fetches it; 3 minutes)
+	@$(BIN)/python -m tests.operate.installed
+	@$(BIN)/python -m pytest tests/operate -m "not slow" -n $(WORKERS) --dist worksteal
+
 bench: .venv/benching peers ## Measure the bridge beside the MCP SDK and a2a-sdk (15 minutes; docs/benchmarks.md)
 	@$(BIN)/python -m tests.benchmarks
 
@@ -104,4 +108,9 @@ clean: ## Remove what the other targets made
 .venv/browsing: .venv/developing
 	@echo "Installing what drives the browser into .venv: pip works in silence"
 	@$(BIN)/python -m pip install --quiet --editable '.[dev,browser]'
+	@touch $@
+
+.venv/operating: .venv/developing
+	@echo "Installing what judges the dashboard into .venv: pip works in silence"
+	@$(BIN)/python -m pip install --quiet --editable '.[dev,operate]'
 	@touch $@

@@ -1,0 +1,1 @@
+"""`make operate`: the files of examples/operate before a real Prometheus, which reads real bridges."""

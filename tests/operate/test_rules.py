@@ -1,0 +1,58 @@
+"""promtool takes the files of examples/operate, and the rules do what their unit tests say."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import yaml
+
+from tests.operate.asked import OPERATE, RULES, alerts
+from tests.operate.installed import NotInstalledError, programs
+from tests.operate.prometheus import programs_or_skip
+
+SECONDS = 120
+
+
+def promtool(*words: str, folder: Path = OPERATE) -> subprocess.CompletedProcess[str]:
+    """Run it to its end."""
+    command = [programs_or_skip().promtool, *words]
+    return subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=SECONDS, check=False)
+
+
+def test_prometheus_takes_the_configuration_and_the_rules() -> None:
+    done = promtool("check", "config", "prometheus.yml")
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert f"{len([*alerts()])} rules found" in done.stdout
+
+
+def test_each_alert_fires_where_it_should_and_not_where_all_is_well() -> None:
+    done = promtool("test", "rules", "alerts_test.yaml")
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("change", [{"expr": "vector(1)"}, {"expr": "vector(0) > 1"}, {"for": "3h"}], ids=str)
+@pytest.mark.parametrize("number", range(len([*alerts()])), ids=lambda number: [*alerts()][number].where)
+def test_the_unit_tests_see_a_rule_that_is_wrong(number: int, change: dict[str, str], tmp_path: Path) -> None:
+    (group,) = RULES["groups"]
+    rules = [rule | (change if at == number else {}) for at, rule in enumerate(group["rules"])]
+    (tmp_path / "alerts.yaml").write_text(yaml.safe_dump({"groups": [{**group, "rules": rules}]}))
+    (tmp_path / "alerts_test.yaml").write_text((OPERATE / "alerts_test.yaml").read_text())
+    assert promtool("test", "rules", "alerts_test.yaml", folder=tmp_path).returncode == 1
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="a program is made as on other systems")
+def test_where_there_is_no_prometheus_it_is_said_what_to_do(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("PROMETHEUS_PROGRAMS", str(tmp_path))
+    with pytest.raises(NotInstalledError, match=f"prometheus and promtool: not in {tmp_path}"):
+        programs()
+    for name in ("prometheus", "promtool"):
+        (tmp_path / name).touch(mode=0o755)
+    assert programs().promtool == tmp_path / "promtool"
+    assert os.access(programs().prometheus, os.X_OK)
