@@ -9,7 +9,7 @@ import time
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, get_args
+from typing import TYPE_CHECKING, Final, get_args
 
 import anyio
 import anyio.to_thread
@@ -19,6 +19,7 @@ from bridge.a2a.push.sender import PushBacklog
 from bridge.assembly.audit import BridgeAudit, audit_of
 from bridge.assembly.parts import Parts
 from bridge.assembly.plan import ProcessPlan, ServerPlan
+from bridge.assembly.published_agent import PublishedAgent
 from bridge.errors import StoreError
 from bridge.http.login_credentials import LoginWish
 from bridge.mcp.client.transports.streamable_http import HttpTarget
@@ -31,6 +32,11 @@ from bridge.version import __version__
 
 if TYPE_CHECKING:
     from bridge.telemetry.spans import SpanExport
+
+
+STORES_SECONDS: Final = 2.0
+"""How long a reading waits for the stores: Prometheus gives a reading up after ten seconds, and with it all that does
+not stand in a store; a supervisor waits five for its workers."""
 
 
 @dataclass(eq=False)
@@ -128,7 +134,7 @@ class Telemetry:
             return []
         read = self._metrics.read()
         parts = self._parts()
-        gauges = [*_gauges_of(parts), await _waiting_tasks(parts), *await _push_backlogs(parts)]
+        gauges = [*_gauges_of(parts), *await _stored(parts)]
         gauges += self._metrics.counters(_foretold(parts))
         # A thousand histograms take a while, and nothing else would run meanwhile.
         return [*await anyio.to_thread.run_sync(families_of, read), *gauges]
@@ -238,18 +244,32 @@ def _has_login(server: ServerPlan) -> bool:
     return isinstance(server.target, HttpTarget) and isinstance(server.target.oauth, LoginWish)
 
 
-async def _push_backlogs(parts: Parts) -> list[MetricFamily]:
-    """What the agents have to send. Of an agent whose store is away nothing is told."""
-    found: dict[str, PushBacklog] = {}
-    for one in parts.agents:
-        if one.push is not None:
-            with suppress(StoreError):
-                found[one.name] = await one.push.backlog()
+async def _stored(parts: Parts) -> list[MetricFamily]:
+    """What waits in the stores. Of an agent whose store is away, or does not answer in time, nothing is told."""
+    waiting: dict[tuple[str, str], float] = {}
+    backlogs: dict[str, PushBacklog] = {}
+
+    async def ask(one: PublishedAgent) -> None:
+        with suppress(StoreError):
+            for state in sorted(INTERRUPTED):
+                waiting[one.name, state.word] = float(await one.engine.waiting_in(state))
+            if one.push is not None:
+                backlogs[one.name] = await one.push.backlog()
+
+    with anyio.move_on_after(STORES_SECONDS):
+        async with anyio.create_task_group() as asking:
+            for one in parts.agents:
+                asking.start_soon(ask, one)
 
     def family(name: str, words: str, number: Callable[[PushBacklog], float]) -> MetricFamily:
-        return gauge(name, words, [({"face": face}, float(number(one))) for face, one in found.items()])
+        return gauge(name, words, [({"face": face}, float(number(one))) for face, one in backlogs.items()])
 
     return [
+        gauge(
+            "a2a_tasks_waiting",
+            "Tasks in the store that wait for their clients",
+            [({"face": face, "state": state}, number) for (face, state), number in waiting.items()],
+        ),
         family("a2a_push_waiting", "Push notifications that wait to be sent", lambda one: one.rows),
         family(
             "a2a_push_oldest_seconds",
@@ -262,15 +282,3 @@ async def _push_backlogs(parts: Parts) -> list[MetricFamily]:
             lambda one: one.backed_off,
         ),
     ]
-
-
-async def _waiting_tasks(parts: Parts) -> MetricFamily:
-    """The tasks that wait for their clients. Of an agent whose store is away nothing is told."""
-    found: list[tuple[dict[str, str], float]] = []
-    for one in parts.agents:
-        with suppress(StoreError):
-            found += [
-                ({"face": one.name, "state": state.word}, float(await one.engine.waiting_in(state)))
-                for state in sorted(INTERRUPTED)
-            ]
-    return gauge("a2a_tasks_waiting", "Tasks in the store that wait for their clients", found)

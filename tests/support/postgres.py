@@ -17,7 +17,7 @@ import subprocess
 import tempfile
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from functools import cache
 from importlib.util import find_spec
@@ -30,6 +30,7 @@ import psycopg.sql
 import pytest
 
 from bridge.store.postgres.bounds import Lease, PostgresBounds
+from tests.support.processes import children_of
 
 BOUNDS: Final = PostgresBounds(
     lease=Lease(beat_seconds=0.05, grace_seconds=0.3, silence_seconds=3.0),
@@ -107,6 +108,20 @@ class Database:
         if process is not None:
             process.send_signal(how)
             process.wait(_WAIT_SECONDS)
+
+    @contextmanager
+    def hung(self) -> Iterator[None]:
+        """Let it answer nothing for a block: connections stay, and new ones are taken by the system alone."""
+        assert self._process is not None
+        stopped = [self._process.pid, *children_of(self._process.pid)]
+        for pid in stopped:
+            os.kill(pid, signal.SIGSTOP)
+        try:
+            yield
+        finally:
+            for pid in stopped:
+                with suppress(ProcessLookupError):
+                    os.kill(pid, signal.SIGCONT)
 
     def crash(self) -> None:
         """End it at once, as a crash does, and start it again."""
