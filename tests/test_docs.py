@@ -41,6 +41,7 @@ NOT_TYPED: Final[Mapping[str, str]] = {
     r"mcp-a2a \w+ https://desk\.lan:": "it is typed at another machine",
     r".*\buvx mcp-server-time": "it is fetched from the network; the one from npm is run from .peers",
     r"(uv tool|pipx) install git\+URL": "URL is the reader's",
+    r"(prometheus|promtool) ": "tests/operate/test_rules.py types them, where Prometheus is installed",
     r"sudo ": "it changes the machine; `make proxies` does the same without",
     r"claude ": "Claude Code is not there",
     r"(docker|kubectl|helm) ": "there is no daemon and no cluster; tests/deploy tries what they would run",
@@ -50,7 +51,7 @@ NOT_TYPED: Final[Mapping[str, str]] = {
 }
 """Lines that are not typed as they stand, and why."""
 
-_OF_OTHERS: Final = "openssl|curl|sudo|claude|docker|kubectl|helm|pg_dump|pg_restore"
+_OF_OTHERS: Final = "prometheus|promtool|openssl|curl|sudo|claude|docker|kubectl|helm|pg_dump|pg_restore"
 """Commands whose options are not ours."""
 
 OTHERWISE_TYPED: Final[Mapping[str, str]] = {

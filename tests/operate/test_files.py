@@ -16,6 +16,7 @@ from bridge.assembly.telemetry import ReloadCount
 from bridge.process.worker_metrics import WorkerMetrics
 from bridge.telemetry.families import MetricFamily
 from tests.operate.asked import ALL, BOARD, RULE_TESTS, RULES, alerts, panels
+from tests.support.command import ROOT
 from tests.support.limits import url_at
 from tests.support.observed import in_row
 from tests.support.recording import RecordingServer
@@ -180,3 +181,9 @@ def test_every_alert_is_seen_to_fire_and_seen_to_be_silent_where_all_is_well() -
     series = " ".join(one["series"] for one in well["input_series"])
     for asked in alerts():
         assert any(name in series for name in re.findall(r"(?:mcp|a2a)_\w+|\bup\b", asked.text)), asked
+
+
+def test_the_page_tells_of_every_alert_and_for_how_long_it_waits() -> None:
+    page = (ROOT / "docs" / "observability.md").read_text(encoding="utf-8")
+    told = re.findall(r"^\| `([A-Z]\w+)` \| .* \| (\d+m|-) \| .* \|$", page, re.MULTILINE)
+    assert told == [(rule["alert"], rule.get("for", "-")) for rule in RULES["groups"][0]["rules"]]

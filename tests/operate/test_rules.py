@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import os
+import shlex
+import shutil
 import subprocess
 import sys
 from pathlib import Path
+from typing import Final
 
 import pytest
 import yaml
@@ -13,8 +16,13 @@ import yaml
 from tests.operate.asked import OPERATE, RULES, alerts
 from tests.operate.installed import NotInstalledError, programs
 from tests.operate.prometheus import programs_or_skip
+from tests.support.command import ROOT
+from tests.support.lines import Lines
+from tests.support.pages import blocks_of, typed_in
+from tests.support.ports import free_port
 
-SECONDS = 120
+PAGE: Final = ROOT / "docs" / "observability.md"
+SECONDS: Final = 120
 
 
 def promtool(*words: str, folder: Path = OPERATE) -> subprocess.CompletedProcess[str]:
@@ -32,6 +40,36 @@ def test_prometheus_takes_the_configuration_and_the_rules() -> None:
 def test_each_alert_fires_where_it_should_and_not_where_all_is_well() -> None:
     done = promtool("test", "rules", "alerts_test.yaml")
     assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_prometheus_takes_the_configuration_of_the_page(tmp_path: Path) -> None:
+    (block,) = (one for one in blocks_of(PAGE) if one.language == "yaml")
+    (tmp_path / "prometheus.yml").write_text(block.text)
+    (tmp_path / "alerts.yaml").write_text((OPERATE / "alerts.yaml").read_text())
+    done = promtool("check", "config", "prometheus.yml", folder=tmp_path)
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+@pytest.mark.long
+def test_what_is_typed_on_the_page_does_what_it_says(tmp_path: Path) -> None:
+    folder = tmp_path / "operate"
+    shutil.copytree(OPERATE, folder)
+    found, port = programs_or_skip(), free_port()
+    typed = [one for block in blocks_of(PAGE) if block.language == "console" for one in typed_in(block)]
+    assert len(typed) == 3
+    for one in typed:
+        program, *words = shlex.split(one.line.replace(":9090", f":{port}"))
+        if program == "promtool":
+            done = promtool(*words, folder=folder)
+            assert done.returncode == 0, done.stdout + done.stderr
+            assert all(said in done.stdout for said in one.says)
+        else:
+            command = [found.prometheus, *words]
+            with subprocess.Popen(command, cwd=folder, stderr=subprocess.PIPE) as process:
+                try:
+                    Lines(process, process.stderr).until("Server is ready to receive web requests")
+                finally:
+                    process.kill()
 
 
 @pytest.mark.long
