@@ -13,6 +13,7 @@ from __future__ import annotations
 import re
 import secrets
 import time
+from asyncio import CancelledError
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextvars import ContextVar
 from dataclasses import dataclass, field
@@ -115,7 +116,8 @@ class Hop:
     is_authenticated: bool = False
     """Whether the principal has shown a credential, or owns this machine."""
     state: str = ""
-    """The state of the task that the request is about, or the kind of the result: `completed`, `input_required`."""
+    """The state of the task that the request is about, or the kind of the result: `completed`, `input_required`. A
+    request that was canceled itself is `canceled`, whatever its task is."""
     error: str = ""
     """The kind of fault that ended the hop; empty without one."""
     task_id: str = ""
@@ -181,7 +183,9 @@ class Hop:
     def __exit__(
         self, kind: type[BaseException] | None, exc: BaseException | None, _: TracebackType | None
     ) -> None:
-        if kind is not None and not self.error:
+        if kind is CancelledError:
+            self.state = "canceled"  # before there was an answer; nobody is at fault
+        elif kind is not None and not self.error:
             self.error = kind.__name__
         self.seconds = time.perf_counter() - self._since
         for listener in self.listeners:

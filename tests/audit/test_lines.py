@@ -272,6 +272,16 @@ async def test_what_a_tool_server_was_asked_for_names_the_task_also_when_its_cal
     assert len({*tasks["call"]}) == 2
 
 
+async def test_a_call_that_was_canceled_at_a_tool_server_is_canceled_and_no_failure(tmp_path: Path) -> None:
+    async with audited(tmp_path) as there:
+        sent = message(call_part("wait"), configuration={"returnImmediately": True})
+        task = (await there.rpc().post("SendMessage", sent)).json()["result"]["task"]["id"]
+        await there.rpc().post("CancelTask", {"id": task})
+    lines = [json.loads(line) for line in there.file.read_text().splitlines()]
+    (one,) = (line for line in lines if line["event"] == "sent")
+    assert (one["task"], one["outcome"], "error" in one) == (task, "canceled", False)
+
+
 async def test_without_an_audit_nothing_listens(tmp_path: Path) -> None:
     plan = wrapping(raw_command(), ProcessPlan(state=tmp_path, cache=tmp_path))
     bridge = Bridge(plan)
