@@ -63,7 +63,7 @@ proxies: .venv/developing ## Run the bridge behind nginx and Caddy, as docs/guid
 console: .venv/browsing peers ## See the console in Chromium: every page, two people, axe-core; makes its pictures (apt: chromium; 2 minutes)
 	@$(BIN)/python -m pytest tests/console_browser/journeys.py
 
-operate: .venv/operating peers ## See the alerts and the dashboard before a real Prometheus (apt fetches it; 3 minutes)
+operate: .venv/operating peers ## See the alerts and the dashboard before a real Prometheus (apt fetches it; 2 minutes)
 	@$(BIN)/python -m tests.operate.installed
 	@$(BIN)/python -m pytest tests/operate -m "not slow" -n $(WORKERS) --dist worksteal
 
