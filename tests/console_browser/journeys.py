@@ -183,6 +183,7 @@ def test_a_call_shows_its_events_as_they_come_and_its_result_as_what_it_is(tab: 
     page = tab.opens("/try/devtools/trigger-long-running-operation")
     page.get_by_label("duration").fill("3")
     page.get_by_label("steps").fill("3")
+    expect(page.locator("#line-call")).to_contain_text('{"duration":3,"steps":3}')
     picture(page, "try")
     page.get_by_role("button", name="Run").click()
     page.wait_for_url("**/tasks/devtools/*")
