@@ -11,9 +11,11 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import math
 import time
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Final
+from typing import Any, Final
 
 from bridge import trace
 from bridge.trace import Hop
@@ -42,23 +44,23 @@ class _CallLine:
     owner: str
     """Whose task it is, if another than the principal answered it; else empty."""
 
-    def record(self) -> logging.LogRecord:
+    def record(self, known: Mapping[str, Any]) -> logging.LogRecord:
+        """The line for the handlers; `known` is what all lines have."""
         words = _LINE % tuple("-" if value == "" else value for value in self.values)
         fields = dict(zip(_FIELDS, self.values, strict=True))
         if self.owner:
             words += f" owner={self.owner} answered_by={self.values[0]}"
             fields |= {"owner": self.owner, "answered_by": self.values[0]}
-        return logging.makeLogRecord(
-            {
-                "name": logger.name,
-                "levelno": logging.INFO,
-                "levelname": "INFO",
-                "created": self.ended,
-                "msg": words,
-                "call": self.call,
-                "fields": fields,
-            }
+        made = logging.LogRecord.__new__(logging.LogRecord)
+        made.__dict__.update(
+            known,
+            created=self.ended,
+            msecs=math.floor(self.ended % 1 * 1000),
+            msg=words,
+            call=self.call,
+            fields=fields,
         )
+        return made
 
 
 class CallLog:
@@ -67,6 +69,9 @@ class CallLog:
     def __init__(self) -> None:
         self._waiting: list[_CallLine] = []
         self._timer: asyncio.TimerHandle | None = None
+        # To look up thread and process for each line takes longer than all else that a line takes.
+        given = {"name": logger.name, "levelno": logging.INFO, "levelname": "INFO"}
+        self._known = dict(vars(logging.makeLogRecord(given)))
 
     def began(self, hop: Hop) -> None:
         """See `HopListener`."""
@@ -93,4 +98,4 @@ class CallLog:
             self._timer = None
         lines, self._waiting = self._waiting, []
         for line in lines:
-            logger.handle(line.record())
+            logger.handle(line.record(self._known))
