@@ -142,6 +142,8 @@ class Supervisor:
         self._deaths: deque[float] = deque()
         self._failure: str | None = None
         self._was_up: set[int] = set()
+        self._kept_down: dict[int, str] = {}
+        """Why a worker cannot start at the moment, by its number."""
         self._metrics = WorkerMetrics(self._ask_for_metrics)
         self._reloads = ReloadCount()
         self._own_token, self._secret = secrets.token_urlsafe(32), secrets.token_urlsafe(32)
@@ -195,19 +197,23 @@ class Supervisor:
         async with anyio.create_task_group() as keeping:
             for number in numbers:
                 keeping.start_soon(self._keep, number, listener)
-            await self._until(lambda: self._was_up >= set(numbers) or self._is_over())
+            await self._until(lambda: self._was_up | self._kept_down.keys() >= {*numbers} or self._is_over())
             if not self._is_over():
                 self._stopping.serving = True
                 self._reloads.note(True)
-                self._observer.started(self._first, self._workers)
-            async with anyio.create_task_group() as reloading:
+            async with anyio.create_task_group() as meanwhile:
+                meanwhile.start_soon(self._announce, numbers)
                 if reload is not None:
-                    reloading.start_soon(reload.run, self)
+                    meanwhile.start_soon(reload.run, self)
                 await self._until(self._is_over)
-                reloading.cancel_scope.cancel()
+                meanwhile.cancel_scope.cancel()
             listener.close()
             await self._drain()
             keeping.cancel_scope.cancel()
+
+    async def _announce(self, numbers: Sequence[int]) -> None:
+        await self._until(lambda: self._was_up >= {*numbers})
+        self._observer.started(self._first, self._workers)
 
     def _is_over(self) -> bool:
         return self._failure is not None or self._stopping.asked.is_set()
@@ -241,11 +247,30 @@ class Supervisor:
                 pauses.reset()
             if self._is_over():
                 return
-            if worker.fault is not None and number not in self._was_up:
-                raise worker.fault
-            self._count_death(worker)
+            if worker.fault is None:
+                self._count_death(worker)
+            else:
+                self._keep_trying(worker, worker.fault)
             if self._failure is None:
                 await anyio.sleep(pauses.next())
+
+    def _keep_trying(self, worker: RunningWorker, fault: BridgeError) -> None:
+        """Let a worker that could not start be started anew, unless none is left to serve.
+
+        A tool server that `fail = "closed"` requires has to be up as the bridge starts, which it has once one worker
+        serves. One that is lost since then keeps a worker from starting, and ends no other.
+        """
+        others_serve = any(one.serves for one in self._running.values())
+        if not self._stopping.serving and not (others_serve and isinstance(fault, PeerError)):
+            raise fault
+        if not others_serve:
+            self._count_death(worker)
+        elif self._kept_down.get(worker.number) != str(fault):
+            logger.warning(
+                "worker %d cannot start: %s; it is tried again, and the others serve", worker.number, fault
+            )
+        self._kept_down[worker.number] = str(fault)
+        self._moved.tell()
 
     async def _start(self, number: int, listener: socket.socket) -> RunningWorker:
         self._starts += 1
@@ -298,7 +323,10 @@ class Supervisor:
                 worker.serves = True
                 if worker.number in self._was_up:
                     logger.warning("worker %d serves again", worker.number)
+                elif worker.number in self._kept_down:
+                    logger.warning("worker %d serves now", worker.number)
                 self._was_up.add(worker.number)
+                self._kept_down.pop(worker.number, None)
                 self._assign()
             case {"failed": dict() as fault}:
                 worker.fault = unpacked_fault(fault)

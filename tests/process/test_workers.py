@@ -44,6 +44,12 @@ MEMORY: Final = Path(__file__).parents[2] / ".peers/node_modules/.bin/mcp-server
 BRIDGE: Final = (
     '[bridge]\nport = {port}\nstore = {{ env = "DATABASE_URL" }}\nkeys = [{{ env = "BRIDGE_KEY" }}]\n'
 )
+BREAKABLE: Final = """
+import os, runpy, sys
+if os.path.exists(sys.argv.pop(1)):
+    sys.exit("this server is down")
+runpy.run_path(sys.argv.pop(1), run_name="__main__")
+"""
 
 
 @dataclass
@@ -136,10 +142,11 @@ def serving(
     workers: int = 2,
     names: Sequence[str] = (),
     of_bridge: str = "",
+    awaited: bool = True,
 ) -> Iterator[Serving]:
     """Two workers that serve one agent, of the raw server unless another is named; its skills are tools, too, if
     `and_tools` is said. `names` are principals; without any, everyone is let in. `of_bridge` is more of [bridge],
-    and of other tables; `{agent}` in it is the agent."""
+    and of other tables; `{agent}` in it is the agent. They serve already if they are `awaited`."""
     agent, port, file = new_agent(), free_port(), folder / "bridge.toml"
     server = server or f"command = {json.dumps([sys.executable, '-S', '-E', str(RAW_SERVER)])}"
     file.write_text(
@@ -171,7 +178,8 @@ def serving(
     with Forked(words, stderr=subprocess.PIPE, stdin=subprocess.DEVNULL, text=True, env=known) as process:
         one = Serving(process, port, file, agent)
         try:
-            one.said.until(f"{workers} workers serve")
+            if awaited:
+                one.said.until(f"{workers} workers serve")
             yield one
         finally:
             left = children_of(process.pid)
@@ -183,6 +191,14 @@ def serving(
 def gated(folder: Path) -> str:
     """The lines of the gated server."""
     return f"command = {json.dumps([sys.executable, '-S', '-E', str(GATED_SERVER), str(folder)])}"
+
+
+def breakable(folder: Path) -> str:
+    """The lines of a server that ends at once while there is a file `down`."""
+    script = folder / "breakable.py"
+    script.write_text(BREAKABLE)
+    words = [sys.executable, "-S", "-E", str(script), str(folder / "down"), str(RAW_SERVER)]
+    return f"command = {json.dumps(words)}"
 
 
 async def calls_of(folder: Path, number: int) -> None:
@@ -370,6 +386,49 @@ async def test_five_deaths_in_a_minute_end_the_whole_with_1_and_say_why(tmp_path
             os.kill(bridge.workers[-1], signal.SIGKILL)
         await bridge.until("5 workers died within 60 s, the last one since signal 9 killed it")
         assert await anyio.to_thread.run_sync(bridge.process.wait, WAIT_SECONDS) == 1
+
+
+@pytest.mark.anyio
+async def test_a_server_that_is_down_keeps_a_worker_from_starting_again_and_ends_no_other(
+    tmp_path: Path,
+) -> None:
+    with serving(tmp_path, breakable(tmp_path)) as bridge:
+        (tmp_path / "down").touch()
+        os.kill(bridge.holder, signal.SIGKILL)
+        await bridge.until("cannot start: tools ended before it said anything of MCP; it is tried again")
+        async with httpx2.AsyncClient(timeout=WAIT_SECONDS) as client:
+            agents = await client.get(f"http://127.0.0.1:{bridge.port}/agents")
+        assert [one["name"] for one in agents.json()["agents"]] == [bridge.agent]
+        (tmp_path / "down").unlink()
+        await bridge.until("serves again")
+        assert len(bridge.workers) == 2
+        assert state_of(await bridge.send("echo", text="hello"))[0] == "TASK_STATE_COMPLETED"
+        died = [line for line in bridge.said.said if "died, since" in line]
+        assert len(died) == 1, "what could not start counts as no death: five of them would end the bridge"
+
+
+@pytest.mark.anyio
+async def test_a_server_that_is_lost_before_all_workers_serve_ends_none_that_does(tmp_path: Path) -> None:
+    with serving(tmp_path, breakable(tmp_path), awaited=False) as bridge:
+        with anyio.fail_after(WAIT_SECONDS):
+            while len(bridge.workers) < 2:
+                await anyio.sleep(0.01)
+        first, second = bridge.workers
+        os.kill(second, signal.SIGSTOP)
+        await bridge.until("serving ")
+        (tmp_path / "down").touch()
+        (server,) = children_of(first)
+        os.kill(server, signal.SIGKILL)
+        await bridge.until("tools is down")
+        os.kill(second, signal.SIGCONT)
+        await bridge.until("worker 2 cannot start: tools ")
+        with bridge.file.open("a") as more:
+            more.write('description = "Another"\n')
+        await bridge.until("read again and taken over")
+        (tmp_path / "down").unlink()
+        await bridge.until("worker 2 serves now")
+        await bridge.until("2 workers serve")
+        assert state_of(await bridge.send("echo", text="hello"))[0] == "TASK_STATE_COMPLETED"
 
 
 @pytest.mark.anyio

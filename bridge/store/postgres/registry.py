@@ -90,7 +90,7 @@ class PostgresRegistry:
         self._mine: set[int] = set()
         self._plans: frozenset[bytes] = frozenset()
         self._outages: bytes | None = None
-        """What `outages` gave at the last beat."""
+        """What `outages` gave when it was last asked."""
         self._living: dict[int, ReplicaEntry] = {}
         self._moved = Signal()
         self._clock_ahead_seconds = 0.0
@@ -170,8 +170,11 @@ class PostgresRegistry:
         return anyio.current_time() + self._clock_ahead_seconds
 
     def tell(self, plans: frozenset[bytes]) -> None:
-        """See `ReplicaRegistry.tell`. What cannot be stored now is stored after a later beat."""
-        self._plans = plans
+        """See `ReplicaRegistry.tell`. What cannot be stored now is stored after a later beat.
+
+        The same write tells what cannot be called, or the others would read that all can be.
+        """
+        self._plans, self._outages = plans, self.outages()
         self._tasks.start(self._store_own, self._epochs.number, plans, self._outages)
 
     async def _store_own(self, epoch: int, plans: frozenset[bytes], outages: bytes | None) -> None:

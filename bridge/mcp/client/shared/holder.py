@@ -25,6 +25,7 @@ from bridge.mcp.client.call_queue import CallSlot, Claimant, SlotHold
 from bridge.mcp.client.faults import ServerDownError
 from bridge.mcp.client.session import Session
 from bridge.mcp.client.shared.frames import (
+    Described,
     SessionPlace,
     fault_frame,
     fault_in,
@@ -54,6 +55,7 @@ class _Held:
     """A server that this worker runs."""
 
     server: Upstream
+    known: Described
     changed: Signal
 
 
@@ -68,9 +70,10 @@ class HeldServers:
         self._room = anyio.CapacityLimiter(_LINKS_MOST)
 
     @contextmanager
-    def holding(self, name: str, server: Upstream, changed: Signal) -> Iterator[None]:
-        """Let others use a server as long as this is open. `changed` is told when its state has changed."""
-        self._held[name] = _Held(server, changed)
+    def holding(self, name: str, server: Upstream, known: Described, changed: Signal) -> Iterator[None]:
+        """Let others use a server as long as this is open. `known` is what they are told of it. `changed` is told when
+        that has changed."""
+        self._held[name] = _Held(server, known, changed)
         self._arrived.tell()
         try:
             yield
@@ -196,11 +199,11 @@ class _Errand:
         try:
             await held.server.ready()
         except (PeerError, UsageError) as exc:
-            self._link.post({**fault_frame(exc), **state_frame(held.server)})
+            self._link.post({**fault_frame(exc), **state_frame(held.known)})
             await held.changed.wait()
         while True:
             changed = held.changed.next
-            self._link.post(state_frame(held.server))
+            self._link.post(state_frame(held.known))
             await changed.wait()
 
     async def _keep_session(self, held: _Held) -> None:

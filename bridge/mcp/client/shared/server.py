@@ -308,7 +308,7 @@ class SharedServer:
                 watching.cancel_scope.cancel()
         async with self._local.run():
             self._is_holder = True
-            with self._held.holding(self._shared_as, self._local, self._changed):
+            with self._held.holding(self._shared_as, self._local, self, self._changed):
                 self._tried.set()
                 self._has_changed()
                 await anyio.sleep_forever()
