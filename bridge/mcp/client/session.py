@@ -1,7 +1,8 @@
 """One session with a tool server: it stays connected, and knows the server's tools.
 
 A session outlives its connections. When one is lost, the session makes another, with growing pauses. A request
-waits for a connection at most as long as connecting may take. A request that was under way when its connection
+waits for a connection at most as long as connecting may take. Once the server has been down for that long, a request
+waits for one attempt alone. A request that was under way when its connection
 was lost fails; the session does not send it again, since only the caller knows whether that is safe. A request
 that the server certainly did not take (no connection, or an unknown session) is sent once more.
 """
@@ -38,7 +39,8 @@ that the server certainly did not take (no connection, or an unknown session) is
 # before that: as soon as nothing can be written, while the last messages are still read. `_connected` sets `lost` then,
 # so that a request does not wait for the end of the reading.
 #
-# A failure that only a person can mend sets `_up`, too: it wakes those who wait, who then fail at once.
+# An attempt that fails sets `_up`, too, if nobody is to wait for the next: only a person can mend it, or the server has
+# been down for long. It wakes those who wait, who then fail at once.
 #
 # Any other request moves nothing. It may set `_wanted`, which ends the pause before the next attempt, and clear `_up`.
 #
@@ -132,7 +134,8 @@ class SessionPace:
     """The limits of a session with a server, in time, in calls and in size."""
 
     connect_seconds: float
-    """The longest time from the start of a connection until the tools are listed. A call waits as long for that."""
+    """The longest time from the start of a connection until the tools are listed. A call waits as long for a server
+    that has gone down, and for one attempt once it has been down for longer."""
     longest_pause_seconds: float
     """The longest pause between two attempts to connect."""
     retire_seconds: float
@@ -181,11 +184,13 @@ class Session:
         self.down: str | None = "not connected yet"
         """Why the server cannot be called, in words; None while it can."""
         self.needs_login = False
+        """Whether it is down until a person logs in."""
         self._is_over = False
         """Whether the token of the caller in whose name it is has expired, so that it never connects again."""
-        self._tries = 0
-        """How often connecting has failed for want of a token that only a person can bring."""
-        """Whether it is down until a person logs in."""
+        self._down_since: float | None = None
+        """When it went down, by the clock of the event loop; None while it is up, and before the first attempt."""
+        self._failures = 0
+        """How many attempts to connect have failed."""
         self.on_hop: trace.OnHop | None = None
         """Called with each message once the server is up. To be set before the session is entered."""
         self._era = era
@@ -321,13 +326,13 @@ class Session:
     async def _connected(self) -> Link:
         if self._link is not None and not self._link.is_lost:
             return self._link
+        failures = self._failures
         self._wanted.set()
-        tries = self._tries
         with anyio.move_on_after(self._pace.connect_seconds):
             while self._link is None or self._link.is_lost:
                 if self._is_over:
                     raise CallerTokenGoneError(str(self.down))
-                if self.needs_login and self._tries > tries:  # a person is not waited for
+                if self._failures > failures and not self._is_waited_for:
                     break
                 if self._link is not None:
                     self._link.lose()
@@ -336,6 +341,16 @@ class Session:
             else:
                 return self._link
         raise ServerDownError(f"{self.name} is down: {self.down or 'its connection was lost again'}")
+
+    @property
+    def _is_long_down(self) -> bool:
+        since = self._down_since
+        return since is not None and anyio.current_time() - since >= self._pace.connect_seconds
+
+    @property
+    def _is_waited_for(self) -> bool:
+        """Whether requests wait for the next attempt after one has failed. For a person nobody waits."""
+        return not (self.needs_login or self._is_long_down)
 
     def _let_it_ask(self, link: Link) -> str:
         """Change to the older handshake, under which the server can ask. Returns what the caller is told of that."""
@@ -367,8 +382,8 @@ class Session:
                 self.needs_login = isinstance(fault, LoginNeededError)
                 self._went_down(_words(fault), fault.detail if isinstance(fault, BridgeError) else "")
                 self._is_over = isinstance(fault, CallerTokenGoneError)
-                if self._is_over or self.needs_login:
-                    self._tries += 1
+                self._failures += 1
+                if self._is_over or not self._is_waited_for:
                     self._up.set()
                 if self._is_over:
                     return
@@ -510,6 +525,7 @@ class Session:
         if self._tried.is_set():
             logger.info("%s is up again", self.name)
         self._link, self.greeting, self.down, self.needs_login = link, link.greeting, None, False
+        self._down_since = None
         link.wire.on_hop = self.on_hop
         self._wanted = anyio.Event()
         self._listed(listing)
@@ -521,6 +537,8 @@ class Session:
         if self.down != why and self._tried.is_set():
             logger.warning("%s is down: %s%s", self.name, why, detail)
         self.down, self._detail = why, detail
+        if self._down_since is None:
+            self._down_since = anyio.current_time()
         self._clear_up()
         self._tried.set()
         self._on_change()

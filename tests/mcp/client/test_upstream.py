@@ -610,6 +610,32 @@ async def test_a_child_that_is_lost_and_cannot_be_started_again_says_why(
 
 
 @pytest.mark.proves("map-lost")
+async def test_a_call_of_a_server_that_has_been_down_for_long_waits_for_one_attempt(tmp_path: Path) -> None:
+    """And the first call since it can be started again has it started, before the pause is over."""
+    starts, broken, steps = tmp_path / "starts", tmp_path / "broken", tmp_path / "server.py"
+    steps.write_text(
+        f"import os, runpy, sys; open({str(starts)!r}, 'a').write('x')\n"
+        f"os.path.exists({str(broken)!r}) and sys.exit('the disk is full')\n"
+        f"runpy.run_path({str(RAW_SERVER)!r}, run_name='__main__')"
+    )
+    pace = session_pace(connect_seconds=1.0, longest_pause_seconds=1000)
+    async with met(command_of((sys.executable, "-S", "-E", str(steps))), pace=pace) as there:
+        broken.touch()
+        with pytest.raises(ServerLostError):
+            await there.call("die", {})
+        with pytest.raises(ServerDownError):  # it has been down for `connect_seconds`
+            await there.call("echo", {"text": "x"})
+        before = len(starts.read_text())
+        with anyio.fail_after(15):  # if each waited for as long as the first, it would be 20
+            for number in range(20):
+                with pytest.raises(ServerDownError, match="tools is down: tools ended before it said"):
+                    await there.call("echo", {"text": "x"})
+                assert len(starts.read_text()) > before + number
+        broken.unlink()
+        assert await there.text("echo", text="up") == "up"
+
+
+@pytest.mark.proves("map-lost")
 @pytest.mark.parametrize(
     ("argv", "message"),
     [
