@@ -12,7 +12,7 @@ from bridge.cli import render
 
 if TYPE_CHECKING:
     from bridge.mcp.client.contract import ToolServer
-    from bridge.process.preview import FaceFindings, Findings, PeerFindings
+    from bridge.process.preview import FaceFindings, Findings, PeerFindings, RedirectUri
 
 _KINDS: Final = {
     "tool_servers": "Tool servers",
@@ -52,6 +52,7 @@ def print_json(path: Path, found: Findings, places: Sequence[str]) -> None:
         "places": places,
         "notes": found.all_notes,
         "not_looked_at": found.unseen,
+        "redirect_uris": [asdict(one) for one in found.redirect_uris],
         "peers": [asdict(peer) for peer in found.peers],
         "faces": [{**asdict(face), "faults": [fault.words for fault in face.faults]} for face in found.faces],
     }
@@ -66,6 +67,7 @@ def print_text(path: Path, found: Findings, places: Sequence[str]) -> None:
     for face in found.faces:
         named = f": {face.says}" if face.says else ""
         _section(f"{face.path}, {_KINDS[face.kind]}{named}", _face_lines(face, is_seen=not found.unseen))
+    _section("To be registered as redirect URIs", _redirect_lines(found.redirect_uris))
     _section("Not looked at", found.unseen, render.sentence)
     _section("Notes", found.all_notes, render.sentence)
     faults = zip(places, found.faults, strict=True)
@@ -108,6 +110,12 @@ def _face_lines(face: FaceFindings, *, is_seen: bool) -> Iterable[str]:
         yield f"and of the bridge itself {', '.join(face.own)}"
     for principal, usable in face.usable.items():
         yield f"{principal} may use {_usable(face, usable)}"
+
+
+def _redirect_lines(uris: Sequence[RedirectUri]) -> Iterable[str]:
+    widest = max((len(one.client) for one in uris), default=0)
+    for one in uris:
+        yield f"{one.client:<{widest}}  {one.uri}  for {one.what_for}"
 
 
 def _usable(face: FaceFindings, usable: tuple[str, ...]) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import shlex
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from datetime import datetime
 from itertools import chain, repeat
@@ -110,11 +111,26 @@ def tasks(**options: Any) -> int:
     found = anyio.run(connection.card)
     if options["task_id"] is None:
         return anyio.run(_list, connection, found, options)
-    if options["reply"] is not None or options["decline"]:
-        return _reply(connection, found, view, options)
-    if options["cancel"]:
-        return anyio.run(_cancel, connection, found, view, options["task_id"])
-    return anyio.run(_show, connection, found, view, options)
+    with _told_of_all(options):
+        if options["reply"] is not None or options["decline"]:
+            return _reply(connection, found, view, options)
+        if options["cancel"]:
+            return anyio.run(_cancel, connection, found, view, options["task_id"])
+        return anyio.run(_show, connection, found, view, options)
+
+
+@contextmanager
+def _told_of_all(options: dict[str, Any]) -> Iterator[None]:
+    """Where a task is not found, tell how an operator finds those of others."""
+    from bridge.a2a.client.bindings import AgentRefusedError
+    from bridge.a2a.model.errors import TASK_NOT_FOUND
+
+    try:
+        yield
+    except AgentRefusedError as exc:
+        if exc.kind is not TASK_NOT_FOUND or options["of_all"]:
+            raise
+        raise PeerError(f"{exc}. An operator of a bridge finds the tasks of others with --all") from exc
 
 
 def _require_one_purpose(options: dict[str, Any]) -> None:

@@ -28,17 +28,22 @@ from bridge.access.principals import Principal
 from bridge.agents_as_tools.remote_agent import RemoteAgent
 from bridge.assembly.bridge import Bridge
 from bridge.assembly.card_signing import card_key_faults
+from bridge.assembly.login_links import BACK_PATH as LOGIN_BACK
+from bridge.assembly.login_links import WHO_PATH
 from bridge.assembly.offered_server import OfferedServer, other_kind_at
 from bridge.assembly.parts import StartObserver, catalogs_of, servers_of
-from bridge.assembly.plan import Plan, RemotePlan, for_preview
+from bridge.assembly.plan import LOOPBACK_HOST, Plan, RemotePlan, for_preview
 from bridge.assembly.published_agent import PublishedAgent
-from bridge.assembly.routes import MCP
+from bridge.assembly.routes import CONSOLE, MCP
+from bridge.assembly.stores import logins_of
+from bridge.console.issuer_sign_in import BACK_PATH as CONSOLE_BACK
 from bridge.errors import PeerError
+from bridge.http.login_landing import LoginLanding
 from bridge.http.tls import faults_of, peer_faults_of
 from bridge.http.token_exchange import CallerTokens
 from bridge.mcp.client.contract import ToolServer
 from bridge.mcp.client.transports.streamable_http import HttpTarget
-from bridge.process.serve import unannounced_bridge
+from bridge.process.serve import unannounced_bridge, url_of
 from bridge.safe_text import without_hidden_characters
 from bridge.seal import MIN_KEY_BYTES, key_in
 
@@ -182,6 +187,16 @@ class FaceFindings:
 
 
 @dataclass(frozen=True)
+class RedirectUri:
+    """An address to which an issuer sends browsers back, and that it has to know."""
+
+    client: str
+    """The table of the file that names the bridge as a client there."""
+    uri: str
+    what_for: str
+
+
+@dataclass(frozen=True)
 class Findings:
     """The findings about all peers and faces."""
 
@@ -197,6 +212,7 @@ class Findings:
     """Agents of imported files that the bridge cannot call."""
     of_place: tuple[FindingFault, ...] = ()
     """Faults of the certificate that the bridge shows, and of its key."""
+    redirect_uris: tuple[RedirectUri, ...] = ()
     untrusted: tuple[FindingFault, ...] = ()
     """Issuers whose tokens the callers of an agent need, and that the bridge does not trust."""
 
@@ -248,6 +264,7 @@ async def findings_of(plan: Plan, bridge: Bridge) -> Findings:
         useless=tuple(_useless(faces, _granted(plan))),
         left_out=tuple(_left_out(plan)),
         of_place=tuple(place_faults(plan)),
+        redirect_uris=tuple(_redirect_uris(plan)),
         untrusted=tuple(_untrusted(plan)),
     )
 
@@ -276,9 +293,16 @@ def offline_findings(plan: Plan) -> Findings:
         *(("what each principal may use of them",) if plan.credentials else ()),
     )
     notes = (*_unused(plan), *_on_claims(plan))
-    left_out, of_place = tuple(_left_out(plan)), tuple(place_faults(plan))
-    untrusted = tuple(_untrusted(plan))
-    return Findings(peers, faces, notes, unseen, left_out=left_out, of_place=of_place, untrusted=untrusted)
+    return Findings(
+        peers,
+        faces,
+        notes,
+        unseen,
+        left_out=tuple(_left_out(plan)),
+        of_place=tuple(place_faults(plan)),
+        redirect_uris=tuple(_redirect_uris(plan)),
+        untrusted=tuple(_untrusted(plan)),
+    )
 
 
 def tls_faults(plan: Plan) -> Iterator[FindingFault]:
@@ -307,6 +331,25 @@ def place_faults(plan: Plan) -> Iterator[FindingFault]:
             yield FindingFault.at(("agents", name, "signed_by", "file"), words)
     for number, words in card_key_faults(plan):
         yield FindingFault(("bridge", "card_keys", number), f"bridge.card_keys: {words}; `serve` refuses it")
+
+
+def _redirect_uris(plan: Plan) -> Iterator[RedirectUri]:
+    """Yield what has to be registered for the clients that are registered by hand."""
+    place, wishes = plan.place, tuple(logins_of(plan))
+    root = place.public_url or url_of(place.host, place.port)
+    for wish in wishes:
+        if wish.client_id and wish.of_each:
+            yield RedirectUri(wish.place, f"{root}{LOGIN_BACK}", "the logins of callers")
+        elif wish.client_id:
+            uri = LoginLanding(LOOPBACK_HOST, 0).redirect_uri.replace(":0/", ":PORT/")
+            yield RedirectUri(
+                wish.place, uri, f"`mcp-a2a login {wish.name} --port PORT`, with a port of your choice"
+            )
+    for name, issuer in plan.issuers.items():
+        if issuer.login and any(wish.of_each for wish in wishes):
+            yield RedirectUri(f"issuers.{name}", f"{root}{WHO_PATH}", "callers who show who they are")
+        if issuer.login and place.console:
+            yield RedirectUri(f"issuers.{name}", f"{root}{CONSOLE}{CONSOLE_BACK}", "the console")
 
 
 def _server(key: str, upstream: ToolServer, *, is_needed: bool) -> PeerFindings:

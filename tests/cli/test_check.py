@@ -534,6 +534,40 @@ def test_scopes_that_open_nothing_are_faults_and_a_claim_that_may_move_is_noted(
     assert "`email` tells its principals apart" in note
 
 
+def test_what_issuers_have_to_know_of_the_bridge_is_listed(tmp_path: Path) -> None:
+    (tmp_path / "bridge.toml").write_text("""
+[bridge]
+public_url = "https://bridge.example.com"
+console = true
+keys = [{ env = "SEAL_KEY" }]
+[issuers.corp]
+issuer = "https://login.example.com"
+login = { client_id = "bridge" }
+[tool_servers.crm]
+url = "https://crm.example.com/mcp"
+login = "each"
+auth = { oauth2 = { grant = "authorization_code", client_id = "at-crm" } }
+[tool_servers.docs]
+url = "https://docs.example.com/mcp"
+auth = { oauth2 = { grant = "authorization_code", client_id = "at-docs" } }
+[tool_servers.registers_itself]
+url = "https://self.example.com/mcp"
+login = "each"
+auth = { oauth2 = { grant = "authorization_code" } }
+[tools_as_agent.desk]
+from = ["crm", "docs", "registers_itself"]
+""")
+    listed = found_in(tmp_path, "--offline", SEAL_KEY="k" * 32)["redirect_uris"]
+    assert {(one["client"], one["uri"]) for one in listed} == {
+        ("tool_servers.crm", "https://bridge.example.com/login/back"),
+        ("tool_servers.docs", "http://127.0.0.1:PORT/callback"),
+        ("issuers.corp", "https://bridge.example.com/login/who"),
+        ("issuers.corp", "https://bridge.example.com/console/signed-in"),
+    }
+    said = check(tmp_path, "--offline", SEAL_KEY="k" * 32).stdout
+    assert "https://bridge.example.com/login/who  for callers who show who they are" in said
+
+
 def test_a_certificate_that_cannot_be_used_is_a_fault_of_its_line(tmp_path: Path) -> None:
     tls = '[bridge]\ntls = { certificate = "none.pem", key = "none.key" }\n'
     written(tmp_path, tls, RAW, DEVTOOLS)

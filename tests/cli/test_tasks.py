@@ -140,6 +140,10 @@ async def test_an_operator_lists_shows_answers_and_cancels_the_tasks_of_all(run:
         answered = await run(url, first.task_id, "--reply", '{"b": 2}', "--all", *theirs, **variables)
         canceled = await run(url, second.task_id, "--cancel", "--all", *theirs, **variables)
         refused = await run(url, "--all", *mine, **variables)
+        not_found = [
+            await run(url, first.task_id, *words, *theirs, **variables)
+            for words in ((), ("--cancel",), ("--reply", '{"b": 2}'))
+        ]
     assert nothing.out == "No tasks.\n"
     heads, *rows = [line.split()[:3] for line in listed.out.splitlines()]
     assert heads == ["ID", "OWNER", "STATE"]
@@ -149,6 +153,9 @@ async def test_an_operator_lists_shows_answers_and_cancels_the_tasks_of_all(run:
     assert (answered.code, canceled.code) == (0, 0)
     assert (refused.code, refused.out) == (1, "")
     assert "does not take you for an operator" in refused.err
+    for one in not_found:
+        assert one.code == 1
+        assert "(TASK_NOT_FOUND). An operator of a bridge finds the tasks of others with --all" in one.err
 
 
 @pytest.mark.proves("cli-tasks", "ops-timeline")
