@@ -39,16 +39,7 @@ from bridge.assembly.offered_server import (
     offered,
     shared_resources,
 )
-from bridge.assembly.parts import (
-    FirstConnections,
-    MountedServer,
-    Parts,
-    PartTask,
-    PlannedPart,
-    StartObserver,
-    catalogs_of,
-    servers_of,
-)
+from bridge.assembly.parts import MountedServer, Parts, PartTask, PlannedPart, catalogs_of
 from bridge.assembly.plan import (
     Changes,
     OfferedPlan,
@@ -64,22 +55,16 @@ from bridge.assembly.push import notified, push_signer
 from bridge.assembly.replicas import BridgeReplicas, replicas_of
 from bridge.assembly.routes import MCP, OWN_DOOR_HEADER, OwnDoor, Router, RoutingTable, readiness
 from bridge.assembly.telemetry import telemetry_of
+from bridge.assembly.tool_servers import FirstConnections, StartObserver, ToolServers
 from bridge.assembly.workers import WorkerSharing
 from bridge.errors import PeerError, UsageError
 from bridge.http.login_credentials import LoginWish
 from bridge.jsonvalues import JsonObject
 from bridge.mcp.client.contract import ToolServer
-from bridge.mcp.client.known_servers import FILE_NAME, Fact, ServerMemory
-from bridge.mcp.client.shared.server import SharedRules, SharedServer
-from bridge.mcp.client.transports.stdio import StdioTarget
-from bridge.mcp.client.transports.streamable_http import HttpTarget
-from bridge.mcp.client.upstream import Upstream
-from bridge.notices import Notice, TokenListener, unheard
-from bridge.short_names import name_of, slug
+from bridge.notices import Notice
 from bridge.source_state import SourceState
 from bridge.tools_as_agent.agent import SkillSource
 from bridge.trace import Hops
-from bridge.user_folders import state_folder
 
 if TYPE_CHECKING:
     from bridge.access.issuer_login import IssuerLogin
@@ -117,7 +102,6 @@ class Bridge:
         self.on_retired: Callable[[], None] = lambda: None
         """Called each time that replaced parts have ended."""
         self._plan = self._read = Plan(plan.profile, plan.place, plan.credentials, issuers=plan.issuers)
-        self._memory = ServerMemory(state_folder() / FILE_NAME)
         self._applying = anyio.Lock()
         own = (None, None) if sharing is None else (sharing.own_token, sharing.own_scheme)
         self._admission = Admission(plan, *own)
@@ -154,6 +138,15 @@ class Bridge:
         async with AsyncExitStack() as stack:
             self.telemetry = await stack.enter_async_context(telemetry_of(self._place, lambda: self._parts))
             self._hops = self.telemetry.hops
+            self._servers = ToolServers(
+                self._place.baggage_keys,
+                self._login_desk.logins_of,
+                self._sharing,
+                self._observer,
+                hops=self._hops,
+                tell=self.telemetry.tell,
+                on_change=self._server_changed,
+            )
             push_url = self._place.public_url if self._over_http else None
             resources = shared_resources(
                 self._plan, self._hops, push_url, self._login_desk.logins_at, self.telemetry.tell
@@ -209,7 +202,7 @@ class Bridge:
             self._admission.require_clear(plan)
             turned_away = self._turned_away(plan)
             try:
-                await self._start_servers(plan, fresh, first, patience_seconds)
+                await self._servers.start(plan, self._parts, fresh, first, self._group, patience_seconds)
                 await self._start_catalogs(plan, fresh)
                 await self._start_published(plan, fresh)
                 await self._start_offered(plan, fresh)
@@ -342,32 +335,6 @@ class Bridge:
 
     # Tool servers and catalogs
 
-    async def _start_servers(
-        self, plan: Plan, fresh: Parts, first: FirstConnections, patience_seconds: float
-    ) -> None:
-        """Start new and changed servers; wait until those that must be up are, and any one is up or all have failed."""
-        for key in servers_of(plan):
-            known, wanted = self._parts.servers.get(key), plan.servers[key]
-            if known is None or known.plan != wanted:
-                unit = PartTask(self._server(key, wanted).run)
-                await unit.start(self._group)
-                fresh.servers[key] = PlannedPart(wanted, unit)
-                if self._observer:
-                    self._observer.connecting(key, wanted.target)
-        if not fresh.servers:
-            return
-        first.expect(fresh.servers)
-        with anyio.move_on_after(patience_seconds) as waiting:
-            async with anyio.create_task_group() as group:
-                for key, upstream in fresh.upstreams.items():
-                    if plan.fails_closed(key):
-                        group.start_soon(first.require, key, upstream)
-                    else:
-                        self._group.start_soon(first.look, key, upstream)
-            await first.seen.wait()
-        if waiting.cancelled_caught:
-            logger.info("served before its tool servers are up: the start has waited %g s", patience_seconds)
-
     async def _require_later(self, first: FirstConnections, key: str, upstream: ToolServer) -> None:
         """End the bridge if a server that it serves without turns out to be down, unless a newer plan leaves it out."""
         try:
@@ -375,38 +342,6 @@ class Bridge:
         except (PeerError, UsageError):
             if self._parts.upstreams.get(key) is upstream:
                 raise
-
-    def _server(self, key: str, plan: ServerPlan) -> ToolServer:
-        """A tool server, which another worker may run."""
-        sharing = self._sharing
-        if sharing is None or plan.shared_as is None:
-            return self._upstream(key, plan, self._server_changed)
-        return SharedServer(
-            key,
-            plan.shared_as,
-            partial(self._upstream, key, plan),
-            limits=SharedRules(plan.pace, plan.rules, sharing.workers),
-            holders=sharing.holders,
-            held=sharing.held,
-            on_change=self._server_changed,
-        )
-
-    def _upstream(self, key: str, plan: ServerPlan, on_change: Callable[[], None]) -> Upstream:
-        target = plan.target
-        if isinstance(target, HttpTarget) and self.telemetry.tell is not unheard:
-            target = target.heard(TokenListener(key, self._tell))
-        return Upstream(
-            key or name_of(target.argv if isinstance(target, StdioTarget) else target.url),
-            target,
-            era=plan.era,
-            memory=self._memory,
-            pace=plan.pace,
-            rules=plan.rules,
-            baggage_keys=self._place.baggage_keys,
-            logins=self._login_desk.logins_of(target),
-            on_change=on_change,
-            hops=self._hops,
-        )
 
     def _wish_of_each(self, place: str) -> LoginWish | None:
         """The login that a peer of what is served now wants of each caller, by its table in the file."""
@@ -440,7 +375,7 @@ class Bridge:
     async def _start_published(self, plan: Plan, fresh: Parts) -> None:
         servers = (self._parts | fresh).servers
         for given, one in plan.published.items():
-            name = given or self._named_after_its_server(servers[one.servers[0]].unit.value)
+            name = given or self._servers.take_own_name(servers[one.servers[0]].unit.value)
             for retiring in [two for two in self._retiring if name in two.parts.published]:
                 await retiring.ended.wait()  # its store is still in use
             if name not in self._parts.published:
@@ -462,10 +397,6 @@ class Bridge:
                 unit = PartTask(make)
                 await unit.start(self._group)
                 fresh.published[name] = unit
-
-    def _named_after_its_server(self, upstream: ToolServer) -> str:
-        upstream.name = _own_name(upstream, self._memory)
-        return slug(upstream.name)
 
     async def _start_offered(self, plan: Plan, fresh: Parts) -> None:
         """Start new MCP servers concurrently, since each may wait a while for cards that it does not know yet."""
@@ -628,10 +559,3 @@ def _sources(
 
 def _mcp_path(name: str) -> str:
     return f"{MCP}/{name}"
-
-
-def _own_name(upstream: ToolServer, memory: ServerMemory) -> str:
-    """The name that a server gives itself; while it is down, the remembered one. Paths depend on this name."""
-    if upstream.greeting is None:
-        return memory.recall(Fact.NAME, str(upstream.target)) or upstream.name
-    return upstream.greeting.name

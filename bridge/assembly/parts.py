@@ -1,5 +1,4 @@
-"""The running parts of a bridge, by name, each started and ended on a task of its own, and the first connections of a
-start.
+"""The running parts of a bridge, by name, each started and ended on a task of its own.
 
 A context must be left on the task that entered it, in reverse order. A reload ends some parts and keeps others, so the
 contexts of parts cannot be nested."""
@@ -9,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field
-from typing import Any, Generic, Protocol, TypeVar
+from typing import Any, Generic, TypeVar
 
 import anyio
 import anyio.abc
@@ -20,7 +19,6 @@ from bridge.access.principals import PrincipalNames
 from bridge.assembly.offered_server import OfferedServer
 from bridge.assembly.plan import CatalogPlan, Plan, ServerPlan
 from bridge.assembly.published_agent import PublishedAgent
-from bridge.errors import PeerError, UsageError
 from bridge.mcp.client.contract import ToolServer
 
 T = TypeVar("T")
@@ -187,69 +185,3 @@ async def _end(units: Iterable[PartTask[Any]]) -> None:
     async with anyio.create_task_group() as group:
         for unit in units:
             group.start_soon(unit.end)
-
-
-class StartObserver(Protocol):
-    """Is told how the connections of a start go."""
-
-    def connecting(self, key: str, target: object) -> None:
-        """A tool server is being started or called."""
-        ...
-
-    def connected(self, key: str, upstream: ToolServer) -> None:
-        """The server is up."""
-        ...
-
-    def failed(self, key: str, why: str) -> None:
-        """The server is not up; the bridge keeps trying."""
-        ...
-
-
-class FirstConnections:
-    """Waits until one of several servers is up, or all have failed once."""
-
-    def __init__(self, observer: StartObserver | None) -> None:
-        self.seen = anyio.Event()
-        self.missing: set[str] = set()
-        """The servers that have not come up yet."""
-        self._left = 0
-        self._observer = observer
-        self._looking: list[anyio.CancelScope] = []
-
-    def expect(self, keys: Iterable[str]) -> None:
-        """Wait for these servers."""
-        self.missing = set(keys)
-        self._left = len(self.missing)
-
-    def give_up(self) -> None:
-        """Stop waiting."""
-        for scope in self._looking:
-            scope.cancel()
-
-    async def require(self, key: str, upstream: ToolServer) -> None:
-        """Wait until a server is up. Raises the error that keeps it down."""
-        await upstream.ready()
-        self._is_up(key, upstream)
-
-    async def look(self, key: str, upstream: ToolServer) -> None:
-        """Note whether a server came up or failed; raise nothing."""
-        try:
-            with anyio.CancelScope() as scope:
-                self._looking.append(scope)
-                await upstream.ready()
-            if scope.cancelled_caught:
-                return
-        except (PeerError, UsageError) as exc:
-            self._left -= 1
-            if self._observer:
-                self._observer.failed(key, str(exc))
-            if not self._left:
-                self.seen.set()
-        else:
-            self._is_up(key, upstream)
-
-    def _is_up(self, key: str, upstream: ToolServer) -> None:
-        self.missing.discard(key)
-        if self._observer:
-            self._observer.connected(key, upstream)
-        self.seen.set()

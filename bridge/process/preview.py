@@ -31,11 +31,12 @@ from bridge.assembly.card_signing import card_key_faults
 from bridge.assembly.login_links import BACK_PATH as LOGIN_BACK
 from bridge.assembly.login_links import WHO_PATH
 from bridge.assembly.offered_server import OfferedServer, other_kind_at
-from bridge.assembly.parts import StartObserver, catalogs_of, servers_of
+from bridge.assembly.parts import catalogs_of, servers_of
 from bridge.assembly.plan import LOOPBACK_HOST, Plan, RemotePlan, for_preview
 from bridge.assembly.published_agent import PublishedAgent
 from bridge.assembly.routes import CONSOLE, MCP
 from bridge.assembly.stores import logins_of
+from bridge.assembly.tool_servers import StartObserver
 from bridge.console.issuer_sign_in import BACK_PATH as CONSOLE_BACK
 from bridge.errors import PeerError
 from bridge.http.login_landing import LoginLanding

@@ -23,9 +23,9 @@ import anyio.to_thread
 
 from bridge.assembly.bridge import Bridge
 from bridge.assembly.limits import server_limits
-from bridge.assembly.parts import StartObserver
 from bridge.assembly.plan import LOOPBACK_HOST, Plan, calls_itself
 from bridge.assembly.telemetry import ReloadCount
+from bridge.assembly.tool_servers import StartObserver
 from bridge.http.server import BoundedServer
 from bridge.http.tls import TlsPoint
 from bridge.process.listening import listening

@@ -24,8 +24,8 @@ import anyio.abc
 
 from bridge.assembly.bridge import Bridge
 from bridge.assembly.limits import server_limits
-from bridge.assembly.parts import StartObserver
 from bridge.assembly.plan import Plan
+from bridge.assembly.tool_servers import StartObserver
 from bridge.assembly.workers import WorkerSharing
 from bridge.concurrency import Signal
 from bridge.errors import BridgeError, UsageError, leaf_of

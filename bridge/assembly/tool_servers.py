@@ -1,0 +1,199 @@
+"""The tool servers of a bridge: how each is made of its plan, how they start, and which of them a start waits for."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterable
+from functools import partial
+from typing import Protocol
+
+import anyio
+import anyio.abc
+
+from bridge.assembly.parts import Parts, PartTask, PlannedPart, servers_of
+from bridge.assembly.plan import Plan, ServerPlan
+from bridge.assembly.workers import WorkerSharing
+from bridge.errors import PeerError, UsageError
+from bridge.http.logins import CallerLogins
+from bridge.mcp.client.contract import ToolServer
+from bridge.mcp.client.known_servers import FILE_NAME, Fact, ServerMemory
+from bridge.mcp.client.shared.server import SharedRules, SharedServer
+from bridge.mcp.client.transports.stdio import StdioTarget
+from bridge.mcp.client.transports.streamable_http import HttpTarget, ServerTarget
+from bridge.mcp.client.upstream import Upstream
+from bridge.notices import Tell, TokenListener, unheard
+from bridge.short_names import name_of, slug
+from bridge.trace import Hops
+from bridge.user_folders import state_folder
+
+logger = logging.getLogger(__name__)
+
+
+class StartObserver(Protocol):
+    """Is told how the connections of a start go."""
+
+    def connecting(self, key: str, target: object) -> None:
+        """A tool server is being started or called."""
+        ...
+
+    def connected(self, key: str, upstream: ToolServer) -> None:
+        """The server is up."""
+        ...
+
+    def failed(self, key: str, why: str) -> None:
+        """The server is not up; the bridge keeps trying."""
+        ...
+
+
+class FirstConnections:
+    """Waits until one of several servers is up, or all have failed once."""
+
+    def __init__(self, observer: StartObserver | None) -> None:
+        self.seen = anyio.Event()
+        self.missing: set[str] = set()
+        """The servers that have not come up yet."""
+        self._left = 0
+        self._observer = observer
+        self._looking: list[anyio.CancelScope] = []
+
+    def expect(self, keys: Iterable[str]) -> None:
+        """Wait for these servers."""
+        self.missing = set(keys)
+        self._left = len(self.missing)
+
+    def give_up(self) -> None:
+        """Stop waiting."""
+        for scope in self._looking:
+            scope.cancel()
+
+    async def require(self, key: str, upstream: ToolServer) -> None:
+        """Wait until a server is up. Raises the error that keeps it down."""
+        await upstream.ready()
+        self._is_up(key, upstream)
+
+    async def look(self, key: str, upstream: ToolServer) -> None:
+        """Note whether a server came up or failed; raise nothing."""
+        try:
+            with anyio.CancelScope() as scope:
+                self._looking.append(scope)
+                await upstream.ready()
+            if scope.cancelled_caught:
+                return
+        except (PeerError, UsageError) as exc:
+            self._left -= 1
+            if self._observer:
+                self._observer.failed(key, str(exc))
+            if not self._left:
+                self.seen.set()
+        else:
+            self._is_up(key, upstream)
+
+    def _is_up(self, key: str, upstream: ToolServer) -> None:
+        self.missing.discard(key)
+        if self._observer:
+            self._observer.connected(key, upstream)
+        self.seen.set()
+
+
+class ToolServers:
+    """Makes the tool servers of one bridge, and starts them."""
+
+    def __init__(
+        self,
+        baggage_keys: frozenset[str],
+        logins_of: Callable[[ServerTarget], CallerLogins | None],
+        sharing: WorkerSharing | None,
+        observer: StartObserver | None,
+        *,
+        hops: Hops,
+        tell: Tell,
+        on_change: Callable[[], None],
+    ) -> None:
+        """`logins_of` gives the logins of the callers of a server, `sharing` what this worker shares with others, and
+        `tell` takes notices. `on_change` is called when a server lists other tools, or came up or went down."""
+        self._baggage_keys = baggage_keys
+        self._logins_of = logins_of
+        self._sharing = sharing
+        self._observer = observer
+        self._hops = hops
+        self._tell = tell
+        self._on_change = on_change
+        self._memory = ServerMemory(state_folder() / FILE_NAME)
+
+    async def start(
+        self,
+        plan: Plan,
+        running: Parts,
+        fresh: Parts,
+        first: FirstConnections,
+        group: anyio.abc.TaskGroup,
+        patience_seconds: float,
+    ) -> None:
+        """Start the new and changed servers of a plan, in `group`; wait until those that must be up are, and any one is
+        up or all have failed. `fresh` gets those that were started, also when this fails.
+
+        Raises:
+            PeerError: a server is down, and the plan's `fail` for it is `closed`.
+            UsageError: a command with that `fail` cannot be started.
+        """
+        for key in servers_of(plan):
+            known, wanted = running.servers.get(key), plan.servers[key]
+            if known is None or known.plan != wanted:
+                unit = PartTask(self._made(key, wanted).run)
+                await unit.start(group)
+                fresh.servers[key] = PlannedPart(wanted, unit)
+                if self._observer:
+                    self._observer.connecting(key, wanted.target)
+        if not fresh.servers:
+            return
+        first.expect(fresh.servers)
+        with anyio.move_on_after(patience_seconds) as waiting:
+            async with anyio.create_task_group() as requiring:
+                for key, server in fresh.upstreams.items():
+                    if plan.fails_closed(key):
+                        requiring.start_soon(first.require, key, server)
+                    else:
+                        group.start_soon(first.look, key, server)
+            await first.seen.wait()
+        if waiting.cancelled_caught:
+            logger.info("served before its tool servers are up: the start has waited %g s", patience_seconds)
+
+    def take_own_name(self, server: ToolServer) -> str:
+        """Call a server as it calls itself; while it is down, as it did before. Returns the name as part of a path."""
+        if server.greeting is None:
+            server.name = self._memory.recall(Fact.NAME, str(server.target)) or server.name
+        else:
+            server.name = server.greeting.name
+        return slug(server.name)
+
+    def _made(self, key: str, plan: ServerPlan) -> ToolServer:
+        """A tool server, which another worker may run."""
+        sharing = self._sharing
+        if sharing is None or plan.shared_as is None:
+            return self._upstream(key, plan, self._on_change)
+        return SharedServer(
+            key,
+            plan.shared_as,
+            partial(self._upstream, key, plan),
+            limits=SharedRules(plan.pace, plan.rules, sharing.workers),
+            holders=sharing.holders,
+            held=sharing.held,
+            on_change=self._on_change,
+        )
+
+    def _upstream(self, key: str, plan: ServerPlan, on_change: Callable[[], None]) -> Upstream:
+        target = plan.target
+        if isinstance(target, HttpTarget) and self._tell is not unheard:
+            target = target.heard(TokenListener(key, self._tell))
+        return Upstream(
+            key or name_of(target.argv if isinstance(target, StdioTarget) else target.url),
+            target,
+            era=plan.era,
+            memory=self._memory,
+            pace=plan.pace,
+            rules=plan.rules,
+            baggage_keys=self._baggage_keys,
+            logins=self._logins_of(target),
+            on_change=on_change,
+            hops=self._hops,
+        )
