@@ -7,7 +7,7 @@ steps      how many, of `seconds` each           fail        `tool` or `protocol
 ask        a form after the first step           cancel_itself  at its end
 ask_two    two forms at once, after it           never       goes on after its last step for ever
 ask_twice  a form after each of two steps        poll_ms     what it says of polling
-stubborn   takes no notice of tasks/cancel
+stubborn   takes no notice of tasks/cancel       unheard_seconds  until a subscription to it counts
 """
 
 from __future__ import annotations

@@ -50,6 +50,7 @@ JOB = {
     "never": "boolean",
     "stubborn": "boolean",
     "poll_ms": "integer",
+    "unheard_seconds": "number",
 }
 TOOLS: list[Json] = [
     tool("ask", annotations={"readOnlyHint": True}),
@@ -350,6 +351,8 @@ class Modern(AskingServer):
         honored: Json = {"toolsListChanged": True} if wanted.get("toolsListChanged") else {}
         honored |= {"taskIds": ids} if "taskIds" in wanted else {}
         meta = {"_meta": {META + "subscriptionId": call.id}}
+        asked = [self.jobs.records[task_id]["arguments"] for task_id in ids]
+        time.sleep(max((one.get("unheard_seconds", 0) for one in asked), default=0))
         with self.moved:
             tasks, grown = {task_id: self.jobs.task(task_id) for task_id in ids}, self.grown
         call.notify("notifications/subscriptions/acknowledged", {**meta, "notifications": honored})

@@ -186,6 +186,17 @@ async def test_what_the_server_notifies_comes_sooner_than_the_next_poll(http: bo
         assert outcome(await client.answer_to(asked, "Byron")).startswith("2 steps")
 
 
+@pytest.mark.proves("map-server-tasks", "mcp25-task-polled")
+@pytest.mark.parametrize("http", [False, True], ids=["stdio", "http"])
+async def test_what_changes_before_the_server_notifies_is_not_missed(http: bool) -> None:
+    """It takes the subscription only after the job has asked, and wants to be polled in a minute."""
+    async with asking("modern", http=http) as client:
+        job = call_part("task-job", ask=True, poll_ms=60_000, seconds=0.05, unheard_seconds=0.4)
+        with anyio.fail_after(30):
+            task = await client.send(job)
+        assert state_of(task) == "INPUT_REQUIRED"
+
+
 @pytest.mark.proves("map-server-tasks", "map-timeout")
 @both_eras
 async def test_a_task_takes_longer_than_a_call_may(era: str) -> None:
@@ -272,11 +283,16 @@ async def test_a_server_that_takes_no_notice_of_a_cancellation_does_not_change_i
 
 
 @pytest.mark.proves("map-server-tasks", "map-lost")
-@pytest.mark.parametrize("asks", [False, True], ids=["works", "asks"])
-async def test_a_server_that_is_started_again_and_knows_its_tasks_goes_on(asks: bool, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    "job",
+    [{"seconds": 0.5}, {"ask": True}, {"seconds": 1.5, "poll_ms": 60_000}],
+    ids=["works", "asks", "notifies"],
+)
+async def test_a_server_that_is_started_again_and_knows_its_tasks_goes_on(
+    job: dict[str, Any], tmp_path: Path
+) -> None:
     port, jobs = free_port(), ("--jobs", str(tmp_path / "jobs.json"))
-    target = url_at(f"http://127.0.0.1:{port}/mcp")
-    job: dict[str, Any] = {"ask": True} if asks else {"seconds": 0.5}
+    target, asks = url_at(f"http://127.0.0.1:{port}/mcp"), "ask" in job
     with asking_url("modern", *jobs, port=port):
         bridge = asking("modern", target=target, server=QUICK)
         client = await bridge.__aenter__()

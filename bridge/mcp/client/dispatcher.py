@@ -70,6 +70,9 @@ _PROGRESS: Final = "notifications/progress"
 _TASK_NEWS: Final = frozenset({"notifications/tasks", "notifications/tasks/status"})
 """The notifications about a task: of the tasks extension, and of MCP 2025-11-25."""
 
+_SUBSCRIBED: Final = "notifications/subscriptions/acknowledged"
+"""Says which changes are notified of from now on; of which tasks, by the tasks extension."""
+
 _HANDSHAKE: Final = frozenset({"server/discover", "initialize"})
 """The requests that start a session. The SDK gives up `server/discover` after 10 s and ignores the answer that a slow
 server sends later; here the deadline of the connection counts alone. `initialize` must not be cancelled."""
@@ -94,7 +97,8 @@ _NOT_TAKEN_IN: Final = (
 )
 
 OnTaskNews = Callable[[JsonObject], None]
-"""Takes the task as the server describes it in a notification."""
+"""Takes the task as the server describes it in a notification. One without `status` says that changes are notified of
+from now on: what has changed before is to be asked for."""
 
 
 class _PendingResponse:
@@ -338,6 +342,10 @@ class Wire(JSONRPCDispatcher):
             on_news = self._task_news.get(str(params.get("taskId")))
             if on_news is not None:
                 on_news(dict(params))
+        elif method == _SUBSCRIBED:
+            for task_id in _subscribed_tasks(params):
+                if (on_news := self._task_news.get(task_id)) is not None:
+                    on_news({"taskId": task_id})
 
     @contextmanager
     def progress_to(self, listener: OnProgress | None) -> Iterator[JsonObject]:
@@ -360,6 +368,12 @@ class Wire(JSONRPCDispatcher):
             yield
         finally:
             del self._task_news[task_id]
+
+
+def _subscribed_tasks(params: Mapping[str, Any]) -> list[str]:
+    notified = params.get("notifications")
+    ids = notified.get("taskIds") if isinstance(notified, dict) else None
+    return [one for one in ids if isinstance(one, str)] if isinstance(ids, list) else []
 
 
 @dataclass(frozen=True)

@@ -22,6 +22,7 @@ import anyio.abc
 from mcp_types import INVALID_PARAMS
 from pydantic import JsonValue
 
+from bridge.concurrency import Backoff
 from bridge.errors import PeerError
 from bridge.jsonvalues import JsonObject, exceeds_floats
 from bridge.mcp.client.contract import ToolSession
@@ -35,6 +36,8 @@ _SHORTEST_POLL_SECONDS: Final = 0.05
 _LONGEST_POLL_SECONDS: Final = 60.0
 _USUAL_POLL_SECONDS: Final = 1.0
 """The poll interval when the server gives none."""
+_FIRST_PAUSE_SECONDS: Final = 0.5
+"""The pause before the first renewal of a subscription that has ended. It doubles each time."""
 _ASKING_POLL_SECONDS: Final = 5.0
 """The shortest poll interval while a person is asked, which may take hours."""
 _PATIENCE: Final = 10
@@ -250,15 +253,27 @@ class _TaskPoller:
         self._woken.set()
 
     async def _listen(self) -> None:
-        """Subscribe to changes of the task, if the server supports it. Polling goes on in any case."""
-        try:
-            asked: JsonObject = {"notifications": {"taskIds": [self._handle.task_id]}}
-            await self._session.request("subscriptions/listen", asked)
-        except PeerError as exc:
-            logger.debug("%s does not notify of its tasks: %s", self._session.name, exc)
+        """Subscribe to changes of the task, if the server supports it, and again when that ends. Polling goes on in any
+        case."""
+        asked: JsonObject = {"notifications": {"taskIds": [self._handle.task_id]}}
+        pauses = Backoff(_FIRST_PAUSE_SECONDS, _LONGEST_POLL_SECONDS)
+        while True:
+            since = anyio.current_time()
+            try:
+                await self._session.request("subscriptions/listen", asked)
+            except ServerRefusedError as exc:
+                logger.debug("%s does not notify of its tasks: %s", self._session.name, exc)
+                return
+            except PeerError as exc:
+                logger.debug("%s no longer notifies of its task: %s", self._session.name, exc)
+            if anyio.current_time() - since > _LONGEST_POLL_SECONDS:
+                pauses.reset()
+            await anyio.sleep(pauses.next())
 
     def _hear(self, task: JsonObject) -> None:
-        self._news = task
+        """Take a change. One from before the subscription was told to nobody: the task is looked at once more."""
+        if "status" in task:
+            self._news = task
         self._woken.set()
 
     async def _request(self, method: str, params: JsonObject) -> JsonObject:
