@@ -247,7 +247,7 @@ class Supervisor:
                 pauses.reset()
             if self._is_over():
                 return
-            if worker.fault is None:
+            if worker.fault is None or worker.serves:
                 self._count_death(worker)
             else:
                 self._keep_trying(worker, worker.fault)
