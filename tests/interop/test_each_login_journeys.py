@@ -12,8 +12,8 @@ import logging
 import os
 import re
 import signal
-from collections.abc import AsyncIterator, Mapping
-from contextlib import AsyncExitStack, asynccontextmanager
+from collections.abc import AsyncGenerator, AsyncIterator, Mapping, Sequence
+from contextlib import AsyncExitStack, aclosing, asynccontextmanager
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -26,9 +26,13 @@ import pytest
 
 from bridge.store.login_files import LoginFiles
 from bridge.user_folders import state_folder
+from tests.interop.conversation import Outcome, calling
 from tests.interop.test_login_journeys import claims_in, ran
 from tests.interop.test_oauth_journeys import bearer
+from tests.peers import Json, PeerClient, Transport
+from tests.peers.js_client import JsClient
 from tests.peers.oidc_provider import Browser, OidcProvider
+from tests.peers.py_client import PyClient
 from tests.support.command import process_of
 from tests.support.files import started
 from tests.support.ports import free_port
@@ -72,36 +76,17 @@ login = { client_id = "{client}" }
 
 
 @dataclass
-class Person:
-    """Somebody with a browser and a client that calls the agent."""
+class Visitor:
+    """Somebody with a browser, to whom a link is given."""
 
     name: str
     """At the issuers, and in the file."""
-    rpc: Rpc
     token: str | None
     """That the page asks for; None for a principal of an issuer."""
     browser: Browser = field(init=False)
 
     def __post_init__(self) -> None:
         self.browser = Browser(self.name)
-
-    async def asks(self) -> tuple[dict[str, Any], str]:
-        """A task that waits for the login, and its link."""
-        sent = await self.rpc.send(call_part("whoami"), configuration={"returnImmediately": True})
-        task = await self.becomes(sent, AUTH)
-        text = " ".join(texts(task["status"]["message"]["parts"]))
-        return task, re.findall(r"http://\S+/login/start/[\w-]+", text)[0]
-
-    async def task(self, task_id: str) -> dict[str, Any]:
-        """A task as it is now."""
-        found: dict[str, Any] = await self.rpc.call("GetTask", {"id": task_id})
-        return found
-
-    async def becomes(self, task: dict[str, Any], state: str) -> dict[str, Any]:
-        """The task once it is in this state, by itself."""
-        while (now := await self.task(task["id"]))["status"]["state"] != state:
-            await anyio.sleep(0.02)
-        return now
 
     async def shows_who(self, link: str) -> httpx2.Response:
         """Opens a link, and shows who is in the browser."""
@@ -120,10 +105,44 @@ class Person:
         assert page.status_code == 200, page.text
         return page_in(await self.browser.sends(link, csrf=csrf_in(page), approve="yes"))
 
-    async def logs_in(self, link: str) -> None:
+    async def logs_in(self, link: str, peer: str = "crm") -> None:
         """Goes all the way."""
         page = await self.browser.visit(await self.approves(link))
-        assert "You are logged in at crm" in page.text
+        assert f"You are logged in at {peer}" in page.text
+
+
+@dataclass
+class Person(Visitor):
+    """Who calls the agent as well."""
+
+    rpc: Rpc
+
+    @property
+    def shown(self) -> str:
+        """The token with which this person calls."""
+        return self.rpc.headers["Authorization"].removeprefix("Bearer ")
+
+    async def asks(self) -> tuple[dict[str, Any], str]:
+        """A task that waits for the login, and its link."""
+        sent = await self.rpc.send(call_part("whoami"), configuration={"returnImmediately": True})
+        task = await self.becomes(sent, AUTH)
+        return task, link_in(texts(task["status"]["message"]["parts"]))
+
+    async def task(self, task_id: str) -> dict[str, Any]:
+        """A task as it is now."""
+        found: dict[str, Any] = await self.rpc.call("GetTask", {"id": task_id})
+        return found
+
+    async def becomes(self, task: dict[str, Any], state: str) -> dict[str, Any]:
+        """The task once it is in this state, by itself."""
+        while (now := await self.task(task["id"]))["status"]["state"] != state:
+            await anyio.sleep(0.02)
+        return now
+
+
+def link_in(said: Sequence[str]) -> str:
+    """The link to a page of the bridge in what was said."""
+    return re.findall(r"http://\S+/login/start/[\w-]+", " ".join(said))[0]
 
 
 def csrf_in(page: httpx2.Response) -> str:
@@ -187,7 +206,7 @@ async def two_people(
     caller = None if kind == "file" else await corp.register(token_endpoint_auth_method="none")
     for name, token in TOKENS.items():
         shown = token if caller is None else await caller.token_of(name, agent)
-        person = Person(name, Rpc(http, agent, bearer(shown)), token if caller is None else None)
+        person = Person(name, token if caller is None else None, Rpc(http, agent, bearer(shown)))
         await stack.enter_async_context(person.browser)
         people.append(person)
     alice, bob = people
@@ -227,6 +246,48 @@ async def test_two_people_log_in_by_their_links_and_each_is_called_for_with_its_
             assert len(here.as_subject("alice")) == len(here.as_subject("bob")) == 1
             prefix = "" if kind == "file" else "corp:"
             assert await logins() == {("", ""), (f"{prefix}alice", ""), (f"{prefix}bob", "")}
+
+
+async def held(client: PeerClient, events: AsyncGenerator[Json], person: Person) -> Outcome:
+    """Read a stream to its end. Whoever calls logs in by the link that comes on it, and says nothing more."""
+    outcome, visited = Outcome(), ""
+    async with aclosing(events):
+        async for event in events:
+            outcome.see(event)
+            if outcome.state == AUTH and not visited:
+                visited = link_in(texts(outcome.said))
+                await person.logs_in(visited)
+    assert visited
+    found = await client.get(outcome.task_id)
+    assert (found["status"]["state"], outcome.state) == ("TASK_STATE_COMPLETED", "TASK_STATE_COMPLETED")
+    return outcome
+
+
+@pytest.mark.parametrize("transport", ["JSONRPC", "HTTP+JSON"])
+@pytest.mark.parametrize("sdk", [PyClient, JsClient])
+@pytest.mark.parametrize("kind", ["file", "issuer"])
+async def test_a_task_goes_on_by_itself_on_the_stream_that_an_official_client_holds(
+    kind: str, sdk: type[PeerClient], transport: Transport, issuers: Issuers, tmp_path: Path
+) -> None:
+    """Alice's is the stream of her message, Bob's a subscription to a task that waits already."""
+    with anyio.fail_after(WAIT_SECONDS):
+        async with journey(kind, issuers, tmp_path) as here:
+            url = here.alice.rpc.url
+            async with (
+                sdk(url, transport, headers=bearer(here.alice.shown)) as alice,
+                sdk(url, transport, headers=bearer(here.bob.shown)) as bob,
+            ):
+                of_alice = await held(alice, alice.stream(calling("whoami")), here.alice)
+                sent = Outcome.of(await bob.send(calling("whoami", at_once=True)))
+                of_bob = await held(bob, bob.subscribe(sent.task_id), here.bob)
+                found = [json.loads(one.parts[0]["text"])["subject"] for one in (of_alice, of_bob)]
+                assert found == ["alice", "bob"]
+                after = of_alice.states[of_alice.states.index(AUTH) + 1 :]
+                assert {*after} == {"TASK_STATE_WORKING", "TASK_STATE_COMPLETED"}
+                # Later calls of the same clients ask nobody.
+                again = Outcome.of(await alice.send(calling("whoami")))
+                assert json.loads(again.parts[0]["text"])["subject"] == "alice"
+            assert len(here.as_subject("alice")) == len(here.as_subject("bob")) == 1
 
 
 @pytest.mark.parametrize("kind", ["file", "issuer"])
@@ -315,7 +376,7 @@ async def test_a_replica_that_is_killed_while_people_log_in_leaves_their_tasks_t
             await stack.enter_async_context(process_of(serve(port=port)))
             http = await stack.enter_async_context(httpx2.AsyncClient(trust_env=False, timeout=WAIT_SECONDS))
             one_rpc, two_rpc = (Rpc(http, f"{root}/agents/desk", bearer(TOKENS["alice"])) for root in roots)
-            alice = Person("alice", one_rpc, TOKENS["alice"])
+            alice = Person("alice", TOKENS["alice"], one_rpc)
             await stack.enter_async_context(alice.browser)
             task, link = await alice.asks()
             page = await alice.approves(link)

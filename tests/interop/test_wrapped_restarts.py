@@ -1,7 +1,7 @@
 """Wrapped servers whose login is older than the bridge that calls them: it was made once, and nobody is asked again.
 
-The issuer is oidc-provider's, the server is the MCP SDK's, and the caller is a2a-sdk. The access tokens live for seconds,
-and really expire while no bridge runs.
+The issuer is oidc-provider's, the server is the MCP SDK's, and the caller is a2a-sdk. The access tokens live for
+seconds, and really expire while no bridge runs.
 """
 
 from __future__ import annotations
