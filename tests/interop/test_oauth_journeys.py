@@ -29,6 +29,7 @@ from google.protobuf.json_format import ParseDict
 from mcp import Client
 from mcp.client.auth import OAuthClientProvider
 from mcp.client.auth.oauth2 import TokenStorage
+from mcp.client.session import ElicitationFnT
 from mcp.client.streamable_http import streamable_http_client
 from mcp.shared.auth import (
     AuthorizationCodeResult,
@@ -309,13 +310,18 @@ def provider_of(server: str, browser: Browser, kept: Kept) -> OAuthClientProvide
 
 @asynccontextmanager
 async def mcp_client(
-    server: str, mode: str, auth: httpx2.Auth | None = None, **headers: str
+    server: str,
+    mode: str,
+    auth: httpx2.Auth | None = None,
+    answers: ElicitationFnT | None = None,
+    **headers: str,
 ) -> AsyncIterator[Client]:
-    """The official client, entered."""
+    """The official client, entered; it declares elicitation if `answers` is there."""
     with anyio.fail_after(WAIT_SECONDS):
         async with httpx2.AsyncClient(auth=auth, headers=headers, timeout=WAIT_SECONDS) as http:
             transport = streamable_http_client(server, http_client=http)
-            async with Client(transport, mode=mode, cache=None) as client:  # type: ignore[arg-type]
+            made = Client(transport, mode=mode, cache=None, elicitation_callback=answers)  # type: ignore[arg-type]
+            async with made as client:
                 yield client
 
 
