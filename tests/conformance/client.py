@@ -1,7 +1,8 @@
 """The bridge as the client of the suites' servers: each is wrapped, and a person uses the agent that comes of it.
 
 The person speaks A2A and knows nothing of MCP: calls every skill, and then answers what was asked, with as few
-fields as a form takes. What that makes the bridge say to the server is what the suites look at.
+fields as a form takes. What that makes the bridge say to the server is what the suites look at. In the scenarios of
+OAuth the bridge is the commands of a user (commands.py), and else in this process.
 """
 
 from __future__ import annotations
@@ -9,7 +10,7 @@ from __future__ import annotations
 import json
 import logging
 import tempfile
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -24,23 +25,11 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse
 from starlette.routing import Route
 
-from bridge.errors import UsageError, leaf_of
-from bridge.http.login_credentials import LoginWish
-from bridge.http.login_flow import log_in
-from bridge.http.login_landing import login_landing
-from bridge.http.token_endpoint import OAuthClient
 from bridge.mcp.client.eras import Era
-from bridge.store.login_files import LoginFiles
+from tests.conformance.commands import Commands, NoLoginError, NotServingError, by_file, by_url
+from tests.support import forked
 from tests.support.limits import url_at
-from tests.support.running import (
-    EXTENSION,
-    Rpc,
-    WrapConfig,
-    call_part,
-    config_for,
-    listening,
-    running,
-)
+from tests.support.running import EXTENSION, Rpc, call_part, config_for, listening, running
 
 logger = logging.getLogger(__name__)
 
@@ -124,99 +113,101 @@ def arguments_for(schema: dict[str, Any]) -> dict[str, Any]:
 async def act(scenario: Scenario) -> str:
     """Do what a scenario wants; what was done, in words."""
     async with httpx2.AsyncClient(timeout=SCENARIO_SECONDS) as http:
-        with tempfile.TemporaryDirectory(prefix="mcp-a2a-conformance-") as folder:
-            oauth = await oauth_of(scenario, Path(folder), http)
-            config = config_for(url_at(scenario.url, oauth=oauth), era=Era.AUTO)
-            wish = oauth if isinstance(oauth, LoginWish) else None
-            try:
-                return await used(scenario, config, http, wish)
-            except ExceptionGroup as exc:
-                if wish is None or _LOGIN_NEEDED not in str(leaf_of(exc)):
-                    raise
-                await log_in_to(wish, http)
-            return await used(scenario, config, http, wish)
+        if scenario.name.startswith(_AUTHORIZED):
+            with tempfile.TemporaryDirectory(prefix="mcp-a2a-conformance-") as folder:
+                return await by_commands(scenario, await commands_for(scenario, Path(folder), http), http)
+        async with running(config_for(url_at(scenario.url), era=Era.AUTO)) as bridge:
+            return await used(scenario, bridge.base_url, http)
 
 
-async def oauth_of(
-    scenario: Scenario, folder: Path, http: httpx2.AsyncClient
-) -> OAuthClient | LoginWish | None:
-    """How the bridge gets the token for a scenario; None if it needs none."""
-    if scenario.name.startswith(_OWN_RIGHTS):
-        return await client_of(scenario, folder, http)
-    if scenario.name.startswith(_AUTHORIZED) and not scenario.name.startswith(_OTHER_GRANTS):
-        return await logged_in(scenario, folder, http)
-    return None
+async def commands_for(scenario: Scenario, folder: Path, http: httpx2.AsyncClient) -> Commands:
+    """The commands with which a user gets to the tools of a scenario's server."""
+    url, given = scenario.url, scenario.context
+    if scenario.name.startswith(_OWN_RIGHTS) or (is_of_a_person(scenario) and "client_secret" in given):
+        oauth2, secrets = grant_in(given, folder, is_of_a_person=is_of_a_person(scenario))
+        issuer = await issuer_of(url, http)
+        return by_file(url, folder, {"issuer": issuer, **oauth2}, **secrets)
+    options = ["--client-metadata-url", "https://conformance-test.local/client-metadata.json"]
+    options += ["--assume-pkce"] if scenario.name == _NO_METADATA else []
+    return by_url(url, folder, *options)
 
 
-async def logged_in(scenario: Scenario, folder: Path, http: httpx2.AsyncClient) -> LoginWish | None:
-    """The login of a person, who does as `mcp-a2a login` says before the server is wrapped; None if none is needed."""
-    wish = LoginWish(
-        scenario.url,
-        LoginFiles(folder),
-        client_id=scenario.context.get("client_id", ""),
-        secret=scenario.context.get("client_secret", ""),
-        client_metadata_url="https://conformance-test.local/client-metadata.json",
-        pkce="assume" if scenario.name == _NO_METADATA else "required",
-        allow_private=True,
-    )
-
-    try:
-        await log_in_to(wish, http)
-    except UsageError:
-        return None
-    return wish
+def grant_in(
+    given: Mapping[str, str], folder: Path, *, is_of_a_person: bool
+) -> tuple[dict[str, str], dict[str, str]]:
+    """What a file says of a grant, and its secrets."""
+    client = {"client_id": given["client_id"]}
+    if platform_jwt := given.get("valid_jwt"):
+        (file := folder / "jwt").write_text(platform_jwt, "utf-8")
+        return {"grant": "jwt_bearer", "assertion_file": str(file), **client}, {}
+    if key := given.get("private_key_pem"):
+        return {"grant": "client_credentials", **client}, {"private_key": key}
+    grant = "authorization_code" if is_of_a_person else "client_credentials"
+    return {"grant": grant, **client}, {"client_secret": given["client_secret"]}
 
 
-async def log_in_to(wish: LoginWish, http: httpx2.AsyncClient) -> None:
-    """Log in and keep the login, as `mcp-a2a login` does."""
-
-    async def browse(url: str) -> None:
-        await http.get(url, follow_redirects=True)
-
-    async with login_landing("127.0.0.1", 0) as landing:
-        login = await log_in(wish, landing, browse, SCENARIO_SECONDS)
-    async with wish.keeper.held(wish.key) as held:
-        await held.write(login)
+def is_of_a_person(scenario: Scenario) -> bool:
+    """Whether a person logs in for it."""
+    return not scenario.name.startswith((*_OWN_RIGHTS, *_OTHER_GRANTS))
 
 
-async def client_of(scenario: Scenario, folder: Path, http: httpx2.AsyncClient) -> OAuthClient:
-    """What a file says of the bridge as a client. Whoever writes it looks the issuer up at the server."""
-    url = urlsplit(scenario.url)
+async def issuer_of(server: str, http: httpx2.AsyncClient) -> str:
+    """The issuer of a server. Whoever writes a file with a secret looks it up there."""
+    url = urlsplit(server)
     metadata = f"{url.scheme}://{url.netloc}/.well-known/oauth-protected-resource{url.path}"
     (issuer,) = (await http.get(metadata)).json()["authorization_servers"]
-    if platform_jwt := scenario.context.get("valid_jwt"):
-        (file := folder / "jwt").write_text(platform_jwt, "utf-8")
-        client_id = scenario.context["client_id"]
-        return OAuthClient(issuer, client_id, "", "none", resource=scenario.url, platform_jwt=file)
-    key = scenario.context.get("private_key_pem")
-    return OAuthClient(
-        issuer,
-        scenario.context["client_id"],
-        key or scenario.context["client_secret"],
-        "private_key_jwt" if key else "basic",
-        resource=scenario.url,
-    )
+    return str(issuer)
+
+
+async def by_commands(scenario: Scenario, commands: Commands, http: httpx2.AsyncClient) -> str:
+    """Log in where a person does, serve and use the agent; what was done, in words.
+
+    Whoever is told at the start or by a task that a login is needed logs in once more.
+    """
+
+    async def log_in() -> None:
+        await commands.log_in(http, SCENARIO_SECONDS)
+
+    again = log_in if is_of_a_person(scenario) else None
+    try:
+        if again is not None:
+            await again()
+    except NoLoginError as exc:
+        if not exc.is_needless:
+            raise
+        again = None
+    try:
+        async with commands.serving() as agent:
+            return await used(scenario, agent, http, again)
+    except NotServingError as exc:
+        if again is None or not exc.needs_login:
+            raise
+    await again()
+    async with commands.serving() as agent:
+        return await used(scenario, agent, http, again)
 
 
 async def used(
-    scenario: Scenario, config: WrapConfig, http: httpx2.AsyncClient, wish: LoginWish | None
+    scenario: Scenario,
+    agent: str,
+    http: httpx2.AsyncClient,
+    log_in: Callable[[], Awaitable[None]] | None = None,
 ) -> str:
     """Use the agent that is made of the scenario's server; what was done, in words.
 
     Whoever is told that a login is needed logs in once more, and calls again.
     """
-    async with running(config) as bridge:
-        card = (await http.get(f"{bridge.base_url}/.well-known/agent-card.json")).json()
-        headers = {"A2A-Extensions": EXTENSION} if scenario.name in _RAW_ARGUMENTS else None
-        person = Person(Rpc(http, f"{bridge.base_url}/", headers), card)
+    card = (await http.get(f"{agent}/.well-known/agent-card.json")).json()
+    headers = {"A2A-Extensions": EXTENSION} if scenario.name in _RAW_ARGUMENTS else None
+    person = Person(Rpc(http, f"{agent}/", headers), card)
+    for skill, arguments in calls_of(scenario, person.schemas):
+        await person.call(skill, arguments)
+    if log_in is not None and person.needs_login:
+        await log_in()
         for skill, arguments in calls_of(scenario, person.schemas):
             await person.call(skill, arguments)
-        if wish is not None and person.needs_login:
-            await log_in_to(wish, http)
-            for skill, arguments in calls_of(scenario, person.schemas):
-                await person.call(skill, arguments)
-        await person.answer_all()
-        return f"called {', '.join(person.schemas) or 'nothing'}"
+    await person.answer_all()
+    return f"called {', '.join(person.schemas) or 'nothing'}"
 
 
 def calls_of(scenario: Scenario, schemas: dict[str, dict[str, Any]]) -> Sequence[tuple[str, dict[str, Any]]]:
@@ -246,5 +237,8 @@ async def client_service() -> AsyncIterator[int]:
                 logger.info("a scenario ended with an error: %s", said)
         return JSONResponse({"said": said, "done": done})
 
-    async with listening(Starlette(routes=[Route("/", take, methods=["POST"])])) as url:
-        yield int(url.rpartition(":")[2])
+    try:
+        async with listening(Starlette(routes=[Route("/", take, methods=["POST"])])) as url:
+            yield int(url.rpartition(":")[2])
+    finally:
+        forked.stop()

@@ -43,6 +43,11 @@ one that a scenario makes several times counts once. A few scenarios that are a 
 some measure time. The fixtures before which the suites stand are in `tests/conformance/`, and
 `python -m tests.conformance -h` says how a part is run.
 
+The scenarios of OAuth are played with the commands of a user, each in a process of its own: `mcp-a2a login`, with a
+script as its browser, and `mcp-a2a wrap`. Where a secret or a grant has no option, it is in a file for `mcp-a2a serve`.
+As server and issuer are on one machine, the commands are told `--allow-private`. One issuer has no metadata, and there
+the login is told `--assume-pkce`. In the other scenarios of a client the bridge is in the process of the run.
+
 ## What does not pass, and why
 
 Every failure there is: a check of something that A2A has no words for, or that the bridge does not do yet.
