@@ -65,7 +65,10 @@ class LoginLanding:
         """Take an answer, and what the page says of it."""
         first, *lines = head.decode("latin-1").split("\r\n")
         verb, _, rest = first.partition(" ")
-        target = urlsplit(rest.partition(" ")[0])
+        try:
+            target = urlsplit(rest.partition(" ")[0])
+        except ValueError:
+            return HTTPStatus.BAD_REQUEST, "This is no URL."
         hosts = [
             value.strip()
             for name, _, value in (one.partition(":") for one in lines)

@@ -32,7 +32,7 @@ from uvicorn.server import ServerState
 
 from bridge.http.connections import ConnectionLimits, Connections, PendingHandshake
 from bridge.http.request_checks import IDENTITIES
-from bridge.http.tls import TlsPoint, identities_in
+from bridge.http.tls import ShownCertificate, TlsPoint, UnreadableCertificateError
 
 logger = logging.getLogger(__name__)
 
@@ -212,7 +212,8 @@ class BoundedProtocol(HttpToolsProtocol):
         super().connection_made(transport)
         if self.handshake is not None:
             self._connections.left(self.handshake)
-            self._identities = identities_in(transport.get_extra_info("ssl_object"))
+            tls = transport.get_extra_info("ssl_object")
+            self._identities = tls.identities if isinstance(tls, ShownCertificate) else ()
         self._connections.arrived(self)
 
     def connection_lost(self, exc: Exception | None) -> None:
@@ -468,7 +469,13 @@ class BoundedServer(uvicorn.Server):
             made.handshake = handshake
             return made
 
-        await asyncio.get_running_loop().connect_accepted_socket(protocol, accepted, **tls)
+        loop, peer = asyncio.get_running_loop(), _address_of(accepted)
+        try:
+            await loop.connect_accepted_socket(protocol, accepted, **tls)
+        except Exception as exc:  # noqa: BLE001 - a fault of this connection: all others are accepted on
+            _tell(exc, connections, peer)
+            if not tls:  # else asyncio closes it, once nothing of the handshake uses it
+                accepted.close()
 
     async def _secure(self, accepted: socket.socket, connections: Connections, tls: TlsPoint) -> None:
         """Do the handshake of a connection. A peer that takes long holds up nobody else."""
@@ -480,18 +487,31 @@ class BoundedServer(uvicorn.Server):
                 if scope.cancel_called:
                     accepted.close()
                     return
+                try:
+                    context = tls.context()
+                except Exception as exc:  # noqa: BLE001 - as in `_connect`
+                    _tell(exc, connections, handshake.peer)
+                    accepted.close()
+                    return
                 await self._connect(
                     accepted,
                     connections,
                     handshake,
-                    ssl=tls.context(),
+                    ssl=context,
                     ssl_handshake_timeout=limits.head_seconds,
                     ssl_shutdown_timeout=_GOODBYE_SECONDS,
                 )
-            except OSError as exc:
-                logger.debug("a connection did not become secure: %s", exc)
             finally:
                 connections.left(handshake)
+
+
+def _tell(exc: Exception, connections: Connections, peer: str) -> None:
+    """Log why a connection was not made. A handshake that fails is an everyday thing, and nothing to warn of."""
+    if isinstance(exc, UnreadableCertificateError):
+        connections.seldom.warn("refused a client whose certificate cannot be read", peer)
+    elif not isinstance(exc, OSError):
+        connections.seldom.warn(f"a connection was closed at its start, by {type(exc).__name__}", peer)
+    logger.debug("a connection was not made: %s", exc, exc_info=None if isinstance(exc, OSError) else exc)
 
 
 def _address_of(accepted: socket.socket) -> str:

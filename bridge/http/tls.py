@@ -96,6 +96,7 @@ def server_context(files: TlsFiles) -> ssl.SSLContext:
         load_authorities(context, files.client_ca)
         is_required = files.client_certificate == "required"
         context.verify_mode = ssl.CERT_REQUIRED if is_required else ssl.CERT_OPTIONAL
+        context.sslobject_class = ShownCertificate
     return context
 
 
@@ -205,10 +206,41 @@ def _faults_of_time(file: Path, now: datetime) -> Iterator[tuple[str, str]]:
         yield "certificate", f"the certificate in {file} counts from {begin:%Y-%m-%d} on"
 
 
-def identities_in(tls: ssl.SSLObject | None) -> tuple[str, ...]:
-    """The identities in the certificate that a client has shown: its subject as RFC 4514 writes it, and its alternative
-    names. Empty if it has shown none, or none was asked for."""
-    shown = tls.getpeercert(binary_form=True) if tls is not None else None
+class UnreadableCertificateError(ssl.SSLError):
+    """A client has shown a certificate of its authority that cannot be read."""
+
+
+class ShownCertificate(ssl.SSLObject):
+    """The server's end of a connection whose client may show a certificate.
+
+    A certificate with names that cannot be read ends the handshake: what it says beside them may not be all of it.
+    """
+
+    identities: tuple[str, ...] = ()
+    """Who the client is, once the handshake is done; see `identities_in`."""
+
+    def do_handshake(self) -> None:
+        """Do the next step.
+
+        Raises:
+            UnreadableCertificateError: the certificate cannot be read.
+            ssl.SSLError: the handshake failed, or is not done yet.
+        """
+        super().do_handshake()
+        try:
+            self.getpeercert()  # as the event loop reads it next, where a fault is one of the whole server
+            self.identities = identities_in(self.getpeercert(binary_form=True))
+        except Exception as exc:
+            raise UnreadableCertificateError(ssl.SSL_ERROR_SSL, f"unreadable certificate: {exc}") from exc
+
+
+def identities_in(shown: bytes | None) -> tuple[str, ...]:
+    """The identities in the certificate that a client has shown, as DER: its subject as RFC 4514 writes it, and its
+    alternative names. Empty if it has shown none, or none was asked for.
+
+    Raises:
+        ValueError, x509.UnsupportedGeneralNameType, x509.DuplicateExtension: it cannot be read, or not all of it.
+    """
     if shown is None:
         return ()
     from cryptography import x509  # takes long to import, and most bridges ask for no certificates
@@ -217,7 +249,7 @@ def identities_in(tls: ssl.SSLObject | None) -> tuple[str, ...]:
     subject = certificate.subject.rfc4514_string()
     try:
         others = [*certificate.extensions.get_extension_for_class(x509.SubjectAlternativeName).value]
-    except (ValueError, x509.ExtensionNotFound):  # a broken extension says nothing
+    except x509.ExtensionNotFound:
         others = []
     kinds = ((_NAMES.get(type(other).__name__), other.value) for other in others)
     return (
@@ -244,6 +276,8 @@ def load_own(context: ssl.SSLContext, certificate: Path, key: Path) -> None:
         if exc.reason == "KEY_VALUES_MISMATCH":
             raise UsageError(f"the key in {key} is not that of the certificate in {certificate}") from exc
         raise UsageError(f"{certificate} and {key} hold no certificate and key in PEM") from exc
+    except OSError as exc:  # gone since
+        raise UsageError(f"{certificate} or {key} cannot be read: {exc.strerror}") from exc
 
 
 def load_authorities(context: ssl.SSLContext, file: Path) -> None:
@@ -257,6 +291,8 @@ def load_authorities(context: ssl.SSLContext, file: Path) -> None:
         context.load_verify_locations(file)
     except ssl.SSLError as exc:
         raise UsageError(f"{file} holds no certificates in PEM") from exc
+    except OSError as exc:  # gone since
+        raise UsageError(f"{file} cannot be read: {exc.strerror}") from exc
 
 
 def _require_readable(file: Path) -> None:

@@ -214,6 +214,16 @@ async def test_a_page_by_another_name_or_path_is_not_answered(tmp_path: Path) ->
         assert not landing.came.is_set()
 
 
+async def test_a_request_for_what_is_no_url_does_not_end_the_landing() -> None:
+    async with login_landing("127.0.0.1", 0) as landing:
+        landing.state = "ours"
+        async with await anyio.connect_tcp("127.0.0.1", landing.port) as stream:
+            await stream.send(f"GET //[ HTTP/1.1\r\nHost: 127.0.0.1:{landing.port}\r\n\r\n".encode())
+            assert (await stream.receive()).startswith(b"HTTP/1.1 400 ")
+        async with httpx2.AsyncClient(trust_env=False) as client:
+            assert (await client.get(f"{landing.redirect_uri}?state=ours&code=1")).status_code == 200
+
+
 async def test_a_code_is_not_carried_to_another_origin_by_a_redirect(tmp_path: Path) -> None:
     server, other = LoginServer(), LoginServer()
     with anyio.fail_after(60):

@@ -17,6 +17,7 @@ import pytest
 from cryptography import x509
 
 from bridge.errors import UsageError
+from bridge.http.request_checks import IDENTITIES
 from bridge.http.tls import TlsFiles, TlsPoint, faults_of, server_context
 from bridge.private_files import HAS_MODES
 from tests.support.certificates import Authority, Issued
@@ -160,6 +161,92 @@ async def test_where_a_clients_certificate_is_optional_one_may_come_without_and_
         async with client_of(authority, stranger) as mallory:
             with pytest.raises(httpx2.TransportError):
                 await mallory.get(url)
+
+
+async def identities_shown(scope: Any, receive: Any, send: Any) -> None:
+    """Answers with the identities in the certificate of the connection."""
+    while (await receive()).get("more_body"):
+        pass
+    body = " ".join(scope.get(IDENTITIES, ())).encode()
+    length = (b"content-length", b"%d" % len(body))
+    await send({"type": "http.response.start", "status": 200, "headers": [length]})
+    await send({"type": "http.response.body", "body": body})
+
+
+@pytest.mark.parametrize(
+    "names",
+    [
+        pytest.param(b"\x30\x04\x86\x02\xff\xfe", id="a URI that is no ASCII"),
+        pytest.param(b"\x30\x02\xa3\x00", id="an x400Address"),
+        pytest.param(b"\x30\x03\x87\x01\x01", id="an address of one byte"),
+    ],
+)
+async def test_a_certificate_that_cannot_be_read_ends_its_connection_and_no_other(
+    authority: Authority, files: TlsFiles, names: bytes, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.WARNING)
+    asking = replace(files, client_ca=authority.file, client_certificate="optional")
+    odd = authority.issues("ann", raw_names=names)
+    async with listening(identities_shown, tls=TlsPoint(asking)) as url:
+        for _ in range(2):
+            async with client_of(authority, odd) as client:
+                with anyio.fail_after(WAIT_SECONDS), pytest.raises(httpx2.TransportError):
+                    await client.get(url)
+        async with client_of(authority, authority.issues("desk")) as desk:
+            assert (await desk.get(url)).text == "subject:CN=desk"
+    assert caplog.messages == ["refused a client whose certificate cannot be read, from 127.0.0.1"]
+
+
+async def test_names_of_other_kinds_in_a_certificate_are_passed_over(
+    authority: Authority, files: TlsFiles
+) -> None:
+    user = x509.OtherName(x509.ObjectIdentifier("1.3.6.1.4.1.311.20.2.3"), b"\x0c\x03ann")
+    others = (user, x509.RegisteredID(x509.ObjectIdentifier("1.2.3")), x509.DirectoryName(x509.Name([])))
+    ann = authority.issues("ann", *others, x509.DNSName("ann.example"))
+    point = TlsPoint(replace(files, client_ca=authority.file))
+    async with listening(identities_shown, tls=point) as url, client_of(authority, ann) as client:
+        assert (await client.get(url)).text == "subject:CN=ann dns:ann.example"
+
+
+class FailingPoint(TlsPoint):
+    """Fails for one handshake in a way that nobody foresaw."""
+
+    has_failed = False
+
+    def context(self) -> ssl.SSLContext:
+        if not self.has_failed:
+            self.has_failed = True
+            raise ZeroDivisionError
+        return super().context()
+
+
+async def test_an_unforeseen_fault_of_one_handshake_ends_that_one_alone(
+    authority: Authority, files: TlsFiles, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.WARNING)
+    async with listening(scheme_asked, tls=FailingPoint(files)) as url, client_of(authority) as client:
+        with anyio.fail_after(WAIT_SECONDS), pytest.raises(httpx2.TransportError):
+            await client.get(url)
+        assert (await client.get(url)).text == "https"
+    assert caplog.messages == ["a connection was closed at its start, by ZeroDivisionError, from 127.0.0.1"]
+
+
+async def test_changed_authorities_of_clients_count_from_the_next_handshake_on(
+    authority: Authority, files: TlsFiles, tmp_path: Path
+) -> None:
+    second = Authority(tmp_path, "The second")
+    asking = replace(files, client_ca=tmp_path / "clients.pem")
+    assert asking.client_ca is not None
+    shutil.copyfile(authority.file, asking.client_ca)
+    ann, bob = authority.issues("ann"), second.issues("bob")
+    async with listening(identities_shown, tls=TlsPoint(asking)) as url:
+        for known, lets_in, refuses in ((authority, ann, bob), (second, bob, ann)):
+            shutil.copyfile(known.file, asking.client_ca)
+            async with client_of(authority, lets_in) as client:
+                assert (await client.get(url)).status_code == 200
+            async with client_of(authority, refuses) as client:
+                with pytest.raises(httpx2.TransportError):
+                    await client.get(url)
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,7 @@ from cryptography import x509
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.hashes import SHA256
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
-from cryptography.x509.oid import NameOID
+from cryptography.x509.oid import ExtensionOID, NameOID
 
 from bridge.http.tls import PeerTls, TlsFiles, TlsPoint
 
@@ -64,13 +64,22 @@ class Authority:
         return file
 
     def issues(
-        self, name: str, *others: x509.GeneralName, as_file: str | None = None, days: int = 1
+        self,
+        name: str,
+        *others: x509.GeneralName,
+        as_file: str | None = None,
+        days: int = 1,
+        raw_names: bytes = b"",
     ) -> Issued:
-        """A certificate for a subject, with alternative names. One with negative `days` has expired."""
+        """A certificate for a subject, with alternative names, or with `raw_names` as DER in their place. One with
+        negative `days` has expired."""
         key = ec.generate_private_key(ec.SECP256R1())
         builder = _builder(name, self.name, key, days)
         if others:
             builder = builder.add_extension(x509.SubjectAlternativeName(others), critical=False)
+        if raw_names:
+            raw = x509.UnrecognizedExtension(ExtensionOID.SUBJECT_ALTERNATIVE_NAME, raw_names)
+            builder = builder.add_extension(raw, critical=False)
         made = builder.sign(self._key, SHA256()).public_bytes(Encoding.PEM)
         files = Issued(*(self.folder / f"{as_file or name}.{kind}" for kind in ("pem", "key")))
         files.certificate.write_bytes(made)
