@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import logging
 import ssl
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime
@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Final, Literal
 
 from bridge.errors import UsageError
+from bridge.file_stamps import FileStamp, file_stamp
 from bridge.private_files import may_others_use
 
 logger = logging.getLogger(__name__)
@@ -30,9 +31,6 @@ _NAMES: Final = {"DNSName": "dns:", "UniformResourceIdentifier": "uri:", "RFC822
 """The alternative names that say who a client is, and what their identities begin with."""
 
 IDENTITY_KINDS: Final = (SUBJECT, *_NAMES.values())
-
-_Stamp = tuple[int, int, int] | None
-"""The time of the last change of a file, its size and its number; None for a missing file."""
 
 _ENCRYPTED: Final = "it is encrypted, and nobody is there to give a passphrase"
 
@@ -55,6 +53,45 @@ class TlsFiles:
         return tuple(file for file in (self.certificate, self.key, self.client_ca) if file is not None)
 
 
+class _FollowedContext:
+    """A context that is made of files, and made anew once one of them has changed.
+
+    Files that cannot be used are tried again at each call: why may pass without a change of them, as a lack of
+    descriptors does. Each reason is logged once.
+    """
+
+    def __init__(self, files: Sequence[Path], make: Callable[[], ssl.SSLContext], refusal: str) -> None:
+        """`make` may raise UsageError. `refusal` is what the log says of changed files before the reason."""
+        self._files = files
+        self._make = make
+        self._refusal = refusal
+        self._used: tuple[FileStamp, ...] = ()
+        """The files that the context was made of."""
+        self._context: ssl.SSLContext | None = None
+        self._told: object = None
+
+    def now(self) -> tuple[ssl.SSLContext, bool]:
+        """The context of the files as they are now, or the last good one; and whether it was made anew.
+
+        Raises:
+            UsageError: a file cannot be used, and none ever could.
+        """
+        stamps, before = tuple(map(file_stamp, self._files)), self._context
+        if before is not None and stamps == self._used:
+            return before, False
+        try:
+            self._context = self._make()
+        except UsageError as exc:
+            if before is None:
+                raise
+            if self._told != (told := (stamps, str(exc))):
+                self._told = told
+                logger.warning("%s: %s", self._refusal, exc)
+            return before, False
+        self._used, self._told = stamps, None
+        return self._context, True
+
+
 class TlsPoint:
     """The TLS of a server, which follows its files."""
 
@@ -65,21 +102,16 @@ class TlsPoint:
             UsageError: a file cannot be used.
         """
         self._files = files
-        self._seen = _stamps(files.all)
-        self._context = server_context(files)
+        refusal = "the new certificate is refused, and the last one is shown on"
+        self._followed = _FollowedContext(files.all, lambda: server_context(files), refusal)
+        self._followed.now()
 
     def context(self) -> ssl.SSLContext:
         """What the next handshake uses."""
-        now = _stamps(self._files.all)
-        if now != self._seen:
-            self._seen = now
-            try:
-                self._context = server_context(self._files)
-            except UsageError as exc:
-                logger.warning("the new certificate is refused, and the last one is shown on: %s", exc)
-            else:
-                logger.warning("the certificate in %s was read again", self._files.certificate)
-        return self._context
+        context, is_new = self._followed.now()
+        if is_new:
+            logger.warning("the certificate in %s was read again", self._files.certificate)
+        return context
 
 
 def server_context(files: TlsFiles) -> ssl.SSLContext:
@@ -116,8 +148,9 @@ class PeerTls:
         return tuple(file for file in (self.certificate, self.key, self.ca) if file is not None)
 
     @cached_property
-    def _point(self) -> _PeerTlsPoint:
-        return _PeerTlsPoint(self)
+    def _followed(self) -> _FollowedContext:
+        refusal = "changed files are refused, and the last ones are used on"
+        return _FollowedContext(self.all, lambda: peer_context(self), refusal)
 
     def context(self) -> ssl.SSLContext:
         """What the next handshake uses: the files as they are now, or the last good ones.
@@ -125,26 +158,7 @@ class PeerTls:
         Raises:
             UsageError: a file cannot be used, and none ever could.
         """
-        return self._point.context()
-
-
-class _PeerTlsPoint:
-    def __init__(self, files: PeerTls) -> None:
-        self._files = files
-        self._seen: tuple[_Stamp, ...] = ()
-        self._context: ssl.SSLContext | None = None
-
-    def context(self) -> ssl.SSLContext:
-        now = _stamps(self._files.all)
-        if self._context is None or now != self._seen:
-            self._seen = now
-            try:
-                self._context = peer_context(self._files)
-            except UsageError as exc:
-                if self._context is None:
-                    raise
-                logger.warning("changed files are refused, and the last ones are used on: %s", exc)
-        return self._context
+        return self._followed.now()[0]
 
 
 def peer_context(files: PeerTls) -> ssl.SSLContext:
@@ -301,15 +315,3 @@ def _require_readable(file: Path) -> None:
             pass
     except OSError as exc:
         raise UsageError(f"{file} cannot be read: {exc.strerror}") from exc
-
-
-def _stamps(files: Iterable[Path]) -> tuple[_Stamp, ...]:
-    return tuple(map(_stamp, files))
-
-
-def _stamp(file: Path) -> _Stamp:
-    try:
-        found = file.stat()
-    except OSError:
-        return None
-    return found.st_mtime_ns, found.st_size, found.st_ino

@@ -20,6 +20,7 @@ from bridge.assembly.plan import Changes, Plan
 from bridge.config.text.diagnostics import ConfigError
 from bridge.config.toml_text import ShownValue
 from bridge.errors import BridgeError, UsageError, leaf_of
+from bridge.file_stamps import FileStamp, file_stamp
 
 logger = logging.getLogger(__name__)
 
@@ -219,14 +220,5 @@ async def _set_at_the_end(stop: anyio.Event) -> None:
         stop.set()
 
 
-def _stamps(files: Iterable[Path]) -> dict[Path, tuple[int, int] | None]:
-    """The time of the last change and the size of each file; None for a missing file."""
-    found: dict[Path, tuple[int, int] | None] = {}
-    for file in files:
-        try:
-            stat = file.stat()
-        except OSError:
-            found[file] = None
-        else:
-            found[file] = (stat.st_mtime_ns, stat.st_size)
-    return found
+def _stamps(files: Iterable[Path]) -> dict[Path, FileStamp]:
+    return {file: file_stamp(file) for file in files}

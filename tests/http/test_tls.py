@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import errno
 import ipaddress
 import logging
+import os
 import shutil
 import ssl
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -18,7 +22,7 @@ from cryptography import x509
 
 from bridge.errors import UsageError
 from bridge.http.request_checks import IDENTITIES
-from bridge.http.tls import TlsFiles, TlsPoint, faults_of, server_context
+from bridge.http.tls import PeerTls, TlsFiles, TlsPoint, faults_of, server_context
 from bridge.private_files import HAS_MODES
 from tests.support.certificates import Authority, Issued
 from tests.support.running import DEFAULT_LIMITS, listening
@@ -100,6 +104,37 @@ async def test_a_broken_new_certificate_is_refused_with_one_line_and_the_last_on
         "the new certificate is refused, and the last one is shown on: "
         f"the key in {files.key} is not that of the certificate in {files.certificate}"
     ]
+
+
+@contextmanager
+def no_descriptors() -> Iterator[None]:
+    """As if this process had opened as many files as it may."""
+    resource = pytest.importorskip("resource")
+    before = resource.getrlimit(resource.RLIMIT_NOFILE)
+    next_one = os.open(os.devnull, os.O_RDONLY)
+    os.close(next_one)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (next_one, before[1]))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, before)
+
+
+@pytest.mark.parametrize("whose", ["server", "peer"])
+def test_files_that_could_not_be_read_are_taken_once_they_can_although_they_stay_as_they_are(
+    authority: Authority, files: TlsFiles, whose: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.WARNING)
+    point = TlsPoint(files) if whose == "server" else PeerTls(files.certificate, files.key)
+    first = point.context()
+    put(authority.issues("bridge", HERE, as_file="renewed"), files)
+    with no_descriptors():
+        assert [point.context() for _ in range(3)] == [first] * 3
+    (line,) = caplog.messages
+    assert line.endswith(f"{files.certificate} cannot be read: {os.strerror(errno.EMFILE)}")
+    renewed = point.context()
+    assert renewed is not first
+    assert point.context() is renewed
 
 
 async def test_a_peer_that_begins_no_handshake_holds_up_nobody(authority: Authority, files: TlsFiles) -> None:
