@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 _WAIT_SECONDS: Final = 600.0
 _ANSWER_SECONDS: Final = 30.0
-"""How long a server may take for each answer."""
+"""How long the servers may take for the way to the page, and for the exchange of its answer."""
 
 _FILE: Final = click.Path(path_type=Path, dir_okay=False)
 _WEB: Final = ("http://", "https://")

@@ -34,7 +34,7 @@ from bridge.http.login_credentials import (
     words_of_refusal,
 )
 from bridge.http.login_landing import LoginLanding
-from bridge.http.login_provider import BegunSignal, LoginProvider, LoginTransport, challenge_of
+from bridge.http.login_provider import BegunSignal, LoginProvider, challenge_of, login_client
 from bridge.http.logins import BegunLogin, Login, LoginLead
 from bridge.http.private_addresses import PrivateAddressError
 from bridge.http.token_endpoint import TokenError, code_in
@@ -54,8 +54,8 @@ class LoginFlowError(PeerError):
 async def log_in(
     wish: LoginWish, landing: LoginLanding, show: ShowPage, seconds: float, lead: LoginLead | None = None
 ) -> Login:
-    """Log in at the authorization server of a peer. `seconds` bounds each answer of a server, not the person. `lead` is
-    what a peer says that is no MCP server.
+    """Log in at the authorization server of a peer. `seconds` bounds the way to the page, and the exchange of the code,
+    but not the person. `lead` is what a peer says that is no MCP server.
 
     The scopes of the login so far, and those that the peer has missed in it, are asked for as well, at the same issuer.
 
@@ -82,12 +82,16 @@ async def begin_login(
     async with wish.keeper.held(wish.key) as held:
         provider = LoginProvider(wish, redirect_uri, held.login, lead)
     try:
-        async with httpx2.AsyncClient(transport=LoginTransport(wish), timeout=seconds) as http:
-            if lead is not None:
-                await _led(http, lead, provider)
-            status = await _challenged(http, wish, provider)
+        with anyio.fail_after(seconds):  # a server that sends byte by byte holds up each request for longer
+            async with login_client(wish, seconds, lead) as http:
+                if lead is not None:
+                    await _led(http, lead, provider)
+                status = await _challenged(http, wish, provider)
     except BegunSignal as signal:
         return signal.begun
+    except TimeoutError as exc:
+        words = f"the way to its page took longer than {seconds:g} s"
+        raise LoginFlowError(f"no login at {wish.key.shown}: {words}") from exc
     except (OAuthFlowError, ValidationError) as exc:
         is_other = "issuer mismatch" in str(exc) and not wish.issuer
         hint = ". If you trust the first of the two, set `issuer` to it (--issuer)" if is_other else ""

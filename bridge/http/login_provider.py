@@ -29,7 +29,7 @@ from mcp.shared.auth import (
 )
 from pydantic import AnyUrl, Field
 
-from bridge.http.client import GuardedTransport, guarded_by
+from bridge.http.client import GuardedClient, guarded_by
 from bridge.http.login_credentials import LoginWish
 from bridge.http.logins import BegunLogin, Login, LoginClientAuth, LoginLead
 from bridge.http.request_checks import is_loopback
@@ -304,31 +304,44 @@ class LoginProvider(OAuthClientProvider):
         return self.context.get_authorization_base_url(self.context.server_url)
 
 
-class LoginTransport(GuardedTransport):
-    """Requests of a login: judged by where they go, with bounded answers."""
+def login_client(wish: LoginWish, seconds: float, lead: LoginLead | None) -> httpx2.AsyncClient:
+    """The client for the requests of a login: each is judged by where it goes, and the answers are bounded.
 
-    def __init__(self, wish: LoginWish) -> None:
-        super().__init__()
-        self._wish = wish
+    A proxy of the environment is used as for what comes after the login: a tool server is reached without one.
+    """
+    written = (wish.url, wish.issuer)
 
-    async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:
-        url, written = str(request.url), (self._wish.url, self._wish.issuer)
-        if (request.url.scheme, request.url.netloc) != _place(self._wish.url):
+    async def judge(request: httpx2.Request) -> None:
+        url = str(request.url)
+        if (request.url.scheme, request.url.netloc) != _place(wish.url):
             _require_reach(url)
-        request.extensions |= guarded_by(issuer_guard(url, written, allow_private=self._wish.allow_private))
-        request.extensions |= self._wish.certified(url)
-        response = await super().handle_async_request(request)
+        guard = issuer_guard(url, written, allow_private=wish.allow_private)
+        request.extensions |= {**guarded_by(guard), **wish.certified(url)}
+        request.headers["Accept-Encoding"] = "identity"
+
+    async def bound(response: httpx2.Response) -> None:
         assert isinstance(response.stream, httpx2.AsyncByteStream)
-        response.stream = _Bounded(response.stream, url)
-        return response
+        is_packed = response.headers.get("content-encoding", "identity").lower() != "identity"
+        response.stream = _Bounded(response.stream, str(response.request.url), is_packed=is_packed)
+
+    place = urlsplit(wish.url)
+    direct = {f"{place.scheme}://{place.netloc.rpartition('@')[2]}": None} if lead is None else {}
+    return GuardedClient(
+        timeout=seconds, mounts=direct, event_hooks={"request": [judge], "response": [bound]}
+    )
 
 
 class _Bounded(httpx2.AsyncByteStream):
-    def __init__(self, inner: httpx2.AsyncByteStream, url: str) -> None:
+    """The bytes of an answer. A packed one is not unpacked, since what is small then can be large."""
+
+    def __init__(self, inner: httpx2.AsyncByteStream, url: str, *, is_packed: bool) -> None:
         self._inner = inner
         self._url = url
+        self._is_packed = is_packed
 
     async def __aiter__(self) -> AsyncIterator[bytes]:
+        if self._is_packed:
+            raise TokenError(f"{self._url} answered packed, which was not asked for")
         size = 0
         async for chunk in self._inner:
             size += len(chunk)

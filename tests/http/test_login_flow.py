@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 import ssl
 import time
@@ -15,7 +16,8 @@ from urllib.parse import parse_qsl, urlsplit
 import anyio
 import httpx2
 import pytest
-from starlette.responses import JSONResponse, RedirectResponse
+from starlette.responses import JSONResponse, RedirectResponse, Response
+from starlette.types import ASGIApp, Receive, Scope, Send
 
 from bridge.errors import UsageError
 from bridge.http.login_credentials import LoginWish
@@ -24,7 +26,8 @@ from bridge.http.login_landing import LoginLanding, login_landing
 from bridge.http.logins import BegunLogin, Login
 from bridge.http.token_endpoint import ANSWER_BYTES
 from bridge.store.login_files import LoginFiles
-from tests.support.login_server import METADATA, LoginServer
+from tests.support.login_server import METADATA, RESOURCE, LoginServer
+from tests.support.running import listening
 
 
 class Browser:
@@ -245,6 +248,104 @@ async def test_a_code_is_not_carried_to_another_origin_by_a_redirect(tmp_path: P
 )
 async def test_metadata_leads_no_login_astray(said: dict[str, Any], words: str, tmp_path: Path) -> None:
     assert words in await refusal(LoginServer(said), tmp_path)
+
+
+async def test_metadata_leads_no_registration_to_a_private_address(tmp_path: Path) -> None:
+    server = LoginServer({"registration_endpoint": "https://169.254.169.254/register"})
+    assert "169.254.169.254, a private address" in await refusal(server, tmp_path)
+
+
+async def test_a_tool_server_leads_to_no_issuer_at_a_private_address(tmp_path: Path) -> None:
+    server = LoginServer(named=lambda _: ["https://169.254.169.254"])
+    assert "169.254.169.254, a private address" in await refusal(server, tmp_path)
+
+
+async def test_a_challenge_leads_to_no_metadata_at_a_private_address(tmp_path: Path) -> None:
+    server = LoginServer(challenge='Bearer resource_metadata="https://169.254.169.254/meta"')
+    assert "169.254.169.254, a private address" in await refusal(server, tmp_path)
+
+
+def packed(path: str, *, hides: bytes = b" " * 1_000_000) -> ASGIApp:
+    """A login server whose answer at a path is packed, whatever was asked for."""
+    server = LoginServer()
+
+    async def app(scope: Scope, receive: Receive, send: Send) -> None:
+        server.issuer = "http://{}:{}".format(*scope["server"])
+        if scope["path"] == path:
+            headers = {"Content-Encoding": "gzip", "Content-Type": "application/json"}
+            await Response(gzip.compress(hides), headers=headers)(scope, receive, send)
+        else:
+            await server(scope, receive, send)
+
+    return app
+
+
+@pytest.mark.parametrize("path", [RESOURCE, METADATA])
+async def test_a_packed_answer_is_not_unpacked(path: str, tmp_path: Path) -> None:
+    async with listening(packed(path)) as url:
+        wish = LoginWish(f"{url}/mcp", LoginFiles(tmp_path), "tools")
+        with anyio.fail_after(60), pytest.raises(LoginFlowError, match=f"{path} answered packed"):
+            await begin_login(wish, "http://127.0.0.1:1/callback", 30)
+
+
+async def test_a_server_that_sends_byte_by_byte_holds_up_no_login(tmp_path: Path) -> None:
+    server, has_left = LoginServer(), anyio.Event()
+
+    async def dripping(scope: Scope, receive: Receive, send: Send) -> None:
+        server.issuer = "http://{}:{}".format(*scope["server"])
+        if scope["path"] != RESOURCE:
+            await server(scope, receive, send)
+            return
+        await send({"type": "http.response.start", "status": 200, "headers": []})
+        async with anyio.create_task_group() as group:
+            group.start_soon(drip, send)
+            while (await receive())["type"] != "http.disconnect":
+                pass
+            has_left.set()
+            group.cancel_scope.cancel()
+
+    async def drip(send: Send) -> None:
+        while True:
+            await send({"type": "http.response.body", "body": b" ", "more_body": True})
+            await anyio.sleep(0.02)
+
+    with anyio.fail_after(60):
+        async with listening(dripping) as url:
+            wish = LoginWish(f"{url}/mcp", LoginFiles(tmp_path), "tools")
+            with pytest.raises(LoginFlowError, match=r"the way to its page took longer than 0\.5 s"):
+                await begin_login(wish, "http://127.0.0.1:1/callback", 0.5)
+            await has_left.wait()
+
+
+async def test_a_login_goes_the_way_of_what_comes_after_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[bytes] = []
+
+    async def refuse(stream: anyio.abc.SocketStream) -> None:
+        async with stream:
+            asked.append((await stream.receive()).split(b"\r\n")[0])
+            await stream.send(b"HTTP/1.1 502 Bad Gateway\r\nContent-Length: 0\r\n\r\n")
+
+    server = LoginServer(named=lambda _: ["https://login.example.invalid"])
+    async with (
+        await anyio.create_tcp_listener(local_host="127.0.0.1") as proxy,
+        anyio.create_task_group() as tasks,
+    ):
+        tasks.start_soon(proxy.serve, refuse)
+        port = proxy.extra(anyio.abc.SocketAttribute.local_port)
+        for name in ("NO_PROXY", "no_proxy", "ALL_PROXY", "all_proxy"):
+            monkeypatch.delenv(name, raising=False)
+        for name in ("HTTP_PROXY", "HTTPS_PROXY"):
+            monkeypatch.setenv(name, f"http://127.0.0.1:{port}")
+            monkeypatch.setenv(name.lower(), f"http://127.0.0.1:{port}")
+        async with server.serve() as url:
+            wish = LoginWish(url, LoginFiles(tmp_path), "tools")
+            with pytest.raises(LoginFlowError, match="502"):
+                await begin_login(wish, "http://127.0.0.1:1/callback", 30)
+        tasks.cancel_scope.cancel()
+    # The tool server itself is reached directly, as it is when it is called.
+    assert set(asked) == {b"CONNECT login.example.invalid:443 HTTP/1.1"}
 
 
 async def test_a_huge_answer_is_not_read(tmp_path: Path) -> None:

@@ -37,6 +37,8 @@ class LoginServer:
     """What the redirect back says otherwise; a key with an empty value is left out."""
     named: Callable[[str], list[str]] = lambda issuer: [issuer]
     """The issuers that the tool server names, by this one."""
+    challenge: str = ""
+    """What the 401 of the tool server says in place of where its metadata is."""
     token: Callable[[], Response] | None = None
     """Answers in place of the token endpoint."""
     lives_seconds: int = 3600
@@ -128,7 +130,7 @@ class LoginServer:
         if self.greets_anybody and b'"initialize"' in body:
             return JSONResponse({"jsonrpc": "2.0", "id": 0, "result": {}}, headers={"Mcp-Session-Id": "1"})
         token = request.headers.get("authorization", "").removeprefix("Bearer ")
-        link = f'Bearer resource_metadata="{self.issuer}{RESOURCE}"'
+        link = self.challenge or f'Bearer resource_metadata="{self.issuer}{RESOURCE}"'
         if token in self._good:
             if not self.needs or self.needs in self._good[token] or b'"call"' not in body:
                 return JSONResponse({"token": token})
