@@ -23,7 +23,7 @@ import httpx2
 
 from bridge.access.issuers import Issuer, IssuerLimits
 from bridge.access.key_sets import KeySource
-from bridge.access.tokens import WrongTokenError
+from bridge.access.tokens import LATEST, WrongTokenError
 from bridge.access.verifiers import NOT_KNOWN, digest_of
 from bridge.http.documents import DocumentError, DocumentLimits, fetched_json
 
@@ -167,9 +167,11 @@ class TokenQuestions:
         return {"Authorization": f"Basic {base64.b64encode(words.encode()).decode()}"}
 
     def _require_valid(self, claims: Mapping[str, Any], face: str) -> None:
-        expiry = claims.get("exp")
-        if isinstance(expiry, int | float) and expiry + self._limits.leeway_seconds < time.time():
+        now, leeway = time.time(), self._limits.leeway_seconds
+        if _time_in(claims, "exp", math.inf) + leeway < now:
             raise WrongTokenError("has expired")
+        if _time_in(claims, "nbf", -math.inf) - leeway > now:
+            raise WrongTokenError("is not valid yet")
         if claims.get("iss", self.issuer.place.issuer) != self.issuer.place.issuer:
             raise WrongTokenError("is of another issuer")
         audience = claims.get("aud")
@@ -182,3 +184,17 @@ class TokenQuestions:
         if now - self._logged_at >= _LOG_SECONDS:
             self._logged_at = now
             logger.warning("issuers.%s: a token cannot be introspected: %s", self.issuer.name, exc)
+
+
+def _time_in(claims: Mapping[str, Any], name: str, default: float) -> float:
+    """A claim that is a time, in seconds since the epoch; the default if it is not there.
+
+    Raises:
+        WrongTokenError: it is no number, or none that a time can have.
+    """
+    if name not in claims:
+        return default
+    value = claims[name]
+    if isinstance(value, bool) or not isinstance(value, int | float) or not -LATEST <= value <= LATEST:
+        raise WrongTokenError(f"has a claim `{name}` that is no time")
+    return value

@@ -46,7 +46,7 @@ _TYPES: Final = frozenset({"at+jwt", "application/at+jwt", "jwt"})
 _ID_TYPES: Final = frozenset({"jwt"})
 """The types of ID tokens. OpenID Connect names none, so most say `JWT` or nothing."""
 
-_LATEST: Final = 2**53
+LATEST: Final = 2**53
 """The latest expiry, so that each is exact as a number of the event loop's clock."""
 
 _REQUIRED: Final = ["exp", "iss", "aud", "sub"]
@@ -273,7 +273,7 @@ def principal_in(claims: Mapping[str, Any], issuer: Issuer, leeway_seconds: floa
         f"{issuer.name}{ISSUER_MARK}{subject}",
         skills=_opened_by(held, issuer) if issuer.scopes else ("*",),
         scopes=issuer.scopes,
-        expires_at=min(int(claims["exp"]), _LATEST) + leeway_seconds if "exp" in claims else None,
+        expires_at=min(int(claims["exp"]), LATEST) + leeway_seconds if "exp" in claims else None,
         operator=_role_of(held, issuer),
     )
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 import base64
 import json
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, Final
 from urllib.parse import parse_qs
 
 import anyio
@@ -116,6 +116,9 @@ async def test_an_active_token_stands_for_its_subject_and_is_asked_about_once() 
         assert len(there.questions) == before
 
 
+NO_TIMES: Final[Sequence[Any]] = ("soon", "1", True, [], {}, float("inf"), float("nan"), 10**400, -(10**400))
+
+
 @pytest.mark.parametrize(
     ("said", "fault"),
     [
@@ -128,8 +131,10 @@ async def test_an_active_token_stands_for_its_subject_and_is_asked_about_once() 
         (active(aud=None), "is for another audience"),
         (active(iss="https://evil.example"), "is of another issuer"),
         (active(exp=1), "has expired"),
-        (active(exp="soon"), "is not valid"),
-        (active(exp=float("inf")), "is not valid"),
+        *((active(exp=value), "`exp` that is no time") for value in NO_TIMES),
+        *((active(nbf=value), "`nbf` that is no time") for value in NO_TIMES),
+        ({**active(), "exp": None}, "`exp` that is no time"),
+        (active(nbf=time.time() + 5000), "is not valid yet"),
         (active(sub=None), "does not say whose it is"),
         (active(sub=None, client_id="app"), "does not say whose it is"),
         (active(sub=None, username="alice", client_id="app"), "does not say whose it is"),
@@ -142,6 +147,12 @@ async def test_any_other_answer_is_401_and_is_remembered(said: Any, fault: str) 
             refused = await there.refuses("opaque")
             assert (refused.status, fault in str(refused)) == (401, True)
         assert there.questions == ["opaque"]
+
+
+async def test_a_token_counts_from_the_moment_that_the_issuer_says_within_the_leeway() -> None:
+    async with asked() as there:
+        there.tokens["opaque"] = active(nbf=time.time() + LIMITS.leeway_seconds - 10, exp=time.time() + 600.5)
+        assert (await there.lets_in("opaque")).name == "corp:alice"
 
 
 async def test_clients_are_principals_where_the_table_says_so() -> None:
