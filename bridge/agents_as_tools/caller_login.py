@@ -62,13 +62,19 @@ class CallerLoginRound:
         Raises:
             PeerError: the place of the logins cannot be read, or no browser can show who the caller is.
         """
-        logins, incoming = self._logins, self._incoming
-        if logins is None or self.state is not None or await logins.is_there(incoming.principal):
+        logins = self._logins
+        if logins is None or self.state is not None or await self._has_login(logins):
             return None
         asked, self._asked = self._asked, None
         if asked is not None and (outcome := await self._after(logins, asked)) is not None:
             return outcome if isinstance(outcome, dict) else None
         return await self._ask(logins)
+
+    async def _has_login(self, logins: CallerLogins) -> bool:
+        """Whether the caller has a login. None but that one is used from memory."""
+        since = await logins.usable_since(self._incoming.principal)
+        self._agent.keep_login(self._incoming.principal, since)
+        return since is not None
 
     async def _after(self, logins: CallerLogins, asked: AwaitedLogin) -> JsonObject | bool | None:
         """What became of a question: True for a login, the result after a no, None if nobody used the link."""

@@ -29,6 +29,10 @@ class OnBehalf(Protocol):
         """The logins that callers have to make; None if they need none."""
         ...
 
+    def keep_login(self, principal: str, since: float | None) -> None:
+        """Use no login of a principal but the one that it made then; None is for no login."""
+        ...
+
     def credentials(self, caller: Caller, known: Credentials) -> Credentials:
         """The credentials for a caller, beside those that everybody is called with.
 
@@ -44,6 +48,9 @@ class ByExchange:
 
     callers: CallerTokens = field(repr=False)
     logins: None = None
+
+    def keep_login(self, principal: str, since: float | None) -> None:
+        """It is called with no login."""
 
     @property
     def issuer(self) -> str | None:
@@ -66,6 +73,10 @@ class ByLogin:
     logins: CallerLogins = field(repr=False)
     issuer: None = None
 
+    def keep_login(self, principal: str, since: float | None) -> None:
+        """See `OnBehalf`."""
+        self.tokens.keep(principal, since)
+
     def credentials(self, caller: Caller, known: Credentials) -> Credentials:
         """See `OnBehalf`."""
         return replace(known, tokens=self.tokens.of(caller.principal))
@@ -78,6 +89,9 @@ class ByHeader:
     headers: Callable[[Caller], Mapping[str, str]] = field(repr=False)
     issuer: None = None
     logins: None = None
+
+    def keep_login(self, principal: str, since: float | None) -> None:
+        """It is called with no login."""
 
     def credentials(self, caller: Caller, known: Credentials) -> Credentials:
         """See `OnBehalf`."""

@@ -196,6 +196,11 @@ class RemoteAgent:
         """The logins that its callers have to make; None if they need none."""
         return None if self._on_behalf is None else self._on_behalf.logins
 
+    def keep_login(self, principal: str, since: float | None) -> None:
+        """Use no login of a principal but the one that it made then; None is for no login."""
+        if self._on_behalf is not None:
+            self._on_behalf.keep_login(principal, since)
+
     @property
     def proof(self) -> CardProof | None:
         """Who has signed its card, where keys are pinned for it."""

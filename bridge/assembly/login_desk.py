@@ -261,7 +261,7 @@ class KeptCallerLogins:
         """See `CallerLogins`."""
         return self.wish.link_seconds
 
-    async def is_there(self, principal: str) -> bool:
+    async def usable_since(self, principal: str) -> float | None:
         """See `CallerLogins`.
 
         Raises:
@@ -271,7 +271,8 @@ class KeptCallerLogins:
             raise PeerError(
                 f"{self.wish.name} wants a login of each caller, and no browser can show that it is {principal}"
             )
-        return self._is_usable(await self._found(principal))
+        login = await self._found(principal)
+        return login.since if login is not None and self._is_usable(login) else None
 
     def link(self, principal: str, client: str) -> str:
         """See `CallerLogins`."""
@@ -328,8 +329,8 @@ class KeptCallerLogins:
     def _unreadable(self, exc: Exception) -> PeerError:
         return PeerError(f"the logins at {self.wish.name} cannot be read: {reason_of(exc)}")
 
-    def _is_usable(self, login: Login | None) -> bool:
-        if login is None or login.lost or (self.wish.issuer and login.issuer != self.wish.issuer):
+    def _is_usable(self, login: Login) -> bool:
+        if login.lost or (self.wish.issuer and login.issuer != self.wish.issuer):
             return False
         return login.refresh_token is not None or login.is_fresh(time.time())
 

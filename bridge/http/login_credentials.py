@@ -17,7 +17,7 @@ import base64
 import logging
 import math
 import time
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
@@ -63,6 +63,10 @@ _WRITE_SECONDS: Final = 10.0
 
 _WANTED_MOST: Final = 100
 """The scopes that are noted for the next login: a peer may name new ones without end."""
+
+_LOOK_AGAIN_SECONDS: Final = 30.0
+"""How long a caller's login counts without another look at where it is kept. Each new call looks by itself; this is for
+what goes on without one, as the following of a task."""
 
 _FINAL: Final = frozenset({"invalid_grant", "invalid_client", "unauthorized_client"})
 """The errors after which the same refresh token is not tried again (RFC 6749 section 5.2)."""
@@ -159,14 +163,22 @@ def _place(url: str) -> tuple[str, str]:
 
 
 class LoginToken(TokenSource):
-    """The token of a login."""
+    """The token of a login.
 
-    def __init__(self, wish: LoginWish, seconds: float) -> None:
+    That of a caller is of one login, the first that was found. No token of a later one is given out in its place, since
+    the caller may have another account there: what was begun with one account does not go on with the other.
+    """
+
+    def __init__(self, wish: LoginWish, seconds: float, now: Callable[[], float] = time.monotonic) -> None:
         """`seconds` bounds the way to a token."""
         self.wish = wish
         self._seconds = seconds
+        self._now = now
         self._lock = anyio.Lock()
         self._current: tuple[AccessToken, Login] | None = None
+        self._looked_at = -math.inf
+        self._since: float | None = None
+        """When the login was made that a caller's token is of."""
         self._refused = ""
 
     @property
@@ -196,6 +208,17 @@ class LoginToken(TokenSource):
         except TokenError as exc:
             return str(exc)
         return ""
+
+    def bind(self, since: float | None) -> bool:
+        """Give out tokens of the login that was made then, and of no other one. Returns whether it does: one that was
+        bound stays so, and None is for no login."""
+        if self._since is None and since is not None:
+            self._since = since
+        return self._since == since
+
+    def look_again(self) -> None:
+        """Give out no token before the login was read again: it may be gone."""
+        self._looked_at = -math.inf
 
     def refused(self, token: AccessToken) -> None:
         """Send this token no more."""
@@ -243,20 +266,30 @@ class LoginToken(TokenSource):
             raise TokenError(f"the login at {self.wish.key.shown} cannot be read: {reason_of(exc)}") from exc
 
     async def _fresh(self) -> AccessToken:
-        if self._current is None or not self._is_ready(self._current[1]):
+        if self._current is None or not self._is_ready(self._current[1]) or self._is_to_look:
+            began = self._now()
             login = self._usable(await self.wish.keeper.find(self.wish.key))
             if not self._is_ready(login):
                 async with self.wish.keeper.held(self.wish.key) as held:
                     login = await self._noted(held, await self._renewed(held))
+            self._looked_at, self._since = began, login.since
             token, known = AccessToken(login.access_token, scopes=login.scopes), self._current
             self._current = known[0] if known is not None and known[0] == token else token, login
         return self._current[0]
+
+    @property
+    def _is_to_look(self) -> bool:
+        return self._is_callers and self._now() - self._looked_at >= _LOOK_AGAIN_SECONDS
+
+    @property
+    def _is_callers(self) -> bool:
+        return self.wish.principal != OPERATOR
 
     def _is_ready(self, login: Login) -> bool:
         return self._is_good(login) and self._is_use_noted(login)
 
     def _is_use_noted(self, login: Login) -> bool:
-        return self.wish.principal == OPERATOR or time.time() < login.last_used + USE_NOTED_SECONDS
+        return not self._is_callers or time.time() < login.last_used + USE_NOTED_SECONDS
 
     async def _noted(self, held: HeldLogin, login: Login) -> Login:
         """The login, with the note that it is used now, unless there is one already."""
@@ -277,6 +310,8 @@ class LoginToken(TokenSource):
             raise self._needed(f"the login is one of {login.issuer}, and the file names {self.wish.issuer}")
         if login.lost:
             raise self._needed(login.lost)
+        if self._is_callers and self._since not in (None, login.since):
+            raise self._needed("another login has taken the place of the one that this was begun with")
         return login
 
     async def _renewed(self, held: HeldLogin) -> Login:
@@ -493,6 +528,13 @@ class EachLogin(TokenSource):
         while len(self._held) > self._most:
             del self._held[next(iter(self._held))]
         return held
+
+    def keep(self, principal: str, since: float | None) -> None:
+        """Hold nothing of a principal but the login that it made then; None is for no login."""
+        held = self._held.get(principal)
+        if held is not None and not held.bind(since):
+            del self._held[principal]
+            held.look_again()
 
     async def __call__(self) -> AccessToken:
         """No token.

@@ -239,8 +239,9 @@ class CallerLogins(Protocol):
         """How long a link lives."""
         ...
 
-    async def is_there(self, principal: str) -> bool:
-        """Whether a principal has a login that can be used.
+    async def usable_since(self, principal: str) -> float | None:
+        """When a principal made the login that it has now; None if it has none that can be used. No two logins of a
+        principal at a server were made at the same time, so this tells them apart.
 
         Raises:
             PeerError: the place of the logins cannot be read.

@@ -378,7 +378,7 @@ class ToolsAgent:
         except QueueFullError as exc:
             raise a2a_error_of(exc) from exc
         if isinstance(decision, Follow):
-            return ToolRun(decision, source.upstream, self._options, principal)
+            return ToolRun(decision, source.upstream, self._options, principal, gate=self._gate_of(source))
         options = self._options
         for seconds in (decision.skill.override.call_timeout_seconds, source.call_timeout_seconds):
             if seconds is not None:
@@ -390,9 +390,7 @@ class ToolsAgent:
 
     def _gate_of(self, source: SkillSource) -> LoginGate | None:
         logins = source.upstream.logins
-        return (
-            None if logins is None else LoginGate(logins, source.upstream.name, self._options, self._present)
-        )
+        return None if logins is None else LoginGate(logins, source.upstream, self._options, self._present)
 
     def _awaited(self, asked: ServerQuestion) -> PlannedWork | None:
         """The work for a call that waits for a login; None if its server wants none any more."""

@@ -66,23 +66,38 @@ class _Outcome(Enum):
 class LoginGate:
     """Lets the calls of one server through once their callers have logins there."""
 
-    def __init__(self, logins: CallerLogins, server: str, options: AgentOptions, present: Present) -> None:
+    def __init__(
+        self, logins: CallerLogins, server: ToolServer, options: AgentOptions, present: Present
+    ) -> None:
         self._logins = logins
-        self._server = server
+        self._upstream = server
+        self._server = server.name
         self._options = options
         self._present = present
 
-    async def passed(self, job: Job, decision: RunTool) -> bool:
-        """Whether the caller has a login, after it was asked for one. Else the task has ended, or waits for a message.
+    async def passed(self, job: Job, decision: RunTool) -> float | None:
+        """When the caller made its login, for which it was asked if it had none. None: the task has ended, or waits for
+        a message.
 
         Raises:
             PeerError: the place of the logins cannot be read.
             StoreError: another replica goes on with the task, or the store cannot write.
         """
-        while not await self._logins.is_there(job.turn.principal.name):
+        while (since := await self.since(job)) is None:
             if not await self._goes_on(job, decision.skill_id, await self._asked(job, decision)):
-                return False
-        return True
+                return None
+        return since
+
+    async def since(self, job: Job) -> float | None:
+        """When the caller made its login; None without one. Then none is used from memory, either.
+
+        Raises:
+            PeerError: the place of the logins cannot be read.
+        """
+        since = await self._logins.usable_since(_name(job))
+        if since is None:
+            self._upstream.forget_logins(_name(job))
+        return since
 
     async def reopened(self, job: Job, asked: ServerQuestion) -> bool:
         """Wait for the login that another process has asked for; see `passed`.

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import replace
 from itertools import islice
 from typing import Final
@@ -23,6 +24,7 @@ from pydantic import JsonValue
 
 from bridge.a2a.model.objects import Artifact, Part, TaskState
 from bridge.a2a.tasks.agent import Job
+from bridge.access.principals import Principal
 from bridge.errors import BusyError, PeerError, telling_of
 from bridge.jsonvalues import JsonObject, json_bytes
 from bridge.mcp.client.contract import ToolQueue, ToolServer, resource_of
@@ -90,8 +92,6 @@ class ToolRun:
             if isinstance(self._decision, Follow) and not self._can_act(job):
                 await self._wait_for_token(job)
                 return
-            if not await self._has_login(job):
-                return
             await self._run_for_caller(job)
         except (PeerError, BusyError) as exc:
             if job.running.outlives and not self._can_act(job):
@@ -107,12 +107,6 @@ class ToolRun:
         """End what `Upstream.reserve` began; by itself, in place of a run."""
         self._upstream.release(self._principal)
 
-    async def _has_login(self, job: Job) -> bool:
-        """Whether the caller has a login, if the server wants one; see `LoginGate.passed`."""
-        if self._gate is None or isinstance(self._decision, Follow):
-            return True
-        return await self._gate.passed(job, self._decision)
-
     def _can_act(self, job: Job) -> bool:
         """Whether the caller has shown what the server can be called with in its name."""
         issuer, token = self._upstream.caller_issuer, job.turn.principal.token
@@ -124,18 +118,30 @@ class ToolRun:
         await job.status(TaskState.AUTH_REQUIRED, job.message(_in_words(words)))
 
     async def _run_for_caller(self, job: Job) -> None:
-        """Run on a session of the caller. A task of the server is followed on with a later token of the caller, which
-        has come with an answer, once the one so far has expired."""
+        """Run on a session of the caller. A task of the server is followed on with a later login of the caller, or with
+        a later token, which has come with an answer, once the one so far counts no more."""
+        before: float | None = None
         while True:
+            since, decision = None, self._decision
+            if self._gate is not None and isinstance(decision, Follow):
+                with suppress(PeerError):  # whoever sends the token looks for the login as well
+                    since = await self._gate.since(job)
+            elif self._gate is not None and not isinstance(decision, Follow):
+                if (since := await self._gate.passed(job, decision)) is None:
+                    return None
             caller = job.turn.principal
+            place = caller.name, job.events.context_id
             try:
-                async with self._upstream.queue(caller.name, job.events.context_id, caller.token) as queue:
+                async with self._upstream.queue(*place, caller.token, since) as queue:
                     return await self._run(job, queue)
             except CallerTokenGoneError:
                 followed = self._call.followed if self._call else None
-                if followed is None or job.turn.principal.token == caller.token or not self._can_act(job):
+                if followed is None or not (since != before or self._has_later_token(job, caller)):
                     raise
-                self._decision = Follow(followed)
+                self._decision, before = Follow(followed), since
+
+    def _has_later_token(self, job: Job, caller: Principal) -> bool:
+        return job.turn.principal.token != caller.token and self._can_act(job)
 
     async def _run(self, job: Job, queue: ToolQueue) -> None:
         patience = PausableDeadline(self._options.call_timeout_seconds)

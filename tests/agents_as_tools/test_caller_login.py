@@ -235,6 +235,23 @@ async def test_a_lost_login_asks_for_another_one(tmp_path: Path) -> None:
         assert "/login/start/" in words
 
 
+async def test_a_login_that_is_gone_is_not_used_from_memory_once_another_account_has_logged_in(
+    tmp_path: Path,
+) -> None:
+    async with office(tmp_path) as here, here.host("alice") as host:
+        wish = replace(here.wish, principal="alice")
+        await put(wish, here.issuer)
+        assert await called(host) == (False, "done")
+        async with wish.keeper.held(wish.key) as held:
+            await held.remove()
+        assert "/login/start/" in (await called(host))[1]
+        await put(wish, here.issuer)
+        assert await called(host) == (False, "done")
+        await put(wish, here.issuer)
+        assert await called(host) == (False, "done")
+        assert here.agent.shown == ["Bearer access-1", "Bearer access-2", "Bearer access-3"]
+
+
 async def test_in_nobodys_name_there_is_no_token_and_few_callers_are_held(tmp_path: Path) -> None:
     wish = LoginWish("https://a.example", LoginFiles(tmp_path), "desk", kind="agents", of_each=True)
     each = EachLogin(wish, 20, 2)

@@ -170,6 +170,28 @@ async def test_each_caller_is_called_with_its_own_login_and_never_with_the_opera
         assert here.calls == ["access-2", "access-3"]
 
 
+async def test_a_login_that_is_gone_is_not_used_from_memory_nor_once_another_account_has_logged_in(
+    tmp_path: Path,
+) -> None:
+    async with office(tmp_path) as here:
+        own = replace(here.wish, principal="alice")
+        await put(own, here.issuer, access_token="of-the-first-account")
+        task = await here.send("alice", {"parts": [call_part("echo")]})
+        await here.becomes("alice", task, "TASK_STATE_COMPLETED")
+        async with own.keeper.held(own.key) as held:
+            await held.remove()
+        task, _ = await here.asked("alice")
+        await put(own, here.issuer, access_token="of-the-second-account")
+        await here.becomes("alice", task, "TASK_STATE_COMPLETED")
+        await put(
+            own, here.issuer, access_token="of-the-third-account"
+        )  # over the login before, as a page does
+        task = await here.send("alice", {"parts": [call_part("echo")]})
+        await here.becomes("alice", task, "TASK_STATE_COMPLETED")
+        accounts = ["of-the-first-account", "of-the-second-account", "of-the-third-account"]
+        assert here.calls == accounts
+
+
 async def test_a_message_brings_no_login_and_renews_the_link(tmp_path: Path) -> None:
     async with office(tmp_path) as here:
         task, link = await here.asked("alice")

@@ -418,3 +418,32 @@ async def test_a_refresh_of_one_callers_login_is_told_with_the_caller(tmp_path: 
         each.heard_by = TokenListener("tools", told.append)
         await each.of("ann")()
     assert [(one.peer, one.principal) for one in told if isinstance(one, TokenNotice)] == [("tools", "ann")]
+
+
+@asynccontextmanager
+async def logged_in_twice(folder: Path, principal: str) -> AsyncIterator[tuple[LoginToken, list[float]]]:
+    """A token of a login in whose place another one has come since, and the seconds of its clock."""
+    server, clock = LoginServer(), [0.0]
+    async with logged_in(server, LoginFiles(folder), {"principal": principal}) as wish:
+        tokens = LoginToken(wish, 30, lambda: clock[0])
+        assert (await tokens()).value == "access-1"
+        now = time.time()
+        await put(wish.keeper, wish, Login(server.issuer, f"{server.issuer}/token", "b", "other", now, now))
+        yield tokens, clock
+
+
+async def test_a_callers_login_is_looked_for_again_and_another_one_never_takes_its_place(
+    tmp_path: Path,
+) -> None:
+    async with logged_in_twice(tmp_path, "ann") as (tokens, clock):
+        assert (await tokens()).value == "access-1"
+        clock[0] += 30
+        for _ in range(2):
+            with pytest.raises(LoginNeededError, match="another login has taken the place"):
+                await tokens()
+
+
+async def test_the_operators_login_stays_in_memory_while_its_token_is_fresh(tmp_path: Path) -> None:
+    async with logged_in_twice(tmp_path, "") as (tokens, clock):
+        clock[0] += 3600
+        assert (await tokens()).value == "access-1"

@@ -161,8 +161,12 @@ class ToolServer(Protocol):
         """Wait until no call runs or waits."""
         ...
 
+    def forget_logins(self, principal: str) -> None:
+        """Use no login of a principal from memory; see `Upstream.forget_logins`."""
+        ...
+
     def queue(
-        self, principal: str, context_id: str, caller: CallerToken | None = None
+        self, principal: str, context_id: str, caller: CallerToken | None = None, since: float | None = None
     ) -> AbstractAsyncContextManager[ToolQueue]:
         """The queue for a caller; see `Upstream.queue`."""
         ...

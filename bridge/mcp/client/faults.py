@@ -72,7 +72,8 @@ class NotTakenError(ServerDownError):
 
 
 class CallerTokenGoneError(ServerDownError):
-    """The session is in the name of a caller whose token counts no more: nothing is sent on it ever again."""
+    """The session is in the name of a caller whose token, or whose login, counts no more: nothing is sent on it ever
+    again."""
 
 
 class ServerLostError(PeerError):

@@ -21,10 +21,10 @@ that the server certainly did not take (no connection, or an unknown session) is
 #
 # The legal moves are first -> up, first -> down, down -> up, up -> lost, lost -> down, and down -> down with another
 # reason. A session in the name of a caller is over (`_is_over`) once it would have to connect with a token that has
-# expired: first -> over, lost -> over, down -> over, and nothing leaves it. `_link` never goes back to None: a lost
-# link stays there until the next one replaces it. So nobody may use `_link` without asking `is_lost`. The listing and
-# the greeting outlive their connection, too: a server that is down keeps its tools, and the agent's card keeps its
-# skills.
+# expired, or a login that is gone: first -> over, lost -> over, down -> over, and nothing leaves it. `_link` never
+# goes back to None: a lost link stays there until the next one replaces it. So nobody may use `_link` without asking
+# `is_lost`. The listing and the greeting outlive their connection, too: a server that is down keeps its tools, and
+# the agent's card keeps its skills.
 #
 # Who moves it
 # ------------
@@ -186,7 +186,8 @@ class Session:
         self.needs_login = False
         """Whether it is down until a person logs in."""
         self._is_over = False
-        """Whether the token of the caller in whose name it is has expired, so that it never connects again."""
+        """Whether the token or the login of the caller in whose name it is counts no more, so that it never connects
+        again."""
         self._down_since: float | None = None
         """When it went down, by the clock of the event loop; None while it is up, and before the first attempt."""
         self._failures = 0
@@ -222,6 +223,11 @@ class Session:
         self._name = name
         if self._link is not None:
             self._link.name = self._link.questions.name = name
+
+    @property
+    def is_over(self) -> bool:
+        """Whether it never connects again, since what its caller had shown, or its login, counts no more."""
+        return self._is_over
 
     @asynccontextmanager
     async def run(self) -> AsyncIterator[Session]:

@@ -25,6 +25,7 @@ import anyio.abc
 from bridge.concurrency import Signal
 from bridge.errors import BusyError
 from bridge.http.caller_token import CallerToken
+from bridge.http.login_credentials import LoginToken
 from bridge.http.logins import CallerLogins
 from bridge.http.token_exchange import CallerTokens
 from bridge.jsonvalues import json_bytes
@@ -74,6 +75,13 @@ class _Own:
     closing: bool = False
     on_end: list[Callable[[], None]] = field(default_factory=list)
     """Called once nobody is given the session any more."""
+
+    @property
+    def login(self) -> LoginToken | None:
+        """The login of the caller with which the session was made; None if it was made with none."""
+        target = self.queue.session.target
+        tokens = target.tokens if isinstance(target, HttpTarget) else None
+        return tokens if isinstance(tokens, LoginToken) and tokens.wish.of_each else None
 
 
 class Upstream:
@@ -246,9 +254,10 @@ class Upstream:
 
     @asynccontextmanager
     async def queue(
-        self, principal: str, context_id: str, caller: CallerToken | None = None
+        self, principal: str, context_id: str, caller: CallerToken | None = None, since: float | None = None
     ) -> AsyncIterator[CallQueue]:
-        """The queue for a caller, with the token that it has shown. Its session stays open as long as this is entered.
+        """The queue for a caller, with the token that it has shown, or with the login that it made at `since`. Its
+        session stays open as long as this is entered. What was begun with an earlier login does not go on.
 
         Raises:
             BusyError: all sessions that there may be are in use.
@@ -264,8 +273,29 @@ class Upstream:
         if key is None:
             yield self._shared
             return
-        async with self._own_queue(key, caller) as queue:
+        if since is not None:
+            self._require_login(key, since)
+        async with self._own_queue(key, caller, since) as queue:
             yield queue
+
+    def forget_logins(self, principal: str) -> None:
+        """Give out no session of a principal any more that was made with its login, and send nothing on one before it
+        is looked whether that login is still there."""
+        for key in [key for key in self._own if key[0] == principal]:
+            own = self._own[key]
+            if own.login is not None:
+                own.login.look_again()
+                self._drop_own(key, own)
+
+    def _require_login(self, key: tuple[str, ...], since: float) -> None:
+        """Give out no session that was made with another login of its principal. Whoever wants to know of the end of a
+        caller's session hears of that of the one in its place."""
+        own = self._own.get(key)
+        if own is None or own.login is None or (own.login.bind(since) and not own.queue.session.is_over):
+            return
+        on_end, own.on_end = own.on_end, []
+        self.forget_logins(key[0])
+        self._open_own(key).on_end = on_end
 
     @property
     def _callers(self) -> CallerTokens | None:
@@ -338,8 +368,12 @@ class Upstream:
         return session
 
     @asynccontextmanager
-    async def _own_queue(self, key: tuple[str, ...], caller: CallerToken | None) -> AsyncIterator[CallQueue]:
+    async def _own_queue(
+        self, key: tuple[str, ...], caller: CallerToken | None, since: float | None
+    ) -> AsyncIterator[CallQueue]:
         own = self._own.get(key) or self._open_own(key, caller)
+        if since is not None and own.login is not None:
+            own.login.bind(since)
         own.users += 1
         own.moved.tell()
         try:

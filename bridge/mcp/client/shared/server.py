@@ -216,12 +216,16 @@ class SharedServer:
         if self._is_holder:
             await self._local.idle()
 
+    def forget_logins(self, principal: str) -> None:
+        """A command has no logins."""
+
     @asynccontextmanager
     async def queue(
         self,
         principal: str,
         context_id: str,
         caller: CallerToken | None = None,  # noqa: ARG002 - a command gets no tokens
+        since: float | None = None,  # noqa: ARG002 - nor has it logins
     ) -> AsyncIterator[ToolQueue]:
         """See `Upstream.queue`."""
         place = self._place_of(principal, context_id)

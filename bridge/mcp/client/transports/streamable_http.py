@@ -35,6 +35,7 @@ from bridge.http.client import (
 )
 from bridge.http.later_login import LaterCredentials, LaterLogin
 from bridge.http.login_credentials import LoginNeededError, LoginToken, LoginWish, ScopesNeededError
+from bridge.http.logins import OPERATOR
 from bridge.http.oauth import ClientToken, TokenSource, bearer_credentials
 from bridge.http.private_addresses import (
     AddressGuard,
@@ -145,6 +146,11 @@ class HttpTarget:
             return fixed_credentials(bare)
         known = bearer_credentials(self.tokens, self.headers, self.tls)
         return LaterCredentials(self.tokens, known, bare) if isinstance(self.tokens, LaterLogin) else known
+
+    @property
+    def has_login_of_caller(self) -> bool:
+        """Whether it is called with the login of one caller. A session is of one such login, and over with it."""
+        return isinstance(self.oauth, LoginWish) and self.oauth.principal != OPERATOR
 
     @property
     def how_to_log_in(self) -> str:
@@ -258,6 +264,7 @@ class FaultMappingTransport(GuardedTransport):
         self._name = str(target)
         self._how_to_log_in = target.how_to_log_in
         self._tokens = target.tokens
+        self._is_callers = target.has_login_of_caller
         self._bounds = _Bounds(target.result_limit_bytes, target.result_json_values)
         self._on_fault = on_fault
 
@@ -285,7 +292,8 @@ class FaultMappingTransport(GuardedTransport):
         if isinstance(fault, CallerTokenError):
             return self._fault(request, 401, CALLER_GONE, str(fault))
         if isinstance(fault, LoginNeededError):
-            return self._fault(request, 401, LOGIN_NEEDED, str(fault))
+            kind = CALLER_GONE if self._is_callers else LOGIN_NEEDED
+            return self._fault(request, 401, kind, str(fault))
         return self.unreachable(request, fault)
 
     def unreachable(self, request: httpx2.Request, fault: PeerError) -> httpx2.Response:
