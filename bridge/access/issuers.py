@@ -72,6 +72,12 @@ class Issuer:
     """The client with which its principals show in a browser who they are; None if none of them can."""
 
     @property
+    def identity(self) -> str:
+        """What makes its principals who they are: with another issuer under the name, or another claim, the same name
+        is somebody else."""
+        return f"{self.principal_claim} of {self.place.issuer}"
+
+    @property
     def first_scopes(self) -> tuple[str, ...]:
         """The scopes that a client asks for first. It asks for others once a call needs them."""
         return tuple(scope for scope, _ in self.scopes[:1])

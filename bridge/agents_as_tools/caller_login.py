@@ -91,7 +91,8 @@ class CallerLoginRound:
         incoming, now = self._incoming, time.time()
         name = incoming.principal
         link = logins.link(name, f"the tool {incoming.name} over MCP")
-        asked = AwaitedLogin(name, self._digest, (), (), now, now + logins.link_seconds)
+        expires_at, voucher = now + logins.link_seconds, logins.voucher_of(name)
+        asked = AwaitedLogin(name, self._digest, (), (), now, expires_at, voucher)
         in_words = failure(_IN_WORDS.format(self._agent.key, link, logins.link_seconds / 60))
         if not incoming.takes_urls:
             return in_words

@@ -118,6 +118,12 @@ class Admission:
         issuer = self._issuers.get(name) if mark else None
         return None if issuer is None or issuer.login is None else issuer
 
+    def voucher_of(self, principal: str) -> str:
+        """The identity of the issuer that says who is this principal; empty for a principal of the file."""
+        name, mark, _ = principal.partition(ISSUER_MARK)
+        issuer = self._issuers.get(name) if mark else None
+        return "" if issuer is None else issuer.identity
+
     def can_log_in(self, principal: str) -> bool:
         """Whether a browser can show that it is this principal, by its token or at its issuer."""
         has_token = any(
@@ -170,7 +176,8 @@ class Admission:
         left = {
             name: _with_fewer_operators(one, plan.issuers[name])
             for name, one in trusted.items()
-            if name in plan.issuers and plan.issuers[name].place == one.place
+            if name in plan.issuers
+            and (plan.issuers[name].place, plan.issuers[name].identity) == (one.place, one.identity)
         }
         self._set(_left(before, plan.credentials), left, is_open=False)
         gone = frozenset(name for name, one in trusted.items() if left.get(name) != one)

@@ -12,7 +12,7 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING, Final, NoReturn, TypeVarTuple
 
@@ -20,7 +20,7 @@ import anyio
 from starlette.responses import Response
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from bridge.access.principals import PrincipalNames
+from bridge.access.principals import ISSUER_MARK
 from bridge.assembly.admission import Admission
 from bridge.assembly.login_links import LoginLink, LoginLinkError, LoginSeals, start_url
 from bridge.assembly.plan import Plan, ProcessPlan
@@ -73,6 +73,31 @@ _LOOKS_AT_ONCE: Final = 4
 _NOTHING: Final = Response("There is nothing here", 404)
 
 
+@dataclass(frozen=True)
+class _Known:
+    """The principals of the file by name, and all those of issuers, by the identities of these."""
+
+    names: frozenset[str] = frozenset()
+    issuers: Mapping[str, str] = field(default_factory=dict)
+
+    def __bool__(self) -> bool:
+        return bool(self.names or self.issuers)
+
+    def without(self, others: _Known) -> _Known:
+        """Those that are not among the others. A name that another issuer gives is somebody else."""
+        left = {name: one for name, one in self.issuers.items() if others.issuers.get(name) != one}
+        return _Known(self.names - others.names, left)
+
+    def left_behind(self, key: LoginKey, login: Login, now: _Known) -> bool:
+        """Whether a login is of one of these, and of none of those of now. One that does not say which issuer its
+        principal is of is taken as one of these."""
+        issuer, mark, _ = key.principal.partition(ISSUER_MARK)
+        if not mark:
+            return key.principal in self.names - now.names
+        was = self.issuers.get(issuer)
+        return was is not None and (login.vouched_by or was) == was != now.issuers.get(issuer)
+
+
 class LoginDesk:
     """The ASGI application of the pages of logins, and the logins of each server."""
 
@@ -100,9 +125,9 @@ class LoginDesk:
         self._served = Signal()
         self._kept: Sequence[LoginWish] = ()
         """The logins that the servers of the plan want of each caller."""
-        self._known = PrincipalNames()
+        self._known = _Known()
         """The principals of the plan."""
-        self._leaving: list[tuple[LoginWish, PrincipalNames]] = []
+        self._leaving: list[tuple[LoginWish, _Known]] = []
         """The principals whose logins are still to be deleted at a server."""
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -126,11 +151,11 @@ class LoginDesk:
         """Look after the logins at the servers of this plan, and delete those of principals that it leaves out."""
         before, known = self._kept, self._known
         self._kept = list(wishes_of_each(plan).values())
-        self._known = PrincipalNames(
-            frozenset(one.principal.name for one in plan.credentials), frozenset(plan.issuers)
+        self._known = _Known(
+            frozenset(one.principal.name for one in plan.credentials),
+            {name: one.identity for name, one in plan.issuers.items()},
         )
-        gone = PrincipalNames(known.names - self._known.names, known.issuers - self._known.issuers)
-        if gone:
+        if gone := known.without(self._known):
             self._leaving += [(wish, gone) for wish in dict.fromkeys((*before, *self._kept))]
         self._served.tell()
 
@@ -158,11 +183,11 @@ class LoginDesk:
             return False
         return True
 
-    async def _delete_of(self, wish: LoginWish, gone: PrincipalNames) -> None:
+    async def _delete_of(self, wish: LoginWish, gone: _Known) -> None:
         """Delete the logins of these principals, unless they have come back."""
         await self._delete(
             wish,
-            lambda key, _: key.principal in gone and key.principal not in self._known,
+            lambda key, login: gone.left_behind(key, login, self._known),
             "is no principal any more",
         )
 
@@ -272,11 +297,16 @@ class KeptCallerLogins:
                 f"{self.wish.name} wants a login of each caller, and no browser can show that it is {principal}"
             )
         login = await self._found(principal)
-        return login.since if login is not None and self._is_usable(login) else None
+        return login.since if login is not None and self._is_usable(login, principal) else None
+
+    def voucher_of(self, principal: str) -> str:
+        """See `CallerLogins`."""
+        return self.admission.voucher_of(principal)
 
     def link(self, principal: str, client: str) -> str:
         """See `CallerLogins`."""
-        link = LoginLink(self.wish.place, principal, client, time.time() + self.link_seconds)
+        expires_at = time.time() + self.link_seconds
+        link = LoginLink(self.wish.place, principal, client, expires_at, self.voucher_of(principal))
         return start_url(self.base_url, self.seals.sealed(link))
 
     def sealed(self, awaited: AwaitedLogin) -> str:
@@ -294,6 +324,8 @@ class KeptCallerLogins:
         """See `CallerLogins`."""
         pauses = Backoff(_FIRST_PAUSE_SECONDS, _LONGEST_PAUSE_SECONDS)
         while time.time() < awaited.expires_at + _LATE_SECONDS:
+            if awaited.vouched_by not in ("", self.voucher_of(awaited.principal)):
+                return None  # the name is somebody else's now
             moved = self.looks.moved.next
             try:
                 login = await self.looks.find(self.wish.keeper, self._key(awaited.principal))
@@ -306,7 +338,7 @@ class KeptCallerLogins:
                 )
                 login = None
             if login is not None and login.since < awaited.expires_at:
-                if self._is_usable(login):
+                if self._is_usable(login, awaited.principal):
                     return True
                 if login.lost == DECLINED and login.since >= awaited.asked_at:
                     return False
@@ -329,7 +361,9 @@ class KeptCallerLogins:
     def _unreadable(self, exc: Exception) -> PeerError:
         return PeerError(f"the logins at {self.wish.name} cannot be read: {reason_of(exc)}")
 
-    def _is_usable(self, login: Login) -> bool:
+    def _is_usable(self, login: Login, principal: str) -> bool:
+        if login.vouched_by not in ("", self.voucher_of(principal)):
+            return False
         if login.lost or (self.wish.issuer and login.issuer != self.wish.issuer):
             return False
         return login.refresh_token is not None or login.is_fresh(time.time())

@@ -49,6 +49,8 @@ class LoginLink:
     """The client through which the principal calls, as the page shows it."""
     expires_at: float
     """In seconds since the epoch, as all times here."""
+    vouched_by: str = ""
+    """Who said that the caller is the principal; see `Login.vouched_by`."""
 
     @property
     def server(self) -> str:

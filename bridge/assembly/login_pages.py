@@ -301,7 +301,7 @@ class LoginPages:
             async with wish.keeper.held(wish.key) as held:
                 if held.login is not None and held.login.since >= pending.began_at and not held.login.lost:
                     raise RefusedError(410, "This login was answered before")
-                await held.write(login)
+                await held.write(replace(login, vouched_by=self._voucher_of(link)))
         except (BridgeError, OSError) as exc:
             self._tell(link, "failed")
             logger.warning("%s: no login of %s: %s", link.place, link.principal, exc)
@@ -362,9 +362,13 @@ class LoginPages:
         wish = self._places.wishes(link.place)
         known = {one.principal.name for one in self._places.credentials()}
         can_show = link.principal in known or self._places.issuer_login(link.principal) is not None
-        if wish is None or not can_show:
+        if wish is None or not can_show or link.vouched_by not in ("", self._voucher_of(link)):
             raise LoginLinkError
         return replace(wish, principal=link.principal)
+
+    def _voucher_of(self, link: LoginLink) -> str:
+        login = self._places.issuer_login(link.principal)
+        return "" if login is None else login.issuer.identity
 
     async def _principal_of(self, token: str) -> Principal | None:
         """The principal that has a secret of the file, however it sends it."""

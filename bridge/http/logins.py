@@ -78,6 +78,9 @@ class Login:
     """Where it is renewed, if that is not the token endpoint; at the same origin."""
     used_at: float | None = None
     """When a token of it was handed out, as it was last noted. The operator's login has no such notes."""
+    vouched_by: str = ""
+    """Who said that the person is the principal: the identity of the issuer. Empty for a principal of the file, and if
+    an older release has stored it."""
 
     @property
     def last_used(self) -> float:
@@ -227,6 +230,8 @@ class AwaitedLogin:
     asked_at: float
     expires_at: float
     """When the link expires. The task then waits for a message."""
+    vouched_by: str = ""
+    """Who said that it is the principal; see `Login.vouched_by`."""
     is_judged: bool = False
     """Whether it came through an MCP server of the bridge, which has judged what it may use."""
 
@@ -246,6 +251,10 @@ class CallerLogins(Protocol):
         Raises:
             PeerError: the place of the logins cannot be read.
         """
+        ...
+
+    def voucher_of(self, principal: str) -> str:
+        """Who says now that somebody is this principal; see `Login.vouched_by`."""
         ...
 
     def link(self, principal: str, client: str) -> str:

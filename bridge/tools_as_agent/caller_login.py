@@ -159,6 +159,7 @@ class LoginGate:
             turn.principal.scopes,
             now,
             now + self._logins.link_seconds,
+            self._logins.voucher_of(name),
             turn.principal.is_judged,
         )
         login = LoginWait(

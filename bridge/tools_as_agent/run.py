@@ -126,9 +126,12 @@ class ToolRun:
             if self._gate is not None and isinstance(decision, Follow):
                 with suppress(PeerError):  # whoever sends the token looks for the login as well
                     since = await self._gate.since(job)
-            elif self._gate is not None and not isinstance(decision, Follow):
-                if (since := await self._gate.passed(job, decision)) is None:
-                    return None
+            elif (
+                self._gate is not None
+                and not isinstance(decision, Follow)
+                and (since := await self._gate.passed(job, decision)) is None
+            ):
+                return None
             caller = job.turn.principal
             place = caller.name, job.events.context_id
             try:

@@ -15,11 +15,12 @@ import anyio
 import httpx2
 import pytest
 
+from bridge.access.issuers import IssuerPlace, LoginClient
 from bridge.access.principals import Principal
 from bridge.access.verifiers import Credential
 from bridge.assembly.plan import AuditPlan, ProcessPlan, ServerPlan
 from bridge.http.login_credentials import LoginWish
-from bridge.http.logins import DAY_SECONDS, OPERATOR, LoginKeeper, LoginKey
+from bridge.http.logins import DAY_SECONDS, OPERATOR, AwaitedLogin, LoginKeeper, LoginKey
 from bridge.mcp.client.eras import Era
 from bridge.mcp.client.transports.streamable_http import HttpTarget
 from bridge.store.login_files import LoginFiles
@@ -279,3 +280,35 @@ async def test_the_logins_of_a_principal_go_with_it_and_no_others(tmp_path: Path
     told = [json.loads(line) for line in file.read_text().splitlines()]
     deleted = [(one["principal"], one["peer"]) for one in told if one["event"] == "login_deleted"]
     assert deleted == [("alice", "crm"), ("corp:ann", "crm")]
+
+
+@pytest.mark.parametrize(
+    "change", [{"place": IssuerPlace("http://127.0.0.1:10")}, {"principal_claim": "oid"}]
+)
+async def test_another_issuer_of_the_same_name_takes_no_logins_over(
+    tmp_path: Path, change: dict[str, Any]
+) -> None:
+    before = issuer_at("http://127.0.0.1:9", {}, login=LoginClient("bridge"))
+    after = replace(before, **change)
+    async with office(tmp_path, issuers={"corp": before}) as here:
+        for who, vouched_by in (
+            ("corp:ann", before.identity),
+            ("corp:old", ""),
+            ("corp:new", after.identity),
+            ("corp:of another bridge", "sub of https://elsewhere.example"),
+        ):
+            await put(replace(here.wish, principal=who), here.issuer, vouched_by=vouched_by)
+        logins = here.there.bridge.upstreams["crm"].logins
+        assert logins is not None
+        assert await logins.usable_since("corp:ann") is not None
+        assert await logins.usable_since("corp:old") is not None, "of an older release"
+        assert await logins.usable_since("corp:new") is None, "what counts at a start as well"
+        now = time.time()
+        awaited = AwaitedLogin("corp:new", "", (), (), now, now + 600, before.identity)
+        await here.there.apply(issuers={"corp": after})
+        own = here.wish.key.peer
+        while len(left := await kept(here)) > 3:
+            await anyio.sleep(0.01)
+        assert left == {(own, OPERATOR), (own, "corp:new"), (own, "corp:of another bridge")}
+        assert await logins.usable_since("corp:new") is not None
+        assert await logins.settled(awaited) is None, "whoever asked was somebody else"

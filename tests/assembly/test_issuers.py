@@ -276,6 +276,18 @@ async def test_what_an_issuer_said_of_a_token_stays_while_its_table_does() -> No
         assert questions == [1, 1, 2]
 
 
+@pytest.mark.parametrize("change", [{"place": IssuerPlace("https://b.example")}, {"principal_claim": "oid"}])
+async def test_where_another_claim_or_issuer_names_principals_those_of_before_are_turned_away(
+    change: dict[str, Any],
+) -> None:
+    issuer = issuer_at("https://a.example", {})
+    plan = Plan(PROFILE, ProcessPlan(), (ADA,), issuers={"corp": issuer})
+    admission = Admission(plan, "own")
+    async with closing(admission.issuers):
+        assert "corp:ann" not in admission.turn_away(plan)
+        assert "corp:ann" in admission.turn_away(replace(plan, issuers={"corp": replace(issuer, **change)}))
+
+
 @pytest.mark.proves("oauth-introspection")
 async def test_no_issuer_is_asked_about_a_secret_that_the_file_has_or_had() -> None:
     key = Credential(Principal("bob"), "bobs-key", Scheme.API_KEY)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import re
+import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
@@ -18,6 +19,7 @@ import pytest
 from bridge.access.issuer_login import IssuerLogin
 from bridge.access.issuers import LoginClient
 from bridge.access.key_sets import KeySource
+from bridge.assembly.login_links import LoginLink, start_url
 from bridge.assembly.login_pages import LoginPages, LoginPlaces
 from bridge.http.login_credentials import LoginWish
 from bridge.http.request_checks import FaceAddress
@@ -99,6 +101,26 @@ async def test_a_principal_of_an_issuer_shows_there_who_it_is_and_has_a_login_of
         assert await browser.sends(link, approve="yes") == 200
         assert await browser.opens(await browser.goes_to_the_issuer()) == 200
         assert await here.logins() == [ALICE]
+
+
+async def test_a_login_says_who_vouched_for_its_principal_and_a_link_of_another_issuer_opens_nothing(
+    tmp_path: Path,
+) -> None:
+    async with desk(tmp_path) as here:
+        browser = Browser(here.replica)
+
+        def link_of(voucher: str) -> str:
+            link = LoginLink("tool_servers.crm", ALICE, "desk", time.time() + 60, voucher)
+            return start_url(HERE, here.seals.sealed(link))
+
+        assert await browser.opens(link_of("sub of https://before.example")) == 404
+        voucher = f"sub of {here.people.url}"
+        link = link_of(voucher)
+        assert await shows(browser, link) == 200
+        assert await browser.sends(link, approve="yes") == 200
+        assert await browser.opens(await browser.goes_to_the_issuer()) == 200
+        ((_, login),) = (await here.wish.keeper.all()).logins
+        assert login.vouched_by == voucher
 
 
 async def test_the_issuer_is_asked_for_who_it_is_and_for_nothing_else(tmp_path: Path) -> None:
