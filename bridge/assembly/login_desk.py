@@ -67,6 +67,10 @@ _LOOK_COUNTS_SECONDS: Final = 0.25
 _LOOK_SECONDS: Final = 20.0
 """How long a look may take: longer than a connection to a database may."""
 
+_FIRST_RETRY_SECONDS: Final = 1.0
+"""The pause before the logins of principals that have left are deleted again, where that failed. It grows up to a day:
+nobody may use them any more."""
+
 _LOOKS_AT_ONCE: Final = 4
 """How many logins are looked for at once: each look of replicas is a connection to their database."""
 
@@ -161,6 +165,7 @@ class LoginDesk:
 
     async def tend(self) -> NoReturn:
         """Delete the logins of callers that are gone, or do not use theirs any more, until cancelled."""
+        pauses = Backoff(_FIRST_RETRY_SECONDS, DAY_SECONDS)
         while True:
             served = self._served.next
             leaving, self._leaving = self._leaving, []
@@ -169,7 +174,9 @@ class LoginDesk:
                     self._leaving.append((wish, gone))
             for wish in self._kept:
                 await self._tried(self._delete_unused, wish)
-            with anyio.move_on_after(DAY_SECONDS):
+            if not self._leaving:
+                pauses.reset()
+            with anyio.move_on_after(pauses.next() if self._leaving else DAY_SECONDS):
                 await served.wait()
 
     async def _tried(
@@ -178,7 +185,7 @@ class LoginDesk:
         try:
             await delete(wish, *args)
         except (BridgeError, OSError) as exc:
-            words = "logins at %s could not be deleted, which is tried again in a day: %s"
+            words = "logins at %s could not be deleted, which is tried again: %s"
             logger.warning(words, wish.name, reason_of(exc))
             return False
         return True

@@ -50,7 +50,7 @@ from bridge.concurrency import Signal
 from bridge.errors import BridgeError
 from bridge.http.login_credentials import LoginWish
 from bridge.http.login_flow import begin_login, finish_login
-from bridge.http.logins import DECLINED, Login
+from bridge.http.logins import DECLINED, HeldLogin, Login
 from bridge.http.request_checks import API_KEY_HEADER, FaceAddress, RefusedError, is_loopback, request_body
 from bridge.notices import LoginEvent, LoginNotice, Tell, unheard
 from bridge.safe_text import with_visible_characters
@@ -301,7 +301,7 @@ class LoginPages:
             async with wish.keeper.held(wish.key) as held:
                 if held.login is not None and held.login.since >= pending.began_at and not held.login.lost:
                     raise RefusedError(410, "This login was answered before")
-                await held.write(replace(login, vouched_by=self._voucher_of(link)))
+                await self._store(held, link, replace(login, vouched_by=self._voucher_of(link)))
         except (BridgeError, OSError) as exc:
             self._tell(link, "failed")
             logger.warning("%s: no login of %s: %s", link.place, link.principal, exc)
@@ -314,6 +314,26 @@ class LoginPages:
         logger.info("%s: %s has logged in", link.place, link.principal)
         page = _page(HTTPStatus.OK, _words(f"You are logged in at {link.server}. Close this page."))
         return _without_cookies(visit, page)
+
+    async def _store(self, held: HeldLogin, link: LoginLink, login: Login) -> None:
+        """Write a login, unless its principal has left: an issuer takes a while to answer. Whoever leaves during the
+        write is seen after it; the login of whoever leaves later is there to be deleted.
+
+        Raises:
+            LoginLinkError: the principal has left.
+        """
+        try:
+            self._wish_for(link)
+            await held.write(login)
+            try:
+                self._wish_for(link)
+            except LoginLinkError:
+                await held.remove()
+                raise
+        except LoginLinkError:
+            self._tell(link, "failed")
+            logger.warning("%s: no login of %s: nobody may call so any more", link.place, link.principal)
+            raise
 
     def _tell(self, link: LoginLink, event: LoginEvent) -> None:
         self._places.tell(LoginNotice(link.server, event, link.principal))

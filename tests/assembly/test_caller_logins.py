@@ -282,6 +282,21 @@ async def test_the_logins_of_a_principal_go_with_it_and_no_others(tmp_path: Path
     assert deleted == [("alice", "crm"), ("corp:ann", "crm")]
 
 
+async def test_a_deletion_that_failed_is_made_up_for_soon(tmp_path: Path) -> None:
+    async with office(tmp_path) as here:
+        own = here.wish.key.peer
+        await put(replace(here.wish, principal="alice"), here.issuer)
+        in_the_way = Path(here.wish.keeper.where) / "a folder.login"
+        in_the_way.mkdir()
+        with pytest.raises(OSError, match="irectory"):
+            await here.wish.keeper.all()
+        await here.there.apply(credentials=here.there.plan.credentials[1:])
+        await anyio.sleep(0.1)
+        in_the_way.rmdir()
+        while (own, "alice") in await kept(here):
+            await anyio.sleep(0.01)
+
+
 @pytest.mark.parametrize(
     "change", [{"place": IssuerPlace("http://127.0.0.1:10")}, {"principal_claim": "oid"}]
 )

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import re
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -13,6 +13,7 @@ from typing import Final
 
 import httpx2
 import pytest
+from starlette.responses import Response
 
 from bridge.access.principals import Principal
 from bridge.access.verifiers import Credential, Scheme
@@ -161,6 +162,38 @@ async def test_somebody_else_who_opens_the_link_is_refused_before_and_after_its_
         "tool_servers.crm: bob opened the login of alice, and nothing was stored",
         "an answer to a login was refused, and nothing was stored: this browser has begun no login",
     ]
+
+
+@dataclass(frozen=True)
+class _Leaves(LoginFiles):
+    """Logins whose principals leave while one is written."""
+
+    leave: Callable[[], object] = field(default=list, compare=False)
+
+    def write(self, key: LoginKey, login: Login) -> None:
+        super().write(key, login)
+        self.leave()
+
+
+@pytest.mark.parametrize("when", ["the issuer answers", "the login is written"])
+async def test_nothing_is_kept_for_a_principal_that_leaves_meanwhile(tmp_path: Path, when: str) -> None:
+    async with desk(tmp_path) as here:
+        link, browser = here.link_of(), Browser(here.replica)
+        await browser.shows_who(link, "alice")
+        await browser.sends(link, approve="yes")
+        back = await browser.goes_to_the_issuer()
+        if when == "the issuer answers":
+
+            def answer() -> Response:
+                here.credentials.pop(0)
+                return here.server.granted(here.server.asked[-1])
+
+            here.server.token = answer
+        else:
+            here.wish = replace(here.wish, keeper=_Leaves(tmp_path, leave=lambda: here.credentials.pop(0)))
+        assert await browser.opens(back) == 404
+        assert await here.logins() == []
+        assert [one.event for one in here.told if isinstance(one, LoginNotice)][-1] == "failed"
 
 
 async def test_an_answer_counts_only_in_the_browser_that_began_it_and_only_once(tmp_path: Path) -> None:
