@@ -14,7 +14,6 @@ from bridge.assembly.replicas import require_driver
 from bridge.config.tables.values import MEMORY_STORE
 from bridge.http.login_credentials import EachLogin, LoginToken, LoginWish
 from bridge.mcp.client.transports.streamable_http import HttpTarget
-from bridge.proofs import Proofs
 from bridge.seal import keys_in
 from bridge.store.contract import Store
 from bridge.store.login_files import LoginFiles
@@ -58,10 +57,8 @@ def _shared(name: str, store: SharedStore, place: ProcessPlan, process: Profile)
     require_driver()
     from bridge.store.postgres.store import PostgresStore  # its driver is an optional extra
 
-    proofs = Proofs(keys_in(place.keys)) if place.keys else None
-    return PostgresStore(
-        store.url, name, postgres_bounds(process), direct_url=store.direct_url, proofs=proofs
-    )
+    keys = keys_in(place.keys)
+    return PostgresStore(store.url, name, postgres_bounds(process), direct_url=store.direct_url, keys=keys)
 
 
 def keeper_for(place: ProcessPlan) -> LoginKeeper:

@@ -34,7 +34,7 @@ from tests.support.drivers import PATIENCE_SECONDS
 from tests.support.pages import blocks_of
 from tests.support.pgbouncer import pgbouncer
 from tests.support.postgres import BOUNDS, database_url, new_agent, new_database_url
-from tests.support.postgres_cluster import PROOFS, Gate, PostgresCluster, socket_of
+from tests.support.postgres_cluster import KEYS, PROOFS, Gate, PostgresCluster, socket_of
 from tests.support.replicas import Recorder
 
 
@@ -220,7 +220,7 @@ async def test_a_role_that_may_only_read_and_write_rows_is_enough_once_the_table
         connection.execute(least.replace("mcp_a2a_files", place).replace("bridge", place))
     url = whole.replace("postgres@", f"{place}@")
     async with (
-        PostgresStore(url, agent, BOUNDS, proofs=PROOFS) as store,
+        PostgresStore(url, agent, BOUNDS, keys=KEYS) as store,
         PostgresRegistry(url, BOUNDS, nowhere) as one,
         PostgresRegistry(url, BOUNDS, nowhere) as other,
     ):
@@ -286,8 +286,8 @@ async def test_a_command_that_is_put_back_after_its_reply_is_not_done_again() ->
 async def test_a_replica_with_other_keys_is_told_that_nothing_was_done() -> None:
     agent, engine = new_agent(), Recorder()
     async with (
-        PostgresStore(database_url(), agent, BOUNDS, proofs=PROOFS) as one,
-        PostgresStore(database_url(), agent, BOUNDS, proofs=Proofs([b"o" * 40])) as other,
+        PostgresStore(database_url(), agent, BOUNDS, keys=KEYS) as one,
+        PostgresStore(database_url(), agent, BOUNDS, keys=[b"o" * 40]) as other,
     ):
         one.replicas.start(engine)
         with anyio.fail_after(PATIENCE_SECONDS), pytest.raises(HolderGoneError, match="has other `keys`"):

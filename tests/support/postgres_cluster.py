@@ -20,8 +20,11 @@ from bridge.store.postgres.schema import Namespace
 from bridge.store.postgres.store import PostgresStore
 from tests.support.postgres import BOUNDS, database_url, new_agent
 
-PROOFS: Final = Proofs([b"k" * 40])
-"""The proofs of all replicas."""
+KEYS: Final = (b"k" * 40,)
+"""The keys of all replicas."""
+
+PROOFS: Final = Proofs(KEYS)
+"""Their proofs."""
 
 _SOCKET: Final = ".s.PGSQL.5432"
 _SSL_REQUEST: Final = b"\0\0\0\x08\x04\xd2\x16\x2f"
@@ -157,7 +160,7 @@ class PostgresCluster:
         async with AsyncExitStack() as stack:
             gates = [await stack.enter_async_context(gate_before(way)) for way in self._ways]
             url, direct = gates[0].url, gates[1].url if gates[1:] else None
-            store = PostgresStore(url, self.agent, self.bounds, direct_url=direct, proofs=PROOFS)
+            store = PostgresStore(url, self.agent, self.bounds, direct_url=direct, keys=KEYS)
             async with store:
                 self._gates[store] = tuple(gates)
                 yield store

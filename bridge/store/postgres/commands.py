@@ -3,9 +3,9 @@
 A hint says when to look, and a poll finds what a lost hint would have told. A command is done at most once by an epoch:
 it is remembered until its reply is stored, or its row is gone.
 
-A command names the principal for whom it is done. So it is done only if a holder of the bridge's keys wrote it for this
-epoch of this agent, and once: nobody becomes a principal by writing a row. Any other command is deleted, and whoever
-waits for it looks for the task again.
+A command names the principal for whom it is done, with the token that it has shown. So it is sealed, and done only if
+a holder of the bridge's keys wrote it for this epoch of this agent, and once: nobody becomes a principal by writing a
+row, or gets a token by reading one. Any other command is deleted, and whoever waits for it looks for the task again.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ import anyio
 
 from bridge.concurrency import Backoff, Signal
 from bridge.errors import HolderGoneError, StoreError
-from bridge.proofs import ProofPurpose
+from bridge.store.postgres.command_seals import CommandPlace, ForeignCommandError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Sequence
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
     from psycopg import AsyncConnection
 
-    from bridge.proofs import Proofs
+    from bridge.store.postgres.command_seals import CommandSeals
     from bridge.store.postgres.connections import DatabaseConnections, StoreTasks
     from bridge.store.postgres.feed import Hints
     from bridge.store.postgres.schema import Namespace
@@ -66,10 +66,10 @@ class ReplicaCommands:
         hints: Hints,
         epoch: Callable[[], int],
         poll_seconds: float,
-        proofs: Proofs | None,
+        seals: CommandSeals | None,
     ) -> None:
-        """Without `proofs` nothing is done for others, and nobody does what this replica asks."""
-        self._proofs = proofs
+        """Without `seals` nothing is done for others, and nothing is asked of them."""
+        self._seals = seals
         self._tasks = tasks
         self._connections = connections
         self._place = place
@@ -109,7 +109,10 @@ class ReplicaCommands:
     async def ask(self, holder: str, command: bytes) -> bytes:
         """See `Replicas.ask`."""
         place = self._place
-        row = self._written(uuid4(), int(holder), command)
+        if self._seals is None:
+            raise StoreError("replicas ask each other only with common `keys`, and this one has none")
+        request = uuid4()
+        row = request, int(holder), *self._seals.sealed(CommandPlace(request, int(holder)), command)
         number = await self._connections.run(partial(_add, place=place, row=row))
         signal = self._asked[number] = Signal()
         try:
@@ -128,17 +131,15 @@ class ReplicaCommands:
             with suppress(StoreError):  # the store is closed; the sweep finds the row
                 self._tasks.start(self._forget, number)
 
-    def _written(self, request: UUID, holder: int, command: bytes) -> tuple[UUID, int, bytes, bytes | None]:
-        """A command as a row, with its proof."""
-        said = self._said(request, holder, command)
-        proof = None if self._proofs is None else self._proofs.proof(ProofPurpose.COMMAND, *said)
-        return request, holder, command, proof
-
-    def _is_proved(self, request: UUID, holder: int, command: bytes, proof: bytes | None) -> bool:
-        """Whether a replica wrote this row."""
-        if self._proofs is None or proof is None:
-            return False
-        return self._proofs.holds(proof, ProofPurpose.COMMAND, *self._said(request, holder, command))
+    def _opened(self, request: UUID, holder: int, data: bytes, proof: bytes | None) -> bytes | None:
+        """The command in a row; None if no replica wrote it there, or if it came before."""
+        if self._seals is None:
+            return None
+        try:
+            command = self._seals.opened(CommandPlace(request, holder), data, proof)
+        except ForeignCommandError:
+            return None
+        return command if self._is_first(request) else None
 
     def _is_first(self, request: UUID) -> bool:
         """Whether a request comes for the first time. It is remembered."""
@@ -148,9 +149,6 @@ class ReplicaCommands:
         if len(self._begun) > MOST_REMEMBERED:
             del self._begun[next(iter(self._begun))]
         return True
-
-    def _said(self, request: UUID, holder: int, command: bytes) -> tuple[bytes, ...]:
-        return self._place.name.encode(), str(holder).encode(), request.bytes, command
 
     async def _forget(self, number: int) -> None:
         try:
@@ -180,8 +178,8 @@ class ReplicaCommands:
             asked = await self._connections.run(
                 partial(_asked_of, place=self._place, holder=epoch, but=tuple(self._at_work))
             )
-            for number, request, command, proof in asked:
-                if self._is_proved(request, epoch, command, proof) and self._is_first(request):
+            for number, request, data, proof in asked:
+                if (command := self._opened(request, epoch, data, proof)) is not None:
                     self._at_work.add(number)
                     self._tasks.start(self._reply, engine, epoch, number, command)
                 else:
@@ -217,9 +215,7 @@ class ReplicaCommands:
             self._at_work.discard(number)
 
 
-async def _add(
-    connection: AsyncConnection, place: Namespace, row: tuple[UUID, int, bytes, bytes | None]
-) -> int:
+async def _add(connection: AsyncConnection, place: Namespace, row: tuple[UUID, int, bytes, bytes]) -> int:
     found = await connection.execute(place.sql(_ADD), row)
     added = await found.fetchone()
     assert added is not None

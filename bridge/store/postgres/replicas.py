@@ -34,8 +34,8 @@ if TYPE_CHECKING:
 
     from psycopg import AsyncConnection
 
-    from bridge.proofs import Proofs
     from bridge.store.postgres.bounds import PostgresBounds
+    from bridge.store.postgres.command_seals import CommandSeals
     from bridge.store.postgres.connections import DatabaseAddress, DatabaseConnections, StoreTasks
     from bridge.store.postgres.schema import Namespace, Tables
     from bridge.store.postgres.writer import GroupWriter
@@ -62,9 +62,9 @@ class PostgresReplicas:
         tables: Tables,
         bounds: PostgresBounds,
         now_ms: Callable[[], int],
-        proofs: Proofs | None,
+        seals: CommandSeals | None,
     ) -> None:
-        """`now_ms` is this machine's clock. `proofs` prove what replicas ask of each other."""
+        """`now_ms` is this machine's clock. `seals` are for what replicas ask of each other."""
         self._tasks = tasks
         self._connections = connections
         self._place = place
@@ -77,7 +77,7 @@ class PostgresReplicas:
         self._hints = Hints(connections, place)
         self._takeover = Takeover(tasks, connections, place, self._hints, self.epochs)
         self._commands = ReplicaCommands(
-            tasks, connections, place, self._hints, lambda: self.epochs.number, bounds.poll_seconds, proofs
+            tasks, connections, place, self._hints, lambda: self.epochs.number, bounds.poll_seconds, seals
         )
         self._sessions = SessionRows(tasks, connections, place, lambda: self.epochs.number)
         self.outbox = PostgresOutbox(

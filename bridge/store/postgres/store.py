@@ -14,6 +14,7 @@ import anyio
 from bridge.errors import StoreError, UsageError
 from bridge.store.postgres import evictions, reads
 from bridge.store.postgres.clock import machine_ms
+from bridge.store.postgres.command_seals import CommandSeals
 from bridge.store.postgres.connections import (
     DatabaseAddress,
     DatabaseConnections,
@@ -27,10 +28,9 @@ from bridge.store.postgres.upgrade import prepared
 from bridge.store.postgres.writer import GroupWriter
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable, Collection, Mapping
+    from collections.abc import AsyncIterator, Callable, Collection, Mapping, Sequence
     from types import TracebackType
 
-    from bridge.proofs import Proofs
     from bridge.store.contract import OnStored
     from bridge.store.postgres.bounds import PostgresBounds
     from bridge.store.postgres.outbox import PostgresOutbox
@@ -53,16 +53,16 @@ class PostgresStore:
         direct_url: str | None = None,
         tables: Tables = AGENT,
         now_ms: Callable[[], int] = machine_ms,
-        proofs: Proofs | None = None,
+        keys: Sequence[bytes] = (),
     ) -> None:
         """Name the database by a URL that libpq understands, and the agent.
 
         `direct_url` leads past a connection pool that gives each transaction another session; without one, `url` is
         direct itself. `tables` are those that this release knows, and `now_ms` is this machine's
-        clock. `proofs` prove what replicas ask of each other; without them none does what another one asks.
+        clock. `keys` seal and prove what replicas ask of each other; without them none asks or does anything.
 
         Raises:
-            UsageError: libpq does not understand a URL.
+            UsageError: libpq does not understand a URL, or a key is too short.
         """
         self._address = DatabaseAddress.of(url, direct_url)
         self._place = Namespace.of(agent)
@@ -72,8 +72,9 @@ class PostgresStore:
         self._connections = DatabaseConnections(
             self._tasks, self._address, bounds.connections, bounds.statement_seconds
         )
+        seals = CommandSeals(keys, self._place.name) if keys else None
         self._replicas = PostgresReplicas(
-            self._tasks, self._address, self._connections, self._place, tables, bounds, now_ms, proofs
+            self._tasks, self._address, self._connections, self._place, tables, bounds, now_ms, seals
         )
         self._epochs = self._replicas.epochs
         self._writer = GroupWriter(
