@@ -233,7 +233,7 @@ class LoginDesk:
             self._tell,
             self._refused,
         )
-        return LoginPages(self._place.web, self._seals, places)
+        return LoginPages(self._place.web, self._seals, places, self._place.proxies)
 
     def _issuer_login(self, principal: str) -> IssuerLogin | None:
         issuer = self._admission.issuer_of(principal)

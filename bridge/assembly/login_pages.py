@@ -31,6 +31,8 @@ from bridge.a2a.client.login_lead import login_lead
 from bridge.access.issuer_login import IssuerLogin
 from bridge.access.principals import Principal
 from bridge.access.verifiers import Credential, Scheme, verifiers_of
+from bridge.assembly.login_bounds import LoginBounds
+from bridge.assembly.login_forms import FILE_PERSON, approval_form, issuer_button, shown, who_form
 from bridge.assembly.login_links import (
     BACK_PATH,
     START_PATH,
@@ -48,12 +50,20 @@ from bridge.assembly.login_links import (
 )
 from bridge.concurrency import Signal
 from bridge.errors import BridgeError
+from bridge.http.login_clients import RegisteredClients
 from bridge.http.login_credentials import LoginWish
 from bridge.http.login_flow import begin_login, finish_login
 from bridge.http.logins import DECLINED, HeldLogin, Login
-from bridge.http.request_checks import API_KEY_HEADER, FaceAddress, RefusedError, is_loopback, request_body
+from bridge.http.request_checks import (
+    API_KEY_HEADER,
+    NO_PROXIES,
+    FaceAddress,
+    RefusedError,
+    TrustedProxies,
+    is_loopback,
+    request_body,
+)
 from bridge.notices import LoginEvent, LoginNotice, Tell, unheard
-from bridge.safe_text import with_visible_characters
 
 logger = logging.getLogger(__name__)
 
@@ -62,9 +72,6 @@ _FORM_BYTES: Final = 16 * 1024
 
 _COOKIE_BYTES: Final = 4000
 """The longest value of a cookie: browsers drop cookies above 4096 bytes, with their names."""
-
-_SHOWN: Final = 200
-"""Characters of a name that a page shows."""
 
 _PERSON: Final = "mcp-a2a-person"
 _PROOF: Final = "mcp-a2a-proof"
@@ -111,6 +118,8 @@ class _Visit:
     cookies: Mapping[str, str]
     base_url: str
     """The address of this bridge for the browser."""
+    address: str
+    """Where the request comes from."""
 
     @property
     def is_secure(self) -> bool:
@@ -129,11 +138,21 @@ class _Visit:
 class LoginPages:
     """The ASGI application of the pages below /login."""
 
-    def __init__(self, place: FaceAddress, seals: LoginSeals, places: LoginPlaces) -> None:
+    def __init__(
+        self,
+        place: FaceAddress,
+        seals: LoginSeals,
+        places: LoginPlaces,
+        proxies: TrustedProxies = NO_PROXIES,
+    ) -> None:
+        """`proxies` say from where a browser comes that they stand before."""
         self._place = place
+        self._proxies = proxies
         self._seals = seals
         self._places = places
         self._used: dict[str, float] = {}
+        self._bounds = LoginBounds()
+        self._clients = RegisteredClients()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer one request of a browser."""
@@ -142,6 +161,7 @@ class LoginPages:
             response = await self._answered(visit)
         except RefusedError as exc:
             response = _page(HTTPStatus(exc.status), _words(str(exc)))
+            response.headers.update(exc.headers)
         except LoginLinkError as exc:
             status = HTTPStatus.GONE if exc.is_over else HTTPStatus.NOT_FOUND
             response = _page(
@@ -167,6 +187,7 @@ class LoginPages:
             _once(body),
             cookie_parser(headers.get("cookie", "")),
             base_url,
+            self._proxies.address_of(scope),
         )
 
     async def _answered(self, visit: _Visit) -> Response:
@@ -188,26 +209,30 @@ class LoginPages:
                 )
             return await self._posted(visit, link, wish, text, person)
         if person is not None and person.principal == link.principal:
-            return _page(HTTPStatus.OK, _approval(link, wish, person))
+            return _page(HTTPStatus.OK, approval_form(link, wish, person))
         asked = new_person(text, now)
         login = self._places.issuer_login(link.principal)
-        asks = _FIELD if login is None else _issuer_form(login)
-        return self._with_person(visit, _page(HTTPStatus.OK, _who_page(link, asked, asks)), asked)
+        asks = FILE_PERSON if login is None else issuer_button(login)
+        return self._with_person(visit, _page(HTTPStatus.OK, who_form(link, asked, asks)), asked)
 
     async def _posted(
         self, visit: _Visit, link: LoginLink, wish: LoginWish, text: str, person: BrowserPerson
     ) -> Response:
         login = self._places.issuer_login(link.principal)
+        if "token" in visit.form or person.principal != link.principal:
+            self._bounds.require_attempt(visit.address, link)
         if login is not None and "who" in visit.form:
             return await self._sent_to(login, visit, link, text)
         if "token" in visit.form:
             principal = await self._principal_of(visit.form["token"].strip())
             if principal is None:
                 self._places.refused("HTTP_403")
+                self._bounds.note_failure(visit.address, link)
+                self._bounds.warn("a wrong token was shown at the page of a login", visit.address)
                 raise RefusedError(403, "This token is not known")
-            self._require_person(link, principal.name)
+            self._require_person(visit, link, principal.name)
             return self._person_back(visit, text, principal.name)
-        self._require_person(link, person.principal or "")
+        self._require_person(visit, link, person.principal or "")
         if "approve" not in visit.form:
             await self._decline(wish)
             self._tell(link, "declined")
@@ -218,6 +243,7 @@ class LoginPages:
     async def _sent_to(self, login: IssuerLogin, visit: _Visit, link: LoginLink, text: str) -> Response:
         """The way to the issuer of the principal, which tells who is in this browser."""
         name = login.issuer.name
+        self._bounds.note_way_to_person(link_digest(text))
         try:
             target, begun = await login.begin(f"{visit.base_url}{WHO_PATH}", self._places.answer_seconds)
         except BridgeError as exc:
@@ -237,10 +263,10 @@ class LoginPages:
         except LoginLinkError as exc:
             if exc.is_over:
                 raise
-            raise self._foreign("this browser has not asked who is in it") from exc
+            raise self._foreign(visit, "this browser has not asked who is in it") from exc
         link = self._seals.link(pending.link_text, now)
         if not is_same(visit.query, "state", pending.begun.state):
-            raise self._foreign(f"the answer is not the one to who opened the login of {link.principal}")
+            raise self._foreign(visit, "the answer is not the one to who opened this login")
         self._wish_for(link)
         login = self._places.issuer_login(link.principal)
         if login is None:
@@ -255,7 +281,7 @@ class LoginPages:
                 HTTPStatus.BAD_GATEWAY, _words(f"{name} did not tell who you are. Try the link again.")
             )
             return _without_cookies(visit, page, _PROOF)
-        self._require_person(link, person.principal)
+        self._require_person(visit, link, person.principal)
         response = self._person_back(visit, pending.link_text, person.principal)
         return _without_cookies(visit, response, _PROOF)
 
@@ -265,10 +291,11 @@ class LoginPages:
         return self._with_person(visit, response, new_person(text, time.time(), principal))
 
     async def _begun(self, visit: _Visit, link: LoginLink, wish: LoginWish) -> Response:
+        self._bounds.note_login(link)
         try:
             seconds = self._places.answer_seconds
             lead = await login_lead(wish, seconds) if wish.kind == "agents" else None
-            begun = await begin_login(wish, f"{visit.base_url}{BACK_PATH}", seconds, lead)
+            begun = await begin_login(wish, f"{visit.base_url}{BACK_PATH}", seconds, lead, self._clients)
         except BridgeError as exc:
             self._tell(link, "failed")
             logger.warning("%s: no login of %s was begun: %s", link.place, link.principal, exc)
@@ -291,9 +318,9 @@ class LoginPages:
         except LoginLinkError as exc:
             if exc.is_over:
                 raise
-            raise self._foreign("this browser has begun no login") from exc
+            raise self._foreign(visit, "this browser has begun no login") from exc
         if not is_same(visit.query, "state", pending.begun.state):
-            raise self._foreign(f"the answer is not the one to the login of {pending.link.principal}")
+            raise self._foreign(visit, "the answer is not the one to the login of this browser")
         self._take(pending.begun.state, pending.expires_at, now)
         link, wish = pending.link, self._wish_for(pending.link)
         try:
@@ -305,6 +332,7 @@ class LoginPages:
         except (BridgeError, OSError) as exc:
             self._tell(link, "failed")
             logger.warning("%s: no login of %s: %s", link.place, link.principal, exc)
+            self._clients.forget(wish.key)
             page = _page(
                 HTTPStatus.BAD_GATEWAY, _words(f"You are not logged in at {link.server}. Try the link again.")
             )
@@ -338,7 +366,7 @@ class LoginPages:
     def _tell(self, link: LoginLink, event: LoginEvent) -> None:
         self._places.tell(LoginNotice(link.server, event, link.principal))
 
-    def _require_person(self, link: LoginLink, principal: str) -> None:
+    def _require_person(self, visit: _Visit, link: LoginLink, principal: str) -> None:
         """Refuse somebody else than the link is for.
 
         Raises:
@@ -346,6 +374,7 @@ class LoginPages:
         """
         if principal != link.principal:
             self._tell(link, "refused")
+            self._bounds.note_failure(visit.address, link)
             logger.warning(
                 "%s: %s opened the login of %s, and nothing was stored",
                 link.place,
@@ -354,9 +383,9 @@ class LoginPages:
             )
             raise RefusedError(403, "This login is for somebody else")
 
-    def _foreign(self, why: str) -> RefusedError:
+    def _foreign(self, visit: _Visit, why: str) -> RefusedError:
         self._places.refused("HTTP_403")
-        logger.warning("an answer to a login was refused, and nothing was stored: %s", why)
+        self._bounds.warn(f"an answer to a login was refused, and nothing was stored: {why}", visit.address)
         return RefusedError(403, "This login was not begun in this browser. Nothing was done")
 
     def _take(self, state: str, expires_at: float, now: float) -> None:
@@ -451,56 +480,14 @@ def _without_cookies(visit: _Visit, response: Response, *names: str) -> Response
 def _leading_to(url: str, name: str) -> Response:
     """A page that leads to the login of an issuer. A redirect after a form would need its origin in `form-action`."""
     page = _page(
-        HTTPStatus.OK, f'<p><a href="{html.escape(url)}">Go on to the login of {_shown(name)}</a></p>'
+        HTTPStatus.OK, f'<p><a href="{html.escape(url)}">Go on to the login of {shown(name)}</a></p>'
     )
     page.headers["Refresh"] = f"0;url={url}"
     return page
 
 
-def _who_page(link: LoginLink, person: BrowserPerson, asks: str) -> str:
-    return (
-        f"<p>{_shown(link.server)} wants a login of {_shown(link.principal)}. Show first that this is you.</p>"
-        f'<form method="post">{_hidden(person)}{asks}</form>'
-    )
-
-
-_FIELD: Final = (
-    'The token with which you call this bridge: <input type="password" name="token" autocomplete="off" required'
-    " autofocus> <button>Go on</button>"
-)
-
-
-def _issuer_form(login: IssuerLogin) -> str:
-    place = _shown(login.issuer.place.issuer)
-    return f'<button name="who" value="yes">Log in at {_shown(login.issuer.name)}</button> ({place})'
-
-
-def _approval(link: LoginLink, wish: LoginWish, person: BrowserPerson) -> str:
-    scopes = ", ".join(wish.scopes) or "what the server asks for"
-    rows = {
-        "Server": f"{link.server} ({wish.key.shown})",
-        "Scopes": scopes,
-        "Asked by": link.client,
-        "You are": link.principal,
-    }
-    told = "".join(f"<dt>{name}</dt><dd>{_shown(value)}</dd>" for name, value in rows.items())
-    return (
-        f"<p>Calls of {_shown(link.principal)} through this bridge will use your account there.</p><dl>{told}</dl>"
-        f'<form method="post">{_hidden(person)}<button name="approve" value="yes">Approve and log in</button> '
-        '<button name="decline" value="yes">Decline</button></form>'
-    )
-
-
-def _hidden(person: BrowserPerson) -> str:
-    return f'<input type="hidden" name="csrf" value="{html.escape(person.csrf)}">'
-
-
 def _words(text: str) -> str:
     return f"<p>{html.escape(text)}</p>"
-
-
-def _shown(text: str) -> str:
-    return html.escape(with_visible_characters(text[:_SHOWN], in_one_line=True))
 
 
 def _page(status: HTTPStatus, body: str) -> Response:

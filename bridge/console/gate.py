@@ -36,9 +36,9 @@ from bridge.console.sessions import (
     ConsoleSession,
     EndedSessions,
     SessionSeal,
-    SignInFailures,
     new_session,
 )
+from bridge.http.attempts import Attempts
 from bridge.http.request_checks import (
     SHOWN_HEADER,
     RefusedError,
@@ -46,6 +46,7 @@ from bridge.http.request_checks import (
     is_loopback,
     request_body,
     require_json,
+    site_of,
 )
 from bridge.jsonvalues import DEFAULT_MAX_VALUES, JsonObject
 
@@ -150,7 +151,7 @@ class ConsoleGate:
         self._web = place.web
         self._access = access
         self._keys = keys
-        self._failures = SignInFailures()
+        self._failures = Attempts("Too many sign-ins have failed")
         self._ended = EndedSessions()
 
     @cached_property
@@ -294,12 +295,11 @@ class ConsoleGate:
             RefusedError: 403, as `require_sign_in`; 429, too many from its address have failed.
         """
         self.require_sign_in(visit)
-        if left := self._failures.seconds_left(visit.address, time.time()):
-            raise RefusedError(429, "Too many sign-ins have failed", {"Retry-After": str(int(left) + 1)})
+        self._failures.require(site_of(visit.address), time.time())
 
     def failed(self, visit: Visit, words: str) -> RefusedError:
         """The refusal of a browser that has failed to sign in. It counts against its address."""
-        self._failures.note(visit.address, time.time())
+        self._failures.note(site_of(visit.address), time.time())
         return RefusedError(403, words)
 
     def sign_out(self, visit: Visit) -> None:

@@ -32,14 +32,6 @@ FRESH_SECONDS: Final = 60.0
 COOKIE_BYTES: Final = 4000
 """The longest value of a cookie: browsers drop cookies above 4096 bytes, with their names."""
 
-FAILURES_MOST: Final = 5
-"""Wrong credentials from one address, in FAILURES_SECONDS."""
-
-FAILURES_SECONDS: Final = 60.0
-
-_ADDRESSES_MOST: Final = 1024
-"""Addresses of which failures are remembered. The oldest is forgotten first."""
-
 _SESSION: Final = b"session"
 _BEGUN: Final = b"begun sign-in"
 
@@ -123,25 +115,6 @@ class SessionSeal:
             return None
         begun = BegunSignIn(said["issuer"], BegunProof(**said["proof"]), said["until"])
         return begun if now < begun.until else None
-
-
-class SignInFailures:
-    """The wrong credentials of the last minute, by the address that they came from."""
-
-    def __init__(self) -> None:
-        self._times: dict[str, list[float]] = {}
-
-    def seconds_left(self, address: str, now: float) -> float:
-        """How long no credential is looked at from this address; 0 when one may come."""
-        times = [time for time in self._times.get(address, ()) if time > now - FAILURES_SECONDS]
-        return times[-FAILURES_MOST] + FAILURES_SECONDS - now if len(times) >= FAILURES_MOST else 0.0
-
-    def note(self, address: str, now: float) -> None:
-        """Remember a wrong credential."""
-        times = [time for time in self._times.pop(address, ()) if time > now - FAILURES_SECONDS]
-        self._times[address] = [*times, now]
-        if len(self._times) > _ADDRESSES_MOST:
-            del self._times[next(iter(self._times))]
 
 
 class EndedSessions:

@@ -21,6 +21,8 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Final, Protocol
 
+from bridge.http.request_checks import site_of
+
 logger = logging.getLogger(__name__)
 
 _LINGER_SECONDS: Final = 2.0
@@ -38,8 +40,6 @@ _HEADS_OF: Final = 8
 _ROOM_OF: Final = 8
 """One byte of so many is freed at once when bodies are above their bound, so that not every piece needs a search."""
 
-_SITE_BITS: Final = 64
-"""The bits of an IPv6 address that name a site: a peer with one address of a site has all of them."""
 
 IpNetwork = ipaddress.IPv4Network | ipaddress.IPv6Network
 
@@ -333,6 +333,4 @@ class Connections:
         address = getattr(address, "ipv4_mapped", None) or address
         if address.is_loopback or any(address in network for network in self.limits.proxies):
             return None
-        if isinstance(address, ipaddress.IPv6Address):
-            return str(ipaddress.ip_network((address, _SITE_BITS), strict=False))
-        return str(address)
+        return site_of(peer)

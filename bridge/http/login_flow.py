@@ -27,6 +27,7 @@ from mcp_types.version import LATEST_PROTOCOL_VERSION
 from pydantic import ValidationError
 
 from bridge.errors import PeerError, UsageError, reason_of
+from bridge.http.login_clients import RegisteredClients
 from bridge.http.login_credentials import (
     LoginWish,
     token_answer,
@@ -71,16 +72,21 @@ async def log_in(
 
 
 async def begin_login(
-    wish: LoginWish, redirect_uri: str, seconds: float, lead: LoginLead | None = None
+    wish: LoginWish,
+    redirect_uri: str,
+    seconds: float,
+    lead: LoginLead | None = None,
+    clients: RegisteredClients | None = None,
 ) -> BegunLogin:
-    """Find the page at which a person logs in. `seconds` and `lead` are as for `log_in`.
+    """Find the page at which a person logs in. `seconds` and `lead` are as for `log_in`. A client that is among
+    `clients` is not registered again.
 
     Raises:
         LoginFlowError: a server refused, or what it says is not safe.
         UsageError: the server asks for no login.
     """
     async with wish.keeper.held(wish.key) as held:
-        provider = LoginProvider(wish, redirect_uri, held.login, lead)
+        provider = LoginProvider(wish, redirect_uri, held.login, lead, clients or RegisteredClients())
     try:
         with anyio.fail_after(seconds):  # a server that sends byte by byte holds up each request for longer
             async with login_client(wish, seconds, lead) as http:

@@ -30,6 +30,7 @@ from mcp.shared.auth import (
 from pydantic import AnyUrl, Field
 
 from bridge.http.client import GuardedClient, guarded_by
+from bridge.http.login_clients import ClientUse, RegisteredClients
 from bridge.http.login_credentials import LoginWish
 from bridge.http.logins import BegunLogin, Login, LoginClientAuth, LoginLead
 from bridge.http.request_checks import is_loopback
@@ -91,9 +92,14 @@ class LoginProvider(OAuthClientProvider):
     """The SDK's provider up to the page. It is its own storage: nothing is kept before the login is complete."""
 
     def __init__(
-        self, wish: LoginWish, redirect_uri: str, before: Login | None, lead: LoginLead | None
+        self,
+        wish: LoginWish,
+        redirect_uri: str,
+        before: Login | None,
+        lead: LoginLead | None,
+        clients: RegisteredClients,
     ) -> None:
-        """`before` is the login so far."""
+        """`before` is the login so far. What is registered goes to `clients`."""
         metadata = _ClientMetadata(
             client_name="mcp-a2a",
             redirect_uris=[AnyUrl(redirect_uri)],
@@ -110,15 +116,18 @@ class LoginProvider(OAuthClientProvider):
         self._redirect_uri = redirect_uri
         self._before = before
         self._refresh_url = ""
+        scopes = () if before is None else (*before.scopes, *before.wanted_scopes)
+        self._clients = clients
+        self._use = ClientUse(wish.key, redirect_uri, (*wish.scopes, *scopes))
 
     async def get_tokens(self) -> OAuthToken | None:
         return None
 
     async def get_client_info(self) -> OAuthClientInformationFull | None:
-        """The registered client, if the operator named one."""
+        """The client that the operator named, or one that was registered of late."""
         wish = self._wish
         if not wish.client_id:
-            return None
+            return self._clients.find(self._use)
         return OAuthClientInformationFull(
             client_id=wish.client_id,
             client_secret=wish.secret or None,
@@ -128,7 +137,8 @@ class LoginProvider(OAuthClientProvider):
         )
 
     async def set_client_info(self, client_info: OAuthClientInformationFull) -> None:
-        """The client is kept with the login."""
+        """The client is kept with the login once that is complete, and remembered until then."""
+        self._clients.keep(self._use, client_info)
 
     async def set_tokens(self, tokens: OAuthToken) -> None:
         """The tokens come later, and elsewhere."""

@@ -108,6 +108,9 @@ class FaceAddress:
         return self.hosts | {"localhost"} | ({public} if public else set())
 
 
+_SITE_BITS: Final = 64
+"""The bits of an IPv6 address that name a site: a peer with one address of a site has all of them."""
+
 _HOPS_MOST: Final = 20
 """Proxies in a row that `X-Forwarded-For` is read through."""
 
@@ -243,6 +246,18 @@ def is_ip_address(name: str) -> bool:
     except ValueError:
         return False
     return True
+
+
+def site_of(address: str) -> str:
+    """Who is at an address, as far as addresses tell: the address, or the /64 that one of IPv6 is in."""
+    try:
+        found = ipaddress.ip_address(address.partition("%")[0])
+    except ValueError:  # a socket without an address
+        return address
+    found = getattr(found, "ipv4_mapped", None) or found
+    if isinstance(found, ipaddress.IPv6Address):
+        return str(ipaddress.ip_network((found, _SITE_BITS), strict=False))
+    return str(found)
 
 
 def is_loopback(host: str) -> bool:

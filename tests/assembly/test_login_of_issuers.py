@@ -169,7 +169,7 @@ async def test_bob_of_the_same_issuer_opens_alices_link_in_vain_before_and_after
         said.format("corp:bob"),
         said.format("corp:bob"),
         said.format("somebody who has not shown who it is"),
-        "an answer to a login was refused, and nothing was stored: this browser has begun no login",
+        "an answer to a login was refused, and nothing was stored: this browser has begun no login, from 127.0.0.1",
     ]
 
 
@@ -241,7 +241,7 @@ async def test_a_wrong_id_token_shows_nothing(
 @pytest.mark.parametrize(
     ("back", "status", "words"),
     [
-        ({"state": "other"}, 403, "the answer is not the one to who opened the login of corp:alice"),
+        ({"state": "other"}, 403, "the answer is not the one to who opened this login"),
         ({"iss": ""}, 502, "the answer names no issuer in `iss`"),
         ({"iss": "https://other.example"}, 502, "the answer names the issuer https://other.example in `iss`"),
         ({"error": "access_denied", "code": ""}, 502, "gave no code: access_denied"),

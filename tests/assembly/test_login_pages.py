@@ -8,6 +8,7 @@ import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
+from ipaddress import ip_network
 from pathlib import Path
 from typing import Final
 
@@ -28,7 +29,7 @@ from bridge.assembly.login_links import (
 from bridge.assembly.login_pages import LoginPages, LoginPlaces
 from bridge.http.login_credentials import LoginWish
 from bridge.http.logins import DECLINED, BegunLogin, Login, LoginKey
-from bridge.http.request_checks import FaceAddress
+from bridge.http.request_checks import NO_PROXIES, FaceAddress, TrustedProxies
 from bridge.notices import LoginNotice, Notice
 from bridge.store.login_files import LoginFiles
 from tests.support.login_server import LoginServer
@@ -47,12 +48,16 @@ class Browser:
     app: LoginPages
     base_url: str = HERE
     page: httpx2.Response = field(default_factory=lambda: httpx2.Response(200))
+    address: str = "127.0.0.1"
+    headers: dict[str, str] = field(default_factory=dict)
     client: httpx2.AsyncClient = field(init=False)
 
     def __post_init__(self) -> None:
         # Each replica is an application of its own, and the browser sees one address.
         self.client = httpx2.AsyncClient(
-            transport=httpx2.ASGITransport(lambda *asked: self.app(*asked)), base_url=self.base_url
+            transport=httpx2.ASGITransport(lambda *asked: self.app(*asked), client=(self.address, 1)),
+            base_url=self.base_url,
+            headers=self.headers,
         )
 
     async def opens(self, url: str) -> int:
@@ -94,6 +99,7 @@ class Desk:
         ]
     )
     public_url: str | None = HERE
+    proxies: TrustedProxies = NO_PROXIES
     told: list[Notice] = field(default_factory=list)
     refused: list[str] = field(default_factory=list)
 
@@ -108,7 +114,7 @@ class Desk:
             tell=self.told.append,
             refused=self.refused.append,
         )
-        return LoginPages(FaceAddress(self.public_url), self.seals, places)
+        return LoginPages(FaceAddress(self.public_url), self.seals, places, self.proxies)
 
     def link_of(self, principal: str = "alice", seconds: float = 600) -> str:
         link = LoginLink("tool_servers.crm", principal, "a2a: Desk <script>", time.time() + seconds)
@@ -160,7 +166,7 @@ async def test_somebody_else_who_opens_the_link_is_refused_before_and_after_its_
     assert lines == [
         "tool_servers.crm: bob opened the login of alice, and nothing was stored",
         "tool_servers.crm: bob opened the login of alice, and nothing was stored",
-        "an answer to a login was refused, and nothing was stored: this browser has begun no login",
+        "an answer to a login was refused, and nothing was stored: this browser has begun no login, from 127.0.0.1",
     ]
 
 
@@ -386,3 +392,95 @@ async def test_what_happens_to_a_login_is_told(tmp_path: Path) -> None:
         assert here.refused == []
         await other.opens(f"{HERE}/login/back?state=guessed&code=x")
         assert here.refused == ["HTTP_403"]
+
+
+async def guesses(browser: Browser, link: str, most: int) -> list[int]:
+    """The answers to so many wrong tokens."""
+    found = []
+    for number in range(most):
+        await browser.opens(link)
+        found.append(await browser.sends(link, token=f"guess-{number}"))
+    return found
+
+
+async def test_after_five_wrong_tokens_in_a_minute_a_right_one_has_to_wait(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.WARNING, "bridge")
+    async with desk(tmp_path) as here:
+        app, link = here.replica, here.link_of()
+        browser, other = Browser(app), Browser(app, address="127.0.0.2")
+        assert await guesses(browser, link, 5) == [403] * 5
+        assert await browser.shows_who(here.link_of("bob"), "bob") == 429, "its address is known"
+        assert 0 < int(browser.page.headers["retry-after"]) <= 60
+        assert await other.shows_who(link, "alice") == 429, "so is the link"
+        assert await other.shows_who(here.link_of("bob"), "bob") == 200
+    assert [record.getMessage() for record in caplog.records] == [
+        "a wrong token was shown at the page of a login, from 127.0.0.1"
+    ]
+
+
+async def test_tokens_of_others_count_as_wrong_ones_also_from_who_has_shown_who_it_is(tmp_path: Path) -> None:
+    async with desk(tmp_path) as here:
+        link, browser = here.link_of(), Browser(here.replica)
+        await browser.shows_who(link, "alice")
+        found = []
+        for number in range(6):
+            await browser.opens(link)
+            token = SECRETS["bob"] if number % 2 else "guess"
+            found.append(await browser.sends(link, token=token))
+        assert found == [403] * 5 + [429]
+
+
+async def test_behind_a_trusted_proxy_each_browser_has_failures_of_its_own(tmp_path: Path) -> None:
+    async with desk(tmp_path) as here:
+        here.proxies = TrustedProxies(networks=(ip_network("127.0.0.0/8"),))
+        app = here.replica
+        guessing, other, lying = (
+            Browser(app, headers={"X-Forwarded-For": said})
+            for said in ("192.0.2.1", "192.0.2.2", "192.0.2.3, 192.0.2.1")
+        )
+        assert await guesses(guessing, here.link_of(), 6) == [403] * 5 + [429]
+        assert await lying.shows_who(here.link_of("bob"), "bob") == 429
+        assert await other.shows_who(here.link_of("bob"), "bob") == 200
+
+
+async def test_logins_that_are_begun_over_and_over_use_one_client_and_then_have_to_wait(
+    tmp_path: Path,
+) -> None:
+    async with desk(tmp_path) as here:
+        link, browser = here.link_of(), Browser(here.replica)
+        await browser.shows_who(link, "alice")
+        shown, found = browser.page, []
+        for _ in range(11):
+            browser.page = shown
+            found.append(await browser.sends(link, approve="yes"))
+        assert found == [200] * 10 + [429]
+        assert 0 < int(browser.page.headers["retry-after"]) <= 600
+        assert len(here.server.registered) == 1
+        bob = Browser(browser.app)
+        own = here.link_of("bob")
+        await bob.shows_who(own, "bob")
+        assert await bob.sends(own, approve="yes") == 200
+
+
+async def test_a_client_that_its_issuer_does_not_take_any_more_is_not_used_again(tmp_path: Path) -> None:
+    async with desk(tmp_path) as here:
+        link, browser = here.link_of(), Browser(here.replica)
+        for registered in (1, 2):
+            await browser.shows_who(link, "alice")
+            await browser.sends(link, approve="yes")
+            assert len(here.server.registered) == registered
+            here.server.back = {"error": "unauthorized_client", "code": ""}
+            assert await browser.opens(await browser.goes_to_the_issuer()) == 502
+
+
+async def test_answers_that_nobody_waits_for_are_one_line_in_the_log(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.WARNING, "bridge")
+    async with desk(tmp_path) as here:
+        browser = Browser(here.replica)
+        for number in range(20):
+            assert await browser.opens(f"{HERE}/login/back?state={number}&code=x") == 403
+    assert len(caplog.records) == 1

@@ -1,0 +1,64 @@
+"""What a person is asked on the pages of a login, as HTML: who it is, and whether it approves.
+
+Names of peers and callers are the words of others. They are bounded, in one line without hidden characters, and
+escaped.
+"""
+
+from __future__ import annotations
+
+import html
+from typing import Final
+
+from bridge.access.issuer_login import IssuerLogin
+from bridge.assembly.login_links import BrowserPerson, LoginLink
+from bridge.http.login_credentials import LoginWish
+from bridge.safe_text import with_visible_characters
+
+_SHOWN: Final = 200
+"""Characters of a name that a page shows."""
+
+FILE_PERSON: Final = (
+    'The token with which you call this bridge: <input type="password" name="token" autocomplete="off" required'
+    " autofocus> <button>Go on</button>"
+)
+"""Asks for the token of a principal of the file."""
+
+
+def issuer_button(login: IssuerLogin) -> str:
+    """Asks a principal of an issuer to log in there."""
+    place = shown(login.issuer.place.issuer)
+    return f'<button name="who" value="yes">Log in at {shown(login.issuer.name)}</button> ({place})'
+
+
+def who_form(link: LoginLink, person: BrowserPerson, asks: str) -> str:
+    """Asks who is in the browser."""
+    return (
+        f"<p>{shown(link.server)} wants a login of {shown(link.principal)}. Show first that this is you.</p>"
+        f'<form method="post">{_hidden(person)}{asks}</form>'
+    )
+
+
+def approval_form(link: LoginLink, wish: LoginWish, person: BrowserPerson) -> str:
+    """Asks whether the person approves."""
+    scopes = ", ".join(wish.scopes) or "what the server asks for"
+    rows = {
+        "Server": f"{link.server} ({wish.key.shown})",
+        "Scopes": scopes,
+        "Asked by": link.client,
+        "You are": link.principal,
+    }
+    told = "".join(f"<dt>{name}</dt><dd>{shown(value)}</dd>" for name, value in rows.items())
+    return (
+        f"<p>Calls of {shown(link.principal)} through this bridge will use your account there.</p><dl>{told}</dl>"
+        f'<form method="post">{_hidden(person)}<button name="approve" value="yes">Approve and log in</button> '
+        '<button name="decline" value="yes">Decline</button></form>'
+    )
+
+
+def shown(text: str) -> str:
+    """A name in HTML."""
+    return html.escape(with_visible_characters(text[:_SHOWN], in_one_line=True))
+
+
+def _hidden(person: BrowserPerson) -> str:
+    return f'<input type="hidden" name="csrf" value="{html.escape(person.csrf)}">'
