@@ -161,8 +161,7 @@ class ConsoleApp:
         if visit.principal is None:
             raise RefusedError(401, "Sign in first: the session is over")
         if visit.path == "/sign-out":
-            self._gate.sign_out(visit)
-            return json_response({"to": visit.root})
+            return self._sign_out(visit)
         match visit.path.split("/")[1:]:
             case ["news"]:
                 return await self._news_for(visit, body.get("task"))
@@ -195,6 +194,13 @@ class ConsoleApp:
         signed_in = json_response({"to": visit.root})
         signed_in.headers["Set-Cookie"] = self._gate.cookie(visit, session)
         return signed_in
+
+    def _sign_out(self, visit: Visit) -> Response:
+        ended = self._gate.sign_out(visit)
+        self._news.end(visit.session)
+        signed_out = json_response({"to": visit.root})
+        signed_out.headers["Set-Cookie"] = ended
+        return signed_out
 
     async def _back(self, visit: Visit, headers: Headers) -> Response:
         """A page that leads on: a redirect would still come from the site of the issuer, and have no session."""

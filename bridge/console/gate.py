@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import hmac
 import logging
+import math
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -129,6 +130,13 @@ class Visit:
         """The value of `Set-Cookie` for a cookie that no script reads. `site` is when other sites have it sent."""
         attributes = "; Secure" if self.is_secure else ""
         return f"{name}={value}; Path=/; Max-Age={int(seconds)}; HttpOnly; SameSite={site}{attributes}"
+
+    @property
+    def seconds_left(self) -> float:
+        """How long its sign-in counts, if nothing else ends it before; infinite where nobody signs in."""
+        if self.is_open:
+            return math.inf
+        return min(self.session.seconds_left(time.time()), self.who.seconds_left())
 
     @property
     def reads_all(self) -> bool:
@@ -302,9 +310,11 @@ class ConsoleGate:
         self._failures.note(site_of(visit.address), time.time())
         return RefusedError(403, words)
 
-    def sign_out(self, visit: Visit) -> None:
-        """Let the session of a visit count no more."""
+    def sign_out(self, visit: Visit) -> str:
+        """Let the session of a visit count no more. The value of `Set-Cookie` that takes it away from the browser, for
+        those processes of the bridge that have not heard of it."""
         self._ended.end(visit.session, time.time())
+        return visit.set_cookie(visit.cookie_name, "", 0, "Strict")
 
     def cookie(self, visit: Visit, session: ConsoleSession) -> str:
         """The value of `Set-Cookie` for a session."""

@@ -1,14 +1,15 @@
 """The stream of a tab: what changes while a page is open. One connection for each tab, and none for what it shows.
 
-It tells numbers of the whole bridge now and then, and each event of the task that the page is about as it happens. It
-ends at once when its visitor may no longer see the console.
+It tells numbers of the whole bridge now and then, and each event of the task that the page is about as it happens. What
+it tells was chosen by the rights that its visitor had when it was opened. So it ends as soon as the visitor is another
+one, has other rights, has signed out, or its sign-in is over; nothing is sent before that is known.
 """
 
 from __future__ import annotations
 
 import json
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final
 
 import anyio
@@ -16,9 +17,11 @@ from starlette.types import Receive, Scope, Send
 
 from bridge.a2a.model.objects import StreamResponse
 from bridge.a2a.server.service import Stream
+from bridge.access.principals import Principal
 from bridge.access.verifiers import Access
 from bridge.console.gate import Visit
 from bridge.console.pages import HEADERS
+from bridge.console.sessions import ConsoleSession
 from bridge.errors import StoreAwayError
 from bridge.http.request_checks import RefusedError
 from bridge.http.sse import HEARTBEAT, frame
@@ -34,6 +37,9 @@ LOOK_SECONDS: Final = 3.0
 _HEARTBEAT_LOOKS: Final = 5
 """Looks without a change after which a heartbeat is sent."""
 
+_JUDGE_SECONDS: Final = 15.0
+"""Between judgements of a visitor: an issuer that is asked about a token does not tell when it takes it back."""
+
 _WORDS: Final = 500
 """Characters of the words of one event that are told."""
 
@@ -45,9 +51,9 @@ class NewsDesk:
     access: Access
     numbers: Callable[[Visit], Awaitable[JsonObject]]
     """The numbers that every page shows, for one visitor."""
-    principal_of: Callable[[Visit], Awaitable[object]]
+    principal_of: Callable[[Visit], Awaitable[Principal | None]]
     """Who a visitor is now; None once it may no longer see anything. RefusedError: that cannot be judged now."""
-    open: int = 0
+    open: set[NewsStream] = field(default_factory=set)
 
     def take(self, visit: Visit, watched: Stream | None) -> NewsStream:
         """A stream for a tab, with the events of a task.
@@ -55,61 +61,84 @@ class NewsDesk:
         Raises:
             RefusedError: 503, there are too many.
         """
-        if self.open >= STREAMS_MOST:
+        if len(self.open) >= STREAMS_MOST:
             if watched is not None:
                 watched.close()
             raise RefusedError(503, "Too many pages are open", {"Retry-After": "30"})
         return NewsStream(self, visit, watched)
+
+    def end(self, session: ConsoleSession) -> None:
+        """End the streams of all tabs of a browser that has signed out."""
+        for stream in self.open:
+            if stream.visit.session.csrf == session.csrf:
+                stream.end()
 
 
 class NewsStream:
     """The news of one tab, as a response."""
 
     def __init__(self, desk: NewsDesk, visit: Visit, watched: Stream | None) -> None:
+        self.visit = visit
         self._desk = desk
-        self._visit = visit
         self._watched = watched
         self._sending = anyio.Lock()
+        self._scope = anyio.CancelScope()
+        self._judged_at: int | None = None
+        """`Access.changes` when the visitor was judged last; None before."""
+
+    def end(self) -> None:
+        """Tell nothing more."""
+        self._scope.cancel()
 
     async def __call__(self, _: Scope, receive: Receive, send: Send) -> None:
         """Send news until the tab is closed or its visitor may see no more."""
         raw = [(name.lower().encode(), value.encode()) for name, value in HEADERS.items()]
         raw += [(b"content-type", b"text/event-stream"), (b"x-accel-buffering", b"no")]
-        self._desk.open += 1
+        self._desk.open.add(self)
+        self._scope.deadline = anyio.current_time() + self.visit.seconds_left
         try:
             await send({"type": "http.response.start", "status": 200, "headers": raw})
-            async with anyio.create_task_group() as group:
-                group.start_soon(self._tell_numbers, send)
-                group.start_soon(self._tell_events, send)
-                group.start_soon(self._until_let_go, group.cancel_scope)
-                await _gone(receive)
-                group.cancel_scope.cancel()
+            with self._scope:
+                async with anyio.create_task_group() as group:
+                    group.start_soon(self._tell_numbers, send)
+                    group.start_soon(self._tell_events, send)
+                    group.start_soon(self._until_let_go)
+                    await _gone(receive)
+                    self.end()
             await send({"type": "http.response.body", "body": b"", "more_body": False})
         finally:
-            self._desk.open -= 1
+            self._desk.open.discard(self)
             if self._watched is not None:
                 self._watched.close()
 
-    async def _until_let_go(self, scope: anyio.CancelScope) -> None:
+    async def _until_let_go(self) -> None:
         while True:
             changed = self._desk.access.changed.next
             if not await self._is_let_in():
                 break
-            with anyio.move_on_after(_HEARTBEAT_LOOKS * LOOK_SECONDS):
+            with anyio.move_on_after(_JUDGE_SECONDS):
                 await changed.wait()
-        scope.cancel()
+        self.end()
 
     async def _is_let_in(self) -> bool:
-        try:
-            return await self._desk.principal_of(self._visit) is not None
-        except RefusedError:  # it cannot be judged now: the tab asks anew
-            return False
+        """Whether the visitor is the one for whom the stream was opened, with the same rights."""
+        while True:
+            changes = self._desk.access.changes
+            try:
+                now = await self._desk.principal_of(self.visit)
+            except RefusedError:  # it cannot be judged now: the tab asks anew
+                return False
+            if now is None or now != self.visit.principal:
+                return False
+            if changes == self._desk.access.changes:
+                self._judged_at = changes
+                return True
 
     async def _tell_numbers(self, send: Send) -> None:
         told, silent = None, 0
         while True:
             try:
-                numbers = await self._desk.numbers(self._visit)
+                numbers = await self._desk.numbers(self.visit)
             except StoreAwayError:
                 numbers = told or {}
             silent = 0 if numbers != told else silent + 1
@@ -127,7 +156,10 @@ class NewsStream:
 
     async def _send(self, send: Send, body: bytes) -> None:
         async with self._sending:
-            await send({"type": "http.response.body", "body": body, "more_body": True})
+            if self._judged_at == self._desk.access.changes or await self._is_let_in():
+                await send({"type": "http.response.body", "body": body, "more_body": True})
+            else:
+                self.end()
 
 
 def told_event(event: StreamResponse) -> JsonObject:

@@ -58,9 +58,13 @@ class ConsoleSession:
             return {API_KEY_HEADER.lower(): self.secret}
         return {"authorization": f"Bearer {self.secret}"}
 
+    def seconds_left(self, now: float) -> float:
+        """How long it still counts if its browser asks for nothing more."""
+        return min(self.began_at + SESSION_SECONDS, self.seen_at + IDLE_SECONDS) - now
+
     def is_over(self, now: float) -> bool:
         """Whether its time is over."""
-        return now >= self.began_at + SESSION_SECONDS or now >= self.seen_at + IDLE_SECONDS
+        return self.seconds_left(now) <= 0
 
     def seen(self, now: float) -> ConsoleSession:
         """The session of a browser that asks again."""

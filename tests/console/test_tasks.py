@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 from uuid import uuid4
 
 import anyio
@@ -19,11 +19,7 @@ from bridge.access.principals import Principal
 from bridge.access.verifiers import Credential
 from bridge.assembly.bridge import Bridge
 from bridge.assembly.plan import AuditPlan, Plan, ProcessPlan, PublishedPlan, ServerPlan
-from bridge.console.gate import Visit
-from bridge.console.news import NewsDesk
 from bridge.console.parts import file_of, media_headers, shown_part
-from bridge.http.request_checks import RefusedError
-from bridge.jsonvalues import JsonObject
 from bridge.mcp.client.eras import Era
 from bridge.translate.overrides import SkillOverride
 from tests.support.console import HERE, ConsoleBrowser, console_of, news
@@ -235,28 +231,6 @@ async def test_news_tell_numbers_and_the_events_of_a_task_until_its_visitor_has_
                 after += [news_item["event"].get("state", "")] if "event" in news_item else []
             await here.bridge.apply(replace(here.plan, credentials=(BOB,)))
             assert [one async for one in told if "event" in one] == []
-
-
-async def test_news_end_while_nobody_can_tell_whether_their_visitor_may_have_them(tmp_path: Path) -> None:
-    async def judged(_: object) -> object:
-        raise RefusedError(503, "the issuer is away")
-
-    async def numbers(_: object) -> JsonObject:
-        return {}
-
-    async def open_tab() -> Any:
-        await anyio.sleep_forever()
-
-    sent: list[Any] = []
-
-    async def send(message: Any) -> None:
-        sent.append(message)
-
-    async with served(tmp_path) as here:
-        desk = NewsDesk(here.bridge.access, numbers, judged)
-        with anyio.fail_after(5):
-            await desk.take(cast("Visit", None), None)({}, open_tab, send)
-    assert (sent[0]["status"], sent[-1]["more_body"], desk.open) == (200, False, 0)
 
 
 async def test_a_task_that_ended_before_its_page_asked_for_news_is_told_as_ended(tmp_path: Path) -> None:

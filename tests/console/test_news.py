@@ -1,0 +1,173 @@
+"""The stream of an open tab, and when it ends: with the rights for which it was opened."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from contextlib import AsyncExitStack, aclosing, asynccontextmanager
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import anyio
+import pytest
+
+from bridge.access.principals import OperatorRole, Principal
+from bridge.access.verifiers import Access, Credential
+from bridge.console.gate import Visit
+from bridge.console.news import STREAMS_MOST, NewsDesk
+from bridge.console.sessions import IDLE_SECONDS, new_session
+from bridge.http.request_checks import RefusedError
+from bridge.jsonvalues import JsonObject
+from tests.console.test_tasks import ADA, BOB, Served, served
+from tests.support.console import HERE, ConsoleBrowser, news
+from tests.support.in_process import client_of
+
+OPS = Credential(Principal("ops", operator=OperatorRole.ANSWER), "token-of-ops")
+SOON_SECONDS = 5
+"""Within which a stream ends that ends at once. It looks by itself after 15 s."""
+
+
+@asynccontextmanager
+async def told_to(browser: ConsoleBrowser, task: str | None = None) -> AsyncIterator[AsyncIterator[Any]]:
+    """The news of an open tab, of which the first ones have come."""
+    async with client_of(browser.bridge.app) as client:
+        client.cookies = browser.client.cookies
+        headers = {"Origin": HERE, "X-CSRF-Token": browser.csrf}
+        body = {} if task is None else {"task": f"/tasks/devtools/{task}"}
+        async with client.stream("POST", f"{HERE}/console/news", json=body, headers=headers) as stream:
+            assert stream.status_code == 200
+            async with aclosing(news(stream)) as told:
+                for _ in range(1 if task is None else 2):
+                    await anext(told)
+                yield told
+
+
+async def at_the_console(here: Served, who: Credential) -> ConsoleBrowser:
+    browser = ConsoleBrowser(here.bridge)
+    assert await browser.signs_in(who.token) == 200
+    await browser.opens()
+    return browser
+
+
+async def rest_of(told: AsyncIterator[Any]) -> list[Any]:
+    """What is told until the stream ends, soon."""
+    with anyio.fail_after(SOON_SECONDS):
+        return [one async for one in told]
+
+
+@pytest.mark.parametrize(
+    ("who", "then"),
+    [
+        (OPS, (ADA, Credential(Principal("ops"), OPS.token))),
+        (OPS, (ADA, Credential(Principal("ops", operator=OperatorRole.READ), OPS.token))),
+        (ADA, (BOB, Credential(Principal("carl"), ADA.token))),
+        (ADA, (Credential(Principal("ada", skills=("fail",)), ADA.token),)),
+        (ADA, (Credential(Principal("ada"), "another-token"),)),
+    ],
+    ids=["no operator any more", "a lesser operator", "of somebody else", "fewer skills", "another token"],
+)
+async def test_a_tab_hears_nothing_more_once_its_visitor_has_other_rights(
+    who: Credential, then: Sequence[Credential], tmp_path: Path
+) -> None:
+    async with served(tmp_path, ADA, OPS, console_content=True) as here:
+        task = await here.calls("hold", ADA.token, text="a secret of ada")
+        await here.server.holding(1)
+        async with told_to(await at_the_console(here, who), task) as told:
+            await here.bridge.apply(replace(here.plan, credentials=tuple(then)))
+            here.server.released.set()
+            assert await rest_of(told) == []
+
+
+async def test_a_tab_hears_on_when_a_reload_leaves_its_visitor_as_it_is(tmp_path: Path) -> None:
+    async with served(tmp_path, ADA, BOB) as here:
+        task = await here.calls("hold", ADA.token)
+        await here.server.holding(1)
+        async with told_to(await at_the_console(here, ADA), task) as told:
+            await here.bridge.apply(replace(here.plan, credentials=(ADA,)))
+            here.server.released.set()
+            async for one in told:
+                if "event" in one and one["event"].get("state") == "completed":
+                    break
+            else:
+                pytest.fail("the stream has ended")
+
+
+async def test_all_tabs_of_a_browser_hear_nothing_more_once_one_of_them_signs_out(tmp_path: Path) -> None:
+    async with served(tmp_path, ADA, BOB) as here:
+        ada, bob = await at_the_console(here, ADA), await at_the_console(here, BOB)
+        async with told_to(ada) as told, told_to(ada) as other, told_to(bob) as of_bob:
+            assert (await ada.posts("/sign-out", {})).status_code == 200
+            assert [await rest_of(told), await rest_of(other)] == [[], []]
+            await here.calls("hold", BOB.token)
+            assert "numbers" in await anext(of_bob)
+
+
+@dataclass
+class OpenTab:
+    """A tab whose visit is judged as the test says, without a bridge around it."""
+
+    visit: Visit
+    judged: Callable[[Visit], Awaitable[Principal | None]]
+    sent: list[Any] = field(default_factory=list)
+
+    async def hears_all(self) -> list[Any]:
+        """What it is sent until its stream ends, soon."""
+
+        async def numbers(_: Visit) -> JsonObject:
+            return {"running": 1}
+
+        async def stays() -> Any:
+            await anyio.sleep_forever()
+
+        async def send(message: Any) -> None:
+            self.sent.append(message)
+
+        desk = NewsDesk(Access((), ADA.principal), numbers, self.judged)
+        with anyio.fail_after(SOON_SECONDS):
+            await desk.take(self.visit, None)({}, stays, send)
+        assert desk.open == set()
+        assert not self.sent[-1]["more_body"]
+        return [one["body"] for one in self.sent[1:-1]]
+
+
+def visit_of(principal: Principal, *, seen_before_seconds: float = 0) -> Visit:
+    session = replace(new_session(time.time() - seen_before_seconds, "secret"), has_signed_in=True)
+    return Visit("POST", "/news", {}, True, HERE, "127.0.0.1", session, principal)
+
+
+def test_a_visit_lasts_no_longer_than_its_token_and_its_session() -> None:
+    expiring = replace(ADA.principal, expires_at=time.time() + 600)
+    assert visit_of(expiring).seconds_left <= 600
+    assert visit_of(ADA.principal, seen_before_seconds=IDLE_SECONDS - 600).seconds_left <= 600
+    assert 600 < visit_of(ADA.principal).seconds_left <= IDLE_SECONDS
+    assert replace(visit_of(ADA.principal), is_open=True).seconds_left == math.inf
+
+
+async def test_a_stream_ends_when_the_token_of_its_visitor_expires() -> None:
+    expiring = replace(ADA.principal, expires_at=time.time() + 0.3)
+
+    async def judged(_: Visit) -> Principal | None:
+        return expiring
+
+    assert len(await OpenTab(visit_of(expiring), judged).hears_all()) == 1
+
+
+async def test_news_end_while_nobody_can_tell_whether_their_visitor_may_have_them() -> None:
+    async def judged(_: Visit) -> Principal | None:
+        raise RefusedError(503, "the issuer is away")
+
+    assert await OpenTab(visit_of(ADA.principal), judged).hears_all() == []
+
+
+async def test_too_many_tabs_are_shown_without_news_and_their_places_come_back(tmp_path: Path) -> None:
+    async with served(tmp_path) as here:
+        await here.browser.opens()
+        async with AsyncExitStack() as tabs:
+            for _ in range(STREAMS_MOST):
+                await tabs.enter_async_context(told_to(here.browser))
+            refused = await here.browser.posts("/news", {})
+            assert (refused.status_code, refused.headers["retry-after"]) == (503, "30")
+        async with told_to(here.browser):
+            pass
