@@ -52,7 +52,7 @@ from bridge.assembly.plan import (
 )
 from bridge.assembly.published_agent import PublishedAgent, path_of, published
 from bridge.assembly.push import notified, push_signer
-from bridge.assembly.replicas import BridgeReplicas, replicas_of
+from bridge.assembly.replicas import BridgeReplicas, SignOuts, replicas_of
 from bridge.assembly.routes import MCP, OWN_DOOR_HEADER, OwnDoor, Router, RoutingTable, readiness
 from bridge.assembly.telemetry import telemetry_of
 from bridge.assembly.tool_servers import FirstConnections, StartObserver, ToolServers
@@ -98,6 +98,8 @@ class Bridge:
         self._parts = Parts()
         self.replicas: BridgeReplicas | None = None
         """The other replicas of this bridge; None for one that is alone."""
+        self.sign_outs = SignOuts()
+        """What the console tells those of other replicas."""
         self._retiring: list[_Retiring] = []
         self.on_retired: Callable[[], None] = lambda: None
         """Called each time that replaced parts have ended."""
@@ -154,7 +156,7 @@ class Bridge:
             self._shared = await stack.enter_async_context(resources)
             self.replicas = await stack.enter_async_context(replicas_of(self._plan, self._shared.seal))
             if self.replicas is not None:
-                self.replicas.share(self._shared.hints, self._states)
+                self.replicas.share(self._shared.hints, self._states, self.sign_outs)
             self.app.notified = notified(self._shared, self._may_notify, self._key_of_agent)
             if (signer := push_signer(self._place)) is not None:
                 self.app.key_sources.append(signer.public_keys)

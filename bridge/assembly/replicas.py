@@ -1,4 +1,5 @@
-"""The other replicas of a bridge: the list of them, whether they serve the same plan, and the sessions that all answer.
+"""The other replicas of a bridge: the list of them, whether they serve the same plan, and the sessions that all answer
+or have to end.
 
 A bridge whose tasks are in a PostgreSQL is one of several replicas, also if it serves MCP servers alone.
 """
@@ -8,6 +9,7 @@ from __future__ import annotations
 import logging
 from collections.abc import AsyncIterator, Callable, Iterable
 from contextlib import asynccontextmanager
+from dataclasses import dataclass
 from enum import Enum
 from typing import Final
 from uuid import UUID
@@ -49,6 +51,20 @@ class ServedPlan(Enum):
     NONE = "none yet"
 
 
+_SIGNED_OUT: Final = "signed-out="
+"""What a word begins with that tells of a sign-out. No mark of an agent has it, see `PushHints.take_word`."""
+
+
+@dataclass
+class SignOuts:
+    """What the processes of a bridge tell each other of people who sign out. Word of it may be lost."""
+
+    pass_on: Callable[[str], None] = lambda _: None
+    """Tells the others the mark of a session that was ended here."""
+    take: Callable[[str], None] = lambda _: None
+    """Called with the mark of each session that was ended elsewhere."""
+
+
 class BridgeReplicas:
     """The replicas of a bridge, as one of them sees them."""
 
@@ -62,10 +78,20 @@ class BridgeReplicas:
         self._seen: dict[int, ServedPlan] = {}
         registry.on_change = self._compare
 
-    def share(self, hints: PushHints, states: Callable[[], Iterable[SourceState]]) -> None:
-        """Have the notifications of agents wake those who wait at any replica, and tell the others which tool servers
-        cannot be called here."""
-        hints.pass_on, self._registry.on_hint = self._registry.hint, hints.take_word
+    def share(
+        self, hints: PushHints, states: Callable[[], Iterable[SourceState]], sign_outs: SignOuts
+    ) -> None:
+        """Have the notifications of agents wake those who wait at any replica, have sessions end at all of them, and
+        tell the others which tool servers cannot be called here."""
+
+        def take(word: str) -> None:
+            if word.startswith(_SIGNED_OUT):
+                sign_outs.take(word.removeprefix(_SIGNED_OUT))
+            else:
+                hints.take_word(word)
+
+        hints.pass_on, self._registry.on_hint = self._registry.hint, take
+        sign_outs.pass_on = lambda mark: self._registry.hint(f"{_SIGNED_OUT}{mark}")
         self._registry.outages = lambda: self._outages.text(states(), self._now_ms() - now_ms())
 
     def _now_ms(self) -> int:

@@ -61,6 +61,7 @@ class ConsoleApp:
         self._gate = ConsoleGate(place, bridge.access, lambda: keys_of(place))
         self._issuers = IssuerSignIn(self._gate, bridge.access, bridge.login_at)
         self._news = NewsDesk(bridge.access, self._numbers, self._gate.principal_of)
+        bridge.sign_outs.take = self._end_session
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer one request of a browser."""
@@ -196,11 +197,16 @@ class ConsoleApp:
         return signed_in
 
     def _sign_out(self, visit: Visit) -> Response:
-        ended = self._gate.sign_out(visit)
-        self._news.end(visit.session)
+        self._end_session(visit.session.mark)
+        self._bridge.sign_outs.pass_on(visit.session.mark)
         signed_out = json_response({"to": visit.root})
-        signed_out.headers["Set-Cookie"] = ended
+        signed_out.headers["Set-Cookie"] = self._gate.no_cookie(visit)
         return signed_out
+
+    def _end_session(self, mark: str) -> None:
+        """End a session here, that was ended here or at another process of the bridge."""
+        self._gate.end(mark)
+        self._news.end(mark)
 
     async def _back(self, visit: Visit, headers: Headers) -> Response:
         """A page that leads on: a redirect would still come from the site of the issuer, and have no session."""

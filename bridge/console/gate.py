@@ -310,10 +310,12 @@ class ConsoleGate:
         self._failures.note(site_of(visit.address), time.time())
         return RefusedError(403, words)
 
-    def sign_out(self, visit: Visit) -> str:
-        """Let the session of a visit count no more. The value of `Set-Cookie` that takes it away from the browser, for
-        those processes of the bridge that have not heard of it."""
-        self._ended.end(visit.session, time.time())
+    def end(self, mark: str) -> None:
+        """Let the session with this mark count no more."""
+        self._ended.end(mark, time.time())
+
+    def no_cookie(self, visit: Visit) -> str:
+        """The value of `Set-Cookie` that takes the session from the browser."""
         return visit.set_cookie(visit.cookie_name, "", 0, "Strict")
 
     def cookie(self, visit: Visit, session: ConsoleSession) -> str:

@@ -21,7 +21,6 @@ from bridge.access.principals import Principal
 from bridge.access.verifiers import Access
 from bridge.console.gate import Visit
 from bridge.console.pages import HEADERS
-from bridge.console.sessions import ConsoleSession
 from bridge.errors import StoreAwayError
 from bridge.http.request_checks import RefusedError
 from bridge.http.sse import HEARTBEAT, frame
@@ -67,10 +66,10 @@ class NewsDesk:
             raise RefusedError(503, "Too many pages are open", {"Retry-After": "30"})
         return NewsStream(self, visit, watched)
 
-    def end(self, session: ConsoleSession) -> None:
-        """End the streams of all tabs of a browser that has signed out."""
+    def end(self, mark: str) -> None:
+        """End the streams of all tabs of the browser whose session has this mark."""
         for stream in self.open:
-            if stream.visit.session.csrf == session.csrf:
+            if stream.visit.session.mark == mark:
                 stream.end()
 
 

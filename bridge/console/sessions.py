@@ -7,6 +7,7 @@ session, too, because every form proves by it that it was shown to this browser.
 
 from __future__ import annotations
 
+import hashlib
 import secrets
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field, replace
@@ -32,6 +33,11 @@ FRESH_SECONDS: Final = 60.0
 COOKIE_BYTES: Final = 4000
 """The longest value of a cookie: browsers drop cookies above 4096 bytes, with their names."""
 
+_ENDED_MOST: Final = 20_000
+"""Sessions that are remembered as ended. The oldest is forgotten first, and browsers have given up the cookie."""
+
+_MARK_DIGITS: Final = 32
+
 _SESSION: Final = b"session"
 _BEGUN: Final = b"begun sign-in"
 
@@ -48,6 +54,11 @@ class ConsoleSession:
     scheme: Scheme = Scheme.BEARER
     has_signed_in: bool = False
     """False for a browser that has only looked; a certificate is a sign-in without a secret."""
+
+    @property
+    def mark(self) -> str:
+        """What it is called where one process of the bridge tells another that it has ended."""
+        return hashlib.sha256(self.csrf.encode()).hexdigest()[:_MARK_DIGITS]
 
     @property
     def headers(self) -> dict[str, str]:
@@ -127,10 +138,12 @@ class EndedSessions:
     def __init__(self) -> None:
         self._until: dict[str, float] = {}
 
-    def end(self, session: ConsoleSession, now: float) -> None:
-        """Let a session count no more."""
-        self._until = {csrf: until for csrf, until in self._until.items() if until > now}
-        self._until[session.csrf] = session.began_at + SESSION_SECONDS
+    def end(self, mark: str, now: float) -> None:
+        """Let the session with this mark count no more, here or at another process."""
+        self._until = {one: until for one, until in self._until.items() if until > now and one != mark}
+        self._until[mark] = now + SESSION_SECONDS
+        if len(self._until) > _ENDED_MOST:
+            del self._until[next(iter(self._until))]
 
     def __contains__(self, session: ConsoleSession) -> bool:
-        return session.csrf in self._until
+        return session.mark in self._until

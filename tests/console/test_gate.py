@@ -12,19 +12,22 @@ from ipaddress import ip_network
 from pathlib import Path
 from typing import Any
 
+import anyio
 import pytest
 
 from bridge.access.principals import Principal
 from bridge.access.verifiers import Credential, Scheme
 from bridge.assembly.bridge import Bridge
-from bridge.assembly.plan import Plan, ProcessPlan
+from bridge.assembly.plan import Plan, ProcessPlan, SharedStore
 from bridge.assembly.plan_from_file import plan_from_file
 from bridge.config.load import SettingOverride, load
 from bridge.console import gate, sessions
+from bridge.console.app import ConsoleApp
 from bridge.console.sessions import IDLE_SECONDS, SESSION_SECONDS, SessionSeal, new_session
 from bridge.http.request_checks import TrustedProxies
-from tests.support.console import HERE, ConsoleBrowser, console_of
+from tests.support.console import HERE, ConsoleBrowser, console_of, told_to
 from tests.support.issuer import TokenIssuer, issuer_at
+from tests.support.postgres import new_database_url
 from tests.support.running import listening, profile_of
 
 ADA = Credential(Principal("ada"), "token-of-ada")
@@ -168,6 +171,50 @@ async def test_a_copy_of_a_cookie_is_of_no_use_after_the_sign_out(tmp_path: Path
         assert (await thief.opens()).status_code == 200
         assert (await browser.posts("/sign-out", {})).status_code == 200
         assert (await thief.opens()).status_code == 401
+
+
+async def test_a_sign_out_takes_the_cookie_from_the_browser_so_that_it_counts_with_no_worker(
+    tmp_path: Path,
+) -> None:
+    async with signed_in(tmp_path) as (bridge, browser):
+        answer = await browser.posts("/sign-out", {})
+        cookie = SimpleCookie(answer.headers["set-cookie"])["mcp-a2a-console"]
+        assert (cookie.value, cookie["max-age"], cookie["path"]) == ("", "0", "/")
+        assert (cookie["samesite"], bool(cookie["httponly"])) == ("Strict", True)
+        bridge.app.console = ConsoleApp(
+            bridge, plan_with(tmp_path, ADA, BOB).place
+        )  # one that has heard nothing
+        assert (await browser.opens()).status_code == 401
+
+
+async def until_it_hears(other: Bridge, one: Bridge) -> None:
+    """Wait until what one process tells of sign-outs arrives at another."""
+    heard, take = anyio.Event(), other.sign_outs.take
+
+    def hear(mark: str) -> None:
+        heard.set()
+        take(mark)
+
+    other.sign_outs.take = hear
+    while not heard.is_set():
+        one.sign_outs.pass_on("0" * 32)
+        await anyio.sleep(0.01)
+
+
+async def test_a_sign_out_ends_the_session_at_the_other_replicas_too(tmp_path: Path) -> None:
+    plan = plan_with(tmp_path, ADA, shared_store=SharedStore(new_database_url()))
+    with anyio.fail_after(30):
+        async with console_of(plan) as one, console_of(plan) as two:
+            browser, thief = ConsoleBrowser(one), ConsoleBrowser(two)
+            assert await browser.signs_in(ADA.token) == 200
+            await browser.opens()
+            thief.client.cookies.update(browser.client.cookies)
+            thief.csrf = browser.csrf
+            await until_it_hears(two, one)
+            async with told_to(thief) as told:
+                assert (await browser.posts("/sign-out", {})).status_code == 200
+                assert [news async for news in told] == []
+            assert (await thief.opens()).status_code == 401
 
 
 @pytest.mark.parametrize(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
-from contextlib import AsyncExitStack, aclosing, asynccontextmanager
+from contextlib import AsyncExitStack
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -21,27 +21,11 @@ from bridge.console.sessions import IDLE_SECONDS, new_session
 from bridge.http.request_checks import RefusedError
 from bridge.jsonvalues import JsonObject
 from tests.console.test_tasks import ADA, BOB, Served, served
-from tests.support.console import HERE, ConsoleBrowser, news
-from tests.support.in_process import client_of
+from tests.support.console import HERE, ConsoleBrowser, told_to
 
 OPS = Credential(Principal("ops", operator=OperatorRole.ANSWER), "token-of-ops")
 SOON_SECONDS = 5
 """Within which a stream ends that ends at once. It looks by itself after 15 s."""
-
-
-@asynccontextmanager
-async def told_to(browser: ConsoleBrowser, task: str | None = None) -> AsyncIterator[AsyncIterator[Any]]:
-    """The news of an open tab, of which the first ones have come."""
-    async with client_of(browser.bridge.app) as client:
-        client.cookies = browser.client.cookies
-        headers = {"Origin": HERE, "X-CSRF-Token": browser.csrf}
-        body = {} if task is None else {"task": f"/tasks/devtools/{task}"}
-        async with client.stream("POST", f"{HERE}/console/news", json=body, headers=headers) as stream:
-            assert stream.status_code == 200
-            async with aclosing(news(stream)) as told:
-                for _ in range(1 if task is None else 2):
-                    await anext(told)
-                yield told
 
 
 async def at_the_console(here: Served, who: Credential) -> ConsoleBrowser:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import AsyncIterator, Mapping
-from contextlib import asynccontextmanager
+from contextlib import aclosing, asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -14,6 +14,7 @@ import httpx2
 from bridge.assembly.bridge import Bridge
 from bridge.assembly.plan import Plan
 from bridge.console.app import ConsoleApp
+from tests.support.in_process import client_of
 
 HERE: Final = "http://127.0.0.1:8080"
 _CSRF: Final = re.compile(r'data-csrf="([^"]+)"')
@@ -73,3 +74,18 @@ async def news(stream: httpx2.Response) -> AsyncIterator[Any]:
     async for line in stream.aiter_lines():
         if line.startswith("data: "):
             yield json.loads(line.removeprefix("data: "))
+
+
+@asynccontextmanager
+async def told_to(browser: ConsoleBrowser, task: str | None = None) -> AsyncIterator[AsyncIterator[Any]]:
+    """The news of an open tab, of which the first ones have come."""
+    async with client_of(browser.bridge.app) as client:
+        client.cookies = browser.client.cookies
+        headers = {"Origin": HERE, "X-CSRF-Token": browser.csrf}
+        body = {} if task is None else {"task": f"/tasks/devtools/{task}"}
+        async with client.stream("POST", f"{HERE}/console/news", json=body, headers=headers) as stream:
+            assert stream.status_code == 200
+            async with aclosing(news(stream)) as told:
+                for _ in range(1 if task is None else 2):
+                    await anext(told)
+                yield told
