@@ -13,7 +13,6 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from typing import Final
-from urllib.parse import unquote
 
 from pydantic import JsonValue, ValidationError
 from starlette.datastructures import Headers
@@ -36,6 +35,7 @@ from bridge.console.operations import operations_on, waiting_for
 from bridge.console.overview import load_of, overview
 from bridge.console.pages import HEADERS, STATIC, json_response, page_response, static_response
 from bridge.console.parts import file_of, media_headers, places_in
+from bridge.console.paths import segments_of
 from bridge.console.people import people
 from bridge.console.tasks import path_of_task, task_list, task_page
 from bridge.console.tool_trials import call_tool, tool_list, tool_page
@@ -72,10 +72,9 @@ class ConsoleApp:
         except RefusedError as exc:
             response = refused = _refusal(visit, exc.status, str(exc))
             refused.headers.update(exc.headers)
-        except WrongValuesError as exc:
-            response = json_response({"problems": [*exc.problems]}, 422)
         except A2AError as exc:
-            response = _refusal(visit, exc.kind.http_status, str(exc))
+            response = refused = _refusal(visit, exc.kind.http_status, str(exc))
+            refused.headers.update(exc.headers)
         except ValidationError:
             response = _refusal(visit, 400, "Nothing can be asked for by such a name")
         except StoreAwayError as exc:
@@ -91,18 +90,24 @@ class ConsoleApp:
         if name in STATIC and visit.path.startswith(_STATIC) and visit.verb in ("GET", "HEAD"):
             return static_response(name)
         if visit.verb == "POST":
-            return await self._posted(visit, await self._gate.body_of(visit, scope, receive))
+            return self._kept(
+                visit, await self._posted(visit, await self._gate.body_of(visit, scope, receive))
+            )
         if visit.verb not in ("GET", "HEAD"):
             raise RefusedError(405, "This takes GET and POST", {"Allow": "GET, HEAD, POST"})
         if visit.path == BACK_PATH and visit.verb == "GET":
             return await self._back(visit, Headers(scope=scope))
+        if visit.leads_on:
+            return _leading_to(visit, visit.leads_on, "leads_on.html")
         if visit.principal is None:
-            page = self._sign_in_page(visit)
-        else:
-            page = await self._page(visit, visit.path.split("/")[1:])
-        if not visit.has_old_cookie:
-            page.headers["Set-Cookie"] = self._gate.cookie(visit, visit.session)
-        return page
+            return self._kept(visit, self._sign_in_page(visit))
+        return self._kept(visit, await self._page(visit, segments_of(visit.path)))
+
+    def _kept(self, visit: Visit, answer: ASGIApp) -> ASGIApp:
+        """An answer that keeps the session of an active browser. Open pages ask for news by themselves."""
+        if isinstance(answer, Response) and not visit.keeps_cookie and "set-cookie" not in answer.headers:
+            answer.headers["Set-Cookie"] = self._gate.cookie(visit, visit.session)
+        return answer
 
     def _sign_in_page(self, visit: Visit) -> Response:
         self._gate.require_sign_in(visit)
@@ -163,7 +168,13 @@ class ConsoleApp:
             raise RefusedError(401, "Sign in first: the session is over")
         if visit.path == "/sign-out":
             return self._sign_out(visit)
-        match visit.path.split("/")[1:]:
+        try:
+            return await self._changed(visit, body)
+        except WrongValuesError as exc:
+            return json_response({"problems": [*exc.problems]}, 422)
+
+    async def _changed(self, visit: Visit, body: JsonObject) -> ASGIApp:
+        match segments_of(visit.path):
             case ["news"]:
                 return await self._news_for(visit, body.get("task"))
             case ["tasks", agent, task_id, "cancel"]:
@@ -213,8 +224,7 @@ class ConsoleApp:
         with self._refusals_told():
             session, principal, ended = await self._issuers.finish(visit, headers)
         self._bridge.tell_of_sign_in(_FACE, principal.name)
-        page = page_response(replace(visit, path="", wants_json=False), "signed_in.html", {})
-        page.headers["Refresh"] = f"0;url={visit.root}"
+        page = _leading_to(replace(visit, path=""), visit.root, "signed_in.html")
         page.headers.append("Set-Cookie", self._gate.cookie(visit, session))
         page.headers.append("Set-Cookie", ended)
         return page
@@ -229,13 +239,20 @@ class ConsoleApp:
 
     async def _news_for(self, visit: Visit, task: JsonValue) -> ASGIApp:
         """The news for a tab, with those of a task if its page is about one."""
-        match unquote(task).split("/")[1:] if isinstance(task, str) and task else []:
+        match segments_of(task) if isinstance(task, str) else ():
             case []:
                 return self._news.take(visit, None)
             case ["tasks", agent, task_id]:
                 watched = await operations_on(self._bridge, visit, agent).watched(task_id)
                 return self._news.take(visit, watched)
         raise RefusedError(400, "This is no task")
+
+
+def _leading_to(visit: Visit, place: str, template: str) -> Response:
+    """A page of ours that leads on to another one: what it asks for does not come from another site any more."""
+    page = page_response(replace(visit, wants_json=False), template, {"to": place})
+    page.headers["Refresh"] = f"0;url={place}"
+    return page
 
 
 def _require_operator(visit: Visit) -> None:

@@ -13,12 +13,13 @@ from __future__ import annotations
 import hmac
 import logging
 import math
+import re
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Final, Literal
-from urllib.parse import parse_qsl, urlsplit
+from urllib.parse import parse_qsl, quote, urlsplit
 
 from starlette.datastructures import Headers
 from starlette.requests import cookie_parser
@@ -30,6 +31,7 @@ from bridge.access.principals import Principal
 from bridge.access.verifiers import Access, Scheme
 from bridge.assembly.plan import ProcessPlan
 from bridge.assembly.routes import CONSOLE
+from bridge.console.paths import JSON_ENDING, asked_path
 from bridge.console.sessions import (
     COOKIE_BYTES,
     FRESH_SECONDS,
@@ -66,17 +68,13 @@ _FIELDS_MOST: Final = 50
 """Fields of a query."""
 
 _COOKIE: Final = "mcp-a2a-console"
-_PROXIED: Final = (
-    "forwarded",
-    "via",
-    "x-forwarded-for",
-    "x-forwarded-host",
-    "x-forwarded-proto",
-    "x-forwarded-prefix",
-    "x-forwarded-port",
-    "x-real-ip",
+_PROXIED: Final = re.compile(
+    r"(x-)?forwarded.*|via|x-(real-ip|original.*|envoy.*|amzn.*|proxy.*)|cf-.*|(.*-)?client-ip"
 )
 """Headers that a proxy adds. A request with one of them does not come from a browser on this machine."""
+
+_QUERY_SAFE: Final = "%&=+/?:@!$'()*,;~"
+"""What may stand in a query as it is."""
 
 _CLOSED: Final = (
     "This console is open to a browser on this machine alone, at a loopback address and without a proxy: the bridge"
@@ -90,7 +88,7 @@ class Visit:
 
     verb: str
     path: str
-    """Below `/console`, without a slash at its end."""
+    """Below `/console`, without a slash at its end, as `path_of` writes it."""
     query: Mapping[str, str]
     wants_json: bool
     base_url: str
@@ -102,8 +100,10 @@ class Visit:
     """None before a sign-in."""
     is_open: bool = False
     """Whether nobody has to sign in here."""
-    has_old_cookie: bool = False
-    """Whether the browser has a cookie that need not be written again."""
+    keeps_cookie: bool = False
+    """Whether no cookie is to be written: that of the browser is new, or none may be."""
+    leads_on: str = ""
+    """Where a page of ours has to lead, as the browser may have a session that it has not sent; "" if nowhere."""
     shown: str | None = None
     """What the connection itself has shown, see `SHOWN_HEADER`."""
 
@@ -176,26 +176,29 @@ class ConsoleGate:
         headers, now = Headers(scope=scope), time.time()
         self._web.require_own(headers)
         base_url = self._web.base_url(scope, headers)
-        path, wants_json = _asked(scope, headers)
+        path, is_json = asked_path(scope)
         visit = Visit(
             scope["method"],
             path,
             _query(scope["query_string"]),
-            wants_json,
+            is_json or _prefers_json(headers),
             base_url,
             self._place.proxies.address_of(scope),
             new_session(now),
             None,
-            is_open=self._is_open(headers),
+            is_open=self._is_open(scope, headers),
             shown=headers.get(SHOWN_HEADER),
         )
         cookie = cookie_parser(headers.get("cookie", "")).get(visit.cookie_name, "")
         session = self.seal.opened(cookie, now) if cookie else None
-        if session is not None and session not in self._ended:
+        has_session = session is not None and session not in self._ended
+        if session is not None and has_session:
             is_fresh = now < session.seen_at + FRESH_SECONDS
-            visit = replace(
-                visit, session=session if is_fresh else session.seen(now), has_old_cookie=is_fresh
-            )
+            visit = replace(visit, session=session if is_fresh else session.seen(now), keeps_cookie=is_fresh)
+        if headers.get("sec-fetch-site") == "cross-site":
+            asked = f"{visit.root}{path}{JSON_ENDING if is_json else ''}{_asked_query(scope)}"
+            is_led = not has_session and headers.get("sec-fetch-mode") == "navigate"
+            visit = replace(visit, keeps_cookie=True, leads_on=asked if is_led else "")
         return replace(visit, principal=await self.principal_of(visit))
 
     async def principal_of(self, visit: Visit) -> Principal | None:
@@ -322,13 +325,13 @@ class ConsoleGate:
         """The value of `Set-Cookie` for a session."""
         return visit.set_cookie(visit.cookie_name, self.seal.sealed(session), SESSION_SECONDS, "Strict")
 
-    def _is_open(self, headers: Headers) -> bool:
+    def _is_open(self, scope: Scope, headers: Headers) -> bool:
         return (
             not self._access.needs_token
             and is_loopback(self._place.host)
             and self._place.public_url is None
             and is_loopback(host_name(headers.get("host", "")))
-            and not any(name in headers for name in _PROXIED)
+            and not _is_by_proxy(scope, headers)
             and not self._place.proxies.networks
         )
 
@@ -340,10 +343,15 @@ def _query(encoded: bytes) -> dict[str, str]:
         raise RefusedError(400, "The query has too many fields") from exc
 
 
-def _asked(scope: Scope, headers: Headers) -> tuple[str, bool]:
-    """The path below the console, and whether JSON is asked for."""
-    path: str = scope["path"].removeprefix(scope.get("root_path", "")).removeprefix(CONSOLE).rstrip("/")
-    if path.endswith(".json"):
-        return path.removesuffix(".json"), True
-    first = headers.get("accept", "").partition(",")[0].partition(";")[0].strip()
-    return path, first == "application/json"
+def _prefers_json(headers: Headers) -> bool:
+    return headers.get("accept", "").partition(",")[0].partition(";")[0].strip() == "application/json"
+
+
+def _asked_query(scope: Scope) -> str:
+    query = quote(scope["query_string"], safe=_QUERY_SAFE)
+    return f"?{query}" if query else ""
+
+
+def _is_by_proxy(scope: Scope, headers: Headers) -> bool:
+    """Whether a request shows a sign of a proxy. Browsers speak HTTP/1.1 at least, and many proxies HTTP/1.0."""
+    return scope.get("http_version") == "1.0" or any(map(_PROXIED.fullmatch, headers))

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import fields
-from urllib.parse import quote
 
 from pydantic import JsonValue
 
@@ -14,6 +13,7 @@ from bridge.assembly.bridge import Bridge
 from bridge.assembly.offered_server import OfferedServer
 from bridge.assembly.published_agent import PublishedAgent
 from bridge.console.gate import Visit
+from bridge.console.paths import path_of
 from bridge.jsonvalues import JsonObject
 from bridge.safe_text import without_hidden_characters
 from bridge.tools_as_agent.skills import Skill
@@ -61,7 +61,7 @@ def _skill_row(skill: Skill, one: PublishedAgent) -> JsonObject:
         "of": skill.source_key or one.name,
         "to": skill.id,
         "title": skill.shown.name,
-        "path": f"/try/{quote(one.name, safe='')}/{quote(skill.id, safe='')}",
+        "path": path_of("try", one.name, skill.id),
         "changed": [
             *_changes(skill.override),
             *([f"has the id {skill.id}"] if skill.id != skill.default_id else []),

@@ -18,6 +18,7 @@ from starlette.responses import Response
 
 from bridge.a2a.model.objects import milliseconds
 from bridge.console.gate import Visit
+from bridge.console.paths import path_of
 from bridge.errors import UsageError
 from bridge.jsonvalues import JsonObject
 from bridge.safe_text import with_visible_characters
@@ -122,6 +123,7 @@ def _environment() -> jinja2.Environment:
         finalize=_visible,
     )
     found.filters["pretty"] = lambda value: json.dumps(_shortened(value), indent=2, ensure_ascii=False)
+    found.filters["path"] = lambda segments: path_of(*segments)
     found.filters["minute"] = _minute
     found.filters["state"] = lambda word: word.replace("_", " ")
     found.filters["count"] = lambda number, noun: f"{number} {noun}{'' if number == 1 else 's'}"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from typing import Final
-from urllib.parse import quote, urlencode
+from urllib.parse import urlencode
 
 from bridge.a2a.model.life import ENDED
 from bridge.a2a.model.objects import ListTasksRequest, Role, Task, TaskState, timestamp
@@ -13,6 +13,7 @@ from bridge.assembly.bridge import Bridge
 from bridge.console.gate import Visit
 from bridge.console.operations import WAITING, AgentOperations, operations_of, operations_on
 from bridge.console.parts import shown_message, shown_parts
+from bridge.console.paths import path_of
 from bridge.console.questions import asked_of
 from bridge.http.request_checks import RefusedError
 from bridge.jsonvalues import JsonObject
@@ -119,7 +120,7 @@ def row_of(task: Task, one: AgentOperations) -> JsonObject:
 
 def path_of_task(agent: str, task_id: str) -> str:
     """The path of a task's page, below the console."""
-    return f"/tasks/{quote(agent, safe='')}/{quote(task_id, safe='')}"
+    return path_of("tasks", agent, task_id)
 
 
 def skill_of(task: Task, agent: ToolsAgent) -> str:

@@ -16,6 +16,7 @@ from bridge.assembly.routes import MCP
 from bridge.console.forms import WrongValuesError, fields_of, form_problems
 from bridge.console.gate import Visit
 from bridge.console.parts import IMAGES, shown_value
+from bridge.console.paths import path_of
 from bridge.console.trials import arguments_in, secret_header, secret_option
 from bridge.errors import AuditAwayError
 from bridge.http.request_checks import RefusedError
@@ -50,7 +51,7 @@ def _line(tool: PublishedTool, one: OfferedServer) -> JsonObject:
         "id": tool.name,
         "name": str(tool.listed.get("title") or tool.name),
         "description": str(tool.listed.get("description") or ""),
-        "path": f"/try/mcp/{quote(one.name, safe='')}/{quote(tool.name, safe='')}",
+        "path": path_of("try", "mcp", one.name, tool.name),
         "hints": [],
     }
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from typing import Final
-from urllib.parse import quote
 from uuid import uuid4
 
 from bridge.a2a.model.objects import Message, Part, Role
@@ -15,6 +14,7 @@ from bridge.assembly.published_agent import PublishedAgent
 from bridge.console.forms import WrongValuesError, fields_of, tool_problems
 from bridge.console.gate import Visit
 from bridge.console.operations import operations_of, operations_on
+from bridge.console.paths import path_of
 from bridge.console.tasks import call_of, path_of_task
 from bridge.http.request_checks import API_KEY_HEADER, RefusedError
 from bridge.jsonvalues import JsonObject
@@ -61,7 +61,7 @@ def _line(skill: Skill, agent: PublishedAgent) -> JsonObject:
         "id": skill.id,
         "name": skill.shown.name,
         "description": skill.shown.description,
-        "path": f"/try/{quote(agent.name, safe='')}/{quote(skill.id, safe='')}",
+        "path": path_of("try", agent.name, skill.id),
         "hints": [words for hint, words in _HINTS.items() if skill.tool.annotations.get(hint) is True],
     }
 

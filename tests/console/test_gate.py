@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import replace
@@ -14,10 +15,12 @@ from typing import Any
 
 import anyio
 import pytest
+from starlette.types import Receive, Scope, Send
 
 from bridge.access.principals import Principal
 from bridge.access.verifiers import Credential, Scheme
 from bridge.assembly.bridge import Bridge
+from bridge.assembly.offered_server import keys_of
 from bridge.assembly.plan import Plan, ProcessPlan, SharedStore
 from bridge.assembly.plan_from_file import plan_from_file
 from bridge.config.load import SettingOverride, load
@@ -25,7 +28,9 @@ from bridge.console import gate, sessions
 from bridge.console.app import ConsoleApp
 from bridge.console.sessions import IDLE_SECONDS, SESSION_SECONDS, SessionSeal, new_session
 from bridge.http.request_checks import TrustedProxies
+from tests.console.test_tasks import served
 from tests.support.console import HERE, ConsoleBrowser, console_of, told_to
+from tests.support.in_process import client_of
 from tests.support.issuer import TokenIssuer, issuer_at
 from tests.support.postgres import new_database_url
 from tests.support.running import listening, profile_of
@@ -60,7 +65,15 @@ async def test_a_browser_on_this_machine_needs_no_sign_in_where_no_credentials_a
 
 
 @pytest.mark.parametrize(
-    "header", ["X-Forwarded-For", "X-Forwarded-Host", "X-Forwarded-Proto", "Forwarded", "Via", "X-Real-IP"]
+    "header",
+    [
+        *(
+            f"X-Forwarded-{name}"
+            for name in ("For", "Host", "Proto", "Server", "Ssl", "Prefix", "Port", "User")
+        ),
+        *("Forwarded", "Via", "X-Real-IP", "CF-Connecting-IP", "CF-Ray", "True-Client-IP", "X-Client-IP"),
+        *("Fastly-Client-IP", "X-Envoy-External-Address", "X-Original-Forwarded-For", "X-Amzn-Trace-Id"),
+    ],
 )
 async def test_a_request_that_a_proxy_has_passed_on_is_not_one_of_this_machine(
     header: str, tmp_path: Path
@@ -69,6 +82,19 @@ async def test_a_request_that_a_proxy_has_passed_on_is_not_one_of_this_machine(
         page = await ConsoleBrowser(bridge, headers={header: "127.0.0.1"}).opens()
         assert page.status_code == 403
         assert "Add [principals.NAME]" in page.text
+
+
+@pytest.mark.parametrize(("version", "status"), [("1.0", 403), ("1.1", 200), ("2", 200)])
+async def test_a_request_over_http_1_0_comes_from_a_proxy_and_not_from_a_browser(
+    version: str, status: int, tmp_path: Path
+) -> None:
+    async with console_of(plan_with(tmp_path)) as bridge:
+
+        async def at_version(scope: Scope, receive: Receive, send: Send) -> None:
+            await bridge.app({**scope, "http_version": version}, receive, send)
+
+        async with client_of(at_version) as client:
+            assert (await client.get(f"{HERE}/console")).status_code == status
 
 
 @pytest.mark.parametrize(
@@ -314,6 +340,85 @@ async def test_without_the_console_there_is_nothing_at_its_path(tmp_path: Path) 
     async with console_of(plan_with(tmp_path)) as bridge:
         bridge.app.console = None
         assert (await ConsoleBrowser(bridge).opens()).status_code == 404
+
+
+CROSS_SITE = {"Sec-Fetch-Site": "cross-site", "Sec-Fetch-Mode": "navigate"}
+
+
+async def test_a_link_of_another_site_leads_on_and_ends_no_session(tmp_path: Path) -> None:
+    async with signed_in(tmp_path) as (bridge, browser):
+        without = ConsoleBrowser(bridge)  # a browser sends no Strict cookie with such a request
+        for path in ("/tasks?state=working&skill=a%20b%22", ".json", ""):
+            page = await without.opens(path, **CROSS_SITE)
+            assert (page.status_code, page.headers["refresh"]) == (200, f"0;url=/console{path}")
+            assert "set-cookie" not in page.headers
+            assert "signed in as" not in page.text
+        page = await without.opens("", **{**CROSS_SITE, "Sec-Fetch-Mode": "no-cors"})
+        assert (page.status_code, "set-cookie" in page.headers) == (401, False)
+        assert (await browser.posts("/lines/a/b", {})).status_code == 404  # its session counts
+
+
+async def test_a_link_of_another_site_leaves_the_forms_of_older_tabs_of_an_open_console(
+    tmp_path: Path,
+) -> None:
+    async with console_of(plan_with(tmp_path)) as bridge:
+        browser = ConsoleBrowser(bridge)
+        await browser.opens()
+        led = await ConsoleBrowser(bridge).opens("/tasks", **CROSS_SITE)
+        assert (led.headers["refresh"], "set-cookie" in led.headers) == ("0;url=/console/tasks", False)
+        assert (await browser.posts("/lines/a/b", {})).status_code == 404
+
+
+async def test_a_link_of_another_site_leads_to_our_own_place_alone(tmp_path: Path) -> None:
+    async with console_of(plan_with(tmp_path)) as bridge:
+        for path in ("//evil.example/x", "/\\evil.example", "?//evil.example", "/%2F%2Fevil.example"):
+            place = (await ConsoleBrowser(bridge).opens(path, **CROSS_SITE)).headers["refresh"]
+            assert place.startswith(("0;url=/console/", "0;url=/console?"))
+
+
+def session_seen_before(tmp_path: Path, seconds: float) -> str:
+    """The cookie of Ada's browser, which did something so long ago."""
+    session = replace(new_session(time.time() - seconds, ADA.token), has_signed_in=True, csrf="shown")
+    return SessionSeal(keys_of(plan_with(tmp_path).place)).sealed(session)
+
+
+@pytest.mark.parametrize(
+    ("path", "headers", "status", "counts"),
+    [
+        ("/lines/a/b", {}, 404, False),
+        ("/lines/devtools/echo", {}, 200, True),
+        ("/try/devtools/echo", {}, 422, True),
+        ("/lines/devtools/echo", {"X-CSRF-Token": "guessed"}, 403, False),
+        ("/lines/devtools/echo", {"Origin": "http://127.0.0.1:3000"}, 403, False),
+    ],
+    ids=[
+        "nothing there",
+        "a form that is filled",
+        "a form that does not fit",
+        "no page of ours",
+        "a foreign page",
+    ],
+)
+async def test_a_form_keeps_its_session_alive_as_a_page_does(
+    path: str, headers: dict[str, str], status: int, counts: bool, tmp_path: Path
+) -> None:
+    async with served(tmp_path, ADA) as here:
+        browser = ConsoleBrowser(here.bridge, csrf="shown")
+        browser.client.cookies.set("mcp-a2a-console", session_seen_before(tmp_path, IDLE_SECONDS - 60))
+        answer = await browser.posts(path, {"arguments": {"text": 7}}, **headers)
+        assert (answer.status_code, "set-cookie" in answer.headers) == (status, counts)
+        if counts:
+            kept = SimpleCookie(answer.headers["set-cookie"])["mcp-a2a-console"].value
+            seal = SessionSeal(keys_of(here.plan.place))
+            assert seal.opened(kept, time.time() + IDLE_SECONDS - 30) is not None
+
+
+async def test_a_tab_that_asks_for_news_keeps_no_session_alive(tmp_path: Path) -> None:
+    async with served(tmp_path, ADA) as here, client_of(here.bridge.app) as client:
+        headers = {"Origin": HERE, "X-CSRF-Token": "shown"}
+        client.cookies.set("mcp-a2a-console", session_seen_before(tmp_path, 600))
+        async with client.stream("POST", f"{HERE}/console/news", json={}, headers=headers) as stream:
+            assert (stream.status_code, "set-cookie" in stream.headers) == (200, False)
 
 
 @pytest.mark.parametrize(("size", "status"), [(gate.BODY_BYTES + 10, 413), (10, 403)])

@@ -19,6 +19,7 @@ from bridge.access.principals import Principal
 from bridge.access.verifiers import Credential
 from bridge.assembly.bridge import Bridge
 from bridge.assembly.plan import AuditPlan, Plan, ProcessPlan, PublishedPlan, ServerPlan
+from bridge.config.tables.profile import Profile
 from bridge.console.parts import file_of, media_headers, shown_part
 from bridge.mcp.client.eras import Era
 from bridge.translate.overrides import SkillOverride
@@ -72,21 +73,22 @@ async def served(
     *credentials: Credential,
     console_content: bool = False,
     audit: AuditPlan | None = None,
+    profile: Profile = PROFILE,
     **overrides: SkillOverride,
 ) -> AsyncIterator[Served]:
     tools = [
         listed(tool, hints={"readOnly": True}, text={"type": "string"}) for tool in ("echo", "hold", "fail")
     ]
     async with ToolServer("tools", tools).run() as server:
-        target = ServerPlan.as_profile_says(server.target, Era.MODERN, PROFILE.server, PROFILE.run)
+        target = ServerPlan.as_profile_says(server.target, Era.MODERN, profile.server, profile.run)
         plan = Plan(
-            PROFILE,
+            profile,
             ProcessPlan(
                 console=True, console_content=console_content, keys=("k" * 32,), state=tmp_path, audit=audit
             ),
             credentials,
             servers={"tools": target},
-            published={"devtools": PublishedPlan(("tools",), PROFILE, "memory:", overrides=overrides)},
+            published={"devtools": PublishedPlan(("tools",), profile, "memory:", overrides=overrides)},
         )
         with anyio.fail_after(WAIT_SECONDS):
             async with console_of(plan) as bridge:

@@ -12,6 +12,7 @@ from bridge.jsonvalues import JsonObject
 from bridge.translate.overrides import SkillOverride
 from tests.console.test_tasks import HOSTILE, served
 from tests.support.console import ConsoleBrowser
+from tests.support.running import profile_with
 
 ADA = Credential(Principal("ada", skills=("echo",)), "key-of-ada", Scheme.API_KEY)
 
@@ -90,3 +91,12 @@ async def test_a_skill_is_tried_only_from_our_own_page(tmp_path: Path) -> None:
         other = ConsoleBrowser(here.bridge)
         answer = await other.posts("/try/devtools/echo", {"arguments": {"text": "x"}})
         assert (answer.status_code, here.server.calls) == (403, [])
+
+
+async def test_a_full_queue_says_when_to_try_again(tmp_path: Path) -> None:
+    profile = profile_with(run={"concurrency": 1, "queue": 1})
+    async with served(tmp_path, profile=profile) as here:
+        await here.browser.opens()
+        answers = [await here.browser.posts("/try/devtools/hold", {"arguments": {}}) for _ in range(3)]
+        assert [one.status_code for one in answers][::2] == [200, 503]
+        assert int(answers[-1].headers["retry-after"]) > 0
