@@ -47,7 +47,7 @@ from bridge.tools_as_agent.route import (
 )
 from bridge.tools_as_agent.run import Conclusion, InputRequest, ToolRun
 from bridge.tools_as_agent.skills import Skill, Skills, skill_remarks, skills_of
-from bridge.translate.availability import FindUnavailable, UnavailablePeer, unavailable_peers
+from bridge.translate.availability import FindUnavailable, UnavailablePeer, unavailability, unavailable_peers
 from bridge.translate.extension import URI
 from bridge.translate.message_to_call import SkillCall, call_from_message
 from bridge.translate.overrides import Remark, SkillOverride
@@ -434,9 +434,13 @@ class ToolsAgent:
 
     def _make_card(self, base_url: str, skills: Skills, unavailable: Sequence[UnavailablePeer]) -> AgentCard:
         listing = {skill.source_key for skill in self._skills.skills}
+        states = {state.key: state for state in self._states}
         servers = [
             ToolServerSummary(
-                source.key, source.upstream.greeting, source.upstream.down, source.key in listing
+                source.key,
+                source.upstream.greeting,
+                unavailability(states[source.key]),
+                source.key in listing,
             )
             for source in self._sources.values()
         ]

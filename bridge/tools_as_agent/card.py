@@ -6,8 +6,9 @@ Spec: A2A 1.0 sections 4.4 and 8.3. Required arrays have at least one element.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Final
 
 from bridge.a2a.model.objects import (
     BINDINGS,
@@ -21,10 +22,19 @@ from bridge.a2a.wire.versions import VERSIONS
 from bridge.mcp.client.values import Greeting
 from bridge.tools_as_agent.options import AgentOptions
 from bridge.tools_as_agent.skills import Skills
-from bridge.translate.availability import UnavailablePeer, availability_of
+from bridge.translate.availability import Unavailability, UnavailablePeer, availability_of
 from bridge.translate.extension import declaration
 from bridge.translate.extension_metadata import DeclaredExtension
 from bridge.translate.skills import JSON, TEXT
+
+_PLACEHOLDER_ID: Final = "unavailable"
+
+_WHY: Final[Mapping[Unavailability | None, str]] = {
+    None: "lists no tools",
+    Unavailability.UNREACHABLE: "cannot be reached",
+    Unavailability.LOGIN_NEEDED: "waits for a login",
+}
+"""Why a server has no skills. Strangers read it, so that it has no words of the server's or of its connection."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,8 +43,8 @@ class ToolServerSummary:
 
     key: str
     greeting: Greeting | None
-    down: str | None
-    """Why it cannot be called; None while it can."""
+    down: Unavailability | None
+    """The state in which it cannot be called; None while it can. Its words are for those who run the bridge."""
     has_skills: bool
     """Whether the card has skills of it. The skills of a server that went down stay."""
 
@@ -61,6 +71,7 @@ def make_card(
     the agent has no skills, if that is not the servers' fault. `unavailable` are the servers that have been down for a
     while."""
     shown = [skill.shown for skill in skills.skills] or [_placeholder(servers, nothing)]
+    stand_in = "" if skills.skills or nothing else _PLACEHOLDER_ID
     greeting = servers[0].greeting if len(servers) == 1 else None
     name = options.name or ", ".join(server.name for server in servers) or "tools"
     return AgentCard(
@@ -80,7 +91,7 @@ def make_card(
             extensions=(
                 declaration(skills.tools.items()),
                 *(_declared(extension) for extension in options.extensions),
-                *_availability(skills, unavailable),
+                *_availability(skills, unavailable, stand_in),
             ),
         ),
         default_input_modes=_union([JSON, TEXT], (skill.input_modes for skill in shown)),
@@ -89,10 +100,15 @@ def make_card(
     )
 
 
-def _availability(skills: Skills, unavailable: Sequence[UnavailablePeer]) -> Iterator[AgentExtension]:
+def _availability(
+    skills: Skills, unavailable: Sequence[UnavailablePeer], stand_in: str
+) -> Iterator[AgentExtension]:
+    """`stand_in` is the id of the skill that stands for those of servers that have listed none; "" for none."""
     ids: defaultdict[str, list[str]] = defaultdict(list)
     for skill in skills.skills:
         ids[skill.source_key].append(skill.shown.id)
+    if stand_in and unavailable:
+        ids[unavailable[0].key].append(stand_in)
     found = availability_of(unavailable, ids)
     if found is not None:
         yield found
@@ -133,7 +149,7 @@ def _placeholder(servers: Sequence[ToolServerSummary], nothing: str) -> AgentSki
     whys = [_why(server, alone=len(servers) == 1) for server in servers]
     why = nothing or "; ".join(whys) or "it has no tool server"
     return AgentSkill(
-        id="unavailable",
+        id=_PLACEHOLDER_ID,
         name="No skills at the moment",
         description=f"This agent has no skills at the moment: {why}",
         tags=(*(server.key for server in servers), "unavailable"),
@@ -142,7 +158,7 @@ def _placeholder(servers: Sequence[ToolServerSummary], nothing: str) -> AgentSki
 
 def _why(server: ToolServerSummary, *, alone: bool) -> str:
     which = "its tool server" if alone else f"its tool server {server.key}"
-    return f"{which} is down: {server.down}" if server.down else f"{which} lists no tools"
+    return f"{which} {_WHY[server.down]}"
 
 
 def _union(first: Sequence[str], modes: Iterable[Sequence[str] | None]) -> tuple[str, ...]:

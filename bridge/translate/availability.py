@@ -54,7 +54,7 @@ def unavailable_peers(
     return tuple(
         UnavailablePeer(
             one.key,
-            _state_of(one),
+            _down_state(one),
             one.since_ms - one.since_ms % _MINUTE_MS,
         )
         for one in states
@@ -92,7 +92,8 @@ class OutageReport:
             is_known = said is not None and said[0] == one.since_ms
             self._since[key] = said if said and is_known else (one.since_ms, one.since_ms + ahead_ms)
         told = {
-            key: Outage(_state_of(one), self._since[key][1], one.was_up) for key, one in sorted(down.items())
+            key: Outage(_down_state(one), self._since[key][1], one.was_up)
+            for key, one in sorted(down.items())
         }
         return json.dumps(told, separators=(",", ":")).encode()
 
@@ -129,7 +130,12 @@ def _agreed(key: str, said: Sequence[Outage | None]) -> SourceState:
     return SourceState(key, _BY_ALL, since_ms, needs_login=needs_login)
 
 
-def _state_of(one: SourceState) -> Unavailability:
+def unavailability(one: SourceState) -> Unavailability | None:
+    """The state in which a peer cannot be called; None while it can."""
+    return None if one.down is None else _down_state(one)
+
+
+def _down_state(one: SourceState) -> Unavailability:
     return Unavailability.LOGIN_NEEDED if one.needs_login else Unavailability.UNREACHABLE
 
 

@@ -233,6 +233,19 @@ async def test_a_process_whose_agents_have_no_server_is_not_ready(tmp_path: Path
         assert await there.skills("a") == ["unavailable"]
 
 
+async def test_a_server_that_was_never_up_tells_strangers_no_reason_on_the_card(tmp_path: Path) -> None:
+    plan = {"gone": server(url_at(NOWHERE))}
+    async with live(tmp_path, servers=plan, published={"a": agent("gone")}) as there:
+        card = await there.client.get(f"{there.url}/agents/a/.well-known/agent-card.json")
+        (skill,) = card.json()["skills"]
+        words = "This agent has no skills at the moment: its tool server cannot be reached"
+        assert skill["description"] == words
+        assert NOWHERE not in card.text
+        assert "refused" not in card.text
+        why = there.bridge.readiness()[1]["agents"]["a"]["servers"]["gone"]["why"]  # type: ignore[index, call-overload]
+        assert NOWHERE in str(why)
+
+
 async def test_only_what_differs_is_made_anew(tmp_path: Path) -> None:
     async with servers("one", "two", "three") as (one, two, three):
         plan = {"one": server(one.target), "two": server(two.target)}

@@ -14,6 +14,7 @@ from bridge.mcp.tools import Tool
 from bridge.tools_as_agent.card import ToolServerSummary, make_card
 from bridge.tools_as_agent.options import AgentOptions
 from bridge.tools_as_agent.skills import skills_of
+from bridge.translate.availability import Unavailability, UnavailablePeer, unavailable_skills
 from bridge.translate.extension import URI
 from bridge.translate.skills import skill_from
 from tests.support.limits import url_at
@@ -34,18 +35,20 @@ UPLOAD = tool("upload", file={"type": "string", "contentMediaType": "image/png"}
 def card_of(
     *tools: Tool,
     greeting: Greeting | None = GREETING,
-    down: str | None = None,
+    down: Unavailability | None = None,
     options: AgentOptions = OPTIONS,
+    since_ms: int | None = None,
 ) -> AgentCard:
     skills = skills_of([("demo", one) for one in tools], {})
     server = ToolServerSummary("demo", greeting, down, bool(tools))
-    return make_card(BASE, [server], skills, options)
+    listed = [UnavailablePeer("demo", down, since_ms)] if down and since_ms is not None else []
+    return make_card(BASE, [server], skills, options, unavailable=listed)
 
 
 CARDS = {
     "whole": card_of(ECHO, UPLOAD),
     "no tools": card_of(),
-    "down": card_of(greeting=None, down="connection refused"),
+    "down": card_of(greeting=None, down=Unavailability.UNREACHABLE),
     "silent server": card_of(ECHO, greeting=Greeting("", "")),
 }
 
@@ -138,12 +141,22 @@ def test_a_server_that_says_little_still_has_a_whole_card(
 @pytest.mark.proves("a2a-4.4.1-card")
 @pytest.mark.parametrize(
     ("down", "why"),
-    [("connection refused", "is down: connection refused"), (None, "lists no tools")],
+    [
+        (Unavailability.UNREACHABLE, "cannot be reached"),
+        (Unavailability.LOGIN_NEEDED, "waits for a login"),
+        (None, "lists no tools"),
+    ],
 )
-def test_without_tools_one_placeholder_says_why(down: str | None, why: str) -> None:
+def test_without_tools_one_placeholder_says_why(down: Unavailability | None, why: str) -> None:
     (skill,) = card_of(down=down).skills
     assert skill.id == "unavailable"
     assert skill.description.endswith(f"its tool server {why}")
+
+
+def test_the_placeholder_is_listed_as_unavailable_once_its_server_has_been_down_for_a_while() -> None:
+    assert unavailable_skills(card_of(down=Unavailability.UNREACHABLE)) == {}
+    listed = unavailable_skills(card_of(down=Unavailability.UNREACHABLE, since_ms=60_000))
+    assert listed == {"unavailable": ("unreachable", 60_000)}
 
 
 @pytest.mark.proves("a2a-4.4.1-card")

@@ -107,8 +107,8 @@ async def test_with_every_server_down_one_placeholder_names_them() -> None:
         (skill,) = (await served.skills()).values()
         assert skill["id"] == "unavailable"
         assert skill["tags"] == ["one", "other", "unavailable"]
-        assert "its tool server one is down" in skill["description"]
-        assert "its tool server other is down" in skill["description"]
+        assert "its tool server one cannot be reached" in skill["description"]
+        assert "its tool server other cannot be reached" in skill["description"]
 
 
 async def test_the_skills_of_a_server_that_went_down_stay_and_their_calls_fail() -> None:
