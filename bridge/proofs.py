@@ -27,6 +27,8 @@ class ProofPurpose(Enum):
     """That a replica asks something of another one."""
     PLAN = "plan"
     """Which plan a replica serves: a digest that only a holder of the key can compare."""
+    LISTING = "listing of a tool server"
+    """Of which tool server a listing is, and that a replica has kept it."""
     AUDIT = "audit"
     """Which plan was in force, and which principal called: digests in an audit, for holders of the key to compare."""
 

@@ -61,10 +61,12 @@ from bridge.errors import PeerError, UsageError
 from bridge.http.login_credentials import LoginWish
 from bridge.jsonvalues import JsonObject
 from bridge.mcp.client.contract import ToolServer
+from bridge.mcp.client.kept_listings import FOLDER_NAME, ListingFiles
 from bridge.notices import Notice
 from bridge.source_state import SourceState
 from bridge.tools_as_agent.agent import SkillSource
 from bridge.trace import Hops
+from bridge.user_folders import state_folder
 
 if TYPE_CHECKING:
     from bridge.access.issuer_login import IssuerLogin
@@ -140,6 +142,12 @@ class Bridge:
         async with AsyncExitStack() as stack:
             self.telemetry = await stack.enter_async_context(telemetry_of(self._place, lambda: self._parts))
             self._hops = self.telemetry.hops
+            push_url = self._place.public_url if self._over_http else None
+            resources = shared_resources(
+                self._plan, self._hops, push_url, self._login_desk.logins_at, self.telemetry.tell
+            )
+            self._shared = await stack.enter_async_context(resources)
+            self.replicas = await stack.enter_async_context(replicas_of(self._plan, self._shared.seal))
             self._servers = ToolServers(
                 self._place.baggage_keys,
                 self._login_desk.logins_of,
@@ -148,13 +156,8 @@ class Bridge:
                 hops=self._hops,
                 tell=self.telemetry.tell,
                 on_change=self._server_changed,
+                listings=self.replicas or ListingFiles((self._place.state or state_folder()) / FOLDER_NAME),
             )
-            push_url = self._place.public_url if self._over_http else None
-            resources = shared_resources(
-                self._plan, self._hops, push_url, self._login_desk.logins_at, self.telemetry.tell
-            )
-            self._shared = await stack.enter_async_context(resources)
-            self.replicas = await stack.enter_async_context(replicas_of(self._plan, self._shared.seal))
             if self.replicas is not None:
                 self.replicas.share(self._shared.hints, self._states, self.sign_outs)
             self.app.notified = notified(self._shared, self._may_notify, self._key_of_agent)

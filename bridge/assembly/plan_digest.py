@@ -19,6 +19,8 @@ from pydantic import BaseModel
 
 from bridge.assembly.plan import Plan, ProcessPlan
 from bridge.http.oauth import TokenSource
+from bridge.mcp.client.transports.stdio import StdioTarget
+from bridge.mcp.client.transports.streamable_http import ServerTarget
 
 _OF_ONE_REPLICA: Final = ("host", "port", "keys", "shared_store", "replica", "state", "cache", "audit")
 """The settings of a `ProcessPlan` that differ by right."""
@@ -30,6 +32,15 @@ def plan_bytes(plan: Plan) -> bytes:
     place = replace(plan.place, **{name: getattr(defaults, name) for name in _OF_ONE_REPLICA})
     published = {name: replace(one, store=None) for name, one in plan.published.items()}
     return json.dumps(_plain(replace(plan, place=place, published=published)), ensure_ascii=True).encode()
+
+
+def server_bytes(target: ServerTarget) -> bytes:
+    """All that decides what a tool server lists for its first session: how it is reached, and as whom."""
+    if isinstance(target, StdioTarget):
+        told: tuple[Any, ...] = (target.argv, target.env, target.cwd)
+    else:
+        told = (target.url, target.headers, target.oauth, target.callers, target.tls)
+    return json.dumps(_plain(told), ensure_ascii=True).encode()
 
 
 def _plain(value: Any) -> Any:

@@ -19,10 +19,11 @@ from bridge.assembly.ids import now_ms
 from bridge.assembly.limits import postgres_bounds
 from bridge.assembly.plan import Plan, SharedStore
 from bridge.assembly.plan_digest import plan_bytes
-from bridge.errors import UsageError
+from bridge.errors import StoreError, UsageError
 from bridge.http.hops import Hops
 from bridge.http.relay import Relay
 from bridge.jsonvalues import JsonObject
+from bridge.mcp.client.kept_listings import ServerIdentity
 from bridge.mcp.server.shared_sessions import SessionSharing, address_proof
 from bridge.proofs import ProofPurpose, Proofs
 from bridge.seal import Seal, keys_in
@@ -38,6 +39,8 @@ from bridge.translate.availability import (
 )
 
 logger = logging.getLogger(__name__)
+
+_PROOF_BYTES: Final = 32
 
 _AWAY: Final = "the database cannot be used at the moment; the log says why"
 """All that a reader without a credential is told: the driver's words name hosts, ports and roles."""
@@ -93,6 +96,25 @@ class BridgeReplicas:
         hints.pass_on, self._registry.on_hint = self._registry.hint, take
         sign_outs.pass_on = lambda mark: self._registry.hint(f"{_SIGNED_OUT}{mark}")
         self._registry.outages = lambda: self._outages.text(states(), self._now_ms() - now_ms())
+
+    async def recall(self, identity: ServerIdentity) -> bytes | None:
+        """See `ListingMemory`. What none of our replicas has kept is not read."""
+        proofs = self.sharing.proofs
+        try:
+            found = await self._registry.recall(proofs.proofs(ProofPurpose.LISTING, identity.whole))
+        except StoreError as exc:
+            logger.warning("cannot read what %s listed last: %s", identity.server, exc)
+            return None
+        if found is None:
+            return None
+        name, (proof, kept) = found[0], (found[1][:_PROOF_BYTES], found[1][_PROOF_BYTES:])
+        return kept if proofs.holds(proof, ProofPurpose.LISTING, name, kept) else None
+
+    def remember(self, identity: ServerIdentity, kept: bytes) -> None:
+        """See `ListingMemory`."""
+        proofs = self.sharing.proofs
+        name = proofs.proof(ProofPurpose.LISTING, identity.whole)
+        self._registry.remember(name, proofs.proof(ProofPurpose.LISTING, name, kept) + kept)
 
     def _now_ms(self) -> int:
         return round(self._registry.now_seconds() * 1000)

@@ -12,10 +12,18 @@ import anyio.abc
 
 from bridge.assembly.parts import Parts, PartTask, PlannedPart, servers_of
 from bridge.assembly.plan import Plan, ServerPlan
+from bridge.assembly.plan_digest import server_bytes
 from bridge.assembly.workers import WorkerSharing
 from bridge.errors import PeerError, UsageError
 from bridge.http.logins import CallerLogins
 from bridge.mcp.client.contract import ToolServer
+from bridge.mcp.client.kept_listings import (
+    KeptListing,
+    ListingKeeper,
+    ListingMemory,
+    ServerIdentity,
+    kept_listing,
+)
 from bridge.mcp.client.known_servers import FILE_NAME, Fact, ServerMemory
 from bridge.mcp.client.shared.server import SharedRules, SharedServer
 from bridge.mcp.client.transports.stdio import StdioTarget
@@ -108,9 +116,11 @@ class ToolServers:
         hops: Hops,
         tell: Tell,
         on_change: Callable[[], None],
+        listings: ListingMemory,
     ) -> None:
         """`logins_of` gives the logins of the callers of a server, `sharing` what this worker shares with others, and
-        `tell` takes notices. `on_change` is called when a server lists other tools, or came up or went down."""
+        `tell` takes notices. `on_change` is called when a server lists other tools, or came up or went down.
+        `listings` keeps what servers list, for a start while they are down."""
         self._baggage_keys = baggage_keys
         self._logins_of = logins_of
         self._sharing = sharing
@@ -118,6 +128,7 @@ class ToolServers:
         self._hops = hops
         self._tell = tell
         self._on_change = on_change
+        self._listings = listings
         self._memory = ServerMemory(state_folder() / FILE_NAME)
 
     async def start(
@@ -139,7 +150,8 @@ class ToolServers:
         for key in servers_of(plan):
             known, wanted = running.servers.get(key), plan.servers[key]
             if known is None or known.plan != wanted:
-                unit = PartTask(self._made(key, wanted).run)
+                kept = await self._listings.recall(_identity_of(wanted))
+                unit = PartTask(self._made(key, wanted, kept).run)
                 await unit.start(group)
                 fresh.servers[key] = PlannedPart(wanted, unit)
                 if self._observer:
@@ -166,11 +178,12 @@ class ToolServers:
             server.name = server.greeting.name
         return slug(server.name)
 
-    def _made(self, key: str, plan: ServerPlan) -> ToolServer:
-        """A tool server, which another worker may run."""
+    def _made(self, key: str, plan: ServerPlan, kept: bytes | None) -> ToolServer:
+        """A tool server, which another worker may run. `kept` is what it listed last, if that is known."""
         sharing = self._sharing
+        known = None if kept is None else kept_listing(kept, plan.pace.list_bounds.schema_values)
         if sharing is None or plan.shared_as is None:
-            return self._upstream(key, plan, self._on_change)
+            return self._upstream(key, plan, self._on_change, known)
         return SharedServer(
             key,
             plan.shared_as,
@@ -179,14 +192,28 @@ class ToolServers:
             holders=sharing.holders,
             held=sharing.held,
             on_change=self._on_change,
+            kept=known,
         )
 
-    def _upstream(self, key: str, plan: ServerPlan, on_change: Callable[[], None]) -> Upstream:
+    def _upstream(
+        self,
+        key: str,
+        plan: ServerPlan,
+        on_change: Callable[[], None],
+        kept: KeptListing | None = None,
+    ) -> Upstream:
         target = plan.target
+        name = key or name_of(target.argv if isinstance(target, StdioTarget) else target.url)
+        keeper = ListingKeeper(self._listings, _identity_of(plan), name)
         if isinstance(target, HttpTarget) and self._tell is not unheard:
             target = target.heard(TokenListener(key, self._tell))
-        return Upstream(
-            key or name_of(target.argv if isinstance(target, StdioTarget) else target.url),
+
+        def has_changed() -> None:
+            keeper.look(upstream)
+            on_change()
+
+        upstream = Upstream(
+            name,
             target,
             era=plan.era,
             memory=self._memory,
@@ -194,6 +221,12 @@ class ToolServers:
             rules=plan.rules,
             baggage_keys=self._baggage_keys,
             logins=self._logins_of(target),
-            on_change=on_change,
+            on_change=has_changed,
             hops=self._hops,
+            kept=kept,
         )
+        return upstream
+
+
+def _identity_of(plan: ServerPlan) -> ServerIdentity:
+    return ServerIdentity(str(plan.target), server_bytes(plan.target))

@@ -56,9 +56,9 @@ def _completed(_: click.Context, __: click.Parameter, begun: str) -> list[Comple
 def servers(**options: Any) -> int:
     """List what the bridge remembers of tool servers, or forget it.
 
-    A bridge remembers three things of each server that it has connected to: the server's name, its generation of MCP,
-    and whether it takes one call at a time. So the next start need not find them out. The file holds no command and no
-    URL; an id stands for them.
+    A bridge remembers of each server that it has connected to: the server's name, its generation of MCP, whether it
+    takes one call at a time, and the tools that it listed last. So the next start need not find them out, and shows the
+    tools also while the server is down. What is kept holds no command and no URL; an id stands for them.
 
     \b
     mcp-a2a servers
@@ -113,12 +113,15 @@ def _meant(word: str, known: Sequence[KnownServer]) -> KnownServer:
 
 def _forget(path: Path, forgotten: Sequence[KnownServer]) -> int:
     from bridge.cli import render
+    from bridge.mcp.client.kept_listings import FOLDER_NAME, forget_listings
     from bridge.mcp.client.known_servers import forget_servers
 
     if not forgotten:
         render.say("nothing is remembered of tool servers")
         return 0
-    forget_servers(path, {one.server_id for one in forgotten})
+    server_ids = {one.server_id for one in forgotten}
+    forget_servers(path, server_ids)
+    forget_listings(path.with_name(FOLDER_NAME), server_ids.__contains__)
     for one in dict.fromkeys(map(_title, forgotten)):
         render.say(f"forgotten: {one}")
     render.say("A bridge that runs goes on as it began: restart it to have this found out anew")

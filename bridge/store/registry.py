@@ -8,7 +8,7 @@ This module is the contract alone. Nothing here knows a database, a plan, or wha
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 from typing import Protocol, Self
@@ -81,6 +81,19 @@ class ReplicaRegistry(AbstractAsyncContextManager["ReplicaRegistry"], Protocol):
 
     async def gone(self, epoch: int) -> None:
         """Wait until an epoch is gone. While the list cannot be read, it is not."""
+        ...
+
+    async def recall(self, names: Collection[bytes]) -> tuple[bytes, bytes] | None:
+        """What was last kept under one of these names, and the name; None if nothing was.
+
+        Raises:
+            StoreError: this cannot be found out now.
+        """
+        ...
+
+    def remember(self, name: bytes, kept: bytes) -> None:
+        """Keep something for all replicas, now and later, in place of what had the name. What cannot be stored is only
+        lost, and so is what was kept longest ago once there is much."""
         ...
 
     def now_seconds(self) -> float:

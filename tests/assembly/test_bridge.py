@@ -31,6 +31,7 @@ from bridge.errors import PeerError, UsageError
 from bridge.http.request_checks import API_KEY_HEADER
 from bridge.mcp.client.eras import Era
 from bridge.mcp.client.transports.streamable_http import ServerTarget
+from bridge.translate.availability import AVAILABILITY_URI
 from bridge.translate.overrides import SkillOverride, ToolOverride
 from tests.support.limits import url_at
 from tests.support.running import Rpc, call_part, listening, profile_with, texts
@@ -244,6 +245,44 @@ async def test_a_server_that_was_never_up_tells_strangers_no_reason_on_the_card(
         assert "refused" not in card.text
         why = there.bridge.readiness()[1]["agents"]["a"]["servers"]["gone"]["why"]  # type: ignore[index, call-overload]
         assert NOWHERE in str(why)
+
+
+async def test_a_start_while_a_server_is_down_shows_the_skills_that_it_listed_last(tmp_path: Path) -> None:
+    card_path = "/agents/a/.well-known/agent-card.json"
+    table = {"fail": "open", "connect_seconds": 1.0}
+    profile = profile_with(server=table, card={"unavailable_after_seconds": 0.0})
+    async with servers("one") as (one,):
+        plan = {"one": ServerPlan.as_profile_says(one.target, Era.MODERN, profile.server, profile.run)}
+        published = {"a": agent("one", profile=profile)}
+        async with live(tmp_path, servers=plan, published=published) as there:
+            before = await there.json(card_path)
+    assert [skill["id"] for skill in before["skills"]] == ["echo", "hold"]
+    async with live(tmp_path, servers=plan, published=published) as there:
+        card = await there.json(card_path)
+        (unavailable,) = [one for one in card["capabilities"]["extensions"] if one["uri"] == AVAILABILITY_URI]
+        (outage,) = unavailable["params"]["unavailable"]
+        assert (outage["state"], outage["skills"]) == ("unreachable", ["echo", "hold"])
+        card["capabilities"]["extensions"].remove(unavailable)
+        same = ("name", "description", "version", "skills", "capabilities", "defaultInputModes")
+        assert [card[name] for name in same] == [before[name] for name in same]
+        ready = await there.json("/readyz", 503)
+        assert ready["agents"]["a"]["servers"]["one"]["up"] is False
+        failed = await there.rpc("a").send(call_part("echo"))
+        assert failed["status"]["state"] == "TASK_STATE_FAILED"
+        assert "one is down" in texts(failed["status"]["message"]["parts"])[0]
+
+
+async def test_what_a_server_listed_for_one_login_is_not_shown_for_another(tmp_path: Path) -> None:
+    async with servers("one") as (one,):
+        plan = {"one": server(replace(one.target, headers={"Authorization": "Bearer of-a"}))}
+        async with live(tmp_path, servers=plan, published={"a": agent("one")}) as there:
+            assert await there.skills("a") == ["echo", "hold"]
+    other = {"one": server(replace(one.target, headers={"Authorization": "Bearer of-b"}))}
+    async with live(tmp_path, servers=other, published={"a": agent("one")}) as there:
+        assert await there.skills("a") == ["unavailable"]
+    assert b"of-a" not in b"".join(
+        file.read_bytes() + file.name.encode() for file in (tmp_path / "state" / "listings").iterdir()
+    )
 
 
 async def test_only_what_differs_is_made_anew(tmp_path: Path) -> None:

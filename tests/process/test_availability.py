@@ -7,9 +7,9 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
@@ -72,6 +72,7 @@ class Replica:
     folder: Path
     agent: str
     said: Lines
+    variables: Mapping[str, str] = field(repr=False)
 
     def lose_its_server(self) -> None:
         """End its tool servers, so that they do not start again."""
@@ -136,17 +137,23 @@ def replicas(folder: Path, count: int, *options: str, fail: str = "closed") -> I
     with ExitStack() as stack:
         made = []
         for _ in range(count):
-            port = free_port()
-            file = str(folder / "bridge.toml")
-            words = [sys.executable, "-P", "-m", "bridge", "serve", file, "--port", str(port), *options]
-            process = stack.enter_context(
-                Forked(words, stderr=subprocess.PIPE, stdin=subprocess.DEVNULL, text=True, env=known)
-            )
-            stack.callback(_end, process)
-            one = Replica(process, f"http://127.0.0.1:{port}", folder, agent, Lines(process, process.stderr))
-            one.said.until("curl -s")
-            made.append(one)
+            made.append(stack.enter_context(started(folder, agent, known, *options)))
+            made[-1].said.until("curl -s")
         yield made
+
+
+@contextmanager
+def started(folder: Path, agent: str, variables: Mapping[str, str], *options: str) -> Iterator[Replica]:
+    """One more process that serves the file."""
+    port = free_port()
+    file = str(folder / "bridge.toml")
+    words = [sys.executable, "-P", "-m", "bridge", "serve", file, "--port", str(port), *options]
+    with Forked(words, stderr=subprocess.PIPE, stdin=subprocess.DEVNULL, text=True, env=variables) as process:
+        said = Lines(process, process.stderr)
+        try:
+            yield Replica(process, f"http://127.0.0.1:{port}", folder, agent, said, variables)
+        finally:
+            _end(process)
 
 
 def _end(process: subprocess.Popen[str]) -> None:
@@ -198,6 +205,22 @@ async def test_a_server_is_unavailable_once_no_replica_can_call_it_and_all_cards
         await until((one, two))
         os.kill(two.process.pid, signal.SIGKILL)
         await until((one,), "unreachable")
+
+
+async def test_a_replica_that_is_started_while_a_server_is_down_shows_the_same_card(tmp_path: Path) -> None:
+    with replicas(tmp_path, 2, fail="open") as (one, two):
+        (tmp_path / "down-everywhere").touch()
+        for each in (one, two):
+            each.lose_its_server()
+        await until((one, two), "unreachable")
+        before = await one.card()
+        assert "echo" in {skill["id"] for skill in before[0]["skills"]}
+        _end(two.process)
+        with started(tmp_path, one.agent, one.variables) as three:
+            three.said.until("replicas share")
+            await until((one, three), "unreachable")
+            assert [await one.card(), await three.card()] == [before, before]
+            assert await three.calls() == "TASK_STATE_FAILED"
 
 
 async def test_a_worker_that_is_started_while_a_server_is_down_changes_no_card(tmp_path: Path) -> None:

@@ -94,6 +94,34 @@ async def test_what_a_replica_cannot_call_is_told_at_a_beat_and_only_when_it_cha
         assert told[-4:] == [b"", b"crm", b"crm", b""]
 
 
+async def test_what_a_replica_keeps_is_found_by_others_and_after_its_end_and_does_not_grow_without_end() -> (
+    None
+):
+    url = new_database_url()
+    async with listed(url) as one:
+        one.registry.remember(b"a", b"old")
+        with anyio.fail_after(WAIT_SECONDS):
+            while await one.registry.recall([b"a"]) is None:
+                await anyio.sleep(0.01)
+        one.registry.remember(b"a", b"new")
+        with anyio.fail_after(WAIT_SECONDS):
+            while await one.registry.recall([b"x", b"a"]) != (b"a", b"new"):
+                await anyio.sleep(0.01)
+    async with listed(url) as two:
+        assert await two.registry.recall([b"x"]) is None
+        assert await two.registry.recall([b"a"]) == (b"a", b"new")
+        async with await psycopg.AsyncConnection.connect(url, autocommit=True) as database:
+            schema = Namespace.of_replicas().name
+            await database.execute(
+                f"INSERT INTO {schema}.kept SELECT i::text::bytea, '', now() + interval '1 day'"  # type: ignore[arg-type]
+                " FROM generate_series(1, 300) i"
+            )
+        two.registry.remember(b"b", b"later")
+        with anyio.fail_after(WAIT_SECONDS):
+            while await two.registry.recall([b"a"]) is not None:
+                await anyio.sleep(0.01)
+
+
 async def test_a_word_that_a_replica_hints_is_heard_by_the_others_and_not_by_itself() -> None:
     url = new_database_url()
     async with listed(url) as one, listed(url) as two:

@@ -124,8 +124,13 @@ def forget_servers(path: Path, server_ids: Collection[str]) -> None:
 
 
 def _key(fact: Fact, server: str) -> str:
-    """The key of a fact in the file. The server is hashed, since commands and URLs may hold secrets."""
-    return f"{fact}:{hashlib.sha256(server.encode()).hexdigest()[:32]}"
+    """The key of a fact in the file."""
+    return f"{fact}:{server_id(server)}"
+
+
+def server_id(server: str) -> str:
+    """The id of a server in the file. The server is hashed, since commands and URLs may hold secrets."""
+    return hashlib.sha256(server.encode()).hexdigest()[:32]
 
 
 def _read(path: Path | None) -> dict[str, str]:

@@ -31,6 +31,7 @@ from bridge.http.token_exchange import CallerTokens
 from bridge.jsonvalues import json_bytes
 from bridge.mcp.client.call_queue import CallQueue, SlotHold
 from bridge.mcp.client.eras import Era
+from bridge.mcp.client.kept_listings import KeptListing
 from bridge.mcp.client.known_servers import Fact, ServerMemory
 from bridge.mcp.client.session import Session, SessionPace
 from bridge.mcp.client.transports.stdio import StdioTarget
@@ -100,13 +101,16 @@ class Upstream:
         logins: CallerLogins | None = None,
         on_change: Callable[[], None] = lambda: None,
         hops: Hops = UNHEARD,
+        kept: KeptListing | None = None,
     ) -> None:
-        """`on_change` is called when the tools have changed, or the server went up or down; see `Session`."""
+        """`on_change` is called when the tools have changed, or the server went up or down; see `Session`. `kept` is
+        what the server listed when an earlier process reached it."""
         self.target = target
         self.logins = logins
         """The logins of the callers, each of whom has a session of its own; None if the server wants none of them."""
         self._rules = rules
         self._pace = pace
+        self._kept = kept
         self._memory = memory or ServerMemory(None)
         self._make = partial(
             Session,
@@ -171,13 +175,18 @@ class Upstream:
 
     @property
     def listing(self) -> ToolListing:
-        """The tools that the server lists."""
-        return self._first.listing
+        """The tools that the server lists; until it is reached, those that it listed last."""
+        return self._first.listing if self._earlier is None else self._earlier.listing
 
     @property
     def greeting(self) -> Greeting | None:
         """The server's own description, from the latest connection."""
-        return self._first.greeting
+        return self._first.greeting if self._earlier is None else self._earlier.greeting
+
+    @property
+    def _earlier(self) -> KeptListing | None:
+        """What an earlier process knew of the server; None once this one has reached it."""
+        return self._kept if self._first.greeting is None else None
 
     @property
     def down(self) -> str | None:

@@ -22,7 +22,7 @@ from bridge.store.postgres.upgrade import prepared
 from bridge.store.registry import ReplicaEntry
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Collection, Mapping, Sequence
     from types import TracebackType
     from uuid import UUID
 
@@ -36,6 +36,8 @@ _CONNECTIONS: Final = 1
 """One for what is read and written now and then, besides those of the beat and of the session."""
 _SAYS: Final = ":"
 """Stands between an epoch and the word that it hints."""
+_KEPT_MOST: Final = 200
+"""The most things that are kept for all bridges of a database. Those that were kept last stay."""
 _END_SECONDS: Final = 2.0
 """How long the end of a replica may take to be noted. Others find out by themselves, too."""
 
@@ -46,6 +48,13 @@ _ENTER: Final = """
     INSERT INTO {ns}.members (epoch, address, proof, plans) VALUES (%s, %s, %s, %s)
     ON CONFLICT (epoch) DO UPDATE SET plans = excluded.plans RETURNING extract(epoch FROM clock_timestamp())::float8"""
 _TELL: Final = "UPDATE {ns}.members SET plans = %s, outages = %s WHERE epoch = %s"
+_RECALL: Final = """
+    SELECT name, kept FROM {ns}.kept WHERE name = ANY(%s) ORDER BY kept_at DESC LIMIT 1"""
+_REMEMBER: Final = """
+    INSERT INTO {ns}.kept (name, kept, kept_at) VALUES (%s, %s, clock_timestamp())
+    ON CONFLICT (name) DO UPDATE SET kept = excluded.kept, kept_at = excluded.kept_at"""
+_MAKE_ROOM: Final = """
+    DELETE FROM {ns}.kept WHERE name IN (SELECT name FROM {ns}.kept ORDER BY kept_at DESC, name OFFSET %s)"""
 _FORGET: Final = """
     WITH dead AS (SELECT epoch FROM {ns}.epochs WHERE gone FOR UPDATE SKIP LOCKED),
         entries AS (DELETE FROM {ns}.members WHERE epoch IN (SELECT epoch FROM dead)),
@@ -207,6 +216,30 @@ class PostgresRegistry:
             except StoreError as exc:
                 logger.debug("whether replica %d is gone is not known: %s", epoch, exc)
             await moved.wait()
+
+    async def recall(self, names: Collection[bytes]) -> tuple[bytes, bytes] | None:
+        """See `ReplicaRegistry.recall`."""
+
+        async def read(connection: AsyncConnection) -> tuple[Any, ...] | None:
+            found = await connection.execute(self._place.sql(_RECALL), ([*names],))
+            return await found.fetchone()
+
+        row = await self._connections.run(read)
+        return None if row is None else (bytes(row[0]), bytes(row[1]))
+
+    def remember(self, name: bytes, kept: bytes) -> None:
+        """See `ReplicaRegistry.remember`."""
+        self._tasks.start(self._store_kept, name, kept)
+
+    async def _store_kept(self, name: bytes, kept: bytes) -> None:
+        async def write(connection: AsyncConnection) -> None:
+            await connection.execute(self._place.sql(_REMEMBER), (name, kept))
+            await connection.execute(self._place.sql(_MAKE_ROOM), (_KEPT_MOST,))
+
+        try:
+            await self._connections.run(write)
+        except StoreError as exc:
+            logger.debug("something is not kept for other replicas: %s", exc)
 
     # What its epochs tell: see `EpochUser`
 

@@ -238,9 +238,12 @@ REPLICAS: Final = Tables(
     """
         ),
         Step("ALTER TABLE {ns}.members ADD COLUMN outages bytea;"),
+        Step(
+            "CREATE TABLE {ns}.kept (name bytea PRIMARY KEY, kept bytea NOT NULL, kept_at timestamptz NOT NULL);"
+        ),
     )
 )
-"""The tables of the list of replicas. `members` has what each epoch tells of itself."""
+"""The tables of the list of replicas. `members` has what each epoch tells of itself, `kept` what outlives them."""
 
 LOGINS: Final = Tables(
     (Step("CREATE TABLE {ns}.logins (id text PRIMARY KEY, sealed bytea NOT NULL);"),),

@@ -26,6 +26,7 @@ from bridge.http.caller_token import CallerToken
 from bridge.mcp.client.call_queue import Claimant, OnHeld, SlotHold
 from bridge.mcp.client.contract import ToolQueue, ToolSession, ToolSlot
 from bridge.mcp.client.faults import ServerDownError
+from bridge.mcp.client.kept_listings import KeptListing
 from bridge.mcp.client.session import SessionPace
 from bridge.mcp.client.shared.frames import ServerState, SessionPlace, fault_in, opening, state_in
 from bridge.mcp.client.shared.holder import HeldServers
@@ -87,9 +88,10 @@ class SharedServer:
         holders: Holders,
         held: HeldServers,
         on_change: Callable[[], None],
+        kept: KeptListing | None = None,
     ) -> None:
         """`shared_as` is the server's name among the workers. `make` gives the server as one process runs it, with
-        what to call when it has changed."""
+        what to call when it has changed. `kept` is what the server listed when an earlier process reached it."""
         self.name = name
         self._shared_as = shared_as
         self._limits = limits
@@ -98,6 +100,7 @@ class SharedServer:
         self._on_change = on_change
         self._local = make(self._has_changed)
         self._is_holder = False
+        self._kept = kept
         self._state = ServerState(ToolListing(), None, _UNKNOWN)
         self._fault: BridgeError | None = None
         self._tried = anyio.Event()
@@ -135,12 +138,16 @@ class SharedServer:
     @property
     def listing(self) -> ToolListing:
         """The tools that it lists."""
-        return self._local.listing if self._knows_more else self._state.listing
+        if self._knows_more:
+            return self._local.listing
+        return self._state.listing if self._earlier is None else self._earlier.listing
 
     @property
     def greeting(self) -> Greeting | None:
         """Its own description."""
-        return self._local.greeting if self._knows_more else self._state.greeting
+        if self._knows_more:
+            return self._local.greeting
+        return self._state.greeting if self._earlier is None else self._earlier.greeting
 
     @property
     def down(self) -> str | None:
@@ -248,6 +255,11 @@ class SharedServer:
     def _knows_more(self) -> bool:
         """Whether this worker has had a connection of its own. Until then it knows what the last holder has said."""
         return self._is_holder and self._local.greeting is not None
+
+    @property
+    def _earlier(self) -> KeptListing | None:
+        """What an earlier process knew of the server; None once a worker of this one has told of it."""
+        return self._kept if self._state.greeting is None else None
 
     # Linking to the holder
 

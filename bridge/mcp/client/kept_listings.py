@@ -1,0 +1,204 @@
+"""What tool servers listed when they were last reached, kept for a start while they are down.
+
+A bridge that starts then shows the same skills as before, and says that they cannot be called. What is kept is what the
+first session lists, which calls in nobody's name: nothing that is listed for one caller alone.
+
+A listing is kept by the identity of its server: all that decides what it lists, secrets included, so that another
+login at the same URL is another server. Only a digest of that is stored. A listing above a bound is not kept.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import asdict, dataclass
+from functools import cached_property
+from hashlib import sha256
+from pathlib import Path
+from typing import Final, Protocol
+
+from bridge.errors import UsageError
+from bridge.mcp.client.known_servers import server_id
+from bridge.mcp.client.values import Greeting, ToolListing
+from bridge.mcp.tools import SchemaBudget, UnservableTool, tools_from
+from bridge.private_files import patiently, write_privately
+
+logger = logging.getLogger(__name__)
+
+FOLDER_NAME: Final = "listings"
+"""In the user's state folder."""
+
+LISTING_MOST_BYTES: Final = 2 << 20
+"""A listing above this is not kept: thousands of tools fit, and all that is kept stays small beside the tasks."""
+
+LISTINGS_MOST: Final = 100
+"""The most listings in the folder. Those that were seen last stay."""
+
+
+@dataclass(frozen=True, slots=True)
+class ServerIdentity:
+    """Which tool server a listing is of."""
+
+    server: str
+    """Its command or URL as it is shown: what its other facts are remembered by."""
+    whole: bytes
+    """All that decides what it lists, secrets included."""
+
+
+@dataclass(frozen=True)
+class KeptListing:
+    """What a server listed, and said of itself, when it was last reached."""
+
+    kept: bytes
+    schema_values: int
+    """The most values in the schemas that are compiled; see `SchemaBudget`."""
+
+    @cached_property
+    def listing(self) -> ToolListing:
+        """The tools. Their schemas are compiled when this is first read: most starts find their servers up."""
+        said = json.loads(self.kept)
+        tools, faulty = tools_from(said["tools"], SchemaBudget(self.schema_values))
+        left_out = tuple(UnservableTool(name, reason) for name, reason in said["left_out"])
+        return ToolListing(tools, left_out + faulty)
+
+    @cached_property
+    def greeting(self) -> Greeting:
+        """The server's description of itself."""
+        return Greeting(**json.loads(self.kept)["greeting"])
+
+
+def kept_listing(kept: bytes, schema_values: int) -> KeptListing | None:
+    """A listing as it was kept; None for one that another release wrote otherwise."""
+    found = KeptListing(kept, schema_values)
+    try:
+        said = json.loads(kept)
+        Greeting(**said["greeting"])
+        is_read = isinstance(said["tools"], list)
+        _ = [(name, reason) for name, reason in said["left_out"]]
+    except (ValueError, TypeError, KeyError):
+        return None
+    return found if is_read else None
+
+
+class ListingMemory(Protocol):
+    """Where listings are kept."""
+
+    async def recall(self, identity: ServerIdentity) -> bytes | None:
+        """The listing of a server as it was kept; None if there is none, or it cannot be read now."""
+        ...
+
+    def remember(self, identity: ServerIdentity, kept: bytes) -> None:
+        """Keep a listing in place of an earlier one. What cannot be kept is only lost."""
+        ...
+
+
+class ListedServer(Protocol):
+    """A server whose listing is kept."""
+
+    @property
+    def listing(self) -> ToolListing: ...
+
+    @property
+    def greeting(self) -> Greeting | None: ...
+
+    @property
+    def down(self) -> str | None: ...
+
+
+class ListingKeeper:
+    """Keeps what one server lists, once for each listing."""
+
+    def __init__(self, memory: ListingMemory, identity: ServerIdentity, name: str) -> None:
+        self._memory = memory
+        self._identity = identity
+        self._name = name
+        self._last: ToolListing | None = None
+        self._kept = b""
+
+    def look(self, server: ListedServer) -> None:
+        """Keep what the server lists, if it is up and lists something else than before."""
+        listing, greeting = server.listing, server.greeting
+        if server.down is not None or greeting is None or listing is self._last:
+            return
+        self._last = listing
+        kept = _as_kept(listing, greeting)
+        if kept == self._kept:
+            return
+        self._kept = kept
+        if len(kept) > LISTING_MOST_BYTES:
+            logger.warning(
+                "%s lists more than %d MiB, which is not kept: a start while it is down shows none of its skills",
+                self._name,
+                LISTING_MOST_BYTES >> 20,
+            )
+            return
+        self._memory.remember(self._identity, kept)
+
+
+def _as_kept(listing: ToolListing, greeting: Greeting) -> bytes:
+    said = {
+        "greeting": asdict(greeting),
+        "tools": [tool.listed for tool in listing.tools],
+        "left_out": [[one.name, one.reason] for one in listing.left_out],
+    }
+    return json.dumps(said, ensure_ascii=False, separators=(",", ":")).encode("utf-8", "surrogatepass")
+
+
+class ListingFiles:
+    """Listings in a folder, a file for each server. The time of a file is when its server last listed that."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+
+    async def recall(self, identity: ServerIdentity) -> bytes | None:
+        """See `ListingMemory`."""
+        file = self._file(identity)
+        try:
+            if file.stat().st_size > LISTING_MOST_BYTES:
+                return None
+            return patiently(file.read_bytes)
+        except FileNotFoundError:
+            return None
+        except OSError as exc:
+            logger.warning("cannot read what %s listed last: %s", identity.server, exc)
+            return None
+
+    def remember(self, identity: ServerIdentity, kept: bytes) -> None:
+        """See `ListingMemory`."""
+        try:
+            write_privately(self._file(identity), kept)
+            self._make_room()
+        except (OSError, UsageError) as exc:
+            logger.warning("cannot keep what %s lists: %s", identity.server, exc)
+
+    def _file(self, identity: ServerIdentity) -> Path:
+        whole = sha256(identity.whole).hexdigest()[:32]
+        return self._folder / f"{server_id(identity.server)}-{whole}.json"
+
+    def _make_room(self) -> None:
+        for file in _newest_first(self._folder)[LISTINGS_MOST:]:
+            file.unlink(missing_ok=True)
+
+
+def forget_listings(folder: Path, is_forgotten: Callable[[str], bool]) -> None:
+    """Remove the listings of some servers, by their ids in the file of facts.
+
+    Raises:
+        UsageError: a file cannot be removed.
+    """
+    for file in _newest_first(folder):
+        if is_forgotten(file.name.partition("-")[0]):
+            try:
+                file.unlink(missing_ok=True)
+            except OSError as exc:
+                raise UsageError(f"cannot remove {file}: {exc.strerror or exc}") from exc
+
+
+def _newest_first(folder: Path) -> list[Path]:
+    times: list[tuple[float, Path]] = []
+    for file in folder.glob("*-*.json"):
+        with suppress(OSError):  # another bridge has removed it
+            times.append((file.stat().st_mtime, file))
+    return [file for _, file in sorted(times, reverse=True)]
