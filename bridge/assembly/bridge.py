@@ -127,6 +127,7 @@ class Bridge:
             self.readiness,
             plan.place.proxies,
             self._login_desk,
+            is_local=plan.place.is_local,
         )
         self.own_door = OwnDoor(self.app, self._admission.own_token)
         """The application at `own_url`, where the address for others takes TLS."""

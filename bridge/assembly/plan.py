@@ -329,6 +329,11 @@ class ProcessPlan:
         return "http" if self.tls is None else "https"
 
     @property
+    def is_local(self) -> bool:
+        """Whether nobody but this machine reaches the bridge, unless a proxy is there that the file does not name."""
+        return is_loopback(self.host) and self.public_url is None and not self.proxies.networks
+
+    @property
     def web(self) -> FaceAddress:
         """The addresses that requests are checked against."""
         return FaceAddress(self.public_url, self.hosts | {self.host}, self.hosts_by)

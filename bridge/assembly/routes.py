@@ -40,6 +40,8 @@ from bridge.http.request_checks import (
     FaceAddress,
     RefusedError,
     TrustedProxies,
+    is_asked_here,
+    is_from_here,
 )
 from bridge.jsonvalues import JsonObject
 from bridge.mcp.client.call_queue import SlotHold
@@ -111,8 +113,11 @@ class Router:
         readiness: Callable[[], tuple[bool, JsonObject]],
         proxies: TrustedProxies = NO_PROXIES,
         logins: ASGIApp | None = None,
+        *,
+        is_local: bool = False,
     ) -> None:
-        """`logins` are the pages of callers' logins, where there may be any."""
+        """`logins` are the pages of callers' logins, where there may be any. `is_local` says that only this machine
+        reaches the bridge, unless a proxy stands between."""
         self.routes = RoutingTable(starting=True)
         self.key_sources: list[Callable[[], Sequence[JsonObject]]] = []
         """What gives the public keys of the bridge as JWKs, each for what it signs."""
@@ -126,6 +131,7 @@ class Router:
         self._readiness = readiness
         self._proxies = proxies
         self._logins = logins
+        self._is_local = is_local
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Dispatch a request by its path."""
@@ -229,13 +235,15 @@ class Router:
     async def _tell_readiness(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Say whether the bridge is ready, and to those who run it why not."""
         ready, state = self._readiness()
-        if not await self._shows_state(Headers(scope=scope)):
+        if not await self._shows_state(scope):
             state = {name: state[name] for name in _FOR_ALL if name in state}
         await _json_answer(200 if ready else 503, state)(scope, receive, send)
 
-    async def _shows_state(self, headers: Headers) -> bool:
+    async def _shows_state(self, scope: Scope) -> bool:
+        """Whether the asker runs the bridge: an operator, or without credentials whoever is at this machine."""
+        headers = Headers(scope=scope)
         if not self._access.needs_token:
-            return self._place.public_url is None
+            return self._is_local and is_from_here(scope) and is_asked_here(scope, headers)
         try:
             principal = await self._access.principal_of(headers, CONSOLE)
         except RefusedError:

@@ -13,7 +13,6 @@ from __future__ import annotations
 import hmac
 import logging
 import math
-import re
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -46,6 +45,7 @@ from bridge.http.request_checks import (
     SHOWN_HEADER,
     RefusedError,
     host_name,
+    is_asked_here,
     is_loopback,
     request_body,
     require_json,
@@ -68,11 +68,6 @@ _FIELDS_MOST: Final = 50
 """Fields of a query."""
 
 _COOKIE: Final = "mcp-a2a-console"
-_PROXIED: Final = re.compile(
-    r"(x-)?forwarded.*|via|x-(real-ip|original.*|envoy.*|amzn.*|proxy.*)|cf-.*|(.*-)?client-ip"
-)
-"""Headers that a proxy adds. A request with one of them does not come from a browser on this machine."""
-
 _QUERY_SAFE: Final = "%&=+/?:@!$'()*,;~"
 """What may stand in a query as it is."""
 
@@ -326,14 +321,7 @@ class ConsoleGate:
         return visit.set_cookie(visit.cookie_name, self.seal.sealed(session), SESSION_SECONDS, "Strict")
 
     def _is_open(self, scope: Scope, headers: Headers) -> bool:
-        return (
-            not self._access.needs_token
-            and is_loopback(self._place.host)
-            and self._place.public_url is None
-            and is_loopback(host_name(headers.get("host", "")))
-            and not _is_by_proxy(scope, headers)
-            and not self._place.proxies.networks
-        )
+        return not self._access.needs_token and self._place.is_local and is_asked_here(scope, headers)
 
 
 def _query(encoded: bytes) -> dict[str, str]:
@@ -350,8 +338,3 @@ def _prefers_json(headers: Headers) -> bool:
 def _asked_query(scope: Scope) -> str:
     query = quote(scope["query_string"], safe=_QUERY_SAFE)
     return f"?{query}" if query else ""
-
-
-def _is_by_proxy(scope: Scope, headers: Headers) -> bool:
-    """Whether a request shows a sign of a proxy. Browsers speak HTTP/1.1 at least, and many proxies HTTP/1.0."""
-    return scope.get("http_version") == "1.0" or any(map(_PROXIED.fullmatch, headers))

@@ -265,6 +265,27 @@ def is_loopback(host: str) -> bool:
     return host == "localhost" or (is_ip_address(host) and ipaddress.ip_address(host).is_loopback)
 
 
+_PROXIED: Final = re.compile(
+    r"(x-)?forwarded.*|via|x-(real-ip|original.*|envoy.*|amzn.*|proxy.*)|cf-.*|(.*-)?client-ip"
+)
+"""Headers that a proxy adds. A request with one of them does not come from a program on this machine."""
+
+
+def is_asked_here(scope: AsgiScope, headers: Mapping[str, str]) -> bool:
+    """Whether a request to a server on loopback comes from this machine, by its Host: nothing shows a proxy between.
+
+    Browsers speak HTTP/1.1 at least, and many proxies HTTP/1.0.
+    """
+    is_by_proxy = scope.get("http_version") == "1.0" or any(map(_PROXIED.fullmatch, headers))
+    return is_loopback(host_name(headers.get("host", ""))) and not is_by_proxy
+
+
+def is_from_here(scope: AsgiScope) -> bool:
+    """Whether a request comes over a connection of this machine."""
+    client = _client_of(scope)
+    return not client or is_loopback(client)
+
+
 def _client_of(scope: AsgiScope) -> str:
     client = scope.get("client")
     return str(client[0]) if client else ""

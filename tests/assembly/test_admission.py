@@ -19,7 +19,7 @@ from bridge.access.issuers import LoginClient
 from bridge.access.principals import OperatorRole, Principal
 from bridge.access.verifiers import Credential, Scheme
 from bridge.assembly.admission import NOBODY_LEFT, Admission
-from bridge.assembly.plan import OfferedPlan, Plan
+from bridge.assembly.plan import OfferedPlan, Plan, ProcessPlan
 from bridge.errors import PeerError, leaf_of
 from bridge.http.request_checks import API_KEY_HEADER
 from tests.assembly.test_bridge import NOWHERE, PROFILE, Live, agent, live, said, server, servers
@@ -136,6 +136,37 @@ async def test_readiness_names_peers_to_operators_alone_where_callers_need_a_tok
         ]
         assert told[:3] == [{"status": "ready"}] * 3
         assert told[3]["agents"].keys() == {"a"}
+
+
+@pytest.mark.parametrize(
+    ("place", "headers", "is_told"),
+    [
+        ({}, {}, True),
+        ({}, {"Host": "localhost"}, True),
+        ({}, {"X-Forwarded-For": "192.0.2.7"}, False),
+        ({}, {"Host": "192.0.2.1"}, False),
+        ({"host": "0.0.0.0"}, {}, False),
+        ({"public_url": "https://bridge.example.com"}, {}, False),
+    ],
+)
+async def test_without_credentials_readiness_names_peers_to_this_machine_alone(
+    place: dict[str, Any], headers: dict[str, str], is_told: bool, tmp_path: Path
+) -> None:
+    plan = {"gone": server(url_at(NOWHERE))}
+    where = ProcessPlan(state=tmp_path / "state", cache=tmp_path / "cache", **place)
+    async with live(tmp_path, servers=plan, published={"a": agent("gone")}, place=where) as there:
+        told = (await there.client.get(f"{there.url}/readyz", headers=headers)).json()
+        assert ("agents" in told) is is_told
+        assert (NOWHERE in str(told)) is is_told
+
+
+async def test_readiness_names_no_peers_over_a_connection_of_another_machine(tmp_path: Path) -> None:
+    async with live(
+        tmp_path, servers={"gone": server(url_at(NOWHERE))}, published={"a": agent("gone")}
+    ) as there:
+        way = httpx2.ASGITransport(there.bridge.app, client=("192.0.2.7", 5000))
+        async with httpx2.AsyncClient(transport=way, base_url="http://127.0.0.1:8080") as client:
+            assert (await client.get("/readyz")).json() == {"status": "not ready"}
 
 
 @pytest.mark.proves("web-never-opens")
