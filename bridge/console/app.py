@@ -32,7 +32,7 @@ from bridge.console.issuer_sign_in import BACK_PATH, IssuerSignIn
 from bridge.console.mapping import mapping
 from bridge.console.news import NewsDesk
 from bridge.console.operations import operations_on, waiting_for
-from bridge.console.overview import load_of, overview
+from bridge.console.overview import load_for, overview
 from bridge.console.pages import HEADERS, STATIC, json_response, page_response, static_response
 from bridge.console.parts import file_of, media_headers, places_in
 from bridge.console.paths import segments_of
@@ -123,7 +123,7 @@ class ConsoleApp:
         match path:
             case []:
                 waiting = await waiting_for(self._bridge, visit)
-                return page_response(visit, "overview.html", overview(self._bridge, visit, waiting))
+                return page_response(visit, "overview.html", await overview(self._bridge, visit, waiting))
             case ["tasks"]:
                 return page_response(visit, "tasks.html", await task_list(self._bridge, visit))
             case ["tasks", agent, task_id]:
@@ -159,7 +159,7 @@ class ConsoleApp:
 
     async def _numbers(self, visit: Visit) -> JsonObject:
         """The numbers that every page shows."""
-        return {**load_of(self._bridge), "waiting": await waiting_for(self._bridge, visit)}
+        return {**await load_for(self._bridge, visit), "waiting": await waiting_for(self._bridge, visit)}
 
     async def _posted(self, visit: Visit, body: JsonObject) -> ASGIApp:
         if visit.path == "/sign-in":

@@ -1,4 +1,8 @@
-"""What becomes what: each tool beside its skill, each skill beside its tool, and what is changed, hidden or lost."""
+"""What becomes what: each tool beside its skill, each skill beside its tool, and what is changed, hidden or lost.
+
+What the file hides, callers do not see here either: an argument, or the description that another one replaces. Their
+left side is what they get of the peer. Operators see what the peer itself lists.
+"""
 
 from __future__ import annotations
 
@@ -21,13 +25,13 @@ from bridge.translate.overrides import ABSENT, ArgumentRule, Remark, SkillOverri
 
 
 def mapping(bridge: Bridge, visit: Visit) -> JsonObject:
-    """The page: each face with its rows. What is hidden, and what has no effect, is for operators."""
-    return {
-        "faces": [
-            *(_agent(one, visit) for one in bridge.published),
-            *(_server(one, visit) for one in bridge.offered),
-        ]
-    }
+    """The page: each face with its rows. What is hidden, what has no effect, and a face of which nothing is for the
+    visitor, are for operators."""
+    faces = [
+        *(_agent(one, visit) for one in bridge.published),
+        *(_server(one, visit) for one in bridge.offered),
+    ]
+    return {"faces": [face for face in faces if face["rows"] or visit.reads_all]}
 
 
 def _agent(one: PublishedAgent, visit: Visit) -> JsonObject:
@@ -35,7 +39,7 @@ def _agent(one: PublishedAgent, visit: Visit) -> JsonObject:
     told: JsonObject = {
         "kind": "agent",
         "name": one.name,
-        "rows": [_skill_row(skill, one) for skill in agent.published if here.may_use(skill.id)],
+        "rows": [_skill_row(skill, one, visit) for skill in agent.published if here.may_use(skill.id)],
     }
     if not visit.reads_all:
         return told
@@ -54,8 +58,9 @@ def _agent(one: PublishedAgent, visit: Visit) -> JsonObject:
     }
 
 
-def _skill_row(skill: Skill, one: PublishedAgent) -> JsonObject:
+def _skill_row(skill: Skill, one: PublishedAgent, visit: Visit) -> JsonObject:
     tool = skill.tool
+    listed = (skill.listed if visit.reads_all else tool).listed
     return {
         "from": tool.name,
         "of": skill.source_key or one.name,
@@ -63,24 +68,24 @@ def _skill_row(skill: Skill, one: PublishedAgent) -> JsonObject:
         "title": skill.shown.name,
         "path": path_of("try", one.name, skill.id),
         "changed": [
-            *_changes(skill.override),
+            *_changes(skill.override, visit),
             *([f"has the id {skill.id}"] if skill.id != skill.default_id else []),
         ],
-        "lossy": [*_losses(skill)],
-        "left": skill.listed.listed,
+        "lossy": [*_losses(skill, listed)],
+        "left": listed,
         "right": skill.shown.to_object(),
     }
 
 
-def _losses(skill: Skill) -> Iterator[str]:
-    """What of a tool a client of the skill does not get, or not exactly."""
+def _losses(skill: Skill, listed: JsonObject) -> Iterator[str]:
+    """What of a tool, as the visitor sees it, a client of the skill does not get, or not exactly."""
     if skill.tool.unchecked:
         yield f"not all of its arguments are checked before a call: {skill.tool.unchecked}"
     if skill.tool.output_schema is not None:
         yield "the schema of its result reaches only clients that activate our extension"
     if not skill.tool.text("description"):
         yield "it has no description, so a model knows its name alone"
-    if _has_hidden(skill.listed.listed):
+    if _has_hidden(listed):
         yield "its texts have characters that nobody sees, or that turn text around"
 
 
@@ -88,7 +93,7 @@ def _server(one: OfferedServer, visit: Visit) -> JsonObject:
     here, face = visit.who.in_face(one.name), one.face
     cards = {agent.key: agent for agent in one.remote_agents if agent.has_card}
     rows: list[JsonValue] = [
-        _tool_row(tool, _skill_of(tool, cards)) for tool in face.published if here.may_use(tool.name)
+        _tool_row(tool, _skill_of(tool, cards), visit) for tool in face.published if here.may_use(tool.name)
     ]
     told: JsonObject = {"kind": "mcp", "name": one.name, "rows": rows}
     if not visit.reads_all:
@@ -113,7 +118,9 @@ def _skill_of(tool: PublishedTool, agents: Mapping[str, RemoteAgent]) -> JsonObj
     return next((skill.to_object() for skill in skills if skill.id == tool.skill_id), None)
 
 
-def _tool_row(tool: PublishedTool, skill: JsonObject | None) -> JsonObject:
+def _tool_row(tool: PublishedTool, skill: JsonObject | None, visit: Visit) -> JsonObject:
+    if not visit.reads_all and tool.override != ToolOverride():
+        skill = None
     own_name = [f"has the name {tool.name}"] if tool.name != tool.default_name else []
     return {
         "from": tool.skill_id or "",
@@ -121,7 +128,7 @@ def _tool_row(tool: PublishedTool, skill: JsonObject | None) -> JsonObject:
         "to": tool.name,
         "title": str(tool.listed.get("title") or ""),
         "path": None,
-        "changed": [*_changes(tool.override), *own_name],
+        "changed": [*_changes(tool.override, visit), *own_name],
         "lossy": [*_losses_of_skill(tool, skill or {})],
         "left": skill,
         "right": tool.listed,
@@ -136,15 +143,16 @@ def _losses_of_skill(tool: PublishedTool, skill: JsonObject) -> Iterator[str]:
         yield "its texts have characters that nobody sees; hosts get them without"
 
 
-def _changes(override: SkillOverride | ToolOverride) -> Iterator[str]:
-    """What the configuration changes, a line for each key."""
+def _changes(override: SkillOverride | ToolOverride, visit: Visit) -> Iterator[str]:
+    """What the configuration changes, a line for each key. What is hidden is told to operators alone."""
     named = {"id"} if isinstance(override, SkillOverride) else {"name"}  # the row has it
     for one in fields(override):
         value = getattr(override, one.name)
         if value is None or one.name in named:
             continue
         if one.name == "arguments":
-            yield from _argument_changes(value.items())
+            shown = ((name, rule) for name, rule in value.items() if visit.reads_all or not rule.hidden)
+            yield from _argument_changes(shown)
         elif isinstance(value, str | tuple):
             yield f"has its own {one.name}"
         else:

@@ -212,6 +212,15 @@ def operations_of(bridge: Bridge, visit: Visit) -> list[AgentOperations]:
     return [AgentOperations(bridge, agent, visit) for agent in bridge.published]
 
 
+async def at_work(one: AgentOperations) -> int:
+    """How many of the visitor's own tasks one agent works on."""
+    pages = [
+        await one.tasks(ListTasksRequest(status=state, page_size=1), only_own=True)
+        for state in (TaskState.SUBMITTED, TaskState.WORKING)
+    ]
+    return sum(page.total_size for page in pages)
+
+
 def operations_on(bridge: Bridge, visit: Visit, name: str) -> AgentOperations:
     """The operations of the agent with this name.
 

@@ -11,12 +11,14 @@ from bridge.assembly.offered_server import OfferedServer
 from bridge.assembly.published_agent import PublishedAgent
 from bridge.assembly.routes import MCP
 from bridge.console.gate import Visit
+from bridge.console.operations import at_work, operations_of
 from bridge.jsonvalues import JsonObject
 from bridge.version import __version__
 
 
-def overview(bridge: Bridge, visit: Visit, waiting: int) -> JsonObject:
-    """What the page tells. The peers, and why one is down, are for operators. `waiting` counts the tasks that wait."""
+async def overview(bridge: Bridge, visit: Visit, waiting: int) -> JsonObject:
+    """What the page tells. Faces that offer a visitor nothing, the peers, and why one is down, are for operators.
+    `waiting` counts the tasks that wait."""
     ready, _ = bridge.readiness()
     faces = [
         *(_agent(one, visit) for one in bridge.published),
@@ -25,15 +27,22 @@ def overview(bridge: Bridge, visit: Visit, waiting: int) -> JsonObject:
     told: JsonObject = {
         "version": __version__,
         "ready": ready,
-        "faces": [face for face in faces if face["offers"] or face["down"] or visit.reads_all],
-        "load": load_of(bridge),
+        "faces": [face for face in faces if face["offers"] or visit.reads_all],
+        "load": await load_for(bridge, visit),
         "waiting": waiting,
     }
     return {**told, "peers": [*_peers(bridge)]} if visit.reads_all else told
 
 
-def load_of(bridge: Bridge) -> JsonObject:
-    """How much the bridge does at the moment."""
+async def load_for(bridge: Bridge, visit: Visit) -> JsonObject:
+    """How much the bridge does at the moment: all of it for operators, and for others how many of their own tasks are
+    at work."""
+    if visit.reads_all:
+        return _load_of(bridge)
+    return {"running": sum([await at_work(one) for one in operations_of(bridge, visit)])}
+
+
+def _load_of(bridge: Bridge) -> JsonObject:
     states = Counter[str]()
     for one in bridge.published:
         states.update({state.word: number for state, number in one.engine.running_by_state().items()})
@@ -57,7 +66,7 @@ def _agent(one: PublishedAgent, visit: Visit) -> JsonObject:
         "made_of": [state.key or one.name for state in one.agent.sources],
         "up": one.engine.ready and len(down) < len(one.agent.sources),
         "down": [*down],
-        "running": one.engine.running,
+        **({"running": one.engine.running} if visit.reads_all else {}),
     }
 
 
@@ -73,7 +82,7 @@ def _server(one: OfferedServer, visit: Visit) -> JsonObject:
         "made_of": [state.key for state in one.face.sources],
         "up": len(down) < len(one.remote_agents),
         "down": [*down],
-        "running": one.server.running,
+        **({"running": one.server.running} if visit.reads_all else {}),
     }
 
 

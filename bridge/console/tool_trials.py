@@ -29,14 +29,16 @@ _FILE: Final = "application/octet-stream"
 
 def tool_list(bridge: Bridge, visit: Visit) -> JsonObject:
     """The tools that the visitor may use, by MCP server."""
+    usable = [(one, _usable(one, visit)) for one in bridge.offered]
     return {
         "servers": [
             {
                 "name": one.name,
-                "tools": [_line(tool, one) for tool in _usable(one, visit)],
+                "tools": [_line(tool, one) for tool in tools],
                 "down": [state.key for state in one.face.sources if state.down is not None],
             }
-            for one in bridge.offered
+            for one, tools in usable
+            if tools or visit.reads_all
         ]
     }
 

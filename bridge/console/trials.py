@@ -13,7 +13,7 @@ from bridge.assembly.call_lines import a2a_line, command_line
 from bridge.assembly.published_agent import PublishedAgent
 from bridge.console.forms import WrongValuesError, fields_of, tool_problems
 from bridge.console.gate import Visit
-from bridge.console.operations import operations_of, operations_on
+from bridge.console.operations import operations_on
 from bridge.console.paths import path_of
 from bridge.console.tasks import call_of, path_of_task
 from bridge.http.request_checks import API_KEY_HEADER, RefusedError
@@ -39,14 +39,16 @@ _HINTS: Final = {
 
 def skill_list(bridge: Bridge, visit: Visit) -> JsonObject:
     """The page with all skills that the visitor may use, by agent."""
+    usable = [(agent, _usable(agent, visit)) for agent in bridge.published]
     return {
         "agents": [
             {
-                "name": one.agent.name,
-                "skills": [_line(skill, one.agent) for skill in _usable(one.agent, visit)],
-                "down": [state.key for state in one.agent.agent.sources if state.down is not None],
+                "name": agent.name,
+                "skills": [_line(skill, agent) for skill in skills],
+                "down": [state.key for state in agent.agent.sources if state.down is not None],
             }
-            for one in operations_of(bridge, visit)
+            for agent, skills in usable
+            if skills or visit.reads_all
         ]
     }
 

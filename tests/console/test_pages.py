@@ -35,6 +35,44 @@ async def signed_in(browser: ConsoleBrowser, credential: Credential) -> ConsoleB
     return browser
 
 
+async def test_what_the_file_hides_of_a_tool_is_for_operators_alone(tmp_path: Path) -> None:
+    rules = {"text": ArgumentRule(default="tenant-7", hidden=True)}
+    echo = SkillOverride(description="For everyone", arguments=rules)
+    async with served(tmp_path, ADA, OPS, echo=echo) as here:
+        ada = await signed_in(ConsoleBrowser(here.bridge), ADA)
+        (face,) = (await ada.reads("/mapping"))["faces"]
+        (row,) = face["rows"]
+        assert row["changed"] == ["has its own description"]
+        assert (row["left"]["description"], row["left"]["inputSchema"]["properties"]) == ("For everyone", {})
+        assert "tenant-7" not in (await ada.opens("/mapping")).text
+        ops = await signed_in(ConsoleBrowser(here.bridge), OPS)
+        (face,) = (await ops.reads("/mapping"))["faces"]
+        row = next(row for row in face["rows"] if row["to"] == "echo")
+        assert "the argument text is hidden and set" in row["changed"]
+        assert row["left"]["inputSchema"]["properties"] == {"text": {"type": "string"}}
+        assert row["left"] == here.bridge.upstreams["tools"].listing.tools[0].listed
+
+
+async def test_a_visitor_without_a_role_reads_nothing_of_others_on_the_overview(tmp_path: Path) -> None:
+    eve = Credential(Principal("eve", skills=("other/*",)), "token-of-eve")
+    async with served(tmp_path, ADA, OPS, eve) as here:
+        ops = await signed_in(ConsoleBrowser(here.bridge), OPS)
+        await ops.posts("/try/devtools/hold", {"arguments": {}})
+        await here.server.holding(1)
+        page = await ops.reads("")
+        assert (page["load"]["running"], [face["running"] for face in page["faces"]]) == (1, [1])
+        ada = await signed_in(ConsoleBrowser(here.bridge), ADA)
+        page = await ada.reads("")
+        assert (page["load"], [face["name"] for face in page["faces"]]) == ({"running": 0}, ["devtools"])
+        assert "running" not in page["faces"][0]
+        nobody = await signed_in(ConsoleBrowser(here.bridge), eve)
+        page = await nobody.reads("")
+        assert (page["faces"], page["load"]) == ([], {"running": 0})
+        for path, name in (("/try", "agents"), ("/mapping", "faces")):
+            assert (await nobody.reads(path))[name] == []
+            assert "devtools" not in (await nobody.opens(path)).text
+
+
 async def test_each_tool_stands_beside_its_skill_with_what_the_file_changes(tmp_path: Path) -> None:
     rules = {"text": ArgumentRule(default="x", hidden=True)}
     echo = SkillOverride(id="say", description=HOSTILE, arguments=rules, confirm=True)
