@@ -120,6 +120,9 @@ class Hop:
     request that was canceled itself is `canceled`, whatever its task is."""
     error: str = ""
     """The kind of fault that ended the hop; empty without one."""
+    answer: Literal["none", "begun", "whole"] = "none"
+    """How much of a streamed answer has come. Who stops to read what has begun is at no fault, and neither is a
+    connection that breaks after the whole."""
     task_id: str = ""
     context_id: str = ""
     owner: str = ""
@@ -183,13 +186,21 @@ class Hop:
     def __exit__(
         self, kind: type[BaseException] | None, exc: BaseException | None, _: TracebackType | None
     ) -> None:
-        if kind is CancelledError:
-            self.state = "canceled"  # before there was an answer; nobody is at fault
-        elif kind is not None and not self.error:
-            self.error = kind.__name__
+        if kind is not None and not self._was_left(kind):
+            if kind is CancelledError:
+                self.state = "canceled"  # before there was an answer; nobody is at fault
+            elif not self.error:
+                self.error = kind.__name__
         self.seconds = time.perf_counter() - self._since
         for listener in self.listeners:
             listener.ended(self)
+
+    def _was_left(self, kind: type[BaseException]) -> bool:
+        """Whether its reader had what it wanted of a streamed answer, so that the state that was told last is the
+        outcome."""
+        return self.answer == "whole" or (
+            self.answer == "begun" and issubclass(kind, CancelledError | GeneratorExit)
+        )
 
 
 @dataclass(frozen=True, slots=True)

@@ -27,6 +27,7 @@ from bridge.a2a.client.http import (
     url_from,
     validation_faults,
 )
+from bridge.a2a.model.life import ENDED
 from bridge.a2a.model.objects import AgentInterface, Model, SendMessageResponse, StreamResponse, Task
 from bridge.a2a.model.operations import SEND_MESSAGE, AnswerT, AnyOperation, RequestT, Streamed, Unary
 from bridge.a2a.wire.dialect import EventDecoder as DialectReader
@@ -46,6 +47,7 @@ ANSWER_LIMIT_BYTES: Final = 64 * 1024 * 1024
 
 
 _CHALLENGE: Final = "www-authenticate"
+_ENDED: Final = frozenset(state.word for state in ENDED)
 
 
 @dataclass(frozen=True, slots=True)
@@ -310,7 +312,9 @@ def _tell_of_task(hop: Hop, task: Model | None) -> None:
 
 
 def _tell_of_event(hop: Hop, event: StreamResponse) -> None:
-    """Tell a hop of the state that an event of a stream tells."""
+    """Tell a hop of the state that an event of a stream tells, and whether the stream has no other one to tell."""
     _tell_of_task(hop, event.task)
     if (update := event.status_update) is not None:
         hop.task_id, hop.state = update.task_id, update.status.state.word
+    is_reply = event.message is not None and not hop.state
+    hop.answer = "whole" if is_reply or hop.state in _ENDED else "begun"
