@@ -19,6 +19,7 @@ from bridge.mcp.client.call_queue import Claimant, DisplacedError, SlotHold
 from bridge.mcp.client.faults import NotTakenError, ServerDownError, ServerLostError, ServerRefusedError
 from bridge.mcp.client.values import Greeting, ToolListing
 from bridge.mcp.tools import SchemaBudget, UnservableTool, tools_from
+from bridge.trace import Hop
 
 _FAULTS: Final[Mapping[str, type[BridgeError]]] = {
     kind.__name__: kind
@@ -34,6 +35,9 @@ _FAULTS: Final[Mapping[str, type[BridgeError]]] = {
 }
 """The faults that keep their kind on the way; another one becomes the nearest of its kinds that is here."""
 
+_OF_ASKER: Final = ("face", "principal", "is_authenticated", "task_id")
+"""What the hop to a server has of the request that it follows from, see `Hops.sent`."""
+
 
 @dataclass(frozen=True, slots=True)
 class SessionPlace:
@@ -45,7 +49,8 @@ class SessionPlace:
 
 
 def opening(secret: str, server: str, wish: str, place: SessionPlace, more: JsonObject) -> JsonObject:
-    """The first frame of a link. The trace of the request goes with it."""
+    """The first frame of a link. The trace of the request goes with it, and who asks, if somebody listens to hops."""
+    taken = trace.hop.get()
     return {
         "secret": secret,
         "server": server,
@@ -53,14 +58,18 @@ def opening(secret: str, server: str, wish: str, place: SessionPlace, more: Json
         "place": asdict(place),
         "call_id": trace.call_id.get(),
         "trace": asdict(trace.context.get()),
+        **({} if taken is None else {"asked": {name: getattr(taken, name) for name in _OF_ASKER}}),
         **more,
     }
 
 
 def take_trace_of(frame: Mapping[str, Any]) -> None:
-    """Go on with the trace of the request that a first frame is about."""
+    """Go on with the trace of the request that a first frame is about, for the one who asks there."""
     trace.call_id.set(frame["call_id"])
     trace.context.set(trace.TraceContext(**frame["trace"]))
+    asked = frame.get("asked")
+    # The worker that took the request listens to its hop; here it only names whose the hop to the server is.
+    trace.hop.set(None if asked is None else Hop("server", "mcp", (), trace.context.get(), **asked))
 
 
 def fault_frame(fault: BridgeError) -> JsonObject:

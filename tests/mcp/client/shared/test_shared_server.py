@@ -21,6 +21,7 @@ import anyio.abc
 import anyio.lowlevel
 import pytest
 
+from bridge import trace
 from bridge.errors import BusyError
 from bridge.jsonvalues import JsonObject
 from bridge.mcp.client.call_queue import Claimant, SlotHold
@@ -32,8 +33,10 @@ from bridge.mcp.client.tasks import follow, handle_from
 from bridge.mcp.client.transports.stdio import StdioTarget
 from bridge.mcp.client.upstream import QueueFullError, Upstream
 from bridge.mcp.client.values import ProgressReport
+from bridge.trace import UNHEARD, Hops
 from bridge.worker_link import LinkEndedError, WorkerLink
 from tests.support.asking import asking_command
+from tests.support.heard_hops import HeardHops
 from tests.support.limits import call_of, session_pace, session_rules
 from tests.support.running import raw_command
 
@@ -51,6 +54,7 @@ class Worker:
     said: dict[str, Any] = field(default_factory=dict)
     concurrency: int = 16
     connect_seconds: float = WITHIN_SECONDS
+    hops: Hops = UNHEARD
     held: HeldServers = field(default_factory=lambda: HeldServers(SECRET))
     scope: anyio.CancelScope = field(default_factory=anyio.CancelScope)
     changed: anyio.Event = field(default_factory=anyio.Event)
@@ -64,7 +68,9 @@ class Worker:
         self.holders = Holders(str(self.folder / f"{self.number}.sock"))
 
         def make(on_change: Any) -> Upstream:
-            return Upstream("shared", self.target, pace=pace, rules=rules, on_change=on_change)
+            return Upstream(
+                "shared", self.target, pace=pace, rules=rules, on_change=on_change, hops=self.hops
+            )
 
         self.server = SharedServer(
             "shared",
@@ -151,10 +157,12 @@ class Two:
 
 
 @asynccontextmanager
-async def two(target: StdioTarget, *, concurrency: int = 16, **said: Any) -> AsyncIterator[Two]:
+async def two(
+    target: StdioTarget, *, concurrency: int = 16, hops: Hops = UNHEARD, **said: Any
+) -> AsyncIterator[Two]:
     async with AsyncExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="w")))
-        both = Two(*(Worker(number, folder, target, said, concurrency) for number in (1, 2)))
+        both = Two(*(Worker(number, folder, target, said, concurrency, hops=hops) for number in (1, 2)))
         both.assign(both.holder)
         with anyio.fail_after(WITHIN_SECONDS):
             async with anyio.create_task_group() as tasks:
@@ -184,6 +192,26 @@ async def test_another_worker_knows_the_tools_and_calls_them_with_progress_and_r
             await both.other.call("refuse", {"code": -32001})
     assert [report.progress for report in reports] == [1, 2, 3]
     assert refused.value.code == -32001
+
+
+@pytest.mark.anyio
+async def test_a_call_of_another_worker_says_who_asked_which_face_in_which_task() -> None:
+    heard = HeardHops()
+    async with two(raw_command(), hops=heard.hops) as both:
+        heard.ended_hops.clear()
+        for worker in (both.holder, both.other):
+            trace.begin()
+            taken = heard.hops.taken("a2a", "face")
+            assert taken is not None
+            taken.admit("SendMessage", "ada", is_authenticated=True)
+            taken.task_id = "t1"
+            await worker.call("echo", {"text": "x"})
+        trace.begin()
+        await both.other.call("echo", {"text": "x"})
+    calls = [one for one in heard.ended_hops if one.method == "tools/call"]
+    told = [(one.side, one.principal, one.is_authenticated, one.face, one.task_id) for one in calls]
+    of_nobody = ("client", "", False, "", "")
+    assert told == [("client", "ada", True, "face", "t1"), ("client", "ada", True, "face", "t1"), of_nobody]
 
 
 @pytest.mark.anyio
