@@ -264,8 +264,8 @@ class ToolsAgent:
             return WorkName()
         skill = self._skills.by_id.get(known.skill_id)
         if isinstance(known, ServerQuestion | FollowedTask) and known.source_key:
-            return WorkName(known.skill_id, known.source_key)
-        return WorkName(known.skill_id, "" if skill is None else skill.source_key)
+            return WorkName(known.skill_id, known.source_key, known.trace)
+        return WorkName(known.skill_id, "" if skill is None else skill.source_key, known.trace)
 
     def session_of(self, turn: Turn, context_id: str) -> OwnSession | None:
         """The own session of the turn's context or principal, where the server of its tool keeps such sessions.

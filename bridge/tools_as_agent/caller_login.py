@@ -39,7 +39,8 @@ from bridge.tools_as_agent.resume_state import (
     ServerQuestion,
 )
 from bridge.tools_as_agent.rounds import kept_question
-from bridge.tools_as_agent.task_asker import PausableDeadline, QuestionPace, TaskAsker
+from bridge.tools_as_agent.task_asker import KeepQuestions, PausableDeadline, QuestionPace, TaskAsker
+from bridge.trace import TraceContext
 from bridge.translate.extension_metadata import metadata_of
 
 logger = logging.getLogger(__name__)
@@ -176,7 +177,7 @@ class LoginGate:
         job: Job,
         awaited: AwaitedLogin,
         questions: ElicitationsByKey,
-        keep: Callable[[ElicitationsByKey], bytes],
+        keep: KeepQuestions,
         *,
         is_shown: bool,
     ) -> _Outcome:
@@ -256,8 +257,8 @@ def _name(job: Job) -> str:
     return job.turn.principal.name
 
 
-def _as_kept(asked: ServerQuestion, _: ElicitationsByKey) -> bytes:
-    return asked.to_bytes()
+def _as_kept(asked: ServerQuestion, _: ElicitationsByKey, of_turn: TraceContext) -> bytes:
+    return replace(asked, trace=of_turn).to_bytes()
 
 
 def _call_digest(task_id: str, source_key: str, tool_name: str, arguments: JsonObject) -> str:

@@ -9,7 +9,6 @@ Spec: MCP 2026-07-28 basic/patterns/mrtr; 2025-11-25 client/elicitation; the tas
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 from typing import Final
@@ -44,6 +43,7 @@ from bridge.tools_as_agent.resume_state import (
 )
 from bridge.tools_as_agent.route import ask_server_questions, open_questions
 from bridge.tools_as_agent.task_asker import (
+    KeepQuestions,
     PausableDeadline,
     QuestionPace,
     TaskAsker,
@@ -51,6 +51,7 @@ from bridge.tools_as_agent.task_asker import (
     new_occasion,
     question_fingerprint,
 )
+from bridge.trace import TraceContext
 from bridge.translate.arguments import whole_numbers
 from bridge.translate.elicitation import required_urls
 from bridge.translate.extension_metadata import metadata_of_messages
@@ -205,12 +206,10 @@ class CallInRounds:
         if not isinstance(self._decision, Follow):
             self._job.status(TaskState.WORKING, keep=kept)
         self._job.outlive()
-        self._asking = self._asking_that_keeps(lambda _: kept)
+        self._asking = self._asking_that_keeps(lambda *_: kept)
         return await follow(session, handle, self._asking, self._tell)
 
-    def _asking_that_keeps(
-        self, keep: Callable[[ElicitationsByKey], bytes], slot: ToolSlot | None = None
-    ) -> TaskAsker:
+    def _asking_that_keeps(self, keep: KeepQuestions, slot: ToolSlot | None = None) -> TaskAsker:
         # Nothing here refers back to this call. In a reference cycle the task and its result would stay in memory
         # after their end, until the garbage collector runs.
         options = self._options
@@ -251,10 +250,15 @@ class CallInRounds:
 
 
 def kept_question(
-    decision: RunTool, way: ResumeMode, questions: ElicitationsByKey, login: LoginWait | None = None
+    decision: RunTool,
+    way: ResumeMode,
+    questions: ElicitationsByKey,
+    of_turn: TraceContext,
+    login: LoginWait | None = None,
 ) -> bytes:
-    """What is kept with a task whose call waits for the answers to questions, or for a login of its caller."""
-    return replace(_asked(decision, way, questions), login=login).to_bytes()
+    """What is kept with a task whose call waits for the answers to questions, or for a login of its caller. `of_turn`
+    is the trace of the turn that asks."""
+    return replace(_asked(decision, way, questions), trace=of_turn, login=login).to_bytes()
 
 
 def _asked(decision: RunTool, way: ResumeMode, questions: ElicitationsByKey) -> ServerQuestion:

@@ -15,6 +15,7 @@ from typing import Final
 
 import anyio
 
+from bridge import trace
 from bridge.a2a.model.objects import Message, Part, TaskState
 from bridge.a2a.tasks.agent import Commit, HeldMessage, Job, Turn
 from bridge.http.caller_token import CallerToken
@@ -30,6 +31,7 @@ from bridge.tools_as_agent.bridge_notes import (
     words_on_contention,
 )
 from bridge.tools_as_agent.resume_state import ElicitationsByKey
+from bridge.trace import TraceContext
 from bridge.translate.arguments import Problem
 from bridge.translate.elicitation import (
     Elicitation,
@@ -46,6 +48,10 @@ from bridge.translate.message_to_call import with_metadata
 
 _TAKEN_BACK: Final = "The tool server took its question back before it was answered"
 """Sent while the call goes on. Servers that wait a minute for an answer then fail without naming the reason."""
+
+
+KeepQuestions = Callable[[ElicitationsByKey, TraceContext], bytes]
+"""Gives the bytes that are kept with a task while questions are open. The trace is that of the turn that asks."""
 
 
 class PausableDeadline:
@@ -126,13 +132,11 @@ class TaskAsker:
         job: Job,
         patience: PausableDeadline,
         pace: QuestionPace,
-        keep: Callable[[ElicitationsByKey], bytes],
+        keep: KeepQuestions,
         known: dict[str, JsonObject],
         slot: ToolSlot | None,
     ) -> None:
-        """`keep` gives the bytes that are kept with the task while questions are open.
-
-        `known` has earlier answers to the same questions, by `question_fingerprint`; each is used once. `slot` is
+        """`known` has earlier answers to the same questions, by `question_fingerprint`; each is used once. `slot` is
         the slot that the call holds while it asks; None when it has none.
         """
         self._job = job
@@ -141,6 +145,8 @@ class TaskAsker:
         self._keep = keep
         self._known = known
         self._slot = slot
+        self._of_turn = trace.context.get()
+        """The trace of the turn that asks. A question itself arrives on a task of its connection, in no trace."""
         self._open: dict[str, _OpenQuestion] = {}
         self._waits: set[anyio.CancelScope] = set()
         self._shown: Message | None = None
@@ -273,7 +279,7 @@ class TaskAsker:
         self._job.listen(self._hear)
 
     def _ask(self, questions: Sequence[Elicitation], message: Message) -> None:
-        kept = self._keep({question.key: question.params for question in questions})
+        kept = self._keep({question.key: question.params for question in questions}, self._of_turn)
         self._job.status(state_of_questions(questions), message, keep=kept)
 
     def _hear(self, turn: Turn) -> Callable[[Commit], None]:
@@ -282,7 +288,7 @@ class TaskAsker:
         answers = answers_from(message, self._unanswered(), fill_defaults=URI not in turn.extensions)
 
         def accepted(stored: Commit) -> None:
-            self._job.turn = turn
+            self._job.turn, self._of_turn = turn, trace.context.get()
             for key, answer in answers.given.items():
                 one = self._open[key]
                 one.answer, one.stored = answer, stored

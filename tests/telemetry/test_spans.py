@@ -15,6 +15,7 @@ from bridge.assembly.parts import Parts
 from bridge.assembly.plan import ProcessPlan
 from bridge.assembly.telemetry import Telemetry
 from bridge.errors import UsageError
+from tests.support.asking import asking_command
 from tests.support.command import ROOT
 from tests.support.limits import url_at
 from tests.support.observed import Seen, collecting, in_row
@@ -85,6 +86,36 @@ async def test_the_answer_to_a_question_is_a_new_trace_with_a_link_to_the_turn_t
     assert answered.trace != TRACE
     assert (answered.parent, answered.links) == ("", (asked.id,))
     assert named(collector.spans, "CLIENT", "tools/call echo").parent == answered.id
+
+
+async def test_the_answer_to_a_call_that_is_open_has_a_link_to_the_turn_that_asked(tmp_path: Path) -> None:
+    with collecting() as collector:
+        place = ProcessPlan(traces=collector.url)
+        async with in_row(tmp_path, asking_command("legacy"), place) as there:
+            rpc = Rpc(there.mcp.client, there.agent_url, {"traceparent": PARENT})
+            waiting = await rpc.send(call_part("ask"))
+            answering = Rpc(there.mcp.client, there.agent_url)
+            await answering.send({"data": {"name": "Ada"}}, taskId=waiting["id"])
+    asked, answered = [span for span in collector.spans if span.kind == "SERVER"]
+    assert (asked.trace, asked.attributes["a2a.task.state"]) == (TRACE, "input_required")
+    assert (answered.trace != TRACE, answered.parent, answered.links) == (True, "", (asked.id,))
+    assert named(collector.spans, "CLIENT", "tools/call ask").parent == asked.id
+
+
+async def test_an_answer_that_asks_again_is_the_turn_that_the_next_answer_is_linked_to(
+    tmp_path: Path,
+) -> None:
+    with collecting() as collector:
+        place = ProcessPlan(traces=collector.url)
+        async with in_row(tmp_path, asking_command("legacy"), place) as there:
+            rpc = Rpc(there.mcp.client, there.agent_url)
+            waiting = await rpc.send(call_part("ask"))
+            for data in ({"name": 5}, {"name": "Ada"}):
+                waiting = await rpc.send({"data": data}, taskId=waiting["id"])
+    spans = [span for span in collector.spans if span.kind == "SERVER"]
+    states = [span.attributes["a2a.task.state"] for span in spans]
+    assert states == ["input_required", "input_required", "completed"]
+    assert [span.links for span in spans] == [(), (spans[0].id,), (spans[1].id,)]
 
 
 @pytest.mark.parametrize("token", ["a" * 40, None], ids=["known", "stranger"])

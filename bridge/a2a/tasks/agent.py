@@ -27,7 +27,7 @@ from bridge.a2a.model.objects import (
 from bridge.access.principals import Principal
 from bridge.concurrency import Signal
 from bridge.jsonvalues import JsonObject
-from bridge.trace import Hop
+from bridge.trace import NO_TRACE, Hop, TraceContext
 
 
 class Commit:
@@ -260,6 +260,8 @@ class WorkName(NamedTuple):
     """Empty while none is chosen."""
     peer: str = ""
     """The peer that does it; empty while there is none."""
+    trace: TraceContext = NO_TRACE
+    """The trace of the turn that asked last, if the work has asked."""
 
 
 class PlannedWork(Protocol):

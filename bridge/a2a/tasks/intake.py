@@ -45,7 +45,6 @@ from bridge.a2a.tasks.agent import (
     PlannedWork,
     RunningWork,
     Turn,
-    WorkName,
     WorkSession,
 )
 from bridge.a2a.tasks.draft import BriefWork, DraftTask
@@ -272,10 +271,13 @@ class Intake:
             raise
 
     def tell_of(self, live: LiveTask, *, is_answer: bool = False) -> None:
-        """Tell the hop of the request, if somebody listens, which work it is about."""
+        """Tell the hop of the request, if somebody listens, which work it is about. An answer goes on with the trace
+        of the turn that asked."""
         if (hop := trace.hop.get()) is not None:
             hop.is_answer = is_answer
             hop.skill, hop.peer = self._work_of(live)
+        if is_answer:
+            trace.go_on(self._agent.work_kept(live.kept).trace)
 
     async def foretell(self, hop: Hop, request: SendMessageRequest, caller: CallContext) -> None:
         """Tell a hop what a message is about, as far as that is known before it is taken in.
@@ -289,15 +291,18 @@ class Intake:
         if live is not None:
             hop.task_id, hop.context_id = live.id, live.origin.context_id
         is_at_work = live is not None and live.running is not None
-        work = self._work_of(live) if live is not None and is_at_work else self._agent.work_meant(turn)
-        hop.skill, hop.peer = work
+        if live is not None and is_at_work:
+            hop.skill, hop.peer = self._work_of(live)
+        else:
+            hop.skill, hop.peer, _ = self._agent.work_meant(turn)
 
-    def _work_of(self, live: LiveTask) -> WorkName:
-        """What the work of a task is about: what its request said, or what is kept of it."""
+    def _work_of(self, live: LiveTask) -> tuple[str, str]:
+        """The skill and the peer of the work of a task: what its request said, or what is kept of it."""
         began_in = None if live.running is None else live.running.began_in
         if began_in is not None and began_in.skill:
-            return WorkName(began_in.skill, began_in.peer)
-        return self._agent.work_kept(live.kept)
+            return began_in.skill, began_in.peer
+        skill, peer, _ = self._agent.work_kept(live.kept)
+        return skill, peer
 
     async def _webhook_asked(self, request: SendMessageRequest, caller: CallContext) -> AskedWebhook | None:
         said = request.configuration
@@ -485,9 +490,9 @@ class Intake:
         """Give a message to running work: as an answer if the work listens, else to be held."""
         if running.hearing is not None:
             hear = running.hearing(sent.turn)
+            self.tell_of(live, is_answer=True)
             accepted = self._accept(live, sent, running, limits, watch=watch)
             hear(accepted.stored)
-            self.tell_of(live, is_answer=True)
             return accepted
         if not running.hold(sent.turn, sent.size_bytes, limits.held):
             raise task_is_at_work(live.task)
