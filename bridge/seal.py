@@ -2,7 +2,8 @@
 
 A handle is encrypted and authenticated, bound to one purpose and one principal, and holds its own expiry. Every bad
 handle gets the same answer, whether it is forged, foreign, expired, for another purpose, or sealed with a key that is
-gone. Handles are short, because language models copy them: UUIDs are packed, and an agent is a mark of 8 bytes.
+gone. Handles are short, because language models copy them: UUIDs and traces are packed, and an agent is a mark of 8
+bytes.
 
 Layout: format and key id in the clear (3 bytes), a random nonce (12), then under AES-GCM the expiry (4), the agent (8)
 and the ids. The text is URL-safe base64 without padding. Each purpose has its own key, derived from the secret by
@@ -51,7 +52,10 @@ _HEAD: Final = struct.Struct(f">I{_MARK_BYTES}s")
 _LENGTH: Final = struct.Struct(">H")
 _UUID: Final = b"\xff"
 _UUID_HEX: Final = b"\xfe"
-"""Mark a packed id. Any other id begins with two bytes for its length, which is below 0xFE00."""
+_TRACE: Final = b"\xfd"
+"""Mark a packed id. Any other id begins with two bytes for its length, which is below 0xFD00."""
+_TRACE_BYTES: Final = 25
+_TRACEPARENT: Final = re.compile(r"00-([0-9a-f]{32})-([0-9a-f]{16})-([0-9a-f]{2})")
 _BASE64: Final = re.compile(r"[A-Za-z0-9_-]+")
 
 
@@ -340,6 +344,8 @@ def _packed_id(text: str) -> bytes:
         return _UUID + uuid.bytes
     if uuid is not None and text == uuid.hex:
         return _UUID_HEX + uuid.bytes
+    if (trace := _TRACEPARENT.fullmatch(text)) is not None:
+        return _TRACE + bytes.fromhex("".join(trace.groups()))
     data = text.encode()
     if len(data) > MAX_HANDLE_CHARACTERS:
         raise HandleTooLongError("The ids that the agent uses are too long for a handle to this task")
@@ -356,6 +362,10 @@ def _unpacked(data: bytes) -> Handle:
             uuid = UUID(bytes=data[place + 1 : place + 17])
             ids.append(str(uuid) if kind == _UUID else uuid.hex)
             place += 17
+        elif kind == _TRACE:
+            packed = data[place + 1 : place + 1 + _TRACE_BYTES].hex()
+            ids.append(f"00-{packed[:32]}-{packed[32:48]}-{packed[48:]}")
+            place += 1 + _TRACE_BYTES
         else:
             start = place + _LENGTH.size
             (length,) = _LENGTH.unpack_from(data, place)

@@ -66,6 +66,11 @@ class TraceContext:
         """The id of the trace; empty without one."""
         return (self.traceparent or "")[3:35]
 
+    @property
+    def sealable(self) -> str:
+        """Its traceparent, if that has the form and the length of version 00; else empty."""
+        return self.traceparent if self.traceparent is not None and self.traceparent.startswith("00-") else ""
+
 
 NO_TRACE: Final = TraceContext()
 """The context of a request without one."""

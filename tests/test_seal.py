@@ -42,6 +42,7 @@ def random_id(chance: random.Random) -> str:
     letters = "abcXYZ019-_/ é漢\U0001f600\0"
     return chance.choice(
         [str(uuid), uuid.hex, str(uuid).upper(), f"{{{uuid}}}", uuid.urn]
+        + [f"{version}-{uuid.hex}-{uuid.hex[:16]}-01" for version in ("00", "01", "0é")]
         + ["".join(chance.choices(letters, k=chance.randrange(30))) for _ in range(3)]
     )
 

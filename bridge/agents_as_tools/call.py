@@ -16,6 +16,7 @@ from uuid import uuid4
 
 import anyio
 
+from bridge import trace
 from bridge.a2a.client.bindings import AgentRefusedError
 from bridge.a2a.client.client import AgentClient
 from bridge.a2a.client.follow import Listener, converse, wait_until_settled
@@ -154,6 +155,7 @@ class AgentCall:
     async def _come_back(self, state: str) -> Task | Message:
         """Pass on the answer to a question. A question that was answered before is not answered again."""
         answered = self._given.question(state)
+        trace.go_on(answered.task.trace)
         task = await self._agent.client_for(self._incoming.on_behalf_of).get(answered.task.task_id)
         if task.status.state in ENDED:
             return task

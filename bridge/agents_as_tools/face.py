@@ -336,6 +336,8 @@ class AgentsFace:
             raise BadArgumentsError(f"handle: {HandleError()}")
         if (hop := trace.hop.get()) is not None:
             hop.peer, hop.task_id = agent.key, far.task_id
+        if incoming.name == "task_reply":
+            trace.go_on(far.trace)
         tool = self._listing.published_by_mark(far.agent, far.tool)
         follow_up = FollowUp(agent, far, incoming, self._surroundings(), tool)
         match incoming.name:

@@ -4,10 +4,21 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from hashlib import blake2b
 
-from bridge.seal import LIFETIME_SECONDS, Handle, HandleBinding, HandleError, HandlePurpose, Seal, agent_mark
+from bridge.seal import (
+    LIFETIME_SECONDS,
+    Handle,
+    HandleBinding,
+    HandleError,
+    HandlePurpose,
+    HandleTooLongError,
+    Seal,
+    agent_mark,
+)
+from bridge.trace import NO_TRACE, TraceContext
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,6 +30,13 @@ class FarTask:
     task_id: str
     tool: str = ""
     """The mark of the tool that began it, see `tool_mark`; "" where that does not matter."""
+    traceparent: str = ""
+    """The trace of the turn that the handle was made in; "" if there was none, or no room for it."""
+
+    @property
+    def trace(self) -> TraceContext:
+        """The same, as an answer goes on with it."""
+        return TraceContext(self.traceparent) if self.traceparent else NO_TRACE
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,14 +105,15 @@ class Handles:
 
     def of_question(self, question: FarQuestion, principal: str, request: bytes) -> str:
         """The requestState of a question, valid for the same request only."""
-        task = question.task
-        ids = (task.task_id, question.asked)
-        return self._sealed(HandlePurpose.REQUEST_STATE, task.agent, ids, principal, request)
+        task, expires = question.task, self._expires(HandlePurpose.REQUEST_STATE)
+        binding = HandleBinding(HandlePurpose.REQUEST_STATE, principal, request)
+        return self._sealed_with_trace(task, (task.task_id, question.asked), expires, binding)
 
     def of_task(self, task: FarTask, principal: str) -> str:
         """The handle of a task, for the follow-up tools."""
-        ids = (task.task_id, *((task.tool,) if task.tool else ()))
-        return self._sealed(HandlePurpose.FOLLOW_UP, task.agent, ids, principal)
+        ids = (task.task_id, *((task.tool,) if task.tool or task.traceparent else ()))
+        expires = self._expires(HandlePurpose.FOLLOW_UP)
+        return self._sealed_with_trace(task, ids, expires, HandleBinding(HandlePurpose.FOLLOW_UP, principal))
 
     def of_context(self, context: FarContext, principal: str) -> str:
         """The handle of a conversation."""
@@ -104,9 +123,9 @@ class Handles:
     def of_call(self, task: FarTask, tool: str, ttl_seconds: int, principal: str) -> tuple[str, FarCall]:
         """The id of an MCP task, valid for `ttl_seconds`, and the value that it holds."""
         now = int(self._now_seconds())
-        handle = Handle(task.agent, (task.task_id, tool, str(now)), now + ttl_seconds)
-        binding = HandleBinding(HandlePurpose.TASK_ID, principal)
-        return self._seal.seal(handle, binding), FarCall(task, tool, now, ttl_seconds)
+        ids, binding = (task.task_id, tool, str(now)), HandleBinding(HandlePurpose.TASK_ID, principal)
+        handle = self._sealed_with_trace(task, ids, now + ttl_seconds, binding)
+        return handle, FarCall(task, tool, now, ttl_seconds)
 
     def of_webhook(self, webhook: FarWebhook) -> str:
         """The token of a webhook. Nothing else says whose it is, so it names the principal and is bound to none."""
@@ -122,11 +141,11 @@ class Handles:
     def call(self, text: str, principal: str) -> FarCall:
         """The call that the id of an MCP task names; raises as `question` does."""
         handle = self._seal.open(text, HandleBinding(HandlePurpose.TASK_ID, principal), self._now_seconds())
-        if len(handle.ids) != 3:
+        if not 3 <= len(handle.ids) <= 4:
             raise HandleError
-        task_id, tool, created = handle.ids
+        task_id, tool, created, *trace = handle.ids
         began = int(created)
-        return FarCall(FarTask(handle.agent, task_id), tool, began, handle.expires_seconds - began)
+        return FarCall(FarTask(handle.agent, task_id, "", *trace), tool, began, handle.expires_seconds - began)
 
     def question(self, text: str, principal: str, request: bytes) -> FarQuestion:
         """The question that a requestState names.
@@ -136,14 +155,17 @@ class Handles:
         """
         binding = HandleBinding(HandlePurpose.REQUEST_STATE, principal, request)
         handle = self._seal.open(text, binding, self._now_seconds())
-        if len(handle.ids) != 2:
+        if not 2 <= len(handle.ids) <= 3:
             raise HandleError
-        task_id, asked = handle.ids
-        return FarQuestion(FarTask(handle.agent, task_id), asked)
+        task_id, asked, *trace = handle.ids
+        return FarQuestion(FarTask(handle.agent, task_id, "", *trace), asked)
 
     def task(self, text: str, principal: str) -> FarTask:
         """The task that a handle names; raises as `question` does."""
-        return self._task(text, HandleBinding(HandlePurpose.FOLLOW_UP, principal))
+        handle = self._seal.open(text, HandleBinding(HandlePurpose.FOLLOW_UP, principal), self._now_seconds())
+        if not 1 <= len(handle.ids) <= 3:
+            raise HandleError
+        return FarTask(handle.agent, *handle.ids)
 
     def context(self, text: str, principal: str) -> FarContext:
         """The conversation that a handle names; raises as `question` does."""
@@ -152,17 +174,21 @@ class Handles:
             raise HandleError
         return FarContext(handle.agent, handle.ids[0], handle.ids[1] if len(handle.ids) > 1 else None)
 
-    def _task(self, text: str, binding: HandleBinding) -> FarTask:
-        handle = self._seal.open(text, binding, self._now_seconds())
-        if not 1 <= len(handle.ids) <= 2:
-            raise HandleError
-        return FarTask(handle.agent, *handle.ids)
-
-    def _sealed(
-        self, purpose: HandlePurpose, agent: str, ids: tuple[str, ...], principal: str, request: bytes = b""
+    def _sealed_with_trace(
+        self, task: FarTask, ids: tuple[str, ...], expires_seconds: int, binding: HandleBinding
     ) -> str:
-        expires = int(self._now_seconds()) + LIFETIME_SECONDS[purpose]
-        return self._seal.seal(Handle(agent, ids, expires), HandleBinding(purpose, principal, request))
+        """A handle that also holds the trace of its task, unless the ids leave no room for one."""
+        if task.traceparent:
+            traced = Handle(task.agent, (*ids, task.traceparent), expires_seconds)
+            with suppress(HandleTooLongError):
+                return self._seal.seal(traced, binding)
+        return self._seal.seal(Handle(task.agent, ids, expires_seconds), binding)
+
+    def _sealed(self, purpose: HandlePurpose, agent: str, ids: tuple[str, ...], principal: str) -> str:
+        return self._seal.seal(Handle(agent, ids, self._expires(purpose)), HandleBinding(purpose, principal))
+
+    def _expires(self, purpose: HandlePurpose) -> int:
+        return int(self._now_seconds()) + LIFETIME_SECONDS[purpose]
 
 
 __all__ = [

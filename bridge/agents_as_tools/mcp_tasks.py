@@ -17,6 +17,7 @@ from typing import Final
 
 import anyio
 
+from bridge import trace
 from bridge.a2a.client.bindings import AgentRefusedError
 from bridge.a2a.client.client import AgentClient
 from bridge.a2a.client.follow import Listener, Pause, is_transient, wait_until_settled
@@ -111,6 +112,7 @@ class McpTasks:
     async def update(self, task_id: str, responses: JsonObject, caller: TaskCaller) -> None:
         """See `TaskFace.update`. This returns once the answer is on its way; `get` shows its effect."""
         opened = self._opened(task_id, caller)
+        trace.go_on(opened.call.task.trace)
         try:
             task = await opened.client.get(opened.call.task.task_id)
         except PeerError as exc:

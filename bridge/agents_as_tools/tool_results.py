@@ -8,6 +8,7 @@ from typing import Final
 
 from jsonschema.protocols import Validator
 
+from bridge import trace
 from bridge.a2a.model.objects import Message, Task, TaskState, TaskStatus
 from bridge.agents_as_tools.handles import FarContext, FarTask, Handles, tool_mark
 from bridge.agents_as_tools.options import FaceOptions
@@ -120,8 +121,9 @@ class ToolResults:
         return self.handles.of_task(self.far(task_id), self.principal)
 
     def far(self, task_id: str) -> FarTask:
-        """A task of the agent, as handles name it."""
-        return FarTask(self.agent.mark, task_id, tool_mark(self.tool.skill_id) if self.tool else "")
+        """A task of the agent, as handles name it, with the trace of the request that is answered."""
+        tool = tool_mark(self.tool.skill_id) if self.tool else ""
+        return FarTask(self.agent.mark, task_id, tool, trace.context.get().sealable)
 
     def _asking(self, task: Task) -> TaskStatus:
         return task.status if self.agent.extension_active else status_with_question(task)
