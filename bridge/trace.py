@@ -136,7 +136,8 @@ class Hop:
     """Whether the request goes on with an earlier one that asked a question."""
     gate: HopGate | None = None
     intent: int = 0
-    """The number under which its gate has written down what it is about to do; 0 without."""
+    """The number under which its gate has written down what it is about to do, or that of the request that it follows
+    from; 0 without."""
     earlier: TraceContext = NO_TRACE
     """The trace of the last turn of the same task."""
     began_ns: int = field(default_factory=time.time_ns)
@@ -235,7 +236,7 @@ class Hops:
                 taken.principal,
                 taken.is_authenticated,
             )
-            now.task_id = taken.task_id
+            now.task_id, now.intent = taken.task_id, taken.intent
         now.begin()
         return now
 

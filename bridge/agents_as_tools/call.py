@@ -156,6 +156,8 @@ class AgentCall:
         """Pass on the answer to a question. A question that was answered before is not answered again."""
         answered = self._given.question(state)
         trace.go_on(answered.task.trace)
+        if (hop := trace.hop.get()) is not None:
+            hop.task_id = answered.task.task_id
         task = await self._agent.client_for(self._incoming.on_behalf_of).get(answered.task.task_id)
         if task.status.state in ENDED:
             return task

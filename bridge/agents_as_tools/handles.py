@@ -145,7 +145,9 @@ class Handles:
             raise HandleError
         task_id, tool, created, *trace = handle.ids
         began = int(created)
-        return FarCall(FarTask(handle.agent, task_id, "", *trace), tool, began, handle.expires_seconds - began)
+        return FarCall(
+            FarTask(handle.agent, task_id, "", *trace), tool, began, handle.expires_seconds - began
+        )
 
     def question(self, text: str, principal: str, request: bytes) -> FarQuestion:
         """The question that a requestState names.

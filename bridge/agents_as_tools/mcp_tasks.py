@@ -40,7 +40,7 @@ from bridge.agents_as_tools.sending import FaceRuntime, Sending
 from bridge.agents_as_tools.tool_results import ToolResults, failure
 from bridge.errors import BridgeError, PeerError
 from bridge.jsonvalues import JsonObject
-from bridge.mcp.server.face import McpRefusal, TaskCaller, refusal_of
+from bridge.mcp.server.face import McpRefusal, TaskCaller, TaskWork, refusal_of
 from bridge.seal import HandleError
 from bridge.translate.agent_questions import AgentQuestion, AskingTask, answer_message, elicitation_modes_of
 from bridge.translate.skill_tools import AgentTool
@@ -87,6 +87,11 @@ class _OpenedTask:
     def options(self) -> FaceOptions:
         return self.shown.options
 
+    @property
+    def work(self) -> TaskWork:
+        tool = self.shown.tool
+        return TaskWork("" if tool is None else tool.name, self.agent.key, self.call.task.task_id)
+
 
 class McpTasks:
     """Implements `bridge.mcp.server.face.TaskFace` over remote agents."""
@@ -105,6 +110,13 @@ class McpTasks:
             return False
         return True
 
+    def work_of(self, task_id: str, caller: TaskCaller) -> TaskWork | None:
+        """See `TaskFace.work_of`."""
+        try:
+            return self._opened(task_id, caller).work
+        except McpRefusal:
+            return None
+
     async def get(self, task_id: str, caller: TaskCaller) -> JsonObject:
         """See `TaskFace.get`."""
         return (await self._look(self._opened(task_id, caller)))[0]
@@ -112,6 +124,7 @@ class McpTasks:
     async def update(self, task_id: str, responses: JsonObject, caller: TaskCaller) -> None:
         """See `TaskFace.update`. This returns once the answer is on its way; `get` shows its effect."""
         opened = self._opened(task_id, caller)
+        _tell_hop(opened)
         trace.go_on(opened.call.task.trace)
         try:
             task = await opened.client.get(opened.call.task.task_id)
@@ -128,6 +141,7 @@ class McpTasks:
     async def cancel(self, task_id: str, caller: TaskCaller) -> None:
         """See `TaskFace.cancel`. An agent may refuse to cancel, which is no error."""
         opened = self._opened(task_id, caller)
+        _tell_hop(opened)
         try:
             await opened.client.cancel(opened.call.task.task_id)
         except AgentRefusedError as exc:
@@ -265,6 +279,12 @@ class McpTasks:
             raise refusal_of(HandleError())
         shown = ToolResults(agent, tool, caller.principal, around.handles, around.options)
         return _OpenedTask(task_id, call, caller, shown)
+
+
+def _tell_hop(opened: _OpenedTask) -> None:
+    """Tell the hop of the request, if somebody listens, what it is about."""
+    if (hop := trace.hop.get()) is not None:
+        hop.skill, hop.peer, hop.task_id = opened.work
 
 
 def task_fields(handle: str, call: FarCall, options: FaceOptions) -> JsonObject:

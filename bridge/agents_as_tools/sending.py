@@ -15,6 +15,7 @@ from typing import Final
 import anyio
 import anyio.abc
 
+from bridge import trace
 from bridge.a2a.client.client import AgentClient
 from bridge.a2a.client.follow import Listener
 from bridge.a2a.model.objects import Message, StreamResponse, Task
@@ -86,6 +87,8 @@ class Sending:
     def _know(self, task_id: str) -> None:
         self.task_id = task_id
         self.named.set()
+        if (hop := trace.hop.get()) is not None:
+            hop.task_id = task_id
 
 
 class UnnamedMessages:

@@ -309,6 +309,7 @@ class ToolsAgent:
         """
         named = skill_named_by(turn, self._skills, self._options)
         if named is not None:
+            _tell_hop(named, None)
             self._skills.require_scope(turn.principal, named)
         elif not self._skills.usable_by(turn.principal).skills:
             for skill in self._skills.skills:
@@ -333,6 +334,7 @@ class ToolsAgent:
         )
         issuer = source.upstream.caller_issuer if source else None
         if issuer is not None and (principal.token is None or principal.token.issuer != issuer):
+            _tell_hop(asked.skill_id, None)
             words = f"The skill {asked.skill_id} acts with the rights of its caller, and takes a token of {issuer}"
             raise A2AError(FORBIDDEN, words, metadata={"skill": asked.skill_id})
 

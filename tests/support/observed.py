@@ -18,8 +18,10 @@ from bridge.assembly.bridge import Bridge
 from bridge.assembly.plan import OfferedPlan, Plan, ProcessPlan, PublishedPlan, RemotePlan, ServerPlan
 from bridge.mcp.client.eras import Era
 from bridge.mcp.client.transports.streamable_http import ServerTarget
-from tests.support.mcp_wire import MODERN, Http
-from tests.support.running import listening, profile_of
+from tests.support.foreign import Foreign, foreign_agent
+from tests.support.mcp_tasks import TaskClient
+from tests.support.mcp_wire import MODERN, Http, Json
+from tests.support.running import listening, profile_of, profile_with
 
 UNOBSERVED: Final = ProcessPlan()
 
@@ -138,3 +140,39 @@ async def in_row(
             finally:
                 outer.offered[0].server.stop()
                 await inner.published[0].engine.drain(0)
+
+
+@dataclass(frozen=True)
+class ForeignOffered:
+    """A foreign agent, and a bridge that offers it."""
+
+    agent: Foreign
+    bridge: Bridge
+    mcp_url: str
+    http: httpx2.AsyncClient
+
+    def client(self, capabilities: Json) -> TaskClient:
+        """A client with these capabilities."""
+        return TaskClient(Http(self.http, self.mcp_url, MODERN, capabilities))
+
+
+@asynccontextmanager
+async def foreign_offered(
+    folder: Path, place: ProcessPlan, *, becomes_task: bool = False
+) -> AsyncIterator[ForeignOffered]:
+    """Run `expose` before an agent of others; `place` says what listens. `becomes_task` has a call that its agent does
+    not answer at once become a task."""
+    seconds = 0 if becomes_task else 3600
+    profile = profile_with(agents={"task_after_seconds": seconds, "task_poll_seconds": 0.05})
+    async with foreign_agent() as agent:
+        plan = Plan(
+            profile,
+            replace(place, state=folder / "state", cache=folder / "cache"),
+            agents={"far": RemotePlan(agent.url)},
+            offered={"face": OfferedPlan(("far",), profile)},
+        )
+        bridge = Bridge(plan)
+        async with bridge.run(), listening(bridge.app) as url, httpx2.AsyncClient(timeout=30) as http:
+            await bridge.apply(plan)
+            yield ForeignOffered(agent, bridge, f"{url}/mcp/face", http)
+            bridge.offered[0].server.stop()

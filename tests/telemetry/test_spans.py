@@ -6,31 +6,26 @@ import json
 import re
 import subprocess
 import sys
-from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
-import httpx2
 import pytest
 
 from bridge.access.principals import Principal
 from bridge.access.verifiers import Credential
-from bridge.assembly.bridge import Bridge
 from bridge.assembly.parts import Parts
-from bridge.assembly.plan import OfferedPlan, Plan, ProcessPlan, RemotePlan
+from bridge.assembly.plan import ProcessPlan
 from bridge.assembly.telemetry import Telemetry
 from bridge.errors import UsageError
 from tests.support.asking import asking_command
 from tests.support.command import ROOT
-from tests.support.foreign import Foreign, foreign_agent
 from tests.support.limits import url_at
-from tests.support.mcp_tasks import TAKES_ALL, TaskClient, accepted
-from tests.support.mcp_wire import MODERN, Http, Json
-from tests.support.observed import Seen, collecting, in_row
+from tests.support.mcp_tasks import TAKES_ALL, accepted
+from tests.support.mcp_wire import Json
+from tests.support.observed import Seen, collecting, foreign_offered, in_row
 from tests.support.ports import free_port
 from tests.support.recording import RecordingServer
-from tests.support.running import Rpc, call_part, listening, profile_with, raw_command
+from tests.support.running import Rpc, call_part, listening, raw_command
 
 TRACE = "0af7651916cd43dd8448eb211c80319c"
 SPAN = "b7ad6b7169203331"
@@ -186,29 +181,13 @@ async def test_a_task_that_waited_over_a_restart_is_linked_to_the_turn_that_aske
     assert len(server.told) == 1
 
 
-@asynccontextmanager
-async def exposed(
-    folder: Path, traces: str, task_after_seconds: float = 3600
-) -> AsyncIterator[tuple[Foreign, Callable[[Json], TaskClient]]]:
-    """An agent of others offered by a bridge that sends spans; makes clients with some capabilities."""
-    profile = profile_with(agents={"task_after_seconds": task_after_seconds, "task_poll_seconds": 0.05})
-    place = ProcessPlan(state=folder / "state", cache=folder / "cache", traces=traces)
-    async with foreign_agent() as agent:
-        offered = {"face": OfferedPlan(("far",), profile)}
-        plan = Plan(profile, place, agents={"far": RemotePlan(agent.url)}, offered=offered)
-        bridge = Bridge(plan)
-        async with bridge.run(), listening(bridge.app) as url, httpx2.AsyncClient(timeout=30) as client:
-            await bridge.apply(plan)
-            yield agent, lambda takes: TaskClient(Http(client, f"{url}/mcp/face", MODERN, takes))
-            bridge.offered[0].server.stop()
-
-
 @pytest.mark.parametrize("way", ["task_reply", "inputResponses", "tasks/update"])
 async def test_an_answer_to_an_agent_has_a_link_to_the_call_that_was_asked(way: str, tmp_path: Path) -> None:
     blue = accepted(answer="blue")
     with collecting() as collector:
-        async with exposed(tmp_path, collector.url, 0 if way == "tasks/update" else 3600) as (agent, taking):
-            client = taking({} if way == "task_reply" else TAKES_ALL)
+        place = ProcessPlan(traces=collector.url)
+        async with foreign_offered(tmp_path, place, becomes_task=way == "tasks/update") as there:
+            client = there.client({} if way == "task_reply" else TAKES_ALL)
             asked: Json = {"name": "ask", "arguments": {"message": "paint"}, "_meta": {"traceparent": PARENT}}
             match way:
                 case "task_reply":
@@ -223,7 +202,7 @@ async def test_an_answer_to_an_agent_has_a_link_to_the_call_that_was_asked(way: 
                     await client.ask("tools/call", {**asked, **again, "_meta": {}})
                 case _:
                     task = await client.ask("tools/call", {**asked, "name": "ask_late"})
-                    agent.seen.released.set()
+                    there.agent.seen.released.set()
                     await client.answer(task, **dict.fromkeys(await client.asked(task), blue))
     spans = [
         span

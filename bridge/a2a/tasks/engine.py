@@ -352,7 +352,6 @@ class Engine:
                 case CancelTaskRequest():
                     caller = await self._acting(request.id, caller, OperatorRole.ANSWER)
                     live = await self._own(request.id, caller)
-                    hop.task_id, hop.context_id = live.id, live.origin.context_id
                     self._intake.tell_of(live)
 
     def written(self, request: SendMessageRequest, caller: CallContext) -> None:
@@ -450,7 +449,10 @@ class Engine:
         Raises:
             A2AError: TASK_NOT_FOUND, also for another principal's task.
         """
-        return (await self._own(task_id, caller)).id
+        live = await self._own(task_id, caller)
+        if (hop := trace.hop.get()) is not None:
+            hop.task_id, hop.context_id = live.id, live.origin.context_id
+        return live.id
 
     def new_id(self) -> str:
         """A fresh id, for a message that has none."""
@@ -480,6 +482,7 @@ class Engine:
         if (hop := trace.hop.get()) is not None:
             hop.owner = live.origin.owner
         if needed is OperatorRole.ANSWER and caller.operator is not needed:
+            self._intake.tell_of_refusal(live)
             raise needs_role_answer()
         return replace(caller, principal=Principal(live.origin.owner), acting=caller.principal.name)
 

@@ -271,10 +271,11 @@ class Intake:
             raise
 
     def tell_of(self, live: LiveTask, *, is_answer: bool = False) -> None:
-        """Tell the hop of the request, if somebody listens, which work it is about. An answer goes on with the trace
-        of the turn that asked."""
+        """Tell the hop of the request, if somebody listens, which task and work it is about. An answer goes on with
+        the trace of the turn that asked."""
         if (hop := trace.hop.get()) is not None:
             hop.is_answer = is_answer
+            hop.task_id, hop.context_id = live.id, live.origin.context_id
             hop.skill, hop.peer = self._work_of(live)
         if is_answer:
             trace.go_on(self._agent.work_kept(live.kept).trace)
@@ -295,6 +296,12 @@ class Intake:
             hop.skill, hop.peer = self._work_of(live)
         else:
             hop.skill, hop.peer, _ = self._agent.work_meant(turn)
+
+    def tell_of_refusal(self, live: LiveTask) -> None:
+        """Tell the hop of a request, if somebody listens, what it would have been about. Nothing goes to the peer."""
+        self.tell_of(live)
+        if (hop := trace.hop.get()) is not None:
+            hop.peer = ""
 
     def _work_of(self, live: LiveTask) -> tuple[str, str]:
         """The skill and the peer of the work of a task: what its request said, or what is kept of it."""

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Literal, Protocol
+from typing import Literal, NamedTuple, Protocol
 
 from bridge.access.principals import MayUse, may_use_everything
 from bridge.errors import BridgeError, PeerError, telling_of
@@ -129,6 +129,16 @@ class TaskCaller:
         return Caller(self.principal, self.token)
 
 
+class TaskWork(NamedTuple):
+    """What a task is about, for those who listen to hops."""
+
+    skill: str
+    """The tool that was called; empty if it is not listed any more."""
+    peer: str
+    task_id: str
+    """The id that the peer has given the task."""
+
+
 class TaskFace(Protocol):
     """The tasks that calls were answered with (`resultType` task). Asked by clients that declared the extension.
 
@@ -140,6 +150,10 @@ class TaskFace(Protocol):
 
     def knows(self, task_id: str, caller: TaskCaller) -> bool:
         """Whether this is the id of a task of this caller. Decided from the id alone, without any request."""
+        ...
+
+    def work_of(self, task_id: str, caller: TaskCaller) -> TaskWork | None:
+        """What a task of this caller is about; None if there is no such task. Decided from the id alone."""
         ...
 
     async def get(self, task_id: str, caller: TaskCaller) -> JsonObject:

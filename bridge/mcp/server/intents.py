@@ -7,21 +7,26 @@ that cannot be written down is refused with 503. Behind it no other replica is a
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Final
 
 from pydantic import JsonValue
 from starlette.requests import ClientDisconnect
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from bridge import trace
+from bridge.access.principals import Principal
 from bridge.errors import AuditAwayError
 from bridge.http.request_checks import RefusedError
 from bridge.jsonvalues import JsonObject
 from bridge.mcp.server.endpoint import AdmittedUser
-from bridge.mcp.server.face import ToolFace
+from bridge.mcp.server.face import TaskCaller, ToolFace
 from bridge.trace import Hop, HopGate
 
 AWAY = "The bridge cannot write its audit at the moment"
+_ABOUT_TASKS: Final = frozenset({"tasks/update", "tasks/cancel"})
+"""The methods about a task that go to its agent."""
 
 
 @dataclass(frozen=True)
@@ -63,14 +68,24 @@ class IntentGate:
         if not isinstance(method, str):
             return 0
         params = params if isinstance(params, dict) else {}
-        name, meta = params.get("name"), params.get("_meta")
+        meta = params.get("_meta")
         context = trace.context_from(
             meta if isinstance(meta, dict) else {}, trace.in_headers(scope["headers"])
         )
         hop = Hop("server", "mcp", (), context, method, face=self.face, principal=user.principal.name)
-        if method == "tools/call":
-            hop.skill, hop.peer = call_meant(self.tools, name, params.get("arguments"))
+        foretell(hop, self.tools, params, user.principal)
         return await self.gate.intend(hop)
+
+
+def foretell(hop: Hop, tools: ToolFace, params: Mapping[str, JsonValue], principal: Principal) -> None:
+    """Tell a hop what its request is about, as far as that is known before it is performed."""
+    task_id = params.get("taskId")
+    if hop.method == "tools/call":
+        hop.skill, hop.peer = call_meant(tools, params.get("name"), params.get("arguments"))
+    elif hop.method in _ABOUT_TASKS and tools.tasks is not None and isinstance(task_id, str):
+        work = tools.tasks.work_of(task_id, TaskCaller(principal.name, may_use=principal.may_use))
+        if work is not None:
+            hop.skill, hop.peer, hop.task_id = work
 
 
 def call_meant(tools: ToolFace, name: JsonValue, arguments: JsonValue) -> tuple[str, str]:

@@ -35,7 +35,7 @@ from bridge.mcp.messages import state_of_result
 from bridge.mcp.server.back_channel import ProgressSender
 from bridge.mcp.server.endpoint import Endpoint
 from bridge.mcp.server.face import INTERNAL_ERROR, INVALID_PARAMS, IncomingCall, McpRefusal, ToolFace
-from bridge.mcp.server.intents import AWAY, IntentGate, call_meant
+from bridge.mcp.server.intents import AWAY, IntentGate, call_meant, foretell
 from bridge.mcp.server.requests import (
     Context,
     asks_for_progress,
@@ -222,8 +222,7 @@ class McpServer:
         Raises:
             AuditAwayError: it cannot be written down.
         """
-        if ctx.method == "tools/call":
-            hop.skill, hop.peer = call_meant(self._face, param(ctx, "name"), param(ctx, "arguments"))
+        foretell(hop, self._face, ctx.params or {}, principal_of(ctx))
         await hop.intend()
         hop.forget()  # it is told anew when the call is made
 
