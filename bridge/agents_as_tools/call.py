@@ -39,6 +39,7 @@ from bridge.agents_as_tools.tool_results import ToolResults, failure
 from bridge.agents_as_tools.tools import PublishedTool
 from bridge.concurrency import turn
 from bridge.errors import PeerError
+from bridge.http.login_credentials import LoginNeededError
 from bridge.jsonvalues import JsonObject
 from bridge.mcp.server.face import INVALID_PARAMS, IncomingCall, McpRefusal, ReportProgress
 from bridge.seal import HandleError, HandleTooLongError, request_digest
@@ -90,6 +91,8 @@ class AgentCall:
         self._words: str | None = None
         """The latest words of the agent while it works."""
         self._sending: Sending | None = None
+        self._has_answer = False
+        """Whether the agent has answered a message."""
         self._asking: Task | None = None
         """The task whose question is open at a legacy host."""
         self._let_go = False
@@ -103,12 +106,7 @@ class AgentCall:
         """
         try:
             with anyio.move_on_after(self._within_seconds):
-                if (asked := await self._login.passed()) is not None:
-                    return asked
-                # The limiter is held until the host has its answer. The task may go on; its end is not known here.
-                async with turn(self._limiter, self._tool.name):
-                    self._has_turn = True
-                    return await self._conversation()
+                return await self._with_login()
             if (unanswered := self._login.unanswered) is not None:
                 return unanswered
             return self._question_in_words(self._asking) if self._asking else self._still_at_work()
@@ -122,6 +120,30 @@ class AgentCall:
                 seconds = self._around.options.cancel_seconds
                 self._around.background.start_soon(self._sending.cancel, seconds)
             raise
+
+    async def _with_login(self) -> JsonObject:
+        """The result of the conversation, once the caller has a login, if the agent wants one. If the agent takes
+        nothing with that login, the host is asked for another one."""
+        while True:
+            if (asked := await self._login.passed()) is not None:
+                return asked
+            try:
+                # The limiter is held until the host has its answer. The task may go on; its end is not known here.
+                async with turn(self._limiter, self._tool.name):
+                    self._has_turn = True
+                    return await self._conversation()
+            except LoginNeededError:
+                if not self._is_untaken or not self._login.refused():
+                    raise
+                self._sending = None
+
+    @property
+    def _is_untaken(self) -> bool:
+        """Whether no message has reached the agent. The first one is refused as a whole: no task is known of it."""
+        sending = self._sending
+        return self._login.state is None and (
+            sending is None or (sending.task_id is None and not self._has_answer)
+        )
 
     async def _conversation(self) -> JsonObject:
         outcome = await self._first()
@@ -309,6 +331,7 @@ class AgentCall:
         if sending.fault is not None:
             raise sending.fault
         assert sending.outcome is not None
+        self._has_answer = True
         return sending.outcome
 
     async def _until_done(self, sending: Sending) -> None:

@@ -3,6 +3,9 @@
 A caller without one gets a link to a page of this bridge. A host that opens URLs is asked to, and the call goes on by
 itself once the login is there; any other host gets the link in words, and calls again.
 
+An agent may refuse the message with the login that there is: it was lost, or lacks scopes. Then the host is asked as if
+there were none.
+
 Nothing is kept meanwhile. What a modern host comes back with proves when it was asked, so that a no on the page since
 then counts.
 
@@ -23,6 +26,8 @@ from bridge.jsonvalues import JsonObject
 from bridge.mcp.server.face import IncomingCall
 
 _KEY: Final = "login"
+_LOGINS_MOST: Final = 2
+"""How many logins a call asks for that the agent has refused: one that takes none has nobody log in for ever."""
 _WANTED: Final = "{} wants you to log in"
 _IN_WORDS: Final = (
     "{} wants you to log in first. It was not called. Open {} in a browser within {:g} minutes, and"
@@ -46,6 +51,11 @@ class CallerLoginRound:
         self._asked = self._come_back_with()
         self.state = None if self._asked is not None else incoming.request_state
         """The request state of another question than this one; None without."""
+        self._after = 0.0 if self._asked is None else self._asked.after
+        """When the login was made that the agent has refused; the next one has to be later."""
+        self._since: float | None = None
+        """When the login was made that the call goes on with."""
+        self._refusals = _LOGINS_MOST if self._after else 0  # what came in rounds before is not counted
         self.unanswered: JsonObject | None = None
         """The result for a host that is being asked, if it takes too long."""
 
@@ -63,20 +73,32 @@ class CallerLoginRound:
             PeerError: the place of the logins cannot be read, or no browser can show who the caller is.
         """
         logins = self._logins
-        if logins is None or self.state is not None or await self._has_login(logins):
+        if logins is None or self.state is not None:
             return None
-        asked, self._asked = self._asked, None
-        if asked is not None and (outcome := await self._after(logins, asked)) is not None:
-            return outcome if isinstance(outcome, dict) else None
-        return await self._ask(logins)
+        while not await self._has_login(logins):
+            asked, self._asked = self._asked, None
+            outcome = None if asked is None else await self._outcome(logins, asked)
+            if outcome is None:
+                outcome = await self._ask(logins)
+            if isinstance(outcome, dict):
+                return outcome
+        return None
 
     async def _has_login(self, logins: CallerLogins) -> bool:
-        """Whether the caller has a login. None but that one is used from memory."""
-        since = await logins.usable_since(self._incoming.principal)
-        self._agent.keep_login(self._incoming.principal, since)
-        return since is not None
+        """Whether the caller has a login that may serve. None but that one is used from memory."""
+        self._since = await logins.usable_since(self._incoming.principal, self._after)
+        self._agent.keep_login(self._incoming.principal, self._since)
+        return self._since is not None
 
-    async def _after(self, logins: CallerLogins, asked: AwaitedLogin) -> JsonObject | bool | None:
+    def refused(self) -> bool:
+        """Note that the agent has refused the call with the login that there is, and took nothing of it. Returns
+        whether the host may be asked for another one."""
+        if self._since is None or self._refusals >= _LOGINS_MOST:
+            return False
+        self._after, self._refusals = self._since, self._refusals + 1
+        return True
+
+    async def _outcome(self, logins: CallerLogins, asked: AwaitedLogin) -> JsonObject | bool | None:
         """What became of a question: True for a login, the result after a no, None if nobody used the link."""
         said = (self._incoming.input_responses or {}).get(_KEY)
         has_agreed = not isinstance(said, dict) or said.get("action") == "accept"
@@ -92,7 +114,7 @@ class CallerLoginRound:
         name = incoming.principal
         link = logins.link(name, f"the tool {incoming.name} over MCP")
         expires_at, voucher = now + logins.link_seconds, logins.voucher_of(name)
-        asked = AwaitedLogin(name, self._digest, (), (), now, expires_at, voucher)
+        asked = AwaitedLogin(name, self._digest, (), (), now, expires_at, voucher, self._after)
         in_words = failure(_IN_WORDS.format(self._agent.key, link, logins.link_seconds / 60))
         if not incoming.takes_urls:
             return in_words

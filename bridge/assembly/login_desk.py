@@ -293,7 +293,7 @@ class KeptCallerLogins:
         """See `CallerLogins`."""
         return self.wish.link_seconds
 
-    async def usable_since(self, principal: str) -> float | None:
+    async def usable_since(self, principal: str, after: float = 0.0) -> float | None:
         """See `CallerLogins`.
 
         Raises:
@@ -304,7 +304,7 @@ class KeptCallerLogins:
                 f"{self.wish.name} wants a login of each caller, and no browser can show that it is {principal}"
             )
         login = await self._found(principal)
-        return login.since if login is not None and self._is_usable(login, principal) else None
+        return login.since if login is not None and self._is_usable(login, principal, after) else None
 
     def voucher_of(self, principal: str) -> str:
         """See `CallerLogins`."""
@@ -345,9 +345,10 @@ class KeptCallerLogins:
                 )
                 login = None
             if login is not None and login.since < awaited.expires_at:
-                if self._is_usable(login, awaited.principal):
+                if self._is_usable(login, awaited.principal, awaited.after):
                     return True
-                if login.lost == DECLINED and login.since >= awaited.asked_at:
+                declined_at = login.since if login.lost == DECLINED else login.declined_at
+                if declined_at is not None and declined_at >= awaited.asked_at:
                     return False
             left_seconds = awaited.expires_at - time.time()
             if left_seconds <= 0:
@@ -368,8 +369,8 @@ class KeptCallerLogins:
     def _unreadable(self, exc: Exception) -> PeerError:
         return PeerError(f"the logins at {self.wish.name} cannot be read: {reason_of(exc)}")
 
-    def _is_usable(self, login: Login, principal: str) -> bool:
-        if login.vouched_by not in ("", self.voucher_of(principal)):
+    def _is_usable(self, login: Login, principal: str, after: float) -> bool:
+        if login.since <= after or login.vouched_by not in ("", self.voucher_of(principal)):
             return False
         if login.lost or (self.wish.issuer and login.issuer != self.wish.issuer):
             return False

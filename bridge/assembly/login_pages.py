@@ -400,11 +400,13 @@ class LoginPages:
         self._used[state] = expires_at
 
     async def _decline(self, wish: LoginWish) -> None:
-        """Note that the person declined, unless there is a login by now."""
+        """Note that the person declined. A login that there is by now stays."""
         now = time.time()
         async with wish.keeper.held(wish.key) as held:
             if held.login is None or held.login.lost:
                 await held.write(Login("", "", "", "", got_at=now, since=now, lost=DECLINED))
+            else:
+                await held.write(replace(held.login, declined_at=now))
         self._places.moved.tell()
 
     def _wish_for(self, link: LoginLink) -> LoginWish:

@@ -209,6 +209,11 @@ class LoginToken(TokenSource):
             return str(exc)
         return ""
 
+    @property
+    def is_callers(self) -> bool:
+        """Whether it is the login of one caller, not that of the operator."""
+        return self.wish.principal != OPERATOR
+
     def bind(self, since: float | None) -> bool:
         """Give out tokens of the login that was made then, and of no other one. Returns whether it does: one that was
         bound stays so, and None is for no login."""
@@ -279,17 +284,13 @@ class LoginToken(TokenSource):
 
     @property
     def _is_to_look(self) -> bool:
-        return self._is_callers and self._now() - self._looked_at >= _LOOK_AGAIN_SECONDS
-
-    @property
-    def _is_callers(self) -> bool:
-        return self.wish.principal != OPERATOR
+        return self.is_callers and self._now() - self._looked_at >= _LOOK_AGAIN_SECONDS
 
     def _is_ready(self, login: Login) -> bool:
         return self._is_good(login) and self._is_use_noted(login)
 
     def _is_use_noted(self, login: Login) -> bool:
-        return not self._is_callers or time.time() < login.last_used + USE_NOTED_SECONDS
+        return not self.is_callers or time.time() < login.last_used + USE_NOTED_SECONDS
 
     async def _noted(self, held: HeldLogin, login: Login) -> Login:
         """The login, with the note that it is used now, unless there is one already."""
@@ -310,7 +311,7 @@ class LoginToken(TokenSource):
             raise self._needed(f"the login is one of {login.issuer}, and the file names {self.wish.issuer}")
         if login.lost:
             raise self._needed(login.lost)
-        if self._is_callers and self._since not in (None, login.since):
+        if self.is_callers and self._since not in (None, login.since):
             raise self._needed("another login has taken the place of the one that this was begun with")
         return login
 
@@ -325,7 +326,10 @@ class LoginToken(TokenSource):
                 if login.is_fresh(time.time())
                 else "the access token has expired"
             )
-            raise self._needed(f"{why}, and {login.issuer} gave no refresh token")
+            lost = f"{why}, and {login.issuer} gave no refresh token"
+            if self.is_callers:  # who is asked for another one once this one is known not to serve
+                await self._lose(held, login, lost)
+            raise self._needed(lost)
         # Once the refresh token has left, the answer has to be written, also if the caller has gone.
         with anyio.fail_after(self._seconds + _WRITE_SECONDS, shield=True):
             return await self._exchanged(held, login, login.refresh_token)
@@ -354,8 +358,7 @@ class LoginToken(TokenSource):
                 await held.write(login)
                 raise TokenError(str(exc)) from exc
             lost = f"{exc}{doubt}"
-            await held.write(replace(login, renewing_since=None, refresh_token=None, lost=lost))
-            self.heard_by.tell(LoginNotice(self.heard_by.peer, "lost", self.wish.principal))
+            await self._lose(held, login, lost)
             raise self._needed(lost) from exc
         finally:
             seconds = time.perf_counter() - began
@@ -364,6 +367,10 @@ class LoginToken(TokenSource):
         renewed = with_tokens(login, answer, time.time())
         await held.write(renewed)
         return renewed
+
+    async def _lose(self, held: HeldLogin, login: Login, lost: str) -> None:
+        await held.write(replace(login, renewing_since=None, refresh_token=None, lost=lost))
+        self.heard_by.tell(LoginNotice(self.heard_by.peer, "lost", self.wish.principal))
 
     def _needed(self, why: str) -> LoginNeededError:
         return LoginNeededError(f"login needed at {self.wish.key.shown}: {why}. {self.wish.remedy}")

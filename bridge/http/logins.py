@@ -78,6 +78,8 @@ class Login:
     """Where it is renewed, if that is not the token endpoint; at the same origin."""
     used_at: float | None = None
     """When a token of it was handed out, as it was last noted. The operator's login has no such notes."""
+    declined_at: float | None = None
+    """When the person declined to log in anew, as some call had asked; None if it never did."""
     vouched_by: str = ""
     """Who said that the person is the principal: the identity of the issuer. Empty for a principal of the file, and if
     an older release has stored it."""
@@ -232,6 +234,8 @@ class AwaitedLogin:
     """When the link expires. The task then waits for a message."""
     vouched_by: str = ""
     """Who said that it is the principal; see `Login.vouched_by`."""
+    after: float = 0.0
+    """Only a login counts that was made after this: the server has refused the call with the one of before."""
     is_judged: bool = False
     """Whether it came through an MCP server of the bridge, which has judged what it may use."""
 
@@ -244,9 +248,9 @@ class CallerLogins(Protocol):
         """How long a link lives."""
         ...
 
-    async def usable_since(self, principal: str) -> float | None:
-        """When a principal made the login that it has now; None if it has none that can be used. No two logins of a
-        principal at a server were made at the same time, so this tells them apart.
+    async def usable_since(self, principal: str, after: float = 0.0) -> float | None:
+        """When a principal made the login that it has now; None if it has none that can be used and was made after some
+        moment. No two logins of a principal at a server were made at the same time, so this tells them apart.
 
         Raises:
             PeerError: the place of the logins cannot be read.

@@ -4,6 +4,9 @@ Without a login the task is AUTH_REQUIRED with a link to a page of this bridge. 
 there, wherever the browser was answered, also in another process than the one that asked. A message meanwhile brings
 no login: the task asks again, with a new link. A link that was not used in time leaves the task waiting for a message.
 
+A server may refuse the call with the login that there is: it was lost, or lacks scopes. As long as the server took
+nothing of the call, the task asks as if there were none, and goes on with a later one.
+
 Whoever goes on without a message has none of its caller's secrets. So what it needs is sealed when the task asks, and
 the rights of the principal are looked at once more.
 """
@@ -76,26 +79,26 @@ class LoginGate:
         self._options = options
         self._present = present
 
-    async def passed(self, job: Job, decision: RunTool) -> float | None:
-        """When the caller made its login, for which it was asked if it had none. None: the task has ended, or waits for
-        a message.
+    async def passed(self, job: Job, decision: RunTool, after: float = 0.0) -> float | None:
+        """When the caller made its login, for which it was asked if it had none, or none that was made after some
+        moment. None: the task has ended, or waits for a message.
 
         Raises:
             PeerError: the place of the logins cannot be read.
             StoreError: another replica goes on with the task, or the store cannot write.
         """
-        while (since := await self.since(job)) is None:
-            if not await self._goes_on(job, decision.skill_id, await self._asked(job, decision)):
+        while (since := await self.since(job, after)) is None:
+            if not await self._goes_on(job, decision.skill_id, await self._asked(job, decision, after)):
                 return None
         return since
 
-    async def since(self, job: Job) -> float | None:
-        """When the caller made its login; None without one. Then none is used from memory, either.
+    async def since(self, job: Job, after: float = 0.0) -> float | None:
+        """When the caller made its login, after some moment; None without one. Then none is used from memory, either.
 
         Raises:
             PeerError: the place of the logins cannot be read.
         """
-        since = await self._logins.usable_since(_name(job))
+        since = await self._logins.usable_since(_name(job), after)
         if since is None:
             self._upstream.forget_logins(_name(job))
         return since
@@ -144,7 +147,7 @@ class LoginGate:
         await job.status(TaskState.WORKING)
         return True
 
-    async def _asked(self, job: Job, decision: RunTool) -> _Outcome:
+    async def _asked(self, job: Job, decision: RunTool, after: float) -> _Outcome:
         """Ask for a login; what became of it."""
         name, turn, now = _name(job), job.turn, time.time()
         question: JsonObject = {
@@ -161,6 +164,7 @@ class LoginGate:
             now,
             now + self._logins.link_seconds,
             self._logins.voucher_of(name),
+            after,
             turn.principal.is_judged,
         )
         login = LoginWait(

@@ -97,6 +97,8 @@ class CallInRounds:
         """The task that the server made of the call."""
         self._known = _known_answers(decision)
         self._asking: TaskAsker | None = None
+        self.was_taken = False
+        """Whether the server has taken any round of it."""
         self._session: ToolSession | None = None
         """The session of the latest round."""
         self._is_anew = False
@@ -178,7 +180,9 @@ class CallInRounds:
                 partial(kept_question, self._decision, ResumeMode.OPEN), slot
             )
             self._session = slot.session
-            return await slot.session.call(call, progress, self._asking)
+            result = await slot.session.call(call, progress, self._asking)
+            self.was_taken = True
+            return result
 
     @property
     def _caller(self) -> Claimant:

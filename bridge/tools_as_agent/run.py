@@ -28,7 +28,7 @@ from bridge.access.principals import Principal
 from bridge.errors import BusyError, PeerError, telling_of
 from bridge.jsonvalues import JsonObject, json_bytes
 from bridge.mcp.client.contract import ToolQueue, ToolServer, resource_of
-from bridge.mcp.client.faults import CallerTokenGoneError, ServerRefusedError
+from bridge.mcp.client.faults import CallerTokenGoneError, LoginWantedError, ServerRefusedError
 from bridge.mcp.client.tasks import TaskCancelledError
 from bridge.tools_as_agent.bridge_notes import message_with_notes, notes_of
 from bridge.tools_as_agent.caller_login import LoginGate
@@ -56,6 +56,10 @@ _WAITS_FOR_CALLER: Final = (
     "{} works on this with the rights of its caller, and no token of the caller is left. Send a message with a valid"
     " token of {} to go on"
 )
+
+
+_LOGINS_MOST: Final = 2
+"""How many logins a call asks for that the server has refused: one that takes none has nobody log in for ever."""
 
 
 class ToolRun:
@@ -120,7 +124,7 @@ class ToolRun:
     async def _run_for_caller(self, job: Job) -> None:
         """Run on a session of the caller. A task of the server is followed on with a later login of the caller, or with
         a later token, which has come with an answer, once the one so far counts no more."""
-        before: float | None = None
+        before, after, asked = None, 0.0, 0
         while True:
             since, decision = None, self._decision
             if self._gate is not None and isinstance(decision, Follow):
@@ -129,7 +133,7 @@ class ToolRun:
             elif (
                 self._gate is not None
                 and not isinstance(decision, Follow)
-                and (since := await self._gate.passed(job, decision)) is None
+                and (since := await self._gate.passed(job, decision, after)) is None
             ):
                 return None
             caller = job.turn.principal
@@ -137,11 +141,19 @@ class ToolRun:
             try:
                 async with self._upstream.queue(*place, caller.token, since) as queue:
                     return await self._run(job, queue)
-            except CallerTokenGoneError:
+            except (CallerTokenGoneError, LoginWantedError):
                 followed = self._call.followed if self._call else None
-                if followed is None or not (since != before or self._has_later_token(job, caller)):
+                if followed is not None and (since != before or self._has_later_token(job, caller)):
+                    self._decision, before = Follow(followed), since
+                elif since is not None and self._is_untaken and asked < _LOGINS_MOST:
+                    after, asked = since, asked + 1
+                else:
                     raise
-                self._decision, before = Follow(followed), since
+
+    @property
+    def _is_untaken(self) -> bool:
+        """Whether the server has taken nothing of a call, so that it can be made from its start."""
+        return isinstance(self._decision, RunTool) and not (self._call and self._call.was_taken)
 
     def _has_later_token(self, job: Job, caller: Principal) -> bool:
         return job.turn.principal.token != caller.token and self._can_act(job)

@@ -252,6 +252,66 @@ async def test_a_login_that_is_gone_is_not_used_from_memory_once_another_account
         assert here.agent.shown == ["Bearer access-1", "Bearer access-2", "Bearer access-3"]
 
 
+@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize(
+    "login",
+    [{"expires_at": 60.0, "got_at": 0.0}, {"refresh_token": None}, {}],
+    ids=["not renewed", "refused", "renewed and refused"],
+)
+async def test_a_login_that_turns_out_lost_has_the_host_open_a_link_in_the_same_call(
+    tmp_path: Path, mode: str, login: dict[str, Any]
+) -> None:
+    async with office(tmp_path) as here:
+        links: list[str] = []
+
+        async def logs_in(link: str) -> str:
+            links.append(link)
+            here.agent.known = lambda: here.issuer.given
+            assert (await here.goes_to(link, "alice")).status_code == 200
+            return "accept"
+
+        await put(replace(here.wish, principal="alice"), here.issuer, **login)
+        here.issuer.revoked = bool(login)
+        here.agent.known = list
+        async with here.host("alice", logs_in, mode) as host:
+            assert await called(host) == (False, "done")
+        assert len(links) == 1
+
+
+async def test_a_host_that_comes_back_without_a_later_login_is_still_asked_for_one(tmp_path: Path) -> None:
+    async with office(tmp_path, answer_within_seconds=1.0) as here:
+        here.agent.known = list
+        await put(replace(here.wish, principal="alice"), here.issuer)
+
+        async def agrees(_: str) -> str:
+            return "accept"
+
+        async with here.host("alice", agrees) as host:
+            is_error, words = await called(host)
+        assert is_error
+        assert "still wants you to log in" in words
+
+
+@pytest.mark.parametrize(("mode", "most"), [("legacy", 3), ("auto", 2)])
+async def test_an_agent_that_takes_no_login_has_nobody_log_in_for_ever(
+    tmp_path: Path, mode: str, most: int
+) -> None:
+    async with office(tmp_path) as here:
+        here.agent.known = list
+        links: list[str] = []
+
+        async def logs_in(link: str) -> str:
+            links.append(link)
+            await put(replace(here.wish, principal="alice"), here.issuer)
+            return "accept"
+
+        async with here.host("alice", logs_in, mode) as host:
+            is_error, words = await called(host)
+        assert is_error
+        assert "It does not take the token of the login" in words
+        assert len(links) == most
+
+
 async def test_in_nobodys_name_there_is_no_token_and_few_callers_are_held(tmp_path: Path) -> None:
     wish = LoginWish("https://a.example", LoginFiles(tmp_path), "desk", kind="agents", of_each=True)
     each = EachLogin(wish, 20, 2)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -14,6 +14,7 @@ from typing import Any, Final
 import anyio
 import httpx2
 import pytest
+from starlette.responses import JSONResponse, Response
 
 from bridge.access.issuers import IssuerPlace, LoginClient
 from bridge.access.principals import Principal
@@ -28,7 +29,7 @@ from tests.assembly.test_bridge import Live, agent, live
 from tests.assembly.test_logins import PROFILE, TOOLS, put
 from tests.support.issuer import issuer_at
 from tests.support.login_server import LoginServer
-from tests.support.mcp_wire import LEGACY
+from tests.support.mcp_wire import LEGACY, MODERN
 from tests.support.recording_server import Got, RecordingServer
 from tests.support.running import call_part
 
@@ -119,17 +120,26 @@ async def office(tmp_path: Path, link_seconds: float = 600, **more: Any) -> Asyn
         yield bridge
 
 
+Answers = Callable[[str], Any]
+"""The answer of the server to a call with some token; None for the usual one."""
+
+
 @asynccontextmanager
 async def town(
-    tmp_path: Path, link_seconds: float = 600, keeper: LoginKeeper | None = None
+    tmp_path: Path,
+    link_seconds: float = 600,
+    keeper: LoginKeeper | None = None,
+    answers: Answers = lambda _: None,
+    era: Era = Era.LEGACY,
 ) -> AsyncIterator[Town]:
     issuer, calls = LoginServer(), []
 
     def called(got: Got) -> Any:
         calls.append(got.headers["authorization"].removeprefix("Bearer "))
-        return {"content": [{"type": "text", "text": "done"}]}
+        return answers(calls[-1]) or {"content": [{"type": "text", "text": "done"}]}
 
-    tools = RecordingServer(LEGACY, answers={"tools/list": lambda _: TOOLS, "tools/call": called})
+    speaks = LEGACY if era is Era.LEGACY else MODERN
+    tools = RecordingServer(speaks, answers={"tools/list": lambda _: TOOLS, "tools/call": called})
     with anyio.fail_after(60):
         async with issuer.serve(), tools.serve() as url:
             # The issuer's own resource asks for the login; the tools stand at another address.
@@ -145,7 +155,7 @@ async def town(
             target = HttpTarget(
                 url, oauth=wish, connect_seconds=20, result_limit_bytes=1 << 20, result_json_values=10_000
             )
-            made = ServerPlan.as_profile_says(target, Era.LEGACY, PROFILE.server, PROFILE.run)
+            made = ServerPlan.as_profile_says(target, era, PROFILE.server, PROFILE.run)
             plan = replace(made, rules=replace(made.rules, per="principal"))
             await put(wish, issuer)
             yield Town(tmp_path, wish, issuer, calls, plan)
@@ -191,6 +201,102 @@ async def test_a_login_that_is_gone_is_not_used_from_memory_nor_once_another_acc
         await here.becomes("alice", task, "TASK_STATE_COMPLETED")
         accounts = ["of-the-first-account", "of-the-second-account", "of-the-third-account"]
         assert here.calls == accounts
+
+
+def needs(scope: str, *tokens: str) -> Answers:
+    """A server that misses a scope in all but these tokens."""
+    told = {"WWW-Authenticate": f'Bearer error="insufficient_scope", scope="{scope}"'}
+    return lambda token: None if token in tokens else Response(status_code=403, headers=told)
+
+
+def refuses_all_but(*tokens: str) -> Answers:
+    """A server that takes these tokens alone."""
+    told = {"jsonrpc": "2.0", "id": None, "error": {"code": -32001, "message": "who are you?"}}
+    return lambda token: None if token in tokens else JSONResponse(told, 401, {"WWW-Authenticate": "Bearer"})
+
+
+@asynccontextmanager
+async def refusing(tmp_path: Path, answers: Answers, **login: Any) -> AsyncIterator[Office]:
+    """A bridge whose server does not take each login, and alice's first login."""
+    async with town(tmp_path, answers=answers) as here, here.opens() as bridge:
+        await put(replace(here.wish, principal="alice"), here.issuer, **login)
+        yield bridge
+
+
+async def test_a_call_that_lacks_a_scope_asks_for_another_login_and_goes_on_with_it(tmp_path: Path) -> None:
+    async with refusing(tmp_path, needs("write", "wider"), scopes=("read",)) as here:
+        own = replace(here.wish, principal="alice")
+        first, second = await here.asked("alice"), await here.asked("alice")
+        assert here.calls == ["access-2", "access-2"], "each is asked for once it was refused"
+        kept = await own.keeper.find(own.key)
+        assert kept is not None
+        assert (kept.wanted_scopes, kept.lost) == (("write",), "")
+        await put(own, here.issuer, access_token="wider", scopes=("read", "write"))
+        for task, _ in (first, second):
+            await here.becomes("alice", task, "TASK_STATE_COMPLETED")
+
+
+async def test_a_no_to_a_wider_login_ends_the_task_and_leaves_the_login(tmp_path: Path) -> None:
+    async with refusing(tmp_path, needs("write"), scopes=("read",)) as here:
+        task, link = await here.asked("alice")
+        assert (await here.logs_in("alice", link, "decline")).status_code == 200
+        await here.becomes("alice", task, "TASK_STATE_REJECTED")
+        own = replace(here.wish, principal="alice")
+        kept = await own.keeper.find(own.key)
+        assert kept is not None
+        assert (kept.access_token, kept.lost) == ("access-2", "")
+
+
+@pytest.mark.parametrize(
+    "login", [{"refresh_token": None}, {"expires_at": 60.0, "got_at": 0.0}], ids=["refused", "not renewed"]
+)
+async def test_a_login_that_turns_out_lost_asks_for_another_one_in_the_same_task(
+    tmp_path: Path, login: dict[str, Any]
+) -> None:
+    async with refusing(tmp_path, refuses_all_but("another"), **login) as here:
+        here.issuer.revoked = True
+        own = replace(here.wish, principal="alice")
+        task, _ = await here.asked("alice")
+        kept = await own.keeper.find(own.key)
+        assert kept is not None
+        assert kept.lost
+        await put(own, here.issuer, access_token="another")
+        await here.becomes("alice", task, "TASK_STATE_COMPLETED")
+        assert here.calls[-1] == "another"
+
+
+async def test_a_server_that_takes_no_login_has_nobody_log_in_for_ever(tmp_path: Path) -> None:
+    async with refusing(tmp_path, refuses_all_but()) as here:
+        own = replace(here.wish, principal="alice")
+        task, _ = await here.asked("alice")
+        await put(own, here.issuer)
+        while link_in(await here.becomes("alice", task, "TASK_STATE_AUTH_REQUIRED")) == link_in(task):
+            await anyio.sleep(0.01)
+        await put(own, here.issuer)
+        failed = await here.becomes("alice", task, "TASK_STATE_FAILED")
+        assert "It does not take the token of the login" in str(failed["status"])
+
+
+async def test_a_call_that_the_server_has_taken_is_not_made_again_for_a_login(tmp_path: Path) -> None:
+    rounds = iter(["taken"])
+    refused = needs("write")
+
+    def answers(token: str) -> Any:
+        return (
+            {"resultType": "input_required", "requestState": next(rounds)}
+            if rounds_left()
+            else refused(token)
+        )
+
+    def rounds_left() -> bool:
+        return len(here.calls) == 1
+
+    async with town(tmp_path, answers=answers, era=Era.MODERN) as here, here.opens() as bridge:
+        await put(replace(here.wish, principal="alice"), here.issuer, scopes=("read",))
+        task = await bridge.send("alice", {"parts": [call_part("echo")]})
+        failed = await bridge.becomes("alice", task, "TASK_STATE_FAILED")
+        assert "the scopes write" in str(failed["status"])
+        assert len(here.calls) == 2
 
 
 async def test_a_message_brings_no_login_and_renews_the_link(tmp_path: Path) -> None:

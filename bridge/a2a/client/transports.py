@@ -34,7 +34,7 @@ from bridge.a2a.wire.dialect import EventDecoder as DialectReader
 from bridge.a2a.wire.versions import HEADER as VERSION_HEADER
 from bridge.errors import PeerError
 from bridge.http.client import CredentialsSource, PeerAuth, guarded_by, wants_login
-from bridge.http.login_credentials import LoginNeededError
+from bridge.http.login_credentials import LoginNeededError, LoginToken
 from bridge.http.oauth import TokenSource
 from bridge.http.private_addresses import AddressGuard
 from bridge.http.request_checks import is_loopback
@@ -192,7 +192,10 @@ class HttpTransport(Transport):
             value = self._result(await response_body(response, self._terms.limit_bytes), response)
         while unread := self._binding.dialect.unread(operation, params, value):
             assert isinstance(value, dict)
-            read = {name: await self._value(*asked, hop) for name, asked in unread.items()}
+            try:
+                read = {name: await self._value(*asked, hop) for name, asked in unread.items()}
+            except LoginNeededError as exc:  # the agent has taken the operation itself
+                raise PeerError(str(exc)) from exc
             value = {**value, **read}
         return value
 
@@ -280,7 +283,9 @@ class HttpTransport(Transport):
             if terms.how_to_log_in and wants_login(response):
                 raise LoginNeededError(f"login needed: {status_words(response)}. {terms.how_to_log_in}")
             if terms.tokens is not None and response.status_code == 401 and _CHALLENGE in response.headers:
-                raise PeerError(f"{status_words(response)}. {terms.tokens.if_refused}".rstrip(". "))
+                is_callers = isinstance(terms.tokens, LoginToken) and terms.tokens.is_callers
+                refused = LoginNeededError if is_callers else PeerError
+                raise refused(f"{status_words(response)}. {terms.tokens.if_refused}".rstrip(". "))
             yield response
 
     def _read(

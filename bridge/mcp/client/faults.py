@@ -39,6 +39,7 @@ NO_MCP: Final = "no-mcp"
 FLOODED: Final = "flooded"
 CALLER_GONE: Final = "caller-gone"
 LOGIN_NEEDED: Final = "login-needed"
+LOGIN_REFUSED: Final = "login-refused"
 
 LIMITED_BY: Final = "`result_limit_bytes` of the tool server is the limit"
 """The hint for an answer that is too large."""
@@ -74,6 +75,11 @@ class NotTakenError(ServerDownError):
 class CallerTokenGoneError(ServerDownError):
     """The session is in the name of a caller whose token, or whose login, counts no more: nothing is sent on it ever
     again."""
+
+
+class LoginWantedError(ServerDownError):
+    """The server has refused a request with the login that there is, and did not take it. With another login, or one
+    of more scopes, it may be sent again."""
 
 
 class ServerLostError(PeerError):

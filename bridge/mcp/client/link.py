@@ -34,10 +34,12 @@ from bridge.mcp.client.faults import (
     BROKEN_OFF,
     CALLER_GONE,
     LOGIN_NEEDED,
+    LOGIN_REFUSED,
     NO_MCP,
     SESSION_LOST,
     UNREACHABLE,
     CallerTokenGoneError,
+    LoginWantedError,
     NotTakenError,
     ServerDownError,
     ServerLostError,
@@ -258,6 +260,8 @@ class Link:
                 return CallerTokenGoneError(f"{self.name}: {exc.message}")
             case fault if fault == LOGIN_NEEDED:
                 return ServerDownError(exc.message)
+            case fault if fault == LOGIN_REFUSED:
+                return LoginWantedError(exc.message)
             case fault if fault == BROKEN_OFF and self.is_child:
                 return ServerLostError(
                     f"The server process of {self.name} ended", detail=str(self.last_words)
@@ -375,7 +379,7 @@ async def _greet(session: ClientSession, era: Era, name: str, last_words: LastWo
             raise NoStreamableHttpError(exc.message) from exc
         if fault == CALLER_GONE:
             raise CallerTokenGoneError(f"{name}: {exc.message}") from exc
-        if fault == LOGIN_NEEDED:
+        if fault in (LOGIN_NEEDED, LOGIN_REFUSED):
             raise LoginNeededError(exc.message) from exc
         if fault:
             raise (ServerDownError if fault == UNREACHABLE else PeerError)(exc.message) from exc

@@ -90,6 +90,7 @@ from bridge.mcp.client.dispatcher import OnTaskNews
 from bridge.mcp.client.eras import Era
 from bridge.mcp.client.faults import (
     CallerTokenGoneError,
+    LoginWantedError,
     NotTakenError,
     ServerDownError,
     ServerRefusedError,
@@ -346,7 +347,8 @@ class Session:
                 await self._up.wait()
             else:
                 return self._link
-        raise ServerDownError(f"{self.name} is down: {self.down or 'its connection was lost again'}")
+        fault = LoginWantedError if self.needs_login else ServerDownError
+        raise fault(f"{self.name} is down: {self.down or 'its connection was lost again'}")
 
     @property
     def _is_long_down(self) -> bool:

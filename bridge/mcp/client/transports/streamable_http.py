@@ -56,6 +56,7 @@ from bridge.mcp.client.faults import (
     HTTP_STATUS,
     LIMITED_BY,
     LOGIN_NEEDED,
+    LOGIN_REFUSED,
     SESSION_LOST,
     TOO_LARGE,
     UNREACHABLE,
@@ -288,7 +289,7 @@ class FaultMappingTransport(GuardedTransport):
         """The response for a request without a token. A token that lacks scopes for it serves other requests; without
         the token of its caller, what was sent before may still be answered."""
         if isinstance(fault, ScopesNeededError):
-            return self._fault(request, 403, HTTP_STATUS, str(fault))
+            return self._fault(request, 403, LOGIN_REFUSED if self._is_callers else HTTP_STATUS, str(fault))
         if isinstance(fault, CallerTokenError):
             return self._fault(request, 401, CALLER_GONE, str(fault))
         if isinstance(fault, LoginNeededError):
@@ -325,7 +326,8 @@ class FaultMappingTransport(GuardedTransport):
             return self._fault(
                 request, response.status_code, SESSION_LOST, f"{self._name} no longer knows the session"
             )
-        if _jsonrpc_error(body) is not None:
+        refuses_login = self._is_callers and response.status_code == 401
+        if _jsonrpc_error(body) is not None and not refuses_login:
             return httpx2.Response(
                 response.status_code,
                 headers={"content-type": "application/json"},
@@ -340,7 +342,7 @@ class FaultMappingTransport(GuardedTransport):
             words += f". {hint}"
         if lacked := lacked_scopes(response):
             words += f": the token lacks the scopes {' '.join(lacked)}"
-        return self._fault(request, status, HTTP_STATUS, words)
+        return self._fault(request, status, LOGIN_REFUSED if refuses_login else HTTP_STATUS, words)
 
     def says_session_lost(self, request: httpx2.Request, status: int, body: bytes) -> bool:
         """Whether an error page says that the server does not know the session of a message.
