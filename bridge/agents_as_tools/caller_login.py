@@ -101,9 +101,10 @@ class CallerLoginRound:
     async def _outcome(self, logins: CallerLogins, asked: AwaitedLogin) -> JsonObject | bool | None:
         """What became of a question: True for a login, the result after a no, None if nobody used the link."""
         said = (self._incoming.input_responses or {}).get(_KEY)
+        # A host that comes back late gets another link: the one that it has is dead.
         has_agreed = not isinstance(said, dict) or said.get("action") == "accept"
         self.unanswered = failure(_NOT_YET.format(self._agent.key))
-        has_login = await logins.settled(asked) if has_agreed else False
+        has_login = await logins.settled(asked, is_patient=False) if has_agreed else False
         self.unanswered = None
         if has_login is False:
             return failure(_DECLINED.format(self._agent.key))
@@ -137,7 +138,7 @@ class CallerLoginRound:
             return in_words
         if answers[_KEY].get("action") != "accept":
             return failure(_DECLINED.format(self._agent.key))
-        has_login = await logins.settled(asked)
+        has_login = await logins.settled(asked, is_patient=False)
         self.unanswered = None
         if has_login is False:
             return failure(_DECLINED.format(self._agent.key))

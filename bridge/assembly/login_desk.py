@@ -58,7 +58,7 @@ _LONGEST_PAUSE_SECONDS: Final = 5.0
 """Between looks for a login that another process may have written: a person waits for its task."""
 
 _LATE_SECONDS: Final = 600.0
-"""How long after the end of a link a login that came in time is still found: a bridge takes a while to start again, and
+"""How much later a login that came in time is still found: a bridge takes a while to start again, and
 a call that comes much later would surprise whoever asked for it."""
 
 _LOOK_COUNTS_SECONDS: Final = 0.25
@@ -327,10 +327,11 @@ class KeptCallerLogins:
         except LoginLinkError:
             return None
 
-    async def settled(self, awaited: AwaitedLogin) -> bool | None:
+    async def settled(self, awaited: AwaitedLogin, *, is_patient: bool) -> bool | None:
         """See `CallerLogins`."""
+        over_at = awaited.expires_at + self.wish.late_seconds
         pauses = Backoff(_FIRST_PAUSE_SECONDS, _LONGEST_PAUSE_SECONDS)
-        while time.time() < awaited.expires_at + _LATE_SECONDS:
+        while time.time() < over_at + _LATE_SECONDS:
             if awaited.vouched_by not in ("", self.voucher_of(awaited.principal)):
                 return None  # the name is somebody else's now
             moved = self.looks.moved.next
@@ -344,13 +345,13 @@ class KeptCallerLogins:
                     "the login of %s is looked for again: %s", awaited.principal, self._unreadable(exc)
                 )
                 login = None
-            if login is not None and login.since < awaited.expires_at:
+            if login is not None and login.since < over_at:
                 if self._is_usable(login, awaited.principal, awaited.after):
                     return True
                 declined_at = login.since if login.lost == DECLINED else login.declined_at
                 if declined_at is not None and declined_at >= awaited.asked_at:
                     return False
-            left_seconds = awaited.expires_at - time.time()
+            left_seconds = (over_at if is_patient else awaited.expires_at) - time.time()
             if left_seconds <= 0:
                 break
             with anyio.move_on_after(min(pauses.next(), left_seconds)):

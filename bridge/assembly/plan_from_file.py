@@ -14,6 +14,7 @@ from bridge.a2a.wire.canonical_card import CardForm
 from bridge.access.issuers import IntrospectionClient, Issuer, IssuerPlace, LoginClient
 from bridge.access.principals import OperatorRole, Principal
 from bridge.access.verifiers import FORWARDED, Credential, Scheme
+from bridge.assembly.login_links import STATE_SECONDS
 from bridge.assembly.plan import (
     AuditPlan,
     CardSigningPlan,
@@ -311,7 +312,13 @@ def _login_of_server(
 
 def _of_each(wish: LoginWish, link_seconds: float, keep_days: int) -> LoginWish:
     keep_seconds = keep_days * DAY_SECONDS
-    return replace(wish, of_each=True, link_seconds=link_seconds, keep_seconds=keep_seconds)
+    return replace(
+        wish,
+        of_each=True,
+        link_seconds=link_seconds,
+        late_seconds=STATE_SECONDS,
+        keep_seconds=keep_seconds,
+    )
 
 
 def _login_wish(

@@ -116,6 +116,8 @@ class LoginWish:
     """Whether each principal has a login of its own. The operator's serves no caller then: it lists the tools."""
     link_seconds: float = 0.0
     """How long the link to such a login lives."""
+    late_seconds: float = 0.0
+    """How long after the end of a link such a login may come, for which the issuer was gone to in time."""
     keep_seconds: float = math.inf
     """How long such a login is kept without use."""
 

@@ -231,7 +231,7 @@ class AwaitedLogin:
     """What each scope of its issuer opened there then; empty for a principal of the file."""
     asked_at: float
     expires_at: float
-    """When the link expires. The task then waits for a message."""
+    """When the link expires. Some time later the task waits for a message."""
     vouched_by: str = ""
     """Who said that it is the principal; see `Login.vouched_by`."""
     after: float = 0.0
@@ -273,10 +273,11 @@ class CallerLogins(Protocol):
         """The call of a proof; None for a proof of somebody else, or one whose key is gone."""
         ...
 
-    async def settled(self, awaited: AwaitedLogin) -> bool | None:
+    async def settled(self, awaited: AwaitedLogin, *, is_patient: bool) -> bool | None:
         """Wait until a principal has a login that can be used, or has declined since it asked; whether it has one.
 
-        Returns None if neither came until the link expired. What came by then counts, also if it is found some minutes
-        later. While the place of the logins cannot be used, nothing has come.
+        Returns None if neither came until the link expired; if `is_patient`, until no issuer can answer any more that
+        was gone to by then. What came in time for that counts, also if it is found some minutes later. While the place
+        of the logins cannot be used, nothing has come.
         """
         ...

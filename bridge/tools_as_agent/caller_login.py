@@ -2,7 +2,8 @@
 
 Without a login the task is AUTH_REQUIRED with a link to a page of this bridge. It goes on by itself once the login is
 there, wherever the browser was answered, also in another process than the one that asked. A message meanwhile brings
-no login: the task asks again, with a new link. A link that was not used in time leaves the task waiting for a message.
+no login: the task asks again, with a new link. A link that was not used in time leaves the task waiting for a message,
+once whoever has used it at the last moment can have no answer any more.
 
 A server may refuse the call with the login that there is: it was lost, or lacks scopes. As long as the server took
 nothing of the call, the task asks as if there were none, and goes on with a later one.
@@ -65,6 +66,7 @@ class _Outcome(Enum):
     """The client has sent a message."""
     DECLINED = "declined"
     UNUSED = "unused"
+    """No login has come of it, and none can any more."""
 
 
 class LoginGate:
@@ -197,7 +199,7 @@ class LoginGate:
             return _Outcome.MESSAGE if answer.get("action") == "accept" else _Outcome.DECLINED
 
         async def from_page() -> _Outcome | None:
-            has_login = await self._logins.settled(awaited)
+            has_login = await self._logins.settled(awaited, is_patient=True)
             if job.turn is not turn:
                 return None  # a message came first, and is about to be stored
             # From here on a message waits for the end of this work, and then begins its own.

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any, Final
 
 import anyio
+import httpx2
 import pytest
 
 from bridge.access.principals import Principal
@@ -189,6 +190,22 @@ async def test_a_login_in_time_counts_though_the_bridge_comes_back_late(tmp_path
             await bridge.becomes("alice", task, "TASK_STATE_COMPLETED")
 
 
+async def test_a_login_whose_issuer_answers_after_the_link_has_expired_is_taken_up(tmp_path: Path) -> None:
+    async with town(tmp_path, link_seconds=0.3, late_seconds=60) as here:
+        async with opened(here) as bridge:
+            waiting, _ = await bridge.asked("alice")
+            left_behind, link = await bridge.asked("bob")
+            async with httpx2.AsyncClient(trust_env=False) as browser:
+                while (await browser.get(link)).status_code != 410:
+                    await anyio.sleep(0.01)
+            await logged_in(here)
+            await bridge.becomes("alice", waiting, "TASK_STATE_COMPLETED")
+        async with opened(here) as bridge:
+            await logged_in(here, "bob")
+            await bridge.becomes("bob", left_behind, "TASK_STATE_COMPLETED")
+        assert here.calls == ["access-2", "access-3"]
+
+
 async def test_a_login_in_time_counts_for_ten_minutes_and_no_longer(tmp_path: Path) -> None:
     async with town(tmp_path) as here, opened(here) as bridge:
         logins = bridge.there.bridge.upstreams["crm"].logins
@@ -196,9 +213,9 @@ async def test_a_login_in_time_counts_for_ten_minutes_and_no_longer(tmp_path: Pa
         now = time.time()
         await logged_in(here, since=now - 1300)
         link = AwaitedLogin("alice", "a call", ("*",), (), now - 1400, now - 800)
-        assert await logins.settled(link) is None
-        assert await logins.settled(replace(link, expires_at=now - 500)) is True
-        assert await logins.settled(replace(link, expires_at=now - 1350)) is None
+        assert await logins.settled(link, is_patient=True) is None
+        assert await logins.settled(replace(link, expires_at=now - 500), is_patient=True) is True
+        assert await logins.settled(replace(link, expires_at=now - 1350), is_patient=True) is None
 
 
 async def test_a_principal_that_lost_the_skill_meanwhile_is_not_gone_on_for(tmp_path: Path) -> None:

@@ -131,6 +131,7 @@ async def town(
     keeper: LoginKeeper | None = None,
     answers: Answers = lambda _: None,
     era: Era = Era.LEGACY,
+    **wished: float,
 ) -> AsyncIterator[Town]:
     issuer, calls = LoginServer(), []
 
@@ -151,6 +152,7 @@ async def town(
                 of_each=True,
                 link_seconds=link_seconds,
                 keep_seconds=KEEP_SECONDS,
+                **wished,
             )
             target = HttpTarget(
                 url, oauth=wish, connect_seconds=20, result_limit_bytes=1 << 20, result_json_values=10_000
@@ -432,4 +434,4 @@ async def test_another_issuer_of_the_same_name_takes_no_logins_over(
             await anyio.sleep(0.01)
         assert left == {(own, OPERATOR), (own, "corp:new"), (own, "corp:of another bridge")}
         assert await logins.usable_since("corp:new") is not None
-        assert await logins.settled(awaited) is None, "whoever asked was somebody else"
+        assert await logins.settled(awaited, is_patient=True) is None, "whoever asked was somebody else"
