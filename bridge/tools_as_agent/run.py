@@ -84,6 +84,11 @@ class ToolRun:
         self._limiter = limiter
         self._gate = gate
         self._call: CallInRounds | None = None
+        self._before: float | None = None
+        """When the login was made with which a task of the server was followed last."""
+        self._after = 0.0
+        """When the login was made that the server has refused; the next one has to be later."""
+        self._refusals = 0
 
     async def __call__(self, job: Job) -> None:
         """Take the turn from WORKING to its end, or to a question."""
@@ -124,7 +129,6 @@ class ToolRun:
     async def _run_for_caller(self, job: Job) -> None:
         """Run on a session of the caller. A task of the server is followed on with a later login of the caller, or with
         a later token, which has come with an answer, once the one so far counts no more."""
-        before, after, asked = None, 0.0, 0
         while True:
             since, decision = None, self._decision
             if self._gate is not None and isinstance(decision, Follow):
@@ -133,7 +137,7 @@ class ToolRun:
             elif (
                 self._gate is not None
                 and not isinstance(decision, Follow)
-                and (since := await self._gate.passed(job, decision, after)) is None
+                and (since := await self._gate.passed(job, decision, self._after)) is None
             ):
                 return None
             caller = job.turn.principal
@@ -141,14 +145,23 @@ class ToolRun:
             try:
                 async with self._upstream.queue(*place, caller.token, since) as queue:
                     return await self._run(job, queue)
-            except (CallerTokenGoneError, LoginWantedError):
-                followed = self._call.followed if self._call else None
-                if followed is not None and (since != before or self._has_later_token(job, caller)):
-                    self._decision, before = Follow(followed), since
-                elif since is not None and self._is_untaken and asked < _LOGINS_MOST:
-                    after, asked = since, asked + 1
-                else:
+            except CallerTokenGoneError:
+                if not self._goes_on_with_another(job, caller, since):
                     raise
+            except LoginWantedError:
+                if since is None or not self._goes_on_with_another(job, caller, since):
+                    raise
+                self._after = since
+
+    def _goes_on_with_another(self, job: Job, caller: Principal, since: float | None) -> bool:
+        """Whether the work goes on with another login or token than the one of the caller so far."""
+        followed = self._call.followed if self._call else None
+        if followed is not None:
+            is_another = since != self._before or self._has_later_token(job, caller)
+            self._decision, self._before = Follow(followed), since
+            return is_another
+        self._refusals += 1
+        return since is not None and self._is_untaken and self._refusals <= _LOGINS_MOST
 
     @property
     def _is_untaken(self) -> bool:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 import time
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -30,7 +30,7 @@ from tests.assembly.test_logins import PROFILE, TOOLS, put
 from tests.support.issuer import issuer_at
 from tests.support.login_server import LoginServer
 from tests.support.mcp_wire import LEGACY, MODERN
-from tests.support.recording_server import Got, RecordingServer
+from tests.support.recording_server import Answer, Got, RecordingServer
 from tests.support.running import call_part
 
 pytestmark = pytest.mark.outside
@@ -131,6 +131,7 @@ async def town(
     keeper: LoginKeeper | None = None,
     answers: Answers = lambda _: None,
     era: Era = Era.LEGACY,
+    others: Mapping[str, Answer] | None = None,
     **wished: float,
 ) -> AsyncIterator[Town]:
     issuer, calls = LoginServer(), []
@@ -140,7 +141,9 @@ async def town(
         return answers(calls[-1]) or {"content": [{"type": "text", "text": "done"}]}
 
     speaks = LEGACY if era is Era.LEGACY else MODERN
-    tools = RecordingServer(speaks, answers={"tools/list": lambda _: TOOLS, "tools/call": called})
+    tools = RecordingServer(
+        speaks, answers={"tools/list": lambda _: TOOLS, "tools/call": called, **(others or {})}
+    )
     with anyio.fail_after(60):
         async with issuer.serve(), tools.serve() as url:
             # The issuer's own resource asks for the login; the tools stand at another address.
@@ -299,6 +302,62 @@ async def test_a_call_that_the_server_has_taken_is_not_made_again_for_a_login(tm
         failed = await bridge.becomes("alice", task, "TASK_STATE_FAILED")
         assert "the scopes write" in str(failed["status"])
         assert len(here.calls) == 2
+
+
+async def test_a_task_of_the_server_is_followed_on_with_the_login_that_its_caller_has_now(
+    tmp_path: Path,
+) -> None:
+    shown: list[str] = []
+    first = {"resultType": "task", "taskId": "t-1", "status": "working", "pollIntervalMs": 10}
+
+    def look(got: Got) -> Any:
+        shown.append(got.headers["authorization"].removeprefix("Bearer "))
+        done = {"status": "completed", "result": {"content": []}} if shown[-1] == "second" else {}
+        return {**first, "resultType": "complete", **done}
+
+    def answers(token: str) -> Any:
+        return first if token == "first" else None
+
+    async with (
+        town(tmp_path, answers=answers, era=Era.MODERN, others={"tasks/get": look}) as here,
+        here.opens() as bridge,
+    ):
+        own = replace(here.wish, principal="alice")
+        await put(own, here.issuer, access_token="first")
+        task = await bridge.send("alice", {"parts": [call_part("echo")]})
+        while "first" not in shown:
+            await anyio.sleep(0.01)
+        await put(own, here.issuer, access_token="second")
+        other = await bridge.send("alice", {"parts": [call_part("echo")]})
+        for one in (other, task):
+            await bridge.becomes("alice", one, "TASK_STATE_COMPLETED")
+        assert here.calls == ["first", "second"]
+        assert shown == ["first"] * shown.count("first") + ["second"]
+
+
+async def test_a_task_of_the_server_is_not_followed_without_a_login(tmp_path: Path) -> None:
+    shown: list[str] = []
+    first = {"resultType": "task", "taskId": "t-1", "status": "working", "pollIntervalMs": 10}
+
+    def look(got: Got) -> Any:
+        shown.append(got.headers["authorization"].removeprefix("Bearer "))
+        return {**first, "resultType": "complete"}
+
+    async with (
+        town(tmp_path, answers=lambda _: first, era=Era.MODERN, others={"tasks/get": look}) as here,
+        here.opens() as bridge,
+    ):
+        own = replace(here.wish, principal="alice")
+        await put(own, here.issuer, access_token="first")
+        task = await bridge.send("alice", {"parts": [call_part("echo")]})
+        while "first" not in shown:
+            await anyio.sleep(0.01)
+        async with own.keeper.held(own.key) as held:
+            await held.remove()
+        await bridge.asked("alice")
+        failed = await bridge.becomes("alice", task, "TASK_STATE_FAILED")
+        assert "nobody has logged in" in str(failed["status"])
+        assert here.calls == ["first"]
 
 
 async def test_a_message_brings_no_login_and_renews_the_link(tmp_path: Path) -> None:
