@@ -80,7 +80,7 @@ class AgentCall:
         self._shown = ToolResults(agent, tool.tool, incoming.principal, around.handles, options)
         self._pace = options.pace
         self._within_seconds = _first_of(override.answer_within_seconds, options.answer_within_seconds)
-        self._login = CallerLoginRound(agent, incoming, self._given.digest)
+        self._login = CallerLoginRound(agent, incoming, self._given.digest, options.name)
         # A round that answers a question is not a new call: its task runs already.
         self._limiter = None if self._login.state is not None else around.turns.of(tool.key)
         self._has_turn = False

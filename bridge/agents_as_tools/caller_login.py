@@ -21,7 +21,7 @@ from uuid import uuid4
 from bridge.agents_as_tools.remote_agent import RemoteAgent
 from bridge.agents_as_tools.tool_results import failure
 from bridge.errors import PeerError
-from bridge.http.logins import AwaitedLogin, CallerLogins
+from bridge.http.logins import AwaitedLogin, CallerLogins, client_at
 from bridge.jsonvalues import JsonObject
 from bridge.mcp.server.face import IncomingCall
 
@@ -42,9 +42,10 @@ _DECLINED: Final = "You declined to log in at {}, so it was not called"
 class CallerLoginRound:
     """The login of the caller of one call, in the round that the host has come with."""
 
-    def __init__(self, agent: RemoteAgent, incoming: IncomingCall, digest: bytes) -> None:
-        """`digest` tells the call from all others."""
+    def __init__(self, agent: RemoteAgent, incoming: IncomingCall, digest: bytes, face: str) -> None:
+        """`digest` tells the call from all others, and `face` is the name of the MCP server that was called."""
         self._agent = agent
+        self._face = face
         self._incoming = incoming
         self._digest = digest.hex()
         self._logins = agent.caller_logins
@@ -113,7 +114,7 @@ class CallerLoginRound:
     async def _ask(self, logins: CallerLogins) -> JsonObject | None:
         incoming, now = self._incoming, time.time()
         name = incoming.principal
-        link = logins.link(name, f"the tool {incoming.name} over MCP")
+        link = logins.link(name, client_at(f"the MCP server {self._face}", incoming.client))
         expires_at, voucher = now + logins.link_seconds, logins.voucher_of(name)
         asked = AwaitedLogin(name, self._digest, (), (), now, expires_at, voucher, self._after)
         in_words = failure(_IN_WORDS.format(self._agent.key, link, logins.link_seconds / 60))

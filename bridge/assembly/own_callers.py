@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from typing import Any, Final
 
 from bridge.access.principals import Principal
@@ -34,8 +34,12 @@ class OwnCallers:
         self._seal = RecordSeal([hashlib.sha256(own_token.encode()).digest()], "own callers")
 
     def headers(self, caller: Caller) -> Mapping[str, str]:
-        """The header of a request for a caller."""
-        return {CALLER_HEADER: self._seal.seal_json(asdict(caller), _PLACE)}
+        """The headers of a request for a caller."""
+        sealed = {CALLER_HEADER: self._seal.seal_json(asdict(replace(caller, client="")), _PLACE)}
+        if not caller.client:
+            return sealed
+        client = "".join(one for one in caller.client if " " <= one <= "~")
+        return sealed | {"User-Agent": f"{client} (over MCP)"}
 
     def principal_in(self, header: str) -> Principal:
         """The caller of a request. What it may use was judged by the MCP server that it called.

@@ -70,7 +70,9 @@ class PublishedAgent:
 
     def update(self, plan: PublishedPlan, sources: Sequence[SkillSource]) -> None:
         """Take over another plan and other servers. Calls in flight keep the servers that they began with."""
-        self.agent.update(sources, agent_options_of(plan, push=self.push is not None), plan.overrides)
+        self.agent.update(
+            sources, agent_options_of(self.name, plan, push=self.push is not None), plan.overrides
+        )
         run = plan.profile.run
         self.engine.limits = replace(
             self.engine.limits,
@@ -113,7 +115,7 @@ async def published(
         UsageError: the store is in use, too new, or out of reach.
     """
     sends = place.push is not None
-    options = agent_options_of(plan, push=sends)
+    options = agent_options_of(name, plan, push=sends)
     agent = ToolsAgent(
         sources, options, plan.overrides, now_ms=now_ms, present=present, find_unavailable=find_unavailable
     )
@@ -147,13 +149,14 @@ async def published(
         yield PublishedAgent(name, agent, engine, service, server, server.at(path_of(name)), where, sender)
 
 
-def agent_options_of(plan: PublishedPlan, *, push: bool) -> AgentOptions:
+def agent_options_of(face: str, plan: PublishedPlan, *, push: bool) -> AgentOptions:
     """The options of an agent, from its profile. `push` says that it sends push notifications."""
     profile = plan.profile
     route = RouteRules(
         tuple(profile.route.metadata_keys), profile.route.default_skill or None, profile.route.text_into
     )
     return AgentOptions(
+        face=face,
         route=route,
         incomplete=profile.arguments.incomplete,
         call_timeout_seconds=profile.run.call_timeout_seconds,

@@ -6,6 +6,10 @@ import hashlib
 import math
 import time
 from dataclasses import dataclass, field
+from typing import Final
+
+CLIENT_CHARACTERS: Final = 200
+"""The longest text in which a client says what it is."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,3 +41,5 @@ class Caller:
     principal: str
     token: CallerToken | None = None
     """The access token of an issuer that it has shown with its request; None if it has shown something else."""
+    client: str = field(default="", compare=False)
+    """What the client through which it calls says of itself. Nobody has checked it."""

@@ -15,6 +15,8 @@ from dataclasses import dataclass, field
 from typing import Final, Literal, Protocol
 from urllib.parse import urlsplit
 
+from bridge.safe_text import without_hidden_characters
+
 OPERATOR: Final = ""
 """The principal of logins that the operator made, which serve every caller."""
 
@@ -238,6 +240,20 @@ class AwaitedLogin:
     """Only a login counts that was made after this: the server has refused the call with the one of before."""
     is_judged: bool = False
     """Whether it came through an MCP server of the bridge, which has judged what it may use."""
+
+
+_CLIENT_SHOWN: Final = 64
+"""Characters of what a client says of itself that the page of a login shows."""
+
+
+def client_at(face: str, said: str) -> str:
+    """Through what a principal calls, for the page of its login: a face of the bridge, and what the client says of
+    itself. Nobody has checked that, so it is marked, bounded, in one line and without characters that nobody sees."""
+    name = " ".join(without_hidden_characters(said).replace('"', "'").split())
+    if not name:
+        return face
+    more = "..." if len(name) > _CLIENT_SHOWN else ""
+    return f'{face}; the client calls itself "{name[:_CLIENT_SHOWN]}{more}"'
 
 
 class CallerLogins(Protocol):

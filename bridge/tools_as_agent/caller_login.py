@@ -30,7 +30,7 @@ from bridge.a2a.model.objects import Part, SendMessageConfiguration, TaskState
 from bridge.a2a.tasks.agent import Job, PlannedWork
 from bridge.access.principals import Principal
 from bridge.errors import BridgeError, BusyError, PeerError, telling_of
-from bridge.http.logins import AwaitedLogin, CallerLogins
+from bridge.http.logins import AwaitedLogin, CallerLogins, client_at
 from bridge.jsonvalues import JsonObject
 from bridge.mcp.client.contract import ToolServer
 from bridge.seal import request_digest
@@ -155,7 +155,9 @@ class LoginGate:
         question: JsonObject = {
             "mode": "url",
             "message": _WANTED.format(self._server),
-            "url": self._logins.link(name, f"the agent {self._server} over A2A"),
+            "url": self._logins.link(
+                name, client_at(f"the agent {self._options.face} over A2A", turn.client)
+            ),
             "elicitationId": job.new_id(),
         }
         awaited = AwaitedLogin(

@@ -50,6 +50,8 @@ class AgentOptions:
     """Declared on the card beside the bridge's own. Their metadata goes to the tools and comes from them."""
     push: bool = False
     """Whether push notifications are sent."""
+    face: str = ""
+    """The name of the agent in the configuration."""
     name: str | None = None
     description: str | None = None
     """None takes the description, as `name` does the name, from the servers."""

@@ -63,6 +63,7 @@ class Office:
                 streamable_http_client(f"{self.bridge.url}/mcp/team", http_client=http),
                 mode=mode,  # type: ignore[arg-type]
                 cache=None,
+                client_info=types.Implementation(name="Äcme\u202e <b>", version="3"),
                 elicitation_callback=None if answer is None else opens,
             ) as client,
         ):
@@ -73,6 +74,8 @@ class Office:
         async with httpx2.AsyncClient(trust_env=False, timeout=30, follow_redirects=True) as browser:
             page = await browser.get(link)
             for form in ({"token": TOKENS[who]}, {act: "yes"}):
+                if "look" in form:
+                    return page
                 csrf = re.findall(r'name="csrf" value="([^"]+)"', page.text)
                 if not csrf:
                     return page
@@ -120,9 +123,11 @@ async def test_a_host_gets_a_link_of_the_bridge_and_the_call_goes_on_with_the_ca
 ) -> None:
     async with office(tmp_path) as here:
         links: list[str] = []
+        shown: list[str] = []
 
         async def logs_in(link: str) -> str:
             links.append(link)
+            shown.append((await here.goes_to(link, "alice", "look")).text)
             assert (await here.goes_to(link, "alice")).status_code == 200
             return "accept"
 
@@ -130,6 +135,8 @@ async def test_a_host_gets_a_link_of_the_bridge_and_the_call_goes_on_with_the_ca
             assert [await called(host), await called(host)] == [(False, "done")] * 2
         (link,) = links
         assert link.startswith(f"{here.bridge.url}/login/start/")
+        told = re.findall("<dt>Asked by</dt><dd>(.*?)</dd>", shown[0])
+        assert told == ["the MCP server team; the client calls itself &quot;Äcme &lt;b&gt; 3&quot;"]
         login = await here.wish.keeper.find(LoginKey(here.wish.key.peer, "alice"))
         assert login is not None
         assert set(here.agent.shown) == {f"Bearer {login.access_token}"}

@@ -49,11 +49,21 @@ class Office:
     calls: list[str]
     """The tokens with which the tool was called."""
 
+    client: str = "tests/1"
+    """What the client says of itself."""
+
     async def rpc(self, who: str, method: str, params: dict[str, Any]) -> Any:
         answer = await self.there.client.post(
             f"{self.there.url}/agents/desk",
             json={"jsonrpc": "2.0", "id": 1, "method": method, "params": params},
-            headers={"Authorization": f"Bearer {TOKENS[who]}", "A2A-Version": "1.0"},
+            headers=httpx2.Headers(
+                {
+                    "Authorization": f"Bearer {TOKENS[who]}",
+                    "A2A-Version": "1.0",
+                    "User-Agent": self.client,
+                },
+                encoding="latin-1",
+            ),
         )
         return answer.json()["result"]
 
@@ -74,6 +84,13 @@ class Office:
         task = await self.send(who, {"parts": [call_part("echo")]})
         task = await self.becomes(who, task, "TASK_STATE_AUTH_REQUIRED")
         return task, link_in(task)
+
+    async def is_asked(self, who: str, link: str) -> dict[str, str]:
+        """What the page asks this principal to approve: each name, and its HTML."""
+        async with httpx2.AsyncClient(trust_env=False, timeout=30, follow_redirects=True) as browser:
+            csrf = re.findall(r'name="csrf" value="([^"]+)"', (await browser.get(link)).text)[0]
+            page = await browser.post(link, data={"csrf": csrf, "token": TOKENS[who]})
+        return dict(re.findall("<dt>(.*?)</dt><dd>(.*?)</dd>", page.text))
 
     async def logs_in(self, who: str, link: str, act: str = "approve") -> httpx2.Response:
         """A browser of this principal goes all the way."""
@@ -174,6 +191,30 @@ async def test_a_task_goes_on_by_itself_once_its_caller_has_a_login(tmp_path: Pa
         await put(replace(here.wish, principal="alice"), here.issuer)
         await here.becomes("alice", task, "TASK_STATE_COMPLETED")
         assert here.calls == ["access-2"]
+
+
+@pytest.mark.parametrize(
+    ("client", "shown"),
+    [
+        ("acme-agents/2.1 (linux)", "; the client calls itself &quot;acme-agents/2.1 (linux)&quot;"),
+        (
+            'x" approved by <b>\x9b\xad admin',
+            "; the client calls itself &quot;x&#x27; approved by &lt;b&gt; admin&quot;",
+        ),
+        ("a" * 3000, f"; the client calls itself &quot;{'a' * 64}...&quot;"),
+        ("", ""),
+    ],
+)
+async def test_the_page_names_the_server_and_the_agent_that_was_called_and_what_its_client_says_of_itself(
+    client: str, shown: str, tmp_path: Path
+) -> None:
+    async with office(tmp_path) as here:
+        here.client = client
+        _, link = await here.asked("alice")
+        asked = await here.is_asked("alice", link)
+        assert asked["Server"] == f"crm ({here.wish.url})"
+        assert asked["Asked by"] == f"the agent desk over A2A{shown}"
+        assert asked["You are"] == "alice"
 
 
 async def test_each_caller_is_called_with_its_own_login_and_never_with_the_operators(tmp_path: Path) -> None:

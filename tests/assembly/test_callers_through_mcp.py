@@ -48,6 +48,7 @@ async def host(
             streamable_http_client(f"{here.there.url}/mcp/team", http_client=http),
             mode=mode,  # type: ignore[arg-type]
             cache=None,
+            client_info=types.Implementation(name="Äcme <b>", version="3"),
             elicitation_callback=None if answer is None else opens,
         ) as client,
     ):
@@ -64,10 +65,11 @@ async def test_a_host_gets_the_link_of_its_caller_and_the_call_goes_on_by_itself
 ) -> None:
     async with office(tmp_path, offered=TEAM) as here:
         links: list[str] = []
+        asked: list[str] = []
 
         async def logs_in(link: str) -> str:
             links.append(link)
-            assert (await here.there.client.get(link)).status_code == 200
+            asked.append((await here.is_asked("alice", link))["Asked by"])
             await put(replace(here.wish, principal="alice"), here.issuer)
             return "accept"
 
@@ -77,6 +79,9 @@ async def test_a_host_gets_the_link_of_its_caller_and_the_call_goes_on_by_itself
         (link,) = links
         assert link.startswith(f"{here.there.url}/login/start/")
         assert here.calls == ["access-2", "access-2"]
+        assert asked == [
+            "the agent desk over A2A; the client calls itself &quot;cme &lt;b&gt; 3 (over MCP)&quot;"
+        ]
 
 
 async def test_each_caller_of_an_mcp_server_is_called_for_with_its_own_login(tmp_path: Path) -> None:

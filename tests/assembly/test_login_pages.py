@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import html
 import logging
 import re
 import time
@@ -28,7 +29,7 @@ from bridge.assembly.login_links import (
 )
 from bridge.assembly.login_pages import LoginPages, LoginPlaces
 from bridge.http.login_credentials import LoginWish
-from bridge.http.logins import DECLINED, BegunLogin, Login, LoginKey
+from bridge.http.logins import DECLINED, BegunLogin, Login, LoginKey, client_at
 from bridge.http.request_checks import NO_PROXIES, FaceAddress, TrustedProxies
 from bridge.notices import LoginNotice, Notice
 from bridge.store.login_files import LoginFiles
@@ -37,6 +38,7 @@ from tests.support.login_server import LoginServer
 HERE: Final = "https://bridge.example"
 KEYS: Final = [b"k" * 32]
 SECRETS: Final = {"alice": "token-of-alice", "bob": "token-of-bob"}
+CLIENT: Final = client_at("the agent desk over A2A", "curl/8 <script>")
 _CSRF: Final = re.compile(r'name="csrf" value="([^"]+)"')
 _PAGE: Final = re.compile(r'<a href="([^"]+)"')
 
@@ -117,7 +119,7 @@ class Desk:
         return LoginPages(FaceAddress(self.public_url), self.seals, places, self.proxies)
 
     def link_of(self, principal: str = "alice", seconds: float = 600) -> str:
-        link = LoginLink("tool_servers.crm", principal, "a2a: Desk <script>", time.time() + seconds)
+        link = LoginLink("tool_servers.crm", principal, CLIENT, time.time() + seconds)
         return start_url(self.public_url or "http://127.0.0.1", self.seals.sealed(link))
 
     async def logins(self) -> list[str]:
@@ -135,7 +137,7 @@ async def test_a_principal_shows_who_it_is_approves_and_has_a_login_of_its_own(t
     async with desk(tmp_path) as here:
         link, browser = here.link_of(), Browser(here.replica)
         assert await browser.shows_who(link, "alice") == 200
-        for shown in ("crm", "read, write", "a2a: Desk &lt;script&gt;", "alice"):
+        for shown in ("crm", "read, write", html.escape(CLIENT), "alice"):
             assert shown in browser.page.text
         assert here.server.authorizations == []
         assert await browser.sends(link, approve="yes") == 200

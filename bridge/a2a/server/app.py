@@ -64,6 +64,7 @@ from bridge.a2a.wire.versions import VERSIONS, Versions
 from bridge.access.principals import Principal, PrincipalNames
 from bridge.access.verifiers import Access, DeclaredAccess
 from bridge.errors import StoreAwayError
+from bridge.http.caller_token import CLIENT_CHARACTERS
 from bridge.http.request_checks import (
     FaceAddress,
     RefusedError,
@@ -315,8 +316,9 @@ class AgentServer:
             for line in request.headers.getlist(header)
             for uri in line.split(",")
         }
+        client = request.headers.get("user-agent", "")[:CLIENT_CHARACTERS]
         if not asked:
-            return CallContext(principal)
+            return CallContext(principal, client=client)
         role = principal.operator if OPERATOR_URI in asked else None
         own = _OWN if role is None else _OWN | {OPERATOR_URI}
         return CallContext(
@@ -324,6 +326,7 @@ class AgentServer:
             frozenset(asked) & (self._agent.extensions | own),
             operator=role,
             sees_contents=self._shows_operators_contents,
+            client=client,
         )
 
     async def _is_named(self, params: JsonValue, caller: CallContext) -> bool:

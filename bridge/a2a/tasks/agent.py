@@ -84,6 +84,8 @@ class Turn:
     """The tasks of the message's context that wait for an answer, if the message was not taken as an answer."""
     acting: str = ""
     """The operator whose answer this is, in the place of the principal."""
+    client: str = ""
+    """What the client that sent it says of itself. Nobody has checked it."""
     lost_session: bool = False
     """Whether the session that the work goes on in is a new one, since the replica that had the last one is gone."""
 

@@ -85,6 +85,8 @@ class CallContext:
     """Whether it sees the contents of the tasks of others as well."""
     acting: str = ""
     """The operator that asks in the place of the principal; empty where the principal asks itself."""
+    client: str = ""
+    """What its client says of itself. Nobody has checked it."""
 
     @property
     def asker(self) -> str:
@@ -406,6 +408,7 @@ class Intake:
             metadata=request.metadata or {},
             extensions=caller.extensions & self._agent.extensions,
             acting=caller.acting,
+            client=caller.client,
         )
         if message.task_id is not None:
             live = await self._named(message.task_id, message.context_id, caller)

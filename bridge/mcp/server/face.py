@@ -90,6 +90,8 @@ class IncomingCall:
     """Which tools lists show to the caller: those that it may use, and those that a further scope would open."""
     caller: CallerToken | None = None
     """The access token of an issuer that came with the request, if one did."""
+    client: str = ""
+    """What the client says of itself: its name and version. Nobody has checked it."""
     is_modern: bool = False
     """Whether the client speaks 2026-07-28: it may be answered with `resultType` input_required."""
     takes_forms: bool = False
@@ -108,7 +110,7 @@ class IncomingCall:
     @property
     def on_behalf_of(self) -> Caller:
         """For whom peers are called."""
-        return Caller(self.principal, self.caller)
+        return Caller(self.principal, self.caller, self.client)
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,6 +16,7 @@ from pydantic import JsonValue
 
 from bridge import trace
 from bridge.access.principals import LOCAL, Principal
+from bridge.http.caller_token import CLIENT_CHARACTERS
 from bridge.jsonvalues import JsonObject, is_deeper
 from bridge.mcp.server.back_channel import DeclaredCapabilities, LegacyElicitation, ProgressSender
 from bridge.mcp.server.endpoint import REVOKED
@@ -92,6 +93,7 @@ def incoming_of(context: Context, reports: ProgressSender) -> IncomingCall:
         may_use=principal.may_use,
         may_see=principal.may_see,
         caller=principal.token,
+        client=_client_of(context),
         is_modern=modern,
         takes_forms=declared.forms,
         takes_urls=declared.urls,
@@ -100,6 +102,13 @@ def incoming_of(context: Context, reports: ProgressSender) -> IncomingCall:
         request_state=param(context, "requestState"),
         **more,
     )
+
+
+def _client_of(context: Context) -> str:
+    params = context.session.client_params
+    if params is None:
+        return ""
+    return f"{params.client_info.name} {params.client_info.version}"[:CLIENT_CHARACTERS]
 
 
 def asks_for_progress(context: Context) -> bool:
