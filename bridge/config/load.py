@@ -13,7 +13,8 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from bridge.config.check.rules import is_shared_store, rule_faults, tables_at
+from bridge.config.check.plain_tables import tables_at
+from bridge.config.check.rules import is_shared_store, rule_faults
 from bridge.config.check.validation_faults import validation_faults_of, without_guesses
 from bridge.config.import_file import LeftOut
 from bridge.config.imports import Imports, read_imports, tables_in

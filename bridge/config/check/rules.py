@@ -7,11 +7,13 @@ may have the wrong type; the rules pass such a value over, because the models re
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from typing import Any, Final
 
+from bridge.config.check.caller_rules import caller_faults
+from bridge.config.check.plain_tables import MADE_OF, table_in, tables_at
 from bridge.config.text.document import ConfigFault
 from bridge.config.text.positions import KeyPath
 from bridge.config.text.secrets import HOW_TO_REFER, Secret, is_secret_header
@@ -66,12 +68,6 @@ _INSTEAD: Final = {
 _SETTINGS: Final = {"env": "variables", "headers": "headers"}
 """Tables of which each entry may be a secret."""
 
-_MADE_OF: Final = {
-    "tools_as_agent": ("tool_servers",),
-    "agents_as_tools": ("agents", "catalogs", "tools_as_agent"),
-}
-"""The tables that each kind of face is made of."""
-
 SECTION_NOUNS: Final = {
     "tool_servers": ("a tool server", "tool servers"),
     "agents": ("an agent", "agents"),
@@ -80,9 +76,6 @@ SECTION_NOUNS: Final = {
     "agents_as_tools": ("a published MCP server", "published MCP servers"),
 }
 """What the tables of each section are: one of them, and several."""
-
-_CONSOLE: Final = "console"
-"""The name of the console among the faces for which tokens are."""
 
 _OF_EXCHANGES: Final = ("on_behalf_of", "audience", "id_jag")
 """Keys for tokens in the names of callers."""
@@ -132,32 +125,13 @@ def rule_faults(data: Mapping[str, Any], imported: ImportedNames) -> Iterator[Co
     for path, table in tables_at(data, ("agents", "*", "auth")):
         if "bearer" in table and "oauth2" in table:  # an API key may stand beside either
             yield from _faults_of_choice(path, table, KeyChoice(path, ("bearer", "oauth2")))
-    yield from _store_faults(_table(data, "bridge"))
-    yield from _card_key_faults(_table(data, "bridge"))
-    yield from _issuer_faults(data)
-    yield from _introspection_faults(data)
-    yield from _connection_faults(data)
-    yield from _login_faults(data)
+    yield from _store_faults(table_in(data, "bridge"))
+    yield from _card_key_faults(table_in(data, "bridge"))
+    yield from caller_faults(data)
     yield from _source_faults(data, imported)
     for section in ("tools_as_agent", "agents_as_tools"):
         for path, face in tables_at(data, (section, "*")):
             yield from _override_faults(path, face)
-
-
-def tables_at(data: Mapping[str, Any], pattern: KeyPath) -> Iterator[tuple[KeyPath, dict[str, Any]]]:
-    """Yield the tables at a path. `*` stands for any name and any element."""
-    found: list[tuple[KeyPath, Any]] = [((), data)]
-    for step in pattern:
-        found = [((*path, name), inner) for path, value in found for name, inner in _inner(value, step)]
-    yield from ((path, value) for path, value in found if isinstance(value, dict))
-
-
-def _inner(value: object, step: str | int) -> Iterable[tuple[str | int, object]]:
-    if isinstance(value, list):
-        return enumerate(value) if step == "*" else ()
-    if not isinstance(value, dict):
-        return ()
-    return value.items() if step == "*" else [(step, value[step])] if step in value else ()
 
 
 def _choice_faults(data: Mapping[str, Any], choice: KeyChoice) -> Iterator[ConfigFault]:
@@ -181,7 +155,7 @@ def _grant_faults(path: KeyPath, table: Mapping[str, Any]) -> Iterator[ConfigFau
     if not isinstance(grant, str) or grant not in _KEYS_OF_GRANTS:
         return
     needed, foreign = _KEYS_OF_GRANTS[grant]
-    shows_certificate = "certificate" in _table(table, "tls")
+    shows_certificate = "certificate" in table_in(table, "tls")
     for keys in needed:
         if shows_certificate and "client_secret" in keys and not table.keys() & {*keys}:
             continue  # which proves the client (RFC 8705 section 2)
@@ -215,7 +189,7 @@ def _misplaced(path: KeyPath, table: Mapping[str, Any]) -> Iterator[ConfigFault]
 
 def _tls_faults(path: KeyPath, table: Mapping[str, Any], url: object) -> Iterator[ConfigFault]:
     """Yield faults of the certificate that the peer at a URL is shown."""
-    tls = _table(table, "tls")
+    tls = table_in(table, "tls")
     pair = [key for key in ("certificate", "key") if key in tls]
     if len(pair) == 1:
         other = "key" if pair == ["certificate"] else "certificate"
@@ -290,122 +264,6 @@ def is_shared_store(store: object) -> bool:
     return isinstance(store, dict | Secret) or (isinstance(store, str) and store.startswith(POSTGRES_SCHEMES))
 
 
-def _issuer_faults(data: Mapping[str, Any]) -> Iterator[ConfigFault]:
-    """Yield faults of issuers: two tables for one, audiences of no face, and faces without an audience."""
-    faces = {str(name): section for section in _MADE_OF for name in _table(data, section)}
-    place = _table(data, "bridge")
-    has_url, has_console = "public_url" in place, place.get("console") is True
-    known: dict[str, str] = {}
-    for name, table in _table(data, "issuers").items():
-        if not isinstance(table, dict):
-            continue
-        here: KeyPath = ("issuers", name)
-        if isinstance(url := table.get("issuer"), str) and (other := known.setdefault(url, name)) != name:
-            yield ConfigFault((*here, "issuer"), f"[issuers.{other}] has the same `issuer`")
-        audience = table.get("audience", {})
-        given = audience if isinstance(audience, dict) else {}
-        for face in given:
-            if face not in faces and not (has_console and face == _CONSOLE):
-                message = f"there is no face `{face}`"
-                yield ConfigFault((*here, "audience", face), message, meant(face, sorted(faces)), on_key=True)
-        signs_in = [_CONSOLE] if has_console and "login" in table else []
-        missing = [face for face in dict.fromkeys([*faces, *signs_in]) if face not in given]
-        if missing and not has_url:
-            message = f"tokens for {listed((f'`{face}`' for face in missing), 'and')} have no audience"
-            hint = f"write `public_url` in [bridge], or audience.{missing[0]} = [...] in {title(here)}"
-            yield ConfigFault(here, message, hint, on_key=True)
-
-
-def _introspection_faults(data: Mapping[str, Any]) -> Iterator[ConfigFault]:
-    """Yield faults of issuers that are asked about tokens: several, and one that nothing says where to ask."""
-    first = ""
-    for (_, name), table in tables_at(data, ("issuers", "*")):
-        asked, here = table.get("introspection"), ("issuers", name, "introspection")
-        if not isinstance(asked, dict):
-            continue
-        if first:
-            message = (
-                f"[issuers.{first}] has `introspection`, too, and each would be sent the tokens of the other"
-            )
-            yield ConfigFault(here, message, "keep it where tokens are no JSON Web Tokens", on_key=True)
-        first = first or str(name)
-        if "jwks_url" in table and "url" not in asked:
-            message = f"{title(here[:2])} has a `jwks_url`, so no metadata says where tokens are introspected"
-            yield ConfigFault(here, message, "write `url` in it", on_key=True)
-
-
-def _connection_faults(data: Mapping[str, Any]) -> Iterator[ConfigFault]:
-    """Yield faults of principals that no connection can show, and of proxies that cannot say who calls."""
-    bridge = _table(data, "bridge")
-    tls = _table(bridge, "tls")
-    has_ca = "client_ca" in tls
-    if has_ca and "replica_url" in bridge and tls.get("client_certificate") != "optional":
-        message = (
-            "other replicas cannot connect: `client_ca` asks for a certificate, and a replica shows none"
-        )
-        hint = 'write `client_certificate = "optional"` in `tls`'
-        yield ConfigFault(("bridge", "replica_url"), message, hint, on_key=True)
-    for name, table in _table(data, "principals").items():
-        given = table if isinstance(table, dict) else {}
-        if "certificate" in given and not has_ca:
-            message = "no client is asked for a certificate: `tls` of [bridge] has no `client_ca`"
-            yield ConfigFault(("principals", name, "certificate"), message, on_key=True)
-        if "forwarded" in given and "principal_header" not in bridge:
-            message = "no proxy says who calls: [bridge] has no `principal_header`"
-            yield ConfigFault(("principals", name, "forwarded"), message, on_key=True)
-    if "principal_header" in bridge and "trusted_proxies" not in bridge:
-        message = "`principal_header` goes with `trusted_proxies`"
-        yield ConfigFault(("bridge", "principal_header"), message, "add it", on_key=True)
-
-
-def _login_faults(data: Mapping[str, Any]) -> Iterator[ConfigFault]:
-    """Yield faults of peers that want a login of each caller: no grant for it, and callers whom no page can tell."""
-    bridge = _table(data, "bridge")
-    for path, table in (*tables_at(data, ("tool_servers", "*")), *tables_at(data, ("agents", "*"))):
-        if table.get("login") != "each":
-            continue
-        here = (*path, "login")
-        oauth2 = _table(_table(table, "auth"), "oauth2")
-        if oauth2.get("grant") != "authorization_code":
-            yield ConfigFault(
-                here,
-                f"{title(path)} has no login that each caller could have",
-                'write auth = { oauth2 = { grant = "authorization_code" } }',
-            )
-        if "public_url" not in bridge:
-            message = "links to log in with need the address of this bridge, and [bridge] has no `public_url`"
-            yield ConfigFault(here, message, "write `public_url` in [bridge]")
-        if (
-            not (_table(data, "principals") or _table(data, "issuers"))
-            or bridge.get("allow_unauthenticated") is True
-        ):
-            message = "callers without a credential are one principal, so none of them has a login of its own"
-            yield ConfigFault(here, message, "write [principals.NAME], and no `allow_unauthenticated`")
-        unproved = [
-            f"principals.{name}"
-            for name, one in _table(data, "principals").items()
-            if isinstance(one, dict) and not one.keys() & {"bearer", "api_key"}
-        ]
-        if unproved:
-            message = f"a browser cannot show that it is {listed(unproved, 'or')}"
-            yield ConfigFault(here, message, "give principals a `bearer` or an `api_key` to log in with")
-        for name, one in _table(data, "issuers").items():
-            yield from _unproved_faults(here, str(name), one if isinstance(one, dict) else {})
-
-
-def _unproved_faults(here: KeyPath, name: str, issuer: Mapping[str, Any]) -> Iterator[ConfigFault]:
-    """Yield faults of an issuer whose principals cannot show in a browser who they are."""
-    message = f"a browser cannot show that it is a principal of issuers.{name}"
-    if "login" not in issuer:
-        yield ConfigFault(here, message, f'write login = {{ client_id = "..." }} in [issuers.{name}]')
-    if issuer.get("principal") in _CLIENT_CLAIMS:
-        hint = f"`{issuer['principal']}` tells clients apart, and no people: write another `principal` there"
-        yield ConfigFault(here, message, hint)
-
-
-_CLIENT_CLAIMS: Final = ("client_id", "azp")
-
-
 def _headers_of_auth(auth: object) -> Iterator[str]:
     match auth:
         case {"bearer": _} | {"oauth2": _}:
@@ -420,16 +278,16 @@ def _headers_of_auth(auth: object) -> Iterator[str]:
 def _source_faults(data: Mapping[str, Any], imported: ImportedNames) -> Iterator[ConfigFault]:
     """Yield faults of names that are unknown, named twice, or ambiguous."""
     names = {
-        section: frozenset(map(str, _table(data, section))) | (imported.get(section) or frozenset())
+        section: frozenset(map(str, table_in(data, section))) | (imported.get(section) or frozenset())
         for section in SECTION_NOUNS
     }
-    for section, kinds in _MADE_OF.items():
+    for section, kinds in MADE_OF.items():
         all_known = all(imported.get(kind, frozenset()) is not None for kind in kinds)
         for face, named in sources_of(data, section).items():
             for fault in _from_faults((section, face), named, names):
                 if all_known or not fault.unknown:
                     yield fault
-    for principal, table in _table(data, "principals").items():
+    for principal, table in table_in(data, "principals").items():
         written = table.get("skills") if isinstance(table, dict) else None
         if isinstance(written, list):
             yield from _face_faults(("principals", principal, "skills"), written, names)
@@ -443,7 +301,7 @@ def sources_of(data: Mapping[str, Any], section: str) -> dict[str, dict[int, str
     """The sources of the faces of a kind: for each face the names in its `from`, by index."""
     return {
         name: {index: one for index, one in enumerate(written) if isinstance(one, str) and one}
-        for name, face in _table(data, section).items()
+        for name, face in table_in(data, section).items()
         if isinstance(face, dict) and isinstance(written := face.get("from"), list)
     }
 
@@ -452,7 +310,7 @@ def _from_faults(face: KeyPath, named: Mapping[int, str], names: NamesBySection)
     section, seen = str(face[0]), set[str]()
     for index, name in named.items():
         where = (*face, "from", index)
-        kinds = [kind for kind in _MADE_OF[section] if name in names[kind]]
+        kinds = [kind for kind in MADE_OF[section] if name in names[kind]]
         if name in seen:
             yield ConfigFault(where, f"`{name}` is named twice")
         elif not kinds:
@@ -466,12 +324,12 @@ def _from_faults(face: KeyPath, named: Mapping[int, str], names: NamesBySection)
 
 
 def _unknown(where: KeyPath, section: str, name: str, names: NamesBySection) -> ConfigFault:
-    takes = listed(SECTION_NOUNS[kind][1] for kind in _MADE_OF[section])
+    takes = listed(SECTION_NOUNS[kind][1] for kind in MADE_OF[section])
     others = [noun for kind, (noun, _) in SECTION_NOUNS.items() if name in names[kind]]
     if others:
         return ConfigFault(where, f"`{name}` is {others[0]}; {title(where[:2])} is made of {takes}")
-    known = sorted(frozenset().union(*(names[kind] for kind in _MADE_OF[section])))
-    nouns = listed(SECTION_NOUNS[kind][0] for kind in _MADE_OF[section])
+    known = sorted(frozenset().union(*(names[kind] for kind in MADE_OF[section])))
+    nouns = listed(SECTION_NOUNS[kind][0] for kind in MADE_OF[section])
     hint = meant(name, known) or f"add {nouns}"
     return ConfigFault(
         where, f"there is no `{name}`: {title(where[:2])} is made of {takes}", hint, unknown=True
@@ -487,11 +345,6 @@ def _face_faults(path: KeyPath, written: list[object], names: NamesBySection) ->
             yield ConfigFault(where, f"there is no face `{face}`", meant(face, faces))
         elif (slash and not rest) or glob in faces:
             yield ConfigFault(where, f"`{glob}` is a face, and no skill or tool of one", f'write "{face}/*"')
-
-
-def _table(data: Mapping[str, Any], section: str) -> dict[str, Any]:
-    found = data.get(section)
-    return found if isinstance(found, dict) else {}
 
 
 # Overrides of a face's skills or tools

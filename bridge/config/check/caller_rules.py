@@ -1,0 +1,179 @@
+"""The rules about who calls and as whom: issuers, what a connection shows, and the logins of callers.
+
+Pure, as `rules.py` is, and with values of any type.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any, Final
+from urllib.parse import urlsplit
+
+from bridge.config.check.plain_tables import MADE_OF, table_in, tables_at
+from bridge.config.text.document import ConfigFault
+from bridge.config.text.positions import KeyPath
+from bridge.config.text.wording import listed, meant, title
+from bridge.http.request_checks import is_loopback
+
+_CONSOLE: Final = "console"
+"""The name of the console among the faces for which tokens are."""
+
+
+def caller_faults(data: Mapping[str, Any]) -> Iterator[ConfigFault]:
+    """Yield all faults between keys that say who calls and as whom."""
+    yield from _issuer_faults(data)
+    yield from _introspection_faults(data)
+    yield from _connection_faults(data)
+    yield from _login_faults(data)
+
+
+def _issuer_faults(data: Mapping[str, Any]) -> Iterator[ConfigFault]:
+    """Yield faults of issuers: two tables for one, audiences of no face, and faces without an audience."""
+    faces = {str(name): section for section in MADE_OF for name in table_in(data, section)}
+    place = table_in(data, "bridge")
+    has_url, has_console = "public_url" in place, place.get("console") is True
+    known: dict[str, str] = {}
+    for name, table in table_in(data, "issuers").items():
+        if not isinstance(table, dict):
+            continue
+        here: KeyPath = ("issuers", name)
+        if isinstance(url := table.get("issuer"), str) and (other := known.setdefault(url, name)) != name:
+            yield ConfigFault((*here, "issuer"), f"[issuers.{other}] has the same `issuer`")
+        audience = table.get("audience", {})
+        given = audience if isinstance(audience, dict) else {}
+        for face in given:
+            if face not in faces and not (has_console and face == _CONSOLE):
+                message = f"there is no face `{face}`"
+                yield ConfigFault((*here, "audience", face), message, meant(face, sorted(faces)), on_key=True)
+        signs_in = [_CONSOLE] if has_console and "login" in table else []
+        missing = [face for face in dict.fromkeys([*faces, *signs_in]) if face not in given]
+        if missing and not has_url:
+            message = f"tokens for {listed((f'`{face}`' for face in missing), 'and')} have no audience"
+            hint = f"write `public_url` in [bridge], or audience.{missing[0]} = [...] in {title(here)}"
+            yield ConfigFault(here, message, hint, on_key=True)
+
+
+def _introspection_faults(data: Mapping[str, Any]) -> Iterator[ConfigFault]:
+    """Yield faults of issuers that are asked about tokens: several, and one that nothing says where to ask."""
+    first = ""
+    for (_, name), table in tables_at(data, ("issuers", "*")):
+        asked, here = table.get("introspection"), ("issuers", name, "introspection")
+        if not isinstance(asked, dict):
+            continue
+        if first:
+            message = (
+                f"[issuers.{first}] has `introspection`, too, and each would be sent the tokens of the other"
+            )
+            yield ConfigFault(here, message, "keep it where tokens are no JSON Web Tokens", on_key=True)
+        first = first or str(name)
+        if "jwks_url" in table and "url" not in asked:
+            message = f"{title(here[:2])} has a `jwks_url`, so no metadata says where tokens are introspected"
+            yield ConfigFault(here, message, "write `url` in it", on_key=True)
+
+
+def _connection_faults(data: Mapping[str, Any]) -> Iterator[ConfigFault]:
+    """Yield faults of principals that no connection can show, and of proxies that cannot say who calls."""
+    bridge = table_in(data, "bridge")
+    tls = table_in(bridge, "tls")
+    has_ca = "client_ca" in tls
+    if has_ca and "replica_url" in bridge and tls.get("client_certificate") != "optional":
+        message = (
+            "other replicas cannot connect: `client_ca` asks for a certificate, and a replica shows none"
+        )
+        hint = 'write `client_certificate = "optional"` in `tls`'
+        yield ConfigFault(("bridge", "replica_url"), message, hint, on_key=True)
+    for name, table in table_in(data, "principals").items():
+        given = table if isinstance(table, dict) else {}
+        if "certificate" in given and not has_ca:
+            message = "no client is asked for a certificate: `tls` of [bridge] has no `client_ca`"
+            yield ConfigFault(("principals", name, "certificate"), message, on_key=True)
+        if "forwarded" in given and "principal_header" not in bridge:
+            message = "no proxy says who calls: [bridge] has no `principal_header`"
+            yield ConfigFault(("principals", name, "forwarded"), message, on_key=True)
+    if "principal_header" in bridge and "trusted_proxies" not in bridge:
+        message = "`principal_header` goes with `trusted_proxies`"
+        yield ConfigFault(("bridge", "principal_header"), message, "add it", on_key=True)
+
+
+def _login_faults(data: Mapping[str, Any]) -> Iterator[ConfigFault]:
+    """Yield faults of logins of callers: keys for them at peers that want none, and those of peers that do."""
+    of_each = []
+    for path, table in (*tables_at(data, ("tool_servers", "*")), *tables_at(data, ("agents", "*"))):
+        if table.get("login") == "each":
+            of_each.append(title(path))
+            yield from _each_login_faults(data, path, table)
+        else:
+            yield from _idle_login_faults(path, table)
+    if of_each and _is_open_to_listeners(table_in(data, "bridge").get("public_url")):
+        message = (
+            f"callers log in at {listed(of_each, 'and')} over https alone, and `public_url` is plain http"
+        )
+        yield ConfigFault(("bridge", "public_url"), message, "write it with https://, as browsers reach it")
+
+
+def _each_login_faults(
+    data: Mapping[str, Any], path: KeyPath, table: Mapping[str, Any]
+) -> Iterator[ConfigFault]:
+    """Yield faults of a peer that wants a login of each caller: no grant for it, and callers whom no page can tell."""
+    bridge, here = table_in(data, "bridge"), (*path, "login")
+    if table.get("session") == "shared":
+        message = "a session is made with one login, so callers with logins of their own share none"
+        yield ConfigFault((*path, "session"), message, "take it out, or write another `session`")
+    oauth2 = table_in(table_in(table, "auth"), "oauth2")
+    if oauth2.get("grant") != "authorization_code":
+        yield ConfigFault(
+            here,
+            f"{title(path)} has no login that each caller could have",
+            'write auth = { oauth2 = { grant = "authorization_code" } }',
+        )
+    if "public_url" not in bridge:
+        message = "links to log in with need the address of this bridge, and [bridge] has no `public_url`"
+        yield ConfigFault(here, message, "write `public_url` in [bridge]")
+    if (
+        not (table_in(data, "principals") or table_in(data, "issuers"))
+        or bridge.get("allow_unauthenticated") is True
+    ):
+        message = "callers without a credential are one principal, so none of them has a login of its own"
+        yield ConfigFault(here, message, "write [principals.NAME], and no `allow_unauthenticated`")
+    unproved = [
+        f"principals.{name}"
+        for name, one in table_in(data, "principals").items()
+        if isinstance(one, dict) and not one.keys() & {"bearer", "api_key"}
+    ]
+    if unproved:
+        message = f"a browser cannot show that it is {listed(unproved, 'or')}"
+        yield ConfigFault(here, message, "give principals a `bearer` or an `api_key` to log in with")
+    for name, one in table_in(data, "issuers").items():
+        yield from _unproved_faults(here, str(name), one if isinstance(one, dict) else {})
+
+
+def _idle_login_faults(path: KeyPath, table: Mapping[str, Any]) -> Iterator[ConfigFault]:
+    """Yield keys for logins of callers at a peer that wants none."""
+    for key in ("login_seconds", "login_keep_days"):
+        if key in table:
+            message = f'`{key}` is for `login = "each"`, and {title(path)} has none'
+            yield ConfigFault((*path, key), message, "take it out", on_key=True)
+
+
+def _is_open_to_listeners(url: object) -> bool:
+    """Whether a URL is plain http beyond this machine, where no login is made."""
+    if not isinstance(url, str):
+        return False
+    try:
+        place = urlsplit(url)
+        return place.scheme == "http" and not is_loopback(place.hostname or "")
+    except ValueError:
+        return False
+
+
+def _unproved_faults(here: KeyPath, name: str, issuer: Mapping[str, Any]) -> Iterator[ConfigFault]:
+    """Yield faults of an issuer whose principals cannot show in a browser who they are."""
+    message = f"a browser cannot show that it is a principal of issuers.{name}"
+    if "login" not in issuer:
+        yield ConfigFault(here, message, f'write login = {{ client_id = "..." }} in [issuers.{name}]')
+    if issuer.get("principal") in _CLIENT_CLAIMS:
+        hint = f"`{issuer['principal']}` tells clients apart, and no people: write another `principal` there"
+        yield ConfigFault(here, message, hint)
+
+
+_CLIENT_CLAIMS: Final = ("client_id", "azp")

@@ -1,0 +1,36 @@
+"""Tables of a file as plain values, of which any may have the wrong type."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any, Final
+
+from bridge.config.text.positions import KeyPath
+
+MADE_OF: Final = {
+    "tools_as_agent": ("tool_servers",),
+    "agents_as_tools": ("agents", "catalogs", "tools_as_agent"),
+}
+"""The tables that each kind of face is made of."""
+
+
+def tables_at(data: Mapping[str, Any], pattern: KeyPath) -> Iterator[tuple[KeyPath, dict[str, Any]]]:
+    """Yield the tables at a path. `*` stands for any name and any element."""
+    found: list[tuple[KeyPath, Any]] = [((), data)]
+    for step in pattern:
+        found = [((*path, name), inner) for path, value in found for name, inner in _inner(value, step)]
+    yield from ((path, value) for path, value in found if isinstance(value, dict))
+
+
+def _inner(value: object, step: str | int) -> Iterable[tuple[str | int, object]]:
+    if isinstance(value, list):
+        return enumerate(value) if step == "*" else ()
+    if not isinstance(value, dict):
+        return ()
+    return value.items() if step == "*" else [(step, value[step])] if step in value else ()
+
+
+def table_in(data: Mapping[str, Any], section: str) -> dict[str, Any]:
+    """The table of a name; empty if there is none."""
+    found = data.get(section)
+    return found if isinstance(found, dict) else {}
