@@ -28,10 +28,12 @@ def caller_faults(data: Mapping[str, Any]) -> Iterator[ConfigFault]:
 
 
 def _issuer_faults(data: Mapping[str, Any]) -> Iterator[ConfigFault]:
-    """Yield faults of issuers: two tables for one, audiences of no face, and faces without an audience."""
-    faces = {str(name): section for section in MADE_OF for name in table_in(data, section)}
+    """Yield faults of issuers: two tables for one, audiences of no face or of two, and faces without an audience."""
     place = table_in(data, "bridge")
     has_url, has_console = "public_url" in place, place.get("console") is True
+    named = [str(name) for section in MADE_OF for name in table_in(data, section)]
+    faces = dict.fromkeys(named)
+    named += [_CONSOLE] * has_console
     known: dict[str, str] = {}
     for name, table in table_in(data, "issuers").items():
         if not isinstance(table, dict):
@@ -45,6 +47,10 @@ def _issuer_faults(data: Mapping[str, Any]) -> Iterator[ConfigFault]:
             if face not in faces and not (has_console and face == _CONSOLE):
                 message = f"there is no face `{face}`"
                 yield ConfigFault((*here, "audience", face), message, meant(face, sorted(faces)), on_key=True)
+            elif named.count(face) > 1:
+                message = f"there are two faces `{face}`, and a token for one would be let in at the other"
+                hint = "give one of them another name, or write `public_url` in place of `audience`"
+                yield ConfigFault((*here, "audience", face), message, hint, on_key=True)
         signs_in = [_CONSOLE] if has_console and "login" in table else []
         missing = [face for face in dict.fromkeys([*faces, *signs_in]) if face not in given]
         if missing and not has_url:

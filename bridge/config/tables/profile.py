@@ -254,7 +254,7 @@ class IssuersTable(_Table):
     unknown_key_seconds: PositiveFloat
     retry_seconds: PositiveFloat
     introspection_seconds: Annotated[float, Field(ge=0, le=60)]
-    leeway_seconds: Annotated[float, Field(ge=0, le=60)]
+    leeway_seconds: Annotated[float, Field(ge=0, le=55)]  # and a heartbeat: a stream ends within 60 s
 
 
 class AgentsTable(_Table):
