@@ -261,7 +261,7 @@ async def findings_of(plan: Plan, bridge: Bridge) -> Findings:
     return Findings(
         (*servers, *remote.values(), *catalogs),
         faces,
-        (*_unused(plan), *_on_claims(plan), *_without_token(faces, plan)),
+        (*_unused(plan), *_on_claims(plan), *_on_cards(plan), *_without_token(faces, plan)),
         useless=tuple(_useless(faces, _granted(plan))),
         left_out=tuple(_left_out(plan)),
         of_place=tuple(place_faults(plan)),
@@ -293,7 +293,7 @@ def offline_findings(plan: Plan) -> Findings:
         "the tools and skills that they list: names, collisions, rules for nothing",
         *(("what each principal may use of them",) if plan.credentials else ()),
     )
-    notes = (*_unused(plan), *_on_claims(plan))
+    notes = (*_unused(plan), *_on_claims(plan), *_on_cards(plan))
     return Findings(
         peers,
         faces,
@@ -557,6 +557,16 @@ def _acting_for_callers(plan: Plan) -> Mapping[tuple[str, str], CallerTokens]:
         if isinstance(server.target, HttpTarget):
             found["tool_servers", key] = server.target.callers
     return {place: callers for place, callers in found.items() if callers is not None}
+
+
+def _on_cards(plan: Plan) -> Iterator[str]:
+    """Notes on issuers of which cards of agents do not say where their tokens are had."""
+    for name, issuer in plan.issuers.items():
+        if issuer.place.jwks_url is not None and plan.published:
+            yield (
+                f"issuers.{name}: its metadata is not read, since `jwks_url` is set: cards ask for a token"
+                " of it (`http`, Bearer), and do not say where to get one (`oauth2`, `openIdConnect`)"
+            )
 
 
 def _without_token(faces: Iterable[FaceFindings], plan: Plan) -> Iterator[str]:

@@ -458,6 +458,19 @@ def test_what_no_face_is_made_of_is_no_fault(tmp_path: Path) -> None:
     assert not (tmp_path / "x").exists()
 
 
+@pytest.mark.parametrize("options", [(), ("--offline",)])
+def test_an_issuer_whose_metadata_is_not_read_is_noted_for_what_its_cards_do_not_say(
+    options: tuple[str, ...], tmp_path: Path
+) -> None:
+    issuer = (
+        "[issuers.corp]\nissuer = 'https://login.example.com'\njwks_url = 'https://login.example.com/keys'\n"
+        "audience.devtools = ['api://devtools']\n"
+    )
+    written(tmp_path, RAW, DEVTOOLS, issuer)
+    (note,) = json.loads(check(tmp_path, "--json", *options).stdout)["notes"]
+    assert note.startswith("issuers.corp: its metadata is not read, since `jwks_url` is set: cards ask")
+
+
 def test_offline_nothing_is_started_and_what_was_not_looked_at_is_said(tmp_path: Path) -> None:
     written(tmp_path, "[tool_servers.raw]\n", LEAVES_A_TRACE, DEVTOOLS, TEAM)
     done = check(tmp_path, "--offline")
