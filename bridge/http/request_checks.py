@@ -124,7 +124,8 @@ class TrustedProxies:
     networks: tuple[IpNetwork, ...] = ()
 
     def identity_in(self, scope: AsgiScope) -> str | None:
-        """What a trusted proxy says; None if it says nothing, or if the request does not come from one.
+        """What a trusted proxy says, in UTF-8 as the configuration; None if it says nothing or in something else, or if
+        the request does not come from one.
 
         Raises:
             RefusedError: 400, it says it twice, and one of them may be the caller's own.
@@ -135,7 +136,10 @@ class TrustedProxies:
         said = [value for key, value in scope["headers"] if key == name]
         if len(said) > 1:
             raise RefusedError(400, f"The header {self.header} is sent more than once")
-        return said[0].decode("latin-1").strip() or None if said else None
+        try:
+            return said[0].strip(b" \t").decode() or None if said else None
+        except UnicodeDecodeError:
+            return None
 
     def address_of(self, scope: AsgiScope) -> str:
         """Where a request comes from: the address of the connection, or if that is a trusted proxy's, the last one in

@@ -41,7 +41,7 @@ class Served:
     bridge: Bridge
 
     async def asked(
-        self, shown: Issued | None = None, headers: Sequence[tuple[str, str]] = ()
+        self, shown: Issued | None = None, headers: Sequence[tuple[str, str] | tuple[bytes, bytes]] = ()
     ) -> httpx2.Response:
         """The answer to a request for the card of its caller."""
         async with self.client(shown) as client:
@@ -49,7 +49,7 @@ class Served:
             return await client.post(self.url, json=EXTENDED, headers=lines)
 
     async def skills(
-        self, shown: Issued | None = None, headers: Sequence[tuple[str, str]] = ()
+        self, shown: Issued | None = None, headers: Sequence[tuple[str, str] | tuple[bytes, bytes]] = ()
     ) -> list[str] | int:
         """The skills that a caller may use; the status if it is refused."""
         answer = await self.asked(shown, headers)
@@ -132,6 +132,17 @@ async def test_a_trusted_proxy_says_who_calls(tmp_path: Path) -> None:
         assert await served.skills(headers=[("X-User", "ann@example.com")]) == ["echo"]
         assert await served.skills(headers=[("X-User", "eve@example.com")]) == 401
         assert await served.skills() == 401
+
+
+async def test_what_a_trusted_proxy_says_is_read_as_utf_8_and_as_nothing_else(tmp_path: Path) -> None:
+    name = "jürgen@example.com"
+    known = (
+        of_connection(ANN, f"forwarded:{name}"),
+        of_connection(BOB, f"forwarded:{name.encode().decode('latin-1')}"),
+    )
+    async with serving(tmp_path, *known, proxies=PROXY, is_secure=False) as served:
+        assert await served.skills(headers=[(b"X-User", name.encode())]) == ["echo"]
+        assert await served.skills(headers=[(b"X-User", name.encode("latin-1"))]) == 401
 
 
 async def test_what_a_trusted_proxy_says_twice_is_a_bad_request(tmp_path: Path) -> None:
