@@ -38,6 +38,13 @@ _ONE_TOKEN: Final = re.compile(r"[^\s,]+")
 them, and one of the two may hold a secret of the file."""
 
 
+_JWT: Final = re.compile(r"[A-Za-z0-9_-]+\.[A-Za-z0-9_-]+\.[A-Za-z0-9_-]*")
+"""What is meant as a JSON Web Token (RFC 7515 section 3.1), and not as a secret of the file."""
+
+_UNREADABLE: Final = WrongCredential("is a JSON Web Token that cannot be read")
+"""It is broken, or has an extension that has to be known (`crit`)."""
+
+
 class IssuerVerifier:
     """Recognises the tokens of one issuer."""
 
@@ -69,7 +76,9 @@ class IssuerVerifier:
             return None
         token = token_in(shown)
         if token is None and (self._questions is None or not _ONE_TOKEN.fullmatch(shown)):
-            return NOT_KNOWN if shown else OF_ANOTHER_SCHEME
+            if not shown:
+                return OF_ANOTHER_SCHEME
+            return _UNREADABLE if _JWT.fullmatch(shown) else NOT_KNOWN
         try:
             if token is None:
                 return await self._asked(shown, face)

@@ -175,8 +175,11 @@ WRONG = {
     ),
     "an extension that has to be known": (
         lambda one: signed(one.claims("api://desk"), crit=["x"], x=1),
-        "is not known",
+        "cannot be read",
     ),
+    "broken": (lambda one: one.token("api://desk").replace(".", ".e30", 1), "cannot be read"),
+    "without an issuer": (lambda one: one.token("api://desk", iss=None), "cannot be read"),
+    "no JSON": (lambda _: "a.b.c", "cannot be read"),
 }
 
 
@@ -196,7 +199,7 @@ async def test_a_token_that_is_not_valid_is_refused_with_one_line_in_the_log(
         assert refused.status == 401
         assert said in str(refused)
         logged = [record.getMessage() for record in caplog.records if record.name.startswith("bridge")]
-        assert len(logged) == (0 if said == "is not known" else 1)
+        assert len(logged) == 1
         assert all(said in line and token not in line and "eyJ" not in line for line in logged)
         assert await one.lets_in(one.issuer.token("api://desk")) == Principal("corp:alice")
         assert set(one.issuer.asked) <= {OAUTH, OPENID, "/jwks"}
@@ -215,13 +218,11 @@ async def test_a_key_that_is_too_short_signs_nothing() -> None:
         assert await one.lets_in(one.issuer.token("api://desk")) == Principal("corp:alice")
 
 
-@pytest.mark.parametrize(
-    "text", ["", "a", "a.b", "a.b.c", "a.b.c.d.e", "e30.e30.", "." * 2, "\u00e9.\u00e9.\u00e9"]
-)
+@pytest.mark.parametrize("text", ["", "a", "a.b", "a.b.c.d.e", "." * 2, "\u00e9.\u00e9.\u00e9"])
 async def test_what_is_no_token_is_not_known_and_asks_the_issuer_nothing(text: str) -> None:
     async with door() as one:
         assert "is not known" in str(await one.refuses(text)) or not text
-        assert "is not known" in str(
+        assert "cannot be read" in str(
             await one.refuses(f"{base64.urlsafe_b64encode(b'[' * 9000).decode()}.e30.x")
         )
         assert one.issuer.asked == []
