@@ -298,7 +298,7 @@ async def _log_in(wish: LoginWish, options: dict[str, Any]) -> None:
 
     async def show(url: str) -> None:
         render.say(f"Log in at this page: {url}")
-        if not options["no_browser"] and not await anyio.to_thread.run_sync(_opened, url):
+        if not options["no_browser"] and not await anyio.to_thread.run_sync(opened, url):
             render.say("No browser could be opened here: open the page yourself")
 
     lead = await login_lead(wish, _ANSWER_SECONDS)
@@ -324,13 +324,17 @@ async def _keep(wish: LoginWish, made: Login) -> None:
             await held.write(made)
 
 
-def _opened(url: str) -> bool:
-    """Open a page, whose URL was checked, without a shell."""
+def opened(url: str, platform: str = sys.platform, mac_opener: str = "/usr/bin/open") -> bool:
+    """Open a page, whose URL was checked, without a shell; whether that was possible. `platform` is as in `sys`."""
     import subprocess
     import webbrowser
 
     from bridge.hosts.places import System, system_of
 
-    if system_of(sys.platform) is System.MACOS:  # where webbrowser asks a shell to start AppleScript
-        return subprocess.run(["/usr/bin/open", url], check=False).returncode == 0  # noqa: S603 - no shell
-    return webbrowser.open(url)
+    if system_of(platform) is not System.MACOS:
+        return webbrowser.open(url)
+    # There webbrowser asks a shell to start AppleScript.
+    try:
+        return subprocess.run([mac_opener, url], check=False).returncode == 0  # noqa: S603 - no shell
+    except OSError:
+        return False

@@ -17,6 +17,7 @@ import pytest
 
 from bridge.assembly.plan_from_file import plan_from_file
 from bridge.assembly.stores import logins_of
+from bridge.cli.login import opened
 from bridge.config.load import load
 from bridge.http.logins import Login, LoginKey, peer_of
 from bridge.store.login_files import LoginFiles
@@ -86,6 +87,52 @@ async def test_a_person_logs_in_with_a_browser(by: str, tmp_path: Path) -> None:
     assert kept is not None
     assert (kept.access_token, kept.refresh_token) == ("access-2", "refresh-2")
     assert "access-2" not in done.stdout + done.stderr
+
+
+READS_ARGUMENTS = """
+import json, pathlib, sys
+pathlib.Path(__file__).with_name("arguments").write_text(json.dumps(sys.argv[1:]))
+"""
+
+
+def hostile(folder: Path) -> str:
+    """A query that a shell would take for commands, which make a file in a folder."""
+    make = f"touch${{IFS}}{folder}/made"
+    return f"x=$({make});{make}&{make}"
+
+
+@pytest.mark.outside
+async def test_a_page_reaches_the_browser_as_one_word_that_no_shell_reads(tmp_path: Path) -> None:
+    server = LoginServer()
+    (browser := tmp_path / "browser.py").write_text(READS_ARGUMENTS + BROWSER)
+    async with server.serve() as url:
+        place = f"{server.issuer}/authorize?{hostile(tmp_path)}&z=1"
+        server.metadata["authorization_endpoint"] = place
+        run = partial(run_command, "login", url, state=tmp_path, BROWSER=f"{sys.executable} {browser} %s")
+        done = await anyio.to_thread.run_sync(run)
+    assert done.returncode == 0, done.stderr
+    (page,) = json.loads((tmp_path / "arguments").read_text())
+    assert page.startswith(f"{place}&response_type=code&")
+    assert not (tmp_path / "made").exists()
+
+
+@pytest.mark.outside
+@pytest.mark.skipif(sys.platform == "win32", reason="a script is no program there")
+@pytest.mark.parametrize(("code", "is_opened"), [(0, True), (1, False)])
+def test_on_a_mac_a_page_reaches_the_opener_as_one_word_and_its_end_says_whether_it_was_opened(
+    code: int, is_opened: bool, tmp_path: Path
+) -> None:
+    opener = tmp_path / "open"
+    opener.write_text(f"#!{sys.executable}\n{READS_ARGUMENTS}\nsys.exit({code})\n")
+    opener.chmod(0o700)
+    page = f"https://login.example/authorize?{hostile(tmp_path)}&z=1"
+    assert opened(page, "darwin", str(opener)) is is_opened
+    assert json.loads((tmp_path / "arguments").read_text()) == [page]
+
+
+@pytest.mark.outside
+def test_a_mac_without_an_opener_opens_nothing(tmp_path: Path) -> None:
+    assert not opened("https://login.example", "darwin", str(tmp_path / "none"))
 
 
 EXPIRED = {"got_at": 0.0, "expires_at": 60.0}
