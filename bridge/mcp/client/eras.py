@@ -17,6 +17,8 @@ import anyio
 from mcp import ClientSession, MCPError
 from mcp_types import UNSUPPORTED_PROTOCOL_VERSION
 
+from bridge.mcp.client.faults import fault_of, status_of
+
 
 class Era(StrEnum):
     """The generation of MCP, which says how a connection starts."""
@@ -30,6 +32,9 @@ class Era(StrEnum):
 
 SILENT_SECONDS: Final = 10.0
 """How long a server may be silent before `initialize` is sent as well. The SDK waits as long."""
+
+_NO_RIGHTS: Final = frozenset({401, 403})
+"""The statuses of a request that lacks a token, or a token that lacks scopes."""
 
 _Refused = MCPError | RuntimeError | ValueError
 """How an attempt fails when the server answers but does not agree."""
@@ -57,7 +62,7 @@ async def negotiate(session: ClientSession, era: Era, silent_seconds: float = SI
             await _first_agreement(session, probe, handshake)
         tasks.cancel_scope.cancel()
     if session.discover_result is None and session.initialize_result is None:
-        refusal = handshake.refusal or probe.refusal
+        refusal = _of_both(probe.refusal, handshake.refusal)
         assert refusal is not None
         raise refusal
     return Era.LEGACY if session.discover_result is None else Era.MODERN
@@ -98,6 +103,15 @@ async def _first_agreement(session: ClientSession, probe: _Attempt, handshake: _
         tasks.start_soon(settle, handshake)
     if session.initialize_result is not None:
         await handshake.ended.wait()  # the server has still to be told that it is initialized
+
+
+def _of_both(probe: _Refused | None, handshake: _Refused | None) -> _Refused | None:
+    """What a server that agreed to nothing is heard to say. That a token is missing, or lacks scopes, holds for both
+    attempts: what a modern server then says of a handshake that it does not know would hide it."""
+    has_no_rights = isinstance(probe, MCPError) and status_of(probe) in _NO_RIGHTS
+    if has_no_rights and isinstance(handshake, MCPError) and not fault_of(handshake):
+        return probe
+    return handshake or probe
 
 
 def _is_modern_only(refusal: _Refused | None) -> bool:

@@ -14,6 +14,10 @@ from anyio.streams.memory import MemoryObjectReceiveStream, MemoryObjectSendStre
 from mcp import ClientSession, MCPError
 from mcp.shared.message import SessionMessage
 from mcp_types import jsonrpc_message_adapter
+from starlette.applications import Starlette
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response
+from starlette.routing import Route
 
 from bridge.errors import PeerError
 from bridge.mcp.client.dispatcher import UnansweredBounds, Wire
@@ -24,6 +28,7 @@ from bridge.mcp.client.known_servers import Fact, ServerMemory
 from bridge.mcp.client.link import CLIENT
 from bridge.mcp.client.session import Session
 from tests.support.limits import call_of, session_pace, url_at
+from tests.support.running import listening
 from tests.support.sdk_server import HttpServer, Tools
 
 pytestmark = pytest.mark.proves("mcp-eras")
@@ -130,6 +135,36 @@ async def test_a_late_server_that_refuses_both_is_heard() -> None:
     async with answering([("initialize", NOT_YOU)]) as (session, _):
         with pytest.raises(MCPError, match="not you"):
             await negotiate(session, Era.AUTO, silent_seconds=0.01)
+
+
+NO_RIGHTS: Final = {
+    401: ("Bearer", "answered HTTP 401 Unauthorized"),
+    403: (
+        'Bearer error="insufficient_scope", scope="admin"',
+        "answered HTTP 403 Forbidden: the token lacks the scopes admin",
+    ),
+}
+
+
+@pytest.mark.parametrize("status", NO_RIGHTS)
+async def test_a_modern_server_that_misses_rights_is_heard_and_not_what_it_says_of_the_older_handshake(
+    status: int,
+) -> None:
+    challenge, words = NO_RIGHTS[status]
+
+    async def answer(request: Request) -> Response:
+        said = await request.json()
+        if said["method"] == "server/discover":
+            return Response(status_code=status, headers={"WWW-Authenticate": challenge})
+        error = {"code": -32600, "message": "Missing MCP-Protocol-Version header"}
+        return JSONResponse({"jsonrpc": "2.0", "id": said["id"], "error": error}, 400)
+
+    with anyio.fail_after(20):
+        async with listening(Starlette(routes=[Route("/mcp", answer, methods=["POST"])])) as url:
+            session = Session("tools", url_at(f"{url}/mcp"), era=Era.AUTO, pace=PACE)
+            async with session.run():
+                with pytest.raises(PeerError, match=words):
+                    await session.ready()
 
 
 class Silent(Tools):
