@@ -104,6 +104,10 @@ def login(**options: Any) -> int:
     logs.set_up("text", "error")
     logging.getLogger("mcp.client.auth").setLevel(logging.CRITICAL)  # it logs what is raised as well
     wish = wish_of(options["peer"], options["file"], options)
+    if wish.of_each and wish.kind == "agents":
+        raise UsageError(
+            f"{wish.place} is called with the login of each caller, who gets a link for it with a call"
+        )
     anyio.run(_log_in, wish, options)
     return 0
 
@@ -145,12 +149,7 @@ def wish_of(peer: str, file: Path | None, options: dict[str, Any]) -> LoginWish:
         raise UsageError(f"there are {either}: name the one that is meant by its URL")
     if not named:
         raise _needless(peer, plan)
-    (wish,) = named
-    if wish.of_each and wish.kind == "agents":
-        raise UsageError(
-            f"{wish.place} is called with the login of each caller, who gets a link for it with a call"
-        )
-    return wish
+    return named[0]
 
 
 def _needless(peer: str, plan: Plan) -> UsageError:

@@ -23,7 +23,7 @@ _REVOKE_SECONDS: Final = 10.0
 @click.option(
     "--principal",
     metavar="NAME",
-    help='Forget the login of this caller, not the operator\'s: of a server with login = "each".',
+    help='Forget the login of this caller, not the operator\'s: of a server or an agent with login = "each".',
 )
 @click.option("--allow-private", is_flag=True, help="For a URL: revoke at an issuer with a private address.")
 def logout(**options: Any) -> int:

@@ -321,6 +321,39 @@ def test_the_login_at_an_agent_is_forgotten_by_its_name(tmp_path: Path) -> None:
     assert "there is no login at https://desk.example/" in again.stderr
 
 
+OF_EACH_AT_AN_AGENT = """
+[bridge]
+public_url = "https://bridge.example"
+[principals.alice]
+bearer = { env = "TOKEN" }
+[agents.clerk]
+card = "https://clerk.example"
+auth = { oauth2 = { grant = "authorization_code" } }
+login = "each"
+[agents_as_tools.team]
+from = ["clerk"]
+"""
+
+
+def test_the_login_of_a_caller_at_an_agent_is_forgotten_by_its_name_and_made_by_nobody_else(
+    tmp_path: Path,
+) -> None:
+    (tmp_path / "bridge.toml").write_text(OF_EACH_AT_AN_AGENT)
+    keep(tmp_path, "https://clerk.example/", replace(LOGIN, issuer="http://127.0.0.1:9"), "alice")
+    there: dict[str, Any] = {"state": tmp_path, "folder": tmp_path, "TOKEN": "the-token-of-alice"}
+    login = run_here("login", "clerk", **there)
+    assert login.returncode == 2
+    words = "agents.clerk is called with the login of each caller, who gets a link for it with a call"
+    assert words in " ".join(login.stderr.split())
+    done = run_here("logout", "clerk", "--principal", "alice", **there)
+    assert (done.returncode, done.stderr.splitlines()[0]) == (
+        0,
+        "forgotten: the login of alice at https://clerk.example/",
+    )
+    again = run_here("logout", "clerk", "--principal", "alice", **there)
+    assert "there is no login of alice at https://clerk.example/" in again.stderr
+
+
 def test_a_name_that_a_server_and_an_agent_have_asks_for_the_url(tmp_path: Path) -> None:
     bridge_file(tmp_path, "https://crm.example/mcp")
     file = tmp_path / "bridge.toml"
