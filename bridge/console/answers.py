@@ -37,7 +37,10 @@ async def waiting_page(bridge: Bridge, visit: Visit) -> JsonObject:
     for one in operations_of(bridge, visit):
         for state in WAITING:
             page = await one.to_answer(state, WAITING_MOST)
-            rows += [{**row_of(task, one), **asked_of(task, may_answer=True)} for task in page.tasks]
+            rows += [
+                {**row_of(task, one), **asked_of(task, may_answer=one.may_answer(task))}
+                for task in page.tasks
+            ]
             total += page.total_size
     return {"tasks": [*sorted(rows, key=lambda row: str(row["since"]), reverse=True)], "total": total}
 

@@ -48,6 +48,7 @@ from bridge.console.gate import Visit
 from bridge.errors import AuditAwayError
 from bridge.http.request_checks import RefusedError
 from bridge.trace import Hop
+from bridge.translate.own_questions import asks_for_skill
 
 WAITING: Final = (TaskState.INPUT_REQUIRED, TaskState.AUTH_REQUIRED)
 """The states in which a task waits for an answer."""
@@ -108,11 +109,14 @@ class AgentOperations:
         return not self.sees_contents and self.owner_of(task) != self.visitor
 
     def may_answer(self, task: Task) -> bool:
-        """Whether the visitor may answer what a task asks. What needs an authorization is for its owner alone."""
+        """Whether the visitor may answer what a task asks. What needs an authorization is for its owner alone, and so is
+        which skill runs."""
         if task.status.state not in WAITING:
             return False
-        is_own = self.owner_of(task) == self.visitor
-        return is_own or (self.answers_others and task.status.state is TaskState.INPUT_REQUIRED)
+        if self.owner_of(task) == self.visitor:
+            return True
+        is_input = task.status.state is TaskState.INPUT_REQUIRED
+        return self.answers_others and is_input and not asks_for_skill(task.status.message)
 
     def may_cancel(self, task: Task) -> bool:
         """Whether the visitor may cancel a task."""

@@ -16,7 +16,7 @@ from bridge.a2a.model.objects import Message, Part
 from bridge.jsonvalues import JsonObject
 from bridge.mcp.tools import Tool
 from bridge.translate.arguments import Problem, describe, form_for
-from bridge.translate.extension import ANSWER
+from bridge.translate.extension import ANSWER, QUESTION
 from bridge.translate.message_to_call import UnclearCall
 
 WHICH_SKILL: Final = "which-skill"
@@ -40,6 +40,11 @@ class ElicitAction(StrEnum):
     ACCEPT = "accept"
     DECLINE = "decline"
     CANCEL = "cancel"
+
+
+def asks_for_skill(message: Message | None) -> bool:
+    """Whether a message asks which skill is meant. Only the owner of its task may say that."""
+    return message is not None and (message.metadata or {}).get(QUESTION) == WHICH_SKILL
 
 
 def ask_which_skill(unclear: UnclearCall, skills: Mapping[str, Tool]) -> tuple[Part, ...]:

@@ -86,6 +86,25 @@ async def test_only_the_role_answer_answers_for_another(
             assert ada.csrf
 
 
+async def test_which_skill_runs_is_asked_of_the_owner_alone(tmp_path: Path) -> None:
+    async with with_a_task_of_ada(tmp_path, OPS, content=True) as (here, browser, of_arguments):
+        of_skill = await here.says("do something", ADA.token)
+        rows = {one["id"]: one for one in (await browser.reads("/answer"))["tasks"]}
+        assert {task: one["may_answer"] for task, one in rows.items()} == {
+            of_arguments: True,
+            of_skill: False,
+        }
+        assert rows[of_skill]["questions"] == []
+        assert "Which skill do you mean?" in rows[of_skill]["words"]
+        for path in ("/answer", f"/tasks/devtools/{of_skill}"):
+            page = (await browser.opens(path)).text
+            assert "This is for ada to answer." in page
+            assert f"/tasks/devtools/{of_skill}/answer" not in page
+        ada = ConsoleBrowser(here.bridge)
+        assert await ada.signs_in(ADA.token) == 200
+        assert f"/tasks/devtools/{of_skill}/answer" in (await ada.opens("/answer")).text
+
+
 @pytest.mark.parametrize(("who", "status"), [(EYES, 403), (OPS, 200)])
 async def test_only_the_role_answer_cancels_for_another(who: Credential, status: int, tmp_path: Path) -> None:
     async with with_a_task_of_ada(tmp_path, who, content=False) as (_, browser, task):

@@ -21,6 +21,7 @@ from bridge.assembly.bridge import Bridge
 from bridge.assembly.plan import AuditPlan, Plan, ProcessPlan, PublishedPlan, ServerPlan
 from bridge.config.tables.profile import Profile
 from bridge.console.parts import file_of, media_headers, shown_part
+from bridge.jsonvalues import JsonObject
 from bridge.mcp.client.eras import Era
 from bridge.translate.overrides import SkillOverride
 from tests.support.console import HERE, ConsoleBrowser, console_of, news
@@ -46,12 +47,16 @@ class Served:
 
     async def calls(self, skill: str, token: str = "", **arguments: Any) -> str:
         """Call a skill as a client of A2A, and wait for no result. The id of the task."""
-        message = {
-            "messageId": str(uuid4()),
-            "role": "ROLE_USER",
-            "parts": [{"data": {"skill": skill, "arguments": arguments}}],
-        }
-        params = {"message": message, "configuration": {"returnImmediately": skill == "hold"}}
+        data = {"skill": skill, "arguments": arguments}
+        return await self._sends({"data": data}, token, returns_at_once=skill == "hold")
+
+    async def says(self, words: str, token: str = "") -> str:
+        """Say something that may name no skill. The id of the task."""
+        return await self._sends({"text": words}, token)
+
+    async def _sends(self, part: JsonObject, token: str, *, returns_at_once: bool = False) -> str:
+        message = {"messageId": str(uuid4()), "role": "ROLE_USER", "parts": [part]}
+        params = {"message": message, "configuration": {"returnImmediately": returns_at_once}}
         answer = await self.browser.client.post(
             "/agents/devtools",
             json={"jsonrpc": "2.0", "id": 1, "method": "SendMessage", "params": params},
