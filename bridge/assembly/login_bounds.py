@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Final
 
 from bridge.assembly.login_links import STATE_SECONDS, LoginLink
-from bridge.http.attempts import Attempts
+from bridge.http.attempts import Attempt, Attempts
 from bridge.http.connections import RateLimitedLog
 from bridge.http.request_checks import site_of
 
@@ -25,16 +26,12 @@ class LoginBounds:
         self._begins = Attempts("Many logins were begun here. Wait some minutes", BEGUN_MOST, STATE_SECONDS)
         self._log = RateLimitedLog(now)
 
-    def require_attempt(self, address: str, link: LoginLink) -> None:
-        """Refuse a browser that may not show who is in it, since too many have failed from its address or with its
-        link."""
-        for key in _keys_of(address, link):
-            self._failures.require(key, self._now())
-
-    def note_failure(self, address: str, link: LoginLink) -> None:
-        """Count a browser that has shown nothing that counts, or somebody else than the link is for."""
-        for key in _keys_of(address, link):
-            self._failures.note(key, self._now())
+    @contextmanager
+    def attempt(self, address: str, link: LoginLink) -> Iterator[Attempt]:
+        """Let a browser show who is in it while the context is open, unless too many have failed from its address or
+        with its link. If it shows nothing that counts, fail the attempt."""
+        with self._failures.attempt(_keys_of(address, link), self._now()) as attempt:
+            yield attempt
 
     def note_way_to_person(self, link_digest: str) -> None:
         """Count a way to the issuer that tells who is in a browser, and refuse one too many."""

@@ -219,19 +219,11 @@ class LoginPages:
         self, visit: _Visit, link: LoginLink, wish: LoginWish, text: str, person: BrowserPerson
     ) -> Response:
         login = self._places.issuer_login(link.principal)
-        if "token" in visit.form or person.principal != link.principal:
-            self._bounds.require_attempt(visit.address, link)
         if login is not None and "who" in visit.form:
-            return await self._sent_to(login, visit, link, text)
+            with self._bounds.attempt(visit.address, link):
+                return await self._sent_to(login, visit, link, text)
         if "token" in visit.form:
-            principal = await self._principal_of(visit.form["token"].strip())
-            if principal is None:
-                self._places.refused("HTTP_403")
-                self._bounds.note_failure(visit.address, link)
-                self._bounds.warn("a wrong token was shown at the page of a login", visit.address)
-                raise RefusedError(403, "This token is not known")
-            self._require_person(visit, link, principal.name)
-            return self._person_back(visit, text, principal.name)
+            return await self._with_token(visit, link, text)
         self._require_person(visit, link, person.principal or "")
         if "approve" not in visit.form:
             await self._decline(wish)
@@ -239,6 +231,18 @@ class LoginPages:
             page = _page(HTTPStatus.OK, _words("You did not log in. Close this page."))
             return _without_cookies(visit, page)
         return await self._begun(visit, link, wish)
+
+    async def _with_token(self, visit: _Visit, link: LoginLink, text: str) -> Response:
+        """The way on for a browser that has shown a token."""
+        with self._bounds.attempt(visit.address, link) as attempt:
+            principal = await self._principal_of(visit.form["token"].strip())
+            if principal is None:
+                attempt.fail()
+                self._places.refused("HTTP_403")
+                self._bounds.warn("a wrong token was shown at the page of a login", visit.address)
+                raise RefusedError(403, "This token is not known")
+        self._require_person(visit, link, principal.name)
+        return self._person_back(visit, text, principal.name)
 
     async def _sent_to(self, login: IssuerLogin, visit: _Visit, link: LoginLink, text: str) -> Response:
         """The way to the issuer of the principal, which tells who is in this browser."""
@@ -370,11 +374,12 @@ class LoginPages:
         """Refuse somebody else than the link is for.
 
         Raises:
-            RefusedError: 403.
+            RefusedError: 403; 429, too many have failed to show who they are.
         """
         if principal != link.principal:
+            with self._bounds.attempt(visit.address, link) as attempt:
+                attempt.fail()
             self._tell(link, "refused")
-            self._bounds.note_failure(visit.address, link)
             logger.warning(
                 "%s: %s opened the login of %s, and nothing was stored",
                 link.place,

@@ -14,7 +14,8 @@ import hmac
 import logging
 import math
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Final, Literal
@@ -40,7 +41,7 @@ from bridge.console.sessions import (
     SessionSeal,
     new_session,
 )
-from bridge.http.attempts import Attempts
+from bridge.http.attempts import Attempt, Attempts
 from bridge.http.request_checks import (
     SHOWN_HEADER,
     RefusedError,
@@ -154,7 +155,7 @@ class ConsoleGate:
         self._web = place.web
         self._access = access
         self._keys = keys
-        self._failures = Attempts("Too many sign-ins have failed")
+        self._attempts = Attempts("Too many sign-ins have failed")
         self._ended = EndedSessions()
 
     @cached_property
@@ -273,15 +274,16 @@ class ConsoleGate:
         Raises:
             RefusedError: 403, it is not known; 429, too many were wrong; 503, it cannot be judged at the moment.
         """
-        self.require_attempt(visit)
-        # As an API key first: an opaque token may be asked about at an issuer, which must see no key of the file.
-        for scheme in (Scheme.API_KEY, Scheme.BEARER):
-            session = self.session_with(token, scheme)
-            if (principal := await self._shown_by(visit, session.headers)) is not None:
-                logger.info("%s has signed in at the console", principal.name)
-                return session, principal
+        with self.attempt(visit) as attempt:
+            # As an API key first: an opaque token may be asked about at an issuer, which must see no key of the file.
+            for scheme in (Scheme.API_KEY, Scheme.BEARER):
+                session = self.session_with(token, scheme)
+                if (principal := await self._shown_by(visit, session.headers)) is not None:
+                    logger.info("%s has signed in at the console", principal.name)
+                    return session, principal
+            attempt.fail()
         logger.warning("a wrong token was shown at the console, from %s", visit.address)
-        raise self.failed(visit, "This token is not known")
+        raise RefusedError(403, "This token is not known")
 
     def session_with(self, token: str, scheme: Scheme) -> ConsoleSession:
         """The session of a browser that has shown a credential.
@@ -298,15 +300,21 @@ class ConsoleGate:
         """Refuse a browser that may not try to sign in now.
 
         Raises:
-            RefusedError: 403, as `require_sign_in`; 429, too many from its address have failed.
+            RefusedError: 403, as `require_sign_in`; 429, too many from its address have failed or are not judged yet.
         """
         self.require_sign_in(visit)
-        self._failures.require(site_of(visit.address), time.time())
+        self._attempts.require(site_of(visit.address), time.time())
 
-    def failed(self, visit: Visit, words: str) -> RefusedError:
-        """The refusal of a browser that has failed to sign in. It counts against its address."""
-        self._failures.note(site_of(visit.address), time.time())
-        return RefusedError(403, words)
+    @contextmanager
+    def attempt(self, visit: Visit) -> Iterator[Attempt]:
+        """Judge what a browser shows while the context is open. If it is of nobody, fail the attempt.
+
+        Raises:
+            RefusedError: as `require_attempt`.
+        """
+        self.require_sign_in(visit)
+        with self._attempts.attempt((site_of(visit.address),), time.time()) as attempt:
+            yield attempt
 
     def end(self, mark: str) -> None:
         """Let the session with this mark count no more."""

@@ -125,19 +125,21 @@ class IssuerSignIn:
     ) -> tuple[ConsoleSession, Principal]:
         """The session and the rights of a person by its access token."""
         session, why = self._gate.session_with(person.access_token, Scheme.BEARER), "there is none"
-        if person.access_token:
-            try:
-                principal = await self._gate.judged(visit, session.headers)
-            except RefusedError as exc:
-                if exc.status != 401:
-                    raise
-                why = str(exc)
-            else:
-                if principal.name == person.principal:
-                    return session, principal
-                why = f"it is that of {principal.name}"
+        with self._gate.attempt(visit) as attempt:
+            if person.access_token:
+                try:
+                    principal = await self._gate.judged(visit, session.headers)
+                except RefusedError as exc:
+                    if exc.status != 401:
+                        raise
+                    why = str(exc)
+                else:
+                    if principal.name == person.principal:
+                        return session, principal
+                    why = f"it is that of {principal.name}"
+            attempt.fail()
         self._log(issuer, f"{person.principal}, whose access token does not count: {why}")
-        raise self._gate.failed(visit, f"{issuer.name} {_NO_RIGHTS}")
+        raise RefusedError(403, f"{issuer.name} {_NO_RIGHTS}")
 
     def _named(self, name: str) -> Issuer:
         found = next((one for one in self.issuers if one.name == name), None)

@@ -109,8 +109,8 @@ class AgentOperations:
         return not self.sees_contents and self.owner_of(task) != self.visitor
 
     def may_answer(self, task: Task) -> bool:
-        """Whether the visitor may answer what a task asks. What needs an authorization is for its owner alone, and so is
-        which skill runs."""
+        """Whether the visitor may answer what a task asks. An authorization, and which skill runs, are for its owner
+        alone."""
         if task.status.state not in WAITING:
             return False
         if self.owner_of(task) == self.visitor:

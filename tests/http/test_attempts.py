@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from contextlib import ExitStack
+
 import pytest
 
 from bridge.http.attempts import Attempts
@@ -21,6 +23,37 @@ def test_as_many_as_may_be_pass_and_the_next_one_waits_until_the_first_is_forgot
     attempts.note("ann", 60.0)
     with pytest.raises(RefusedError):
         attempts.require("ann", 69.0)
+
+
+def seconds_to_wait(attempts: Attempts, key: str, now: float) -> int:
+    """What a refused attempt is told; 0 for one that may be made."""
+    try:
+        attempts.require(key, now)
+    except RefusedError as exc:
+        return int(exc.headers["Retry-After"])
+    return 0
+
+
+def test_attempts_count_while_they_are_judged_and_for_a_while_once_they_have_failed() -> None:
+    attempts = Attempts("Wait", most=5, seconds=60)
+    with ExitStack() as judged:
+        made = [judged.enter_context(attempts.attempt(("a", "b"), 100.0 + number)) for number in range(5)]
+        assert [seconds_to_wait(attempts, key, 105.0) for key in ("a", "b", "c")] == [1, 1, 0]
+        with pytest.raises(RefusedError), attempts.attempt(("c", "b"), 105.0):
+            pytest.fail("it may not be made")
+        assert seconds_to_wait(attempts, "c", 105.0) == 0
+        for one in made:
+            one.fail()
+        assert seconds_to_wait(attempts, "a", 105.0) == 56
+    assert [seconds_to_wait(attempts, "b", now) for now in (159.0, 160.0)] == [2, 0]
+
+
+def test_attempts_that_have_not_failed_are_forgotten() -> None:
+    attempts = Attempts("Wait", most=2)
+    for _ in range(9):
+        with attempts.attempt(("a",), 100.0):
+            pass
+    assert seconds_to_wait(attempts, "a", 100.0) == 0
 
 
 def test_who_tried_longest_ago_is_forgotten_first() -> None:
