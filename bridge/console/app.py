@@ -27,7 +27,7 @@ from bridge.console import tool_trials, trials
 from bridge.console.answers import answer, waiting_page
 from bridge.console.configuration import ServedConfiguration, configuration
 from bridge.console.forms import WrongValuesError
-from bridge.console.gate import ConsoleGate, Visit
+from bridge.console.gate import SIGN_IN_PATH, ConsoleGate, Visit
 from bridge.console.issuer_sign_in import BACK_PATH, IssuerSignIn
 from bridge.console.mapping import mapping
 from bridge.console.news import NewsDesk
@@ -162,7 +162,7 @@ class ConsoleApp:
         return {**await load_for(self._bridge, visit), "waiting": await waiting_for(self._bridge, visit)}
 
     async def _posted(self, visit: Visit, body: JsonObject) -> ASGIApp:
-        if visit.path == "/sign-in":
+        if visit.path == SIGN_IN_PATH:
             return await self._sign_in(visit, body)
         if visit.principal is None:
             raise RefusedError(401, "Sign in first: the session is over")

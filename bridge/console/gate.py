@@ -65,6 +65,9 @@ BODY_BYTES: Final = 1024 * 1024
 BODY_DEPTH: Final = 64
 """How deep a form may be nested."""
 
+SIGN_IN_PATH: Final = "/sign-in"
+"""What a browser posts to that has not signed in."""
+
 _FIELDS_MOST: Final = 50
 """Fields of a query."""
 
@@ -230,12 +233,15 @@ class ConsoleGate:
         """The body of a request that changes something, once it is sure that it comes from our own page.
 
         Raises:
-            RefusedError: 403, it comes from elsewhere; 400, 413 or 415, its body cannot be taken.
+            RefusedError: 403, it comes from elsewhere; 401, its sign-in is over; 400, 413 or 415, its body cannot be
+                taken.
         """
         headers = Headers(scope=scope)
         own = "://".join(urlsplit(visit.base_url)[:2])
         if headers.get("origin") != own:
             raise RefusedError(403, f"This takes requests of its own pages, at {own}")
+        if visit.principal is None and self.needs_sign_in and visit.path != SIGN_IN_PATH:
+            raise RefusedError(401, "Sign in first: the session is over")
         if not hmac.compare_digest(headers.get(CSRF_HEADER, "").encode(), visit.session.csrf.encode()):
             raise RefusedError(403, "This page was not shown to this browser, or long ago: load it again")
         require_json(headers, frozenset({"application/json"}))

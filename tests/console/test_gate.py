@@ -274,6 +274,15 @@ async def test_a_sign_out_takes_the_cookie_from_the_browser_so_that_it_counts_wi
         assert (await browser.opens()).status_code == 401
 
 
+async def test_a_tab_of_a_browser_that_has_signed_out_in_another_one_is_told_to_sign_in(
+    tmp_path: Path,
+) -> None:
+    async with signed_in(tmp_path) as (_, browser):
+        assert (await browser.posts("/sign-out", {})).status_code == 200
+        assert (await browser.posts("/news", {})).status_code == 401
+        assert (await browser.posts("/news", {}, Origin="http://127.0.0.1:3000")).status_code == 403
+
+
 async def until_it_hears(other: Bridge, one: Bridge) -> None:
     """Wait until what one process tells of sign-outs arrives at another."""
     heard, take = anyio.Event(), other.sign_outs.take

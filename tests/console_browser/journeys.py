@@ -11,6 +11,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Iterator
+from contextlib import contextmanager
 from functools import partial
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -18,7 +19,7 @@ from typing import Any
 from urllib.request import urlopen
 
 import pytest
-from playwright.sync_api import Browser, Page, expect
+from playwright.sync_api import Browser, BrowserContext, Locator, Page, expect
 
 from bridge.assembly.plan_from_file import store_of
 from tests.console_browser.browser import (
@@ -70,9 +71,17 @@ skills = ["devtools/e*", "devtools/get-sum", "devtools/trigger-*"]
 [principals.ops]
 api_key = { env = "OPS" }
 operator = "answer"
+
+[principals.eyes]
+bearer = { env = "EYES" }
+operator = "read"
 """
 
-TOKENS = {"ADA": "token-of-ada-which-is-long-enough", "OPS": "key-of-ops-which-is-long-enough"}
+TOKENS = {
+    "ADA": "token-of-ada-which-is-long-enough",
+    "OPS": "key-of-ops-which-is-long-enough",
+    "EYES": "token-of-eyes-which-is-long-enough",
+}
 
 SIGN_IN = """
 [issuers.corp]
@@ -117,6 +126,33 @@ def guarded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     text = BRIDGE.replace("console = true", "console = true\nconsole_content = true") + PEOPLE
     with serving(tmp_path_factory.mktemp("guarded"), text, **TOKENS) as found:
         yield found
+
+
+@pytest.fixture(scope="module")
+def withholding(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """A bridge that shows operators nothing of what was said."""
+    with serving(tmp_path_factory.mktemp("withholding"), BRIDGE + PEOPLE, free_port(), **TOKENS) as found:
+        yield found
+
+
+def signed_in(context: BrowserContext, root: str, name: str) -> Tab:
+    """A tab in which somebody has signed in."""
+    tab = tab_in(context, root)
+    page = tab.opens()
+    page.get_by_label("Token").fill(TOKENS[name])
+    page.get_by_role("button", name="Sign in").click()
+    expect(page.locator("header b")).to_have_text(name.lower())
+    tab.faults[:] = [fault for fault in tab.faults if "401" not in fault]
+    return tab
+
+
+def tabbed_to(page: Page, place: Locator) -> Locator:
+    """Press the tabulator until an element has the focus."""
+    for _ in range(100):
+        if place.evaluate("one => one === document.activeElement"):
+            return place
+        page.keyboard.press("Tab")
+    raise AssertionError("the keyboard does not lead there")
 
 
 @pytest.fixture
@@ -255,6 +291,19 @@ def test_an_elicitation_of_server_everything_is_answered_in_the_browser(tab: Tab
     expect(page.get_by_text("<img src=x onerror=alert(1)>").first).to_be_visible()
 
 
+def test_a_question_is_answered_by_keyboard_alone(tab: Tab) -> None:
+    task = send(tab.root, "devtools", "trigger-elicitation-request", {})
+    page = tab.opens(f"/tasks/devtools/{task}")
+    tabbed_to(page, page.get_by_label("String string, required"))
+    page.keyboard.type("Grace Hopper")
+    tabbed_to(page, page.get_by_label("Piano"))
+    page.keyboard.press("Space")
+    tabbed_to(page, page.get_by_role("button", name="Answer"))
+    page.keyboard.press("Enter")
+    expect(page.locator(".lead")).to_contain_text("completed")
+    expect(page.get_by_text("Grace Hopper").first).to_be_visible()
+
+
 @pytest.mark.parametrize(("button", "said"), [("Decline", "declined"), ("Cancel the question", "cancelled")])
 def test_a_question_is_refused_in_the_browser(button: str, said: str, tab: Tab) -> None:
     task = send(tab.root, "devtools", "trigger-elicitation-request", {})
@@ -287,7 +336,8 @@ def test_the_overview_the_mapping_and_the_configuration_are_pictures(tab: Tab) -
 def test_two_people_see_what_is_theirs(browser: Browser, guarded: str) -> None:
     of_ada = send(guarded, "devtools", "get-sum", {"a": 1, "b": 2}, TOKENS["ADA"])
     tabs = {}
-    for name, token in TOKENS.items():
+    for name in ("ADA", "OPS"):
+        token = TOKENS[name]
         context = browser.new_context(viewport={"width": 1000, "height": 640})
         tab = tabs[name] = tab_in(context, guarded)
         page = tab.opens()
@@ -334,9 +384,10 @@ Promise.all([
 </script>"""
 
 
-@pytest.fixture
-def elsewhere(root: str) -> Iterator[str]:
-    page = FOREIGN.format(root=root).encode()
+@contextmanager
+def page_elsewhere(text: str) -> Iterator[int]:
+    """A page at a port of its own; the port."""
+    page = text.encode()
 
     class Handler(BaseHTTPRequestHandler):
         def do_GET(self) -> None:
@@ -351,27 +402,125 @@ def elsewhere(root: str) -> Iterator[str]:
     server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
     thread = threading.Thread(target=server.serve_forever)
     thread.start()
-    yield f"http://localhost:{server.server_port}/"
+    yield server.server_port
     server.shutdown()
     thread.join()
     server.server_close()
 
 
+@pytest.mark.parametrize("host", ["localhost", "127.0.0.1"])
 def test_a_page_of_another_origin_on_this_machine_changes_and_reads_nothing(
-    browser: Browser, root: str, elsewhere: str
+    browser: Browser, root: str, host: str
 ) -> None:
+    with page_elsewhere(FOREIGN.format(root=root)) as port:
+        context = browser.new_context()
+        tab = tab_in(context, root)
+        tab.opens()  # so that this browser has a session
+        with urlopen(f"{root}/console/tasks.json") as answer:
+            before = answer.read()
+        page = context.new_page()
+        page.goto(f"http://{host}:{port}/")
+        expect(page).to_have_title("failed failed failed failed")
+        frame = page.frame_locator("#frame")
+        assert frame.get_by_role("heading", name="Overview").count() == 0
+        with urlopen(f"{root}/console/tasks.json") as answer:
+            assert answer.read() == before
+        context.close()
+
+
+def test_a_page_at_another_port_which_is_sent_the_cookie_changes_nothing_for_whom_has_signed_in(
+    browser: Browser, guarded: str
+) -> None:
+    with page_elsewhere(FOREIGN.format(root=guarded)) as port:
+        context = browser.new_context()
+        tab = signed_in(context, guarded, "ADA")
+        before = tab.opens("/tasks.json").content()
+        sent: list[tuple[str, int]] = []
+        page = context.new_page()
+        page.on("response", lambda one: sent.append((one.request.method, one.status)))
+        page.on("requestfailed", lambda one: sent.append((one.method, 0)))
+        page.goto(f"http://127.0.0.1:{port}/")  # the same site, so that Strict cookies come with its requests
+        expect(page).to_have_title("failed failed failed failed")
+        assert {status for method, status in sent if method == "POST"} <= {0, 403}
+        assert tab.opens("/tasks.json").content() == before
+        expect(tab.opens().locator("header b")).to_have_text("ada")
+        context.close()
+
+
+def test_a_link_of_another_site_leads_in_and_signs_nobody_out(browser: Browser, guarded: str) -> None:
+    link = '<!doctype html><title>elsewhere</title><a href="{}/console/tasks?state=completed">tasks</a>'
+    with page_elsewhere(link.format(guarded)) as port:
+        context = browser.new_context()
+        older = signed_in(context, guarded, "ADA")
+        form = older.opens("/try/devtools/echo")
+        tab = tab_in(context, guarded)
+        tab.page.goto(f"http://localhost:{port}/")
+        tab.page.get_by_role("link", name="tasks").click()
+        expect(tab.page.locator("header b")).to_have_text("ada")
+        assert tab.page.url == f"{guarded}/console/tasks?state=completed"
+        form.get_by_label("message").fill("from an older tab")
+        form.get_by_role("button", name="Run").click()
+        expect(form.locator(".lead")).to_contain_text("completed")
+        assert tab.faults + older.faults == []
+        context.close()
+
+
+def test_a_link_of_another_site_leaves_the_forms_of_an_open_console(tab: Tab) -> None:
+    form = tab.opens("/try/devtools/echo")
+    with page_elsewhere(f'<!doctype html><a href="{tab.root}/console">console</a>') as port:
+        page = tab.page.context.new_page()
+        page.goto(f"http://localhost:{port}/")
+        page.get_by_role("link", name="console").click()
+        expect(page.get_by_role("heading", name="Overview")).to_be_visible()
+    form.get_by_label("message").fill("from an older tab")
+    form.get_by_role("button", name="Run").click()
+    expect(form.locator(".lead")).to_contain_text("completed")
+
+
+def test_all_tabs_come_to_the_sign_in_when_one_of_them_signs_out(browser: Browser, guarded: str) -> None:
     context = browser.new_context()
-    tab = tab_in(context, root)
-    tab.opens()  # so that this browser has a session
-    with urlopen(f"{root}/console/tasks.json") as answer:
-        before = answer.read()
-    page = context.new_page()
-    page.goto(elsewhere)
-    expect(page).to_have_title("failed failed failed failed")
-    frame = page.frame_locator("#frame")
-    assert frame.get_by_role("heading", name="Overview").count() == 0
-    with urlopen(f"{root}/console/tasks.json") as answer:
-        assert answer.read() == before
+    tab = signed_in(context, guarded, "ADA")
+    other = tab_in(context, guarded)
+    other.opens("/tasks")
+    tab.page.get_by_role("button", name="Sign out").click()
+    for one in (tab, other):
+        expect(one.page.get_by_role("heading", name="Sign in")).to_be_visible()
+    assert "mcp-a2a-console" not in {one["name"] for one in context.cookies() if one["value"] == ""}
+    context.close()
+
+
+def test_an_operator_who_reads_sees_that_a_task_is_there_and_nothing_of_what_was_said(
+    browser: Browser, withholding: str
+) -> None:
+    source, said = axe_source(), "a secret of ada"
+    ended = send(withholding, "devtools", "echo", {"message": said}, TOKENS["ADA"])
+    waiting = send(withholding, "devtools", "trigger-elicitation-request", {}, TOKENS["ADA"])
+    context = browser.new_context()
+    tab = signed_in(context, withholding, "EYES")
+    for task in (ended, waiting):
+        page = tab.opens(f"/tasks/devtools/{task}")
+        expect(page.get_by_text("What was said stays with ada")).to_be_visible()
+        expect(page.get_by_text("of ada").first).to_be_visible()
+        assert said not in page.content()
+        assert page.get_by_role("button", name="Cancel the task").count() == 0
+        assert page.locator("form[data-kind=answer]").count() == 0
+        assert faults_by_axe(page, source) == []
+    expect(page.get_by_text("This is for ada to answer.")).to_be_visible()
+    assert tab.opens("/answer").locator("form").count() == 0
+    assert tab.faults == []
+    context.close()
+
+
+@pytest.mark.parametrize("name", ["OPS", "EYES"])
+def test_the_pages_of_operators_are_clean_for_axe(name: str, browser: Browser, guarded: str) -> None:
+    source = axe_source()
+    context = browser.new_context()
+    tab = signed_in(context, guarded, name)
+    for path in ("/people", "/configuration"):
+        page = tab.opens(path)
+        expect(page.get_by_role("heading", level=1)).to_have_text(path[1:].title())
+        assert faults_by_axe(page, source) == []
+    assert tab.faults == []
     context.close()
 
 
