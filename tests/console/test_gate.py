@@ -4,35 +4,26 @@ from __future__ import annotations
 
 import subprocess
 import sys
-import time
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from http.cookies import SimpleCookie
-from ipaddress import ip_network
 from pathlib import Path
 from typing import Any
 
-import anyio
 import pytest
 from starlette.types import Receive, Scope, Send
 
 from bridge.access.principals import Principal
-from bridge.access.verifiers import NOT_KNOWN, Credential, Scheme, Verdict
+from bridge.access.verifiers import Credential, Scheme
 from bridge.assembly.bridge import Bridge
-from bridge.assembly.offered_server import keys_of
-from bridge.assembly.plan import Plan, ProcessPlan, SharedStore
+from bridge.assembly.plan import Plan, ProcessPlan
 from bridge.assembly.plan_from_file import plan_from_file
 from bridge.config.load import SettingOverride, load
 from bridge.console import gate, sessions
-from bridge.console.app import ConsoleApp
-from bridge.console.sessions import IDLE_SECONDS, SESSION_SECONDS, SessionSeal, new_session
-from bridge.http.request_checks import TrustedProxies
-from tests.console.test_tasks import served
-from tests.support.console import HERE, ConsoleBrowser, console_of, told_to
+from tests.support.console import HERE, ConsoleBrowser, console_of
 from tests.support.in_process import client_of
 from tests.support.issuer import TokenIssuer, issuer_at
-from tests.support.postgres import new_database_url
 from tests.support.running import listening, profile_of
 
 ADA = Credential(Principal("ada"), "token-of-ada")
@@ -155,89 +146,6 @@ async def test_a_token_is_taken_over_https_alone_from_other_machines(tmp_path: P
         assert (await browser.opens()).status_code == 403
 
 
-async def test_after_five_wrong_tokens_in_a_minute_a_right_one_has_to_wait(tmp_path: Path) -> None:
-    async with console_of(plan_with(tmp_path, ADA)) as bridge:
-        browser, other = ConsoleBrowser(bridge), ConsoleBrowser(bridge, address="127.0.0.2")
-        assert [await browser.signs_in(f"guess-{number}") for number in range(5)] == [403] * 5
-        await browser.opens()
-        answer = await browser.posts("/sign-in", {"token": ADA.token})
-        assert answer.status_code == 429
-        assert 0 < int(answer.headers["retry-after"]) <= 60
-        assert await other.signs_in(ADA.token) == 200
-
-
-@dataclass
-class WaitingVerifier:
-    """Judges bearer tokens as an issuer does that takes its time."""
-
-    answered: anyio.Event = field(default_factory=anyio.Event)
-    asked: list[str] = field(default_factory=list)
-    scheme = Scheme.BEARER
-    issuer = metadata = None
-    is_declared = True
-
-    async def verify(self, headers: Mapping[str, str], face: str) -> Verdict:
-        token = headers.get("authorization", "").removeprefix("Bearer ")
-        if token:
-            self.asked.append(token)
-            await self.answered.wait()
-        return (ADA.principal if token == ADA.token else NOT_KNOWN) if token else None
-
-
-async def sign_ins_at_once(
-    browser: ConsoleBrowser, verifier: WaitingVerifier, tokens: list[str]
-) -> list[int]:
-    """The answers to tokens that are all sent before the first of them is judged."""
-    statuses: list[int] = []
-
-    async def one(token: str) -> None:
-        statuses.append((await browser.posts("/sign-in", {"token": token})).status_code)
-
-    async with anyio.create_task_group() as group:
-        for token in tokens:
-            group.start_soon(one, token)
-        while len(statuses) + len(verifier.asked) < len(tokens):
-            await anyio.wait_all_tasks_blocked()
-        verifier.answered.set()
-    return sorted(statuses)
-
-
-async def test_guesses_that_are_made_at_once_do_not_outrun_the_bound(tmp_path: Path) -> None:
-    async with console_of(plan_with(tmp_path, ADA)) as bridge:
-        browser, verifier = ConsoleBrowser(bridge), WaitingVerifier()
-        bridge.access.update([verifier])
-        await browser.opens()
-        guesses = [f"guess-{number}" for number in range(30)]
-        with anyio.fail_after(20):
-            assert await sign_ins_at_once(browser, verifier, guesses) == [403] * 5 + [429] * 25
-        assert len(verifier.asked) == 5
-        assert (await browser.posts("/sign-in", {"token": ADA.token})).status_code == 429
-
-
-async def test_sign_ins_that_succeed_at_once_count_against_nobody(tmp_path: Path) -> None:
-    async with console_of(plan_with(tmp_path, ADA)) as bridge:
-        browser, verifier = ConsoleBrowser(bridge), WaitingVerifier()
-        bridge.access.update([verifier])
-        await browser.opens()
-        with anyio.fail_after(20):
-            assert await sign_ins_at_once(browser, verifier, [ADA.token] * 5) == [200] * 5
-        assert [await ConsoleBrowser(bridge).signs_in(f"guess-{number}") for number in range(6)] == [
-            *[403] * 5,
-            429,
-        ]
-
-
-async def test_behind_a_trusted_proxy_each_browser_has_failures_of_its_own(tmp_path: Path) -> None:
-    proxies = TrustedProxies(networks=(ip_network("127.0.0.0/8"),))
-    async with console_of(plan_with(tmp_path, ADA, proxies=proxies)) as bridge:
-        guessing, other, lying = (
-            ConsoleBrowser(bridge, headers={"X-Forwarded-For": said})
-            for said in ("192.0.2.1", "192.0.2.2", "192.0.2.3, 192.0.2.1")
-        )
-        assert [await guessing.signs_in(f"guess-{number}") for number in range(6)] == [403] * 5 + [429]
-        assert [await lying.signs_in(ADA.token), await other.signs_in(ADA.token)] == [429, 200]
-
-
 async def test_a_sign_in_ends_at_once_when_its_principal_goes(tmp_path: Path) -> None:
     async with signed_in(tmp_path) as (bridge, browser):
         await bridge.apply(plan_with(tmp_path, BOB))
@@ -249,93 +157,6 @@ async def test_a_sign_in_ends_with_another_token_of_the_same_principal(tmp_path:
     async with signed_in(tmp_path) as (bridge, browser):
         await bridge.apply(plan_with(tmp_path, replace(ADA, token="another-token")))
         assert (await browser.opens()).status_code == 401
-
-
-async def test_a_copy_of_a_cookie_is_of_no_use_after_the_sign_out(tmp_path: Path) -> None:
-    async with signed_in(tmp_path) as (bridge, browser):
-        thief = ConsoleBrowser(bridge)
-        thief.client.cookies = browser.client.cookies
-        assert (await thief.opens()).status_code == 200
-        assert (await browser.posts("/sign-out", {})).status_code == 200
-        assert (await thief.opens()).status_code == 401
-
-
-async def test_a_sign_out_takes_the_cookie_from_the_browser_so_that_it_counts_with_no_worker(
-    tmp_path: Path,
-) -> None:
-    async with signed_in(tmp_path) as (bridge, browser):
-        answer = await browser.posts("/sign-out", {})
-        cookie = SimpleCookie(answer.headers["set-cookie"])["mcp-a2a-console"]
-        assert (cookie.value, cookie["max-age"], cookie["path"]) == ("", "0", "/")
-        assert (cookie["samesite"], bool(cookie["httponly"])) == ("Strict", True)
-        bridge.app.console = ConsoleApp(
-            bridge, plan_with(tmp_path, ADA, BOB).place
-        )  # one that has heard nothing
-        assert (await browser.opens()).status_code == 401
-
-
-async def test_a_tab_of_a_browser_that_has_signed_out_in_another_one_is_told_to_sign_in(
-    tmp_path: Path,
-) -> None:
-    async with signed_in(tmp_path) as (_, browser):
-        assert (await browser.posts("/sign-out", {})).status_code == 200
-        assert (await browser.posts("/news", {})).status_code == 401
-        assert (await browser.posts("/news", {}, Origin="http://127.0.0.1:3000")).status_code == 403
-
-
-async def until_it_hears(other: Bridge, one: Bridge) -> None:
-    """Wait until what one process tells of sign-outs arrives at another."""
-    heard, take = anyio.Event(), other.sign_outs.take
-
-    def hear(mark: str) -> None:
-        heard.set()
-        take(mark)
-
-    other.sign_outs.take = hear
-    while not heard.is_set():
-        one.sign_outs.pass_on("0" * 32)
-        await anyio.sleep(0.01)
-
-
-async def test_a_sign_out_ends_the_session_at_the_other_replicas_too(tmp_path: Path) -> None:
-    plan = plan_with(tmp_path, ADA, shared_store=SharedStore(new_database_url()))
-    with anyio.fail_after(30):
-        async with console_of(plan) as one, console_of(plan) as two:
-            browser, thief = ConsoleBrowser(one), ConsoleBrowser(two)
-            assert await browser.signs_in(ADA.token) == 200
-            await browser.opens()
-            thief.client.cookies.update(browser.client.cookies)
-            thief.csrf = browser.csrf
-            await until_it_hears(two, one)
-            async with told_to(thief) as told:
-                assert (await browser.posts("/sign-out", {})).status_code == 200
-                assert [news async for news in told] == []
-            assert (await thief.opens()).status_code == 401
-
-
-@pytest.mark.parametrize(
-    ("after", "counts"),
-    [
-        (IDLE_SECONDS - 1, True),
-        (IDLE_SECONDS, False),
-    ],
-)
-def test_a_session_ends_when_its_browser_asks_for_nothing(after: float, counts: bool) -> None:
-    seal, session = SessionSeal([KEY.encode()]), new_session(1000.0, "secret")
-    assert (seal.opened(seal.sealed(session), 1000.0 + after) == session) is counts
-
-
-def test_a_session_ends_after_eight_hours_however_busy_it_is() -> None:
-    session = new_session(0.0, "secret").seen(SESSION_SECONDS - 1)
-    assert not session.is_over(SESSION_SECONDS - 0.5)
-    assert session.is_over(SESSION_SECONDS)
-
-
-def test_a_cookie_of_another_key_or_of_nobody_opens_nothing() -> None:
-    foreign = SessionSeal([b"x" * 32]).sealed(new_session(0.0, "secret"))
-    assert [
-        SessionSeal([KEY.encode()]).opened(text, 0.0) for text in (foreign, "", "no base64!", "AAAA")
-    ] == [None] * 4
 
 
 @pytest.mark.parametrize(
@@ -410,85 +231,6 @@ async def test_without_the_console_there_is_nothing_at_its_path(tmp_path: Path) 
     async with console_of(plan_with(tmp_path)) as bridge:
         bridge.app.console = None
         assert (await ConsoleBrowser(bridge).opens()).status_code == 404
-
-
-CROSS_SITE = {"Sec-Fetch-Site": "cross-site", "Sec-Fetch-Mode": "navigate"}
-
-
-async def test_a_link_of_another_site_leads_on_and_ends_no_session(tmp_path: Path) -> None:
-    async with signed_in(tmp_path) as (bridge, browser):
-        without = ConsoleBrowser(bridge)  # a browser sends no Strict cookie with such a request
-        for path in ("/tasks?state=working&skill=a%20b%22", ".json", ""):
-            page = await without.opens(path, **CROSS_SITE)
-            assert (page.status_code, page.headers["refresh"]) == (200, f"0;url=/console{path}")
-            assert "set-cookie" not in page.headers
-            assert "signed in as" not in page.text
-        page = await without.opens("", **{**CROSS_SITE, "Sec-Fetch-Mode": "no-cors"})
-        assert (page.status_code, "set-cookie" in page.headers) == (401, False)
-        assert (await browser.posts("/lines/a/b", {})).status_code == 404  # its session counts
-
-
-async def test_a_link_of_another_site_leaves_the_forms_of_older_tabs_of_an_open_console(
-    tmp_path: Path,
-) -> None:
-    async with console_of(plan_with(tmp_path)) as bridge:
-        browser = ConsoleBrowser(bridge)
-        await browser.opens()
-        led = await ConsoleBrowser(bridge).opens("/tasks", **CROSS_SITE)
-        assert (led.headers["refresh"], "set-cookie" in led.headers) == ("0;url=/console/tasks", False)
-        assert (await browser.posts("/lines/a/b", {})).status_code == 404
-
-
-async def test_a_link_of_another_site_leads_to_our_own_place_alone(tmp_path: Path) -> None:
-    async with console_of(plan_with(tmp_path)) as bridge:
-        for path in ("//evil.example/x", "/\\evil.example", "?//evil.example", "/%2F%2Fevil.example"):
-            place = (await ConsoleBrowser(bridge).opens(path, **CROSS_SITE)).headers["refresh"]
-            assert place.startswith(("0;url=/console/", "0;url=/console?"))
-
-
-def session_seen_before(tmp_path: Path, seconds: float) -> str:
-    """The cookie of Ada's browser, which did something so long ago."""
-    session = replace(new_session(time.time() - seconds, ADA.token), has_signed_in=True, csrf="shown")
-    return SessionSeal(keys_of(plan_with(tmp_path).place)).sealed(session)
-
-
-@pytest.mark.parametrize(
-    ("path", "headers", "status", "counts"),
-    [
-        ("/lines/a/b", {}, 404, False),
-        ("/lines/devtools/echo", {}, 200, True),
-        ("/try/devtools/echo", {}, 422, True),
-        ("/lines/devtools/echo", {"X-CSRF-Token": "guessed"}, 403, False),
-        ("/lines/devtools/echo", {"Origin": "http://127.0.0.1:3000"}, 403, False),
-    ],
-    ids=[
-        "nothing there",
-        "a form that is filled",
-        "a form that does not fit",
-        "no page of ours",
-        "a foreign page",
-    ],
-)
-async def test_a_form_keeps_its_session_alive_as_a_page_does(
-    path: str, headers: dict[str, str], status: int, counts: bool, tmp_path: Path
-) -> None:
-    async with served(tmp_path, ADA) as here:
-        browser = ConsoleBrowser(here.bridge, csrf="shown")
-        browser.client.cookies.set("mcp-a2a-console", session_seen_before(tmp_path, IDLE_SECONDS - 60))
-        answer = await browser.posts(path, {"arguments": {"text": 7}}, **headers)
-        assert (answer.status_code, "set-cookie" in answer.headers) == (status, counts)
-        if counts:
-            kept = SimpleCookie(answer.headers["set-cookie"])["mcp-a2a-console"].value
-            seal = SessionSeal(keys_of(here.plan.place))
-            assert seal.opened(kept, time.time() + IDLE_SECONDS - 30) is not None
-
-
-async def test_a_tab_that_asks_for_news_keeps_no_session_alive(tmp_path: Path) -> None:
-    async with served(tmp_path, ADA) as here, client_of(here.bridge.app) as client:
-        headers = {"Origin": HERE, "X-CSRF-Token": "shown"}
-        client.cookies.set("mcp-a2a-console", session_seen_before(tmp_path, 600))
-        async with client.stream("POST", f"{HERE}/console/news", json={}, headers=headers) as stream:
-            assert (stream.status_code, "set-cookie" in stream.headers) == (200, False)
 
 
 @pytest.mark.parametrize(("size", "status"), [(gate.BODY_BYTES + 10, 413), (10, 403)])
