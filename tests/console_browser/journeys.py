@@ -71,7 +71,9 @@ skills = ["devtools/e*", "devtools/get-sum", "devtools/trigger-*"]
 [principals.ops]
 api_key = { env = "OPS" }
 operator = "answer"
+"""
 
+READER = """
 [principals.eyes]
 bearer = { env = "EYES" }
 operator = "read"
@@ -131,7 +133,8 @@ def guarded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 @pytest.fixture(scope="module")
 def withholding(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """A bridge that shows operators nothing of what was said."""
-    with serving(tmp_path_factory.mktemp("withholding"), BRIDGE + PEOPLE, free_port(), **TOKENS) as found:
+    text = BRIDGE + PEOPLE + READER
+    with serving(tmp_path_factory.mktemp("withholding"), text, free_port(), **TOKENS) as found:
         yield found
 
 
@@ -511,11 +514,28 @@ def test_an_operator_who_reads_sees_that_a_task_is_there_and_nothing_of_what_was
     context.close()
 
 
+def test_a_page_says_so_when_a_reload_has_taken_away_what_it_shows(browser: Browser, tmp_path: Path) -> None:
+    text = BRIDGE + PEOPLE + READER
+    with serving(tmp_path, text, free_port(), **TOKENS) as root:
+        waiting = send(root, "devtools", "trigger-elicitation-request", {}, TOKENS["ADA"])
+        context = browser.new_context()
+        tab = signed_in(context, root, "EYES")
+        page = tab.opens(f"/tasks/devtools/{waiting}")
+        expect(page.get_by_text("This is for ada to answer.")).to_be_visible()
+        file = tmp_path / "bridge.toml"
+        file.write_text(file.read_text().replace('operator = "read"\n', ""))
+        expect(page.locator("footer [data-live=link]")).to_have_text(
+            "no more news for this page; load it again"
+        )
+        expect(tab.opens(f"/tasks/devtools/{waiting}").get_by_text("Nothing is here")).to_be_visible()
+        context.close()
+
+
 @pytest.mark.parametrize("name", ["OPS", "EYES"])
-def test_the_pages_of_operators_are_clean_for_axe(name: str, browser: Browser, guarded: str) -> None:
+def test_the_pages_of_operators_are_clean_for_axe(name: str, browser: Browser, withholding: str) -> None:
     source = axe_source()
     context = browser.new_context()
-    tab = signed_in(context, guarded, name)
+    tab = signed_in(context, withholding, name)
     for path in ("/people", "/configuration"):
         page = tab.opens(path)
         expect(page.get_by_role("heading", level=1)).to_have_text(path[1:].title())

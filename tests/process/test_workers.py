@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import ssl
 import subprocess
@@ -287,6 +288,28 @@ async def test_a_changed_file_is_taken_by_all_workers_or_by_none(tmp_path: Path)
                     f"{bridge.agent}_too",
                 ]
         assert await bridge.end(signal.SIGTERM) == 0
+
+
+@pytest.mark.anyio
+async def test_a_sign_out_at_the_console_holds_at_every_worker(tmp_path: Path) -> None:
+    with serving(tmp_path, names=("ann",), of_bridge="console = true\n") as bridge:
+        here = f"http://127.0.0.1:{bridge.port}"
+        first, second = bridge.workers
+        async with bridge.client_of_another(first) as one, bridge.client_of_another(second) as thief:
+            page = await one.get(f"{here}/console")
+            for path, body in (("sign-in", {"token": TOKENS["ann"]}), ("sign-out", {})):
+                headers = {"Origin": here, "X-CSRF-Token": re.findall('data-csrf="([^"]+)"', page.text)[0]}
+                if path == "sign-out":
+                    thief.cookies.update(one.cookies)
+                    assert (await thief.get(f"{here}/console")).status_code == 200
+                answer = await one.post(f"{here}/console/{path}", json=body, headers=headers)
+                assert answer.status_code == 200
+                page = await one.get(f"{here}/console")
+            assert page.status_code == 401
+            with anyio.fail_after(WAIT_SECONDS):
+                while (await thief.get(f"{here}/console")).status_code == 200:
+                    await anyio.sleep(0.01)
+            assert (await thief.get(f"{here}/console")).status_code == 401
 
 
 @pytest.mark.anyio

@@ -243,7 +243,10 @@ async function follow() {
           if (numbers) showNumbers(numbers);
           if (event) showEvent(event);
         }
-      } else if (answer.status < 500) return;
+      } else if (answer.status < 500) {
+        place.textContent = "no more news for this page; load it again";
+        return;
+      }
     } catch {
       // The bridge is away, or stops: it is asked again below.
     }
