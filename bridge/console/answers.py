@@ -6,6 +6,7 @@ The answer goes to the task as a message, as any client of its agent would send 
 from __future__ import annotations
 
 from typing import Final
+from urllib.parse import urlencode
 
 from pydantic import JsonValue
 
@@ -27,22 +28,31 @@ from bridge.translate.agent_questions import (
 from bridge.translate.own_questions import ElicitAction
 
 WAITING_MOST: Final = 20
-"""Waiting tasks of one agent on the page, in each of the two states."""
+"""Waiting tasks of one agent in one state on the page."""
 
 
 async def waiting_page(bridge: Bridge, visit: Visit) -> JsonObject:
-    """The page with all that waits, the newest first."""
+    """The page with what waits, the newest first. Where more waits of an agent in a state, a link goes on with that."""
+    agent, word, token = (visit.query.get(name, "") for name in ("agent", "state", "page"))
+    states = {state.word: state for state in WAITING}
+    if word and word not in states:
+        raise RefusedError(400, "Nothing waits in such a state")
     rows: list[JsonObject] = []
+    more: list[JsonValue] = []
     total = 0
-    for one in operations_of(bridge, visit):
-        for state in WAITING:
-            page = await one.to_answer(state, WAITING_MOST)
+    for one in [operations_on(bridge, visit, agent)] if agent else operations_of(bridge, visit):
+        for state in [states[word]] if word else WAITING:
+            page = await one.to_answer(state, WAITING_MOST, token if agent and word else "")
             rows += [
                 {**row_of(task, one), **asked_of(task, may_answer=one.may_answer(task))}
                 for task in page.tasks
             ]
             total += page.total_size
-    return {"tasks": [*sorted(rows, key=lambda row: str(row["since"]), reverse=True)], "total": total}
+            if page.next_page_token:
+                query = {"agent": one.agent.name, "state": state.word, "page": page.next_page_token}
+                more.append({**query, "next": f"/answer?{urlencode(query)}"})
+    newest = sorted(rows, key=lambda row: str(row["since"]), reverse=True)
+    return {"tasks": [*newest], "total": total, "more": more, "is_part": bool(agent)}
 
 
 async def answer(bridge: Bridge, visit: Visit, agent: str, task_id: str, body: JsonObject) -> None:

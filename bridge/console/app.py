@@ -142,7 +142,7 @@ class ConsoleApp:
                 return page_response(visit, "configuration.html", configuration(self._served, visit))
             case ["people"]:
                 _require_operator(visit)
-                return page_response(visit, "people.html", await people(self._bridge))
+                return page_response(visit, "people.html", await people(self._bridge, visit))
             case ["answer"]:
                 return page_response(visit, "answer.html", await waiting_page(self._bridge, visit))
             case ["tasks", agent, task_id, "files", place]:

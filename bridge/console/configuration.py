@@ -6,15 +6,22 @@ import re
 from collections.abc import Sequence
 from typing import Final, Protocol
 
+from pydantic import JsonValue
+
 from bridge.a2a.model.objects import timestamp
 from bridge.config.text.document import DEFAULT_SOURCE
 from bridge.config.toml_text import ShownValue
 from bridge.console.gate import Visit
+from bridge.console.paging import Paging
 from bridge.jsonvalues import JsonObject
 from bridge.safe_text import with_visible_characters
 
 _STEP: Final = re.compile(r'"(?:[^"\\]|\\.)*"|[^.]+')
 """A step of a path. A name with a dot is quoted."""
+
+
+_VALUES_SIZE: Final = 200
+"""Values on one page: a file of a few servers with all defaults fits."""
 
 
 class ServedConfiguration(Protocol):
@@ -39,22 +46,29 @@ class ServedConfiguration(Protocol):
 def configuration(known: ServedConfiguration | None, visit: Visit) -> JsonObject:
     """The page, which is for operators. With `all` in the query it tells the defaults, too."""
     if known is None:
-        return {"known": False, "all": False, "sections": [], "read_at": None, "fault": []}
+        return {"known": False, "all": False, "sections": [], "paging": {}, "read_at": None, "fault": []}
     shows_all = visit.query.get("all") == "yes"
-    sections: dict[str, list[JsonObject]] = {}
-    for value in known.values:
-        if shows_all or value.source != DEFAULT_SOURCE:
-            section, key = _parted(value.path)
-            row: JsonObject = {"key": key, "value": value.value, "source": str(value.source)}
-            sections.setdefault(section, []).append(row)
+    values = [value for value in known.values if shows_all or value.source != DEFAULT_SOURCE]
+    paging = Paging.asked("/configuration", visit.query, "all")
+    rows, shown = paging.entries("values", values, _row, alone=True, size=_VALUES_SIZE)
+    sections: dict[str, list[JsonValue]] = {}
+    for row in rows:
+        assert isinstance(row, dict)
+        sections.setdefault(str(row.pop("section")), []).append(row)
     read_at = known.read_at
     return {
         "known": True,
         "all": shows_all,
-        "sections": [{"name": name, "values": [*rows]} for name, rows in sections.items()],
+        "sections": [{"name": name, "values": own} for name, own in sections.items()],
+        "paging": shown,
         "read_at": None if read_at is None else timestamp(int(read_at * 1000)),
         "fault": [with_visible_characters(line) for line in known.fault.splitlines()],
     }
+
+
+def _row(value: ShownValue) -> JsonValue:
+    section, key = _parted(value.path)
+    return {"section": section, "key": key, "value": value.value, "source": str(value.source)}
 
 
 def _parted(path: str) -> tuple[str, str]:

@@ -17,6 +17,7 @@ from bridge.assembly.bridge import Bridge
 from bridge.assembly.offered_server import OfferedServer
 from bridge.assembly.published_agent import PublishedAgent
 from bridge.console.gate import Visit
+from bridge.console.paging import Paging
 from bridge.console.paths import path_of
 from bridge.jsonvalues import JsonObject
 from bridge.safe_text import without_hidden_characters
@@ -27,34 +28,46 @@ from bridge.translate.overrides import ABSENT, ArgumentRule, Remark, SkillOverri
 def mapping(bridge: Bridge, visit: Visit) -> JsonObject:
     """The page: each face with its rows. What is hidden, what has no effect, and a face of which nothing is for the
     visitor, are for operators."""
+    paging = Paging.asked("/mapping", visit.query)
+    alone = len(bridge.published) + len(bridge.offered) == 1
     faces = [
-        *(_agent(one, visit) for one in bridge.published),
-        *(_server(one, visit) for one in bridge.offered),
+        *(_agent(one, visit, paging, alone=alone) for one in bridge.published),
+        *(_server(one, visit, paging, alone=alone) for one in bridge.offered),
     ]
-    return {"faces": [face for face in faces if face["rows"] or visit.reads_all]}
+    return {"faces": [face for face in faces if face is not None]}
 
 
-def _agent(one: PublishedAgent, visit: Visit) -> JsonObject:
-    here, agent = visit.who.in_face(one.name), one.agent
-    told: JsonObject = {
-        "kind": "agent",
-        "name": one.name,
-        "rows": [_skill_row(skill, one, visit) for skill in agent.published if here.may_use(skill.id)],
-    }
+def _agent(one: PublishedAgent, visit: Visit, paging: Paging, *, alone: bool) -> JsonObject | None:
+    """A face with the rows that are asked for; None if none of it is for the visitor, or asked for."""
+    here, agent, part = visit.who.in_face(one.name), one.agent, f"agent/{one.name}"
+    usable = [skill for skill in agent.published if here.may_use(skill.id)]
+    if not paging.shows(part) or not (usable or visit.reads_all):
+        return None
+    rows, shown = paging.entries(part, usable, lambda skill: _skill_row(skill, one, visit), alone=alone)
+    told: JsonObject = {"kind": "agent", "name": one.name, "rows": rows, "paging": shown}
     if not visit.reads_all:
         return told
+    hidden, hidden_paging = paging.entries(
+        f"{part}/hidden",
+        [*agent.hidden.items()],
+        lambda entry: {"from": entry[0][1], "of": entry[0][0] or one.name, "to": entry[1]},
+    )
+    lost, lost_paging = paging.entries(
+        f"{part}/lost",
+        [(key, tool) for key, upstream in agent.upstreams.items() for tool in upstream.listing.left_out],
+        lambda entry: f"{entry[0]}: the tool {entry[1].name} is not served: {entry[1].reason}",
+    )
+    remarks, remarks_paging = paging.entries(
+        f"{part}/remarks", agent.remarks, lambda remark: _words("tools_as_agent", one.name, remark)
+    )
     return {
         **told,
-        "hidden": [
-            {"from": tool, "of": server or one.name, "to": skill_id}
-            for (server, tool), skill_id in agent.hidden.items()
-        ],
-        "lost": [
-            f"{key}: the tool {tool.name} is not served: {tool.reason}"
-            for key, upstream in agent.upstreams.items()
-            for tool in upstream.listing.left_out
-        ],
-        "remarks": [_words("tools_as_agent", one.name, remark) for remark in agent.remarks],
+        "hidden": hidden,
+        "hidden_paging": hidden_paging,
+        "lost": lost,
+        "lost_paging": lost_paging,
+        "remarks": remarks,
+        "remarks_paging": remarks_paging,
     }
 
 
@@ -89,26 +102,44 @@ def _losses(skill: Skill, listed: JsonObject) -> Iterator[str]:
         yield "its texts have characters that nobody sees, or that turn text around"
 
 
-def _server(one: OfferedServer, visit: Visit) -> JsonObject:
-    here, face = visit.who.in_face(one.name), one.face
+def _server(one: OfferedServer, visit: Visit, paging: Paging, *, alone: bool) -> JsonObject | None:
+    """The same for an MCP server."""
+    here, face, part = visit.who.in_face(one.name), one.face, f"mcp/{one.name}"
+    usable = [tool for tool in face.published if here.may_use(tool.name)]
+    if not paging.shows(part) or not (usable or visit.reads_all):
+        return None
     cards = {agent.key: agent for agent in one.remote_agents if agent.has_card}
-    rows: list[JsonValue] = [
-        _tool_row(tool, _skill_of(tool, cards), visit) for tool in face.published if here.may_use(tool.name)
-    ]
-    told: JsonObject = {"kind": "mcp", "name": one.name, "rows": rows}
+    rows, shown = paging.entries(
+        part, usable, lambda tool: _tool_row(tool, _skill_of(tool, cards), visit), alone=alone
+    )
+    told: JsonObject = {"kind": "mcp", "name": one.name, "rows": rows, "paging": shown}
     if not visit.reads_all:
         return told
-    return {
-        **told,
-        "hidden": [
-            {"from": tool.skill_id or "", "of": tool.source_key, "to": tool.name} for tool in face.hidden
-        ],
-        "lost": [
+    hidden, hidden_paging = paging.entries(
+        f"{part}/hidden",
+        face.hidden,
+        lambda tool: {"from": tool.skill_id or "", "of": tool.source_key, "to": tool.name},
+    )
+    lost, lost_paging = paging.entries(
+        f"{part}/lost",
+        [
             f"{key}: {words}"
             for key, agent in cards.items()
             for words in (*agent.deviations, *agent.extension_notes)
         ],
-        "remarks": [_words("agents_as_tools", one.name, remark) for remark in face.remarks],
+        str,
+    )
+    remarks, remarks_paging = paging.entries(
+        f"{part}/remarks", face.remarks, lambda remark: _words("agents_as_tools", one.name, remark)
+    )
+    return {
+        **told,
+        "hidden": hidden,
+        "hidden_paging": hidden_paging,
+        "lost": lost,
+        "lost_paging": lost_paging,
+        "remarks": remarks,
+        "remarks_paging": remarks_paging,
     }
 
 

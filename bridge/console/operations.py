@@ -83,9 +83,13 @@ class AgentOperations:
     async def _page(self, request: ListTasksRequest, *, only_own: bool) -> ListTasksResponse:
         return await self._read(LIST_TASKS, request, self._own if only_own else self._caller)
 
-    async def to_answer(self, state: TaskState, most: int) -> ListTasksResponse:
-        """The newest tasks in a state of `WAITING` that the visitor may answer."""
-        request = ListTasksRequest(status=state, page_size=most)
+    async def to_answer(self, state: TaskState, most: int, page_token: str = "") -> ListTasksResponse:
+        """The newest tasks in a state of `WAITING` that the visitor may answer, or those of a later page.
+
+        Raises:
+            A2AError: the page token is not one that was given out.
+        """
+        request = ListTasksRequest(status=state, page_size=most, page_token=page_token or None)
         return await self.tasks(request, only_own=self._answers_own_only(state))
 
     def _answers_own_only(self, state: TaskState) -> bool:

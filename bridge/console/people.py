@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
 from typing import Final
 
 from bridge.a2a.model.objects import timestamp
@@ -11,6 +12,8 @@ from bridge.access.principals import Principal
 from bridge.access.verifiers import FORWARDED, Credential, Scheme
 from bridge.assembly.bridge import Bridge
 from bridge.assembly.plan import CatalogPlan, Plan, RemotePlan
+from bridge.console.gate import Visit
+from bridge.console.paging import Paging
 from bridge.errors import BridgeError
 from bridge.http.login_credentials import EachLogin, LoginToken, LoginWish
 from bridge.jsonvalues import JsonObject
@@ -23,30 +26,32 @@ _WAYS: Final = {
 }
 
 
-async def people(bridge: Bridge) -> JsonObject:
+async def people(bridge: Bridge, visit: Visit) -> JsonObject:
     """The page, which is for operators."""
-    plan = bridge.plan
-    return {
-        "asks": bridge.access.needs_token,
-        "principals": [*_principals(bridge, plan.credentials)],
-        "issuers": [_issuer(name, one) for name, one in plan.issuers.items()],
-        "logins": [*await _logins(bridge)],
-    }
-
-
-def _principals(bridge: Bridge, credentials: Sequence[Credential]) -> Iterator[JsonObject]:
+    plan, paging = bridge.plan, Paging.asked("/people", visit.query)
     by_name: dict[str, list[Credential]] = {}
-    for one in credentials:
+    for one in plan.credentials:
         by_name.setdefault(one.principal.name, []).append(one)
-    for name, own in by_name.items():
-        principal = own[0].principal
-        yield {
-            "name": name,
-            "shows": [_way(one) for one in own],
-            "operator": principal.operator,
-            "globs": [*principal.skills],
-            "uses": [*_uses(bridge, principal)],
-        }
+    told: JsonObject = {"asks": bridge.access.needs_token, "part": paging.part}
+    lists = {
+        "principals": paging.entries("principals", [*by_name.values()], partial(_principal, bridge)),
+        "issuers": paging.entries("issuers", [*plan.issuers.items()], lambda one: _issuer(*one)),
+        "logins": paging.entries("logins", await _logins(bridge), lambda one: one),
+    }
+    for name, (shown, where) in lists.items():
+        told |= {name: shown, f"{name}_paging": where}
+    return told
+
+
+def _principal(bridge: Bridge, own: Sequence[Credential]) -> JsonObject:
+    principal = own[0].principal
+    return {
+        "name": principal.name,
+        "shows": [_way(one) for one in own],
+        "operator": principal.operator,
+        "globs": [*principal.skills],
+        "uses": [*_uses(bridge, principal)],
+    }
 
 
 def _way(one: Credential) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from functools import partial
 from typing import Final
 from urllib.parse import quote
 
@@ -15,6 +16,7 @@ from bridge.assembly.offered_server import OfferedServer
 from bridge.assembly.routes import MCP
 from bridge.console.forms import WrongValuesError, fields_of, form_problems
 from bridge.console.gate import Visit
+from bridge.console.paging import Paging
 from bridge.console.parts import IMAGES, shown_value
 from bridge.console.paths import path_of
 from bridge.console.trials import arguments_in, secret_header, secret_option
@@ -29,18 +31,16 @@ _FILE: Final = "application/octet-stream"
 
 def tool_list(bridge: Bridge, visit: Visit) -> JsonObject:
     """The tools that the visitor may use, by MCP server."""
-    usable = [(one, _usable(one, visit)) for one in bridge.offered]
-    return {
-        "servers": [
-            {
-                "name": one.name,
-                "tools": [_line(tool, one) for tool in tools],
-                "down": [state.key for state in one.face.sources if state.down is not None],
-            }
-            for one, tools in usable
-            if tools or visit.reads_all
-        ]
-    }
+    paging = Paging.asked("/try", visit.query)
+    alone = len(bridge.published) + len(bridge.offered) == 1
+    servers: list[JsonValue] = []
+    for one in bridge.offered:
+        usable, part = _usable(one, visit), f"mcp/{one.name}"
+        if paging.shows(part) and (usable or visit.reads_all):
+            tools, shown = paging.entries(part, usable, partial(_line, one=one), alone=alone)
+            down: list[JsonValue] = [state.key for state in one.face.sources if state.down is not None]
+            servers.append({"name": one.name, "tools": tools, "paging": shown, "down": down})
+    return {"servers": servers}
 
 
 def _usable(one: OfferedServer, visit: Visit) -> list[PublishedTool]:

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from typing import Final
 from uuid import uuid4
+
+from pydantic import JsonValue
 
 from bridge.a2a.model.objects import Message, Part, Role
 from bridge.access.verifiers import Scheme
@@ -14,6 +17,7 @@ from bridge.assembly.published_agent import PublishedAgent
 from bridge.console.forms import WrongValuesError, fields_of, tool_problems
 from bridge.console.gate import Visit
 from bridge.console.operations import operations_on
+from bridge.console.paging import Paging
 from bridge.console.paths import path_of
 from bridge.console.tasks import call_of, path_of_task
 from bridge.http.request_checks import API_KEY_HEADER, RefusedError
@@ -39,18 +43,16 @@ _HINTS: Final = {
 
 def skill_list(bridge: Bridge, visit: Visit) -> JsonObject:
     """The page with all skills that the visitor may use, by agent."""
-    usable = [(agent, _usable(agent, visit)) for agent in bridge.published]
-    return {
-        "agents": [
-            {
-                "name": agent.name,
-                "skills": [_line(skill, agent) for skill in skills],
-                "down": [state.key for state in agent.agent.sources if state.down is not None],
-            }
-            for agent, skills in usable
-            if skills or visit.reads_all
-        ]
-    }
+    paging = Paging.asked("/try", visit.query)
+    alone = len(bridge.published) + len(bridge.offered) == 1
+    agents: list[JsonValue] = []
+    for agent in bridge.published:
+        usable, part = _usable(agent, visit), f"agent/{agent.name}"
+        if paging.shows(part) and (usable or visit.reads_all):
+            skills, shown = paging.entries(part, usable, partial(_line, agent=agent), alone=alone)
+            down: list[JsonValue] = [state.key for state in agent.agent.sources if state.down is not None]
+            agents.append({"name": agent.name, "skills": skills, "paging": shown, "down": down})
+    return {"agents": agents}
 
 
 def _usable(agent: PublishedAgent, visit: Visit) -> list[Skill]:

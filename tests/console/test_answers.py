@@ -183,5 +183,5 @@ async def test_nobody_answers_for_another(tmp_path: Path) -> None:
         other = ConsoleBrowser(here.bridge)
         assert await other.signs_in(bob.token) == 200
         await other.opens()
-        assert (await other.reads("/answer")) == {"tasks": [], "total": 0}
+        assert (await other.reads("/answer"))["tasks"] == []
         assert (await other.posts(f"/tasks/devtools/{task}/answer", {"action": "cancel"})).status_code == 404

@@ -213,6 +213,9 @@ function showNumbers(numbers) {
 const PAUSES = new Set(["completed", "failed", "canceled", "rejected", "input_required", "auth_required"]);
 let stateNow = document.querySelector("[data-state]")?.dataset.state;
 
+const EVENTS_MOST = 200; // shown as they come; those before are left out, and that is said
+const shownEvents = [];
+
 function showEvent({ what, state, at, words }) {
   if (what === "now") {
     if (state !== stateNow) location.reload();
@@ -228,7 +231,15 @@ function showEvent({ what, state, at, words }) {
   quiet.className = "quiet";
   quiet.textContent = at ? ` ${at.slice(11, 23)}` : "";
   item.append([what === "result" ? "a part of the result" : state, words].filter(Boolean).join(": "), quiet);
-  document.getElementById("moments")?.append(item);
+  const moments = document.getElementById("moments");
+  moments?.append(item);
+  shownEvents.push(item);
+  if (shownEvents.length > EVENTS_MOST) {
+    const cut = (Number(shownEvents[0].dataset.cut) || 1) + 1;
+    shownEvents.shift().remove();
+    shownEvents[0].dataset.cut = cut;
+    shownEvents[0].textContent = `${cut} events before are left out; the page has the timeline when it is loaded again`;
+  }
 }
 
 async function follow() {

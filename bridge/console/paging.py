@@ -1,0 +1,86 @@
+"""Long lists in pages. A page about several lists shows the beginning of each; a link goes on with one alone. Pure.
+
+`part` in the query names the list, and `page` how many of its entries came before.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Final, TypeVar
+from urllib.parse import urlencode
+
+from pydantic import JsonValue
+
+from bridge.http.request_checks import RefusedError
+from bridge.jsonvalues import JsonObject
+
+PAGE_SIZE: Final = 50
+"""Entries of one list on a page of its own."""
+
+FIRST_SIZE: Final = 20
+"""Entries of each list on a page about several."""
+
+_Entry = TypeVar("_Entry")
+
+
+@dataclass(frozen=True)
+class Paging:
+    """What of the lists of one page a visitor asked for."""
+
+    path: str
+    """The page, below the console."""
+    part: str = ""
+    """The list that is shown alone; "" shows the beginning of all."""
+    before: int = 0
+    """How many entries of it came before."""
+    more: Mapping[str, str] = field(default_factory=dict)
+    """What else of the query stays in links."""
+
+    @classmethod
+    def asked(cls, path: str, query: Mapping[str, str], *kept: str) -> Paging:
+        """What a query asks for. The fields `kept` of it stay in links.
+
+        Raises:
+            RefusedError: 400, there is no such page.
+        """
+        page = query.get("page", "") or "0"
+        if not (page.isascii() and page.isdecimal() and len(page) < _DIGITS):
+            raise RefusedError(400, "There is no such page")
+        more = {name: query[name] for name in kept if query.get(name)}
+        return cls(path, query.get("part", ""), int(page), more)
+
+    def shows(self, part: str) -> bool:
+        """Whether a list is on the page, or one below it: `face/hidden` is below `face`."""
+        return not self.part or self.part == part or self.part.startswith(f"{part}/")
+
+    def entries(
+        self,
+        part: str,
+        entries: Sequence[_Entry],
+        tell: Callable[[_Entry], JsonValue],
+        *,
+        alone: bool = False,
+        size: int = PAGE_SIZE,
+    ) -> tuple[list[JsonValue], JsonObject]:
+        """The entries of a list that are shown, and where the others are. `alone` is the only list of its page."""
+        total, is_chosen = len(entries), self.part == part
+        is_elsewhere = bool(self.part) and not is_chosen
+        size = 0 if is_elsewhere else size if is_chosen or alone else min(size, FIRST_SIZE)
+        before = self.before if is_chosen else 0
+        shown = entries[before : before + size]
+        goes_on = not is_elsewhere and before + size < total
+        return [tell(one) for one in shown], {
+            "total": total,
+            "before": before,
+            "first": self._link(part, 0) if before else None,
+            "next": self._link(part, before + size) if goes_on else None,
+        }
+
+    def _link(self, part: str, before: int) -> str:
+        page = {"page": str(before)} if before else {}
+        return f"{self.path}?{urlencode({**self.more, 'part': part, **page})}"
+
+
+_DIGITS: Final = 10
+"""Digits of a page that is looked for."""
