@@ -1,4 +1,4 @@
-"""What a bridge tells beside its hops: tokens that it asks for, logins, and push notifications.
+"""What a bridge tells beside its hops: tokens that it asks for, logins, push notifications, and answers in open calls.
 
 Whoever does one of these has a function that takes notices, and calls it once that is done. The function never waits.
 Without a listener it is `unheard`. No notice holds a token, an argument, or words of a peer.
@@ -78,7 +78,20 @@ class PushReceived:
     """The HTTP status of the answer."""
 
 
-Notice = TokenNotice | LoginNotice | PushAttempt | WebhookAsked | PushReceived
+@dataclass(frozen=True, slots=True)
+class AnswerTaken:
+    """A host has answered questions while its own call is open, and the answers go on to the agent."""
+
+    face: str
+    principal: str
+    skill: str
+    peer: str
+    trace: str
+    intent: int = 0
+    """The number under which it was written down before; 0 without."""
+
+
+Notice = TokenNotice | LoginNotice | PushAttempt | WebhookAsked | PushReceived | AnswerTaken
 
 Tell = Callable[[Notice], None]
 """Takes a notice."""

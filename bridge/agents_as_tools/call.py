@@ -38,7 +38,7 @@ from bridge.agents_as_tools.sending import AgentExchange, FaceRuntime, Sending
 from bridge.agents_as_tools.tool_results import ToolResults, failure
 from bridge.agents_as_tools.tools import PublishedTool
 from bridge.concurrency import turn
-from bridge.errors import PeerError
+from bridge.errors import AuditAwayError, PeerError
 from bridge.http.login_credentials import LoginNeededError
 from bridge.jsonvalues import JsonObject
 from bridge.mcp.server.face import INVALID_PARAMS, IncomingCall, McpRefusal, ReportProgress
@@ -225,6 +225,9 @@ class AgentCall:
                     "%s: a question is told in words, as its host cannot be asked: %s", self._agent.key, exc
                 )
                 return self._question_in_words(task)
+            except AuditAwayError as exc:
+                self._let_go = True
+                return self._shown.not_answered(task, str(exc))
             self._asking = None
             return answer_message(questions, {**responses}, self._waiting(task.id, task))
         self._let_go = True

@@ -108,6 +108,12 @@ class ToolResults:
         result = unfinished_result(asked, output=self._output)
         return self._with_context(result, task.context_id, task.id)
 
+    def not_answered(self, task: Task, why: str) -> JsonObject:
+        """The failure of a call whose question is open still, since the host's answer could not be passed on."""
+        handle = self.handle(task.id)
+        how = "" if handle is None else f": answer again with task_reply and this handle: {handle}"
+        return failure(f"{why}. The question of the agent {self.agent.key} is still open{how}")
+
     def still_at_work(self, handle: str | None, after: str = "", of_handle: str = "") -> JsonObject:
         """The result that says that the agent still works. `of_handle` is added to the words about the handle."""
         words = f"The agent {self.agent.key} is still at work{after}.{of_handle}"

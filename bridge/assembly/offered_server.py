@@ -180,6 +180,7 @@ async def offered(
                 mcp_limits(shared.process),
                 name,
                 shared.hops,
+                shared.tell,
             )
         )
         yield OfferedServer(name, face, running[0], agents, plan.profile.agents, made)

@@ -18,7 +18,15 @@ from typing import Final
 from bridge.access.principals import EVERYONE
 from bridge.audit.journal import AuditJournal
 from bridge.jsonvalues import JsonObject
-from bridge.notices import LoginNotice, Notice, PushAttempt, PushReceived, TokenNotice, WebhookAsked
+from bridge.notices import (
+    AnswerTaken,
+    LoginNotice,
+    Notice,
+    PushAttempt,
+    PushReceived,
+    TokenNotice,
+    WebhookAsked,
+)
 from bridge.trace import Hop
 
 _CALL: Final = "call"
@@ -27,11 +35,15 @@ _CANCEL: Final = "cancel"
 _REFUSED: Final = "refused"
 _READ: Final = "read"
 
+_ELICIT: Final = "elicitation/create"
+"""The answer of a host to a question of its open call names the method of the question."""
+
 _EVENTS: Final[Mapping[str, str]] = {
     "SendMessage": _CALL,
     "SendStreamingMessage": _CALL,
     "tools/call": _CALL,
     "tasks/update": _ANSWER,
+    _ELICIT: _ANSWER,
     "CancelTask": _CANCEL,
     "tasks/cancel": _CANCEL,
     "CreateTaskPushNotificationConfig": "webhook_added",
@@ -124,6 +136,20 @@ class AuditRecorder:
                 principal = self._principal(notice.principal)
                 told = {"face": notice.face, "protocol": "a2a", "task": notice.task, "decision": "allowed"}
                 self.note("webhook_added", principal=principal, **told)
+            case AnswerTaken():
+                self.note(
+                    _ANSWER,
+                    principal=self._principal(notice.principal),
+                    face=notice.face,
+                    protocol="mcp",
+                    method=_ELICIT,
+                    skill=notice.skill,
+                    peer=notice.peer,
+                    trace=notice.trace,
+                    decision="allowed",
+                    outcome="done",
+                    intent=notice.intent,
+                )
             case PushAttempt(outcome="given_up"):
                 self.note("webhook_given_up", face=notice.face, task=notice.task)
             case PushReceived(outcome="refused"):

@@ -16,7 +16,15 @@ from dataclasses import dataclass, field
 from itertools import accumulate
 from typing import Final
 
-from bridge.notices import LoginNotice, Notice, PushAttempt, PushReceived, TokenNotice, WebhookAsked
+from bridge.notices import (
+    AnswerTaken,
+    LoginNotice,
+    Notice,
+    PushAttempt,
+    PushReceived,
+    TokenNotice,
+    WebhookAsked,
+)
 from bridge.telemetry.families import OTHER, KnownNames, MetricFamily, MetricSample, SampleLabels
 from bridge.trace import Hop
 
@@ -117,7 +125,7 @@ class HopMetrics:
             case PushReceived():
                 peer = notice.peer or OTHER
                 self._count("a2a_push_received_total", (("peer", peer), ("outcome", notice.outcome)))
-            case WebhookAsked():
+            case WebhookAsked() | AnswerTaken():
                 pass
 
     def _count(self, name: str, labels: SampleLabels) -> None:

@@ -2,6 +2,9 @@
 
 This stands before the SDK, because the SDK may have begun its answer with 200 when a method is called, and a request
 that cannot be written down is refused with 503. Behind it no other replica is asked, so a request is written down once.
+
+The answer of a legacy client to a question names no method, and belongs to a call whose response has begun. It is
+written down where the call takes it, over HTTP and over stdio alike.
 """
 
 from __future__ import annotations
@@ -20,8 +23,10 @@ from bridge.access.principals import Principal
 from bridge.errors import AuditAwayError
 from bridge.http.request_checks import RefusedError
 from bridge.jsonvalues import JsonObject
+from bridge.mcp.messages import ELICIT
 from bridge.mcp.server.endpoint import AdmittedUser
-from bridge.mcp.server.face import TaskCaller, ToolFace
+from bridge.mcp.server.face import AskClient, TaskCaller, ToolFace
+from bridge.notices import AnswerTaken, Tell
 from bridge.trace import Hop, HopGate
 
 AWAY = "The bridge cannot write its audit at the moment"
@@ -86,6 +91,34 @@ def foretell(hop: Hop, tools: ToolFace, params: Mapping[str, JsonValue], princip
         work = tools.tasks.work_of(task_id, TaskCaller(principal.name, may_use=principal.may_use))
         if work is not None:
             hop.skill, hop.peer, hop.task_id = work
+
+
+@dataclass(frozen=True, slots=True)
+class AnnouncedAnswers:
+    """Implements `face.AskClient` for a call: the answers are written down before they can go on to the agent."""
+
+    asking: AskClient
+    call: Hop
+    meant: tuple[str, str]
+    """The tool that the call runs, and its peer."""
+    tell: Tell
+
+    async def __call__(self, questions: Mapping[str, JsonObject]) -> Mapping[str, JsonObject]:
+        """See `AskClient`.
+
+        Raises:
+            AuditAwayError: the answers cannot be written down, so they must not be passed on.
+        """
+        answers = await self.asking(questions)
+        call, (skill, peer) = self.call, self.meant
+        answer = Hop("server", "mcp", (), call.context, ELICIT, call.face, peer, skill, call.principal)
+        if call.gate is not None:
+            try:
+                answer.intent = await call.gate.intend(answer)
+            except AuditAwayError as exc:
+                raise AuditAwayError(f"{AWAY}, so the answer was not passed on") from exc
+        self.tell(AnswerTaken(call.face, call.principal, skill, peer, call.trace_id, answer.intent))
+        return answers
 
 
 def call_meant(tools: ToolFace, name: JsonValue, arguments: JsonValue) -> tuple[str, str]:

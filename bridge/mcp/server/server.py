@@ -12,7 +12,7 @@ import json
 import logging
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
 from contextlib import asynccontextmanager, contextmanager, nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 import anyio
@@ -35,7 +35,7 @@ from bridge.mcp.messages import state_of_result
 from bridge.mcp.server.back_channel import ProgressSender
 from bridge.mcp.server.endpoint import Endpoint
 from bridge.mcp.server.face import INTERNAL_ERROR, INVALID_PARAMS, IncomingCall, McpRefusal, ToolFace
-from bridge.mcp.server.intents import AWAY, IntentGate, call_meant, foretell
+from bridge.mcp.server.intents import AWAY, AnnouncedAnswers, IntentGate, call_meant, foretell
 from bridge.mcp.server.requests import (
     Context,
     asks_for_progress,
@@ -53,6 +53,7 @@ from bridge.mcp.server.shared_sessions import SessionSharing, SharedSessions
 from bridge.mcp.server.stdio import stdio_streams
 from bridge.mcp.server.subscriptions import Subscriptions
 from bridge.mcp.server.tasks import TaskMethods
+from bridge.notices import Tell, unheard
 from bridge.trace import UNHEARD, Hop, Hops
 
 logger = logging.getLogger(__name__)
@@ -83,11 +84,19 @@ class McpLimits:
 class McpServer:
     """Serves one face over stdio or HTTP. Entered once."""
 
-    def __init__(self, face: ToolFace, limits: McpLimits, name: str = "", hops: Hops = UNHEARD) -> None:
-        """`name` is the name of the face for those who listen to hops."""
+    def __init__(
+        self,
+        face: ToolFace,
+        limits: McpLimits,
+        name: str = "",
+        hops: Hops = UNHEARD,
+        tell: Tell = unheard,
+    ) -> None:
+        """`name` is the name of the face for those who listen to hops and take notices."""
         self._face = face
         self._name = name
         self._hops = hops
+        self._tell_notice = tell
         self._limits = limits
         self._listening = Subscriptions(face.tasks, self._limits.streams)
         self._legacy: set[ServerSession] = set()
@@ -318,6 +327,9 @@ class McpServer:
             hop.skill, hop.is_answer = name, bool(param(context, "inputResponses"))
         reports = ProgressSender(context.session)
         incoming = incoming_of(context, reports)
+        if hop is not None:
+            meant = call_meant(self._face, name, incoming.arguments)
+            incoming = replace(incoming, ask=AnnouncedAnswers(incoming.ask, hop, meant, self._tell_notice))
         if not asks_for_progress(context):
             return await self._face.call(incoming)
         try:

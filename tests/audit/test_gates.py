@@ -1,0 +1,286 @@
+"""A required audit that cannot be written: nothing goes to a peer, by whichever way a request comes."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, contextmanager
+from pathlib import Path
+from typing import Any
+
+import anyio
+import mcp_types as types
+import pytest
+from mcp import Client, MCPError
+from mcp.client import ClientRequestContext
+from mcp.client.stdio import StdioServerParameters, stdio_client
+
+from bridge.access.principals import LOCAL
+from bridge.assembly.bridge import Bridge
+from bridge.assembly.plan import (
+    AuditPlan,
+    OfferedPlan,
+    Plan,
+    ProcessPlan,
+    PublishedPlan,
+    RemotePlan,
+    ServerPlan,
+)
+from bridge.console.app import ConsoleApp
+from bridge.mcp.client.eras import Era
+from tests.audit.test_lines import MANY, lines_of
+from tests.support.asking import asking_command
+from tests.support.command import environment
+from tests.support.console import ConsoleBrowser
+from tests.support.foreign import Foreign, foreign_agent
+from tests.support.fork_server import ROOT
+from tests.support.forked import through_server
+from tests.support.running import listening, profile_of
+from tests.support.tool_server import ToolServer, listed
+
+WAIT_SECONDS = 60
+PROFILE = profile_of("default")
+VERSION = {"A2A-Version": "1.0"}
+
+
+class AuditPlace:
+    """The folder of an audit, which can be moved away: then nothing can be written, and nothing be opened anew."""
+
+    def __init__(self, folder: Path) -> None:
+        self.file = folder / "audit" / "audit.jsonl"
+        self._folder, self._aside = self.file.parent, folder / "aside"
+
+    def plan(self) -> AuditPlan:
+        return AuditPlan(self.file, MANY, MANY, required=True)
+
+    def lose(self) -> None:
+        self._folder.rename(self._aside)
+
+    def find(self) -> None:
+        self._aside.rename(self._folder)
+
+    @contextmanager
+    def lost(self) -> Iterator[None]:
+        self.lose()
+        try:
+            yield
+        finally:
+            self.find()
+
+
+def told_in(file: Path) -> list[tuple[str, str, str, str, bool]]:
+    """Event, method, skill, peer of each line of a request, and whether it names its intent."""
+    wanted = ("intent", "call", "answer", "cancel", "sent")
+    return [
+        (one["event"], one["method"], one.get("skill", ""), one.get("peer", ""), "intent" in one)
+        for one in lines_of(file)
+        if one["event"] in wanted
+    ]
+
+
+class Host:
+    """A host of 2025-11-25 that answers questions; before its answer of that number the audit is lost."""
+
+    def __init__(self, place: AuditPlace, lost_at: int = 0) -> None:
+        self._place = place
+        self._lost_at = lost_at
+        self.asked = 0
+
+    async def answer(
+        self, context: ClientRequestContext, params: types.ElicitRequestParams
+    ) -> types.ElicitResult:
+        self.asked += 1
+        if self.asked == self._lost_at:
+            self._place.lose()
+        form = getattr(params, "requested_schema", {})
+        names = form.get("properties", {})
+        return types.ElicitResult(
+            action="accept", content={name: 3 if name == "count" else "blue" for name in names}
+        )
+
+
+@asynccontextmanager
+async def over_http(folder: Path, place: AuditPlace, agent: Foreign, host: Host) -> AsyncIterator[Client]:
+    plan = Plan(
+        PROFILE,
+        ProcessPlan(state=folder / "s", cache=folder / "c", audit=place.plan()),
+        agents={"far": RemotePlan(agent.url)},
+        offered={"face": OfferedPlan(("far",), PROFILE)},
+    )
+    bridge = Bridge(plan)
+    async with bridge.run(), listening(bridge.app) as own:
+        await bridge.apply(plan)
+        async with Client(f"{own}/mcp/face", mode="legacy", elicitation_callback=host.answer) as client:
+            yield client
+        bridge.offered[0].server.stop()
+
+
+@asynccontextmanager
+async def over_stdio(folder: Path, place: AuditPlace, agent: Foreign, host: Host) -> AsyncIterator[Client]:
+    file = folder / "bridge.toml"
+    place.file.parent.mkdir()
+    file.write_text(
+        f"[agents.far]\ncard = '{agent.url}'\n[agents_as_tools.face]\nfrom = ['far']\n"
+        f"[audit]\nfile = '{place.file}'\nrequired = true\n"
+    )
+    command, *rest = through_server("-P", "-m", "bridge", "serve", str(file), "--stdio", "face")
+    env = environment(folder / "state", XDG_CACHE_HOME=str(folder / "cache"))
+    started = StdioServerParameters(command=command, args=rest, env=env, cwd=ROOT)
+    with (folder / "stderr").open("w") as said:
+        async with Client(
+            stdio_client(started, errlog=said), mode="legacy", elicitation_callback=host.answer
+        ) as client:
+            yield client
+
+
+WAYS = {"http": over_http, "stdio": over_stdio}
+
+
+def said_to(agent: Foreign) -> list[str]:
+    return [str(part.get("text", "data")) for one in agent.seen.said for part in one["parts"]]
+
+
+@pytest.mark.outside
+@pytest.mark.parametrize("way", WAYS)
+async def test_the_answers_of_a_host_in_its_open_call_are_announced_and_told(
+    way: str, tmp_path: Path
+) -> None:
+    place = AuditPlace(tmp_path)
+    host = Host(place)
+    with anyio.fail_after(WAIT_SECONDS):
+        async with (
+            foreign_agent() as agent,
+            WAYS[way](tmp_path, place, agent, host) as client,
+        ):
+            await client.call_tool("ask", {"message": "paint"})
+            heard = said_to(agent)
+    assert (host.asked, heard) == (2, ["paint", "blue", "data"])
+    answer = [
+        ("intent", "elicitation/create", "ask", "far", False),
+        ("answer", "elicitation/create", "ask", "far", True),
+    ]
+    told = [one for one in told_in(place.file) if one[0] != "sent"]
+    assert told == [
+        ("intent", "tools/call", "ask", "far", False),
+        *answer,
+        *answer,
+        ("call", "tools/call", "ask", "far", True),
+    ]
+
+
+@pytest.mark.outside
+@pytest.mark.parametrize("way", WAYS)
+async def test_no_answer_of_a_host_goes_to_its_agent_without_its_line(way: str, tmp_path: Path) -> None:
+    place = AuditPlace(tmp_path)
+    host = Host(place, lost_at=2)
+    with anyio.fail_after(WAIT_SECONDS):
+        async with (
+            foreign_agent() as agent,
+            WAYS[way](tmp_path, place, agent, host) as client,
+        ):
+            failed = await client.call_tool("ask", {"message": "paint"})
+            heard = said_to(agent)
+            place.find()
+            words = failed.content[0].text  # type: ignore[union-attr]
+            handle = words.rpartition("handle: ")[2]
+            while not (done := await replied(client, handle)):  # the bridge tries again by itself
+                await anyio.sleep(0.05)
+            later = said_to(agent)
+    assert (failed.is_error, heard) == (True, ["paint", "blue"])
+    assert "cannot write its audit at the moment, so the answer was not passed on" in words
+    assert str(place.file.parent) not in words
+    assert (done.is_error, later) == (False, ["paint", "blue", "3", "data"])
+
+
+async def replied(client: Client, handle: str) -> types.CallToolResult | None:
+    """What a host gets that answers by a handle; None while the bridge refuses it."""
+    try:
+        return await client.call_tool("task_reply", {"handle": handle, "message": "3", "data": {"count": 3}})
+    except MCPError:
+        return None
+
+
+@asynccontextmanager
+async def with_console(folder: Path, place: AuditPlace) -> AsyncIterator[tuple[ConsoleBrowser, ToolServer]]:
+    """A bridge with a console, an agent `tools` of two tool servers, and an MCP server `face` of that agent."""
+    late: list[Bridge] = []
+
+    async def app(scope: Any, receive: Any, send: Any) -> None:
+        await late[0].app(scope, receive, send)
+
+    tools = [listed(tool, text={"type": "string"}) for tool in ("shout", "hold")]
+    async with ToolServer("far", tools).run() as server, listening(app) as url:
+        plan = Plan(
+            PROFILE,
+            ProcessPlan(
+                console=True,
+                keys=("k" * 32,),
+                state=folder / "s",
+                cache=folder / "c",
+                audit=place.plan(),
+            ),
+            servers={
+                "far": ServerPlan.as_profile_says(server.target, Era.MODERN, PROFILE.server, PROFILE.run),
+                "asking": ServerPlan.as_profile_says(
+                    asking_command("legacy"), Era.LEGACY, PROFILE.server, PROFILE.run
+                ),
+            },
+            published={"tools": PublishedPlan(("far", "asking"), PROFILE, "memory:")},
+            offered={"face": OfferedPlan(("tools",), PROFILE)},
+        )
+        bridge = Bridge(plan, own_url=url)
+        bridge.app.console = ConsoleApp(bridge, plan.place)
+        late.append(bridge)
+        async with bridge.run():
+            await bridge.apply(plan)
+            browser = ConsoleBrowser(bridge, url)
+            await browser.opens("/try")
+            yield browser, server
+            server.released.set()
+            await bridge.drain(0)
+
+
+async def task_begun(browser: ConsoleBrowser, skill: str, arguments: dict[str, Any]) -> str:
+    """Try a skill at the console, and wait until its task asks, or is at work. The id of the task."""
+    begun = (await browser.posts(f"/try/tools/{skill}", {"arguments": arguments})).json()
+    return str(begun["to"]).rpartition("/")[2]
+
+
+@pytest.mark.outside
+async def test_nothing_that_is_done_at_the_console_goes_to_a_peer_without_its_line(tmp_path: Path) -> None:
+    place = AuditPlace(tmp_path)
+    with anyio.fail_after(WAIT_SECONDS):
+        async with with_console(tmp_path, place) as (browser, server):
+            held = await task_begun(browser, "hold", {"text": "x"})
+            await server.holding(1)
+            asked = await task_begun(browser, "ask", {})
+            waiting: list[Any] = []
+            while not waiting:
+                await anyio.sleep(0.02)
+                waiting = (await browser.reads("/answer"))["tasks"]
+            answers = {one["key"]: {"name": "Ada"} for one in waiting[0]["questions"]}
+            answer = {"mark": waiting[0]["mark"], "action": "accept", "answers": answers}
+            ways: tuple[tuple[str, dict[str, Any]], ...] = (
+                ("/try/tools/shout", {"arguments": {"text": "x"}}),
+                ("/try/mcp/face/shout", {"arguments": {"text": "x"}}),
+                (f"/tasks/tools/{asked}/answer", answer),
+                (f"/tasks/tools/{held}/cancel", {}),
+            )
+            with place.lost():
+                refused = [await browser.posts(*way) for way in ways]
+                states = [(await browser.reads(f"/tasks/tools/{one}"))["state"] for one in (asked, held)]
+                called = [name for name, _ in server.calls]
+            while not browser.bridge.readiness()[0]:
+                await anyio.sleep(0.05)
+            taken = [await browser.posts(*way) for way in ways]
+    assert [one.status_code for one in refused] == [503] * len(ways)
+    assert (states, called) == (["input_required", "working"], ["hold"])
+    assert [one.status_code for one in taken] == [200] * len(ways)
+    told = [one for one in lines_of(place.file) if one["event"] == "intent"][2:]
+    assert [(one["method"], one["skill"]) for one in told] == [
+        ("SendMessage", "shout"),
+        ("tools/call", "shout"),
+        ("SendStreamingMessage", "shout"),
+        ("SendMessage", "ask"),
+        ("CancelTask", "hold"),
+    ]
+    assert {one["principal"] for one in told} == {LOCAL.name}
