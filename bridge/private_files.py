@@ -11,6 +11,7 @@ and that is said.
 
 from __future__ import annotations
 
+import errno
 import logging
 import os
 import stat
@@ -81,6 +82,41 @@ def private_file(file: Path) -> None:
         )
     if found.st_mode & _OTHERS:
         _take_away(file, found, _OTHERS, "read")
+
+
+def keep_private(file: Path, descriptor: int) -> None:
+    """Remove the rights of other users to read and write an open file, as whoever made it may have given them.
+
+    Raises:
+        OSError: this process may not change its mode.
+    """
+    if not HAS_MODES:
+        return
+    found = os.fstat(descriptor)
+    if stat.S_ISREG(found.st_mode) and found.st_mode & _OTHERS:
+        mode = stat.S_IMODE(found.st_mode) & ~_OTHERS
+        os.fchmod(descriptor, mode)
+        logger.warning("everyone on this machine could read %s; its mode is %o from now on", file, mode)
+
+
+def sync_folder(folder: Path) -> None:
+    """Have the names in a folder on the disk, so that no file is without its name after a crash of the machine.
+
+    Windows has no such call; its file systems write names down before they say that it is done.
+
+    Raises:
+        OSError: they could not be written.
+    """
+    if not HAS_MODES:
+        return
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    except OSError as exc:
+        if exc.errno not in (errno.EINVAL, errno.ENOTSUP):  # a file system that has no such call
+            raise
+    finally:
+        os.close(descriptor)
 
 
 def may_others_use(found: os.stat_result, *, has_modes: bool = HAS_MODES) -> bool:

@@ -12,9 +12,10 @@ import anyio.to_thread
 from bridge.assembly.offered_server import keys_of
 from bridge.assembly.plan import STANDARD_OUTPUT, AuditPlan, Plan, ProcessPlan
 from bridge.assembly.plan_digest import plan_bytes
-from bridge.audit.file import AuditFile, AuditStream
+from bridge.audit.file import AuditFile
 from bridge.audit.journal import AuditJournal
 from bridge.audit.recorder import AuditRecorder
+from bridge.audit.stream import AuditStream
 from bridge.proofs import ProofPurpose, Proofs
 from bridge.trace import HopGate
 from bridge.version import __version__

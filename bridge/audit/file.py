@@ -2,7 +2,10 @@
 
 A chain goes on from process to process, since each begins with the hash of the last line that it finds. Lines are only
 added. What could not be written is counted in the next line. A fragment that a killed process or a full disk left at
-the end stays, and the next line says how long it is.
+the end stays, and the next line says how long it is, also where that line is the first of the next file.
+
+Other programs may move the file, empty it after they have copied it (logrotate's `copytruncate`), or put another one in
+its place. So before each line it is looked at what is there.
 
 All methods wait for the disk; they are called in a thread.
 """
@@ -11,19 +14,20 @@ from __future__ import annotations
 
 import os
 import stat
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack, suppress
+from glob import escape
+from itertools import count
 from pathlib import Path
 from types import TracebackType
 from typing import Final, Self
 
-from bridge.audit.chain import LINE_BYTES, AuditLine, ChainHead, NotALineError, line_from, sealed
-from bridge.errors import OwnError, StoreLockedError, UsageError
+from bridge.audit.batch import AuditWriteError, sealed_batch
+from bridge.audit.chain import LINE_BYTES, AuditLine, ChainHead, NotALineError, line_from
+from bridge.errors import StoreLockedError, UsageError
 from bridge.jsonvalues import JsonObject
-from bridge.private_files import private_file, private_folder
+from bridge.private_files import keep_private, private_file, private_folder, sync_folder
 from bridge.store.lock import LOCK_ENDING, own_file
-
-STANDARD_OUTPUT: Final = "-"
 
 _OPEN: Final = (
     os.O_RDWR | os.O_CREAT | os.O_APPEND | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_BINARY", 0)
@@ -35,10 +39,6 @@ _TAIL_BYTES: Final = 4 * LINE_BYTES
 """What is read of the end of a file: a line and the fragments behind it."""
 
 _sync: Final[Callable[[int], None]] = getattr(os, "fdatasync", os.fsync)
-
-
-class AuditWriteError(OwnError):
-    """Lines could not be written."""
 
 
 class AuditFile:
@@ -97,45 +97,51 @@ class AuditFile:
         """
         try:
             self._follow_the_name()
-            if self._size >= self._rotate_bytes:
+            self._notice_changes()
+            if self._size >= self._rotate_bytes and not self._torn_bytes:  # a fragment is closed where it is
                 self._rotate()
-            return self._write(list(self._marked(entries, lost)), lasting=lasting)
+            return self._write(entries, lasting=lasting, lost=lost)
         except OSError as exc:
             raise AuditWriteError(f"the audit {self.path} cannot be written: {exc.strerror}") from exc
 
-    def _write(self, entries: Sequence[JsonObject], *, lasting: bool) -> list[int]:
-        head, numbers, lines = self.head, [], []
-        for one in entries:
-            line, head = sealed(one, head)
-            numbers.append(head.seq)
-            lines.append(line + b"\n")
-        text = (b"\n" if self._lacks_end else b"") + b"".join(lines)
+    def _write(self, entries: Sequence[JsonObject], *, lasting: bool, lost: int) -> list[int]:
+        batch = sealed_batch(entries, self.head, lost=lost, torn_bytes=self._torn_bytes)
+        text = batch.text(after_fragment=self._lacks_end)
         try:
-            _write_all(self._descriptor, text)
+            written = 0
+            while written < len(text):
+                written += os.write(self._descriptor, text[written:])
             if lasting:
                 _sync(self._descriptor)
         except OSError:
             self._take_back()
             raise
-        self.head, self._size = head, self._size + len(text)
+        self.head, self._size = batch.head, self._size + len(text)
         self._torn_bytes, self._lacks_end = 0, False
-        return numbers
-
-    def _marked(self, entries: Sequence[JsonObject], lost: int) -> Iterator[JsonObject]:
-        """The entries, the first of which tells what was lost before it."""
-        told = {"lost": lost, "torn_bytes": self._torn_bytes}
-        marks: JsonObject = {name: count for name, count in told.items() if count}
-        for one in entries:
-            yield {**one, **marks}
-            marks = {}
+        return batch.numbers
 
     def _take_back(self) -> None:
-        """Remove what was written of lines that are lost. What cannot be removed is a fragment."""
+        """Remove what was written of lines that are lost. What cannot be removed is a fragment, or a line."""
         with suppress(OSError):
-            os.ftruncate(self._descriptor, self._size)
+            # Another program may have emptied the file meanwhile: to make it longer would fill it with zeros.
+            if os.fstat(self._descriptor).st_size > self._size:
+                os.ftruncate(self._descriptor, self._size)
         with suppress(OSError):
-            self._size = os.fstat(self._descriptor).st_size
-            self._torn_bytes = self._last_line()[1]
+            size = os.fstat(self._descriptor).st_size
+            if size == self._size:
+                return
+            self._size = size
+            last, self._torn_bytes = self._last_line()
+            if last is not None and last.head.seq > self.head.seq:
+                self.head = last.head
+
+    def _notice_changes(self) -> None:
+        """Go on in a file that another program has emptied, or added to. Nobody vouches for what it has added."""
+        size = os.fstat(self._descriptor).st_size
+        if size != self._size:
+            self._size = size
+            self._last_line()
+            self._torn_bytes = 0
 
     def _follow_the_name(self) -> None:
         """Begin a new file when another program has moved or deleted this one."""
@@ -145,21 +151,36 @@ class AuditFile:
         self._begin_file()
 
     def _rotate(self) -> None:
-        """Give the file a name of its own, and go on in a new one."""
+        """Give the file a name of its own, which no file has, and go on in a new one."""
         self._close()  # Windows renames no open file
-        os.replace(self.path, self.path.with_name(f"{self.path.name}.{self.head.seq:0{_SEQ_DIGITS}d}"))
+        name = f"{self.path.name}.{self.head.seq:0{_SEQ_DIGITS}d}"
+        names = (self.path.with_name(name if not again else f"{name}-{again}") for again in count())
+        os.rename(self.path, next(path for path in names if not os.path.lexists(path)))
         self._begin_file()
 
     def _begin_file(self) -> None:
         """Go on in a new file. In one that another program has put there, the chain goes on as well."""
         self._close()
-        self._descriptor = os.open(self.path, _OPEN, 0o600)
+        self._take_up()
         self._size = os.fstat(self._descriptor).st_size
-        self._torn_bytes = self._last_line()[1]
+        if self._size:
+            self._torn_bytes = self._last_line()[1]
+        else:  # a fragment at the end of the file before is told here
+            self._lacks_end = False
 
-    def _open(self) -> None:
+    def _take_up(self) -> None:
+        """Open the file for its owner alone. It is in its folder afterwards, whatever happens to the machine."""
         self._descriptor = os.open(self.path, _OPEN, 0o600)
         try:
+            keep_private(self.path, self._descriptor)
+            sync_folder(self.path.parent)
+        except BaseException:
+            self._close()
+            raise
+
+    def _open(self) -> None:
+        try:
+            self._take_up()
             found = os.fstat(self._descriptor)
             if not stat.S_ISREG(found.st_mode):
                 raise UsageError(f"{self.path} is not a file; the audit is a file, or - for standard output")
@@ -167,77 +188,36 @@ class AuditFile:
             last, self._torn_bytes = self._last_line()
             if last is None and self._size > LINE_BYTES:
                 raise UsageError(f"{self.path} does not end as an audit does: give the audit another file")
-            self.head = self._rotated_head() if last is None else last.head
+            if last is None:
+                self._go_on_from_a_moved_file()
+            else:
+                self.head = last.head
         except BaseException:
             self._close()
             raise
 
     def _last_line(self) -> tuple[AuditLine | None, int]:
         """The last whole line, and the bytes behind it that are none."""
-        with open(self.path, "rb") as file:
-            file.seek(max(self._size - _TAIL_BYTES, 0))
-            text = file.read()
+        text = _tail_of(self.path)
         self._lacks_end = bool(text) and not text.endswith(b"\n")
-        lines = text.removesuffix(b"\n").split(b"\n") if text else []
-        for place in range(len(lines) - 1, -1, -1):
-            with suppress(NotALineError):
-                return line_from(lines[place]), len(b"\n".join(lines[place + 1 :]))
-        return None, len(text)
+        return _last_in(text)
 
-    def _rotated_head(self) -> ChainHead:
-        """The head of the file that was rotated last, when a process was killed before it began the next one."""
-        digits = "[0-9]" * _SEQ_DIGITS
-        for path in sorted(self.path.parent.glob(f"{self.path.name}.{digits}"), reverse=True):
-            with suppress(OSError, NotALineError):
-                return last_head(path)
-        return ChainHead()
+    def _go_on_from_a_moved_file(self) -> None:
+        """Go on behind the last line in the files beside, whoever moved them there, when this file has none.
+
+        A process that was killed may have left a fragment there, too.
+        """
+        for path in self.path.parent.glob(f"{escape(self.path.name)}[-._]*"):
+            with suppress(OSError):
+                last, torn_bytes = _last_in(_tail_of(path)) if path.is_file() else (None, 0)
+                if last is not None and last.head.seq > self.head.seq:
+                    self.head = last.head
+                    self._torn_bytes = torn_bytes if not self._size else self._torn_bytes
 
     def _close(self) -> None:
         if self._descriptor >= 0:
             os.close(self._descriptor)
         self._descriptor = -1
-
-
-class AuditStream:
-    """A chain on standard output. It begins anew with each process, since nothing can be read there."""
-
-    def __init__(self, descriptor: int = 1) -> None:
-        self._descriptor = descriptor
-        self.head = ChainHead()
-        """The last line that was written."""
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, exc: BaseException | None, traceback: TracebackType | None
-    ) -> None:
-        """Standard output belongs to the process, and stays open."""
-
-    def append(
-        self,
-        entries: Sequence[JsonObject],
-        *,
-        lasting: bool,  # noqa: ARG002 - what a collector reads is its own to keep
-        lost: int = 0,
-    ) -> list[int]:
-        """Write lines, and return their numbers. The first tells how many were lost before it.
-
-        Raises:
-            AuditWriteError: they could not be written.
-        """
-        head, numbers, lines = self.head, [], []
-        for place, one in enumerate(entries):
-            marked = {**one, "lost": lost} if lost and not place else one
-            line, head = sealed(marked, head)
-            numbers.append(head.seq)
-            lines.append(line + b"\n")
-        try:
-            _write_all(self._descriptor, b"".join(lines))
-        except OSError as exc:
-            raise AuditWriteError(f"the audit cannot be written to standard output: {exc.strerror}") from exc
-        self.head = head
-        return numbers
 
 
 def last_head(path: Path) -> ChainHead:
@@ -247,15 +227,22 @@ def last_head(path: Path) -> ChainHead:
         NotALineError: none of its last lines is one of an audit.
         OSError: it cannot be read.
     """
+    last, _ = _last_in(_tail_of(path))
+    if last is None:
+        raise NotALineError(f"{path} does not end as an audit does")
+    return last.head
+
+
+def _tail_of(path: Path) -> bytes:
     with open(path, "rb") as file:
-        file.seek(max(path.stat().st_size - _TAIL_BYTES, 0))
-        for line in reversed(file.read().split(b"\n")):
-            with suppress(NotALineError):
-                return line_from(line).head
-    raise NotALineError(f"{path} does not end as an audit does")
+        file.seek(max(os.fstat(file.fileno()).st_size - _TAIL_BYTES, 0))
+        return file.read()
 
 
-def _write_all(descriptor: int, text: bytes) -> None:
-    written = 0
-    while written < len(text):
-        written += os.write(descriptor, text[written:])
+def _last_in(text: bytes) -> tuple[AuditLine | None, int]:
+    """The last whole line in the end of a file, and the bytes behind it that are none."""
+    lines = text.removesuffix(b"\n").split(b"\n") if text else []
+    for place in range(len(lines) - 1, -1, -1):
+        with suppress(NotALineError):
+            return line_from(lines[place]), len(b"\n".join(lines[place + 1 :]))
+    return None, len(text)

@@ -17,8 +17,8 @@ from typing import Final, Protocol
 import anyio
 import anyio.to_thread
 
+from bridge.audit.batch import AuditWriteError
 from bridge.audit.chain import ChainHead
-from bridge.audit.file import AuditWriteError
 from bridge.concurrency import Signal
 from bridge.errors import AuditAwayError
 from bridge.jsonvalues import JsonObject
@@ -125,13 +125,15 @@ class AuditJournal:
         try:
             numbers = await anyio.to_thread.run_sync(write, limiter=self._limiter)
         except AuditWriteError as exc:
-            self._lost += len(batch)
+            numbers = [*exc.numbers]
+            self._lost += len(batch) - len(numbers[: len(batch)])
             self._tell_of(str(exc))
         else:
-            self._lost -= lost
             self._tell_of(None)
-            for one, seq in zip(batch, numbers, strict=False):
-                one.seq = seq
+        if numbers:  # the first line has told what was lost before it
+            self._lost -= lost
+        for one, seq in zip(batch, numbers, strict=False):
+            one.seq = seq
         for one in batch:
             if one.written is not None:
                 one.written.set()

@@ -44,8 +44,12 @@ def verified(paths: Sequence[Path], heads: Sequence[ChainHead] = ()) -> Verifica
         OSError: a file cannot be read.
     """
     found, wanted = Verification(), {head.seq: head.hash for head in heads}
-    for path in sorted(paths, key=_first_number):
-        _Reading(path, found, wanted).read()
+    reading = _Reading(found, wanted)
+    ordered = sorted(paths, key=_first_number)
+    for path in ordered:
+        reading.read(path)
+    if ordered:
+        reading.end(ordered[-1])
     if not found.lines and not found.faults:
         found.faults.append(f"{', '.join(map(str, paths))}: holds no line")
     found.faults.extend(
@@ -58,67 +62,71 @@ def verified(paths: Sequence[Path], heads: Sequence[ChainHead] = ()) -> Verifica
 
 
 class _Reading:
-    """Reads one file, behind those that were read before."""
+    """Reads files, each behind the one before."""
 
-    def __init__(self, path: Path, found: Verification, wanted: dict[int, str]) -> None:
-        self._path = path
+    def __init__(self, found: Verification, wanted: dict[int, str]) -> None:
         self._found = found
         self._wanted = wanted
-        self._fragments: list[tuple[int, bytes, str]] = []
-        """Lines that are none: their numbers, what they hold, and why. The next line may tell of them."""
+        self._fragments: list[tuple[str, bytes, str]] = []
+        """Lines that are none: where they are, what they hold, and why. The next line may tell of them, also if it is
+        the first one of the next file."""
 
-    def read(self) -> None:
-        for number, text in _lines_of(self._path):
+    def read(self, path: Path) -> None:
+        for number, text in _lines_of(path):
+            place = f"{path}:{number}"
             try:
                 line = line_from(text)
             except ChangedLineError as exc:
-                self._fault(number, str(exc))
-                self._fragments.append((number, text, ""))
+                self._fault(place, str(exc))
+                self._fragments.append((place, text, ""))
             except NotALineError as exc:
-                self._fragments.append((number, text, str(exc)))
+                self._fragments.append((place, text, str(exc)))
             else:
-                self._follow(number, line)
-        if self._fragments and not _ends_whole(self._path):
+                self._follow(place, line)
+
+    def end(self, path: Path) -> None:
+        """Take the end of the last file for what a killed process left, if it is half a line."""
+        if self._fragments and self._fragments[-1][0].startswith(f"{path}:") and not _ends_whole(path):
             self._found.torn += 1  # nobody has gone on since
             self._fragments.pop()
         self._refuse_fragments()
 
-    def _follow(self, number: int, line: AuditLine) -> None:
+    def _follow(self, place: str, line: AuditLine) -> None:
         found, entry = self._found, line.entry
-        self._take_fragments(number, entry)
+        self._take_fragments(place, entry)
         before = ChainHead(line.head.seq - 1, line.prev)
         if found.first is None:
             found.first = before
             if before.seq == 0 and before.hash != NO_HASH:
-                self._fault(number, "is the first, and names a line before it")
+                self._fault(place, "is the first, and names a line before it")
         elif before.seq != found.last.seq:
-            self._fault(number, f"has the number {line.head.seq} and follows line {found.last.seq}")
+            self._fault(place, f"has the number {line.head.seq} and follows line {found.last.seq}")
         elif before.hash != found.last.hash:
-            self._fault(number, f"does not follow the line {found.last.seq} that is before it")
+            self._fault(place, f"does not follow the line {found.last.seq} that is before it")
         digest = self._wanted.pop(line.head.seq, line.head.hash)
         if digest != line.head.hash:
-            self._fault(number, f"is not the line {line.head.seq} whose head was kept: all is new since then")
+            self._fault(place, f"is not the line {line.head.seq} whose head was kept: all is new since then")
         found.last, found.lines = line.head, found.lines + 1
         found.lost += _count(entry, "lost")
         found.processes += entry.get("event") == "start"
 
-    def _take_fragments(self, number: int, entry: Mapping[str, object]) -> None:
+    def _take_fragments(self, place: str, entry: Mapping[str, object]) -> None:
         torn = _count(entry, "torn_bytes")
         if not self._fragments and torn:
-            self._fault(number, f"tells of a fragment of {torn} bytes before it, which is gone")
+            self._fault(place, f"tells of a fragment of {torn} bytes before it, which is gone")
         elif self._fragments and torn == len(b"\n".join(text for _, text, _ in self._fragments)):
             self._found.torn += len(self._fragments)
             self._fragments = []
         self._refuse_fragments()
 
     def _refuse_fragments(self) -> None:
-        for number, _, words in self._fragments:
+        for place, _, words in self._fragments:
             if words:
-                self._fault(number, words)
+                self._fault(place, words)
         self._fragments = []
 
-    def _fault(self, number: int, words: str) -> None:
-        self._found.faults.append(f"{self._path}:{number}: {words}")
+    def _fault(self, place: str, words: str) -> None:
+        self._found.faults.append(f"{place}: {words}")
 
 
 def _ends_whole(path: Path) -> bool:

@@ -9,8 +9,10 @@ from pathlib import Path
 
 import pytest
 
+from bridge.audit.batch import AuditWriteError
 from bridge.audit.chain import TEXT_CHARACTERS, ChainHead, ChangedLineError, line_from, sealed
-from bridge.audit.file import AuditFile, AuditStream, AuditWriteError, last_head
+from bridge.audit.file import AuditFile, last_head
+from bridge.audit.stream import AuditStream
 from bridge.audit.verification import verified
 from bridge.errors import UsageError
 from bridge.private_files import HAS_MODES

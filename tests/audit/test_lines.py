@@ -27,9 +27,9 @@ from bridge.assembly.plan import (
     for_stdio,
 )
 from bridge.assembly.workers import require_workers_can_share
-from bridge.audit.file import AuditStream
 from bridge.audit.journal import AuditJournal
 from bridge.audit.recorder import AuditRecorder
+from bridge.audit.stream import AuditStream
 from bridge.audit.verification import verified
 from bridge.errors import UsageError
 from bridge.jsonvalues import JsonObject

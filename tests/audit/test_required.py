@@ -13,8 +13,9 @@ import pytest
 
 from bridge.assembly.bridge import Bridge
 from bridge.assembly.plan import AuditPlan, OfferedPlan, Plan, ProcessPlan, RemotePlan
+from bridge.audit.batch import AuditWriteError
 from bridge.audit.chain import ChainHead
-from bridge.audit.file import AuditFile, AuditWriteError
+from bridge.audit.file import AuditFile
 from bridge.audit.journal import AuditJournal
 from bridge.audit.verification import verified
 from bridge.errors import AuditAwayError

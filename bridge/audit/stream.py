@@ -1,0 +1,106 @@
+"""Writes the chain of one process to standard output, where nothing can be read again or taken back.
+
+So the chain begins anew with each process. What could be written of a line before a fault is a fragment, as in a file:
+the next line begins behind it, and says how long it is.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import select
+import sys
+from collections.abc import Sequence
+from contextlib import suppress
+from types import TracebackType
+from typing import Final, Self
+
+from bridge.audit.batch import AuditWriteError, SealedBatch, sealed_batch
+from bridge.audit.chain import ChainHead
+from bridge.jsonvalues import JsonObject
+
+_PIECE_BYTES: Final = 512
+"""POSIX's least PIPE_BUF: so many bytes a pipe takes without a wait once `poll` says that it takes some."""
+
+STALLED_SECONDS: Final = 10.0
+"""How long a reader of standard output may take nothing. Then what waits is lost."""
+
+_CAN_POLL: Final = sys.platform != "win32"
+
+
+class AuditStream:
+    """A chain on standard output. It begins anew with each process, since nothing can be read there."""
+
+    def __init__(self, descriptor: int = 1, stalled_seconds: float = STALLED_SECONDS) -> None:
+        self._descriptor = descriptor
+        self._stalled_seconds = stalled_seconds
+        self._torn_bytes = 0
+        self._lacks_end = False
+        self.head = ChainHead()
+        """The last line that was written."""
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, exc: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        """Standard output belongs to the process, and stays open."""
+
+    def append(
+        self,
+        entries: Sequence[JsonObject],
+        *,
+        lasting: bool,  # noqa: ARG002 - what a collector reads is its own to keep
+        lost: int = 0,
+    ) -> list[int]:
+        """Write lines, and return their numbers. The first tells how many were lost before it.
+
+        Raises:
+            AuditWriteError: they could not be written, or only the first ones; nobody reads them.
+        """
+        batch = sealed_batch(entries, self.head, lost=lost, torn_bytes=self._torn_bytes)
+        text = batch.text(after_fragment=self._lacks_end)
+        written = 0
+        try:
+            while written < len(text):
+                self._wait_for_room()
+                with suppress(BlockingIOError):  # another process that shares it was faster
+                    written += os.write(self._descriptor, text[written : written + _PIECE_BYTES])
+        except OSError as exc:
+            numbers = self._broken_off(batch, written)
+            words = f"the audit cannot be written to standard output: {exc.strerror}"
+            raise AuditWriteError(words, numbers) from exc
+        self.head, self._torn_bytes, self._lacks_end = batch.head, 0, False
+        return batch.numbers
+
+    def _wait_for_room(self) -> None:
+        """Wait until somebody reads.
+
+        Raises:
+            OSError: nobody does.
+        """
+        if not _CAN_POLL:
+            return
+        room = select.poll()
+        room.register(self._descriptor, select.POLLOUT)
+        if not room.poll(self._stalled_seconds * 1000):
+            raise OSError(errno.ETIMEDOUT, f"nobody has read it for {self._stalled_seconds:g} s")
+
+    def _broken_off(self, batch: SealedBatch, written: int) -> list[int]:
+        """Remember where so many bytes of a batch end, and return the numbers of the lines that are whole."""
+        if not written:
+            return []
+        torn_bytes, rest = self._torn_bytes, written - self._lacks_end
+        self._lacks_end, whole = False, 0
+        for line in batch.lines:
+            if rest < len(line) - 1:
+                break
+            whole, torn_bytes, self._lacks_end = whole + 1, 0, rest < len(line)
+            rest = max(rest - len(line), 0)
+        if rest:
+            torn_bytes, self._lacks_end = torn_bytes + (torn_bytes > 0) + rest, True
+        self._torn_bytes = torn_bytes
+        if whole:
+            self.head = batch.heads[whole - 1]
+        return batch.numbers[:whole]
