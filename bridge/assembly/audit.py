@@ -17,6 +17,7 @@ from bridge.audit.journal import AuditJournal
 from bridge.audit.recorder import AuditRecorder
 from bridge.audit.stream import AuditStream
 from bridge.proofs import ProofPurpose, Proofs
+from bridge.telemetry.families import MetricFamily, MetricSample, gauge
 from bridge.trace import HopGate
 from bridge.version import __version__
 
@@ -36,6 +37,16 @@ class BridgeAudit:
     def fault(self) -> str | None:
         """Why no call is let through; None if nothing is in the way."""
         return None if self.gate is None else self._journal.fault
+
+    def families(self) -> list[MetricFamily]:
+        """Whether lines can be written, and how many could not be, as metrics."""
+        words = "Whether the lines of the audit can be written"
+        name, what = "mcp_a2a_audit_lost_lines_total", "Lines of the audit that could not be written"
+        lost = MetricSample(name, (), float(self._journal.lost_lines))
+        return [
+            gauge("mcp_a2a_audit_ok", words, [({}, float(self._journal.fault is None))]),
+            MetricFamily(name, what, "counter", (lost,)),
+        ]
 
     def serve(self, plan: Plan) -> None:
         """Tell that this plan is served from now on."""
@@ -73,8 +84,8 @@ async def audit_of(place: ProcessPlan) -> AsyncIterator[BridgeAudit | None]:
     to_stdout = plan.file == STANDARD_OUTPUT
     writer = AuditStream() if to_stdout else AuditFile(plan.file, plan.rotate_bytes)
     await anyio.to_thread.run_sync(writer.__enter__)
+    journal = AuditJournal(writer)
     try:
-        journal = AuditJournal(writer)
         async with journal.running():
             audit = BridgeAudit(plan, journal, Proofs(keys_of(place)))
             await audit.recorder.begin(
@@ -87,4 +98,5 @@ async def audit_of(place: ProcessPlan) -> AsyncIterator[BridgeAudit | None]:
             finally:
                 audit.recorder.note("stop")
     finally:
-        writer.__exit__(None, None, None)
+        if not journal.is_stuck:  # its thread may write still, and the descriptor be another file's by then
+            writer.__exit__(None, None, None)

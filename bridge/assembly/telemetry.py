@@ -136,6 +136,7 @@ class Telemetry:
         parts = self._parts()
         gauges = [*_gauges_of(parts), *await _stored(parts)]
         gauges += self._metrics.counters(_foretold(parts))
+        gauges += [] if self.audit is None else self.audit.families()
         # A thousand histograms take a while, and nothing else would run meanwhile.
         return [*await anyio.to_thread.run_sync(families_of, read), *gauges]
 

@@ -2,23 +2,27 @@
 
 One loop writes. Whatever has come while it wrote goes into the next batch, so that many calls share one wait for the
 disk. While nothing can be written the loop tries again by itself, so that a bridge that refuses calls notices the end.
+
+A disk or a reader may also take nothing and say nothing. So every wait has an end: that of a call, and that of the
+bridge when it stops.
 """
 
 from __future__ import annotations
 
 import logging
+import time
 from collections import deque
-from collections.abc import AsyncIterator, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Iterable, Sequence
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
 from functools import partial
 from typing import Final, Protocol
 
 import anyio
-import anyio.to_thread
 
 from bridge.audit.batch import AuditWriteError
 from bridge.audit.chain import ChainHead
+from bridge.audit.thread import DiskThread
 from bridge.concurrency import Signal
 from bridge.errors import AuditAwayError
 from bridge.jsonvalues import JsonObject
@@ -30,6 +34,14 @@ _QUEUED_MOST: Final = 10_000
 
 _AGAIN_SECONDS: Final = 1.0
 """Between two tries to write while nothing can be written."""
+
+
+STALLED_SECONDS: Final = 30.0
+"""How long a call waits for its line, and how long a write may take until nothing counts as written any more. A disk
+that is only busy is faster."""
+
+CLOSE_SECONDS: Final = 10.0
+"""How long a bridge that stops waits for the last lines, as for its stores."""
 
 
 class ChainWriter(Protocol):
@@ -59,20 +71,39 @@ class _Waiting:
 class AuditJournal:
     """Writes the lines of one process."""
 
-    def __init__(self, writer: ChainWriter) -> None:
+    def __init__(
+        self,
+        writer: ChainWriter,
+        *,
+        stalled_seconds: float = STALLED_SECONDS,
+        close_seconds: float = CLOSE_SECONDS,
+    ) -> None:
         self._writer = writer
+        self._stalled_seconds = stalled_seconds
+        self._close_seconds = close_seconds
         self._queue: deque[_Waiting] = deque()
         self._come = Signal()
         self._lost = 0
         self._is_closing = False
-        self._limiter = anyio.CapacityLimiter(1)
-        self.fault: str | None = None
+        self._fault: str | None = None
+        self._writing_since: float | None = None
+        self.lost_lines = 0
+        """How many lines this process could not write."""
+        self.is_stuck = False
+        """Whether a write is under way that has been given up. Its writer must not be closed."""
+
+    @property
+    def fault(self) -> str | None:
         """Why nothing can be written at the moment; None while it can."""
+        since = self._writing_since
+        if self._fault is None and since is not None and time.monotonic() - since >= self._stalled_seconds:
+            return f"the audit has not been written for {self._stalled_seconds:g} s: its disk takes nothing"
+        return self._fault
 
     def note(self, entry: JsonObject) -> None:
         """Have a line written soon. What cannot be written is counted in the next line."""
         if len(self._queue) >= _QUEUED_MOST:
-            self._lost += 1
+            self._lose(1)
             return
         self._queue.append(_Waiting(entry))
         self._come.tell()
@@ -81,7 +112,7 @@ class AuditJournal:
         """Wait until a line is on the disk, and return its number.
 
         Raises:
-            AuditAwayError: it cannot be written.
+            AuditAwayError: it cannot be written, or not in time.
         """
         if self.fault is not None or len(self._queue) >= _QUEUED_MOST:
             raise AuditAwayError(self.fault or "the audit waits for a slow disk")
@@ -89,59 +120,83 @@ class AuditJournal:
         assert waiting.written is not None
         self._queue.append(waiting)
         self._come.tell()
-        await waiting.written.wait()
+        with anyio.move_on_after(self._stalled_seconds):
+            await waiting.written.wait()
         if not waiting.seq:
-            raise AuditAwayError("the audit could not be written")
+            with suppress(ValueError):  # what is being written stays
+                self._queue.remove(waiting)
+            raise AuditAwayError("the audit could not be written in time")
         return waiting.seq
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
-        """Write while the context is open, and what is left when it ends."""
+        """Write while the context is open, and what is left when it ends, as far as that is possible in time."""
+        scope = anyio.CancelScope(shield=True)
         async with anyio.create_task_group() as tasks:
-            tasks.start_soon(self._run)
+            tasks.start_soon(self._run, scope)
             try:
                 yield
             finally:
                 self._is_closing = True
+                scope.deadline = anyio.current_time() + self._close_seconds
                 self._come.tell()
 
-    async def _run(self) -> None:
+    async def _run(self, scope: anyio.CancelScope) -> None:
         # It ends by `_is_closing`, after the last line.
-        with anyio.CancelScope(shield=True):
+        thread: DiskThread[list[int]] = DiskThread("audit")
+        with scope:
             while self._queue or not self._is_closing:
                 come = self._come.next
                 if not self._queue:
                     with anyio.move_on_after(None if self.fault is None else _AGAIN_SECONDS):
                         await come.wait()
                 if self._queue or (self.fault is not None and not self._is_closing):
-                    await self._write()
+                    await self._write(thread)
+        thread.end()
+        self.is_stuck = scope.cancelled_caught
+        self._lose(len(self._queue))
+        _let_go(self._queue)
+        if self._lost:
+            logger.error("the audit ends without its last lines: %d are lost", self._lost)
 
-    async def _write(self) -> None:
+    async def _write(self, thread: DiskThread[list[int]]) -> None:
         batch, lost = tuple(self._queue), self._lost
         self._queue.clear()
         lasting = any(one.written is not None for one in batch)
         entries = [one.entry for one in batch] or [{"event": "resumed"}]
-        write = partial(self._writer.append, entries, lasting=lasting, lost=lost)
+        numbers: Sequence[int] = ()
+        self._writing_since = time.monotonic()
         try:
-            numbers = await anyio.to_thread.run_sync(write, limiter=self._limiter)
+            numbers = await thread.run(partial(self._writer.append, entries, lasting=lasting, lost=lost))
         except AuditWriteError as exc:
-            numbers = [*exc.numbers]
-            self._lost += len(batch) - len(numbers[: len(batch)])
+            numbers = exc.numbers
             self._tell_of(str(exc))
         else:
             self._tell_of(None)
-        if numbers:  # the first line has told what was lost before it
-            self._lost -= lost
-        for one, seq in zip(batch, numbers, strict=False):
-            one.seq = seq
-        for one in batch:
-            if one.written is not None:
-                one.written.set()
+        finally:
+            self._writing_since = None
+            if numbers:  # the first line has told what was lost before it
+                self._lost -= lost
+            self._lose(max(len(batch) - len(numbers), 0))
+            for one, seq in zip(batch, numbers, strict=False):
+                one.seq = seq
+            _let_go(batch)
+
+    def _lose(self, lines: int) -> None:
+        self._lost += lines
+        self.lost_lines += lines
 
     def _tell_of(self, fault: str | None) -> None:
         """Log once that nothing can be written, and once that it can be again."""
-        if fault is not None and self.fault is None:
+        if fault is not None and self._fault is None:
             logger.error("%s", fault)
-        elif fault is None and self.fault is not None:
+        elif fault is None and self._fault is not None:
             logger.warning("the audit is written again")
-        self.fault = fault
+        self._fault = fault
+
+
+def _let_go(lines: Iterable[_Waiting]) -> None:
+    """Let those go on who wait for these lines."""
+    for one in lines:
+        if one.written is not None:
+            one.written.set()

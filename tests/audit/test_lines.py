@@ -70,6 +70,7 @@ async def audited(
     file: Path | None = None,
     target: ServerTarget | None = None,
     refused_each_minute: int = MANY,
+    metrics: tuple[str, int] | None = None,
     **more: Any,
 ) -> AsyncIterator[Audited]:
     """Run the bridge. Its audit is whole when this has ended."""
@@ -77,6 +78,7 @@ async def audited(
     place = ProcessPlan(
         state=folder / "state",
         cache=folder / "cache",
+        metrics=metrics,
         audit=AuditPlan(path, MANY, refused_each_minute, required=required, hashes_principals=hashes),
     )
     plan = wrapping(target or raw_command(), place, **more)

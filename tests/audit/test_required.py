@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import threading
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -160,11 +161,11 @@ class HeldWriter:
         self._file = file
         self.head = ChainHead()
         self.batches: list[tuple[int, bool]] = []
-        self.may_write = anyio.Event()
+        self.may_write = threading.Event()
 
     def append(self, entries: Sequence[JsonObject], *, lasting: bool, lost: int = 0) -> list[int]:
         self.batches.append((len(entries), lasting))
-        anyio.from_thread.run(self.may_write.wait)
+        self.may_write.wait()
         return self._file.append(entries, lasting=lasting, lost=lost)
 
 
@@ -215,7 +216,9 @@ async def test_what_was_lost_is_counted_once_and_refused_calls_are_not_lost() ->
             with pytest.raises(AuditAwayError, match="the disk is full"):
                 await journal.commit({"event": "intent"})
         journal.note({"event": "call"})
-        await anyio.wait_all_tasks_blocked()
+        with anyio.fail_after(30):
+            while journal.lost_lines < 2:
+                await anyio.sleep(0)
         writer.is_full = False
         with anyio.fail_after(30):
             while journal.fault is not None:  # the loop tries again by itself
@@ -293,3 +296,68 @@ async def test_an_answer_to_an_open_call_is_announced_with_its_skill_and_peer(tm
     assert [(one["event"], one["skill"], one["peer"]) for one in lines] == [
         (event, "ask", "far") for event in ("intent", "call", "intent", "answer")
     ]
+
+
+class StuckWriter:
+    """A disk that takes the first line, and says nothing of any other until the test lets it."""
+
+    def __init__(self) -> None:
+        self.head = ChainHead()
+        self.let_go = threading.Event()
+        self.is_stuck = False
+
+    def append(self, entries: Sequence[JsonObject], *, lasting: bool, lost: int = 0) -> list[int]:
+        if self.is_stuck:
+            self.let_go.wait()
+        self.is_stuck = True
+        return list(range(1, len(entries) + 1))
+
+
+async def test_a_disk_that_says_nothing_refuses_calls_and_does_not_keep_the_bridge_from_ending() -> None:
+    writer = StuckWriter()
+    journal = AuditJournal(writer, stalled_seconds=0.05, close_seconds=0.05)
+    try:
+        with anyio.fail_after(30):
+            async with journal.running():
+                await journal.commit({"event": "start"})
+                faults = [journal.fault]
+                with pytest.raises(AuditAwayError, match="in time"):
+                    await journal.commit({"event": "intent"})
+                faults.append(journal.fault)
+                with pytest.raises(AuditAwayError, match="takes nothing"):
+                    await journal.commit({"event": "intent"})
+                journal.note({"event": "stop"})
+        assert faults == [None, "the audit has not been written for 0.05 s: its disk takes nothing"]
+        assert (journal.is_stuck, journal.lost_lines) == (True, 2)
+    finally:
+        writer.let_go.set()
+
+
+async def test_lines_that_could_not_be_written_in_the_end_are_said_to_be_lost(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    journal = AuditJournal(FullWriter())
+    async with journal.running():
+        journal.note({"event": "stop"})
+    assert "the audit ends without its last lines: 1 are lost" in caplog.text
+    assert not journal.is_stuck
+
+
+async def test_metrics_tell_whether_lines_can_be_written_and_how_many_could_not(tmp_path: Path) -> None:
+    file, aside = tmp_path / "audit" / "audit.jsonl", tmp_path / "aside"
+    async with audited(tmp_path, file=file, metrics=("127.0.0.1", 0)) as there:
+
+        async def told() -> dict[str, float]:
+            families = await there.bridge.telemetry.families()
+            return {
+                one.name: one.samples[0].value for one in families if one.name.startswith("mcp_a2a_audit")
+            }
+
+        assert await told() == {"mcp_a2a_audit_ok": 1, "mcp_a2a_audit_lost_lines_total": 0}
+        file.parent.rename(aside)
+        with anyio.fail_after(30):
+            await there.rpc().post("SendMessage", message(call_part("echo", text="x")))
+            while (found := await told())["mcp_a2a_audit_lost_lines_total"] < 2:
+                await anyio.sleep(0.01)
+        aside.rename(file.parent)
+    assert found == {"mcp_a2a_audit_ok": 0, "mcp_a2a_audit_lost_lines_total": 2}

@@ -1,0 +1,55 @@
+"""A thread for what waits for the disk, which cannot keep the process from ending.
+
+Threads of a pool are waited for when the interpreter ends, also one that a disk or a pipe holds for good.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from contextlib import suppress
+from functools import partial
+from queue import SimpleQueue
+from threading import Thread
+from typing import Generic, TypeVar
+
+_Result = TypeVar("_Result")
+
+
+class DiskThread(Generic[_Result]):
+    """Does one thing after the other. Made in the event loop."""
+
+    def __init__(self, name: str) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._given: SimpleQueue[tuple[Callable[[], _Result], asyncio.Future[_Result]] | None] = SimpleQueue()
+        Thread(target=self._run, name=name, daemon=True).start()
+
+    async def run(self, work: Callable[[], _Result]) -> _Result:
+        """Do something in the thread. Cancelled, this ends at once, and what is under way goes on."""
+        done: asyncio.Future[_Result] = self._loop.create_future()
+        self._given.put((work, done))
+        return await done
+
+    def end(self) -> None:
+        """End the thread, once it has done what it was given."""
+        self._given.put(None)
+
+    def _run(self) -> None:
+        with suppress(RuntimeError):  # the event loop is closed
+            while (given := self._given.get()) is not None:
+                work, done = given
+                try:
+                    tell = partial(_tell, done, work())
+                except BaseException as exc:  # noqa: BLE001 - it is raised where it is waited for
+                    tell = partial(_fail, done, exc)
+                self._loop.call_soon_threadsafe(tell)
+
+
+def _tell(done: asyncio.Future[_Result], result: _Result) -> None:
+    if not done.done():
+        done.set_result(result)
+
+
+def _fail(done: asyncio.Future[_Result], exc: BaseException) -> None:
+    if not done.done():
+        done.set_exception(exc)
