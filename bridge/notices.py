@@ -56,6 +56,8 @@ class PushAttempt:
     face: str
     outcome: PushOutcome
     task: str
+    target: str = ""
+    """`host:port` of the receiver; empty if it cannot be known any more."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,6 +67,8 @@ class WebhookAsked:
     face: str
     principal: str
     task: str
+    target: str
+    """`host:port` of the receiver."""
 
 
 @dataclass(frozen=True, slots=True)

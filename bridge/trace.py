@@ -132,6 +132,8 @@ class Hop:
     context_id: str = ""
     owner: str = ""
     """Whose task it is, where an operator asks for somebody else; empty otherwise."""
+    target: str = ""
+    """`host:port` of the receiver of push notifications that the request asks for."""
     is_answer: bool = False
     """Whether the request goes on with an earlier one that asked a question."""
     gate: HopGate | None = None

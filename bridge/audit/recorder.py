@@ -134,8 +134,8 @@ class AuditRecorder:
                 self.note(f"login_{notice.event}", principal=principal, peer=notice.peer)
             case WebhookAsked():
                 principal = self._principal(notice.principal)
-                told = {"face": notice.face, "protocol": "a2a", "task": notice.task, "decision": "allowed"}
-                self.note("webhook_added", principal=principal, **told)
+                told = {"face": notice.face, "protocol": "a2a", "task": notice.task, "target": notice.target}
+                self.note("webhook_added", principal=principal, **told, decision="allowed")
             case AnswerTaken():
                 self.note(
                     _ANSWER,
@@ -151,7 +151,7 @@ class AuditRecorder:
                     intent=notice.intent,
                 )
             case PushAttempt(outcome="given_up"):
-                self.note("webhook_given_up", face=notice.face, task=notice.task)
+                self.note("webhook_given_up", face=notice.face, task=notice.task, target=notice.target)
             case PushReceived(outcome="refused"):
                 self.refused("push", f"HTTP_{notice.status}")
             case PushAttempt() | PushReceived():
@@ -172,6 +172,7 @@ class AuditRecorder:
         self.note(
             event,
             **self._of_hop(hop),
+            target=hop.target,
             decision=_decision(hop),
             outcome=hop.state or ("failed" if hop.error else "done"),
             error=hop.error,

@@ -22,6 +22,7 @@ from bridge.assembly.plan import (
     OfferedPlan,
     Plan,
     ProcessPlan,
+    PushPlan,
     RemotePlan,
     SharedStore,
     for_stdio,
@@ -39,6 +40,7 @@ from tests.support.asking import asking_command
 from tests.support.limits import url_at
 from tests.support.mcp_wire import MODERN, Http
 from tests.support.observed import in_row, wrapping
+from tests.support.receiver import receiving
 from tests.support.recording import RecordingServer
 from tests.support.running import Rpc, call_part, listening, message, profile_of, raw_command
 
@@ -71,6 +73,7 @@ async def audited(
     target: ServerTarget | None = None,
     refused_each_minute: int = MANY,
     metrics: tuple[str, int] | None = None,
+    push: PushPlan | None = None,
     **more: Any,
 ) -> AsyncIterator[Audited]:
     """Run the bridge. Its audit is whole when this has ended."""
@@ -79,6 +82,7 @@ async def audited(
         state=folder / "state",
         cache=folder / "cache",
         metrics=metrics,
+        push=push,
         audit=AuditPlan(path, MANY, refused_each_minute, required=required, hashes_principals=hashes),
     )
     plan = wrapping(target or raw_command(), place, **more)
@@ -389,9 +393,9 @@ async def test_tokens_logins_and_targets_of_notifications_are_told_without_token
             LoginNotice("far", "stored", "ann"),
             LoginNotice("far", "lost"),
             *[LoginNotice("far", "refused", "ann")] * 5,
-            WebhookAsked("tools", "ann", "task-1"),
+            WebhookAsked("tools", "ann", "task-1", "hooks.example:443"),
             PushAttempt("tools", "delivered", "task-1"),
-            PushAttempt("tools", "given_up", "task-1"),
+            PushAttempt("tools", "given_up", "task-1", "hooks.example:443"),
             PushReceived("far", "taken", 204),
             PushReceived("", "refused", 404),
         ]
@@ -418,8 +422,32 @@ async def test_tokens_logins_and_targets_of_notifications_are_told_without_token
             "principal": ann,
             "face": "tools",
             "protocol": "a2a",
+            "target": "hooks.example:443",
             "decision": "allowed",
             "unlisted": 3,
         },
-        {"event": "webhook_given_up", "face": "tools"},
+        {"event": "webhook_given_up", "face": "tools", "target": "hooks.example:443"},
     ]
+
+
+async def test_a_target_of_notifications_is_told_by_its_host_alone(tmp_path: Path) -> None:
+    async with receiving() as receiver:
+        push = PushPlan(frozenset({receiver.place}))
+        async with audited(tmp_path, push=push) as there:
+            rpc = there.rpc()
+            held = {"returnImmediately": True, "taskPushNotificationConfig": {"url": receiver.url()}}
+            task = (await rpc.send(call_part("wait"), configuration=held))["id"]
+            urls = (receiver.url(), "http://ann:pass@10.0.0.1:99/path-secret?query-secret", "what?")
+            for number, url in enumerate(urls):
+                asked = {"taskId": task, "id": f"hook-{number}", "url": url, "token": "token-secret"}
+                await rpc.post("CreateTaskPushNotificationConfig", asked)
+            await rpc.call("CancelTask", {"id": task})
+    told = [one for one in lines_of(there.file) if one["event"] == "webhook_added"]
+    assert [(one["decision"], one.get("target")) for one in told] == [
+        ("allowed", receiver.place),
+        ("allowed", receiver.place),
+        ("refused", "10.0.0.1:99"),
+        ("refused", None),
+    ]
+    text = there.file.read_text()
+    assert not [word for word in ("secret", "pass", "/hook", "what?") if word in text]

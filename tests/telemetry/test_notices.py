@@ -28,7 +28,7 @@ NOTICES: list[Notice] = [
     PushAttempt("gone", "given_up", "task-3"),
     PushReceived("far", "taken", 204),
     PushReceived("", "refused", 404),
-    WebhookAsked("face", "ann", "task-1"),
+    WebhookAsked("face", "ann", "task-1", "hooks.example:443"),
 ]
 
 

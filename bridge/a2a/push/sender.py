@@ -322,7 +322,7 @@ class PushSender:
             event = self._shown(text, line.opened.extensions)
             attempt = await self._notifier.send(line.opened, key.task_id, OutboxRow(row.seq, event))
             if attempt.failure is None:
-                self._tell(PushAttempt(self._face, "delivered", key.task_id))
+                self._tell(PushAttempt(self._face, "delivered", key.task_id, line.place))
                 line.since_ms = self._clock.now_ms()
                 await self._outbox.sent(key, row.seq)
             else:
@@ -336,14 +336,14 @@ class PushSender:
             return
         pause = pauses[attempts - 1] * (1 + self._pace.jitter * self._chance())
         held = min(attempt.wait_seconds, max(pauses))
-        self._tell(PushAttempt(self._face, "failed", line.webhook.key.task_id))
+        self._tell(PushAttempt(self._face, "failed", line.webhook.key.task_id, line.place))
         due_ms = self._clock.now_ms() + round(max(pause, held) * 1000)
         logger.info("webhook %s of task %s: %s", *reversed(line.webhook.key), failure)
         await self._outbox.failed(line.webhook.key, attempts, due_ms, failure)
 
     async def _give_up(self, line: _Line, failure: str) -> None:
         task_id, webhook_id = line.webhook.key
-        self._tell(PushAttempt(self._face, "given_up", task_id))
+        self._tell(PushAttempt(self._face, "given_up", task_id, line.place))
         logger.warning(
             "nothing more is sent to webhook %s (%s) of task %s: %s", webhook_id, line.place, task_id, failure
         )

@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Final, Generic, overload
 
+from bridge import trace
 from bridge.a2a.model.errors import (
     PUSH_NOTIFICATION_NOT_SUPPORTED,
     UNSUPPORTED_OPERATION,
@@ -35,6 +36,7 @@ from bridge.a2a.model.push_objects import (
 from bridge.a2a.tasks.engine import Engine
 from bridge.a2a.tasks.intake import CallContext
 from bridge.a2a.tasks.watcher import WatchedEvent, Watcher
+from bridge.a2a.tasks.webhooks import target_of
 from bridge.a2a.wire.extensions import ExtensionFilter
 from bridge.trace import Hop
 
@@ -164,6 +166,8 @@ class Service:
         assert webhooks is not None
         match request:
             case TaskPushNotificationConfig():
+                if (hop := trace.hop.get()) is not None:
+                    hop.target = target_of(request.url)
                 if not request.task_id:
                     raise invalid_params(Violation("taskId", "is needed"))
                 task_id = await self._engine.id_of(request.task_id, caller)

@@ -89,6 +89,16 @@ def place_of(url: SplitResult) -> str:
     return f"{f'[{host}]' if ':' in host else host}:{url.port or _PORTS.get(url.scheme, 0)}"
 
 
+def target_of(text: str) -> str:
+    """`host:port` of what a client gives as the URL of a webhook; empty if it has none. Never its path, its query or a
+    user in it, which may be secrets."""
+    try:
+        url = urlsplit(text)
+        return place_of(url) if url.hostname else ""
+    except ValueError:
+        return ""
+
+
 class WebhookRecords:
     """Webhooks as sealed bytes, and back."""
 
@@ -168,7 +178,7 @@ class Webhooks:
 
     def made_of_message(self, asked: AskedWebhook, task_id: str, owner: str) -> Webhook:
         """As `made`, for a webhook that a message asks for."""
-        self._tell(WebhookAsked(self._face, owner, task_id))
+        self._tell(WebhookAsked(self._face, owner, task_id, target_of(asked.config.url)))
         return self.made(asked, task_id, owner)
 
     # Operations

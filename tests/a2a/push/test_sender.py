@@ -442,7 +442,10 @@ async def test_each_attempt_is_told_and_what_waits_can_be_read(place: Place) -> 
     await place.time.pass_until_due()
     await place.receiver.has(7)
     await place.nothing_waits()
-    assert told == [PushAttempt("tools", outcome, task.id) for outcome in ["failed"] * 2 + ["delivered"] * 5]
+    assert told == [
+        PushAttempt("tools", outcome, task.id, place.receiver.place)
+        for outcome in ["failed"] * 2 + ["delivered"] * 5
+    ]
     assert (await sender.backlog()).rows == 0
 
 
@@ -452,4 +455,4 @@ async def test_a_webhook_that_is_given_up_is_told(place: Place) -> None:
     await place.send(tell=told.append, face="tools")
     task = await place.task()
     await place.nothing_waits()
-    assert told == [PushAttempt("tools", "given_up", task.id)]
+    assert told == [PushAttempt("tools", "given_up", task.id, place.receiver.place)]
