@@ -166,7 +166,11 @@ class Hop:
             AuditAwayError: the request must not be performed at the moment.
         """
         if self.gate is not None and not self.intent:
-            self.intent = await self.gate.intend(self)
+            try:
+                self.intent = await self.gate.intend(self)
+            except BaseException:
+                self.peer = ""  # nothing goes there
+                raise
 
     def forget(self) -> None:
         """Forget what the request was foretold to be about."""

@@ -13,6 +13,7 @@ from starlette.types import Receive, Scope, Send
 from bridge.access.verifiers import Access
 from bridge.http.request_checks import FaceAddress
 from bridge.mcp.server.server import McpServer
+from bridge.trace import UNHEARD, Hops
 from tests.support.limits import mcp_limits
 from tests.support.mcp_face import Face
 from tests.support.mcp_wire import Http
@@ -23,9 +24,11 @@ PROGRAM: Final = ("-m", "tests.support.mcp_face")
 
 
 @asynccontextmanager
-async def served(face: Face, access: Access | None = None, **limits: Any) -> AsyncIterator[str]:
+async def served(
+    face: Face, access: Access | None = None, hops: Hops = UNHEARD, **limits: Any
+) -> AsyncIterator[str]:
     """A face over HTTP, in this process; its URL."""
-    server = face.server = McpServer(face, mcp_limits(**limits))
+    server = face.server = McpServer(face, mcp_limits(**limits), "face", hops)
     app: Any = None
 
     async def late(scope: Scope, receive: Receive, send: Send) -> None:
@@ -38,11 +41,15 @@ async def served(face: Face, access: Access | None = None, **limits: Any) -> Asy
 
 @asynccontextmanager
 async def wire_to(
-    version: str, capabilities: dict[str, Any] | None = None, access: Access | None = None, **limits: Any
+    version: str,
+    capabilities: dict[str, Any] | None = None,
+    access: Access | None = None,
+    hops: Hops = UNHEARD,
+    **limits: Any,
 ) -> AsyncIterator[tuple[Http, Face]]:
     """A face over HTTP and a wire to it."""
     face = Face()
-    async with served(face, access, **limits) as url, httpx2.AsyncClient(timeout=30) as client:
+    async with served(face, access, hops, **limits) as url, httpx2.AsyncClient(timeout=30) as client:
         http = Http(client, url, version, capabilities)
         if access is None:
             await http.open()

@@ -64,6 +64,12 @@ class AdmittedUser(AuthenticatedUser):
         """Whether its access was revoked after this request came."""
         self.intent = 0
         """The number under which it was written down what the request is about to do; 0 without."""
+        self.method = self.tool = ""
+        """What the request asks for, as far as that was read before the SDK reads it."""
+        self.is_heard = False
+        """Whether there is a hop that tells of the request."""
+        self.is_passed_on = False
+        """Whether another replica has passed the request on, which has the connection of the client."""
 
 
 _Served = dict[anyio.CancelScope, AdmittedUser]
@@ -135,14 +141,25 @@ class Endpoint:
             await _refusal(exc)(scope, receive, send)
             return
         user = AdmittedUser(principal, metadata_url)
+        user.is_passed_on = hop is not None
         admitted = {**scope, "headers": _readable(scope), "user": user, HOP: hop}
         await self._serve(admitted, receive, send, user, self._streams if verb == "GET" else self._posts)
 
-    def _tell_of_refusal(self, headers: Headers, exc: RefusedError) -> None:
+    @property
+    def open_streams(self) -> int:
+        """The number of streams on which legacy clients of this replica are told of changes."""
+        return sum(not user.is_passed_on for user in self._streams.values())
+
+    def _tell_of_refusal(self, headers: Headers, exc: RefusedError, user: AdmittedUser | None = None) -> None:
+        """Tell of a request that the SDK does not see; `user` is who it is from, once that is known."""
         trace.begin(trace.in_headers(headers.raw))
         if (hop := self.hops.taken("mcp", self.name)) is not None:
             with hop:
                 hop.error = f"HTTP_{exc.status}"
+                if user is not None:
+                    known = self.access.needs_token
+                    hop.admit(user.method, user.principal.name, is_authenticated=known)
+                    hop.skill, hop.intent = user.tool, user.intent
 
     def _require_own(self, headers: Headers, verb: str) -> AcceptedHop | None:
         """Refuse a request that a foreign web page could have sent. Returns the hop by which it came.
@@ -198,6 +215,7 @@ class Endpoint:
                 with suppress(ClientDisconnect):
                     await self.inner(scope, await self._bounded(scope, receive, user), watched_send)
             except RefusedError as exc:
+                self._tell_of_refusal(Headers(scope=scope), exc, user)
                 await _refusal(exc)(scope, receive, watched_send)
             finally:
                 del served[life]
@@ -208,6 +226,8 @@ class Endpoint:
         else:
             is_out = user.is_revoked or user.principal.seconds_left() <= 0
             refused = self.access.refusal("is not known any more") if is_out else _stopping()
+            if not user.is_heard:
+                self._tell_of_refusal(Headers(scope=scope), refused, user)
             await _refusal(refused)(scope, receive, send)
 
     async def _bounded(self, scope: Scope, receive: Receive, user: AdmittedUser) -> Receive:
@@ -236,6 +256,7 @@ class Endpoint:
         called = _call_in(body)
         tool = self.tool_called(*called) if called else None
         if tool is not None:
+            user.method, user.tool = "tools/call", tool
             self._require_scope(tool, headers, user)
             self._require_token(tool, user)
 

@@ -79,6 +79,7 @@ class IntentGate:
         )
         hop = Hop("server", "mcp", (), context, method, face=self.face, principal=user.principal.name)
         foretell(hop, self.tools, params, user.principal)
+        user.method, user.tool = method, hop.skill
         return await self.gate.intend(hop)
 
 

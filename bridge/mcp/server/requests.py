@@ -48,6 +48,12 @@ def intent_of(context: Context) -> int:
     return 0 if context.request is None else int(context.request.user.intent)
 
 
+def note_heard(context: Context) -> None:
+    """Note that a hop tells of the request, so that the endpoint need not."""
+    if context.request is not None:
+        context.request.user.is_heard = True
+
+
 def require_admitted(context: Context) -> None:
     """Refuse a request when the access of its principal was revoked while it was read.
 
@@ -61,7 +67,8 @@ def require_admitted(context: Context) -> None:
 def begin_trace(context: Context) -> None:
     """Begin the trace of this request. `_meta` names the trace (2026-07-28), else the headers do."""
     headers = {} if context.request is None else trace.in_headers(context.request.headers.raw)
-    trace.begin(param(context, "_meta") or {}, headers)
+    meta = param(context, "_meta")  # of a request that is not checked yet
+    trace.begin(meta if isinstance(meta, dict) else {}, headers)
 
 
 def require_readable(context: Context, depth: int) -> None:

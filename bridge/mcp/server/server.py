@@ -21,6 +21,7 @@ from mcp import MCPError
 from mcp.server.context import CallNext, HandlerResult
 from mcp.server.session import ServerSession
 from mcp.server.streamable_http_manager import StreamableHTTPSessionManager
+from pydantic import ValidationError
 from pydantic_core import PydanticSerializationError, to_json
 from starlette.types import ASGIApp
 
@@ -43,6 +44,7 @@ from bridge.mcp.server.requests import (
     incoming_of,
     intent_of,
     is_modern,
+    note_heard,
     param,
     principal_of,
     require_admitted,
@@ -57,6 +59,8 @@ from bridge.notices import Tell, unheard
 from bridge.trace import UNHEARD, Hop, Hops
 
 logger = logging.getLogger(__name__)
+
+_Method = Callable[[Context], Awaitable[JsonObject]]
 
 _TELL_SECONDS: Final = 5.0
 """How long telling one client of a change may take. After that, the client is skipped."""
@@ -104,7 +108,7 @@ class McpServer:
         self._running = 0
         self._freed = Signal()
         self._endpoint: Endpoint | None = None
-        self._methods: dict[str, Callable[[Context], Awaitable[JsonObject]]] = {
+        self._methods: dict[str, _Method] = {
             "tools/list": self._list("tools", face.tools),
             "tools/call": self._call,
             "resources/list": self._list("resources", face.resources),
@@ -199,45 +203,58 @@ class McpServer:
     async def _answer(self, ctx: Context, call_next: CallNext) -> HandlerResult:
         """The middleware. `call_next` raises the faults that the SDK finds in a request."""
         method = self._methods.get(ctx.method)
-        require_admitted(ctx)
-        if len(ctx.method) > ECHO_CHARACTERS:  # which the SDK would repeat in full
-            raise MCPError(types.METHOD_NOT_FOUND, "Method not found", echoed(ctx.method))
-        checked = await call_next(ctx)
         if method is None or ctx.request_id is None:
-            return checked
+            require_admitted(ctx)
+            if len(ctx.method) > ECHO_CHARACTERS:  # which the SDK would repeat in full
+                raise MCPError(types.METHOD_NOT_FOUND, "Method not found", echoed(ctx.method))
+            return await call_next(ctx)
         begin_trace(ctx)
         hop = self._hops.taken("mcp", self._name)
         if hop is None:
-            return await self._performed(ctx, method)
+            return await self._checked(ctx, call_next, method)
+        note_heard(ctx)
         with hop:
-            principal, known = principal_of(ctx), self._endpoint is None or self._endpoint.access.needs_token
-            hop.admit(ctx.method, principal.name, is_authenticated=known)
-            hop.intent = intent_of(ctx)
-            try:
-                if hop.gate is not None and not hop.intent:
-                    await self._intend(hop, ctx)
-                result = await self._performed(ctx, method)
-            except MCPError as exc:
-                hop.error = str(exc.error.code)
-                raise
-            except AuditAwayError as exc:
-                raise MCPError(INTERNAL_ERROR, AWAY) from exc
-            hop.state = state_of_result(result) if ctx.method == "tools/call" else ""
+            return await self._heard(hop, ctx, call_next, method)
+
+    async def _heard(self, hop: Hop, ctx: Context, call_next: CallNext, method: _Method) -> HandlerResult:
+        principal, known = principal_of(ctx), self._endpoint is None or self._endpoint.access.needs_token
+        hop.admit(ctx.method, principal.name, is_authenticated=known)
+        hop.intent = intent_of(ctx)
+        try:
+            result = await self._checked(ctx, call_next, method, hop)
+        except MCPError as exc:
+            hop.error = str(exc.error.code)
+            raise
+        except ValidationError:
+            hop.error = str(INVALID_PARAMS)
+            raise
+        hop.state = state_of_result(result) if ctx.method == "tools/call" else ""
         return result
+
+    async def _checked(
+        self, ctx: Context, call_next: CallNext, method: _Method, hop: Hop | None = None
+    ) -> JsonObject:
+        """The answer to a request that the SDK finds no fault in."""
+        require_admitted(ctx)
+        await call_next(ctx)
+        if hop is not None and hop.gate is not None and not hop.intent:
+            await self._intend(hop, ctx)
+        return await self._performed(ctx, method)
 
     async def _intend(self, hop: Hop, ctx: Context) -> None:
         """Announce a request that did not come over HTTP.
 
         Raises:
-            AuditAwayError: it cannot be written down.
+            MCPError: INTERNAL_ERROR, it cannot be written down.
         """
         foretell(hop, self._face, ctx.params or {}, principal_of(ctx))
-        await hop.intend()
+        try:
+            await hop.intend()
+        except AuditAwayError as exc:
+            raise MCPError(INTERNAL_ERROR, AWAY) from exc
         hop.forget()  # it is told anew when the call is made
 
-    async def _performed(
-        self, ctx: Context, method: Callable[[Context], Awaitable[JsonObject]]
-    ) -> JsonObject:
+    async def _performed(self, ctx: Context, method: _Method) -> JsonObject:
         try:
             if self._endpoint is not None and self._endpoint.is_stopping:
                 raise McpRefusal(INTERNAL_ERROR, "The bridge is stopping")
@@ -268,8 +285,9 @@ class McpServer:
 
     @property
     def open_streams(self) -> int:
-        """The number of streams that tell modern clients of changes."""
-        return self._listening.open
+        """The number of streams that tell clients of changes."""
+        of_legacy = 0 if self._endpoint is None else self._endpoint.open_streams
+        return self._listening.open + of_legacy
 
     @property
     def running(self) -> int:
