@@ -162,27 +162,36 @@ class CallInRounds:
 
     async def _in_turn(self, progress: ProgressRelay, call: ToolCall) -> JsonObject:
         self._patience.pause()
-        hop = trace.hop.get()
-        since = 0.0 if hop is None else anyio.current_time()
-        async with (
-            turn(self._limiter, self._decision.skill_id, self._options.queue_timeout_seconds) as left_seconds,
-            self._queue.slot(self._caller, left_seconds, self._wait) as slot,
-        ):
-            self._patience.resume()
-            if hop is not None:
-                hop.waited(self._decision.source_key, anyio.current_time() - since)
-            self._job.sent(self._decision.source_key or self._queue.session.name)
-            if self._job.turn.task is None and self._asking is None:
-                self._job.status(TaskState.WORKING)
-            await self._job.accepted
-            assert isinstance(self._decision, RunTool)
-            self._asking = self._asking_that_keeps(
-                partial(kept_question, self._decision, ResumeMode.OPEN), slot
-            )
-            self._session = slot.session
-            result = await slot.session.call(call, progress, self._asking)
-            self.was_taken = True
-            return result
+        waiting = trace.hop.get()
+        since = 0.0 if waiting is None else anyio.current_time()
+        try:
+            async with (
+                turn(
+                    self._limiter, self._decision.skill_id, self._options.queue_timeout_seconds
+                ) as left_seconds,
+                self._queue.slot(self._caller, left_seconds, self._wait) as slot,
+            ):
+                if waiting is not None:
+                    waiting.waited(self._decision.source_key, anyio.current_time() - since)
+                    waiting = None
+                return await self._called(progress, call, slot)
+        finally:
+            if waiting is not None:  # its turn never came
+                waiting.waited(self._decision.source_key, anyio.current_time() - since)
+
+    async def _called(self, progress: ProgressRelay, call: ToolCall, slot: ToolSlot) -> JsonObject:
+        """The answer to a call that has a slot."""
+        self._patience.resume()
+        self._job.sent(self._decision.source_key or self._queue.session.name)
+        if self._job.turn.task is None and self._asking is None:
+            self._job.status(TaskState.WORKING)
+        await self._job.accepted
+        assert isinstance(self._decision, RunTool)
+        self._asking = self._asking_that_keeps(partial(kept_question, self._decision, ResumeMode.OPEN), slot)
+        self._session = slot.session
+        result = await slot.session.call(call, progress, self._asking)
+        self.was_taken = True
+        return result
 
     @property
     def _caller(self) -> Claimant:

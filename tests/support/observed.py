@@ -16,6 +16,7 @@ from opentelemetry.proto.trace.v1.trace_pb2 import Span
 
 from bridge.assembly.bridge import Bridge
 from bridge.assembly.plan import OfferedPlan, Plan, ProcessPlan, PublishedPlan, RemotePlan, ServerPlan
+from bridge.config.tables.profile import Profile
 from bridge.mcp.client.eras import Era
 from bridge.mcp.client.transports.streamable_http import ServerTarget
 from tests.support.foreign import Foreign, foreign_agent
@@ -106,9 +107,15 @@ class InRow:
     mcp: Http
 
 
-def wrapping(target: ServerTarget, place: ProcessPlan, store: str = "memory:", **more: Any) -> Plan:
+def wrapping(
+    target: ServerTarget,
+    place: ProcessPlan,
+    store: str = "memory:",
+    profile: Profile | None = None,
+    **more: Any,
+) -> Plan:
     """The plan of one agent `tools` made of the tool server `far`."""
-    profile = profile_of("default")
+    profile = profile or profile_of("default")
     server = ServerPlan.as_profile_says(target, Era.LEGACY, profile.server, profile.run)
     agent = PublishedPlan(("far",), profile, store)
     return Plan(profile, place, servers={"far": server}, published={"tools": agent}, **more)

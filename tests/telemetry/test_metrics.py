@@ -20,7 +20,7 @@ from bridge.trace import NO_TRACE, Hop
 from tests.support.limits import url_at
 from tests.support.observed import in_row, wrapping
 from tests.support.recording import RecordingServer
-from tests.support.running import Rpc, call_part, listening
+from tests.support.running import Rpc, call_part, listening, profile_with, raw_command
 
 COUNTED = ProcessPlan(metrics=("127.0.0.1", 0))
 NAMES = KnownNames({"face": frozenset({"echo"})}, frozenset({"far"}))
@@ -74,6 +74,26 @@ async def test_calls_through_both_bridges_are_counted_at_each_hop(tmp_path: Path
     assert one(inner, "a2a_tasks_waiting", face="tools", state="input_required") == 1
     assert one(inner, "mcp_a2a_store_ready", face="tools") == 1
     assert one(inner, "a2a_server_operation_duration_seconds_count", **asked) == 1
+
+
+async def test_a_call_whose_turn_never_came_is_counted_with_how_long_it_waited(tmp_path: Path) -> None:
+    profile = profile_with(server={"sessions": 1}, run={"concurrency": 1, "queue_timeout_seconds": 0.2})
+    place = replace(COUNTED, state=tmp_path / "state", cache=tmp_path / "cache")
+    plan = wrapping(raw_command(), place, profile=profile)
+    bridge, at_once = Bridge(plan), {"returnImmediately": True}
+    async with bridge.run(), listening(bridge.app) as url, httpx2.AsyncClient(timeout=30) as client:
+        await bridge.apply(plan)
+        rpc = Rpc(client, f"{url}/agents/tools")
+        first = await rpc.send(call_part("wait"), configuration=at_once)
+        rejected = await rpc.send(call_part("wait"))
+        canceled = await rpc.send(call_part("wait"), configuration=at_once)
+        await rpc.call("CancelTask", {"id": canceled["id"]})
+        found = await read(bridge)
+        await rpc.call("CancelTask", {"id": first["id"]})
+        await bridge.drain(0)
+    assert rejected["status"]["state"] == "TASK_STATE_REJECTED"
+    assert one(found, "mcp_client_queue_wait_seconds_count", peer="far") == 3
+    assert one(found, "mcp_client_queue_wait_seconds_bucket", peer="far", le="0.1") < 3
 
 
 async def test_what_a_reload_removes_is_gone_from_the_metrics(tmp_path: Path) -> None:
