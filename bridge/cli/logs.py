@@ -111,6 +111,6 @@ def set_up(log_format: str, level: str, worker: int | None = None) -> None:
         logging.getLogger(name).setLevel("WARNING")
     # It warns of what it ignored while a connection broke, beside the fault that it raises.
     logging.getLogger("psycopg").setLevel("INFO" if level == "debug" else "ERROR")
-    # It warns each time that it tries a collector anew, and of each span that its full queue drops.
+    # It warns each time that it tries a collector anew. What a full queue drops is told by `telemetry.spans`.
     logging.getLogger("opentelemetry").setLevel("INFO" if level == "debug" else "ERROR")
     logging.getLogger("bridge").setLevel(level.upper())

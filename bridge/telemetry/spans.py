@@ -3,15 +3,17 @@
 Each hop is one span, SERVER or CLIENT. It continues the trace of the request that it belongs to, and is the parent of
 all that follows from it. The last turn of a task that is gone on with is a link.
 
-Spans go into a bounded queue, which a thread of the SDK empties. While the collector takes nothing in, the queue drops
-spans; no call waits for it. A caller without a credential does not decide what is recorded: its sampled bit is not
-looked at, and its trace id does not count for a sampler that records a part of all traces.
+Spans go into a bounded queue, which a thread of the SDK empties. While the collector takes nothing in, further spans
+are dropped and counted; no call waits for it. A caller without a credential does not decide what is recorded: its
+sampled bit is not looked at, and its trace id does not count for a sampler that records a part of all traces.
 
 Source: OpenTelemetry semantic conventions of MCP and of generative AI, and their draft for A2A.
 """
 
 from __future__ import annotations
 
+import logging
+import os
 import secrets
 import threading
 from collections.abc import Iterator, Sequence
@@ -26,8 +28,8 @@ try:
     from opentelemetry import trace as api
     from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
     from opentelemetry.sdk.resources import Resource
-    from opentelemetry.sdk.trace import TracerProvider
-    from opentelemetry.sdk.trace.export import BatchSpanProcessor
+    from opentelemetry.sdk.trace import ReadableSpan, TracerProvider
+    from opentelemetry.sdk.trace.export import BatchSpanProcessor, SpanExportResult
     from opentelemetry.sdk.trace.sampling import Sampler, SamplingResult
     from opentelemetry.trace import (
         Link,
@@ -45,12 +47,18 @@ except ImportError as exc:
         "`traces` in [bridge] needs the packages of OpenTelemetry: pip install 'mcp-a2a[otel]'"
     ) from exc
 
+logger = logging.getLogger(__name__)
+
 _SPANS_PATH: Final = "/v1/traces"
+_WAITING_MOST: Final = 2048
+"""How many spans may wait for the collector, unless `OTEL_BSP_MAX_QUEUE_SIZE` says so: the default of the SDK."""
 _END_SECONDS: Final = 5.0
 """How long the end of the bridge waits for a collector to take the last spans."""
 
 _KINDS: Final = {"server": SpanKind.SERVER, "client": SpanKind.CLIENT}
 _FAILED: Final = frozenset({"failed", "rejected"})
+_DROPPED: Final = "the collector takes spans in too slowly, or not at all: %d were dropped so far"
+_LOST: Final = "%d spans have not reached the collector"
 _STRANGER: Final = "mcp-a2a-stranger"
 """The key of a context whose trace comes from a caller without a credential."""
 
@@ -60,7 +68,7 @@ class SpanExport:
 
     def __init__(self, collector: str) -> None:
         """`collector` is the base URL of an OTLP receiver. The variables OTEL_* say the rest."""
-        self._exporter = OTLPSpanExporter(f"{collector}{_SPANS_PATH}")
+        self._exporter = _CountingExporter(f"{collector}{_SPANS_PATH}")
         ours = Resource({"service.name": "mcp-a2a", "service.version": __version__})
         found = Resource.create()
         is_named = not str(found.attributes.get("service.name", "")).startswith("unknown_service")
@@ -68,7 +76,8 @@ class SpanExport:
             resource=ours.merge(found) if is_named else found.merge(ours), shutdown_on_exit=False
         )
         provider.sampler = _SamplerOfStrangers(provider.sampler)
-        provider.add_span_processor(BatchSpanProcessor(self._exporter))
+        self._queue = _SpanQueue(self._exporter, _waiting_most())
+        provider.add_span_processor(self._queue)
         self._tracer = provider.get_tracer("mcp-a2a", __version__)
         self._provider = provider
         self._spans: dict[Hop, Span] = {}
@@ -80,6 +89,8 @@ class SpanExport:
         self._provider.shutdown()
         giving_up.cancel()
         giving_up.join()
+        if lost := self._queue.lost:
+            logger.error(_LOST, lost)
 
     def began(self, hop: Hop) -> None:
         """Begin the span of a hop; what follows from the hop is below it."""
@@ -109,6 +120,54 @@ class SpanExport:
                 span.set_attribute("error.type", hop.error or "tool_error")
                 span.set_status(Status(StatusCode.ERROR))
         span.end(hop.began_ns + round(hop.seconds * 1e9))
+
+
+class _CountingExporter(OTLPSpanExporter):
+    """Counts the spans that have left the queue, and those of them that did not reach the collector."""
+
+    taken = 0
+    failed = 0
+
+    def export(self, spans: Sequence[ReadableSpan]) -> SpanExportResult:
+        """See `SpanExporter`. Called in a thread of the SDK."""
+        self.taken += len(spans)
+        result = super().export(spans)
+        if result is not SpanExportResult.SUCCESS:
+            self.failed += len(spans)
+        return result
+
+
+class _SpanQueue(BatchSpanProcessor):
+    """The queue of the SDK, which takes no span that would push out another one, and tells how many it took not."""
+
+    def __init__(self, exporter: _CountingExporter, most: int) -> None:
+        super().__init__(exporter, max_queue_size=most)
+        self._counting = exporter
+        self._most = most
+        self._given = 0
+        self._dropped = 0
+
+    @property
+    def lost(self) -> int:
+        """How many spans have not reached the collector, once the queue has ended."""
+        return self._dropped + self._counting.failed + self._given - self._counting.taken
+
+    def on_end(self, span: ReadableSpan) -> None:
+        """See `SpanProcessor`. Called on the event loop; waits for nothing."""
+        if span.context is None or not span.context.trace_flags.sampled:
+            return
+        if self._given - self._counting.taken >= self._most:
+            self._dropped += 1
+            if self._dropped & (self._dropped - 1) == 0:  # told again each time that the number has doubled
+                logger.error(_DROPPED, self._dropped)
+            return
+        self._given += 1
+        super().on_end(span)
+
+
+def _waiting_most() -> int:
+    said = os.environ.get("OTEL_BSP_MAX_QUEUE_SIZE", "")
+    return int(said) if said.isdecimal() and int(said) else _WAITING_MOST
 
 
 class _SamplerOfStrangers(Sampler):

@@ -48,6 +48,13 @@ class Collector:
 
     url: str
     spans: list[Seen] = field(default_factory=list)
+    came: threading.Event = field(default_factory=threading.Event)
+    """Set once a request has come."""
+    may_answer: threading.Event = field(default_factory=threading.Event)
+    """Awaited before each answer. It is set at first: who clears it has a collector that hangs."""
+
+    def __post_init__(self) -> None:
+        self.may_answer.set()
 
     def take(self, body: bytes) -> None:
         """Take a request."""
@@ -78,6 +85,8 @@ def collecting() -> Iterator[Collector]:
     class Handler(BaseHTTPRequestHandler):
         def do_POST(self) -> None:
             collector.take(self.rfile.read(int(self.headers["content-length"])))
+            collector.came.set()
+            collector.may_answer.wait()
             self.send_response(200)
             self.send_header("content-length", "0")
             self.end_headers()
@@ -92,6 +101,7 @@ def collecting() -> Iterator[Collector]:
         try:
             yield collector
         finally:
+            collector.may_answer.set()
             server.shutdown()
             thread.join()
 

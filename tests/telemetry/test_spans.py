@@ -3,16 +3,22 @@
 from __future__ import annotations
 
 import json
+import logging
 import re
 import subprocess
 import sys
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
+import anyio
+import httpx2
 import pytest
 
 from bridge.access.principals import Principal
 from bridge.access.verifiers import Credential
+from bridge.assembly.bridge import Bridge
 from bridge.assembly.parts import Parts
 from bridge.assembly.plan import ProcessPlan
 from bridge.assembly.telemetry import Telemetry
@@ -22,7 +28,7 @@ from tests.support.command import ROOT
 from tests.support.limits import url_at
 from tests.support.mcp_tasks import TAKES_ALL, accepted
 from tests.support.mcp_wire import Json
-from tests.support.observed import Seen, collecting, foreign_offered, in_row
+from tests.support.observed import Seen, collecting, foreign_offered, in_row, wrapping
 from tests.support.ports import free_port
 from tests.support.recording import RecordingServer
 from tests.support.running import Rpc, call_part, listening, raw_command
@@ -30,6 +36,17 @@ from tests.support.running import Rpc, call_part, listening, raw_command
 TRACE = "0af7651916cd43dd8448eb211c80319c"
 SPAN = "b7ad6b7169203331"
 PARENT = f"00-{TRACE}-{SPAN}-01"
+
+
+@asynccontextmanager
+async def wrapped(place: ProcessPlan) -> AsyncIterator[Rpc]:
+    """A client of the agent of one bridge, of which `place` says what listens."""
+    plan = wrapping(raw_command(), place)
+    bridge = Bridge(plan)
+    async with bridge.run(), listening(bridge.app) as url, httpx2.AsyncClient(timeout=30) as http:
+        await bridge.apply(plan)
+        yield Rpc(http, f"{url}/agents/tools")
+        await bridge.published[0].engine.drain(0)
 
 
 def named(spans: list[Seen], kind: str, name: str) -> Seen:
@@ -149,20 +166,62 @@ async def test_a_call_that_fails_is_a_failed_span(tmp_path: Path) -> None:
     assert [(span.failed, span.attributes["error.type"]) for span in failed] == [(True, "tool_error")] * 2
 
 
-async def test_a_dead_collector_costs_a_call_nothing_and_the_queue_is_bounded(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+def lines_about_spans(caplog: pytest.LogCaptureFixture) -> list[str]:
+    """What the log says of spans as errors."""
+    of_spans = [one for one in caplog.records if one.name == "bridge.telemetry.spans"]
+    return [one.getMessage() for one in of_spans if one.levelno == logging.ERROR]
+
+
+async def test_a_collector_that_is_away_fails_no_call_and_what_it_missed_is_told(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setenv("OTEL_EXPORTER_OTLP_TIMEOUT", "0.1")
+    place = ProcessPlan(
+        state=tmp_path / "state", cache=tmp_path / "cache", traces=f"http://127.0.0.1:{free_port()}"
+    )
+    async with wrapped(place) as rpc:
+        assert (await rpc.send(call_part("echo", text="x")))["status"]["state"] == "TASK_STATE_COMPLETED"
+    assert lines_about_spans(caplog) == ["2 spans have not reached the collector"]
+
+
+async def test_no_call_waits_for_a_collector_that_hangs_and_what_the_full_queue_dropped_is_told(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
     monkeypatch.setenv("OTEL_BSP_MAX_QUEUE_SIZE", "8")
     monkeypatch.setenv("OTEL_BSP_MAX_EXPORT_BATCH_SIZE", "8")
-    place = ProcessPlan(traces=f"http://127.0.0.1:{free_port()}")
-    server = RecordingServer()
-    async with listening(server) as url, in_row(tmp_path, url_at(f"{url}/mcp"), place) as there:
-        rpc = Rpc(there.mcp.client, there.agent_url)
-        for _ in range(20):
-            task = await rpc.send(call_part("echo", text="x"))
-            assert task["status"]["state"] == "TASK_STATE_COMPLETED"
-    assert len(server.told) == 20
+    with collecting() as collector:
+        collector.may_answer.clear()
+        place = ProcessPlan(state=tmp_path / "state", cache=tmp_path / "cache", traces=collector.url)
+        async with wrapped(place) as rpc:
+            calls = 0
+            with anyio.fail_after(30):
+                while calls < 20 or not collector.came.is_set():
+                    await rpc.send(call_part("echo", text="x"))
+                    calls += 1
+                for _ in range(20):  # while the exporter waits for its answer
+                    task = await rpc.send(call_part("echo", text="x"))
+                    assert task["status"]["state"] == "TASK_STATE_COMPLETED"
+            dropped = lines_about_spans(caplog)
+            collector.may_answer.set()
+    made = 2 * (calls + 20)
+    assert len(collector.spans) <= 16
+    assert dropped[:2] == [
+        f"the collector takes spans in too slowly, or not at all: {count} were dropped so far"
+        for count in (1, 2)
+    ]
+    assert (
+        lines_about_spans(caplog)[-1] == f"{made - len(collector.spans)} spans have not reached the collector"
+    )
+
+
+async def test_spans_that_a_collector_takes_in_are_not_told_as_lost(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    with collecting() as collector:
+        place = ProcessPlan(state=tmp_path / "state", cache=tmp_path / "cache", traces=collector.url)
+        async with wrapped(place) as rpc:
+            await rpc.send(call_part("echo", text="x"))
+    assert (len(collector.spans), lines_about_spans(caplog)) == (2, [])
 
 
 async def test_a_task_that_waited_over_a_restart_is_linked_to_the_turn_that_asked(tmp_path: Path) -> None:
