@@ -40,7 +40,7 @@ from bridge.a2a.model.operations import (
 from bridge.a2a.model.operators import OPERATOR_URI, OWNER
 from bridge.a2a.model.timeline import TIMELINE_URI
 from bridge.a2a.server.service import Stream
-from bridge.a2a.tasks.intake import CallContext
+from bridge.a2a.tasks.callers import CallContext
 from bridge.access.principals import EVERYONE, OperatorRole
 from bridge.assembly.bridge import Bridge
 from bridge.assembly.published_agent import PublishedAgent

@@ -24,8 +24,8 @@ from bridge.a2a.server.app import AgentLimits, AgentServer
 from bridge.a2a.server.event_stream import StreamPace
 from bridge.a2a.server.service import Service
 from bridge.a2a.tasks.agent import Job, PlannedWork, Turn, WorkName, WorkSession
+from bridge.a2a.tasks.callers import CallContext
 from bridge.a2a.tasks.engine import Engine
-from bridge.a2a.tasks.intake import CallContext
 from bridge.a2a.tasks.registry import StorePace
 from bridge.a2a.tasks.webhooks import Webhooks
 from bridge.a2a.wire.extensions import ExtensionFilter

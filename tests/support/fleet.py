@@ -21,8 +21,8 @@ from bridge.a2a.model.objects import (
     text_of_parts,
 )
 from bridge.a2a.tasks.agent import Commit, Job, Turn
+from bridge.a2a.tasks.callers import CallContext
 from bridge.a2a.tasks.engine import Engine
-from bridge.a2a.tasks.intake import CallContext
 from bridge.a2a.tasks.watcher import Watcher
 from bridge.assembly.ids import clock_of
 from bridge.store.retention import Retention

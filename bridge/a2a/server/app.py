@@ -54,7 +54,7 @@ from bridge.a2a.server.security import with_security
 from bridge.a2a.server.service import Service, Stream
 from bridge.a2a.server.signed_cards import CardSigning, ShownCard, SignedCards
 from bridge.a2a.tasks.agent import Agent
-from bridge.a2a.tasks.intake import CallContext
+from bridge.a2a.tasks.callers import CallContext
 from bridge.a2a.wire import jsonrpc, rest
 from bridge.a2a.wire.dialect import Dialect, EventEncoder
 from bridge.a2a.wire.jsontext import parse_json

@@ -33,8 +33,8 @@ from bridge.a2a.model.push_objects import (
     GetTaskPushNotificationConfigRequest,
     ListTaskPushNotificationConfigsRequest,
 )
+from bridge.a2a.tasks.callers import CallContext
 from bridge.a2a.tasks.engine import Engine
-from bridge.a2a.tasks.intake import CallContext
 from bridge.a2a.tasks.watcher import WatchedEvent, Watcher
 from bridge.a2a.tasks.webhooks import target_of
 from bridge.a2a.wire.extensions import ExtensionFilter

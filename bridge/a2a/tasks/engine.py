@@ -138,9 +138,10 @@ from bridge.a2a.tasks.agent import (
     RunningWork,
     Turn,
 )
+from bridge.a2a.tasks.callers import CallContext
 from bridge.a2a.tasks.draft import DraftTask
 from bridge.a2a.tasks.idempotency import MessageBook
-from bridge.a2a.tasks.intake import AcceptedMessage, CallContext, EngineLimits, Intake
+from bridge.a2a.tasks.intake import AcceptedMessage, EngineLimits, Intake
 from bridge.a2a.tasks.listing import listed_task, query_from, response_from
 from bridge.a2a.tasks.live import LiveTask, refused_commit
 from bridge.a2a.tasks.moments import MomentLines, line_of

@@ -1,7 +1,6 @@
-"""Taking a message in: whether it repeats an earlier one, which task it goes to, and the work planned for it.
+"""Taking a message in: whether it repeats an earlier one, and the work planned for it in the task that it goes to.
 
-A message creates a task, answers a task that asks, or is held for the work of a task that is working. A message that
-names only a context answers the one task there that asks, if the agent takes it as an answer.
+A message creates a task, answers a task that asks, or is held for the work of a task that is working.
 
 Spec: A2A 1.0 sections 3.1.1, 3.3.1 (idempotency), 3.4 (contexts and tasks).
 """
@@ -12,22 +11,19 @@ import hashlib
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import Final
 
 from bridge import trace
 from bridge.a2a.model.errors import (
     Violation,
     invalid_params,
-    require_answerable,
     task_history_is_full,
     task_is_at_work,
     too_many_open_tasks,
 )
-from bridge.a2a.model.life import CLOSES_STREAM, ENDED, INTERRUPTED, SETTLED, IdsAndClock
+from bridge.a2a.model.life import CLOSES_STREAM, INTERRUPTED, IdsAndClock
 from bridge.a2a.model.objects import (
     Message,
     Role,
-    SendMessageConfiguration,
     SendMessageRequest,
     StreamResponse,
     Task,
@@ -35,9 +31,9 @@ from bridge.a2a.model.objects import (
     TaskStatus,
     timestamp,
 )
-from bridge.a2a.model.operators import is_for_its_owner
 from bridge.a2a.model.task_names import beginning_of
 from bridge.a2a.model.timeline import MomentKind
+from bridge.a2a.tasks.addressing import Addressing
 from bridge.a2a.tasks.agent import (
     Agent,
     Commit,
@@ -47,6 +43,7 @@ from bridge.a2a.tasks.agent import (
     Turn,
     WorkSession,
 )
+from bridge.a2a.tasks.callers import CallContext
 from bridge.a2a.tasks.draft import BriefWork, DraftTask
 from bridge.a2a.tasks.idempotency import REPEATED, Earlier, MessageBook, Repeat
 from bridge.a2a.tasks.live import LiveTask
@@ -55,43 +52,14 @@ from bridge.a2a.tasks.registry import HeldElsewhereError, StorePace, TaskRegistr
 from bridge.a2a.tasks.sessions import SessionHold, SessionOwnership
 from bridge.a2a.tasks.watcher import Watcher
 from bridge.a2a.tasks.webhooks import AskedWebhook, Webhooks
-from bridge.access.principals import OperatorRole, Principal
+from bridge.access.principals import Principal
 from bridge.concurrency import Signal, one_at_a_time
 from bridge.errors import StoreConflictError, StoreError
 from bridge.jsonvalues import JsonObject
 from bridge.store.contract import Store
 from bridge.store.outbox import Webhook
-from bridge.store.records import MessageKey, Query
+from bridge.store.records import MessageKey
 from bridge.trace import NO_TRACE, Hop
-
-_NAMED_BESIDE: Final = 5
-"""The most waiting tasks of a context that a new task there mentions."""
-
-
-@dataclass(frozen=True, slots=True)
-class CallContext:
-    """The caller of an operation: its principal, and the extensions that it activated."""
-
-    principal: Principal
-    extensions: frozenset[str] = frozenset()
-    names_tasks: bool = False
-    """Whether the ids of tasks in its requests are names that it gave them itself."""
-    comes_late: bool = False
-    """Whether it watches a task only once the task is there. Then it watches one that has ended, too, to see how, and
-    is told how far a task is."""
-    operator: OperatorRole | None = None
-    """Its role, where it asks as an operator for the tasks of all."""
-    sees_contents: bool = False
-    """Whether it sees the contents of the tasks of others as well."""
-    acting: str = ""
-    """The operator that asks in the place of the principal; empty where the principal asks itself."""
-    client: str = ""
-    """What its client says of itself. Nobody has checked it."""
-
-    @property
-    def asker(self) -> str:
-        """The name of who asks."""
-        return self.acting or self.principal.name
 
 
 @dataclass(frozen=True, slots=True)
@@ -183,6 +151,7 @@ class Intake:
         self._tasks = tasks
         self._sessions = sessions
         self._book = book
+        self._addressing = Addressing(agent, store, tasks, book)
         self._start = start
         self._webhooks = webhooks
         self._is_shared = store.replicas is not None
@@ -246,7 +215,7 @@ class Intake:
             await self._tasks.open.look(principal.name, limits.open_tasks)
         before = earlier.task_id
         if name is not None:
-            request = await self._by_its_id(name, request, principal)
+            request = await self._addressing.by_its_id(name, request, principal)
             if request.message.task_id is not None and self._is_shared:
                 before = await self._book.task_of(principal.name, message.message_id)
         turn, live, hold = await self._placed(request, caller)
@@ -289,8 +258,8 @@ class Intake:
             A2AError: the message is refused.
         """
         if caller.names_tasks and request.message.task_id is not None:
-            request = await self._by_its_id(request.message.task_id, request, caller.principal)
-        turn, live = await self._addressed(request, caller)
+            request = await self._addressing.by_its_id(request.message.task_id, request, caller.principal)
+        turn, live = await self._addressing.of_message(request, caller)
         if live is not None:
             hop.task_id, hop.context_id = live.id, live.origin.context_id
         is_at_work = live is not None and live.running is not None
@@ -336,8 +305,8 @@ class Intake:
         """
         new_context = self._ids.new() if self._sessions is not None else None
         while True:
-            turn, live = await self._addressed(request, caller)
-            if self._sessions is None or (live is not None and self._has_work(live)):
+            turn, live = await self._addressing.of_message(request, caller)
+            if self._sessions is None or (live is not None and self._addressing.has_work(live)):
                 return turn, live, None
             context_id = live.origin.context_id if live else turn.message.context_id or new_context
             assert context_id is not None
@@ -349,9 +318,6 @@ class Intake:
                 return replace(turn, message=message, lost_session=hold.is_lost), live, hold
             await self._claim(self._sessions, session, live)
 
-    def _has_work(self, live: LiveTask) -> bool:
-        return live.running is not None or self._tasks.is_elsewhere(live)
-
     async def _claim(self, sessions: SessionOwnership, session: WorkSession, live: LiveTask | None) -> None:
         try:
             await sessions.claim(session, None if live is None else live.id)
@@ -361,22 +327,8 @@ class Intake:
             raise
 
     async def task_named(self, name: str, principal: Principal) -> str | None:
-        """The id of the task that this principal calls so now."""
-        return await self._book.task_of(principal.name, beginning_of(name))
-
-    async def _by_its_id(
-        self, name: str, request: SendMessageRequest, principal: Principal
-    ) -> SendMessageRequest:
-        """A message to the task of a name, by the id of that task. A task that has ended makes room for the next of
-        its name, in its context; any other keeps its context, whatever the message says of it."""
-        task_id = await self.task_named(name, principal) or name
-        live = await self._tasks.find(task_id)
-        if live is None or live.origin.owner != principal.name:
-            fields: dict[str, str | None] = {"task_id": None}
-        else:
-            has_ended = live.task.status.state in ENDED
-            fields = {"task_id": None if has_ended else live.id, "context_id": live.origin.context_id}
-        return request.changed(message=request.message.changed(**fields))
+        """See `Addressing.task_named`."""
+        return await self._addressing.task_named(name, principal)
 
     def _with_new_id(self, turn: Turn, task: Task) -> Turn:
         """A turn whose message has another id than those that are in its task."""
@@ -395,76 +347,6 @@ class Intake:
         # All that is stored of the task weighs more than its history, which is measured only when it has to be.
         if live.weight_bytes > before_bytes and live.history_bytes > before_bytes:
             raise task_history_is_full(live.task)
-
-    async def _addressed(
-        self, request: SendMessageRequest, caller: CallContext
-    ) -> tuple[Turn, LiveTask | None]:
-        """The turn for a message, and the task that the message goes to; None if it creates one."""
-        message, principal = request.message, caller.principal
-        turn = Turn(
-            principal=principal,
-            message=message,
-            configuration=request.configuration or SendMessageConfiguration(),
-            metadata=request.metadata or {},
-            extensions=caller.extensions & self._agent.extensions,
-            acting=caller.acting,
-            client=caller.client,
-        )
-        if message.task_id is not None:
-            live = await self._named(message.task_id, message.context_id, caller)
-            return replace(turn, task=live.task, kept=live.kept), live
-        if message.context_id is None:
-            return turn, None
-        owner = await self._book.owner_of_context(message.context_id)
-        if owner not in (None, principal.name):
-            raise invalid_params(
-                Violation("message.contextId", "cannot be used; leave it out to start a new context")
-            )
-        if owner is None or caller.names_tasks:
-            return turn, None
-        return await self._in_context(turn, message.context_id)
-
-    async def _named(self, task_id: str, context_id: str | None, caller: CallContext) -> LiveTask:
-        """The task that a message names.
-
-        Raises:
-            A2AError: the principal has no such task, its context is another one, or it takes no messages; or an
-                operator may not answer it.
-        """
-        live = await self._at_rest(task_id, caller.principal)
-        if context_id not in (None, live.origin.context_id):
-            said = Violation("message.contextId", "is not the context of message.taskId")
-            raise invalid_params(said, names=("message.taskId",))
-        if live.task.status.state in ENDED:
-            await self._tasks.reached(live, live.next_seq - 1, settled=True)
-        if not self._has_work(live) or live.task.status.state in SETTLED:
-            require_answerable(live.task)
-        if caller.acting and live.task.status.state is not TaskState.INPUT_REQUIRED:
-            raise is_for_its_owner("What the task does not ask for as input")
-        return live
-
-    async def _in_context(self, turn: Turn, context_id: str) -> tuple[Turn, LiveTask | None]:
-        """The turn and task of a message that names only a context: the one task there that asks, or a new task."""
-        principal = turn.principal
-        if not principal.may_list_all:
-            return turn, None
-        asking = TaskState.INPUT_REQUIRED.value
-        found = await self._store.list(Query(principal.name, _NAMED_BESIDE, context_id, asking))
-        if found.total == 1:
-            live = await self._at_rest(found.tasks[0].task_id, principal)
-            answer = replace(turn, task=live.task, kept=live.kept)
-            if live.task.status.state is TaskState.INPUT_REQUIRED and self._agent.takes_as_answer(answer):
-                return answer, live
-        return replace(turn, beside=tuple(task.task_id for task in found.tasks)), None
-
-    async def _at_rest(self, task_id: str, principal: Principal) -> LiveTask:
-        """The principal's task. Work that has asked must first listen for the answer or return; this waits for it."""
-        while True:
-            live = await self._tasks.own(task_id, principal)
-            running = live.running
-            if running is None or running.hearing or live.task.status.state not in INTERRUPTED:
-                return live
-            await running.moved.wait()
 
     async def _join(
         self,

@@ -18,6 +18,7 @@ from bridge.a2a.model.errors import INTERNAL, A2AError, a2a_error_of, temporaril
 from bridge.a2a.model.life import CLOSES_STREAM, ENDED, with_history
 from bridge.a2a.model.objects import SendMessageConfiguration, SendMessageRequest, Task, TaskState
 from bridge.a2a.tasks.agent import Commit
+from bridge.a2a.tasks.callers import CallContext
 from bridge.a2a.tasks.commands import (
     CancelCommand,
     CanceledReply,
@@ -33,7 +34,7 @@ from bridge.a2a.tasks.commands import (
     reply_from,
 )
 from bridge.a2a.tasks.idempotency import MessageBook
-from bridge.a2a.tasks.intake import AcceptedMessage, CallContext, EngineLimits
+from bridge.a2a.tasks.intake import AcceptedMessage, EngineLimits
 from bridge.a2a.tasks.live import LiveTask
 from bridge.a2a.tasks.registry import HeldElsewhereError, TaskRegistry
 from bridge.a2a.tasks.sessions import SessionOwnership

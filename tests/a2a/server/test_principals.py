@@ -20,7 +20,7 @@ from bridge.a2a.model.objects import ListTasksRequest, TaskState
 from bridge.a2a.server.app import AgentServer
 from bridge.a2a.server.service import Service
 from bridge.a2a.tasks.agent import Job
-from bridge.a2a.tasks.intake import CallContext
+from bridge.a2a.tasks.callers import CallContext
 from bridge.a2a.wire.extensions import ExtensionFilter
 from bridge.access.principals import ANONYMOUS, LOCAL, Principal
 from bridge.access.verifiers import Access, Credential, Scheme, WrongCredential, verifiers_of

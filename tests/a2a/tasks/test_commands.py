@@ -15,6 +15,7 @@ from bridge.a2a.model.errors import (
     Violation,
     invalid_params,
 )
+from bridge.a2a.tasks.callers import CallContext
 from bridge.a2a.tasks.commands import (
     CancelCommand,
     CanceledReply,
@@ -29,7 +30,6 @@ from bridge.a2a.tasks.commands import (
     reply_bytes,
     reply_from,
 )
-from bridge.a2a.tasks.intake import CallContext
 from bridge.access.principals import Principal
 from tests.support.agents import asked
 

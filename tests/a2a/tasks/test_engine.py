@@ -25,8 +25,9 @@ from bridge.a2a.model.errors import (
 )
 from bridge.a2a.model.objects import ListTasksRequest, Part, Task, TaskState, text_of_parts, timestamp
 from bridge.a2a.tasks.agent import Commit, HeldLimits, Job, RunningWork, Turn
+from bridge.a2a.tasks.callers import CallContext
 from bridge.a2a.tasks.idempotency import REPEATED
-from bridge.a2a.tasks.intake import CallContext, HistoryLimits
+from bridge.a2a.tasks.intake import HistoryLimits
 from bridge.a2a.tasks.registry import RESTING_BYTES
 from bridge.a2a.tasks.watcher import WatchedEvent, Watcher
 from bridge.access.principals import Principal

@@ -13,8 +13,8 @@ import pytest
 from bridge.a2a.model.errors import OVERLOADED, UNAVAILABLE
 from bridge.a2a.model.objects import Message, Task, TaskState
 from bridge.a2a.tasks.agent import Job, Turn
+from bridge.a2a.tasks.callers import CallContext
 from bridge.a2a.tasks.draft import BriefWork
-from bridge.a2a.tasks.intake import CallContext
 from bridge.access.principals import Principal
 from bridge.errors import BusyError
 from tests.support.agents import ALICE, asked, give, say

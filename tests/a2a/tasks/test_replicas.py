@@ -21,10 +21,10 @@ from bridge.a2a.model.errors import (
 from bridge.a2a.model.objects import ListTasksRequest, Task, text_of_parts
 from bridge.a2a.model.operators import ANSWERED_BY, CANCELED_BY
 from bridge.a2a.tasks.agent import Job, Turn
+from bridge.a2a.tasks.callers import CallContext
 from bridge.a2a.tasks.commands import ElsewhereReply, SendCommand, command_bytes, reply_from
 from bridge.a2a.tasks.draft import BriefWork
 from bridge.a2a.tasks.idempotency import REPEATED
-from bridge.a2a.tasks.intake import CallContext
 from bridge.a2a.tasks.watcher import Watcher
 from bridge.access.principals import OperatorRole, Principal
 from tests.support.agents import ALICE, Scripted, asked, give, say
@@ -695,7 +695,7 @@ async def test_a_message_of_a_context_answers_the_task_that_another_replica_hold
     work = Listening()
     async with pair(work) as (one, two):
         for replica in (one, two):
-            replica.engine._intake._agent = Taking(work)
+            replica.engine._intake._addressing._agent = Taking(work)
         task = await task_of(one.engine, asked(contextId="talk"), ALICE)
         other = await task_of(two.engine, asked({"text": "else"}, contextId="talk"), ALICE)
         assert other.id != task.id

@@ -13,8 +13,8 @@ from bridge import trace
 from bridge.a2a.model.objects import ListTasksRequest, TaskState
 from bridge.a2a.model.timeline import MOMENTS, TIMELINE_URI, timeline_of
 from bridge.a2a.tasks.agent import Job
+from bridge.a2a.tasks.callers import CallContext
 from bridge.a2a.tasks.engine import Engine
-from bridge.a2a.tasks.intake import CallContext
 from bridge.access.principals import Principal
 from bridge.store.memory import MemoryStore
 from bridge.trace import TraceContext

@@ -1,0 +1,136 @@
+"""Which task a message goes to: the one that it names, the one of its context that asks, or a new one.
+
+A message that names only a context answers the one task there that asks, if the agent takes it as an answer.
+
+Nothing is changed here, and no work is planned.
+
+Spec: A2A 1.0 section 3.4 (contexts and tasks).
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Final
+
+from bridge.a2a.model.errors import Violation, invalid_params, require_answerable
+from bridge.a2a.model.life import ENDED, INTERRUPTED, SETTLED
+from bridge.a2a.model.objects import SendMessageConfiguration, SendMessageRequest, TaskState
+from bridge.a2a.model.operators import is_for_its_owner
+from bridge.a2a.model.task_names import beginning_of
+from bridge.a2a.tasks.agent import Agent, Turn
+from bridge.a2a.tasks.callers import CallContext
+from bridge.a2a.tasks.idempotency import MessageBook
+from bridge.a2a.tasks.live import LiveTask
+from bridge.a2a.tasks.registry import TaskRegistry
+from bridge.access.principals import Principal
+from bridge.store.contract import Store
+from bridge.store.records import Query
+
+_NAMED_BESIDE: Final = 5
+"""The most waiting tasks of a context that a new task there mentions."""
+
+
+class Addressing:
+    """Finds the tasks of messages, for an intake."""
+
+    def __init__(self, agent: Agent, store: Store, tasks: TaskRegistry, book: MessageBook) -> None:
+        self._agent = agent
+        self._store = store
+        self._tasks = tasks
+        self._book = book
+
+    async def of_message(
+        self, request: SendMessageRequest, caller: CallContext
+    ) -> tuple[Turn, LiveTask | None]:
+        """The turn for a message, and the task that the message goes to; None if it creates one.
+
+        Raises:
+            A2AError: there is no such task for this caller, or it takes no message of it.
+        """
+        message, principal = request.message, caller.principal
+        turn = Turn(
+            principal=principal,
+            message=message,
+            configuration=request.configuration or SendMessageConfiguration(),
+            metadata=request.metadata or {},
+            extensions=caller.extensions & self._agent.extensions,
+            acting=caller.acting,
+            client=caller.client,
+        )
+        if message.task_id is not None:
+            live = await self._named(message.task_id, message.context_id, caller)
+            return replace(turn, task=live.task, kept=live.kept), live
+        if message.context_id is None:
+            return turn, None
+        owner = await self._book.owner_of_context(message.context_id)
+        if owner not in (None, principal.name):
+            raise invalid_params(
+                Violation("message.contextId", "cannot be used; leave it out to start a new context")
+            )
+        if owner is None or caller.names_tasks:
+            return turn, None
+        return await self._in_context(turn, message.context_id)
+
+    async def _named(self, task_id: str, context_id: str | None, caller: CallContext) -> LiveTask:
+        """The task that a message names.
+
+        Raises:
+            A2AError: the principal has no such task, its context is another one, or it takes no messages; or an
+                operator may not answer it.
+        """
+        live = await self._at_rest(task_id, caller.principal)
+        if context_id not in (None, live.origin.context_id):
+            said = Violation("message.contextId", "is not the context of message.taskId")
+            raise invalid_params(said, names=("message.taskId",))
+        if live.task.status.state in ENDED:
+            await self._tasks.reached(live, live.next_seq - 1, settled=True)
+        if not self.has_work(live) or live.task.status.state in SETTLED:
+            require_answerable(live.task)
+        if caller.acting and live.task.status.state is not TaskState.INPUT_REQUIRED:
+            raise is_for_its_owner("What the task does not ask for as input")
+        return live
+
+    async def _in_context(self, turn: Turn, context_id: str) -> tuple[Turn, LiveTask | None]:
+        """The turn and task of a message that names only a context: the one task there that asks, or a new task."""
+        principal = turn.principal
+        if not principal.may_list_all:
+            return turn, None
+        asking = TaskState.INPUT_REQUIRED.value
+        found = await self._store.list(Query(principal.name, _NAMED_BESIDE, context_id, asking))
+        if found.total == 1:
+            live = await self._at_rest(found.tasks[0].task_id, principal)
+            answer = replace(turn, task=live.task, kept=live.kept)
+            if live.task.status.state is TaskState.INPUT_REQUIRED and self._agent.takes_as_answer(answer):
+                return answer, live
+        return replace(turn, beside=tuple(task.task_id for task in found.tasks)), None
+
+    async def _at_rest(self, task_id: str, principal: Principal) -> LiveTask:
+        """The principal's task. Work that has asked must first listen for the answer or return; this waits for it."""
+        while True:
+            live = await self._tasks.own(task_id, principal)
+            running = live.running
+            if running is None or running.hearing or live.task.status.state not in INTERRUPTED:
+                return live
+            await running.moved.wait()
+
+    def has_work(self, live: LiveTask) -> bool:
+        """Whether a task is worked on, here or at another replica."""
+        return live.running is not None or self._tasks.is_elsewhere(live)
+
+    async def task_named(self, name: str, principal: Principal) -> str | None:
+        """The id of the task that this principal calls so now."""
+        return await self._book.task_of(principal.name, beginning_of(name))
+
+    async def by_its_id(
+        self, name: str, request: SendMessageRequest, principal: Principal
+    ) -> SendMessageRequest:
+        """A message to the task of a name, by the id of that task. A task that has ended makes room for the next of
+        its name, in its context; any other keeps its context, whatever the message says of it."""
+        task_id = await self.task_named(name, principal) or name
+        live = await self._tasks.find(task_id)
+        if live is None or live.origin.owner != principal.name:
+            fields: dict[str, str | None] = {"task_id": None}
+        else:
+            has_ended = live.task.status.state in ENDED
+            fields = {"task_id": None if has_ended else live.id, "context_id": live.origin.context_id}
+        return request.changed(message=request.message.changed(**fields))
