@@ -291,6 +291,36 @@ async def test_a_task_goes_on_by_itself_on_the_stream_that_an_official_client_ho
 
 
 @pytest.mark.parametrize("kind", ["file", "issuer"])
+async def test_whoever_is_logged_out_gets_a_link_with_the_next_call_and_no_longer_the_old_account(
+    kind: str, issuers: Issuers, tmp_path: Path
+) -> None:
+    """By the command, while the bridge runs and has called with that login, whose access token is a JWT: the issuer
+    cannot revoke it, and the server would still take it."""
+    with anyio.fail_after(WAIT_SECONDS):
+        async with journey(kind, issuers, tmp_path) as here:
+            alice, bob = here.alice, here.bob
+            for person in (alice, bob):
+                task, link = await person.asks()
+                await person.logs_in(link)
+                assert told(await person.becomes(task, "TASK_STATE_COMPLETED"))["subject"] == person.name
+            name = "bob" if kind == "file" else "corp:bob"
+            said = await ran(
+                tmp_path, "logout", "crm", str(tmp_path / "login.toml"), "--principal", name, **SECRETS
+            )
+            assert f"forgotten: the login of {name} at {here.server.url}" in said
+            sent = await bob.rpc.send(call_part("whoami"))
+            assert sent["status"]["state"] == AUTH, sent
+            # Nobody else is asked, and the link is for a new login of whatever account is in the browser then.
+            assert told(await alice.rpc.send(call_part("whoami")))["subject"] == "alice"
+            if kind == "file":
+                bob.browser.becomes("robert")
+            await bob.logs_in(link_in(texts(sent["status"]["message"]["parts"])))
+            account = "robert" if kind == "file" else "bob"
+            assert told(await bob.becomes(sent, "TASK_STATE_COMPLETED"))["subject"] == account
+            assert told(await bob.rpc.send(call_part("whoami")))["subject"] == account
+
+
+@pytest.mark.parametrize("kind", ["file", "issuer"])
 async def test_bob_opens_alices_link_in_vain_before_and_after_she_has_approved_and_she_may_decline(
     kind: str, issuers: Issuers, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -28,7 +28,7 @@ from tests.interop.test_each_login_journeys import (
     logins,
     operator_logs_in,
 )
-from tests.interop.test_login_journeys import claims_in, listed_in, protected_sdk_agent
+from tests.interop.test_login_journeys import claims_in, listed_in, protected_sdk_agent, ran
 from tests.interop.test_oauth_journeys import Kept, bearer, mcp_client, provider_of, said
 from tests.peers import sdk_behaviours
 from tests.peers.oidc_provider import Browser, OidcProvider, RegisteredClient
@@ -247,3 +247,37 @@ async def test_an_official_client_that_opens_no_links_gets_it_in_words_and_calls
         await visitor.logs_in(link_in([str(told.content)]), peer)
         assert await used_by(host, behind) == ("alice" if behind == "server" else "hello")
     assert {claims_in(one)["sub"] for one in shown if one} - {"operator"} == {"alice"}
+
+
+@pytest.mark.parametrize("behind", ["server", "agent"])
+async def test_a_caller_that_is_logged_out_gets_a_link_with_the_next_call_and_the_other_one_none(
+    behind: str, issuers: Issuers, tmp_path: Path
+) -> None:
+    """By the command, while the bridge runs and has called with that login."""
+    peer, tool = ("crm", "whoami") if behind == "server" else ("clerk", "echo")
+    arguments = {} if behind == "server" else {"message": "hello"}
+    async with AsyncExitStack() as stack:
+        stack.enter_context(anyio.fail_after(WAIT_SECONDS))
+        url, shown, tokens = await stack.enter_async_context(served(behind, "file", issuers, tmp_path))
+        hosts: dict[str, Client] = {}
+        visitors = {name: Visitor(name, token) for name, token in tokens.items()}
+        for name, visitor in visitors.items():
+            await stack.enter_async_context(visitor.browser)
+            host = await stack.enter_async_context(host_of(url, "auto", tokens[name], None))
+            hosts[name] = host
+            await listed_in(host, tool)
+            asked = await host.call_tool(tool, arguments)
+            await visitor.logs_in(link_in([str(asked.content)]), peer)
+            await used_by(host, behind)
+        words = ("logout", peer, str(tmp_path / "bridge.toml"), "--principal", "bob")
+        assert "forgotten: the login of bob" in await ran(tmp_path, *words, **SECRETS)
+        before = [*shown]
+        asked = await hosts["bob"].call_tool(tool, arguments)
+        assert asked.is_error
+        assert "/login/start/" in str(asked.content)
+        assert await used_by(hosts["alice"], behind) == ("alice" if behind == "server" else "hello")
+        assert shown == before
+        visitors["bob"].browser.becomes("robert")
+        await visitors["bob"].logs_in(link_in([str(asked.content)]), peer)
+        await used_by(hosts["bob"], behind)
+    assert {claims_in(one)["sub"] for one in shown[len(before) :] if one} == {"robert"}

@@ -191,6 +191,11 @@ class Browser:
     ) -> None:
         await self._http.__aexit__(kind, raised, traceback)
 
+    def becomes(self, person: str) -> None:
+        """Somebody else sits down before it, and is nowhere logged in yet."""
+        self._http.cookies.clear()
+        self._http.cookies.update({"person": person})
+
     async def visit(self, url: str) -> httpx2.Response:
         """Open a page and follow redirects, also to a client that listens on loopback."""
         return await self._http.get(url, follow_redirects=True)
