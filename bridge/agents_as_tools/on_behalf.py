@@ -11,7 +11,7 @@ from typing import Protocol
 from bridge.a2a.client.credentials import Credentials
 from bridge.errors import PeerError
 from bridge.http.caller_token import Caller
-from bridge.http.login_credentials import EachLogin
+from bridge.http.each_login import EachLogin
 from bridge.http.logins import CallerLogins
 from bridge.http.token_exchange import CallerTokenError, CallerTokens
 

@@ -26,7 +26,8 @@ from bridge.assembly.login_links import LoginLink, LoginLinkError, LoginSeals, s
 from bridge.assembly.plan import Plan, ProcessPlan
 from bridge.concurrency import Backoff, Signal, one_at_a_time
 from bridge.errors import BridgeError, PeerError, reason_of
-from bridge.http.login_credentials import EachLogin, LoginWish
+from bridge.http.each_login import EachLogin
+from bridge.http.login_credentials import LoginWish
 from bridge.http.logins import (
     DAY_SECONDS,
     DECLINED,

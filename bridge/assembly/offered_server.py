@@ -33,8 +33,9 @@ from bridge.assembly.plan import CatalogPlan, OfferedPlan, Plan, ProcessPlan, Re
 from bridge.config.tables.profile import AgentsTable, Profile
 from bridge.errors import PeerError, UsageError
 from bridge.http.client import GuardedClient
+from bridge.http.each_login import EachLogin
 from bridge.http.later_login import LaterLogin
-from bridge.http.login_credentials import EachLogin, LoginWish
+from bridge.http.login_credentials import LoginWish
 from bridge.http.logins import CallerLogins
 from bridge.http.private_addresses import AddressGuard
 from bridge.http.probe import WantedKind, explained

@@ -61,7 +61,8 @@ from bridge.config.tables.profile import Profile, ServerTable
 from bridge.config.tables.values import MEMORY_STORE
 from bridge.config.text.secrets import Secret
 from bridge.config.text.wording import POSTGRES_SCHEMES
-from bridge.http.login_credentials import EachLogin, LoginToken, LoginWish
+from bridge.http.each_login import EachLogin
+from bridge.http.login_credentials import LoginToken, LoginWish
 from bridge.http.logins import DAY_SECONDS
 from bridge.http.oauth import ClientToken, TokenSource
 from bridge.http.replica_address import ReplicaAddress

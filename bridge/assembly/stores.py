@@ -12,7 +12,8 @@ from bridge.assembly.limits import postgres_bounds
 from bridge.assembly.plan import Plan, ProcessPlan, PublishedPlan, SharedStore
 from bridge.assembly.replicas import require_driver
 from bridge.config.tables.values import MEMORY_STORE
-from bridge.http.login_credentials import EachLogin, LoginToken, LoginWish
+from bridge.http.each_login import EachLogin
+from bridge.http.login_credentials import LoginToken, LoginWish
 from bridge.mcp.client.transports.streamable_http import HttpTarget
 from bridge.seal import keys_in
 from bridge.store.contract import Store

@@ -15,7 +15,8 @@ from bridge.assembly.plan import CatalogPlan, Plan, RemotePlan
 from bridge.console.gate import Visit
 from bridge.console.paging import Paging
 from bridge.errors import BridgeError
-from bridge.http.login_credentials import EachLogin, LoginToken, LoginWish
+from bridge.http.each_login import EachLogin
+from bridge.http.login_credentials import LoginToken, LoginWish
 from bridge.jsonvalues import JsonObject
 from bridge.mcp.client.transports.streamable_http import HttpTarget
 

@@ -20,7 +20,8 @@ from bridge.access.principals import Principal
 from bridge.access.verifiers import Credential
 from bridge.assembly.plan import OfferedPlan, RemotePlan
 from bridge.errors import PeerError
-from bridge.http.login_credentials import EachLogin, LoginToken, LoginWish
+from bridge.http.each_login import EachLogin
+from bridge.http.login_credentials import LoginToken, LoginWish
 from bridge.http.logins import DAY_SECONDS, LoginKey
 from bridge.store.login_files import LoginFiles
 from tests.agents_as_tools.test_agent_logins import PROFILE

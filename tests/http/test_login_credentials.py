@@ -19,13 +19,8 @@ from starlette.responses import JSONResponse, Response
 
 from bridge.errors import leaf_of
 from bridge.http.client import PeerAuth
-from bridge.http.login_credentials import (
-    EachLogin,
-    LoginNeededError,
-    LoginToken,
-    LoginWish,
-    ScopesNeededError,
-)
+from bridge.http.each_login import EachLogin
+from bridge.http.login_credentials import LoginNeededError, LoginToken, LoginWish, ScopesNeededError
 from bridge.http.login_flow import log_in
 from bridge.http.login_landing import login_landing
 from bridge.http.logins import DAY_SECONDS, Login, LoginKeeper

@@ -193,8 +193,10 @@ def test_a_login_is_kept_without_what_it_does_not_say_so_that_an_older_release_o
     records = LoginRecords([b"x" * 32])
     sealed = records.sealed("row", KEY, LOGIN)
     said = json.loads(RecordSeal([b"x" * 32], "login").open(sealed, b"row"))["login"]
+    later = {"lost", "refresh_url", "used_at", "declined_at", "vouched_by"}
     unsaid = {"client_secret", "client_auth", "wanted_scopes", "resource", "allow_private", "renewing_since"}
-    assert {one.name for one in fields(Login)} - said.keys() == {*unsaid, "lost", "refresh_url", "used_at"}
+    assert {one.name for one in fields(Login)} - said.keys() == unsaid | later
     assert records.opened("row", sealed) == (KEY, LOGIN)
     whole = replace(LOGIN, refresh_url="https://login.example/renew", used_at=1.0, wanted_scopes=("more",))
+    whole = replace(whole, declined_at=2.0, vouched_by="sub of https://login.example")
     assert records.opened("row", records.sealed("row", KEY, whole)) == (KEY, whole)
