@@ -124,6 +124,7 @@ def test_a_login_of_each_caller_gives_each_a_session_of_its_own(tmp_path: Path) 
     (wish,) = wishes(file, EACH)
     plan = plan_from_file(load(file, GIVEN)).servers["crm"]
     assert (wish.of_each, wish.link_seconds, plan.rules.per) == (True, 600, "principal")
+    assert wish.late_seconds == 600, "as long as a browser may be at the issuer"
     (wish,) = wishes(file, EACH.replace('"each"', '"each"\nlogin_seconds = 60\nsession = "context"'))
     plan = plan_from_file(load(file, GIVEN)).servers["crm"]
     assert (wish.link_seconds, plan.rules.per) == (60, "context")
