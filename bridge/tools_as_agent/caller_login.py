@@ -197,7 +197,7 @@ class LoginGate:
         faults: list[BridgeError] = []
 
         async def from_message() -> _Outcome:
-            (answer,) = (await asker.ask(questions, is_shown=is_shown)).values()
+            (answer,) = (await asker.ask(questions, is_shown=is_shown, is_login=True)).values()
             return _Outcome.MESSAGE if answer.get("action") == "accept" else _Outcome.DECLINED
 
         async def from_page() -> _Outcome | None:

@@ -164,11 +164,12 @@ class TaskAsker:
         return self._job.is_left()
 
     async def ask(
-        self, questions: Mapping[str, JsonObject], *, is_shown: bool = False
+        self, questions: Mapping[str, JsonObject], *, is_shown: bool = False, is_login: bool = False
     ) -> Mapping[str, JsonObject]:
         """Put questions to the client and wait for its answers; see `Asker.ask`.
 
-        `is_shown` says that the task asks them already.
+        `is_shown` says that the task asks them already, and `is_login` that they lead to a login at a page of the
+        bridge.
 
         Raises:
             PeerError: a question cannot be passed on.
@@ -177,7 +178,7 @@ class TaskAsker:
             key: self._known.pop(question_fingerprint(params), None) for key, params in questions.items()
         }
         mine = {
-            key: _OpenQuestion(elicitation_from(key, params), new_occasion())
+            key: _OpenQuestion(elicitation_from(key, params, is_login=is_login), new_occasion())
             for key, params in questions.items()
             if answers[key] is None
         }

@@ -72,6 +72,8 @@ class Elicitation:
     """The params of elicitation/create, unchanged."""
     form: Tool | None
     """The form, as the tool whose arguments it asks for; None for a URL."""
+    is_login: bool = False
+    """Whether the URL is a login at a page of the bridge, which sees by itself when it was made."""
 
     @property
     def message(self) -> str:
@@ -93,8 +95,8 @@ class Answers:
     problems: Mapping[str, tuple[Problem, ...]] = field(default_factory=dict)
 
 
-def elicitation_from(key: str, params: JsonObject) -> Elicitation:
-    """The question in the params of an elicitation/create.
+def elicitation_from(key: str, params: JsonObject, *, is_login: bool = False) -> Elicitation:
+    """The question in the params of an elicitation/create. `is_login` is as for `Elicitation`.
 
     Raises:
         PeerError: the question cannot be passed on.
@@ -108,7 +110,7 @@ def elicitation_from(key: str, params: JsonObject) -> Elicitation:
         url = params.get("url")
         if not isinstance(url, str) or not _is_web_address(url):
             raise PeerError("The tool sends its user to something that is no web address")
-        return Elicitation(key, params, None)
+        return Elicitation(key, params, None, is_login)
     if mode != "form":
         raise PeerError(f"The tool asks in a way that is not known here: {str(mode)[:50]!r}")
     schema = params.get("requestedSchema", {"type": "object"})
@@ -342,9 +344,14 @@ def _fields(question: Elicitation) -> frozenset[str]:
     return frozenset(properties_of(question.form.input_schema)) if question.form else frozenset()
 
 
+_GOES_ON: Final = "The task goes on by itself once you are logged in."
+
+
 def _words(question: Elicitation, problems: Sequence[Problem]) -> str:
     if question.form is None:
         host = urlsplit(question.url).hostname
+        if question.is_login:
+            return f"{question.message}\nOpen this address of {host}: {question.url}\n{_GOES_ON}"
         return f"{question.message}\nOpen this address of {host}, and answer this task when it is done: {question.url}"
     asked = dict.fromkeys(properties_of(question.form.input_schema), "") | {
         problem.name: problem.message for problem in problems

@@ -188,6 +188,11 @@ async def test_a_task_goes_on_by_itself_once_its_caller_has_a_login(tmp_path: Pa
         task, link = await here.asked("alice")
         assert link.startswith(f"{here.there.url}/login/start/")
         assert here.issuer.issuer not in str(task)
+        words = task["status"]["message"]["parts"][0]["text"]
+        assert words == (
+            f"crm wants you to log in\nOpen this address of 127.0.0.1: {link}\n"
+            "The task goes on by itself once you are logged in."
+        )
         await put(replace(here.wish, principal="alice"), here.issuer)
         await here.becomes("alice", task, "TASK_STATE_COMPLETED")
         assert here.calls == ["access-2"]
