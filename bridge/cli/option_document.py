@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from bridge.assembly.plan import Plan
     from bridge.config.load import LoadedConfig
     from bridge.config.text.positions import KeyPath
+    from bridge.config.toml_text import ShownValue
 
 _OPTIONS: Final = {
     "hosts": "--allow-host",
@@ -77,6 +78,12 @@ class Asked:
         plan = plan_of(self.data)
         credentials = [replace(one, principal=self._named(one.principal)) for one in plan.credentials]
         return replace(plan, credentials=credentials)
+
+    def shown(self) -> Sequence[ShownValue]:
+        """Each value of the document with the option that it is from, and no secret."""
+        from bridge.config.toml_text import shown_values
+
+        return shown_values(_loaded(self.data))
 
     def require_right(self) -> None:
         """Refuse options that could not be served.

@@ -97,6 +97,7 @@ def serve(context: click.Context, /, **options: Any) -> int:
     from bridge.cli import banner, logs
     from bridge.process.reload import Reload
     from bridge.process.serve import serve_http as serve_plan
+    from bridge.process.served_values import FixedConfiguration
 
     path, changes = found(options["file"]), given(context)
     if options["stdio"] is not None:
@@ -115,7 +116,8 @@ def serve(context: click.Context, /, **options: Any) -> int:
         return _serve_with_workers(read, first, options)
     audience = banner.InLog if first.log_format == "json" else banner.OnTerminal
     reload = None if options["no_reload"] else Reload(read, first, logs.set_up)
-    return anyio.run(serve_plan, first.plan, audience(first.plan), reload)
+    served = FixedConfiguration(first.shown)
+    return anyio.run(serve_plan, first.plan, audience(first.plan), reload, served)
 
 
 def _serve_with_workers(read: Callable[[], ReadConfig], first: ReadConfig, options: dict[str, Any]) -> int:
@@ -131,9 +133,8 @@ def _serve_with_workers(read: Callable[[], ReadConfig], first: ReadConfig, optio
     # -P: what lies in the current folder is not imported, as it is not by the command itself.
     command = (sys.executable, "-P", "-m", "bridge.cli.worker")
     observer = banner.WorkersInLog() if first.log_format == "json" else banner.WorkersOnTerminal()
-    supervisor = Supervisor(
-        first.plan, options["workers"], command, observer, (first.log_format, first.log_level)
-    )
+    log = (first.log_format, first.log_level)
+    supervisor = Supervisor(first.plan, options["workers"], command, observer, log, first.shown)
     set_up = partial(supervisor.set_up_log, logs.set_up)
     reload = None if options["no_reload"] else Reload(read, first, set_up)
     return anyio.run(supervisor.serve, reload)

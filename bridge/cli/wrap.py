@@ -135,6 +135,7 @@ def wrap(**options: Any) -> int:
 
     from bridge.cli import banner, logs, option_document
     from bridge.process.serve import serve_http
+    from bridge.process.served_values import FixedConfiguration
 
     logs.set_up(options["log_format"], options["log_level"])
     asked = option_document.wrapped(options)
@@ -142,7 +143,10 @@ def wrap(**options: Any) -> int:
     if options["print_toml"]:
         return asked.write()
     audience = banner.InLog if options["log_format"] == "json" else banner.OnTerminal
-    return anyio.run(serve_http, plan, audience(plan))
+    shown = (
+        asked.shown() if plan.place.console else ()
+    )  # a secret may be gone by the time that somebody looks
+    return anyio.run(serve_http, plan, audience(plan), None, FixedConfiguration(lambda: shown))
 
 
 def plan_from(asked: Asked, options: dict[str, Any]) -> Plan:

@@ -38,6 +38,11 @@ class ServedConfiguration(Protocol):
         ...
 
     @property
+    def is_watched(self) -> bool:
+        """Whether changes of the files are taken over."""
+        ...
+
+    @property
     def fault(self) -> str:
         """Why the files as they are now were refused; "" if they are served."""
         ...
@@ -46,7 +51,15 @@ class ServedConfiguration(Protocol):
 def configuration(known: ServedConfiguration | None, visit: Visit) -> JsonObject:
     """The page, which is for operators. With `all` in the query it tells the defaults, too."""
     if known is None:
-        return {"known": False, "all": False, "sections": [], "paging": {}, "read_at": None, "fault": []}
+        return {
+            "known": False,
+            "watched": False,
+            "all": False,
+            "sections": [],
+            "paging": {},
+            "read_at": None,
+            "fault": [],
+        }
     shows_all = visit.query.get("all") == "yes"
     values = [value for value in known.values if shows_all or value.source != DEFAULT_SOURCE]
     paging = Paging.asked("/configuration", visit.query, "all")
@@ -58,6 +71,7 @@ def configuration(known: ServedConfiguration | None, visit: Visit) -> JsonObject
     read_at = known.read_at
     return {
         "known": True,
+        "watched": known.is_watched,
         "all": shows_all,
         "sections": [{"name": name, "values": own} for name, own in sections.items()],
         "paging": shown,

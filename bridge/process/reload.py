@@ -63,6 +63,9 @@ class TakesPlans(Protocol):
 class Reload:
     """Watches the files of a plan, and applies their changes."""
 
+    is_watched = True
+    """Whether changes of the files are taken over."""
+
     def __init__(
         self, read: Callable[[], ReadConfig], first: ReadConfig, set_up_log: Callable[[str, str], None]
     ) -> None:

@@ -15,7 +15,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from functools import partial
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 import anyio
 import anyio.abc
@@ -35,6 +35,9 @@ from bridge.process.shutdown import Shutdown, watch_signals
 from bridge.telemetry.endpoint import MetricsEndpoint
 from bridge.telemetry.families import MetricFamily, text_of
 
+if TYPE_CHECKING:
+    from bridge.console.configuration import ServedConfiguration
+
 logger = logging.getLogger(__name__)
 
 
@@ -50,8 +53,14 @@ class ServeObserver(StartObserver, Protocol):
         ...
 
 
-async def serve_http(plan: Plan, audience: ServeObserver, reload: Reload | None = None) -> int:
-    """Serve until a signal comes. Returns the exit code.
+async def serve_http(
+    plan: Plan,
+    audience: ServeObserver,
+    reload: Reload | None = None,
+    served: ServedConfiguration | None = None,
+) -> int:
+    """Serve until a signal comes. Returns the exit code. `served` is what the console shows of the configuration where
+    nothing is reloaded.
 
     Raises:
         UsageError: the port is taken, or the plan cannot be served.
@@ -74,7 +83,7 @@ async def serve_http(plan: Plan, audience: ServeObserver, reload: Reload | None 
             await tasks.start(watch_signals, stopping)
             own_url = url_of(plan.place.host, port) if inner is None else url_at(inner)
             bridge = Bridge(plan, audience, own_url=own_url)
-            mount_console(bridge, plan, reload)
+            mount_console(bridge, plan, reload or served)
             async with bridge.run(), anyio.create_task_group() as serving:
                 limits = server_limits(plan.profile, raise_descriptors())
                 server = BoundedServer(bridge.app, limits, tls=tls)
@@ -166,7 +175,7 @@ async def _serve_on(server: BoundedServer, listener: socket.socket, scope: anyio
     scope.cancel()
 
 
-def mount_console(bridge: Bridge, plan: Plan, served: Reload | None = None) -> None:
+def mount_console(bridge: Bridge, plan: Plan, served: ServedConfiguration | None = None) -> None:
     """Let people use the bridge at `/console`, if the plan says so. `served` knows the files of the plan.
 
     Raises:

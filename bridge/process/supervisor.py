@@ -32,10 +32,12 @@ from bridge.assembly.plan import Changes, Plan, as_it_runs
 from bridge.assembly.telemetry import ReloadCount
 from bridge.assembly.workers import for_workers, require_workers_can_share, shared_servers
 from bridge.concurrency import Backoff, Signal
+from bridge.config.toml_text import ShownValue
 from bridge.errors import BridgeError, PeerError, UsageError
 from bridge.process.listening import listening
 from bridge.process.reload import Reload
 from bridge.process.serve import has_terminal, metrics_listener, metrics_server, url_of
+from bridge.process.served_values import ConfigurationState
 from bridge.process.shutdown import Shutdown, watch_signals
 from bridge.process.worker_frames import WorkerStart, packed, unpacked_fault
 from bridge.process.worker_metrics import WorkerMetrics
@@ -110,8 +112,10 @@ class Supervisor:
         command: Sequence[str],
         observer: FleetObserver,
         log: tuple[str, str],
+        shown: Callable[[], Sequence[ShownValue]] = tuple,
     ) -> None:
         """`command` starts a worker; the numbers of its descriptors are added. `log` is the format and the level.
+        `shown` gives the values of the plan's file with their sources, for the console.
 
         Raises:
             UsageError: this system, or the plan, is not for several workers.
@@ -128,6 +132,8 @@ class Supervisor:
         self._command = tuple(command)
         self._observer = observer
         self._log = log
+        self._shown = shown
+        self._reload: Reload | None = None
         self._admission = Admission(self._plan)
         """Whom the workers admit. One that is started later admits nobody whom the others have turned away."""
         self._running: dict[int, RunningWorker] = {}
@@ -157,7 +163,7 @@ class Supervisor:
         """
         on_hangup = reload.ask if reload is not None and not has_terminal() else None
         if reload is not None:
-            reload.on_end = self._note_reload
+            reload.on_end, self._reload = self._note_reload, reload
         stopping = self._stopping = Shutdown(on_hangup=on_hangup)
         place = self._plan.place
         async with (
@@ -294,6 +300,7 @@ class Supervisor:
             address,
             self._addresses(),
             *self._log,
+            configuration=self._configuration(),
         )
         worker.link.post({"start": packed(start)})
         self._tell_holders()
@@ -341,8 +348,18 @@ class Supervisor:
                     worker.answer = next(iter(frame)), frame
         self._moved.tell()
 
+    def _configuration(self) -> ConfigurationState:
+        """What the console of each worker shows of the files."""
+        if not self._plan.place.console:
+            return ConfigurationState(())
+        if self._reload is not None:
+            return ConfigurationState.of(self._reload)
+        return ConfigurationState(tuple(self._shown()))
+
     def _note_reload(self, taken: bool) -> None:
         self._reloads.note(taken)
+        if self._plan.place.console:
+            self._tell_all({"configuration": packed(self._configuration())})
         for worker in self._running.values():
             if worker.serves and not taken:
                 worker.link.post({"reload_refused": True})

@@ -36,6 +36,7 @@ from bridge.mcp.client.shared.holder import HeldServers
 from bridge.mcp.client.shared.server import Holders
 from bridge.process.resources import free_what_was_replaced, keep_code, raise_descriptors, share_malloc_arenas
 from bridge.process.serve import ServeObserver, mount_console, own_listener, tls_of, url_at
+from bridge.process.served_values import ToldConfiguration
 from bridge.process.shutdown import Shutdown, watch_signals
 from bridge.process.worker_frames import WorkerStart, packed_fault, unpacked
 from bridge.process.worker_processes import end_process, processes_of
@@ -83,6 +84,7 @@ class Worker:
         """The number of the latest question for metrics."""
         self._asked_to_count = Signal()
         self._holders = Holders(start.address, start.holders)
+        self._configuration = ToldConfiguration(start.configuration)
 
     async def serve(self) -> int:
         """Serve until the supervisor, a signal or the supervisor's end stops it. Returns the exit code."""
@@ -116,7 +118,7 @@ class Worker:
                 passing.start_soon(held.serve, inner)
                 own_url = start.own_url if own is None else url_at(own)
                 bridge = self._bridge = Bridge(plan, watching, own_url=own_url, sharing=sharing)
-                mount_console(bridge, plan)
+                mount_console(bridge, plan, self._configuration)
                 async with bridge.run(), anyio.create_task_group() as serving:
                     limits = server_limits(start.plan.profile, raise_descriptors())
                     server = BoundedServer(bridge.app, limits, accepts_at_once=1, tls=tls)
@@ -186,6 +188,8 @@ class Worker:
                 self._stopping.at_once.set()
             case {"reload_refused": True} if self._bridge is not None:
                 self._bridge.tell_of_refusal()
+            case {"configuration": str() as state}:
+                self._configuration.state = unpacked(state)
             case {"metrics": int() as number}:
                 self._asked_for_metrics = number
                 self._asked_to_count.tell()

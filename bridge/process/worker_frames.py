@@ -15,6 +15,7 @@ from typing import Any, Final
 from bridge.access.verifiers import Scheme
 from bridge.assembly.plan import Plan
 from bridge.errors import BridgeError, PeerError, UsageError
+from bridge.process.served_values import ConfigurationState
 
 _KINDS: Final[Mapping[str, type[BridgeError]]] = {"UsageError": UsageError, "PeerError": PeerError}
 """The kinds of fault that a start or a reload may have."""
@@ -42,9 +43,11 @@ class WorkerStart:
     holders: dict[str, str]
     log_format: str
     log_level: str
+    configuration: ConfigurationState
+    """What is known of the files that are served; without a console, nothing."""
 
 
-def packed(value: Plan | WorkerStart) -> str:
+def packed(value: Plan | WorkerStart | ConfigurationState) -> str:
     """A value as text."""
     return base64.b64encode(pickle.dumps(value)).decode()
 

@@ -63,6 +63,20 @@ def replaced(file: Path, *parts: str) -> None:
     new.replace(file)
 
 
+def test_the_console_shows_the_file_also_when_its_changes_are_not_taken_over(tmp_path: Path) -> None:
+    file = written(tmp_path, RAW, DEVTOOLS, TEAM)
+    with serving(file, "--no-reload", "--console") as bridge:
+        told = get(bridge, "/console/configuration.json").json()
+        found = {
+            f"{section['name']}.{row['key']}": row["source"]
+            for section in told["sections"]
+            for row in section["values"]
+        }
+        assert (told["known"], told["watched"]) == (True, False)
+        assert found["bridge.console"] == "command line --console"
+        assert found["tools_as_agent.devtools.from"].startswith(f"file {file}:")
+
+
 def test_both_directions_are_served_from_one_file(tmp_path: Path) -> None:
     with serving(written(tmp_path, RAW, DEVTOOLS, TEAM)) as bridge:
         ready = get(bridge, "/readyz")

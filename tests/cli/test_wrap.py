@@ -55,6 +55,22 @@ def test_it_says_what_it_found_and_where_it_serves(tmp_path: Path) -> None:
         assert bridge.stop() == 130
 
 
+def test_the_console_shows_the_options_as_they_were_understood_and_no_secret(tmp_path: Path) -> None:
+    with wrapping("--console", "--env", "TOKEN=hidden-1", state=tmp_path) as bridge:
+        answer = httpx2.get(f"{bridge.url}/console/configuration.json", timeout=WAIT_SECONDS)
+        rows = {
+            f"{section['name']}.{row['key']}": (row["value"], row["source"])
+            for section in answer.json()["sections"]
+            for row in section["values"]
+        }
+        assert rows["bridge.port"] == (str(bridge.port), "command line --port")
+        assert rows["bridge.console"] == ("true", "command line --console")
+        (command,) = [one for key, one in rows.items() if key.endswith(".command")]
+        assert command[1] == "command line COMMAND"
+        assert "hidden-1" not in answer.text
+        assert bridge.stop() == 130
+
+
 def test_the_curl_line_that_it_prints_works(tmp_path: Path) -> None:
     with wrapping(state=tmp_path, start=subprocess.Popen) as bridge:
         line = next(line for line in bridge.lines if "curl -s" in line)

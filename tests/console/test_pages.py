@@ -14,6 +14,7 @@ from bridge.access.verifiers import Credential, Scheme
 from bridge.assembly.plan import CatalogPlan, OfferedPlan, Plan, ProcessPlan, RemotePlan
 from bridge.assembly.plan_from_file import plan_from_file
 from bridge.config.load import load
+from bridge.config.text.document import ValueSource
 from bridge.config.toml_text import ShownValue, shown_values
 from bridge.console.app import ConsoleApp
 from bridge.http.login_credentials import LoginToken, LoginWish
@@ -183,6 +184,7 @@ class Files:
     values: Sequence[ShownValue]
     read_at: float | None = None
     fault: str = ""
+    is_watched: bool = True
 
 
 async def test_the_configuration_tells_where_each_value_is_from_and_no_secret(tmp_path: Path) -> None:
@@ -220,10 +222,23 @@ async def test_the_configuration_tells_where_each_value_is_from_and_no_secret(tm
         assert "was refused" in (await browser.opens("/configuration")).text
 
 
-async def test_a_process_that_watches_no_file_says_so(tmp_path: Path) -> None:
+async def test_a_process_that_takes_over_no_changes_shows_its_values_and_says_so(tmp_path: Path) -> None:
+    plan = Plan(PROFILE, ProcessPlan(console=True, keys=("k" * 32,), state=tmp_path))
+    value = ShownValue("bridge.port", "8080", ValueSource("command line", "--port"))
+    async with console_of(plan) as bridge:
+        bridge.app.console = ConsoleApp(bridge, plan.place, Files([value], is_watched=False))
+        told = await ConsoleBrowser(bridge).reads("/configuration")
+        assert told["sections"] == [
+            {"name": "bridge", "values": [{"key": "port", "value": "8080", "source": "command line --port"}]}
+        ]
+        page = (await ConsoleBrowser(bridge).opens("/configuration")).text
+        assert "changes of a file are not taken over" in page
+
+
+async def test_an_embedded_bridge_knows_of_no_file_and_says_so(tmp_path: Path) -> None:
     plan = Plan(PROFILE, ProcessPlan(console=True, keys=("k" * 32,), state=tmp_path))
     async with console_of(plan) as bridge:
-        assert "does not watch a file" in (await ConsoleBrowser(bridge).opens("/configuration")).text
+        assert "was started by another program" in (await ConsoleBrowser(bridge).opens("/configuration")).text
 
 
 @pytest.mark.outside

@@ -46,8 +46,10 @@ def plan_of(tmp_path: Path, server: ToolServer, agents: int, *credentials: Crede
 async def test_many_skills_come_in_pages_and_each_once(
     agents: int, path: str, faces: str, rows: str, key: str, tmp_path: Path
 ) -> None:
-    server = ToolServer("tools", [listed(name) for name in TOOLS])
-    async with server.run() as running, console_of(plan_of(tmp_path, running, agents)) as bridge:
+    async with (
+        ToolServer("tools", [listed(name) for name in TOOLS]).run() as server,
+        console_of(plan_of(tmp_path, server, agents)) as bridge,
+    ):
         browser, found = ConsoleBrowser(bridge), list[str]()
         asked: str | None = path
         while asked:
@@ -67,8 +69,10 @@ async def test_many_skills_come_in_pages_and_each_once(
 
 
 async def test_the_hidden_tools_of_a_face_have_pages_of_their_own(tmp_path: Path) -> None:
-    server = ToolServer("tools", [listed(f"t{number}9") for number in range(70)])
-    async with server.run() as running, console_of(plan_of(tmp_path, running, 1)) as bridge:
+    async with (
+        ToolServer("tools", [listed(f"t{number}9") for number in range(70)]).run() as server,
+        console_of(plan_of(tmp_path, server, 1)) as bridge,
+    ):
         browser, found = ConsoleBrowser(bridge), list[str]()
         asked: str | None = "/mapping"
         while asked:

@@ -269,6 +269,40 @@ async def test_a_session_of_2025_11_25_is_answered_through_every_worker(tmp_path
 
 
 @pytest.mark.anyio
+async def test_the_console_of_each_worker_shows_the_file_and_how_its_last_reload_went(tmp_path: Path) -> None:
+    async def told() -> list[Any]:
+        found = []
+        for worker in bridge.workers:
+            async with bridge.client_of_another(worker) as client:
+                url = f"http://127.0.0.1:{bridge.port}/console/configuration.json"
+                found.append((await client.get(url)).json())
+        return found
+
+    with serving(tmp_path, of_bridge="console = true\n") as bridge:
+        for one in await told():
+            (bridges,) = [section for section in one["sections"] if section["name"] == "bridge"]
+            (console,) = [row for row in bridges["values"] if row["key"] == "console"]
+            assert (one["watched"], one["fault"], one["read_at"]) == (True, [], None)
+            assert console["source"].startswith(f"file {bridge.file}:")
+        good = bridge.file.read_text()
+        bridge.file.write_text(f"{good}[nothing]\n")
+        await bridge.until("The file is not taken over")
+        with anyio.fail_after(WAIT_SECONDS):
+            while not all(one["fault"] and one["read_at"] for one in await told()):
+                await anyio.sleep(0.05)
+        bridge.file.write_text(f'{good}[tools_as_agent.{bridge.agent}_too]\nfrom = ["tools"]\n')
+        await bridge.until("read again and taken over")
+        with anyio.fail_after(WAIT_SECONDS):
+            while any(one["fault"] or f"{bridge.agent}_too" not in str(one) for one in await told()):
+                await anyio.sleep(0.05)
+        await bridge.start_anew(bridge.workers[0])
+        await bridge.until("serves again")
+        for one in await told():
+            assert f"{bridge.agent}_too" in str(one["sections"])
+        assert await bridge.end(signal.SIGTERM) == 0
+
+
+@pytest.mark.anyio
 async def test_a_changed_file_is_taken_by_all_workers_or_by_none(tmp_path: Path) -> None:
     with serving(tmp_path) as bridge:
         good = bridge.file.read_text()

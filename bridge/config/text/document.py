@@ -279,9 +279,12 @@ class OptionDocument:
         return self.option_at(path)
 
     def sources(self) -> Iterator[tuple[KeyPath, ValueSource]]:
-        """Yield every value with its option."""
+        """Yield every value with its option; also the lists and tables that one option makes."""
         for path in leaves(self.data):
             yield path, ValueSource("command line", self.option_at(path))
+            for depth in range(1, len(path)):
+                if option := self.option_at(path[:depth]):
+                    yield path[:depth], ValueSource("command line", option)
 
     def refuse(self, faults: Iterable[ConfigFault], elsewhere: Iterable[Diagnostic]) -> None:
         """Report the faults of the options or, if there are none, those of other files.
