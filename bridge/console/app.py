@@ -185,7 +185,7 @@ class ConsoleApp:
             case ["lines", agent, skill]:
                 return json_response(trials.typed_lines(self._bridge, visit, agent, skill, body))
             case ["try", "mcp", server, tool]:
-                return json_response(await call_tool(self._bridge, visit, server, tool, body))
+                return await call_tool(self._bridge, visit, server, tool, body)
             case ["try", agent, skill]:
                 path = await run(self._bridge, visit, agent, skill, body)
                 return json_response({"to": f"{visit.root}{path}"})

@@ -21,7 +21,7 @@ _COLUMNS_MOST: Final = 12
 _ROWS_MOST: Final = 200
 """Of a larger table the page shows its first rows, and the file has all."""
 
-_TEXT_MOST: Final = 100_000
+TEXT_MOST: Final = 100_000
 """Characters of one text that a page shows. The file has all of it."""
 
 _STANDARD: Final = str.maketrans("-_", "+/")
@@ -69,8 +69,8 @@ def shown_part(part: Part, href: str) -> JsonObject:
     """One part: a text, a value, a table, an image, a sound, a link or a file."""
     about: JsonObject = {"type": part.media_type or "", "name": part.filename or ""}
     if part.text is not None:
-        cut = len(part.text) > _TEXT_MOST
-        return {**about, "is": "text", "text": part.text[:_TEXT_MOST], "cut": cut, "file": href}
+        cut = len(part.text) > TEXT_MOST
+        return {**about, "is": "text", "text": part.text[:TEXT_MOST], "cut": cut, "file": href}
     if part.url is not None:
         return {**about, "is": "link", "url": part.url, "web": web_link(part.url)}
     if part.raw is None:

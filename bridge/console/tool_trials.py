@@ -8,6 +8,7 @@ from typing import Final
 from urllib.parse import quote
 
 from pydantic import JsonValue
+from starlette.types import ASGIApp
 
 from bridge.agents_as_tools.tools import PublishedTool
 from bridge.assembly.bridge import Bridge
@@ -16,17 +17,25 @@ from bridge.assembly.offered_server import OfferedServer
 from bridge.assembly.routes import MCP
 from bridge.console.forms import WrongValuesError, fields_of, form_problems
 from bridge.console.gate import Visit
+from bridge.console.live_trials import LiveTrial
+from bridge.console.pages import json_response
 from bridge.console.paging import Paging
-from bridge.console.parts import IMAGES, shown_value
+from bridge.console.parts import IMAGES, SOUNDS, TEXT_MOST, shown_value
 from bridge.console.paths import path_of
 from bridge.console.trials import arguments_in, secret_header, secret_option
 from bridge.errors import AuditAwayError
 from bridge.http.request_checks import RefusedError
 from bridge.jsonvalues import JsonObject
-from bridge.mcp.server.face import IncomingCall, McpRefusal
+from bridge.mcp.server.face import IncomingCall, McpRefusal, ReportProgress
 from bridge.safe_text import web_link, with_visible_characters
 
 _FILE: Final = "application/octet-stream"
+
+_BLOCKS_MOST: Final = 100
+"""Blocks of one result that a page shows."""
+
+_INLINE_MOST: Final = 16 << 20
+"""Characters of all images, sounds and files of one result that a page shows, as base64."""
 
 
 def tool_list(bridge: Bridge, visit: Visit) -> JsonObject:
@@ -106,8 +115,9 @@ def _schema(tool: PublishedTool) -> JsonObject:
     return schema if isinstance(schema, dict) else {}
 
 
-async def call_tool(bridge: Bridge, visit: Visit, server: str, name: str, body: JsonObject) -> JsonObject:
-    """Call a tool and wait for its result, as an MCP host does that takes no questions.
+async def call_tool(bridge: Bridge, visit: Visit, server: str, name: str, body: JsonObject) -> ASGIApp:
+    """Call a tool and wait for its result, as an MCP host does that takes no questions. With `live` in the form, the
+    answer is a stream that tells the tool's progress, too.
 
     Raises:
         RefusedError: 404, there is no such tool for it; 400, the call is refused; 503, it cannot be written down.
@@ -117,14 +127,27 @@ async def call_tool(bridge: Bridge, visit: Visit, server: str, name: str, body: 
     arguments = arguments_in(body)
     if problems := form_problems(_schema(tool), arguments):
         raise WrongValuesError(problems)
+    call = partial(_called, one, visit, tool.name, arguments)
+    return LiveTrial(call) if body.get("live") is True else json_response(await call(_report_to_nobody))
+
+
+def _report_to_nobody(
+    progress: float | None, total: float | None = None, message: str | None = None
+) -> None: ...
+
+
+async def _called(
+    one: OfferedServer, visit: Visit, name: str, arguments: JsonObject, report: ReportProgress
+) -> JsonObject:
     here = visit.who.in_face(one.name)
     incoming = IncomingCall(
-        tool.name,
+        name,
         arguments,
         principal=here.name,
         may_use=here.may_use,
         may_see=here.may_see,
         caller=here.token,
+        report=report,
     )
     try:
         result = await one.server.called(incoming)
@@ -132,18 +155,36 @@ async def call_tool(bridge: Bridge, visit: Visit, server: str, name: str, body: 
         raise RefusedError(400, exc.message) from exc
     except AuditAwayError as exc:
         raise RefusedError(503, "The bridge cannot write its audit at the moment") from exc
+    return shown_result(result)
+
+
+def shown_result(result: JsonObject) -> JsonObject:
+    """A result as a page shows it, and the whole of it as JSON."""
     return {
         "failed": result.get("isError") is True,
         "parts": _parts(result),
-        "raw": json.dumps(result, indent=2),
+        "raw": json.dumps(result),
     }
 
 
 def _parts(result: JsonObject) -> list[JsonValue]:
+    """The blocks and the value of a result, within bounds. The page has the whole result as one file besides."""
     content = result.get("content")
-    shown: list[JsonValue] = [shown_block(block) for block in (content if isinstance(content, list) else [])]
+    blocks = content if isinstance(content, list) else []
+    shown: list[JsonValue] = []
+    left_bytes = _INLINE_MOST
+    for block in blocks[:_BLOCKS_MOST]:
+        part = shown_block(block)
+        size = len(str(part.get("file", "")))
+        left_bytes -= size
+        if left_bytes < 0 and size:
+            left_bytes += size
+            part = {"is": "left", "name": f"{part['name']}, {size} characters"}
+        shown.append(part)
+    if len(blocks) > _BLOCKS_MOST:
+        shown.append({"is": "left", "name": f"{len(blocks) - _BLOCKS_MOST} more parts"})
     if "structuredContent" in result:
-        shown.append(shown_value(result["structuredContent"]))
+        shown.append(_bounded(result["structuredContent"]))
     return shown
 
 
@@ -154,13 +195,29 @@ def shown_block(block: JsonValue) -> JsonObject:
             "type": "resource",
             "resource": {"text": str() as text},
         }:
-            return {"is": "text", "text": with_visible_characters(text)}
+            return _text(text)
         case {"type": "image", "data": str() as data, "mimeType": str() as kind} if kind in IMAGES:
             return {"is": "image", "name": kind, "file": f"data:{kind};base64,{data}"}
+        case {"type": "audio", "data": str() as data, "mimeType": str() as kind} if kind in SOUNDS:
+            return {"is": "audio", "name": kind, "file": f"data:{kind};base64,{data}"}
         case {"type": "image" | "audio" as what, "data": str() as data}:
             return {"is": "file", "name": what, "file": f"data:{_FILE};base64,{data}"}
         case {"type": "resource", "resource": {"blob": str() as data, "uri": str() as uri}}:
             return {"is": "file", "name": with_visible_characters(uri), "file": f"data:{_FILE};base64,{data}"}
         case {"type": "resource_link", "uri": str() as uri}:
             return {"is": "link", "url": with_visible_characters(uri), "web": web_link(uri)}
-    return shown_value(block)
+    return _bounded(block)
+
+
+def _text(text: str) -> JsonObject:
+    cut = {"cut": len(text) - TEXT_MOST} if len(text) > TEXT_MOST else {}
+    return {"is": "text", "text": with_visible_characters(text[:TEXT_MOST]), **cut}
+
+
+def _bounded(value: JsonValue) -> JsonObject:
+    """A value as a table or as JSON. A table has its first rows; other JSON that is long is a text that is cut."""
+    shown = shown_value(value)
+    if shown["is"] == "table":
+        return {name: inner for name, inner in shown.items() if name != "value"}
+    text = json.dumps(value, indent=2, ensure_ascii=False)
+    return shown if len(text) <= TEXT_MOST else _text(text)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -17,10 +17,12 @@ from bridge.assembly.bridge import Bridge
 from bridge.assembly.call_lines import command_line, mcp_line
 from bridge.assembly.plan import OfferedPlan, Plan, ProcessPlan, PublishedPlan, ServerPlan
 from bridge.console.app import ConsoleApp
-from bridge.console.tool_trials import shown_block
+from bridge.console.parts import TEXT_MOST
+from bridge.console.tool_trials import shown_block, shown_result
 from bridge.mcp.client.eras import Era
 from tests.console.test_tasks import HOSTILE, PROFILE, WAIT_SECONDS
 from tests.support.console import ConsoleBrowser
+from tests.support.in_process import client_of
 from tests.support.running import listening
 from tests.support.tool_server import ToolServer, listed
 
@@ -29,7 +31,7 @@ ADA = Credential(Principal("ada", skills=("devtools/*", "team/echo")), "token-of
 
 @asynccontextmanager
 async def offering(
-    tmp_path: Path, *credentials: Credential
+    tmp_path: Path, *credentials: Credential, names: Sequence[str] = ("echo", "fail")
 ) -> AsyncIterator[tuple[ConsoleBrowser, ToolServer]]:
     """A bridge whose server `team` is made of its own agent `devtools`."""
     late: list[Bridge] = []
@@ -37,7 +39,7 @@ async def offering(
     async def app(scope: Any, receive: Any, send: Any) -> None:
         await late[0].app(scope, receive, send)
 
-    tools = [listed(tool, text={"type": "string"}) for tool in ("echo", "fail")]
+    tools = [listed(tool, text={"type": "string"}) for tool in names]
     with anyio.fail_after(WAIT_SECONDS):
         async with ToolServer("tools", tools).run() as server, listening(app) as url:
             plan = Plan(
@@ -117,8 +119,73 @@ async def test_a_visitor_tries_the_tools_that_it_may_use(tmp_path: Path) -> None
             {"type": "resource_link", "uri": "javascript:alert(1)"},
             {"is": "link", "url": "javascript:alert(1)", "web": None},
         ),
+        (
+            {"type": "audio", "data": "AAAA", "mimeType": "audio/wav"},
+            {"is": "audio", "name": "audio/wav", "file": "data:audio/wav;base64,AAAA"},
+        ),
+        (
+            {"type": "audio", "data": "AAAA", "mimeType": "text/html"},
+            {"is": "file", "name": "audio", "file": "data:application/octet-stream;base64,AAAA"},
+        ),
+        (
+            {"type": "text", "text": "x" * (TEXT_MOST + 7)},
+            {"is": "text", "text": "x" * TEXT_MOST, "cut": 7},
+        ),
         ({"type": "unheard of"}, {"is": "json", "value": {"type": "unheard of"}}),
     ],
 )
 def test_a_block_is_shown_as_what_it_is_and_never_run(block: Any, shown: Any) -> None:
     assert shown_block(block) == shown
+
+
+def test_a_large_result_is_shown_in_part_and_whole_in_its_file() -> None:
+    image = {"type": "image", "data": "A" * (9 << 20), "mimeType": "image/png"}
+    rows = [{"n": number} for number in range(300)]
+    result: Any = {
+        "content": [image, image, *[{"type": "text", "text": "x"}] * 150],
+        "structuredContent": rows,
+    }
+    shown: Any = shown_result(result)
+    kinds = [part["is"] for part in shown["parts"]]
+    assert kinds == ["image", "left", *["text"] * 98, "left", "table"]
+    assert shown["parts"][-2]["name"] == "52 more parts"
+    assert (len(shown["parts"][-1]["rows"]), shown["parts"][-1]["left"]) == (200, 100)
+    assert json.loads(shown["raw"]) == result
+
+
+@pytest.mark.outside
+async def test_the_progress_of_a_tool_is_told_while_it_runs(tmp_path: Path) -> None:
+    async with offering(tmp_path, names=("report",)) as (browser, _):
+        await browser.opens("/try/mcp/team/report")
+        answer = await browser.posts("/try/mcp/team/report", {"arguments": {}, "live": True})
+        assert answer.headers["content-type"] == "text/event-stream"
+        *reports, end = [
+            json.loads(line.removeprefix("data: "))
+            for line in answer.text.splitlines()
+            if line.startswith("data: ")
+        ]
+        assert "on the way" in str(reports)
+        assert all(report.keys() == {"progress"} for report in reports)
+        assert (end["result"]["failed"], end["result"]["parts"][0]["is"]) == (False, "text")
+        wrong = await browser.posts("/try/mcp/team/report", {"arguments": {"text": 7}, "live": True})
+        assert wrong.status_code == 422
+
+
+@pytest.mark.outside
+async def test_a_page_that_is_closed_cancels_the_call_that_it_follows(tmp_path: Path) -> None:
+    async with (
+        offering(tmp_path, names=("hold",)) as (browser, server),
+        client_of(browser.bridge.app) as client,
+    ):
+        await browser.opens("/try/mcp/team/hold")
+        client.cookies = browser.client.cookies
+        headers = {"Origin": browser.base_url, "X-CSRF-Token": browser.csrf}
+        url, body = f"{browser.base_url}/console/try/mcp/team/hold", {"arguments": {}, "live": True}
+        async with client.stream("POST", url, json=body, headers=headers):
+            await server.holding(1)
+        (agent,) = browser.bridge.published
+        while agent.engine.running:
+            await anyio.sleep(0.01)
+        assert [task["state"] for task in (await browser.reads("/tasks"))["lists"][0]["tasks"]] == [
+            "canceled"
+        ]

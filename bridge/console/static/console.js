@@ -98,18 +98,86 @@ function bodyOf(form, action) {
   return { arguments: valuesOf(form) };
 }
 
+const RAW_MOST = 100000; // characters of a result that are shown as JSON; the file has all of it
+const REPORTS_MOST = 200; // reports of progress that are shown; those before are left out
+let wholeResult = "";
+
+function beginResult() {
+  const place = document.getElementById("result");
+  place.querySelector("h2").textContent = "Running";
+  for (const part of ["ol", "div"]) place.querySelector(part).replaceChildren();
+  place.querySelector("pre").textContent = "";
+  place.querySelector(".whole").hidden = true;
+  place.hidden = false;
+}
+
+function showProgress({ at, of, words }) {
+  const list = document.querySelector("#result ol");
+  const item = document.createElement("li");
+  item.textContent = [at === null ? "" : of === null ? `${at}` : `${at} of ${of}`, words].filter(Boolean).join(": ");
+  list.append(item);
+  if (list.children.length > REPORTS_MOST) list.firstElementChild.remove();
+}
+
 function showResult(form, { failed, parts, raw }) {
   show(form, []);
   const place = document.getElementById("result");
   place.querySelector("h2").textContent = failed ? "The tool failed" : "Result";
   place.querySelector("div").replaceChildren(...parts.map(partOf));
-  place.querySelector("pre").textContent = raw;
+  const text = raw.length > RAW_MOST ? raw : JSON.stringify(JSON.parse(raw), null, 2);
+  const left = text.length - RAW_MOST;
+  place.querySelector("pre").textContent = left > 0 ? `${text.slice(0, RAW_MOST)}\n… ${left} more characters are in the file` : text;
+  URL.revokeObjectURL(wholeResult);
+  wholeResult = URL.createObjectURL(new Blob([raw], { type: "application/json" }));
+  const whole = place.querySelector(".whole");
+  whole.href = wholeResult;
+  whole.hidden = false;
   place.hidden = false;
+}
+
+// Runs a tool of an MCP server, and shows what it tells meanwhile.
+async function followCall(form, answer) {
+  beginResult();
+  for await (const { progress, result, refused } of events(answer.body)) {
+    if (progress) showProgress(progress);
+    if (result) return showResult(form, result);
+    if (refused) {
+      document.getElementById("result").hidden = true;
+      return show(form, [], refused.message);
+    }
+  }
+  document.getElementById("result").hidden = true;
+  show(form, [], "The bridge ended before the result came");
+}
+
+function tableOf({ columns, rows, left }) {
+  const cell = (name, value) => Object.assign(document.createElement(name), { textContent: value });
+  const row = (name, values) => {
+    const made = document.createElement("tr");
+    made.append(...values.map((value) => cell(name, value === null ? "–" : typeof value === "string" ? value : JSON.stringify(value))));
+    return made;
+  };
+  const table = document.createElement("table");
+  const head = table.createTHead();
+  head.append(row("th", columns));
+  for (const one of head.querySelectorAll("th")) one.scope = "col";
+  table.createTBody().append(...rows.map((values) => row("td", values)));
+  const around = Object.assign(document.createElement("div"), { className: "scroll", tabIndex: 0, role: "group", ariaLabel: "A table of the result" });
+  around.append(table);
+  if (left) around.append(cell("p", `${left} more rows are in the file of the whole result.`));
+  return around;
 }
 
 function partOf(part) {
   const made = (name, text, more = {}) => Object.assign(document.createElement(name), { textContent: text }, more);
-  if (part.is === "text") return made("div", part.text, { className: "words" });
+  if (part.is === "text") {
+    const words = made("div", part.text, { className: "words" });
+    if (part.cut) words.append(made("p", `${part.cut} more characters are in the file of the whole result.`, { className: "quiet" }));
+    return words;
+  }
+  if (part.is === "audio") return made("audio", "", { src: part.file, controls: true, preload: "metadata", ariaLabel: "A sound of the result" });
+  if (part.is === "table") return tableOf(part);
+  if (part.is === "left") return made("p", `Not shown, but in the file of the whole result: ${part.name}`, { className: "quiet" });
   if (part.is === "image") return made("img", "", { src: part.file, alt: "An image of the result" });
   if (part.is === "file") return made("a", `Save ${part.name}`, { href: part.file, download: "" });
   if (part.is === "link") return part.web ? made("a", part.url, { href: part.web, rel: "noreferrer noopener" }) : made("code", part.url);
@@ -130,7 +198,11 @@ for (const form of document.querySelectorAll("form[data-action]")) {
     }
     for (const button of buttons) button.disabled = true;
     try {
-      const answer = await post(form.dataset.action, body);
+      const answer = await post(form.dataset.action, form.dataset.follow ? { ...body, live: true } : body);
+      if (answer.ok && answer.headers.get("Content-Type") === "text/event-stream") {
+        await followCall(form, answer);
+        return;
+      }
       const said = await told(answer);
       if (answer.ok && said.parts) showResult(form, said);
       else if (answer.ok) location.assign(said.to);

@@ -1,0 +1,80 @@
+"""A call of a tool whose progress is shown while it runs: a stream of what it tells, and at its end its result.
+
+The call is canceled when the page is closed, as a host's call is that goes away.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections.abc import Awaitable, Callable
+from typing import Final
+
+import anyio
+from anyio.streams.memory import MemoryObjectSendStream
+from starlette.types import Receive, Scope, Send
+
+from bridge.console.pages import HEADERS
+from bridge.http.request_checks import RefusedError
+from bridge.http.sse import frame
+from bridge.jsonvalues import JsonObject
+from bridge.mcp.server.face import ReportProgress
+from bridge.safe_text import with_visible_characters
+
+logger = logging.getLogger(__name__)
+
+_WAITING_MOST: Final = 100
+"""Reports that wait for a slow browser. A later one is left out: the next says more."""
+
+_WORDS: Final = 500
+"""Characters of the words of one report that are told."""
+
+
+class LiveTrial:
+    """The response to a call that is followed."""
+
+    def __init__(self, call: Callable[[ReportProgress], Awaitable[JsonObject]]) -> None:
+        """`call` calls the tool, and tells what it reports of its progress."""
+        self._call = call
+
+    async def __call__(self, _: Scope, receive: Receive, send: Send) -> None:
+        """Call the tool, until it ends or the page is closed."""
+        raw = [(name.lower().encode(), value.encode()) for name, value in HEADERS.items()]
+        raw += [(b"content-type", b"text/event-stream"), (b"x-accel-buffering", b"no")]
+        await send({"type": "http.response.start", "status": 200, "headers": raw})
+        told, reports = anyio.create_memory_object_stream[JsonObject](_WAITING_MOST)
+        async with anyio.create_task_group() as group:
+            group.start_soon(self._run, told)
+            group.start_soon(_cancel_when_gone, receive, group.cancel_scope)
+            async with reports:
+                async for one in reports:
+                    body = frame(json.dumps(one).encode())
+                    await send({"type": "http.response.body", "body": body, "more_body": True})
+            await send({"type": "http.response.body", "body": b"", "more_body": False})
+            group.cancel_scope.cancel()
+
+    async def _run(self, told: MemoryObjectSendStream[JsonObject]) -> None:
+        def report(progress: float | None, total: float | None = None, message: str | None = None) -> None:
+            words = with_visible_characters((message or "")[:_WORDS])
+            try:
+                told.send_nowait({"progress": {"at": progress, "of": total, "words": words}})
+            except anyio.WouldBlock:
+                logger.debug("a report of progress is left out: the browser reads too slowly")
+
+        async with told:
+            try:
+                end: JsonObject = {"result": await self._call(report)}
+            except RefusedError as exc:
+                end = {"refused": {"status": exc.status, "message": str(exc)}}
+            except Exception:
+                logger.exception("a call from the console failed")
+                end = {
+                    "refused": {"status": 500, "message": "The bridge failed in this call; its log says why"}
+                }
+            await told.send(end)
+
+
+async def _cancel_when_gone(receive: Receive, scope: anyio.CancelScope) -> None:
+    while (await receive())["type"] != "http.disconnect":
+        pass
+    scope.cancel()
