@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from bridge.config.toml_text import ShownValue
 
 if TYPE_CHECKING:
-    from bridge.process.reload import Reload
+    from bridge.console.configuration import ServedConfiguration
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,9 +25,9 @@ class ConfigurationState:
     is_watched: bool = False
 
     @classmethod
-    def of(cls, reload: Reload) -> ConfigurationState:
-        """What a reload knows at the moment."""
-        return cls(tuple(reload.values), reload.read_at, reload.fault, reload.is_watched)
+    def of(cls, served: ServedConfiguration) -> ConfigurationState:
+        """What is known at the moment."""
+        return cls(tuple(served.values), served.read_at, served.fault, served.is_watched)
 
 
 class FixedConfiguration:
