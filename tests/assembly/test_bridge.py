@@ -285,6 +285,41 @@ async def test_what_a_server_listed_for_one_login_is_not_shown_for_another(tmp_p
     )
 
 
+async def test_find_skill_lists_the_skills_of_a_server_that_is_down_last(tmp_path: Path) -> None:
+    profile = profile_with(
+        server={"fail": "open", "connect_seconds": 1.0},
+        card={"unavailable_after_seconds": 0.0},
+        agents={
+            "granularity": "search",
+            "first_cards_seconds": 3.0,
+            "card_min_seconds": 0.1,
+            "card_max_seconds": 0.1,
+        },
+    )
+    published = {
+        "a": agent("one", profile=profile, card_name="First"),
+        "b": agent("two", profile=profile, card_name="Second"),
+    }
+    offered = {"team": OfferedPlan(("a", "b"), profile)}
+
+    async def found(there: Live) -> list[str]:
+        async with there.mcp("team") as host:
+            answer = await host.call_tool("find_skill", {"query": "echo", "limit": 20})
+        assert answer.structured_content is not None
+        return [skill["name"] for skill in answer.structured_content["skills"]]
+
+    async with servers("two", tools=("echo",)) as (two,):
+        async with servers("one", tools=("echo",)) as (one,):
+            plan = {
+                name: ServerPlan.as_profile_says(each.target, Era.MODERN, profile.server, profile.run)
+                for name, each in (("one", one), ("two", two))
+            }
+            async with live(tmp_path, servers=plan, published=published, offered=offered) as there:
+                assert await found(there) == ["a_echo", "b_echo"]
+        async with live(tmp_path, servers=plan, published=published, offered=offered) as there:
+            assert await found(there) == ["b_echo", "a_echo"]
+
+
 async def test_only_what_differs_is_made_anew(tmp_path: Path) -> None:
     async with servers("one", "two", "three") as (one, two, three):
         plan = {"one": server(one.target), "two": server(two.target)}

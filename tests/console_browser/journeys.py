@@ -68,6 +68,10 @@ PEOPLE = """
 bearer = { env = "ADA" }
 skills = ["devtools/e*", "devtools/get-sum", "devtools/trigger-*"]
 
+[principals.bob]
+bearer = { env = "BOB" }
+skills = ["devtools/get-sum"]
+
 [principals.ops]
 api_key = { env = "OPS" }
 operator = "answer"
@@ -81,6 +85,7 @@ operator = "read"
 
 TOKENS = {
     "ADA": "token-of-ada-which-is-long-enough",
+    "BOB": "token-of-bob-which-is-long-enough",
     "OPS": "key-of-ops-which-is-long-enough",
     "EYES": "token-of-eyes-which-is-long-enough",
 }
@@ -336,10 +341,10 @@ def test_the_overview_the_mapping_and_the_configuration_are_pictures(tab: Tab) -
     end(tab.root, waiting)
 
 
-def test_two_people_see_what_is_theirs(browser: Browser, guarded: str) -> None:
+def test_two_people_and_an_operator_see_what_is_theirs(browser: Browser, guarded: str) -> None:
     of_ada = send(guarded, "devtools", "get-sum", {"a": 1, "b": 2}, TOKENS["ADA"])
     tabs = {}
-    for name in ("ADA", "OPS"):
+    for name in ("ADA", "BOB", "OPS"):
         token = TOKENS[name]
         context = browser.new_context(viewport={"width": 1000, "height": 640})
         tab = tabs[name] = tab_in(context, guarded)
@@ -352,7 +357,20 @@ def test_two_people_see_what_is_theirs(browser: Browser, guarded: str) -> None:
         page.get_by_label("Token").fill(token)
         page.get_by_role("button", name="Sign in").click()
         expect(page.locator("header b")).to_have_text(name.lower())
-    ada, ops = tabs["ADA"], tabs["OPS"]
+    ada, bob, ops = tabs["ADA"], tabs["BOB"], tabs["OPS"]
+    expect(bob.opens("/tasks").get_by_text("No task yet")).to_be_visible()
+    assert of_ada not in bob.page.content()
+    expect(bob.opens("/try").get_by_role("link")).not_to_have_count(0)
+    assert "trigger-elicitation-request" not in bob.page.content()
+    bob.opens(f"/tasks/devtools/{of_ada}")
+    expect(bob.page.get_by_role("heading", name="Nothing is here")).to_be_visible()
+    of_bob = send(guarded, "devtools", "get-sum", {"a": 3, "b": 4}, TOKENS["BOB"])
+    expect(bob.opens("/tasks").get_by_role("link", name=of_bob)).to_be_visible()
+    ada.opens("/tasks")
+    assert of_bob not in ada.page.content()
+    listed = ops.opens("/tasks")
+    for task in (of_ada, of_bob):
+        expect(listed.get_by_role("link", name=task)).to_be_visible()
     expect(ada.opens("/tasks").get_by_role("link", name=of_ada)).to_be_visible()
     assert ada.opens("/people").get_by_text("Not for you").count() == 1
     people = ops.opens("/people")
@@ -371,6 +389,54 @@ def test_two_people_see_what_is_theirs(browser: Browser, guarded: str) -> None:
     page.get_by_role("button", name="Sign out").click()
     expect(page.get_by_role("heading", name="Sign in")).to_be_visible()
     assert [fault for tab in tabs.values() for fault in tab.faults if " 40" not in fault] == []
+
+
+HOSTILE_SERVER = """
+import json, sys
+named = sys.argv[1]
+tools = [{"name": named, "title": named, "description": named,
+          "inputSchema": {"type": "object", "properties": {named: {"type": "string", "description": named}}}}]
+for line in sys.stdin:
+    asked = json.loads(line)
+    if "id" not in asked:
+        continue
+    answers = {
+        "initialize": {"protocolVersion": "2025-11-25", "capabilities": {"tools": {}}, "instructions": named,
+                       "serverInfo": {"name": named, "version": named, "title": named}},
+        "tools/list": {"tools": tools},
+        "tools/call": {"content": [{"type": "text", "text": named}], "structuredContent": {named: named}},
+    }
+    print(json.dumps({"jsonrpc": "2.0", "id": asked["id"], "result": answers.get(asked["method"], {})}), flush=True)
+"""
+
+
+def test_hostile_names_of_tools_servers_and_agents_run_nothing(browser: Browser, tmp_path: Path) -> None:
+    script = tmp_path / "server.py"
+    script.write_text(HOSTILE_SERVER)
+    command = json.dumps([sys.executable, str(script), HOSTILE.replace("</", "<")])
+    text = (
+        '[bridge]\nport = {port}\nconsole = true\nstore = "memory:"\n'
+        f"[tool_servers.everything]\ncommand = {command}\nera = 'legacy'\n"
+        f"[tools_as_agent.devtools]\nfrom = ['everything']\nname = {json.dumps(HOSTILE)}\n"
+        '[agents_as_tools.team]\nfrom = ["devtools"]\n'
+    )
+    with serving(tmp_path, text) as root:
+        tab = tab_in(browser.new_context(), root)
+        offered = json.loads(urlopen(f"{root}/console/try.json").read())
+        paths = [one["path"] for face in offered["agents"] for one in face["skills"]]
+        paths += [one["path"] for face in offered["servers"] for one in face["tools"]]
+        assert len(paths) == 2
+        for path in ("", "/tasks", "/answer", "/try", *paths, "/mapping", "/configuration", "/people"):
+            page = tab.opens(path)
+            page.wait_for_load_state("load")
+            assert page.locator("img[src='x']").count() == 0
+            assert "\u202e" not in page.content()
+        for path in paths:
+            page = tab.opens(path)
+            page.get_by_role("button", name="Run").click()
+            expect(page.locator(".part .words").first).to_contain_text("<img src=x onerror=alert(1)>")
+            assert page.locator("img[src='x']").count() == 0
+        assert tab.faults == []
 
 
 FOREIGN = """<!doctype html><title>elsewhere</title><iframe src="{root}/console" id="frame"></iframe><script>
