@@ -45,6 +45,15 @@ class LoginNotice:
     """Whose login; empty for the operator's, or if it is not known."""
 
 
+@dataclass(frozen=True, slots=True)
+class LoginTaken:
+    """The bridge uses a login of the operator at a peer that it has not used before, as `mcp-a2a login` has made it."""
+
+    peer: str
+    since: float
+    """When the operator logged in, in seconds since the epoch."""
+
+
 PushOutcome = Literal["delivered", "failed", "given_up"]
 """`failed`: it is tried again. `given_up`: nothing more is sent to this webhook."""
 
@@ -95,7 +104,7 @@ class AnswerTaken:
     """The number under which it was written down before; 0 without."""
 
 
-Notice = TokenNotice | LoginNotice | PushAttempt | WebhookAsked | PushReceived | AnswerTaken
+Notice = TokenNotice | LoginNotice | LoginTaken | PushAttempt | WebhookAsked | PushReceived | AnswerTaken
 
 Tell = Callable[[Notice], None]
 """Takes a notice."""

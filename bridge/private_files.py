@@ -35,6 +35,9 @@ HAS_MODES: Final = sys.platform != "win32"
 _own_id: Final[Callable[[], int]] = getattr(os, "geteuid", lambda: 0)
 """The number of this user; on Windows files belong to no number."""
 
+_change_mode: Final[Callable[[int, int], None]] = getattr(os, "fchmod", os.chmod)
+"""Changes the mode of an open file."""
+
 _OTHERS: Final = 0o007
 _OTHERS_WRITE: Final = 0o002
 
@@ -95,7 +98,7 @@ def keep_private(file: Path, descriptor: int) -> None:
     found = os.fstat(descriptor)
     if stat.S_ISREG(found.st_mode) and found.st_mode & _OTHERS:
         mode = stat.S_IMODE(found.st_mode) & ~_OTHERS
-        os.fchmod(descriptor, mode)
+        _change_mode(descriptor, mode)
         logger.warning("everyone on this machine could read %s; its mode is %o from now on", file, mode)
 
 

@@ -21,6 +21,7 @@ from bridge.jsonvalues import JsonObject
 from bridge.notices import (
     AnswerTaken,
     LoginNotice,
+    LoginTaken,
     Notice,
     PushAttempt,
     PushReceived,
@@ -90,6 +91,8 @@ class AuditRecorder:
         self._principal = principal
         self._now = now
         self._seen: set[str] = set()
+        self._logins: dict[str, float] = {}
+        """When the operator's login was made that is used at a peer, by peer: each session asks for its token."""
         self._read_at: dict[tuple[str, ...], float] = {}
         """When it was told last that an operator read a task."""
         self._refusals = _MinuteBound(refused_each_minute, now)
@@ -132,6 +135,8 @@ class AuditRecorder:
                     return
                 principal = self._owner(notice.principal)
                 self.note(f"login_{notice.event}", principal=principal, peer=notice.peer)
+            case LoginTaken():
+                self._take(notice)
             case WebhookAsked():
                 principal = self._principal(notice.principal)
                 told = {"face": notice.face, "protocol": "a2a", "task": notice.task, "target": notice.target}
@@ -156,6 +161,16 @@ class AuditRecorder:
                 self.refused("push", f"HTTP_{notice.status}")
             case PushAttempt() | PushReceived():
                 pass
+
+    def _take(self, notice: LoginTaken) -> None:
+        if self._logins.get(notice.peer) == notice.since:
+            return
+        if len(self._logins) >= _SEEN_MOST:
+            self._logins.clear()
+        self._logins[notice.peer] = notice.since
+        self.note(
+            "login_taken", peer=notice.peer, since=_timestamp(datetime.fromtimestamp(notice.since, UTC))
+        )
 
     def waited(self, hop: Hop, peer: str, seconds: float) -> None:
         """See `HopListener`."""
@@ -244,13 +259,16 @@ class AuditRecorder:
 
     def _entry(self, event: str, **told: str | float) -> JsonObject:
         """A line without what is empty."""
-        when = datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
         full = {"plan": self.plan, **told}
         return {
             "event": event,
-            "time": when,
+            "time": _timestamp(datetime.now(UTC)),
             **{name: one for name, one in full.items() if one not in ("", 0)},
         }
+
+
+def _timestamp(when: datetime) -> str:
+    return when.isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
 class _MinuteBound:

@@ -9,11 +9,10 @@ from __future__ import annotations
 import errno
 import os
 import select
-import sys
 from collections.abc import Sequence
 from contextlib import suppress
 from types import TracebackType
-from typing import Final, Self
+from typing import Any, Final, Self
 
 from bridge.audit.batch import AuditWriteError, SealedBatch, sealed_batch
 from bridge.audit.chain import ChainHead
@@ -22,10 +21,12 @@ from bridge.jsonvalues import JsonObject
 _PIECE_BYTES: Final = 512
 """POSIX's least PIPE_BUF: so many bytes a pipe takes without a wait once `poll` says that it takes some."""
 
+_poll: Final[Any] = getattr(select, "poll", None)
+"""Windows has none: it waits for no pipe."""
+_HAS_ROOM: Final[int] = getattr(select, "POLLOUT", 0)
+
 STALLED_SECONDS: Final = 10.0
 """How long a reader of standard output may take nothing. Then what waits is lost."""
-
-_CAN_POLL: Final = sys.platform != "win32"
 
 
 class AuditStream:
@@ -80,10 +81,10 @@ class AuditStream:
         Raises:
             OSError: nobody does.
         """
-        if not _CAN_POLL:
+        if _poll is None:
             return
-        room = select.poll()
-        room.register(self._descriptor, select.POLLOUT)
+        room = _poll()
+        room.register(self._descriptor, _HAS_ROOM)
         if not room.poll(self._stalled_seconds * 1000):
             raise OSError(errno.ETIMEDOUT, f"nobody has read it for {self._stalled_seconds:g} s")
 

@@ -50,7 +50,7 @@ from bridge.http.token_endpoint import (
     union_of,
 )
 from bridge.jsonvalues import JsonObject
-from bridge.notices import LoginNotice, TokenNotice, TokenOutcome
+from bridge.notices import LoginNotice, LoginTaken, TokenNotice, TokenOutcome
 from bridge.safe_text import with_visible_characters
 
 logger = logging.getLogger(__name__)
@@ -182,6 +182,8 @@ class LoginToken(TokenSource):
         self._since: float | None = None
         """When the login was made that a caller's token is of."""
         self._refused = ""
+        self._told_since: float | None = None
+        """When the login was made that was told of last."""
 
     @property
     def key(self) -> tuple[object, ...]:
@@ -282,6 +284,9 @@ class LoginToken(TokenSource):
             self._looked_at, self._since = began, login.since
             token, known = AccessToken(login.access_token, scopes=login.scopes), self._current
             self._current = known[0] if known is not None and known[0] == token else token, login
+            if self.wish.principal == OPERATOR and login.since != self._told_since:
+                self._told_since = login.since
+                self.heard_by.tell(LoginTaken(self.heard_by.peer, login.since))
         return self._current[0]
 
     @property

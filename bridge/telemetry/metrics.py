@@ -19,6 +19,7 @@ from typing import Final
 from bridge.notices import (
     AnswerTaken,
     LoginNotice,
+    LoginTaken,
     Notice,
     PushAttempt,
     PushReceived,
@@ -125,7 +126,7 @@ class HopMetrics:
             case PushReceived():
                 peer = notice.peer or OTHER
                 self._count("a2a_push_received_total", (("peer", peer), ("outcome", notice.outcome)))
-            case WebhookAsked() | AnswerTaken():
+            case WebhookAsked() | AnswerTaken() | LoginTaken():
                 pass
 
     def _count(self, name: str, labels: SampleLabels) -> None:

@@ -35,7 +35,15 @@ from bridge.audit.verification import verified
 from bridge.errors import UsageError
 from bridge.jsonvalues import JsonObject
 from bridge.mcp.client.transports.streamable_http import ServerTarget
-from bridge.notices import LoginNotice, Notice, PushAttempt, PushReceived, TokenNotice, WebhookAsked
+from bridge.notices import (
+    LoginNotice,
+    LoginTaken,
+    Notice,
+    PushAttempt,
+    PushReceived,
+    TokenNotice,
+    WebhookAsked,
+)
 from tests.support.asking import asking_command
 from tests.support.limits import url_at
 from tests.support.mcp_wire import MODERN, Http
@@ -391,6 +399,7 @@ async def test_tokens_logins_and_targets_of_notifications_are_told_without_token
             TokenNotice("far", "client_credentials", "given", 0.25),
             TokenNotice("far", "token_exchange", "refused", 0.1, "ann"),
             LoginNotice("far", "stored", "ann"),
+            *[LoginTaken("far", 1800000000.5)] * 3,
             LoginNotice("far", "lost"),
             *[LoginNotice("far", "refused", "ann")] * 5,
             WebhookAsked("tools", "ann", "task-1", "hooks.example:443"),
@@ -414,6 +423,7 @@ async def test_tokens_logins_and_targets_of_notifications_are_told_without_token
             "outcome": "refused",
         },
         {"event": "login_stored", "principal": ann, "peer": "far"},
+        {"event": "login_taken", "peer": "far", "since": "2027-01-15T08:00:00.500Z"},
         {"event": "login_lost", "peer": "far"},
         {"event": "login_refused", "principal": ann, "peer": "far"},
         {"event": "login_refused", "principal": ann, "peer": "far"},

@@ -26,7 +26,7 @@ from bridge.http.login_landing import login_landing
 from bridge.http.logins import DAY_SECONDS, Login, LoginKeeper
 from bridge.http.oauth import TokenCredentials, bearer_credentials
 from bridge.http.token_endpoint import TokenError
-from bridge.notices import LoginNotice, Notice, TokenListener, TokenNotice
+from bridge.notices import LoginNotice, LoginTaken, Notice, TokenListener, TokenNotice
 from bridge.store.login_files import LoginFiles
 from bridge.store.postgres.logins import PostgresLogins
 from tests.support.login_server import LoginServer
@@ -398,8 +398,23 @@ async def test_a_refresh_is_told_and_so_is_a_login_that_is_lost(tmp_path: Path) 
                     await tokens()
         lost = [LoginNotice("tools", "lost")] if revoked else []
         asked = TokenNotice("tools", "refresh_token", outcome, 0)
-        timeless = [replace(one, seconds=0) if isinstance(one, TokenNotice) else one for one in told]
-        assert timeless == [*lost, asked]
+        told_of = [replace(one, seconds=0) if isinstance(one, TokenNotice) else one for one in told]
+        assert [one for one in told_of if not isinstance(one, LoginTaken)] == [*lost, asked]
+
+
+async def test_a_login_of_the_operator_is_told_once_and_so_is_the_next_one(tmp_path: Path) -> None:
+    told, files = list[Notice](), LoginFiles(tmp_path)
+    async with logged_in(LoginServer(), files) as wish:
+        tokens = LoginToken(wish, 30)
+        tokens.heard_by = TokenListener("tools", told.append)
+        first = await files.find(wish.key)
+        assert first is not None
+        await tokens()
+        await tokens()
+        await put(files, wish, replace(first, since=first.since + 60, access_token="of-another-login"))
+        tokens.refused(await tokens())
+        await tokens()
+    assert told == [LoginTaken("tools", first.since), LoginTaken("tools", first.since + 60)]
 
 
 async def test_a_refresh_of_one_callers_login_is_told_with_the_caller(tmp_path: Path) -> None:
