@@ -274,13 +274,14 @@ _PROXIED: Final = re.compile(
 )
 """Headers that a proxy adds. A request with one of them does not come from a program on this machine."""
 
+_HTTP_OF_BROWSERS: Final = frozenset({"1.1", "2", "3"})
+"""Many proxies speak an older version of HTTP."""
+
 
 def is_asked_here(scope: AsgiScope, headers: Mapping[str, str]) -> bool:
-    """Whether a request to a server on loopback comes from this machine, by its Host: nothing shows a proxy between.
-
-    Browsers speak HTTP/1.1 at least, and many proxies HTTP/1.0.
-    """
-    is_by_proxy = scope.get("http_version") == "1.0" or any(map(_PROXIED.fullmatch, headers))
+    """Whether a request to a server on loopback comes from this machine, by its Host: nothing shows a proxy between."""
+    is_old = scope.get("http_version", "1.1") not in _HTTP_OF_BROWSERS
+    is_by_proxy = is_old or any(map(_PROXIED.fullmatch, headers))
     return is_loopback(host_name(headers.get("host", ""))) and not is_by_proxy
 
 

@@ -153,6 +153,7 @@ def test_without_tools_one_placeholder_says_why(down: Unavailability | None, why
     assert skill.description.endswith(f"its tool server {why}")
 
 
+@pytest.mark.proves("map-availability")
 def test_the_placeholder_is_listed_as_unavailable_once_its_server_has_been_down_for_a_while() -> None:
     assert unavailable_skills(card_of(down=Unavailability.UNREACHABLE)) == {}
     listed = unavailable_skills(card_of(down=Unavailability.UNREACHABLE, since_ms=60_000))
