@@ -77,7 +77,26 @@ class ToolQueue(Protocol):
         ...
 
 
-class ToolServer(Protocol):
+class DescribedServer(Protocol):
+    """What is known of a tool server beside its calls."""
+
+    @property
+    def listing(self) -> ToolListing:
+        """The tools that it lists."""
+        ...
+
+    @property
+    def greeting(self) -> Greeting | None:
+        """Its own description."""
+        ...
+
+    @property
+    def down(self) -> str | None:
+        """Why it cannot be called, in words; None while it can."""
+        ...
+
+
+class ToolServer(DescribedServer, Protocol):
     """A tool server; see `Upstream`."""
 
     name: str
@@ -109,21 +128,6 @@ class ToolServer(Protocol):
 
     def own_session(self, server: str, principal: str, context_id: str) -> OwnSession | None:
         """A caller's own session; see `Upstream.own_session`."""
-        ...
-
-    @property
-    def listing(self) -> ToolListing:
-        """The tools that it lists."""
-        ...
-
-    @property
-    def greeting(self) -> Greeting | None:
-        """Its own description."""
-        ...
-
-    @property
-    def down(self) -> str | None:
-        """Why it cannot be called, in words; None while it can."""
         ...
 
     @property

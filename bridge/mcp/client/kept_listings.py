@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import Final, Protocol
 
 from bridge.errors import UsageError
+from bridge.mcp.client.contract import DescribedServer
 from bridge.mcp.client.known_servers import server_id
 from bridge.mcp.client.values import Greeting, ToolListing
 from bridge.mcp.tools import SchemaBudget, UnservableTool, tools_from
@@ -94,19 +95,6 @@ class ListingMemory(Protocol):
         ...
 
 
-class ListedServer(Protocol):
-    """A server whose listing is kept."""
-
-    @property
-    def listing(self) -> ToolListing: ...
-
-    @property
-    def greeting(self) -> Greeting | None: ...
-
-    @property
-    def down(self) -> str | None: ...
-
-
 class ListingKeeper:
     """Keeps what one server lists, once for each listing."""
 
@@ -117,7 +105,7 @@ class ListingKeeper:
         self._last: ToolListing | None = None
         self._kept = b""
 
-    def look(self, server: ListedServer) -> None:
+    def look(self, server: DescribedServer) -> None:
         """Keep what the server lists, if it is up and lists something else than before."""
         listing, greeting = server.listing, server.greeting
         if server.down is not None or greeting is None or listing is self._last:

@@ -10,12 +10,13 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
-from typing import Any, Final, Protocol
+from typing import Any, Final
 
 from bridge import trace
 from bridge.errors import BridgeError, BusyError, PeerError, UsageError
 from bridge.jsonvalues import JsonObject
 from bridge.mcp.client.call_queue import Claimant, DisplacedError, SlotHold
+from bridge.mcp.client.contract import DescribedServer
 from bridge.mcp.client.faults import NotTakenError, ServerDownError, ServerLostError, ServerRefusedError
 from bridge.mcp.client.values import Greeting, ToolListing
 from bridge.mcp.tools import SchemaBudget, UnservableTool, tools_from
@@ -112,20 +113,7 @@ class ServerState:
     down: str | None
 
 
-class Described(Protocol):
-    """A server as its holder knows it. What an earlier holder knew of it counts until this one has reached it."""
-
-    @property
-    def listing(self) -> ToolListing: ...
-
-    @property
-    def greeting(self) -> Greeting | None: ...
-
-    @property
-    def down(self) -> str | None: ...
-
-
-def state_frame(server: Described) -> JsonObject:
+def state_frame(server: DescribedServer) -> JsonObject:
     """The state of a server. Tools go as the server listed them."""
     return {
         "tools": [tool.listed for tool in server.listing.tools],

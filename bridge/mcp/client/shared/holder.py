@@ -22,10 +22,10 @@ from bridge.concurrency import Signal
 from bridge.errors import BridgeError, PeerError, UsageError, leaf_of
 from bridge.jsonvalues import JsonObject
 from bridge.mcp.client.call_queue import CallSlot, Claimant, SlotHold
+from bridge.mcp.client.contract import DescribedServer
 from bridge.mcp.client.faults import ServerDownError
 from bridge.mcp.client.session import Session
 from bridge.mcp.client.shared.frames import (
-    Described,
     SessionPlace,
     fault_frame,
     fault_in,
@@ -55,7 +55,8 @@ class _Held:
     """A server that this worker runs."""
 
     server: Upstream
-    known: Described
+    known: DescribedServer
+    """What an earlier holder knew of it, until this one has reached it."""
     changed: Signal
 
 
@@ -70,7 +71,7 @@ class HeldServers:
         self._room = anyio.CapacityLimiter(_LINKS_MOST)
 
     @contextmanager
-    def holding(self, name: str, server: Upstream, known: Described, changed: Signal) -> Iterator[None]:
+    def holding(self, name: str, server: Upstream, known: DescribedServer, changed: Signal) -> Iterator[None]:
         """Let others use a server as long as this is open. `known` is what they are told of it. `changed` is told when
         that has changed."""
         self._held[name] = _Held(server, known, changed)
