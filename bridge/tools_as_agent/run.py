@@ -130,16 +130,11 @@ class ToolRun:
         """Run on a session of the caller. A task of the server is followed on with a later login of the caller, or with
         a later token, which has come with an answer, once the one so far counts no more."""
         while True:
-            since, decision = None, self._decision
-            if self._gate is not None and isinstance(decision, Follow):
-                with suppress(PeerError):  # whoever sends the token looks for the login as well
-                    since = await self._gate.since(job)
-            elif (
-                self._gate is not None
-                and not isinstance(decision, Follow)
-                and (since := await self._gate.passed(job, decision, self._after)) is None
-            ):
-                return None
+            since = None
+            if self._gate is not None:
+                since = await self._login_made_at(job, self._gate)
+                if since is None and not isinstance(self._decision, Follow):
+                    return None
             caller = job.turn.principal
             place = caller.name, job.events.context_id
             try:
@@ -152,6 +147,14 @@ class ToolRun:
                 if since is None or not self._goes_on_with_another(job, caller, since):
                     raise
                 self._after = since
+
+    async def _login_made_at(self, job: Job, gate: LoginGate) -> float | None:
+        """When the caller made the login to call with. None: a new call has ended without, or waits for a message."""
+        if not isinstance(self._decision, Follow):
+            return await gate.passed(job, self._decision, self._after)
+        with suppress(PeerError):  # whoever sends the token looks for the login as well
+            return await gate.since(job)
+        return None
 
     def _goes_on_with_another(self, job: Job, caller: Principal, since: float | None) -> bool:
         """Whether the work goes on with another login or token than the one of the caller so far."""
