@@ -353,9 +353,11 @@ async def test_metrics_tell_whether_lines_can_be_written_and_how_many_could_not(
                 one.name: one.samples[0].value for one in families if one.name.startswith("mcp_a2a_audit")
             }
 
-        assert await told() == {"mcp_a2a_audit_ok": 1, "mcp_a2a_audit_lost_lines_total": 0}
-        file.parent.rename(aside)
         with anyio.fail_after(30):
+            while '"event":"serving"' not in file.read_text():
+                await anyio.sleep(0.01)
+            assert await told() == {"mcp_a2a_audit_ok": 1, "mcp_a2a_audit_lost_lines_total": 0}
+            file.parent.rename(aside)
             await there.rpc().post("SendMessage", message(call_part("echo", text="x")))
             while (found := await told())["mcp_a2a_audit_lost_lines_total"] < 2:
                 await anyio.sleep(0.01)
