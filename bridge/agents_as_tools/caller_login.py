@@ -18,16 +18,15 @@ import time
 from typing import Final
 from uuid import uuid4
 
+from bridge import trace
 from bridge.agents_as_tools.remote_agent import RemoteAgent
 from bridge.agents_as_tools.tool_results import failure
 from bridge.errors import PeerError
-from bridge.http.logins import AwaitedLogin, CallerLogins, client_at
+from bridge.http.logins import REFUSED_LOGINS_MOST, AwaitedLogin, CallerLogins, client_at
 from bridge.jsonvalues import JsonObject
 from bridge.mcp.server.face import IncomingCall
 
 _KEY: Final = "login"
-_LOGINS_MOST: Final = 2
-"""How many logins a call asks for that the agent has refused: one that takes none has nobody log in for ever."""
 _WANTED: Final = "{} wants you to log in"
 _IN_WORDS: Final = (
     "{} wants you to log in first. It was not called. Open {} in a browser within {:g} minutes, and"
@@ -56,7 +55,9 @@ class CallerLoginRound:
         """When the login was made that the agent has refused; the next one has to be later."""
         self._since: float | None = None
         """When the login was made that the call goes on with."""
-        self._refusals = _LOGINS_MOST if self._after else 0  # what came in rounds before is not counted
+        self._refusals = (
+            REFUSED_LOGINS_MOST if self._after else 0
+        )  # what came in rounds before is not counted
         self.unanswered: JsonObject | None = None
         """The result for a host that is being asked, if it takes too long."""
 
@@ -76,6 +77,8 @@ class CallerLoginRound:
         logins = self._logins
         if logins is None or self.state is not None:
             return None
+        if self._asked is not None and (hop := trace.hop.get()) is not None:
+            hop.is_answer = False  # no peer gets what the host says to the link
         while not await self._has_login(logins):
             asked, self._asked = self._asked, None
             outcome = None if asked is None else await self._outcome(logins, asked)
@@ -94,7 +97,7 @@ class CallerLoginRound:
     def refused(self) -> bool:
         """Note that the agent has refused the call with the login that there is, and took nothing of it. Returns
         whether the host may be asked for another one."""
-        if self._since is None or self._refusals >= _LOGINS_MOST:
+        if self._since is None or self._refusals >= REFUSED_LOGINS_MOST:
             return False
         self._after, self._refusals = self._since, self._refusals + 1
         return True
@@ -134,7 +137,7 @@ class CallerLoginRound:
             }
         self.unanswered = in_words
         try:
-            answers = await incoming.ask({_KEY: params})
+            answers = await incoming.ask_here({_KEY: params})
         except PeerError:
             return in_words
         if answers[_KEY].get("action") != "accept":

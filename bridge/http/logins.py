@@ -31,6 +31,9 @@ USE_NOTED_SECONDS: Final = DAY_SECONDS
 DECLINED: Final = "the person declined to log in"
 """Why a login is lost that its person declined."""
 
+REFUSED_LOGINS_MOST: Final = 2
+"""How many logins a call asks for that its peer has refused: one that takes none has nobody log in for ever."""
+
 LoginClientAuth = Literal["none", "basic", "post"]
 
 PeerKind = Literal["tool_servers", "agents", "catalogs"]

@@ -26,6 +26,7 @@ from bridge.a2a.model.objects import Artifact, Part, TaskState
 from bridge.a2a.tasks.agent import Job
 from bridge.access.principals import Principal
 from bridge.errors import BusyError, PeerError, telling_of
+from bridge.http.logins import REFUSED_LOGINS_MOST
 from bridge.jsonvalues import JsonObject, json_bytes
 from bridge.mcp.client.contract import ToolQueue, ToolServer, resource_of
 from bridge.mcp.client.faults import CallerTokenGoneError, LoginWantedError, ServerRefusedError
@@ -51,15 +52,10 @@ from bridge.translate.outcome import (
 
 logger = logging.getLogger(__name__)
 
-
 _WAITS_FOR_CALLER: Final = (
     "{} works on this with the rights of its caller, and no token of the caller is left. Send a message with a valid"
     " token of {} to go on"
 )
-
-
-_LOGINS_MOST: Final = 2
-"""How many logins a call asks for that the server has refused: one that takes none has nobody log in for ever."""
 
 
 class ToolRun:
@@ -164,7 +160,7 @@ class ToolRun:
             self._decision, self._before = Follow(followed), since
             return is_another
         self._refusals += 1
-        return since is not None and self._is_untaken and self._refusals <= _LOGINS_MOST
+        return since is not None and self._is_untaken and self._refusals <= REFUSED_LOGINS_MOST
 
     @property
     def _is_untaken(self) -> bool:

@@ -18,7 +18,7 @@ from mcp.client.streamable_http import streamable_http_client
 
 from bridge.access.principals import Principal
 from bridge.access.verifiers import Credential
-from bridge.assembly.plan import OfferedPlan, RemotePlan
+from bridge.assembly.plan import AuditPlan, OfferedPlan, ProcessPlan, RemotePlan
 from bridge.errors import PeerError
 from bridge.http.each_login import EachLogin
 from bridge.http.login_credentials import LoginToken, LoginWish
@@ -27,6 +27,7 @@ from bridge.store.login_files import LoginFiles
 from tests.agents_as_tools.test_agent_logins import PROFILE
 from tests.assembly.test_bridge import Live, live
 from tests.assembly.test_logins import put
+from tests.audit.test_gates import AuditPlace, told_in
 from tests.support.login_agent import LoginAgent
 from tests.support.login_server import LoginServer
 from tests.support.mcp_wire import MODERN, Http
@@ -87,7 +88,10 @@ class Office:
 
 
 @asynccontextmanager
-async def office(folder: Path, link_seconds: float = 600, **profile: Any) -> AsyncIterator[Office]:
+async def office(
+    folder: Path, link_seconds: float = 600, audit: AuditPlan | None = None, **profile: Any
+) -> AsyncIterator[Office]:
+    place = ProcessPlan(state=folder / "state", cache=folder / "cache", audit=audit)
     issuer = LoginServer()
     agent = LoginAgent(lambda: issuer.given)
     people = [Credential(Principal(name), token) for name, token in TOKENS.items()]
@@ -107,7 +111,7 @@ async def office(folder: Path, link_seconds: float = 600, **profile: Any) -> Asy
             agents = {"desk": RemotePlan(url, tokens=EachLogin(wish, 20, 10))}
             chosen = PROFILE.model_copy(update={"agents": PROFILE.agents.model_copy(update=profile)})
             offered = {"team": OfferedPlan(("desk",), chosen)}
-            async with live(folder, agents=agents, offered=offered, credentials=people) as there:
+            async with live(folder, agents=agents, offered=offered, credentials=people, place=place) as there:
                 yield Office(there, issuer, agent, wish)
 
 
@@ -141,6 +145,23 @@ async def test_a_host_gets_a_link_of_the_bridge_and_the_call_goes_on_with_the_ca
         login = await here.wish.keeper.find(LoginKey(here.wish.key.peer, "alice"))
         assert login is not None
         assert set(here.agent.shown) == {f"Bearer {login.access_token}"}
+
+
+@pytest.mark.parametrize("mode", MODES)
+async def test_what_a_host_says_to_a_link_is_no_answer_to_its_agent(tmp_path: Path, mode: str) -> None:
+    audit = AuditPlace(tmp_path)
+    async with office(tmp_path, audit=audit.plan()) as here:
+
+        async def logs_in(link: str) -> str:
+            assert (await here.goes_to(link, "alice")).status_code == 200
+            return "accept"
+
+        async with here.host("alice", logs_in, mode) as host:
+            assert await called(host) == (False, "done")
+    told = [event for event, *_ in told_in(audit.file)]
+    assert "call" in told
+    assert "sent" in told
+    assert "answer" not in told
 
 
 async def test_two_callers_are_called_for_with_their_own_logins_and_never_with_the_operators(

@@ -106,6 +106,9 @@ class IncomingCall:
     """The `requestState` of the round before. It comes from the client, so it cannot be trusted."""
     report: ReportProgress = _report_to_nobody
     ask: AskClient = _ask_nobody
+    """Asks the client for a peer, which gets the answers."""
+    ask_here: AskClient = _ask_nobody
+    """Asks the client for the bridge itself: no peer gets the answers."""
 
     @property
     def on_behalf_of(self) -> Caller:

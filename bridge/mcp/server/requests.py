@@ -91,7 +91,7 @@ def incoming_of(context: Context, reports: ProgressSender) -> IncomingCall:
     declared = DeclaredCapabilities.in_capabilities(context.session.client_capabilities, is_modern=modern)
     more: dict[str, Any] = {"report": reports} if asks_for_progress(context) else {}
     if not modern:
-        more["ask"] = LegacyElicitation(context, declared)
+        more["ask"] = more["ask_here"] = LegacyElicitation(context, declared)
     return IncomingCall(
         name=param(context, "name"),
         arguments=param(context, "arguments") or {},
