@@ -95,14 +95,16 @@ class LoginGate:
         return since
 
     async def since(self, job: Job, after: float = 0.0) -> float | None:
-        """When the caller made its login, after some moment; None without one. Then none is used from memory, either.
+        """When the caller made its login, after some moment; None without one. Without any none is used from memory,
+        either.
 
         Raises:
             PeerError: the place of the logins cannot be read.
         """
-        since = await self._logins.usable_since(_name(job), after)
-        if since is None:
-            self._upstream.forget_logins(_name(job))
+        name = _name(job)
+        since = await self._logins.usable_since(name, after)
+        if since is None and (not after or await self._logins.usable_since(name) is None):
+            self._upstream.forget_logins(name)
         return since
 
     async def reopened(self, job: Job, asked: ServerQuestion) -> bool:
