@@ -141,7 +141,8 @@ class AuditFile:
         if size != self._size:
             self._size = size
             self._last_line()
-            self._torn_bytes = 0
+            if size:  # what another program has taken away whole is in the copy that it made
+                self._torn_bytes = 0
 
     def _follow_the_name(self) -> None:
         """Begin a new file when another program has moved or deleted this one."""

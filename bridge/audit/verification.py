@@ -45,11 +45,9 @@ def verified(paths: Sequence[Path], heads: Sequence[ChainHead] = ()) -> Verifica
     """
     found, wanted = Verification(), {head.seq: head.hash for head in heads}
     reading = _Reading(found, wanted)
-    ordered = sorted(paths, key=_first_number)
-    for path in ordered:
+    for path in sorted(paths, key=_first_number):
         reading.read(path)
-    if ordered:
-        reading.end(ordered[-1])
+    reading.end()
     if not found.lines and not found.faults:
         found.faults.append(f"{', '.join(map(str, paths))}: holds no line")
     found.faults.extend(
@@ -67,13 +65,15 @@ class _Reading:
     def __init__(self, found: Verification, wanted: dict[int, str]) -> None:
         self._found = found
         self._wanted = wanted
+        self._last_file: Path | None = None
+        """The last one that holds anything."""
         self._fragments: list[tuple[str, bytes, str]] = []
         """Lines that are none: where they are, what they hold, and why. The next line may tell of them, also if it is
         the first one of the next file."""
 
     def read(self, path: Path) -> None:
         for number, text in _lines_of(path):
-            place = f"{path}:{number}"
+            self._last_file, place = path, f"{path}:{number}"
             try:
                 line = line_from(text)
             except ChangedLineError as exc:
@@ -84,9 +84,9 @@ class _Reading:
             else:
                 self._follow(place, line)
 
-    def end(self, path: Path) -> None:
-        """Take the end of the last file for what a killed process left, if it is half a line."""
-        if self._fragments and self._fragments[-1][0].startswith(f"{path}:") and not _ends_whole(path):
+    def end(self) -> None:
+        """Take the end of the chain for what a killed process left, if it is half a line."""
+        if self._fragments and self._last_file is not None and not _ends_whole(self._last_file):
             self._found.torn += 1  # nobody has gone on since
             self._fragments.pop()
         self._refuse_fragments()

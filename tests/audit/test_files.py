@@ -56,6 +56,30 @@ def test_words_at_the_end_of_a_file_that_is_not_the_last_one_are_a_fault(tmp_pat
     assert verified(all_of(path)).faults == [f"{old}:2: is a fragment, of which no later line tells"]
 
 
+def test_half_a_line_at_the_end_of_the_chain_is_no_fault_beside_an_empty_file(tmp_path: Path) -> None:
+    path = tmp_path / "audit.jsonl"
+    written(path, "a")
+    with path.open("ab") as file:
+        file.write(b'{"event":"tor')
+    path.rename(tmp_path / "audit.jsonl.1")
+    path.touch()
+    found = verified(all_of(path))
+    assert (found.faults, found.torn, found.lines) == ([], 1, 1)
+
+
+def test_half_a_line_in_a_copy_is_told_of_by_the_file_that_was_emptied(tmp_path: Path) -> None:
+    path = tmp_path / "audit.jsonl"
+    written(path, "a")
+    with path.open("ab") as file:
+        file.write(b'{"event":"tor')
+    with AuditFile(path, MANY) as audit:
+        (tmp_path / "audit.jsonl.1").write_bytes(path.read_bytes())
+        os.truncate(path, 0)
+        audit.append([{"event": "b"}], lasting=False)
+    found = verified(all_of(path))
+    assert (found.faults, found.torn, found.lines) == ([], 1, 2)
+
+
 @pytest.mark.parametrize("name", ["audit.jsonl.1", "audit.jsonl-20261124", "audit.jsonl.000000000002-1"])
 def test_a_file_that_was_moved_while_no_bridge_ran_is_gone_on_from(name: str, tmp_path: Path) -> None:
     path = tmp_path / "audit.jsonl"
