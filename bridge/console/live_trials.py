@@ -60,6 +60,8 @@ class LiveTrial:
                 told.send_nowait({"progress": {"at": progress, "of": total, "words": words}})
             except anyio.WouldBlock:
                 logger.debug("a report of progress is left out: the browser reads too slowly")
+            except (anyio.ClosedResourceError, anyio.BrokenResourceError):
+                logger.debug("a report of progress is left out: its call has been answered")
 
         async with told:
             try:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, MutableMapping, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -17,9 +17,12 @@ from bridge.assembly.bridge import Bridge
 from bridge.assembly.call_lines import command_line, mcp_line
 from bridge.assembly.plan import OfferedPlan, Plan, ProcessPlan, PublishedPlan, ServerPlan
 from bridge.console.app import ConsoleApp
+from bridge.console.live_trials import LiveTrial
 from bridge.console.parts import TEXT_MOST
 from bridge.console.tool_trials import shown_block, shown_result
+from bridge.jsonvalues import JsonObject
 from bridge.mcp.client.eras import Era
+from bridge.mcp.server.face import ReportProgress
 from tests.console.test_tasks import HOSTILE, PROFILE, WAIT_SECONDS
 from tests.support.console import ConsoleBrowser
 from tests.support.in_process import client_of
@@ -169,6 +172,27 @@ async def test_the_progress_of_a_tool_is_told_while_it_runs(tmp_path: Path) -> N
         assert (end["result"]["failed"], end["result"]["parts"][0]["is"]) == (False, "text")
         wrong = await browser.posts("/try/mcp/team/report", {"arguments": {"text": 7}, "live": True})
         assert wrong.status_code == 422
+
+
+async def test_what_is_reported_after_the_end_of_a_call_disturbs_nobody() -> None:
+    reports: list[ReportProgress] = []
+
+    async def call(report: ReportProgress) -> JsonObject:
+        report(1)
+        reports.append(report)
+        return {"parts": []}
+
+    sent: list[MutableMapping[str, Any]] = []
+
+    async def send(message: MutableMapping[str, Any]) -> None:
+        sent.append(message)
+
+    with anyio.fail_after(10):
+        await LiveTrial(call)({"type": "http"}, anyio.sleep_forever, send)
+    before = list(sent)
+    reports[0](2)
+    assert sent == before
+    assert b'"result"' in sent[-2]["body"]
 
 
 @pytest.mark.outside
