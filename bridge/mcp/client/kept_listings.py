@@ -91,7 +91,7 @@ class ListingMemory(Protocol):
         ...
 
     def remember(self, identity: ServerIdentity, kept: bytes) -> None:
-        """Keep a listing in place of an earlier one. What cannot be kept is only lost."""
+        """Keep a listing in place of an earlier one; empty bytes are none. What cannot be kept is only lost."""
         ...
 
 
@@ -121,7 +121,7 @@ class ListingKeeper:
                 self._name,
                 LISTING_MOST_BYTES >> 20,
             )
-            return
+            kept = b""  # an earlier one is of tools that there are no more
         self._memory.remember(self._identity, kept)
 
 

@@ -72,8 +72,19 @@ async def test_a_listing_above_the_bound_is_not_kept_and_that_is_said(
     files = ListingFiles(tmp_path)
     large = tool("echo", text={"type": "string", "description": "x" * LISTING_MOST_BYTES})
     ListingKeeper(files, SERVER, "demo").look(Server(ToolListing((large,))))
-    assert await files.recall(SERVER) is None
+    assert kept_listing(await files.recall(SERVER) or b"", 1000) is None
     assert "demo lists more than 2 MiB, which is not kept" in caplog.text
+
+
+async def test_a_listing_above_the_bound_takes_the_place_of_one_that_was_kept(tmp_path: Path) -> None:
+    files = ListingFiles(tmp_path)
+    keeper = ListingKeeper(files, SERVER, "demo")
+    keeper.look(Server(ToolListing((ECHO,))))
+    large = tool("echo", text={"type": "string", "description": "x" * LISTING_MOST_BYTES})
+    keeper.look(Server(ToolListing((large,))))
+    kept = await files.recall(SERVER)
+    assert kept is not None
+    assert kept_listing(kept, 1000) is None
 
 
 async def test_of_many_servers_those_that_were_seen_last_stay(tmp_path: Path) -> None:
