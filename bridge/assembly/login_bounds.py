@@ -26,6 +26,11 @@ class LoginBounds:
         self._begins = Attempts("Many logins were begun here. Wait some minutes", BEGUN_MOST, STATE_SECONDS)
         self._log = RateLimitedLog(now)
 
+    def require(self, address: str, link: LoginLink) -> None:
+        """Refuse a browser from whose address, or with whose link, too many have failed to show who they are."""
+        for key in _keys_of(address, link):
+            self._failures.require(key, self._now())
+
     @contextmanager
     def attempt(self, address: str, link: LoginLink) -> Iterator[Attempt]:
         """Let a browser show who is in it while the context is open, unless too many have failed from its address or

@@ -220,8 +220,8 @@ class LoginPages:
     ) -> Response:
         login = self._places.issuer_login(link.principal)
         if login is not None and "who" in visit.form:
-            with self._bounds.attempt(visit.address, link):
-                return await self._sent_to(login, visit, link, text)
+            self._bounds.require(visit.address, link)
+            return await self._sent_to(login, visit, link, text)
         if "token" in visit.form:
             return await self._with_token(visit, link, text)
         self._require_person(visit, link, person.principal or "")
