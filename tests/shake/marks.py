@@ -29,6 +29,12 @@ def mark_of_event(event: Json) -> str:
     return mark_of_status(said["status"])
 
 
+def task_of_event(event: Json) -> str:
+    """The id of the task that an event of a stream is of."""
+    ((kind, said),) = event.items()
+    return str(said["id"] if kind == "task" else said["taskId"])
+
+
 def view_of(task: Json, *, with_artifacts: bool = True) -> View:
     """A task in an answer."""
     parts = sum(len(artifact["parts"]) for artifact in task.get("artifacts", []))

@@ -17,8 +17,10 @@ STORED = {
 }
 
 
-def come(mark: str, *, is_taken: bool = True, path: str = "/t", body: bytes = b"") -> Arrived:
-    return Arrived(path, f"id of {mark}", mark, body, is_taken)
+def come(
+    mark: str, *, is_taken: bool = True, path: str = "/t", body: bytes = b"", task: str = "t"
+) -> Arrived:
+    return Arrived(path, task, f"id of {mark}", mark, body, is_taken)
 
 
 def faults(*arrived: Arrived) -> list[str]:
@@ -30,6 +32,12 @@ HOLDS = [come("S 01"), come("W 02", is_taken=False), come("W 02"), come("S 01"),
 
 def test_what_comes_in_order_holds_however_often_it_comes() -> None:
     assert faults(*HOLDS) == []
+
+
+def test_two_tasks_of_one_message_have_the_same_webhook_and_an_order_of_their_own() -> None:
+    of_both = [one._replace(task_id=task) for one in HOLDS for task in ("t", "v")]
+    again = [one._replace(webhook_id=f"{one.webhook_id} of {one.task_id}") for one in of_both]
+    assert [*faults_of_webhooks(again, {**STORED, "v": STORED["t"]}, {"t": "/t", "v": "/t"})] == []
 
 
 @pytest.mark.parametrize(
@@ -47,7 +55,8 @@ def test_what_comes_in_order_holds_however_often_it_comes() -> None:
         ([*HOLDS[:-1], come("C 03", is_taken=False)], "took 2 of 3 events"),
         ([*HOLDS, come("S 01", body=b"other")], "got id of S 01 twice with different bodies"),
         ([*HOLDS, come("", path="/elsewhere")], "a redirect of a webhook was followed"),
-        ([*HOLDS, come("S 01", path="/u")], "something came to /u, which is the webhook of no task"),
+        ([*HOLDS, come("S 01", path="/u")], "something of the task t came to /u, which is not its webhook"),
+        ([*HOLDS, come("S 01", task="v")], "something of the task v came to /t, which is not its webhook"),
     ],
     ids=[
         "lost end",
@@ -57,6 +66,7 @@ def test_what_comes_in_order_holds_however_often_it_comes() -> None:
         "another body",
         "redirect",
         "nobody's",
+        "another task",
     ],
 )
 def test_each_kind_of_fault_is_found(arrived: list[Arrived], fault: str) -> None:

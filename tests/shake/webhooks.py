@@ -6,6 +6,9 @@ Of each webhook:
 - *In order*: an event comes for the first time only after the event before it was taken.
 - *The same again*: what comes twice has the same id and the same body, and nothing else has that id.
 - *No redirect is followed.*
+
+A message that is sent again once it was answered may be a second task, which has the same webhook. So all of this is
+of the notifications of one task.
 """
 
 from __future__ import annotations
@@ -26,7 +29,7 @@ from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
 from tests.shake.history import Stored
-from tests.shake.marks import mark_of_event
+from tests.shake.marks import mark_of_event, task_of_event
 from tests.support.running import listening
 
 ATTEMPT_SECONDS: Final = 3
@@ -42,6 +45,7 @@ class Arrived(NamedTuple):
     """One notification."""
 
     path: str
+    task_id: str
     webhook_id: str
     mark: str
     digest: bytes
@@ -71,15 +75,16 @@ class ShakenHooks:
             return
         what = self._answer(request.url.path)
         self.done[what] += 1
-        mark = "" if what == "elsewhere" else mark_of_event(json.loads(body))
+        event = None if what == "elsewhere" else json.loads(body)
         headers = {"302": {"location": _ELSEWHERE}, "429": {"retry-after": "1"}}.get(what, {})
         status = {"302": 302, "429": 429, "500": 500, "away": 503}.get(what, 204)
         # What is taken too late was taken all the same: the sender cannot know, and sends it again.
         self.arrived.append(
             Arrived(
                 request.url.path,
+                "" if event is None else task_of_event(event),
                 request.headers.get("webhook-id", ""),
-                mark,
+                "" if event is None else mark_of_event(event),
                 hashlib.sha256(body).digest(),
                 status == 204,
             )
@@ -116,16 +121,17 @@ async def hooks_of(chance: random.Random) -> AsyncIterator[ShakenHooks]:
 
 def faults_of_webhooks(arrived: Sequence[Arrived], stored: Stored, paths: Mapping[str, str]) -> Iterator[str]:
     """What is wrong with what arrived. `paths` has the path of the webhook of each task that has one."""
-    at_path: defaultdict[str, list[Arrived]] = defaultdict(list)
+    at_path: defaultdict[tuple[str, str], list[Arrived]] = defaultdict(list)
     for one in arrived:
-        at_path[one.path].append(one)
-    if at_path.pop(_ELSEWHERE, []):
-        yield "a redirect of a webhook was followed"
+        if one.path == _ELSEWHERE:
+            yield "a redirect of a webhook was followed"
+        else:
+            at_path[one.path, one.task_id].append(one)
     for task_id, path in paths.items():
         told = [event.mark for event in stored.get(task_id, ()) if event.is_told]
-        yield from _faults_at(task_id, at_path.pop(path, []), told)
-    for path in at_path:
-        yield f"something came to {path}, which is the webhook of no task"
+        yield from _faults_at(task_id, at_path.pop((path, task_id), []), told)
+    for path, task_id in at_path:
+        yield f"something of the task {task_id} came to {path}, which is not its webhook"
 
 
 def _faults_at(task_id: str, arrived: Sequence[Arrived], told: Sequence[str]) -> Iterator[str]:
