@@ -123,7 +123,7 @@ class Face:
             await self.moved.wait()
 
     async def _echo(self, incoming: IncomingCall) -> Json:
-        unseen = ("ask", "report", "may_use", "may_see")
+        unseen = ("ask", "ask_here", "report", "may_use", "may_see")
         seen = {name: getattr(incoming, name) for name in incoming.__slots__ if name not in unseen}
         seen["trace"] = asdict(trace.context.get())
         return {"content": [], "structuredContent": seen}
