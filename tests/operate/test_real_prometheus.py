@@ -47,6 +47,8 @@ port = {port}
 metrics = "127.0.0.1:{metrics}"
 store = "memory:"
 public_url = "http://127.0.0.1:{port}"
+[audit]
+file = "audit/audit.jsonl"
 [push]
 enabled = true
 allow = [{receiver}]
@@ -196,6 +198,7 @@ async def test_all_panels_have_data_and_all_alerts_fire_in_their_turn_and_none_w
         await calls_wait(here)
         await webhooks_are_given_up(here)
         await more_peers(here, issuer, crm)
+        await the_audit_is_away(here, tmp_path)
         await what_fails(here)
         await the_bridge_ends(here)
         assert here.looks.missing == OF_WORKERS | NEVER
@@ -277,6 +280,19 @@ async def all_is_well(here: There) -> None:
     assert await here.prometheus.firing() == {}
     assert await here.prometheus.faults_of_rules() == []
     await here.bridge.agent("desk").call("CancelTask", {"id": task["id"]})
+
+
+async def the_audit_is_away(here: There, folder: Path) -> None:
+    """Calls while the folder of the audit is not there."""
+    file, aside = folder / "audit", folder / "aside"
+    file.rename(aside)
+    assert (await here.add())["status"]["state"] == "TASK_STATE_COMPLETED"
+    fired = await here.prometheus.until_fires("AuditFails")
+    assert said(fired, "AuditFails") == [f"127.0.0.1:{here.metrics} cannot write its audit"]
+    fired = await here.prometheus.until_fires("AuditLosesLines")
+    assert said(fired, "AuditLosesLines") == [f"127.0.0.1:{here.metrics} has lost lines of its audit"]
+    await here.looks.look()
+    aside.rename(file)
 
 
 async def calls_wait(here: There) -> None:
