@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from typing import Final
 
 from bridge.assembly.login_links import STATE_SECONDS, LoginLink
-from bridge.http.attempts import Attempt, Attempts
+from bridge.http.attempts import Attempts, CountedAttempt
 from bridge.http.connections import RateLimitedLog
 from bridge.http.request_checks import site_of
 
@@ -32,7 +32,7 @@ class LoginBounds:
             self._failures.require(key, self._now())
 
     @contextmanager
-    def attempt(self, address: str, link: LoginLink) -> Iterator[Attempt]:
+    def attempt(self, address: str, link: LoginLink) -> Iterator[CountedAttempt]:
         """Let a browser show who is in it while the context is open, unless too many have failed from its address or
         with its link. If it shows nothing that counts, fail the attempt."""
         with self._failures.attempt(_keys_of(address, link), self._now()) as attempt:

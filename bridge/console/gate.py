@@ -41,7 +41,7 @@ from bridge.console.sessions import (
     SessionSeal,
     new_session,
 )
-from bridge.http.attempts import Attempt, Attempts
+from bridge.http.attempts import Attempts, CountedAttempt
 from bridge.http.request_checks import (
     SHOWN_HEADER,
     RefusedError,
@@ -312,7 +312,7 @@ class ConsoleGate:
         self._attempts.require(site_of(visit.address), time.time())
 
     @contextmanager
-    def attempt(self, visit: Visit) -> Iterator[Attempt]:
+    def attempt(self, visit: Visit) -> Iterator[CountedAttempt]:
         """Judge what a browser shows while the context is open. If it is of nobody, fail the attempt.
 
         Raises:

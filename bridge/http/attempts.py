@@ -25,7 +25,7 @@ _KEYS_MOST: Final = 1024
 
 
 @dataclass(slots=True, eq=False)
-class Attempt:
+class CountedAttempt:
     """Something that is tried. It counts while it is judged, and then if it has failed."""
 
     at: float
@@ -49,7 +49,7 @@ class Attempts:
         self._words = words
         self._most = most
         self._seconds = seconds
-        self._made: dict[str, list[Attempt]] = {}
+        self._made: dict[str, list[CountedAttempt]] = {}
 
     def require(self, key: str, now: float) -> None:
         """Refuse a further attempt for now.
@@ -66,10 +66,10 @@ class Attempts:
 
     def note(self, key: str, now: float) -> None:
         """Count an attempt that was judged."""
-        self._add(key, Attempt(now, is_judged=True, has_failed=True))
+        self._add(key, CountedAttempt(now, is_judged=True, has_failed=True))
 
     @contextmanager
-    def attempt(self, keys: tuple[str, ...], now: float) -> Iterator[Attempt]:
+    def attempt(self, keys: tuple[str, ...], now: float) -> Iterator[CountedAttempt]:
         """Judge an attempt of all these keys while the context is open. It is forgotten at the end unless it failed.
 
         Raises:
@@ -77,7 +77,7 @@ class Attempts:
         """
         for key in keys:
             self.require(key, now)
-        one = Attempt(now)
+        one = CountedAttempt(now)
         for key in keys:
             self._add(key, one)
         try:
@@ -87,17 +87,17 @@ class Attempts:
                 for key in keys:
                     self._forget(key, one)
 
-    def _add(self, key: str, one: Attempt) -> None:
+    def _add(self, key: str, one: CountedAttempt) -> None:
         counted = self._counted(key, one.at)
         self._made.pop(key, None)
         self._made[key] = [*counted, one][-self._most :]
         if len(self._made) > _KEYS_MOST:
             del self._made[next(iter(self._made))]
 
-    def _counted(self, key: str, now: float) -> list[Attempt]:
+    def _counted(self, key: str, now: float) -> list[CountedAttempt]:
         return [one for one in self._made.get(key, ()) if one.at > now - self._seconds]
 
-    def _forget(self, key: str, attempt: Attempt) -> None:
+    def _forget(self, key: str, attempt: CountedAttempt) -> None:
         left = [one for one in self._made.pop(key, ()) if one is not attempt]
         if left:
             self._made[key] = left
