@@ -29,12 +29,11 @@ class CountedAttempt:
     """Something that is tried. It counts while it is judged, and then if it has failed."""
 
     at: float
-    is_judged: bool = False
     has_failed: bool = False
 
     def fail(self) -> None:
         """Let it count: it was wrong."""
-        self.is_judged = self.has_failed = True
+        self.has_failed = True
 
 
 class Attempts:
@@ -60,13 +59,13 @@ class Attempts:
         counted = self._counted(key, now)[-self._most :]
         if len(counted) < self._most:
             return
-        is_judged = all(one.is_judged for one in counted)
-        seconds = int(counted[0].at + self._seconds - now) + 1 if is_judged else _JUDGED_SECONDS
+        are_judged = all(one.has_failed for one in counted)
+        seconds = int(counted[0].at + self._seconds - now) + 1 if are_judged else _JUDGED_SECONDS
         raise RefusedError(429, self._words, {"Retry-After": str(seconds)})
 
     def note(self, key: str, now: float) -> None:
         """Count an attempt that was judged."""
-        self._add(key, CountedAttempt(now, is_judged=True, has_failed=True))
+        self._add(key, CountedAttempt(now, has_failed=True))
 
     @contextmanager
     def attempt(self, keys: tuple[str, ...], now: float) -> Iterator[CountedAttempt]:
