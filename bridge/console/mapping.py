@@ -47,28 +47,28 @@ def _agent(one: PublishedAgent, visit: Visit, paging: Paging, *, alone: bool) ->
     told: JsonObject = {"kind": "agent", "name": one.name, "rows": rows, "paging": shown}
     if not visit.reads_all:
         return told
-    hidden, hidden_paging = paging.entries(
+    hidden = paging.entries(
         f"{part}/hidden",
         [*agent.hidden.items()],
         lambda entry: {"from": entry[0][1], "of": entry[0][0] or one.name, "to": entry[1]},
     )
-    lost, lost_paging = paging.entries(
+    lost = paging.entries(
         f"{part}/lost",
         [(key, tool) for key, upstream in agent.upstreams.items() for tool in upstream.listing.left_out],
         lambda entry: f"{entry[0]}: the tool {entry[1].name} is not served: {entry[1].reason}",
     )
-    remarks, remarks_paging = paging.entries(
+    remarks = paging.entries(
         f"{part}/remarks", agent.remarks, lambda remark: _words("tools_as_agent", one.name, remark)
     )
-    return {
-        **told,
-        "hidden": hidden,
-        "hidden_paging": hidden_paging,
-        "lost": lost,
-        "lost_paging": lost_paging,
-        "remarks": remarks,
-        "remarks_paging": remarks_paging,
-    }
+    return {**told, **_lists(hidden=hidden, lost=lost, remarks=remarks)}
+
+
+def _lists(**lists: tuple[list[JsonValue], JsonObject]) -> JsonObject:
+    """What operators see beside the rows of a face: each list, and where the rest of it is."""
+    told: JsonObject = {}
+    for name, (entries, shown) in lists.items():
+        told |= {name: entries, f"{name}_paging": shown}
+    return told
 
 
 def _skill_row(skill: Skill, one: PublishedAgent, visit: Visit) -> JsonObject:
@@ -115,12 +115,12 @@ def _server(one: OfferedServer, visit: Visit, paging: Paging, *, alone: bool) ->
     told: JsonObject = {"kind": "mcp", "name": one.name, "rows": rows, "paging": shown}
     if not visit.reads_all:
         return told
-    hidden, hidden_paging = paging.entries(
+    hidden = paging.entries(
         f"{part}/hidden",
         face.hidden,
         lambda tool: {"from": tool.skill_id or "", "of": tool.source_key, "to": tool.name},
     )
-    lost, lost_paging = paging.entries(
+    lost = paging.entries(
         f"{part}/lost",
         [
             f"{key}: {words}"
@@ -129,18 +129,10 @@ def _server(one: OfferedServer, visit: Visit, paging: Paging, *, alone: bool) ->
         ],
         str,
     )
-    remarks, remarks_paging = paging.entries(
+    remarks = paging.entries(
         f"{part}/remarks", face.remarks, lambda remark: _words("agents_as_tools", one.name, remark)
     )
-    return {
-        **told,
-        "hidden": hidden,
-        "hidden_paging": hidden_paging,
-        "lost": lost,
-        "lost_paging": lost_paging,
-        "remarks": remarks,
-        "remarks_paging": remarks_paging,
-    }
+    return {**told, **_lists(hidden=hidden, lost=lost, remarks=remarks)}
 
 
 def _skill_of(tool: PublishedTool, agents: Mapping[str, RemoteAgent]) -> JsonObject | None:
