@@ -42,9 +42,16 @@ if any(os.path.exists(f"{folder}/down-{who}") for who in (os.getppid(), "everywh
     sys.exit("this server is down")
 runpy.run_path(raw, run_name="__main__")
 """
-_PROFILE: Final = (
-    "extends = 'default'\n[card]\nunavailable_after_seconds = %d\n[store]\nlease_seconds = 1.0\n"
-)
+# A call waits for a server that is down as long as connecting may take: far less here than a client of the test waits.
+_PROFILE: Final = """
+extends = "default"
+[card]
+unavailable_after_seconds = %d
+[server]
+connect_seconds = 8
+[store]
+lease_seconds = 1.0
+"""
 _FILE: Final = """
 [bridge]
 public_url = "https://agents.example.com"
