@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 from pathlib import Path
+from typing import Final
 
 import anyio
 import httpx2
@@ -25,6 +26,9 @@ pytestmark = [
     pytest.mark.long,
     pytest.mark.skipif(not PROC.is_dir(), reason="processes are looked up in /proc"),
 ]
+
+_GIVEN_UP_SECONDS: Final = 3 * WAIT_SECONDS
+"""Within which it is over: the bridge waits three times for a reader, for 10 seconds each, and is started and ended."""
 
 
 @pytest.mark.anyio
@@ -70,15 +74,15 @@ async def test_a_bridge_whose_standard_output_nobody_reads_refuses_calls_and_end
         words, stdout=writer, stderr=subprocess.PIPE, stdin=subprocess.DEVNULL, text=True, env=env
     ) as p:
         try:
-            with anyio.fail_after(WAIT_SECONDS):
+            with anyio.fail_after(_GIVEN_UP_SECONDS):
                 await anyio.to_thread.run_sync(Lines(p, p.stderr).until, "Try it")
-                async with httpx2.AsyncClient(timeout=WAIT_SECONDS) as client:
+                async with httpx2.AsyncClient(timeout=_GIVEN_UP_SECONDS) as client:
                     url = f"http://127.0.0.1:{port}/agents/tools/message:send"
                     said, version = message(call_part("echo", text="x")), {"A2A-Version": "1.0"}
                     while (answer := await client.post(url, json=said, headers=version)).status_code == 200:
                         pass
                 p.send_signal(signal.SIGTERM)
-                await anyio.to_thread.run_sync(p.wait, WAIT_SECONDS)
+                await anyio.to_thread.run_sync(p.wait, _GIVEN_UP_SECONDS)
         finally:
             if p.poll() is None:
                 p.kill()
