@@ -10,6 +10,7 @@ import subprocess
 import sys
 import threading
 from pathlib import Path
+from typing import Any
 
 import httpx2
 import pytest
@@ -195,16 +196,18 @@ def test_the_first_ctrl_c_drains_and_the_second_stops(tmp_path: Path) -> None:
 
 
 def stream_end(url: str, task_id: str, watching: threading.Event) -> dict[str, object]:
-    """The last status update of a task's stream; `watching` is set once its first event is there."""
+    """The last status update of a task's stream; `watching` is set once an event says that it works."""
     body = {"jsonrpc": "2.0", "id": 1, "method": "SubscribeToTask", "params": {"id": task_id}}
-    events: list[dict[str, object]] = []
+    events: list[dict[str, Any]] = []
     with httpx2.stream(
         "POST", url, json=body, headers={"A2A-Version": "1.0"}, timeout=WAIT_SECONDS
     ) as response:
         for line in response.iter_lines():
             if line.startswith("data:"):
                 events.append(json.loads(line[5:])["result"])
-                watching.set()
+                told = events[-1].get("statusUpdate") or events[-1].get("task") or {}
+                if told.get("status", {}).get("state") == "TASK_STATE_WORKING":
+                    watching.set()
     return events[-1]["statusUpdate"]  # type: ignore[return-value]
 
 
