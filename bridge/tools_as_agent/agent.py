@@ -18,8 +18,8 @@ from bridge.a2a.tasks.agent import PlannedWork, Turn, WorkName
 from bridge.a2a.tasks.draft import BriefWork
 from bridge.access.principals import Principal
 from bridge.concurrency import ToolLimiters
-from bridge.mcp.client.contract import ToolServer
-from bridge.mcp.client.upstream import OwnSession, QueueFullError
+from bridge.mcp.client.contract import OwnSession, ToolServer
+from bridge.mcp.client.upstream import QueueFullError
 from bridge.source_state import SourceState
 from bridge.tools_as_agent.caller_login import AwaitedCall, LoginGate, Present
 from bridge.tools_as_agent.card import ToolServerSummary, make_card

@@ -17,7 +17,6 @@ from bridge.mcp.client.values import Asker, Greeting, OnProgress, ToolCall, Tool
 if TYPE_CHECKING:
     from bridge.http.caller_token import CallerToken
     from bridge.http.logins import CallerLogins
-    from bridge.mcp.client.upstream import OwnSession
 
 
 class ToolSession(Protocol):
@@ -42,6 +41,32 @@ class ToolSession(Protocol):
         self, task_id: str, asker: Asker, on_news: OnTaskNews
     ) -> AbstractContextManager[Callable[[], None]]:
         """Route what concerns one of the server's tasks; see `Session.about_task`."""
+        ...
+
+
+class OwnSession(Protocol):
+    """The session of one caller, by a name that is the same wherever the server has the same key in its agent."""
+
+    @property
+    def name(self) -> str:
+        """The server's key, and a hash of what the session is for."""
+        ...
+
+    @property
+    def idle_seconds(self) -> float:
+        """How long it may be without a call before it ends."""
+        ...
+
+    def open(self, on_end: Callable[[], None]) -> None:
+        """Let it be opened here; see `Upstream.open_own`."""
+        ...
+
+    def hold(self) -> Callable[[], None] | None:
+        """Keep it open until what is returned is called; None if it is not open. See `Upstream.hold_own`."""
+        ...
+
+    def end(self) -> None:
+        """End it; see `Upstream.end_own`."""
         ...
 
 

@@ -30,6 +30,7 @@ from bridge.http.logins import CallerLogins
 from bridge.http.token_exchange import CallerTokens
 from bridge.jsonvalues import json_bytes
 from bridge.mcp.client.call_queue import CallQueue, SlotHold
+from bridge.mcp.client.contract import OwnSession
 from bridge.mcp.client.eras import Era
 from bridge.mcp.client.kept_listings import KeptListing
 from bridge.mcp.client.known_servers import Fact, ServerMemory
@@ -335,7 +336,7 @@ class Upstream:
     def own_session(self, server: str, principal: str, context_id: str) -> OwnSession | None:
         """A caller's own session; None where callers share one. `server` is the server's key in its agent."""
         key = self._key_of(principal, context_id) if self._callers is None else None
-        return None if key is None else OwnSession(self, server, key)
+        return None if key is None else _OwnSession(self, server, key)
 
     @property
     def idle_seconds(self) -> float:
@@ -446,8 +447,8 @@ class Upstream:
 
 
 @dataclass(frozen=True)
-class OwnSession:
-    """The session of one caller, by a name that is the same wherever the server has the same key in its agent."""
+class _OwnSession:
+    """Implements `OwnSession`."""
 
     upstream: Upstream
     server: str
@@ -455,12 +456,12 @@ class OwnSession:
 
     @property
     def name(self) -> str:
-        """The server's key, and a hash of what the session is for: clients choose the ids of contexts."""
+        """See `OwnSession.name`. The hash is there since clients choose the ids of contexts."""
         return f"{self.server}:{hashlib.sha256(json_bytes([*self.key])).hexdigest()}"
 
     @property
     def idle_seconds(self) -> float:
-        """How long it may be without a call before it ends."""
+        """See `OwnSession.idle_seconds`."""
         return self.upstream.idle_seconds
 
     def open(self, on_end: Callable[[], None]) -> None:
