@@ -12,7 +12,8 @@ from bridge.cli import render
 
 if TYPE_CHECKING:
     from bridge.mcp.client.contract import ToolServer
-    from bridge.process.preview import FaceFindings, Findings, PeerFindings, RedirectUri
+    from bridge.process.place_findings import RedirectUri
+    from bridge.process.preview import FaceFindings, Findings, PeerFindings
 
 _KINDS: Final = {
     "tool_servers": "Tool servers",

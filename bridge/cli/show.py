@@ -46,7 +46,7 @@ def show(**options: Any) -> int:
     from bridge.cli import logs, render
     from bridge.cli.serve import found, loaded_from, plan_of
     from bridge.config.toml_text import shown_values, text_of_shown
-    from bridge.process.preview import tls_faults
+    from bridge.process.place_findings import tls_faults
 
     if options["card"] and options["tools"]:
         raise UsageError("give --card or --tools, not both")

@@ -13,7 +13,6 @@ import tempfile
 from collections.abc import AsyncIterator, Iterable, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Final
 
@@ -27,26 +26,20 @@ from bridge.a2a.wire.canonical_card import CardForm, CardProof
 from bridge.access.principals import Principal
 from bridge.agents_as_tools.remote_agent import RemoteAgent
 from bridge.assembly.bridge import Bridge
-from bridge.assembly.card_signing import card_key_faults
-from bridge.assembly.login_links import BACK_PATH as LOGIN_BACK
-from bridge.assembly.login_links import WHO_PATH
 from bridge.assembly.offered_server import OfferedServer, other_kind_at
 from bridge.assembly.parts import catalogs_of, servers_of
-from bridge.assembly.plan import LOOPBACK_HOST, Plan, RemotePlan, for_preview
+from bridge.assembly.plan import Plan, RemotePlan, for_preview
 from bridge.assembly.published_agent import PublishedAgent
-from bridge.assembly.routes import CONSOLE, MCP
-from bridge.assembly.stores import logins_of
+from bridge.assembly.routes import MCP
 from bridge.assembly.tool_servers import StartObserver
-from bridge.console.issuer_sign_in import BACK_PATH as CONSOLE_BACK
 from bridge.errors import PeerError
-from bridge.http.login_landing import LoginLanding
-from bridge.http.tls import faults_of, peer_faults_of
 from bridge.http.token_exchange import CallerTokens
 from bridge.mcp.client.contract import ToolServer
 from bridge.mcp.client.transports.streamable_http import HttpTarget
-from bridge.process.serve import unannounced_bridge, url_of
+from bridge.process.place_findings import FindingFault, RedirectUri, place_faults, redirect_uris
+from bridge.process.serve import unannounced_bridge
 from bridge.safe_text import without_hidden_characters
-from bridge.seal import MIN_KEY_BYTES, key_in
+from bridge.seal import key_in
 
 WAIT_SECONDS: Final = 30.0
 """How long servers and agents may take by default. It is the connect timeout of the default profile."""
@@ -116,23 +109,6 @@ class _Settled:
 
 
 @dataclass(frozen=True)
-class FindingFault:
-    """Something that is lost, and the path of the key that is concerned."""
-
-    path: tuple[str | int, ...]
-    words: str
-
-    @classmethod
-    def at(cls, path: tuple[str | int, ...], words: str) -> FindingFault:
-        """A fault of a key in a table, or of the table itself."""
-        table, name, *key = path
-        return cls(path, ": ".join(filter(None, [f"{table}.{name}", ".".join(map(str, key)), words])))
-
-    def __str__(self) -> str:
-        return self.words
-
-
-@dataclass(frozen=True)
 class PeerFindings:
     """The findings about one peer."""
 
@@ -185,16 +161,6 @@ class FaceFindings:
     usable: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     """The skills or tools that each principal may use; empty without principals."""
     faults: tuple[FindingFault, ...] = ()
-
-
-@dataclass(frozen=True)
-class RedirectUri:
-    """An address to which an issuer sends browsers back, and that it has to know."""
-
-    client: str
-    """The table of the file that names the bridge as a client there."""
-    uri: str
-    what_for: str
 
 
 @dataclass(frozen=True)
@@ -265,7 +231,7 @@ async def findings_of(plan: Plan, bridge: Bridge) -> Findings:
         useless=tuple(_useless(faces, _granted(plan))),
         left_out=tuple(_left_out(plan)),
         of_place=tuple(place_faults(plan)),
-        redirect_uris=tuple(_redirect_uris(plan)),
+        redirect_uris=tuple(redirect_uris(plan)),
         untrusted=tuple(_untrusted(plan)),
     )
 
@@ -301,56 +267,9 @@ def offline_findings(plan: Plan) -> Findings:
         unseen,
         left_out=tuple(_left_out(plan)),
         of_place=tuple(place_faults(plan)),
-        redirect_uris=tuple(_redirect_uris(plan)),
+        redirect_uris=tuple(redirect_uris(plan)),
         untrusted=tuple(_untrusted(plan)),
     )
-
-
-def tls_faults(plan: Plan) -> Iterator[FindingFault]:
-    """Yield faults of the certificate that the bridge shows, and of its key."""
-    if plan.place.tls is not None:
-        for key, words in faults_of(plan.place.tls, datetime.now(UTC)):
-            yield FindingFault(("bridge", "tls", key), f"bridge.tls.{key}: {words}")
-
-
-def place_faults(plan: Plan) -> Iterator[FindingFault]:
-    """Yield faults of the files and keys that the process itself needs."""
-    yield from tls_faults(plan)
-    for path, tls in plan.tls_of_peers():
-        for name, words in peer_faults_of(tls, datetime.now(UTC)):
-            yield FindingFault.at((*path, "tls", name), words)
-    for number, key in enumerate(plan.place.keys):
-        if isinstance(key, str) and len(key.encode()) < MIN_KEY_BYTES:
-            words = (
-                f"the key has fewer than {MIN_KEY_BYTES} bytes, so that it can be guessed; `serve` refuses it"
-            )
-            yield FindingFault(("bridge", "keys", number, "env"), f"bridge.keys: {words}")
-    if any(one.signed_by for one in plan.agents.values()):
-        from bridge.assembly.card_pins import pin_faults  # loads PyJWT, for few files
-
-        for name, words in pin_faults(plan):
-            yield FindingFault.at(("agents", name, "signed_by", "file"), words)
-    for number, words in card_key_faults(plan):
-        yield FindingFault(("bridge", "card_keys", number), f"bridge.card_keys: {words}; `serve` refuses it")
-
-
-def _redirect_uris(plan: Plan) -> Iterator[RedirectUri]:
-    """Yield what has to be registered for the clients that are registered by hand."""
-    place, wishes = plan.place, tuple(logins_of(plan))
-    root = place.public_url or url_of(place.host, place.port)
-    for wish in wishes:
-        if wish.client_id and wish.of_each:
-            yield RedirectUri(wish.place, f"{root}{LOGIN_BACK}", "the logins of callers")
-        elif wish.client_id:
-            uri = LoginLanding(LOOPBACK_HOST, 0).redirect_uri.replace(":0/", ":PORT/")
-            yield RedirectUri(
-                wish.place, uri, f"`mcp-a2a login {wish.name} --port PORT`, with a port of your choice"
-            )
-    for name, issuer in plan.issuers.items():
-        if issuer.login and any(wish.of_each for wish in wishes):
-            yield RedirectUri(f"issuers.{name}", f"{root}{WHO_PATH}", "callers who show who they are")
-        if issuer.login and place.console:
-            yield RedirectUri(f"issuers.{name}", f"{root}{CONSOLE}{CONSOLE_BACK}", "the console")
 
 
 def _server(key: str, upstream: ToolServer, *, is_needed: bool) -> PeerFindings:

@@ -28,7 +28,8 @@ from bridge.config.text.diagnostics import ConfigError
 from bridge.http.oauth import ClientToken
 from bridge.http.token_endpoint import OAuthClient
 from bridge.http.token_exchange import CallerTokens, Exchange
-from bridge.process.preview import FindingFault, findings_of, offline_findings
+from bridge.process.place_findings import FindingFault
+from bridge.process.preview import findings_of, offline_findings
 from tests.assembly.test_bridge import PROFILE, Live, live
 from tests.support.issuer import TokenIssuer, answer, bearer, issuer_at
 from tests.support.mcp_wire import MODERN, Http, Json, messages_of

@@ -22,7 +22,7 @@ from bridge.assembly.bridge import Bridge
 from bridge.assembly.plan_from_file import plan_from_file
 from bridge.config.load import load
 from bridge.http.tls import TlsPoint
-from bridge.process.preview import place_faults
+from bridge.process.place_findings import place_faults
 from tests.support.certificates import Authority
 from tests.support.command import run_here
 from tests.support.ports import free_port

@@ -19,7 +19,7 @@ from bridge.a2a.wire.canonical_card import CardForm
 from bridge.cli import render
 from tests.config.test_broken import BROKEN, ENVIRONMENT
 from tests.support.addresses import a_web_page, an_mcp_server
-from tests.support.command import WAIT_SECONDS, environment, run_here
+from tests.support.command import ROOT, WAIT_SECONDS, environment, run_here
 from tests.support.files import DEVTOOLS, RAW, TEAM, an_agent, written
 from tests.support.forked import Forked
 from tests.support.ports import free_port
@@ -598,6 +598,41 @@ def test_a_key_that_serve_would_refuse_is_a_fault_of_its_line(tmp_path: Path) ->
     words = "bridge.toml:3: bridge.keys: the key has fewer than 32 bytes, so that it can be guessed"
     assert words in " ".join(said.stdout.split())
     assert check(tmp_path, "--offline", SHORT="k" * 32).returncode == 0
+
+
+@pytest.mark.parametrize(
+    ("line", "key", "package", "extra"),
+    [
+        ("console = true", "console", "jinja2", "console"),
+        ('traces = "http://127.0.0.1:4318"', "traces", "opentelemetry.sdk", "otel"),
+        (
+            'store = "postgresql://127.0.0.1:1/tasks"\nkeys = [{ file = "a.key" }]',
+            "store",
+            "psycopg",
+            "postgres",
+        ),
+    ],
+    ids=["console", "traces", "store"],
+)
+def test_a_package_that_serve_would_miss_is_a_fault_of_its_line(
+    line: str, key: str, package: str, extra: str, tmp_path: Path
+) -> None:
+    missing = tmp_path / "missing"
+    missing.mkdir()
+    (missing / "sitecustomize.py").write_text(f"import sys; sys.modules['{package}'] = None")
+    (tmp_path / "a.key").write_text("k" * 40)
+    (tmp_path / "a.key").chmod(0o600)
+    written(tmp_path, f"[bridge]\n{line}\n", RAW, DEVTOOLS)
+    assert check(tmp_path, "--offline").returncode == 0
+    # A process that is forked from another one may have the package already.
+    words = [sys.executable, "-P", "-m", "bridge", "check", "--offline", str(tmp_path / "bridge.toml")]
+    without = environment(tmp_path, PYTHONPATH=os.pathsep.join((str(missing), str(ROOT))))
+    done = subprocess.run(
+        words, env=without, capture_output=True, text=True, timeout=WAIT_SECONDS, check=False
+    )
+    said = " ".join(done.stdout.split())
+    assert (done.returncode, f"bridge.toml:2: bridge.{key}: " in said) == (1, True), done.stderr
+    assert f"pip install 'mcp-a2a[{extra}]'" in said
 
 
 def test_a_server_that_needs_a_login_is_a_fault_with_the_command(tmp_path: Path) -> None:

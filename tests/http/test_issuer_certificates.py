@@ -20,7 +20,7 @@ from bridge.http.oauth import ClientToken
 from bridge.http.tls import PeerTls
 from bridge.http.token_endpoint import OAuthClient
 from bridge.mcp.client.transports.streamable_http import HttpTarget
-from bridge.process.preview import place_faults
+from bridge.process.place_findings import place_faults
 from bridge.store.login_files import LoginFiles
 from tests.cli.test_login_certificates import logged_in
 from tests.http.test_login_flow import Browser

@@ -24,7 +24,8 @@ from bridge.http.token_endpoint import OAuthClient
 from bridge.http.token_exchange import CallerTokens, Exchange
 from bridge.mcp.client.eras import Era
 from bridge.mcp.client.transports.streamable_http import HttpTarget
-from bridge.process.preview import FindingFault, findings_of, offline_findings
+from bridge.process.place_findings import FindingFault
+from bridge.process.preview import findings_of, offline_findings
 from tests.assembly.test_bridge import PROFILE, Live, agent, live, said
 from tests.support.issuer import TokenIssuer, bearer, issuer_at
 from tests.support.mcp_wire import LEGACY, MODERN, Http, messages_of

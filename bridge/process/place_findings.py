@@ -1,0 +1,113 @@
+"""What the process itself needs and may lack: packages, certificates, keys, and addresses that issuers have to know."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from functools import partial
+from importlib import import_module
+
+from bridge.assembly.card_signing import card_key_faults
+from bridge.assembly.login_links import BACK_PATH as LOGIN_BACK
+from bridge.assembly.login_links import WHO_PATH
+from bridge.assembly.plan import LOOPBACK_HOST, Plan
+from bridge.assembly.replicas import require_driver
+from bridge.assembly.routes import CONSOLE
+from bridge.assembly.stores import logins_of
+from bridge.console.issuer_sign_in import BACK_PATH as CONSOLE_BACK
+from bridge.errors import UsageError
+from bridge.http.login_landing import LoginLanding
+from bridge.http.tls import faults_of, peer_faults_of
+from bridge.process.serve import url_of
+from bridge.seal import MIN_KEY_BYTES
+
+
+@dataclass(frozen=True)
+class FindingFault:
+    """Something that is lost, and the path of the key that is concerned."""
+
+    path: tuple[str | int, ...]
+    words: str
+
+    @classmethod
+    def at(cls, path: tuple[str | int, ...], words: str) -> FindingFault:
+        """A fault of a key in a table, or of the table itself."""
+        table, name, *key = path
+        return cls(path, ": ".join(filter(None, [f"{table}.{name}", ".".join(map(str, key)), words])))
+
+    def __str__(self) -> str:
+        return self.words
+
+
+@dataclass(frozen=True)
+class RedirectUri:
+    """An address to which an issuer sends browsers back, and that it has to know."""
+
+    client: str
+    """The table of the file that names the bridge as a client there."""
+    uri: str
+    what_for: str
+
+
+def tls_faults(plan: Plan) -> Iterator[FindingFault]:
+    """Yield faults of the certificate that the bridge shows, and of its key."""
+    if plan.place.tls is not None:
+        for key, words in faults_of(plan.place.tls, datetime.now(UTC)):
+            yield FindingFault(("bridge", "tls", key), f"bridge.tls.{key}: {words}")
+
+
+def place_faults(plan: Plan) -> Iterator[FindingFault]:
+    """Yield faults of the packages, files and keys that the process itself needs."""
+    yield from _package_faults(plan)
+    yield from tls_faults(plan)
+    for path, tls in plan.tls_of_peers():
+        for name, words in peer_faults_of(tls, datetime.now(UTC)):
+            yield FindingFault.at((*path, "tls", name), words)
+    for number, key in enumerate(plan.place.keys):
+        if isinstance(key, str) and len(key.encode()) < MIN_KEY_BYTES:
+            words = (
+                f"the key has fewer than {MIN_KEY_BYTES} bytes, so that it can be guessed; `serve` refuses it"
+            )
+            yield FindingFault(("bridge", "keys", number, "env"), f"bridge.keys: {words}")
+    if any(one.signed_by for one in plan.agents.values()):
+        from bridge.assembly.card_pins import pin_faults  # loads PyJWT, for few files
+
+        for name, words in pin_faults(plan):
+            yield FindingFault.at(("agents", name, "signed_by", "file"), words)
+    for number, words in card_key_faults(plan):
+        yield FindingFault(("bridge", "card_keys", number), f"bridge.card_keys: {words}; `serve` refuses it")
+
+
+def _package_faults(plan: Plan) -> Iterator[FindingFault]:
+    place = plan.place
+    takers = (
+        ("store", place.shared_store is not None, require_driver),
+        ("console", place.console, partial(import_module, "bridge.console.app")),
+        ("traces", place.traces is not None, partial(import_module, "bridge.telemetry.spans")),
+    )
+    for key, is_taken, load in takers:
+        try:
+            if is_taken:
+                load()
+        except UsageError as exc:
+            yield FindingFault(("bridge", key), f"bridge.{key}: {exc}")
+
+
+def redirect_uris(plan: Plan) -> Iterator[RedirectUri]:
+    """Yield what has to be registered for the clients that are registered by hand."""
+    place, wishes = plan.place, tuple(logins_of(plan))
+    root = place.public_url or url_of(place.host, place.port)
+    for wish in wishes:
+        if wish.client_id and wish.of_each:
+            yield RedirectUri(wish.place, f"{root}{LOGIN_BACK}", "the logins of callers")
+        elif wish.client_id:
+            uri = LoginLanding(LOOPBACK_HOST, 0).redirect_uri.replace(":0/", ":PORT/")
+            yield RedirectUri(
+                wish.place, uri, f"`mcp-a2a login {wish.name} --port PORT`, with a port of your choice"
+            )
+    for name, issuer in plan.issuers.items():
+        if issuer.login and any(wish.of_each for wish in wishes):
+            yield RedirectUri(f"issuers.{name}", f"{root}{WHO_PATH}", "callers who show who they are")
+        if issuer.login and place.console:
+            yield RedirectUri(f"issuers.{name}", f"{root}{CONSOLE}{CONSOLE_BACK}", "the console")
