@@ -39,7 +39,7 @@ _ID_BEGINS: Final = "mcp-a2a-"
 
 
 @dataclass(eq=False, slots=True)
-class _KeptWebhook:
+class _WebhookHere:
     """A webhook that this process has asked for."""
 
     agent: RemoteAgent
@@ -63,7 +63,7 @@ class TaskWebhooks:
         self._handles = handles
         self._group = group
         self._options = options
-        self._kept: dict[str, _KeptWebhook] = {}
+        self._kept: dict[str, _WebhookHere] = {}
         self._refused: set[str] = set()
         """The marks of the agents that refused, of which the log tells once."""
 
@@ -79,7 +79,7 @@ class TaskWebhooks:
             return
         while len(self._kept) >= self._options().tasks:
             self._drop(next(iter(self._kept)))
-        kept = self._kept[webhook.key] = _KeptWebhook(agent, client, webhook)
+        kept = self._kept[webhook.key] = _WebhookHere(agent, client, webhook)
         config = TaskPushNotificationConfig(
             id=f"{_ID_BEGINS}{webhook.key}",
             task_id=task.task_id,
@@ -108,7 +108,7 @@ class TaskWebhooks:
         if (kept := self._kept.pop(key, None)) is not None:
             kept.scope.cancel()
 
-    async def _keep(self, kept: _KeptWebhook, config: TaskPushNotificationConfig) -> None:
+    async def _keep(self, kept: _WebhookHere, config: TaskPushNotificationConfig) -> None:
         webhook = kept.webhook
         with self._hints.waiting(webhook, self._options()) as waiter:
             try:
@@ -123,7 +123,7 @@ class TaskWebhooks:
         if self._kept.get(webhook.key) is kept:
             del self._kept[webhook.key]
 
-    async def _until_ended(self, kept: _KeptWebhook, waiter: HintWaiter) -> None:
+    async def _until_ended(self, kept: _WebhookHere, waiter: HintWaiter) -> None:
         """Wait until the task has ended. At a hint, those who wait for it read it; without them it is read here."""
         while True:
             await waiter.hint()
@@ -139,7 +139,7 @@ class TaskWebhooks:
                 if task.status.state in ENDED:
                     return
 
-    async def _delete(self, kept: _KeptWebhook, config_id: str) -> None:
+    async def _delete(self, kept: _WebhookHere, config_id: str) -> None:
         try:
             await kept.client.delete_push_config(kept.webhook.task_id, config_id)
         except PeerError as exc:

@@ -79,7 +79,7 @@ _NOTHING: Final = Response("There is nothing here", 404)
 
 
 @dataclass(frozen=True)
-class _Known:
+class _KnownPrincipals:
     """The principals of the file by name, and all those of issuers, by the identities of these."""
 
     names: frozenset[str] = frozenset()
@@ -88,12 +88,12 @@ class _Known:
     def __bool__(self) -> bool:
         return bool(self.names or self.issuers)
 
-    def without(self, others: _Known) -> _Known:
+    def without(self, others: _KnownPrincipals) -> _KnownPrincipals:
         """Those that are not among the others. A name that another issuer gives is somebody else."""
         left = {name: one for name, one in self.issuers.items() if others.issuers.get(name) != one}
-        return _Known(self.names - others.names, left)
+        return _KnownPrincipals(self.names - others.names, left)
 
-    def left_behind(self, key: LoginKey, login: Login, now: _Known) -> bool:
+    def left_behind(self, key: LoginKey, login: Login, now: _KnownPrincipals) -> bool:
         """Whether a login is of one of these, and of none of those of now. One that does not say which issuer its
         principal is of is taken as one of these."""
         issuer, mark, _ = key.principal.partition(ISSUER_MARK)
@@ -130,9 +130,9 @@ class LoginDesk:
         self._served = Signal()
         self._kept: Sequence[LoginWish] = ()
         """The logins that the servers of the plan want of each caller."""
-        self._known = _Known()
+        self._known = _KnownPrincipals()
         """The principals of the plan."""
-        self._leaving: list[tuple[LoginWish, _Known]] = []
+        self._leaving: list[tuple[LoginWish, _KnownPrincipals]] = []
         """The principals whose logins are still to be deleted at a server."""
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -156,7 +156,7 @@ class LoginDesk:
         """Look after the logins at the servers of this plan, and delete those of principals that it leaves out."""
         before, known = self._kept, self._known
         self._kept = list(wishes_of_each(plan).values())
-        self._known = _Known(
+        self._known = _KnownPrincipals(
             frozenset(one.principal.name for one in plan.credentials),
             {name: one.identity for name, one in plan.issuers.items()},
         )
@@ -191,7 +191,7 @@ class LoginDesk:
             return False
         return True
 
-    async def _delete_of(self, wish: LoginWish, gone: _Known) -> None:
+    async def _delete_of(self, wish: LoginWish, gone: _KnownPrincipals) -> None:
         """Delete the logins of these principals, unless they have come back."""
         await self._delete(
             wish,

@@ -108,7 +108,7 @@ class LoginPlaces:
 
 
 @dataclass(frozen=True)
-class _Visit:
+class _LoginVisit:
     """One request of a browser."""
 
     verb: str
@@ -169,7 +169,7 @@ class LoginPages:
             )
         await response(scope, receive, send)
 
-    async def _visit(self, scope: Scope, receive: Receive) -> _Visit:
+    async def _visit(self, scope: Scope, receive: Receive) -> _LoginVisit:
         headers = Headers(scope=scope)
         self._place.require_own(headers)
         base_url = self._place.base_url(scope, headers)
@@ -180,7 +180,7 @@ class LoginPages:
         if verb not in ("GET", "POST"):
             raise RefusedError(405, "This takes GET and POST")
         body = await request_body(receive, headers, _FORM_BYTES) if verb == "POST" else b""
-        return _Visit(
+        return _LoginVisit(
             verb,
             scope["path"].removeprefix(scope.get("root_path", "")),
             _once(scope["query_string"]),
@@ -190,7 +190,7 @@ class LoginPages:
             self._proxies.address_of(scope),
         )
 
-    async def _answered(self, visit: _Visit) -> Response:
+    async def _answered(self, visit: _LoginVisit) -> Response:
         if visit.path == BACK_PATH and visit.verb == "GET":
             return await self._back(visit)
         if visit.path == WHO_PATH and visit.verb == "GET":
@@ -216,7 +216,7 @@ class LoginPages:
         return self._with_person(visit, _page(HTTPStatus.OK, who_form(link, asked, asks)), asked)
 
     async def _posted(
-        self, visit: _Visit, link: LoginLink, wish: LoginWish, text: str, person: BrowserPerson
+        self, visit: _LoginVisit, link: LoginLink, wish: LoginWish, text: str, person: BrowserPerson
     ) -> Response:
         login = self._places.issuer_login(link.principal)
         if login is not None and "who" in visit.form:
@@ -232,7 +232,7 @@ class LoginPages:
             return _without_cookies(visit, page)
         return await self._begun(visit, link, wish)
 
-    async def _with_token(self, visit: _Visit, link: LoginLink, text: str) -> Response:
+    async def _with_token(self, visit: _LoginVisit, link: LoginLink, text: str) -> Response:
         """The way on for a browser that has shown a token."""
         with self._bounds.attempt(visit.address, link) as attempt:
             principal = await self._principal_of(visit.form["token"].strip())
@@ -244,7 +244,7 @@ class LoginPages:
         self._require_person(visit, link, principal.name)
         return self._person_back(visit, text, principal.name)
 
-    async def _sent_to(self, login: IssuerLogin, visit: _Visit, link: LoginLink, text: str) -> Response:
+    async def _sent_to(self, login: IssuerLogin, visit: _LoginVisit, link: LoginLink, text: str) -> Response:
         """The way to the issuer of the principal, which tells who is in this browser."""
         name = login.issuer.name
         self._bounds.note_way_to_person(link_digest(text))
@@ -259,7 +259,7 @@ class LoginPages:
         self._set_cookie(visit, page, _PROOF, self._seals.sealed(pending))
         return page
 
-    async def _shown_who(self, visit: _Visit) -> Response:
+    async def _shown_who(self, visit: _LoginVisit) -> Response:
         """The answer of the principal's issuer, in the browser that asked."""
         now = time.time()
         try:
@@ -289,12 +289,12 @@ class LoginPages:
         response = self._person_back(visit, pending.link_text, person.principal)
         return _without_cookies(visit, response, _PROOF)
 
-    def _person_back(self, visit: _Visit, text: str, principal: str) -> Response:
+    def _person_back(self, visit: _LoginVisit, text: str, principal: str) -> Response:
         """The way back to the link, for whoever has shown to be its principal."""
         response = Response(None, 303, {**_HEADERS, "Location": f"{visit.base_url}{START_PATH}/{text}"})
         return self._with_person(visit, response, new_person(text, time.time(), principal))
 
-    async def _begun(self, visit: _Visit, link: LoginLink, wish: LoginWish) -> Response:
+    async def _begun(self, visit: _LoginVisit, link: LoginLink, wish: LoginWish) -> Response:
         self._bounds.note_login(link)
         try:
             seconds = self._places.answer_seconds
@@ -314,7 +314,7 @@ class LoginPages:
         self._tell(link, "begun")
         return page
 
-    async def _back(self, visit: _Visit) -> Response:
+    async def _back(self, visit: _LoginVisit) -> Response:
         """The answer of the issuer, in the browser that began the login."""
         now = time.time()
         try:
@@ -370,7 +370,7 @@ class LoginPages:
     def _tell(self, link: LoginLink, event: LoginEvent) -> None:
         self._places.tell(LoginNotice(link.server, event, link.principal))
 
-    def _require_person(self, visit: _Visit, link: LoginLink, principal: str) -> None:
+    def _require_person(self, visit: _LoginVisit, link: LoginLink, principal: str) -> None:
         """Refuse somebody else than the link is for.
 
         Raises:
@@ -388,7 +388,7 @@ class LoginPages:
             )
             raise RefusedError(403, "This login is for somebody else")
 
-    def _foreign(self, visit: _Visit, why: str) -> RefusedError:
+    def _foreign(self, visit: _LoginVisit, why: str) -> RefusedError:
         self._places.refused("HTTP_403")
         self._bounds.warn(f"an answer to a login was refused, and nothing was stored: {why}", visit.address)
         return RefusedError(403, "This login was not begun in this browser. Nothing was done")
@@ -435,7 +435,7 @@ class LoginPages:
                 return verdict
         return None
 
-    def _person_in(self, visit: _Visit, text: str, now: float) -> BrowserPerson | None:
+    def _person_in(self, visit: _LoginVisit, text: str, now: float) -> BrowserPerson | None:
         """Who is in this browser, as far as it has shown so for this link."""
         try:
             person = self._seals.person(visit.cookie(_PERSON), now)
@@ -443,11 +443,11 @@ class LoginPages:
             return None
         return person if person.link == link_digest(text) else None
 
-    def _with_person(self, visit: _Visit, response: Response, person: BrowserPerson) -> Response:
+    def _with_person(self, visit: _LoginVisit, response: Response, person: BrowserPerson) -> Response:
         self._set_cookie(visit, response, _PERSON, self._seals.sealed(person))
         return response
 
-    def _set_cookie(self, visit: _Visit, response: Response, name: str, value: str) -> None:
+    def _set_cookie(self, visit: _LoginVisit, response: Response, name: str, value: str) -> None:
         if len(value) > _COOKIE_BYTES:
             raise RefusedError(502, "The login needs more than a browser keeps in a cookie")
         response.set_cookie(
@@ -476,7 +476,7 @@ def _once(encoded: bytes) -> Mapping[str, str]:
     return dict(said)
 
 
-def _without_cookies(visit: _Visit, response: Response, *names: str) -> Response:
+def _without_cookies(visit: _LoginVisit, response: Response, *names: str) -> Response:
     for name in names or (_PERSON, _PROOF, _PENDING):
         response.delete_cookie(
             visit.cookie_name(name), path="/", secure=visit.is_secure, httponly=True, samesite="lax"

@@ -20,7 +20,7 @@ from bridge.assembly.limits import postgres_bounds
 from bridge.assembly.plan import Plan, SharedStore
 from bridge.assembly.plan_digest import plan_bytes
 from bridge.errors import StoreError, UsageError
-from bridge.http.hops import Hops
+from bridge.http.hops import HopHeaders
 from bridge.http.relay import Relay
 from bridge.jsonvalues import JsonObject
 from bridge.mcp.client.kept_listings import ServerIdentity
@@ -207,7 +207,7 @@ async def replicas_of(plan: Plan, seal: Seal) -> AsyncIterator[BridgeReplicas | 
 
     try:
         async with _registry_in(place.shared_store, bounds, entry_of) as registry:
-            sharing = SessionSharing(registry, seal, proofs, Hops(proofs), relay)
+            sharing = SessionSharing(registry, seal, proofs, HopHeaders(proofs), relay)
             yield BridgeReplicas(registry, sharing, is_reachable=address is not None)
     finally:
         await relay.close()

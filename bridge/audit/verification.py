@@ -44,7 +44,7 @@ def verified(paths: Sequence[Path], heads: Sequence[ChainHead] = ()) -> Verifica
         OSError: a file cannot be read.
     """
     found, wanted = Verification(), {head.seq: head.hash for head in heads}
-    reading = _Reading(found, wanted)
+    reading = _ChainReader(found, wanted)
     for path in sorted(paths, key=_first_number):
         reading.read(path)
     reading.end()
@@ -59,7 +59,7 @@ def verified(paths: Sequence[Path], heads: Sequence[ChainHead] = ()) -> Verifica
     return found
 
 
-class _Reading:
+class _ChainReader:
     """Reads files, each behind the one before."""
 
     def __init__(self, found: Verification, wanted: dict[int, str]) -> None:

@@ -67,7 +67,7 @@ class AcceptedHop:
         return sha256(body).digest() == self.body_digest
 
 
-class Hops:
+class HopHeaders:
     """Makes the headers of hops, and accepts those of others."""
 
     def __init__(self, proofs: Proofs, max_nonces: int = MAX_NONCES) -> None:

@@ -359,7 +359,7 @@ class LoginToken(TokenSource):
         except UnsentError:
             await held.write(login)
             raise
-        except _RefusedError as exc:
+        except _RefreshRefusedError as exc:
             outcome = "refused"
             if not exc.is_final:
                 await held.write(login)
@@ -419,7 +419,7 @@ class OpenCredentials(TokenCredentials):
         return shown is not self._bare and await super().widened(shown, scopes)
 
 
-class _RefusedError(Exception):
+class _RefreshRefusedError(Exception):
     def __init__(self, words: str, *, is_final: bool) -> None:
         super().__init__(words)
         self.is_final = is_final
@@ -469,7 +469,7 @@ async def _refresh(wish: LoginWish, login: Login, refresh_token: str) -> JsonObj
     error = (answer or {}).get("error")
     if not error:
         raise TokenError(refusal)  # whether the refresh token was used is unknown
-    raise _RefusedError(refusal, is_final=error in _FINAL)
+    raise _RefreshRefusedError(refusal, is_final=error in _FINAL)
 
 
 def words_of_refusal(status: int, answer: JsonObject | None) -> str:

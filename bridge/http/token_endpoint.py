@@ -128,7 +128,7 @@ class TokenEndpoint:
             TokenError: it cannot be had, or is that of another issuer.
         """
         async with GuardedClient(timeout=None) as http:
-            return await _Exchange(http, self.client).metadata()
+            return await _TokenRequests(http, self.client).metadata()
 
     async def answer(self, grant: Mapping[str, str]) -> JsonObject:
         """The answer to a grant, whose fields are sent with the proof of who asks.
@@ -138,20 +138,20 @@ class TokenEndpoint:
         """
         # No connection is kept: tokens are minutes apart.
         async with GuardedClient(timeout=None) as http:
-            exchange = _Exchange(http, self.client)
+            requests = _TokenRequests(http, self.client)
             if self._url is None:
-                self._url = await exchange.token_url()
-            return await exchange.answer(self._url, grant, self._signing)
+                self._url = await requests.token_url()
+            return await requests.answer(self._url, grant, self._signing)
 
 
 @dataclass(frozen=True)
-class _SigningKey:
+class _AssertionKey:
     pem: str = field(repr=False)
     algorithm: str
 
 
 @dataclass(frozen=True)
-class _Exchange:
+class _TokenRequests:
     """The requests for one token."""
 
     http: httpx2.AsyncClient
@@ -180,7 +180,7 @@ class _Exchange:
             return url, with_mtls_aliases(found, lambda _: True)
         raise TokenError(f"{self.client.issuer} has no metadata: {', '.join(lacks)}. Check `issuer`")
 
-    async def answer(self, url: str, grant: Mapping[str, str], signing: _SigningKey | None) -> JsonObject:
+    async def answer(self, url: str, grant: Mapping[str, str], signing: _AssertionKey | None) -> JsonObject:
         """The answer to a grant."""
         client, form, headers = self.client, dict(grant), dict[str, str]()
         if signing is not None:
@@ -432,7 +432,7 @@ def union_of(*scopes: Sequence[str]) -> tuple[str, ...]:
     return tuple(dict.fromkeys(chain.from_iterable(scopes)))
 
 
-def _signing_key(client: OAuthClient) -> _SigningKey:
+def _signing_key(client: OAuthClient) -> _AssertionKey:
     """The key of the client, with the algorithm that fits it."""
     import jwt  # few clients sign, and it loads all of cryptography
 
@@ -441,13 +441,13 @@ def _signing_key(client: OAuthClient) -> _SigningKey:
             jwt.encode({}, client.secret, algorithm=algorithm)
         except (ValueError, TypeError, jwt.PyJWTError):
             continue
-        return _SigningKey(client.secret, algorithm)
+        return _AssertionKey(client.secret, algorithm)
     raise UsageError(
         f"the private key of the client {client.client_id} cannot sign: give a PEM of RSA, P-256, P-384 or Ed25519"
     )
 
 
-def _assertion(client: OAuthClient, signing: _SigningKey) -> str:
+def _assertion(client: OAuthClient, signing: _AssertionKey) -> str:
     import jwt  # see above
 
     now = int(time.time())

@@ -17,7 +17,7 @@ import psycopg
 import pytest
 from mcp import MCPError
 
-from bridge.http.hops import HOP_HEADER, VALID_SECONDS, HopRequest, Hops
+from bridge.http.hops import HOP_HEADER, VALID_SECONDS, HopHeaders, HopRequest
 from bridge.proofs import ProofPurpose, Proofs
 from bridge.store.postgres.schema import Namespace
 from tests.support.exposing import answering
@@ -195,7 +195,7 @@ def hop_to(replica: FaceReplica, given: str, body: bytes, **changes: Any) -> str
         "late_seconds": 0.0,
         **changes,
     }
-    hops = Hops(Proofs([key.encode() for key in said["keys"]]))
+    hops = HopHeaders(Proofs([key.encode() for key in said["keys"]]))
     request = HopRequest("POST", said["path"], said["session"])
     return hops.header(said["epoch"], request, body, replica.registry.now_seconds() - said["late_seconds"])
 

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from bridge.http.hops import VALID_SECONDS, AcceptedHop, HopRefusedError, HopRequest, Hops
+from bridge.http.hops import VALID_SECONDS, AcceptedHop, HopHeaders, HopRefusedError, HopRequest
 from bridge.proofs import Proofs
 
 KEY, OTHER = b"k" * 32, b"o" * 32
@@ -16,18 +16,18 @@ NOW = 1_000_000.0
 
 def made(*, key: bytes = KEY, epoch: int = 7, request: HopRequest = REQUEST, now: float = NOW) -> str:
     """The header of a hop with this body."""
-    return Hops(Proofs([key])).header(epoch, request, b"body", now)
+    return HopHeaders(Proofs([key])).header(epoch, request, b"body", now)
 
 
 def refusal_of(header: str, request: HopRequest = REQUEST, now: float = NOW) -> str:
     """Why a hop is refused."""
     with pytest.raises(HopRefusedError) as refused:
-        Hops(Proofs([KEY])).accept(header, request, now)
+        HopHeaders(Proofs([KEY])).accept(header, request, now)
     return str(refused.value)
 
 
 def test_a_hop_says_for_whom_it_is_and_which_body_it_brings() -> None:
-    hop = Hops(Proofs([KEY])).accept(made(), REQUEST, NOW)
+    hop = HopHeaders(Proofs([KEY])).accept(made(), REQUEST, NOW)
     assert hop == AcceptedHop(7, hop.body_digest)
     assert hop.fits(b"body")
     assert not hop.fits(b"another")
@@ -62,13 +62,13 @@ def test_what_is_no_hop_is_refused(header: str) -> None:
 
 def test_a_hop_is_valid_for_thirty_seconds_and_as_far_ahead() -> None:
     for away in (-VALID_SECONDS, 0, VALID_SECONDS):
-        Hops(Proofs([KEY])).accept(made(), REQUEST, NOW + away)
+        HopHeaders(Proofs([KEY])).accept(made(), REQUEST, NOW + away)
     for away in (-VALID_SECONDS - 1, VALID_SECONDS + 1):
         assert refusal_of(made(), now=NOW + away) == "it was made 31 s from now"
 
 
 def test_a_hop_is_accepted_once_as_long_as_it_is_valid() -> None:
-    taken, header = Hops(Proofs([KEY])), made()
+    taken, header = HopHeaders(Proofs([KEY])), made()
     taken.accept(header, REQUEST, NOW - VALID_SECONDS)
     for now in (NOW, NOW + VALID_SECONDS):
         with pytest.raises(HopRefusedError, match="it came before"):
@@ -76,7 +76,7 @@ def test_a_hop_is_accepted_once_as_long_as_it_is_valid() -> None:
 
 
 def test_the_nonces_of_old_hops_are_forgotten_and_their_number_is_bounded() -> None:
-    taken = Hops(Proofs([KEY]), max_nonces=2)
+    taken = HopHeaders(Proofs([KEY]), max_nonces=2)
     for _ in range(2):
         taken.accept(made(), REQUEST, NOW)
     with pytest.raises(HopRefusedError, match="too many hops"):
@@ -86,5 +86,5 @@ def test_the_nonces_of_old_hops_are_forgotten_and_their_number_is_bounded() -> N
 
 
 def test_a_hop_by_any_of_our_keys_is_accepted_and_made_by_the_first() -> None:
-    Hops(Proofs([OTHER, KEY])).accept(made(), REQUEST, NOW)
+    HopHeaders(Proofs([OTHER, KEY])).accept(made(), REQUEST, NOW)
     assert refusal_of(made(key=OTHER)) == "it was not made with our keys for this request"

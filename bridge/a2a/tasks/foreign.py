@@ -25,7 +25,7 @@ class UnreadableEventError(StoreError):
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
+class ForeignStep:
     """A task after one event or snapshot of another replica."""
 
     seq: int
@@ -38,7 +38,7 @@ class Step:
     """The moments that came with an event; all moments up to a snapshot."""
 
 
-def steps_after(task: Task, seq: int, told: Iterable[ForeignEvent]) -> Iterator[Step]:
+def steps_after(task: Task, seq: int, told: Iterable[ForeignEvent]) -> Iterator[ForeignStep]:
     """The steps after event `seq` of a task. Events up to it are left out.
 
     Raises:
@@ -55,15 +55,15 @@ def steps_after(task: Task, seq: int, told: Iterable[ForeignEvent]) -> Iterator[
         task, seq = step.task, step.seq
 
 
-def _step(task: Task, seq: int, one: ForeignEvent) -> Step:
+def _step(task: Task, seq: int, one: ForeignEvent) -> ForeignStep:
     if one.snapshot is not None:
         whole = Task.model_validate(from_json(text_of(one.snapshot)))
-        return Step(one.seq, whole, moments=moments_of(one.snapshot))
+        return ForeignStep(one.seq, whole, moments=moments_of(one.snapshot))
     if one.event is None or one.seq != seq + 1:
         raise ValueError(f"event {seq + 1} is missing")
     text = text_of(one.event)
     event = StreamResponse.model_validate(from_json(text))
-    return Step(one.seq, apply_event(task, event), event, text, moments_of(one.event))
+    return ForeignStep(one.seq, apply_event(task, event), event, text, moments_of(one.event))
 
 
 def events_of(stored: StoredTask) -> tuple[ForeignEvent, ...]:

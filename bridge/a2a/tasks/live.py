@@ -70,7 +70,7 @@ from bridge.a2a.model.life import ENDED, INTERRUPTED, SETTLED, apply_event, not_
 from bridge.a2a.model.objects import StreamResponse, Task, TaskState, milliseconds
 from bridge.a2a.model.progress import numbers_in
 from bridge.a2a.tasks.agent import Commit, RunningWork
-from bridge.a2a.tasks.foreign import Step, UnreadableEventError, events_of, steps_after
+from bridge.a2a.tasks.foreign import ForeignStep, UnreadableEventError, events_of, steps_after
 from bridge.a2a.tasks.moments import (
     NO_LINES,
     MomentLines,
@@ -423,7 +423,7 @@ class LiveTask:
         if before is not None and task.status.state is not before:
             self._timeline.add(line_of_status(task.status))
 
-    def _record_step(self, step: Step, before: TaskState) -> None:
+    def _record_step(self, step: ForeignStep, before: TaskState) -> None:
         if step.event is None:
             self._timeline.begin_with(moments_at(step.task, self.origin.owner, step.moments))
         else:

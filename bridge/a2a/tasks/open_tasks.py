@@ -20,7 +20,7 @@ _MOST_KNOWN: Final = 1000
 
 
 @dataclass(slots=True)
-class _Known:
+class _CountedTasks:
     looked_ms: int
     tasks: int
     """The store's number, and the tasks made since."""
@@ -34,7 +34,7 @@ class OpenTasks:
         self._replicas = replicas
         self._here: dict[str, set[str]] = {}
         """Without other replicas: the ids of all unfinished tasks, by owner."""
-        self._known: dict[str, _Known] = {}
+        self._known: dict[str, _CountedTasks] = {}
         """With other replicas."""
 
     def of(self, owner: str) -> int:
@@ -69,7 +69,7 @@ class OpenTasks:
         now_ms, known = self._ids.elapsed_ms(), self._known.get(owner)
         if known is None or now_ms - known.looked_ms > LOOK_MS or known.tasks >= most:
             tasks = await self._replicas.open_of(owner)
-            self._known[owner] = _Known(now_ms, tasks)
+            self._known[owner] = _CountedTasks(now_ms, tasks)
             self._forget_old(now_ms)
 
     def _forget_old(self, now_ms: int) -> None:

@@ -60,7 +60,7 @@ def elicitation_in(request: JsonValue) -> JsonObject:
 
 
 @dataclass(eq=False)
-class _Caller:
+class _OpenCall:
     asker: Asker | None
     as_task: bool = False
     """Whether the server makes a task of the call. The questions of a task have to name it."""
@@ -77,32 +77,32 @@ class ElicitationRouter:
         self.name = name
         self._attribution_seconds = attribution_seconds
         self._on_question = on_question
-        self._calls: set[_Caller] = set()
+        self._calls: set[_OpenCall] = set()
         self._ended = Signal()
         """Told when a call ends."""
-        self._tasks: dict[str, _Caller] = {}
+        self._tasks: dict[str, _OpenCall] = {}
 
     @contextmanager
     def of_call(self, asker: Asker | None, *, as_task: bool = False) -> Iterator[None]:
         """Register a call while this is open. Without an asker, its questions are answered with `cancel`."""
-        caller = _Caller(asker, as_task)
-        self._calls.add(caller)
+        call = _OpenCall(asker, as_task)
+        self._calls.add(call)
         try:
             yield
         finally:
-            self._calls.discard(caller)
+            self._calls.discard(call)
             self._ended.tell()
-            _drop_questions(caller)
+            _drop_questions(call)
 
     @contextmanager
     def of_task(self, task_id: str, asker: Asker) -> Iterator[None]:
         """Pass the questions that name this task to the asker, while this is open."""
-        caller = self._tasks[task_id] = _Caller(asker)
+        call = self._tasks[task_id] = _OpenCall(asker)
         try:
             yield
         finally:
             del self._tasks[task_id]
-            _drop_questions(caller)
+            _drop_questions(call)
 
     async def answer(self, params: Mapping[str, Any], is_withdrawn: Callable[[], bool]) -> dict[str, Any]:
         """The ElicitResult for a question. When this is cancelled, `is_withdrawn` says whether the server did it.
@@ -113,30 +113,30 @@ class ElicitationRouter:
         if (mode := params.get("mode", MODES[0])) not in MODES:
             raise MCPError(INVALID_PARAMS, f"The mode {echoed(str(mode))} of elicitation was not declared")
         related = _related_task(params)
-        caller = await self._caller() if related is None else self._tasks.get(str(related.get("taskId")))
-        if caller is None or caller.asker is None:
+        call = await self._asking_call() if related is None else self._tasks.get(str(related.get("taskId")))
+        if call is None or call.asker is None:
             return _as_answer_to(params, dict(CANCEL))
         key = f"elicitation-{secrets.token_hex(4)}"
         result = dict(CANCEL)
         with anyio.CancelScope() as scope:
-            caller.asked.add(scope)
+            call.asked.add(scope)
             try:
                 question: JsonObject = dict(params)
-                result = dict((await caller.asker.ask({key: question}))[key])
+                result = dict((await call.asker.ask({key: question}))[key])
             except PeerError as exc:
                 logger.warning("%s: %s", self.name, exc)
                 raise MCPError(INVALID_PARAMS, str(exc)) from exc
             except anyio.get_cancelled_exc_class():
                 if is_withdrawn():
-                    caller.asker.withdraw(key)
+                    call.asker.withdraw(key)
                 raise
             finally:
-                caller.asked.discard(scope)
-        if scope.cancelled_caught and caller.asker.is_left:
+                call.asked.discard(scope)
+        if scope.cancelled_caught and call.asker.is_left:
             await anyio.sleep_forever()  # until the connection ends
         return _as_answer_to(params, result)
 
-    async def _caller(self) -> _Caller:
+    async def _asking_call(self) -> _OpenCall:
         """The call that a question belongs to when it names none.
 
         Raises:
@@ -161,7 +161,7 @@ class ElicitationRouter:
                 call.asker.miss_question(len(calls))
         raise MCPError(INTERNAL_ERROR, _UNATTRIBUTED.format(len(calls)))
 
-    def _under_way(self, calls: Sequence[_Caller]) -> Iterator[_Caller]:
+    def _under_way(self, calls: Sequence[_OpenCall]) -> Iterator[_OpenCall]:
         return (call for call in calls if call in self._calls)
 
 
@@ -177,6 +177,6 @@ def _as_answer_to(params: Mapping[str, Any], result: dict[str, Any]) -> dict[str
     return result if related is None else {**result, "_meta": {RELATED_TASK: related}}
 
 
-def _drop_questions(caller: _Caller) -> None:
-    for scope in tuple(caller.asked):
+def _drop_questions(call: _OpenCall) -> None:
+    for scope in tuple(call.asked):
         scope.cancel()

@@ -52,7 +52,7 @@ async def negotiate(session: ClientSession, era: Era, silent_seconds: float = SI
     if era is Era.MODERN:
         await session.discover()
         return Era.MODERN
-    probe, handshake = _Attempt(session.discover), _Attempt(session.initialize)
+    probe, handshake = _TriedStart(session.discover), _TriedStart(session.initialize)
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(probe.run)
         with anyio.move_on_after(silent_seconds):
@@ -68,7 +68,7 @@ async def negotiate(session: ClientSession, era: Era, silent_seconds: float = SI
     return Era.LEGACY if session.discover_result is None else Era.MODERN
 
 
-class _Attempt:
+class _TriedStart:
     """One way to start a session, and its outcome."""
 
     def __init__(self, start: Callable[[], Awaitable[object]]) -> None:
@@ -90,11 +90,11 @@ class _Attempt:
         self.ended.set()
 
 
-async def _first_agreement(session: ClientSession, probe: _Attempt, handshake: _Attempt) -> None:
+async def _first_agreement(session: ClientSession, probe: _TriedStart, handshake: _TriedStart) -> None:
     """Wait until one of the two attempts has succeeded, or neither can succeed any more."""
     async with anyio.create_task_group() as tasks:
 
-        async def settle(attempt: _Attempt) -> None:
+        async def settle(attempt: _TriedStart) -> None:
             await attempt.ended.wait()
             if attempt.succeeded or (attempt is handshake and not _is_modern_only(attempt.refusal)):
                 tasks.cancel_scope.cancel()

@@ -336,7 +336,7 @@ class Upstream:
     def own_session(self, server: str, principal: str, context_id: str) -> OwnSession | None:
         """A caller's own session; None where callers share one. `server` is the server's key in its agent."""
         key = self._key_of(principal, context_id) if self._callers is None else None
-        return None if key is None else _OwnSession(self, server, key)
+        return None if key is None else _SessionByName(self, server, key)
 
     @property
     def idle_seconds(self) -> float:
@@ -447,7 +447,7 @@ class Upstream:
 
 
 @dataclass(frozen=True)
-class _OwnSession:
+class _SessionByName:
     """Implements `OwnSession`."""
 
     upstream: Upstream

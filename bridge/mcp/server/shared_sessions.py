@@ -30,9 +30,9 @@ from bridge.http.hops import (
     REFUSED_HOP,
     SHOWN_BEFORE,
     AcceptedHop,
+    HopHeaders,
     HopRefusedError,
     HopRequest,
-    Hops,
 )
 from bridge.http.relay import BrokenRelayError, Relay, RelayedAnswer, RelayedRequest, UnreachableReplicaError
 from bridge.http.replica_address import ReplicaAddress
@@ -86,7 +86,7 @@ class SessionSharing:
     registry: ReplicaRegistry
     seal: Seal
     proofs: Proofs
-    hops: Hops
+    hops: HopHeaders
     relay: Relay
     now_seconds: Callable[[], float] = time.time
     """The clock of handles, which live for days."""
