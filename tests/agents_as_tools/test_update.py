@@ -204,6 +204,8 @@ async def test_a_watched_task_is_told_of_to_its_end_whatever_is_updated(tmp_path
                 async for message in messages:
                     if message["params"].get("status") == "completed":
                         break
+                else:
+                    pytest.fail("the stream has ended before the task")
 
 
 @pytest.mark.proves("map-handles")

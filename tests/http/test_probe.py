@@ -196,6 +196,8 @@ async def test_a_handshake_that_nobody_goes_on_with_is_hung_up_on() -> None:
                 await CardSource(http, url, None, card_bounds(answer_seconds=seconds)).refresh()
             if shaken.is_set():
                 break
+        else:
+            pytest.fail("it never got as far as the handshake")
         with anyio.fail_after(30):
             await hung_up.wait()
         serving.cancel_scope.cancel()

@@ -86,6 +86,8 @@ async def test_a_silent_subscription_by_get_says_that_it_lives(driver: Driver) -
                 seen += chunk
                 if seen.count(b"\n: \n\n") + seen.count(b": \n\n") > 3:
                     break
+            else:
+                pytest.fail(f"the stream has ended: {seen!r}")
         await response.aclose()
         await driver.cancel(task_id)
 
