@@ -21,7 +21,7 @@ import anyio.abc
 from bridge import trace
 from bridge.access.principals import MayUse, may_use_everything
 from bridge.agents_as_tools.call import AgentCall
-from bridge.agents_as_tools.handles import Handles
+from bridge.agents_as_tools.handles import FarTask, Handles
 from bridge.agents_as_tools.listing import FaceListing, listing_of
 from bridge.agents_as_tools.mcp_tasks import McpTasks
 from bridge.agents_as_tools.options import FaceOptions
@@ -37,7 +37,7 @@ from bridge.concurrency import ToolLimiters
 from bridge.errors import BridgeError, echoed, telling_of
 from bridge.http.caller_token import CallerToken
 from bridge.jsonvalues import JsonObject
-from bridge.mcp.server.face import INVALID_PARAMS, IncomingCall, McpRefusal, refusal_of
+from bridge.mcp.server.face import INVALID_PARAMS, IncomingCall, McpRefusal, TaskWork, refusal_of
 from bridge.seal import HandleError
 from bridge.source_state import SourceState
 from bridge.translate.availability import unavailable_skills
@@ -209,10 +209,17 @@ class AgentsFace:
             name = str(arguments.get("skill")) if name == "call_skill" else ""
         return name if name in self._listing.tools.by_name else None
 
-    def peer_of(self, tool: str) -> str:
-        """See `ToolFace.peer_of`."""
-        known = self._listing.tools.by_name.get(tool)
-        return "" if known is None else known.agent_key
+    def work_of(self, name: str, arguments: JsonObject, principal: str) -> TaskWork:
+        """See `ToolFace.work_of`. For a follow-up tool, the handle says it."""
+        if self._is_follow_up(name):
+            try:
+                agent, far = self._task_in(arguments, principal)
+            except BadArgumentsError:
+                return TaskWork(name, "", "")
+            return TaskWork(name, agent.key, _id_of_agent(far))
+        runs = self.tool_called(name, arguments) or name
+        known = self._listing.tools.by_name.get(runs)
+        return TaskWork(runs, "" if known is None else known.agent_key, "")
 
     @property
     def caller_issuers(self) -> Mapping[str, str]:
@@ -227,7 +234,7 @@ class AgentsFace:
     async def call(self, incoming: IncomingCall) -> JsonObject:
         """See `ToolFace.call`."""
         try:
-            if incoming.name in _FOLLOW_UPS and self._options.follow_up_tools:
+            if self._is_follow_up(incoming.name):
                 return await self._follow_up(incoming)
             if self._options.rules.granularity == "search":
                 tools = [one.tool for one in self.published]
@@ -326,16 +333,9 @@ class AgentsFace:
         return await AgentCall(agent, tool, incoming, self._surroundings())()
 
     async def _follow_up(self, incoming: IncomingCall) -> JsonObject:
-        handle = incoming.arguments.get("handle")
-        try:
-            far = self._handles.task(handle if isinstance(handle, str) else "", incoming.principal)
-        except HandleError as exc:
-            raise BadArgumentsError(f"handle: {exc}") from exc
-        agent = self._listing.by_mark.get(far.agent)
-        if agent is None:
-            raise BadArgumentsError(f"handle: {HandleError()}")
+        agent, far = self._task_in(incoming.arguments, incoming.principal)
         if (hop := trace.hop.get()) is not None:
-            hop.peer, hop.task_id = agent.key, far.task_id
+            hop.peer, hop.task_id = agent.key, _id_of_agent(far)
         if incoming.name == "task_reply":
             trace.go_on(far.trace)
         tool = self._listing.published_by_mark(far.agent, far.tool)
@@ -347,3 +347,27 @@ class AgentsFace:
                 return await follow_up.reply()
             case _:
                 return await follow_up.cancel()
+
+    def _is_follow_up(self, name: str) -> bool:
+        return name in _FOLLOW_UPS and self._options.follow_up_tools
+
+    def _task_in(self, arguments: JsonObject, principal: str) -> tuple[RemoteAgent, FarTask]:
+        """The task that the handle of a follow-up tool names, and its agent.
+
+        Raises:
+            BadArgumentsError: the handle cannot be opened, or its agent is not there any more.
+        """
+        handle = arguments.get("handle")
+        try:
+            far = self._handles.task(handle if isinstance(handle, str) else "", principal)
+        except HandleError as exc:
+            raise BadArgumentsError(f"handle: {exc}") from exc
+        agent = self._listing.by_mark.get(far.agent)
+        if agent is None:
+            raise BadArgumentsError(f"handle: {HandleError()}")
+        return agent, far
+
+
+def _id_of_agent(far: FarTask) -> str:
+    """The id that the agent has given a task; empty if the agent has named none."""
+    return "" if UnnamedMessages.is_id(far.task_id) else far.task_id

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
@@ -16,6 +17,7 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse
 from starlette.routing import Route
 
+from bridge.assembly.plan import AuditPlan
 from tests.support.exposing import exposing
 from tests.support.running import listening
 
@@ -100,6 +102,20 @@ async def test_it_can_be_given_up(tmp_path: Path) -> None:
         gone = await host.call_tool("task_result", {"handle": handle})
         assert gone.is_error
         assert "not known any more" in words(gone)
+
+
+async def test_an_audit_names_no_task_where_the_agent_has_named_none(tmp_path: Path) -> None:
+    path = tmp_path / "audit.jsonl"
+    audit = AuditPlan(path, 1 << 30, 600, required=True)
+    async with taciturn(tmp_path, audit=audit) as (_, host):
+        handle = words(await host.call_tool("think", {"message": "hard"})).rpartition(" ")[2]
+        await host.call_tool("task_result", {"handle": handle, "wait_seconds": 0})
+    lines = [json.loads(line) for line in path.read_text().splitlines()]
+    told = [one for one in lines if one.get("skill") == "task_result"]
+    assert [(one["event"], one["peer"], "task" in one) for one in told] == [
+        ("intent", "taciturn", False),
+        ("call", "taciturn", False),
+    ]
 
 
 async def test_without_follow_up_tools_the_outcome_is_said_to_be_unknown(tmp_path: Path) -> None:

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
+import re
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import httpx2
+import pytest
 
 from bridge.a2a.model.operators import OPERATOR_URI
 from bridge.access.principals import OperatorRole, Principal
@@ -19,6 +21,8 @@ from tests.support.mcp_tasks import TAKES_ALL, accepted
 from tests.support.observed import foreign_offered
 from tests.support.receiver import receiving
 from tests.support.running import Rpc, call_part, config_for, listening, raw_command
+
+_ANSWER = {"task_reply": {"message": "blue"}}
 
 
 def lines_in(path: Path) -> list[dict[str, Any]]:
@@ -53,6 +57,37 @@ async def test_the_lines_of_a_call_that_became_a_task_all_name_the_task_of_its_a
     found = [one.get("intent") for one in lines if one["event"] != "intent"]
     assert found == [seq for seq in announced for _ in range(2)]
     assert task["taskId"] not in path.read_text()  # whoever has it comes back to the task
+
+
+async def test_what_a_host_does_with_a_handle_names_agent_and_task_before_and_after(tmp_path: Path) -> None:
+    path = tmp_path / "audit.jsonl"
+    place = ProcessPlan(audit=AuditPlan(path, MANY, MANY, required=True))
+    async with foreign_offered(tmp_path, place) as there:
+        client = there.client({})
+        asked = json.dumps(await client.call("ask", message="paint"))
+        found = re.search(r"with this handle: ([\w-]+)", asked)
+        assert found, asked
+        for tool, more in (("task_result", {}), ("task_reply", {"message": "blue"}), ("task_cancel", {})):
+            await client.call(tool, handle=found[1], **more)
+        (task_id,) = there.agent.seen.tasks
+    lines = lines_in(path)[3:]
+    assert [(one["event"], one.get("skill")) for one in lines] == [
+        *(("intent", "task_result"), ("call", "task_result")),
+        *(("intent", "task_reply"), ("sent", None), ("answer", "task_reply")),
+        *(("intent", "task_cancel"), ("sent", None), ("cancel", "task_cancel")),
+    ]
+    assert {(one["peer"], one["task"]) for one in lines} == {("far", task_id)}
+    assert found[1] not in path.read_text()
+
+
+@pytest.mark.parametrize("tool", ["task_result", "task_reply", "task_cancel"])
+async def test_a_handle_that_cannot_be_opened_names_neither_agent_nor_task(tool: str, tmp_path: Path) -> None:
+    path = tmp_path / "audit.jsonl"
+    place = ProcessPlan(audit=AuditPlan(path, MANY, MANY, required=True))
+    async with foreign_offered(tmp_path, place) as there:
+        failed = await there.client({}).call(tool, handle="made-up", **_ANSWER.get(tool, {}))
+    assert failed["isError"] is True
+    assert [(one["skill"], one.keys() & {"peer", "task"}) for one in lines_in(path)] == [(tool, set())] * 2
 
 
 async def test_a_webhook_and_a_refused_cancellation_name_their_task(tmp_path: Path) -> None:

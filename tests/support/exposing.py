@@ -14,7 +14,7 @@ from mcp import Client
 from bridge.a2a.wire.versions import DialectChoice
 from bridge.agents_as_tools.face import AgentsFace
 from bridge.assembly.bridge import Bridge
-from bridge.assembly.plan import CatalogPlan, OfferedPlan, Plan, ProcessPlan, RemotePlan
+from bridge.assembly.plan import AuditPlan, CatalogPlan, OfferedPlan, Plan, ProcessPlan, RemotePlan
 from bridge.config.tables.profile import Profile
 from bridge.http.oauth import TokenSource
 from bridge.mcp.server.server import McpServer
@@ -36,6 +36,7 @@ class ExposeConfig:
     tokens: TokenSource | None = None
     public_url: str | None = None
     push: bool = True
+    audit: AuditPlan | None = None
 
     def plan(self) -> Plan:
         """The same as a plan."""
@@ -44,7 +45,13 @@ class ExposeConfig:
             for url in self.urls
         }
         offered = OfferedPlan(tuple(agents), self.profile, named=False, server_name=self.name)
-        place = ProcessPlan(public_url=self.public_url, state=self.state, cache=self.cache, keys=self.keys)
+        place = ProcessPlan(
+            public_url=self.public_url,
+            state=self.state,
+            cache=self.cache,
+            keys=self.keys,
+            audit=self.audit,
+        )
         return Plan(self.profile, place, agents=agents, offered={"face": offered})
 
 
@@ -95,6 +102,7 @@ async def exposing(
     at_public_url: bool = False,
     push: bool = True,
     port: int = 0,
+    audit: AuditPlan | None = None,
     **agents: Any,
 ) -> AsyncIterator[Exposed]:
     """Offer the agents at these URLs as an MCP server; other keywords change the `[agents]` of a profile.
@@ -114,6 +122,7 @@ async def exposing(
         tokens=tokens,
         public_url=f"http://127.0.0.1:{port}" if at_public_url else None,
         push=push,
+        audit=audit,
     )
     async with _offered(config.plan(), port) as there:
         yield there

@@ -24,7 +24,7 @@ from bridge import trace
 from bridge.access.principals import MayUse, may_use_everything
 from bridge.errors import PeerError
 from bridge.http.caller_token import CallerToken
-from bridge.mcp.server.face import INVALID_PARAMS, IncomingCall, McpRefusal
+from bridge.mcp.server.face import INVALID_PARAMS, IncomingCall, McpRefusal, TaskWork
 from bridge.mcp.server.server import McpServer
 from tests.support.limits import mcp_limits
 
@@ -77,9 +77,9 @@ class Face:
         """Each call is one of the tool that it names."""
         return name
 
-    def peer_of(self, tool: str) -> str:
+    def work_of(self, name: str, arguments: Json, principal: str) -> TaskWork:
         """No peer runs its tools."""
-        return ""
+        return TaskWork(name, "", "")
 
     @property
     def caller_issuers(self) -> Mapping[str, str]:

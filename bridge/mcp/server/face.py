@@ -135,13 +135,14 @@ class TaskCaller:
 
 
 class TaskWork(NamedTuple):
-    """What a task is about, for those who listen to hops."""
+    """What a request is about, for those who listen to hops."""
 
     skill: str
-    """The tool that was called; empty if it is not listed any more."""
+    """The tool that is or was called; empty if it is not listed any more."""
     peer: str
+    """The peer that runs it; empty if there is none, or none is known."""
     task_id: str
-    """The id that the peer has given the task."""
+    """The id that the peer has given the task; empty if the request is about none."""
 
 
 class TaskFace(Protocol):
@@ -237,8 +238,8 @@ class ToolFace(Protocol):
         """The tool that a call runs, by the name that rights are given by; None if the call is for everyone."""
         ...
 
-    def peer_of(self, tool: str) -> str:
-        """The peer that runs a tool, for those who listen to hops; empty if there is none."""
+    def work_of(self, name: str, arguments: JsonObject, principal: str) -> TaskWork:
+        """What a call of a principal is about, as far as its name and arguments say so."""
         ...
 
     @property

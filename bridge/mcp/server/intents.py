@@ -25,7 +25,7 @@ from bridge.http.request_checks import RefusedError
 from bridge.jsonvalues import JsonObject
 from bridge.mcp.messages import ELICIT
 from bridge.mcp.server.endpoint import AdmittedUser
-from bridge.mcp.server.face import AskClient, TaskCaller, ToolFace
+from bridge.mcp.server.face import AskClient, TaskCaller, TaskWork, ToolFace
 from bridge.notices import AnswerTaken, Tell
 from bridge.trace import Hop, HopGate
 
@@ -87,7 +87,9 @@ def foretell(hop: Hop, tools: ToolFace, params: Mapping[str, JsonValue], princip
     """Tell a hop what its request is about, as far as that is known before it is performed."""
     task_id = params.get("taskId")
     if hop.method == "tools/call":
-        hop.skill, hop.peer = call_meant(tools, params.get("name"), params.get("arguments"))
+        hop.skill, hop.peer, hop.task_id = call_meant(
+            tools, params.get("name"), params.get("arguments"), principal.name
+        )
     elif hop.method in _ABOUT_TASKS and tools.tasks is not None and isinstance(task_id, str):
         work = tools.tasks.work_of(task_id, TaskCaller(principal.name, may_use=principal.may_use))
         if work is not None:
@@ -100,8 +102,8 @@ class AnnouncedAnswers:
 
     asking: AskClient
     call: Hop
-    meant: tuple[str, str]
-    """The tool that the call runs, and its peer."""
+    meant: TaskWork
+    """What the call is about."""
     tell: Tell
 
     async def __call__(self, questions: Mapping[str, JsonObject]) -> Mapping[str, JsonObject]:
@@ -111,7 +113,7 @@ class AnnouncedAnswers:
             AuditAwayError: the answers cannot be written down, so they must not be passed on.
         """
         answers = await self.asking(questions)
-        call, (skill, peer) = self.call, self.meant
+        call, (skill, peer, _) = self.call, self.meant
         answer = Hop("server", "mcp", (), call.context, ELICIT, call.face, peer, skill, call.principal)
         if call.gate is not None:
             try:
@@ -122,12 +124,11 @@ class AnnouncedAnswers:
         return answers
 
 
-def call_meant(tools: ToolFace, name: JsonValue, arguments: JsonValue) -> tuple[str, str]:
-    """The tool that a call runs, and its peer, each as far as it is known before the call is made."""
+def call_meant(tools: ToolFace, name: JsonValue, arguments: JsonValue, principal: str) -> TaskWork:
+    """What a call is about, as far as it is known before the call is made."""
     if not isinstance(name, str):
-        return "", ""
-    runs = tools.tool_called(name, arguments if isinstance(arguments, dict) else {}) or name
-    return runs, tools.peer_of(runs)
+        return TaskWork("", "", "")
+    return tools.work_of(name, arguments if isinstance(arguments, dict) else {}, principal)
 
 
 def _message_in(body: bytes) -> JsonObject:

@@ -36,7 +36,7 @@ from bridge.mcp.messages import state_of_result
 from bridge.mcp.server.back_channel import ProgressSender
 from bridge.mcp.server.endpoint import Endpoint
 from bridge.mcp.server.face import INTERNAL_ERROR, INVALID_PARAMS, IncomingCall, McpRefusal, ToolFace
-from bridge.mcp.server.intents import AWAY, AnnouncedAnswers, IntentGate, call_meant, foretell
+from bridge.mcp.server.intents import AWAY, AnnouncedAnswers, IntentGate, foretell
 from bridge.mcp.server.requests import (
     Context,
     asks_for_progress,
@@ -315,9 +315,10 @@ class McpServer:
         with nullcontext() if hop is None else hop, self._counted():
             if hop is not None:
                 hop.admit("tools/call", incoming.principal, is_authenticated=True)
-                hop.skill, hop.peer = call_meant(self._face, incoming.name, incoming.arguments)
+                meant = self._face.work_of(incoming.name, incoming.arguments, incoming.principal)
+                hop.skill, hop.peer, hop.task_id = meant
                 await hop.intend()
-                hop.peer = ""
+                hop.peer = hop.task_id = ""
             result = await self._face.call(incoming)
             if hop is not None:
                 hop.state = state_of_result(result)
@@ -346,7 +347,7 @@ class McpServer:
         reports = ProgressSender(context.session)
         incoming = incoming_of(context, reports)
         if hop is not None:
-            meant = call_meant(self._face, name, incoming.arguments)
+            meant = self._face.work_of(name, incoming.arguments, incoming.principal)
             incoming = replace(incoming, ask=AnnouncedAnswers(incoming.ask, hop, meant, self._tell_notice))
         if not asks_for_progress(context):
             return await self._face.call(incoming)
