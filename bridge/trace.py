@@ -280,14 +280,17 @@ def take_from(*carriers: Mapping[str, object]) -> None:
             taken.context = now
 
 
-def go_on(before: TraceContext) -> None:
-    """Let the request continue the trace of an earlier one, unless the request has a trace of its own."""
+def go_on(before: TraceContext, *, is_answer: bool = True) -> None:
+    """Let the request continue the trace of an earlier one, unless the request has a trace of its own.
+
+    `is_answer` says that it answers a question of the earlier one; otherwise it is about the same task.
+    """
     now, taken = context.get(), hop.get()
     if now.traceparent is None:
         now = TraceContext(before.traceparent, before.tracestate, now.baggage or before.baggage)
         context.set(now)
     if taken is not None:
-        taken.context, taken.earlier, taken.is_answer = now, before, True
+        taken.context, taken.earlier, taken.is_answer = now, before, is_answer
 
 
 def in_headers(lines: Iterable[tuple[bytes, bytes]]) -> dict[str, str]:

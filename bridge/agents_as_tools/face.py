@@ -336,8 +336,7 @@ class AgentsFace:
         agent, far = self._task_in(incoming.arguments, incoming.principal)
         if (hop := trace.hop.get()) is not None:
             hop.peer, hop.task_id = agent.key, _id_of_agent(far)
-        if incoming.name == "task_reply":
-            trace.go_on(far.trace)
+        trace.go_on(far.trace, is_answer=incoming.name == "task_reply")
         tool = self._listing.published_by_mark(far.agent, far.tool)
         follow_up = FollowUp(agent, far, incoming, self._surroundings(), tool)
         match incoming.name:

@@ -142,6 +142,7 @@ class McpTasks:
         """See `TaskFace.cancel`. An agent may refuse to cancel, which is no error."""
         opened = self._opened(task_id, caller)
         _tell_hop(opened)
+        trace.go_on(opened.call.task.trace, is_answer=False)
         try:
             await opened.client.cancel(opened.call.task.task_id)
         except AgentRefusedError as exc:

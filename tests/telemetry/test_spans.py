@@ -273,6 +273,30 @@ async def test_an_answer_to_an_agent_has_a_link_to_the_call_that_was_asked(way: 
     assert (answer.trace != TRACE, answer.parent, answer.links) == (True, "", (call.id,))
 
 
+@pytest.mark.parametrize("way", ["task_result", "task_cancel", "tasks/cancel"])
+async def test_what_else_a_host_does_with_a_task_has_a_link_to_the_call_that_began_it(
+    way: str, tmp_path: Path
+) -> None:
+    with collecting() as collector:
+        place = ProcessPlan(traces=collector.url)
+        async with foreign_offered(tmp_path, place, becomes_task=way == "tasks/cancel") as there:
+            client = there.client(TAKES_ALL if way == "tasks/cancel" else {})
+            called: Json = {"arguments": {"message": "paint"}, "_meta": {"traceparent": PARENT}}
+            if way == "tasks/cancel":
+                task = await client.ask("tools/call", {"name": "ask_late", **called})
+                await client.ask(way, {"taskId": task["taskId"]})
+            else:
+                words = json.dumps(await client.ask("tools/call", {"name": "ask", **called}))
+                found = re.search(r"with this handle: ([\w-]+)", words)
+                assert found, words
+                await client.call(way, handle=found[1])
+    begun, after = (
+        span for span in collector.spans if span.kind == "SERVER" and span.name.startswith(("tools/", way))
+    )
+    assert (begun.trace, begun.links) == (TRACE, ())
+    assert (after.trace != TRACE, after.parent, after.links) == (True, "", (begun.id,))
+
+
 def test_without_the_packages_the_key_is_refused_with_what_to_install(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
