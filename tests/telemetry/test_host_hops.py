@@ -64,6 +64,31 @@ async def test_a_message_that_is_too_large_has_a_hop_of_its_principal() -> None:
     assert len(heard.ended_hops) == 2
 
 
+async def test_a_request_that_is_not_let_in_has_a_hop_of_its_principal_once_that_is_known() -> None:
+    heard = HeardHops()
+    async with wire_to(MODERN, access=Access(verifiers_of([ANN])), hops=heard.hops) as (http, face):
+        message = http.message(1, "tools/call", call())
+        as_text = {**http.headers(message), **SHOWN, "content-type": "text/plain"}
+        foreign = {**http.headers(message), **SHOWN, "origin": "http://elsewhere.example"}
+        assert face.server is not None
+        answers = [
+            await http.client.put(http.url, json=message, headers={**http.headers(message), **SHOWN}),
+            await http.client.post(http.url, json=message, headers=as_text),
+            await http.client.post(http.url, json=message, headers=foreign),
+            await http.post(message, authorization="Bearer other"),
+        ]
+        face.server.stop()
+        answers.append(await http.post(message, **SHOWN))
+    assert [one.status_code for one in answers] == [405, 415, 403, 401, 503]
+    assert told(heard) == [
+        ("ann", "", "", "HTTP_405"),
+        ("ann", "", "", "HTTP_415"),
+        ("", "", "", "HTTP_403"),
+        ("", "", "", "HTTP_401"),
+        ("ann", "", "", "HTTP_503"),
+    ]
+
+
 @pytest.mark.parametrize("version", [LEGACY, MODERN])
 async def test_a_call_that_cannot_be_written_down_has_a_hop(version: str) -> None:
     heard = HeardHops()

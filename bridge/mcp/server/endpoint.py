@@ -127,6 +127,7 @@ class Endpoint:
         if scope["type"] != "http":
             return
         headers, verb = Headers(scope=scope), scope["method"]
+        user: AdmittedUser | None = None
         try:
             hop = self._require_own(headers, verb)
             if hop is not None and SHOWN_BEFORE in headers:
@@ -135,12 +136,12 @@ class Endpoint:
                 headers = Headers(scope=scope)
             path = scope["path"].removeprefix(scope.get("root_path", ""))
             metadata_url = self._metadata_url(scope, headers)
-            principal = await self._admit(verb, path, headers, metadata_url)
+            user = await self._identified(path, headers, metadata_url)
+            self._require_taken(verb, headers)
         except RefusedError as exc:
-            self._tell_of_refusal(headers, exc)
+            self._tell_of_refusal(headers, exc, user)
             await _refusal(exc)(scope, receive, send)
             return
-        user = AdmittedUser(principal, metadata_url)
         user.is_passed_on = hop is not None
         admitted = {**scope, "headers": _readable(scope), "user": user, HOP: hop}
         await self._serve(admitted, receive, send, user, self._streams if verb == "GET" else self._posts)
@@ -180,12 +181,25 @@ class Endpoint:
             return None
         return f"{self.place.base_url(scope, headers)}{METADATA_PATH}{scope.get(ASKED_PATH, self.path)}"
 
-    async def _admit(
-        self, verb: str, path: str, headers: Mapping[str, str], metadata_url: str | None
-    ) -> Principal:
+    async def _identified(
+        self, path: str, headers: Mapping[str, str], metadata_url: str | None
+    ) -> AdmittedUser:
+        """The user whose request it is.
+
+        Raises:
+            RefusedError: 404, it is for another path; 401, the caller is unknown; 503, that cannot be judged now.
+        """
         if path.rstrip("/") != self.path.rstrip("/"):
             raise RefusedError(404, f"There is nothing here; MCP is at {self.path}")
         principal = await self.access.principal_of(headers, self.path, metadata_url)
+        return AdmittedUser(principal.in_face(self.name), metadata_url)
+
+    def _require_taken(self, verb: str, headers: Mapping[str, str]) -> None:
+        """Refuse a request that the endpoint does not take, whoever sends it.
+
+        Raises:
+            RefusedError: 405 or 415, it is no message of MCP; 503, the bridge is stopping.
+        """
         if verb not in _METHODS:
             raise RefusedError(405, "MCP is spoken with POST", {"Allow": ", ".join(_METHODS)})
         if verb == "POST":
@@ -193,7 +207,6 @@ class Endpoint:
         # A request within a session may be the answer to a question, or cancel a call.
         if self.is_stopping and (verb == "GET" or "mcp-session-id" not in headers):
             raise _stopping()
-        return principal.in_face(self.name)
 
     async def _serve(
         self, scope: Scope, receive: Receive, send: Send, user: AdmittedUser, served: _Served
