@@ -82,6 +82,7 @@ async def audited(
     refused_each_minute: int = MANY,
     metrics: tuple[str, int] | None = None,
     push: PushPlan | None = None,
+    log_calls: bool = False,
     **more: Any,
 ) -> AsyncIterator[Audited]:
     """Run the bridge. Its audit is whole when this has ended."""
@@ -91,6 +92,7 @@ async def audited(
         cache=folder / "cache",
         metrics=metrics,
         push=push,
+        log_calls=log_calls,
         audit=AuditPlan(path, MANY, refused_each_minute, required=required, hashes_principals=hashes),
     )
     plan = wrapping(target or raw_command(), place, **more)

@@ -8,15 +8,18 @@ from pathlib import Path
 
 import pytest
 
+from bridge.access.principals import Principal
+from bridge.access.verifiers import Credential
 from bridge.assembly.plan import AuditPlan, ProcessPlan
 from bridge.telemetry.families import text_of
 from tests.assembly.test_admission import guarded
 from tests.assembly.test_issuers import AUDIENCES
-from tests.audit.test_lines import MANY
+from tests.audit.test_lines import MANY, audited, lines_of
 from tests.support.issuer import TokenIssuer, bearer, issuer_at
 from tests.support.mcp_wire import MODERN, Http
-from tests.support.running import Rpc, call_part, listening, message
+from tests.support.running import Rpc, call_part, listening, message, profile_with
 
+ADA = Credential(Principal("ada"), "a" * 40)
 SCOPES = (("tools:read", ("echo",)), ("tools:write", ("hold",)))
 
 
@@ -61,3 +64,32 @@ async def test_a_call_for_which_a_token_lacks_the_scope_is_told_over_both_protoc
         "principal=corp:alice face=m skill=hold peer=- state=HTTP_403",
         "principal=corp:alice face=a skill=hold peer=- state=FORBIDDEN",
     ]
+
+
+async def test_a_stream_for_which_there_is_no_place_is_told_as_a_call_of_its_principal(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO, "bridge.telemetry.call_log")
+    profile = profile_with(streams={"open": 1})
+    async with audited(tmp_path, credentials=[ADA], profile=profile, log_calls=True) as there:
+        url = f"{there.url}/agents/tools/message:stream"
+        headers = {"A2A-Version": "1.0", "authorization": f"Bearer {'a' * 40}"}
+        held, said = message(call_part("wait")), message(call_part("echo", text="x"))
+        async with there.http.stream("POST", url, json=held, headers=headers) as first:
+            assert first.status_code == 200
+            assert (await there.http.post(url, json=said, headers=headers)).status_code == 503
+    (refused,) = [one for one in lines_of(there.file) if one.get("decision") == "refused"]
+    assert refused == {
+        "event": "call",
+        "principal": "ada",
+        "face": "tools",
+        "protocol": "a2a",
+        "method": "SendStreamingMessage",
+        "decision": "refused",
+        "outcome": "failed",
+        "error": "UNAVAILABLE",
+    }
+    said_of = [
+        one.getMessage().partition(" ms=")[0] for one in caplog.records if one.name.endswith("call_log")
+    ]
+    assert said_of[0] == "principal=ada face=tools skill=- peer=- state=UNAVAILABLE"

@@ -350,10 +350,10 @@ class AgentServer:
         caller: CallContext,
     ) -> bytes | _Events:
         """Perform an operation for a caller who may still call now that the whole request was read."""
-        if isinstance(operation, Streamed):
-            request.visit.take_place()
         trace.take_from(*_metadata_in(params))
         request.visit.perform(operation.name)
+        if isinstance(operation, Streamed):
+            request.visit.take_place()
         await self._intend(request, dialect, operation, params, caller)
         principal = await request.visit.readmit()
         if principal is not caller.principal:
