@@ -5,7 +5,7 @@ another try.
 from __future__ import annotations
 
 import math
-from collections.abc import AsyncIterator, Hashable, Mapping
+from collections.abc import AsyncIterator, Callable, Hashable, Mapping
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext
 from dataclasses import dataclass, field
 from random import Random
@@ -79,25 +79,34 @@ class ToolLimiters(Generic[KeyT]):
 
 
 def turn(
-    limiter: anyio.CapacityLimiter | None, name: str, within_seconds: float = math.inf
+    limiter: anyio.CapacityLimiter | None,
+    name: str,
+    within_seconds: float = math.inf,
+    waited: Callable[[float], None] = lambda _: None,
 ) -> AbstractAsyncContextManager[float]:
     """Wait for a slot of the limiter and hold it while the context is open; yield the seconds left of `within_seconds`.
 
-    `name` is the tool's, for the message. Without a limiter there is nothing to wait for.
+    `name` is the tool's, for the message. `waited` is told the seconds of the wait, also of one that got no slot.
+    Without a limiter there is nothing to wait for, and nothing to tell.
 
     Raises:
         BusyError: no slot was free within that time.
     """
     if limiter is None:
         return nullcontext(within_seconds)
-    return _slot_of(limiter, name, within_seconds)
+    return _slot_of(limiter, name, within_seconds, waited)
 
 
 @asynccontextmanager
-async def _slot_of(limiter: anyio.CapacityLimiter, name: str, within_seconds: float) -> AsyncIterator[float]:
+async def _slot_of(
+    limiter: anyio.CapacityLimiter, name: str, within_seconds: float, waited: Callable[[float], None]
+) -> AsyncIterator[float]:
     borrower, since = object(), anyio.current_time()
-    with anyio.move_on_after(within_seconds) as waiting:
-        await limiter.acquire_on_behalf_of(borrower)
+    try:
+        with anyio.move_on_after(within_seconds) as waiting:
+            await limiter.acquire_on_behalf_of(borrower)
+    finally:
+        waited(anyio.current_time() - since)
     if waiting.cancelled_caught:
         raise BusyError(f"{name} was busy for {within_seconds:g} s, so the call was given up")
     try:

@@ -86,7 +86,7 @@ class HopListener(Protocol):
         """A hop has its outcome. A request that is refused before it is admitted ends without having begun."""
 
     def waited(self, hop: Hop, peer: str, seconds: float) -> None:
-        """The call of a hop waited so long for its turn at a peer."""
+        """The call of a hop waited so long for its turn at a peer, which speaks the other protocol."""
 
 
 class HopGate(Protocol):

@@ -129,13 +129,17 @@ class AgentCall:
                 return asked
             try:
                 # The limiter is held until the host has its answer. The task may go on; its end is not known here.
-                async with turn(self._limiter, self._tool.name):
+                async with turn(self._limiter, self._tool.name, waited=self._tell_wait):
                     self._has_turn = True
                     return await self._conversation()
             except LoginNeededError:
                 if not self._is_untaken or not self._login.refused():
                     raise
                 self._sending = None
+
+    def _tell_wait(self, seconds: float) -> None:
+        if (hop := trace.hop.get()) is not None:
+            hop.waited(self._agent.key, seconds)
 
     @property
     def _is_untaken(self) -> bool:

@@ -42,6 +42,7 @@ _WORDS: Final[Mapping[str, str]] = {
     "mcp_client_operation_duration_seconds": "Requests of MCP to a tool server",
     "a2a_client_operation_duration_seconds": "Requests of A2A to an agent",
     "mcp_client_queue_wait_seconds": "How long calls waited for their turn at a tool server",
+    "a2a_client_queue_wait_seconds": "How long calls waited for their turn at an agent, of tools with a bound",
     "mcp_a2a_token_request_duration_seconds": "Requests for access tokens for a peer",
 }
 _COUNTED: Final[Mapping[str, str]] = {
@@ -54,7 +55,8 @@ _DURATIONS: Final = {
     for protocol in ("mcp", "a2a")
     for side in ("server", "client")
 }
-_WAITS: Final = "mcp_client_queue_wait_seconds"
+_WAITS: Final = {"a2a": "mcp_client_queue_wait_seconds", "mcp": "a2a_client_queue_wait_seconds"}
+"""By the protocol of the face, whose peers speak the other one."""
 _TOKENS: Final = "mcp_a2a_token_request_duration_seconds"
 
 
@@ -94,11 +96,12 @@ class HopMetrics:
     def began(self, hop: Hop) -> None:
         """See `HopListener`."""
 
-    def waited(self, hop: Hop, peer: str, seconds: float) -> None:  # noqa: ARG002
+    def waited(self, hop: Hop, peer: str, seconds: float) -> None:
         """Count how long a call waited for its turn at a peer."""
-        seen = self._seen.get((_WAITS, peer))
+        name = _WAITS[hop.protocol]
+        seen = self._seen.get((name, peer))
         if seen is None:
-            seen = self._durations((_WAITS, peer), _WAITS, (("peer", peer),))
+            seen = self._durations((name, peer), name, (("peer", peer),))
         seen.add(seconds)
 
     def ended(self, hop: Hop) -> None:

@@ -36,6 +36,7 @@ _OF_A_MOMENT: Final = frozenset(
         "a2a_push_oldest_seconds",
         "a2a_push_backed_off",
         "mcp_a2a_login_usable",
+        "a2a_client_queue_wait_seconds_bucket",
         "mcp_a2a_audit_ok",
         "mcp_a2a_audit_lost_lines_total",
     }

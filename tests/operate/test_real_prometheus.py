@@ -66,6 +66,7 @@ card = "http://127.0.0.1:{words}"
 from = ["everything", "words"]
 [agents_as_tools.desk]
 from = ["words"]
+tools.shout = {{ concurrency = 1 }}
 """
 """The agent and the MCP server have one name, as have a tool server and a remote agent."""
 

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Iterator, Mapping
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass, field, replace
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, Final
 
 import httpx2
@@ -19,6 +20,7 @@ from bridge.assembly.plan import OfferedPlan, Plan, ProcessPlan, PublishedPlan, 
 from bridge.config.tables.profile import Profile
 from bridge.mcp.client.eras import Era
 from bridge.mcp.client.transports.streamable_http import ServerTarget
+from bridge.translate.overrides import ToolOverride
 from tests.support.foreign import Foreign, foreign_agent
 from tests.support.mcp_tasks import TaskClient
 from tests.support.mcp_wire import MODERN, Http, Json
@@ -165,6 +167,7 @@ class ForeignOffered:
 
     agent: Foreign
     bridge: Bridge
+    plan: Plan
     mcp_url: str
     http: httpx2.AsyncClient
 
@@ -175,10 +178,14 @@ class ForeignOffered:
 
 @asynccontextmanager
 async def foreign_offered(
-    folder: Path, place: ProcessPlan, *, becomes_task: bool = False
+    folder: Path,
+    place: ProcessPlan,
+    *,
+    becomes_task: bool = False,
+    tools: Mapping[str, ToolOverride] = MappingProxyType({}),
 ) -> AsyncIterator[ForeignOffered]:
     """Run `expose` before an agent of others; `place` says what listens. `becomes_task` has a call that its agent does
-    not answer at once become a task."""
+    not answer at once become a task. `tools` is what the configuration says of single tools."""
     seconds = 0 if becomes_task else 3600
     profile = profile_with(agents={"task_after_seconds": seconds, "task_poll_seconds": 0.05})
     async with foreign_agent() as agent:
@@ -186,10 +193,10 @@ async def foreign_offered(
             profile,
             replace(place, state=folder / "state", cache=folder / "cache"),
             agents={"far": RemotePlan(agent.url)},
-            offered={"face": OfferedPlan(("far",), profile)},
+            offered={"face": OfferedPlan(("far",), profile, overrides=tools)},
         )
         bridge = Bridge(plan)
         async with bridge.run(), listening(bridge.app) as url, httpx2.AsyncClient(timeout=30) as http:
             await bridge.apply(plan)
-            yield ForeignOffered(agent, bridge, f"{url}/mcp/face", http)
+            yield ForeignOffered(agent, bridge, plan, f"{url}/mcp/face", http)
             bridge.offered[0].server.stop()

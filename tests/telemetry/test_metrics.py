@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
+import anyio
 import httpx2
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
@@ -17,12 +19,14 @@ from bridge.telemetry.endpoint import MetricsEndpoint
 from bridge.telemetry.families import KnownNames, MetricFamily, MetricSample, gauge, text_of
 from bridge.telemetry.metrics import SERIES_MOST, HopMetrics, families_of
 from bridge.trace import NO_TRACE, Hop
+from bridge.translate.overrides import ToolOverride
 from tests.support.limits import url_at
-from tests.support.observed import in_row, wrapping
+from tests.support.observed import foreign_offered, in_row, wrapping
 from tests.support.recording import RecordingServer
 from tests.support.running import Rpc, call_part, listening, profile_with, raw_command
 
 COUNTED = ProcessPlan(metrics=("127.0.0.1", 0))
+AGENT_WAITS = "a2a_client_queue_wait_seconds"
 NAMES = KnownNames({"face": frozenset({"echo"})}, frozenset({"far"}))
 
 Numbers = Mapping[tuple[str, tuple[tuple[str, str], ...]], float]
@@ -54,6 +58,11 @@ def hop(seconds: float = 0.3, **said: str) -> Hop:
         setattr(made, name, value)
     made.seconds = seconds
     return made
+
+
+def with_tools(plan: Plan, **said: ToolOverride) -> Plan:
+    """The plan, saying something else of single tools."""
+    return replace(plan, offered={name: replace(one, overrides=said) for name, one in plan.offered.items()})
 
 
 async def test_calls_through_both_bridges_are_counted_at_each_hop(tmp_path: Path) -> None:
@@ -94,6 +103,32 @@ async def test_a_call_whose_turn_never_came_is_counted_with_how_long_it_waited(t
     assert rejected["status"]["state"] == "TASK_STATE_REJECTED"
     assert one(found, "mcp_client_queue_wait_seconds_count", peer="far") == 3
     assert one(found, "mcp_client_queue_wait_seconds_bucket", peer="far", le="0.1") < 3
+
+
+async def test_calls_that_wait_for_their_turn_at_an_agent_are_counted_with_how_long_they_waited(
+    tmp_path: Path,
+) -> None:
+    patient = {"slow": ToolOverride(concurrency=1, answer_within_seconds=600)}
+    async with (
+        foreign_offered(tmp_path, COUNTED, tools=patient) as there,
+        anyio.create_task_group() as calling,
+    ):
+        host = there.client({})
+        await host.call("plain", message="hi")
+        unbounded = await read(there.bridge)
+        calling.start_soon(partial(host.call, "slow", message="first"))
+        await there.agent.seen.begun.wait()
+        await there.bridge.apply(
+            with_tools(there.plan, slow=ToolOverride(concurrency=1, answer_within_seconds=0.3))
+        )
+        busy = await host.call("slow", message="second")
+        found = await read(there.bridge)
+        there.agent.seen.released.set()
+    assert busy["isError"], "its turn never came"
+    assert not any(name.startswith(AGENT_WAITS) for name, _ in unbounded), "it has nothing to wait for"
+    assert one(found, f"{AGENT_WAITS}_count", peer="far") == 2
+    assert one(found, f"{AGENT_WAITS}_bucket", peer="far", le="0.2") == 1
+    assert not any(name.startswith("mcp_client_queue_wait_seconds") for name, _ in found)
 
 
 async def test_what_a_reload_removes_is_gone_from_the_metrics(tmp_path: Path) -> None:
@@ -141,6 +176,7 @@ def test_a_name_that_is_not_known_is_counted_as_other() -> None:
         metrics.ended(hop(skill=skill))
     metrics.ended(hop(method="", skill="", error="HTTP_401"))
     metrics.waited(hop(), "nobody", 0.1)
+    metrics.waited(hop(protocol="a2a"), "nobody", 0.1)
     found = numbers_in(text_of(families_of(metrics.read())))
     count = "mcp_server_operation_duration_seconds_count"
     done = {"method": "tools/call", "outcome": "completed"}
@@ -148,6 +184,7 @@ def test_a_name_that_is_not_known_is_counted_as_other() -> None:
     assert one(found, count, face="other", skill="other", **done) == 2
     assert one(found, count, method="other", face="face", skill="", outcome="HTTP_401") == 1
     assert one(found, "mcp_client_queue_wait_seconds_count", peer="other") == 1
+    assert one(found, f"{AGENT_WAITS}_count", peer="other") == 1
 
 
 def test_the_number_of_series_is_bounded_whatever_a_peer_lists() -> None:
