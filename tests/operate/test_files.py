@@ -108,10 +108,20 @@ def test_every_panel_has_its_place_its_source_and_its_words() -> None:
     assert len(taken) == COLUMNS * (max(y for _, y in taken) + 1)
 
 
+def test_a_panel_shows_what_each_alert_looks_at() -> None:
+    shown = {name for asked in panels() for name in _metrics_in(asked.text)}
+    looked_at = {name for asked in alerts() for name in _metrics_in(asked.text)}
+    assert looked_at <= shown
+
+
+def _metrics_in(expression: str) -> set[str]:
+    return {re.sub("_(?:bucket|count|sum)$", "", name) for name in _NAME.findall(expression)}
+
+
 def test_a_panel_of_a_state_says_it_in_words_and_colours() -> None:
     states = [panel for panel in BOARD["panels"] if panel["type"] in ("state-timeline", "stat")]
     asked = {panel["id"]: panel["targets"][0]["expr"] for panel in states}
-    assert len(states) == 5
+    assert len(states) == 7
     for panel in states:
         if "time()" not in asked[panel["id"]]:
             (mapping,) = panel["fieldConfig"]["defaults"]["mappings"]

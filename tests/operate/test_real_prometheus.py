@@ -100,7 +100,13 @@ from = ["tools"]
 [agents_as_tools.face]
 from = ["desk"]
 """
-OF_WORKERS: Final = {"Workers that were started anew A", "WorkersDie", "WorkerGone", "StoreRefusesTasks"}
+OF_WORKERS: Final = {
+    "Workers A",
+    "Workers that were started anew A",
+    "WorkersDie",
+    "WorkerGone",
+    "StoreRefusesTasks",
+}
 """What only a bridge with workers and a PostgreSQL shows."""
 NEVER: Final = {"PushIsStuck", "NoBridgeIsRead"}
 """What takes a quarter of an hour, or a Prometheus that reads something else: `promtool test rules` has them."""
