@@ -253,7 +253,7 @@ async def _stored(parts: Parts) -> list[MetricFamily]:
     async def ask(one: PublishedAgent) -> None:
         with suppress(StoreError):
             for state in sorted(INTERRUPTED):
-                waiting[one.name, state.word] = float(await one.engine.waiting_in(state))
+                waiting[one.name, state.word] = float(len(await one.engine.waiting_in(state)))
             if one.push is not None:
                 backlogs[one.name] = await one.push.backlog()
 

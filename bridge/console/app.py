@@ -31,7 +31,7 @@ from bridge.console.gate import SIGN_IN_PATH, ConsoleGate, Visit
 from bridge.console.issuer_sign_in import BACK_PATH, IssuerSignIn
 from bridge.console.mapping import mapping
 from bridge.console.news import NewsDesk
-from bridge.console.operations import operations_on, waiting_for
+from bridge.console.operations import AskedQuestions, operations_on, waiting_for
 from bridge.console.overview import load_for, overview
 from bridge.console.pages import HEADERS, STATIC, json_response, page_response, static_response
 from bridge.console.parts import file_of, media_headers, places_in
@@ -58,6 +58,8 @@ class ConsoleApp:
         """Nothing of the bridge is looked at before it serves. `served` knows the files that it serves."""
         self._served = served
         self._bridge = bridge
+        self._asked: dict[str, AskedQuestions] = {}
+        """What is known of the tasks that wait, by the names of their agents."""
         self._gate = ConsoleGate(place, bridge.access, lambda: keys_of(place))
         self._issuers = IssuerSignIn(self._gate, bridge.access, bridge.login_at)
         self._news = NewsDesk(bridge.access, self._numbers, self._gate.principal_of)
@@ -122,7 +124,7 @@ class ConsoleApp:
     async def _page(self, visit: Visit, path: Sequence[str]) -> Response:
         match path:
             case []:
-                waiting = await waiting_for(self._bridge, visit)
+                waiting = await waiting_for(self._bridge, visit, self._asked)
                 return page_response(visit, "overview.html", await overview(self._bridge, visit, waiting))
             case ["tasks"]:
                 return page_response(visit, "tasks.html", await task_list(self._bridge, visit))
@@ -159,7 +161,8 @@ class ConsoleApp:
 
     async def _numbers(self, visit: Visit) -> JsonObject:
         """The numbers that every page shows."""
-        return {**await load_for(self._bridge, visit), "waiting": await waiting_for(self._bridge, visit)}
+        waiting = await waiting_for(self._bridge, visit, self._asked)
+        return {**await load_for(self._bridge, visit), "waiting": waiting}
 
     async def _posted(self, visit: Visit, body: JsonObject) -> ASGIApp:
         if visit.path == SIGN_IN_PATH:

@@ -6,7 +6,7 @@ the audit as a client's message is.
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from typing import Final
@@ -26,6 +26,7 @@ from bridge.a2a.model.objects import (
     SubscribeToTaskRequest,
     Task,
     TaskState,
+    timestamp,
 )
 from bridge.a2a.model.operations import (
     CANCEL_TASK,
@@ -52,6 +53,36 @@ from bridge.translate.own_questions import asks_for_skill
 
 WAITING: Final = (TaskState.INPUT_REQUIRED, TaskState.AUTH_REQUIRED)
 """The states in which a task waits for an answer."""
+
+_PAGE: Final = 100
+"""Tasks that are read at once, to learn what they ask: the most of ListTasks."""
+
+
+class AskedQuestions:
+    """Who may answer each task of one agent that waits. What a task asks stays while its status does, so each is read
+    once, and not at each look at the numbers."""
+
+    def __init__(self) -> None:
+        self._known: dict[str, tuple[int, str | None]] = {}
+        """By the ids of tasks: since when it asks, and the only one who may answer; None for its owner and each
+        operator who answers for others."""
+
+    def unknown_of(self, since: Mapping[str, int]) -> dict[str, int]:
+        """Those of the tasks that wait now of which nothing is known. Forgets all tasks that wait no longer."""
+        self._known = {
+            task_id: known for task_id, known in self._known.items() if known[0] == since.get(task_id)
+        }
+        return {task_id: at for task_id, at in since.items() if task_id not in self._known}
+
+    def learn(self, task_id: str, since: int, only_for: str | None) -> None:
+        """Keep who alone may answer a task."""
+        self._known[task_id] = since, only_for
+
+    def answerable_by(self, visitor: str, tasks: Iterable[str]) -> int:
+        """How many of these tasks an operator who answers for others may answer. One of which nothing could be read
+        waits no longer."""
+        known = (self._known[task_id] for task_id in tasks if task_id in self._known)
+        return sum(only_for in (None, visitor) for _, only_for in known)
 
 
 class AgentOperations:
@@ -95,13 +126,37 @@ class AgentOperations:
     def _answers_own_only(self, state: TaskState) -> bool:
         return not self.answers_others or state is TaskState.AUTH_REQUIRED
 
-    async def waiting(self) -> int:
-        """How many tasks the visitor may answer."""
+    async def waiting(self, asked: AskedQuestions) -> int:
+        """How many tasks the visitor may answer. `asked` is what is known of the agent's tasks."""
         total = 0
         for state in WAITING:
-            request = ListTasksRequest(status=state, page_size=1)
-            total += (await self._page(request, only_own=self._answers_own_only(state))).total_size
+            if self._answers_own_only(state):
+                request = ListTasksRequest(status=state, page_size=1)
+                total += (await self._page(request, only_own=True)).total_size
+            else:
+                total += asked.answerable_by(self.visitor, await self._all_in(state, asked))
         return total
+
+    async def _all_in(self, state: TaskState, asked: AskedQuestions) -> Mapping[str, int]:
+        """The tasks of all in a state, by their ids, with since when. Whatever is not known of them is read."""
+        since = await self.agent.engine.waiting_in(state)
+        unknown = asked.unknown_of(since)
+        token: str | None = None
+        while unknown and token != "":
+            request = ListTasksRequest(
+                status=state,
+                status_timestamp_after=timestamp(min(unknown.values())),
+                page_size=_PAGE,
+                page_token=token,
+                history_length=0,
+            )
+            page = await self._page(request, only_own=False)
+            for task in page.tasks:
+                if unknown.pop(task.id, None) is not None:
+                    is_for_owner = asks_for_skill(task.status.message)
+                    asked.learn(task.id, since[task.id], self.owner_of(task) if is_for_owner else None)
+            token = page.next_page_token
+        return since
 
     def owner_of(self, task: Task) -> str:
         """The principal that a task belongs to."""
@@ -241,9 +296,14 @@ def operations_on(bridge: Bridge, visit: Visit, name: str) -> AgentOperations:
     raise RefusedError(404, "There is no such agent")
 
 
-async def waiting_for(bridge: Bridge, visit: Visit) -> int:
-    """How many tasks wait for the visitor."""
-    return sum([await one.waiting() for one in operations_of(bridge, visit)])
+async def waiting_for(bridge: Bridge, visit: Visit, asked: dict[str, AskedQuestions]) -> int:
+    """How many tasks wait for the visitor. `asked` is what is known of the tasks of each agent, by its name."""
+    return sum(
+        [
+            await one.waiting(asked.setdefault(one.agent.name, AskedQuestions()))
+            for one in operations_of(bridge, visit)
+        ]
+    )
 
 
 def _tell(hop: Hop, task: Task) -> None:

@@ -105,6 +105,36 @@ async def test_which_skill_runs_is_asked_of_the_owner_alone(tmp_path: Path) -> N
         assert f"/tasks/devtools/{of_skill}/answer" in (await ada.opens("/answer")).text
 
 
+async def test_the_number_of_what_waits_is_of_what_the_visitor_may_answer(tmp_path: Path) -> None:
+    async with with_a_task_of_ada(tmp_path, OPS, content=True) as (here, browser, _):
+        of_skill = await here.says("do something", ADA.token)
+        ada = ConsoleBrowser(here.bridge)
+        assert await ada.signs_in(ADA.token) == 200
+        assert await numbers(ada, browser) == (2, 1)
+        await here.says("do something", OPS.token)
+        assert await numbers(ada, browser) == (2, 2), "the operator's own question is for the operator"
+        await here.calls("echo", ADA.token, of_skill, text=7)
+        assert await numbers(ada, browser) == (2, 3), "the same task asks for arguments now"
+        await here.calls("echo", ADA.token, of_skill, text="x")
+        assert await numbers(ada, browser) == (1, 2)
+
+
+async def test_the_number_of_what_waits_is_right_where_more_waits_than_one_page_holds(tmp_path: Path) -> None:
+    async with served(tmp_path, ADA, OPS, console_content=True) as here:
+        browser = ConsoleBrowser(here.bridge)
+        assert await browser.signs_in(OPS.token) == 200
+        for _ in range(3):
+            await here.says("do something", ADA.token)
+        for _ in range(100):
+            await here.calls("echo", ADA.token, text=7)
+        assert (await browser.reads(""))["waiting"] == 100
+
+
+async def numbers(*browsers: ConsoleBrowser) -> tuple[int, ...]:
+    """The number of what waits, as each of the browsers shows it."""
+    return tuple([(await browser.reads(""))["waiting"] for browser in browsers])
+
+
 @pytest.mark.parametrize(("who", "status"), [(EYES, 403), (OPS, 200)])
 async def test_only_the_role_answer_cancels_for_another(who: Credential, status: int, tmp_path: Path) -> None:
     async with with_a_task_of_ada(tmp_path, who, content=False) as (_, browser, task):

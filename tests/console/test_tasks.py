@@ -45,17 +45,20 @@ class Served:
     server: ToolServer
     browser: ConsoleBrowser
 
-    async def calls(self, skill: str, token: str = "", **arguments: Any) -> str:
-        """Call a skill as a client of A2A, and wait for no result. The id of the task."""
+    async def calls(self, skill: str, token: str = "", task: str = "", **arguments: Any) -> str:
+        """Call a skill as a client of A2A, in a new task or in one that asks, and wait for no result. Its id."""
         data = {"skill": skill, "arguments": arguments}
-        return await self._sends({"data": data}, token, returns_at_once=skill == "hold")
+        return await self._sends({"data": data}, token, returns_at_once=skill == "hold", task=task)
 
     async def says(self, words: str, token: str = "") -> str:
         """Say something that may name no skill. The id of the task."""
         return await self._sends({"text": words}, token)
 
-    async def _sends(self, part: JsonObject, token: str, *, returns_at_once: bool = False) -> str:
+    async def _sends(
+        self, part: JsonObject, token: str, *, returns_at_once: bool = False, task: str = ""
+    ) -> str:
         message = {"messageId": str(uuid4()), "role": "ROLE_USER", "parts": [part]}
+        message |= {"taskId": task} if task else {}
         params = {"message": message, "configuration": {"returnImmediately": returns_at_once}}
         answer = await self.browser.client.post(
             "/agents/devtools",

@@ -255,13 +255,14 @@ class Engine:
         """How many tasks with running work are in each state."""
         return Counter(live.state or TaskState.SUBMITTED for live in self._tasks if live.running is not None)
 
-    async def waiting_in(self, state: TaskState) -> int:
-        """How many tasks in the store wait for their clients in this state.
+    async def waiting_in(self, state: TaskState) -> Mapping[str, int]:
+        """The tasks in the store that wait for their clients in this state: their ids, with since when, in
+        milliseconds since the epoch.
 
         Raises:
             StoreError: the store cannot be read.
         """
-        return len(await self._store.waiting({state}))
+        return await self._store.waiting({state})
 
     # What clients ask
 
