@@ -58,14 +58,17 @@ _PAGE: Final = 100
 """Tasks that are read at once, to learn what they ask: the most of ListTasks."""
 
 
+_BY_NOBODY: Final[frozenset[str]] = frozenset()
+
+
 class AskedQuestions:
     """Who may answer each task of one agent that waits. What a task asks stays while its status does, so each is read
     once, and not at each look at the numbers."""
 
     def __init__(self) -> None:
-        self._known: dict[str, tuple[int, str | None]] = {}
-        """By the ids of tasks: since when it asks, and the only one who may answer; None for its owner and each
-        operator who answers for others."""
+        self._known: dict[str, tuple[int, frozenset[str] | None]] = {}
+        """By the ids of tasks: since when it asks, and who alone may answer; None for its owner and each operator who
+        answers for others."""
 
     def unknown_of(self, since: Mapping[str, int]) -> dict[str, int]:
         """Those of the tasks that wait now of which nothing is known. Forgets all tasks that wait no longer."""
@@ -74,15 +77,14 @@ class AskedQuestions:
         }
         return {task_id: at for task_id, at in since.items() if task_id not in self._known}
 
-    def learn(self, task_id: str, since: int, only_for: str | None) -> None:
+    def learn(self, task_id: str, since: int, only_for: frozenset[str] | None) -> None:
         """Keep who alone may answer a task."""
         self._known[task_id] = since, only_for
 
     def answerable_by(self, visitor: str, tasks: Iterable[str]) -> int:
-        """How many of these tasks an operator who answers for others may answer. One of which nothing could be read
-        waits no longer."""
-        known = (self._known[task_id] for task_id in tasks if task_id in self._known)
-        return sum(only_for in (None, visitor) for _, only_for in known)
+        """How many of these tasks an operator who answers for others may answer."""
+        known = (self._known[task_id][1] for task_id in tasks if task_id in self._known)
+        return sum(only_for is None or visitor in only_for for only_for in known)
 
 
 class AgentOperations:
@@ -154,8 +156,11 @@ class AgentOperations:
             for task in page.tasks:
                 if unknown.pop(task.id, None) is not None:
                     is_for_owner = asks_for_skill(task.status.message)
-                    asked.learn(task.id, since[task.id], self.owner_of(task) if is_for_owner else None)
+                    only_for = frozenset({self.owner_of(task)}) if is_for_owner else None
+                    asked.learn(task.id, since[task.id], only_for)
             token = page.next_page_token
+        for task_id, at in unknown.items():  # it waits no longer, or it cannot be read
+            asked.learn(task_id, at, _BY_NOBODY)
         return since
 
     def owner_of(self, task: Task) -> str:
