@@ -4,7 +4,8 @@ The pages of one replica write a login, and the tasks of all find it where it is
 process wrote one, and else after pauses: no keeper of logins tells others.
 
 Each process of a bridge deletes logins that nobody uses any more, when it begins to serve a plan and then daily. With
-a principal that a plan leaves out go its logins.
+a principal that a plan leaves out go its logins. What is deleted is then revoked at its issuer, as far as the issuer
+does that.
 """
 
 from __future__ import annotations
@@ -28,6 +29,7 @@ from bridge.concurrency import Backoff, Signal, one_at_a_time
 from bridge.errors import BridgeError, PeerError, reason_of
 from bridge.http.each_login import EachLogin
 from bridge.http.login_credentials import LoginWish
+from bridge.http.login_revocation import revoke
 from bridge.http.logins import (
     DAY_SECONDS,
     DECLINED,
@@ -74,6 +76,9 @@ nobody may use them any more."""
 
 _LOOKS_AT_ONCE: Final = 4
 """How many logins are looked for at once: each look of replicas is a connection to their database."""
+
+_REVOKED_AT_ONCE: Final = 4
+"""How many deleted logins are revoked at once."""
 
 _NOTHING: Final = Response("There is nothing here", 404)
 
@@ -206,14 +211,19 @@ class LoginDesk:
 
     async def _delete(self, wish: LoginWish, is_over: Callable[[LoginKey, Login], bool], why: str) -> None:
         """Delete the logins of callers at a server that are over, also once nobody else holds them."""
-        for key, login in (await wish.keeper.all()).logins:
-            if key.peer != wish.key.peer or key.principal == OPERATOR or not is_over(key, login):
-                continue
-            async with wish.keeper.held(key) as held:
-                if held.login is not None and is_over(key, held.login):
-                    await held.remove()
-                    logger.info("deleted the login of %s at %s, who %s", key.principal, wish.name, why)
-                    self._tell(LoginNotice(wish.name, "deleted", key.principal))
+        deleted: list[tuple[LoginKey, Login]] = []
+        try:
+            for key, login in (await wish.keeper.all()).logins:
+                if key.peer != wish.key.peer or key.principal == OPERATOR or not is_over(key, login):
+                    continue
+                async with wish.keeper.held(key) as held:
+                    if (over := held.login) is not None and is_over(key, over):
+                        await held.remove()
+                        deleted.append((key, over))
+                        logger.info("deleted the login of %s at %s, who %s", key.principal, wish.name, why)
+                        self._tell(LoginNotice(wish.name, "deleted", key.principal))
+        finally:  # no issuer that is slow keeps a login from being deleted
+            await _revoke_all(wish, deleted)
 
     @cached_property
     def _seals(self) -> LoginSeals:
@@ -239,6 +249,21 @@ class LoginDesk:
     def _issuer_login(self, principal: str) -> IssuerLogin | None:
         issuer = self._admission.issuer_of(principal)
         return None if issuer is None else self._admission.issuers.login_at(issuer)
+
+
+async def _revoke_all(wish: LoginWish, deleted: Sequence[tuple[LoginKey, Login]]) -> None:
+    """Revoke the tokens of logins that were deleted, and tell of those that cannot be."""
+    places = anyio.CapacityLimiter(_REVOKED_AT_ONCE)
+
+    async def forget(key: LoginKey, login: Login) -> None:
+        async with places:
+            why = await revoke(wish, login)
+        if why:
+            logger.warning("not all tokens of %s at %s are revoked: %s", key.principal, wish.name, why)
+
+    async with anyio.create_task_group() as group:
+        for key, login in deleted:
+            group.start_soon(forget, key, login)
 
 
 @dataclass(frozen=True, slots=True)

@@ -53,6 +53,7 @@ from bridge.errors import BridgeError
 from bridge.http.login_clients import RegisteredClients
 from bridge.http.login_credentials import LoginWish
 from bridge.http.login_flow import begin_login, finish_login
+from bridge.http.login_revocation import revoke
 from bridge.http.logins import DECLINED, HeldLogin, Login
 from bridge.http.request_checks import (
     API_KEY_HEADER,
@@ -332,7 +333,7 @@ class LoginPages:
             async with wish.keeper.held(wish.key) as held:
                 if held.login is not None and held.login.since >= pending.began_at and not held.login.lost:
                     raise RefusedError(410, "This login was answered before")
-                await self._store(held, link, replace(login, vouched_by=self._voucher_of(link)))
+                await self._store(held, wish, link, replace(login, vouched_by=self._voucher_of(link)))
         except (BridgeError, OSError) as exc:
             self._tell(link, "failed")
             logger.warning("%s: no login of %s: %s", link.place, link.principal, exc)
@@ -347,7 +348,7 @@ class LoginPages:
         page = _page(HTTPStatus.OK, _words(f"You are logged in at {link.server}. Close this page."))
         return _without_cookies(visit, page)
 
-    async def _store(self, held: HeldLogin, link: LoginLink, login: Login) -> None:
+    async def _store(self, held: HeldLogin, wish: LoginWish, link: LoginLink, login: Login) -> None:
         """Write a login, unless its principal has left: an issuer takes a while to answer. Whoever leaves during the
         write is seen after it; the login of whoever leaves later is there to be deleted.
 
@@ -364,7 +365,11 @@ class LoginPages:
                 raise
         except LoginLinkError:
             self._tell(link, "failed")
-            logger.warning("%s: no login of %s: nobody may call so any more", link.place, link.principal)
+            left = await revoke(wish, login)
+            words = f"; not all its tokens are revoked: {left}" if left else ""
+            logger.warning(
+                "%s: no login of %s: nobody may call so any more%s", link.place, link.principal, words
+            )
             raise
 
     def _tell(self, link: LoginLink, event: LoginEvent) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -12,9 +12,6 @@ from bridge.errors import UsageError
 
 if TYPE_CHECKING:
     from bridge.http.login_credentials import LoginWish
-
-_REVOKE_SECONDS: Final = 10.0
-"""How long the issuer may take for all: whoever logs out waits."""
 
 
 @click.command()
@@ -74,6 +71,6 @@ async def _forgotten(wish: LoginWish) -> str | None:
             return None
         why = "the login was sealed with another key"
         if held.login is not None:
-            why = await revoke(wish, held.login, _REVOKE_SECONDS)
+            why = await revoke(wish, held.login)
         await held.remove()
         return why

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 import re
 import time
 from collections.abc import AsyncIterator, Callable, Mapping
@@ -493,6 +494,37 @@ async def test_the_logins_of_a_principal_go_with_it_and_no_others(tmp_path: Path
     told = [json.loads(line) for line in file.read_text().splitlines()]
     deleted = [(one["principal"], one["peer"]) for one in told if one["event"] == "login_deleted"]
     assert deleted == [("alice", "crm"), ("corp:ann", "crm")]
+
+
+async def test_a_login_that_is_deleted_is_revoked_at_its_issuer(tmp_path: Path) -> None:
+    async with office(tmp_path) as here:
+        here.issuer.metadata |= {"revocation_endpoint": f"{here.issuer.issuer}/revoke"}
+        for who in TOKENS:
+            tokens = {"access_token": f"access-of-{who}", "refresh_token": f"refresh-of-{who}"}
+            await put(replace(here.wish, principal=who), here.issuer, **tokens)
+        await here.there.apply(credentials=here.there.plan.credentials[1:])
+        with anyio.fail_after(30):
+            while len(here.issuer.given_back) < 2:
+                await anyio.sleep(0.01)
+        assert await kept(here) == {(here.wish.key.peer, who) for who in (OPERATOR, "bob")}
+    assert [form["token"] for form in here.issuer.given_back] == ["refresh-of-alice", "access-of-alice"]
+
+
+async def test_a_login_that_its_issuer_does_not_revoke_is_deleted_and_the_log_says_so(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO, "bridge.assembly.login_desk")
+    async with office(tmp_path) as here:
+        await put(replace(here.wish, principal="alice"), here.issuer)
+        await here.there.apply(credentials=here.there.plan.credentials[1:])
+        with anyio.fail_after(30):
+            while len(caplog.messages) < 2:
+                await anyio.sleep(0.01)
+        assert await kept(here) == {(here.wish.key.peer, OPERATOR)}
+    deleted, unrevoked = caplog.messages
+    assert deleted == "deleted the login of alice at crm, who is no principal any more"
+    assert unrevoked.startswith("not all tokens of alice at crm are revoked: ")
+    assert unrevoked.endswith("names no revocation_endpoint")
 
 
 async def test_a_deletion_that_failed_is_made_up_for_soon(tmp_path: Path) -> None:

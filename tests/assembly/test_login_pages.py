@@ -186,6 +186,7 @@ class _Leaves(LoginFiles):
 @pytest.mark.parametrize("when", ["the issuer answers", "the login is written"])
 async def test_nothing_is_kept_for_a_principal_that_leaves_meanwhile(tmp_path: Path, when: str) -> None:
     async with desk(tmp_path) as here:
+        here.server.metadata |= {"revocation_endpoint": f"{here.server.issuer}/revoke"}
         link, browser = here.link_of(), Browser(here.replica)
         await browser.shows_who(link, "alice")
         await browser.sends(link, approve="yes")
@@ -201,6 +202,10 @@ async def test_nothing_is_kept_for_a_principal_that_leaves_meanwhile(tmp_path: P
             here.wish = replace(here.wish, keeper=_Leaves(tmp_path, leave=lambda: here.credentials.pop(0)))
         assert await browser.opens(back) == 404
         assert await here.logins() == []
+        assert [form["token_type_hint"] for form in here.server.given_back] == [
+            "refresh_token",
+            "access_token",
+        ]
         assert [one.event for one in here.told if isinstance(one, LoginNotice)][-1] == "failed"
 
 
