@@ -55,9 +55,8 @@ class CallerLoginRound:
         """When the login was made that the agent has refused; the next one has to be later."""
         self._since: float | None = None
         """When the login was made that the call goes on with."""
-        self._refusals = (
-            REFUSED_LOGINS_MOST if self._after else 0
-        )  # what came in rounds before is not counted
+        # What came in rounds before is not counted.
+        self._refusals = REFUSED_LOGINS_MOST if self._after else 0
         self.unanswered: JsonObject | None = None
         """The result for a host that is being asked, if it takes too long."""
 

@@ -9,6 +9,7 @@ POST  what changes something            /sign-in  /sign-out  /news  /tasks/AGENT
 from __future__ import annotations
 
 import logging
+from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
@@ -58,7 +59,7 @@ class ConsoleApp:
         """Nothing of the bridge is looked at before it serves. `served` knows the files that it serves."""
         self._served = served
         self._bridge = bridge
-        self._asked: dict[str, AskedQuestions] = {}
+        self._asked: defaultdict[str, AskedQuestions] = defaultdict(AskedQuestions)
         """What is known of the tasks that wait, by the names of their agents."""
         self._gate = ConsoleGate(place, bridge.access, lambda: keys_of(place))
         self._issuers = IssuerSignIn(self._gate, bridge.access, bridge.login_at)

@@ -6,6 +6,7 @@ the audit as a client's message is.
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import AsyncIterator, Iterable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import replace
@@ -57,8 +58,8 @@ WAITING: Final = (TaskState.INPUT_REQUIRED, TaskState.AUTH_REQUIRED)
 _PAGE: Final = 100
 """Tasks that are read at once, to learn what they ask: the most of ListTasks."""
 
-
 _BY_NOBODY: Final[frozenset[str]] = frozenset()
+"""Who may answer a task that waits no longer, or that cannot be read."""
 
 
 class AskedQuestions:
@@ -82,7 +83,8 @@ class AskedQuestions:
         self._known[task_id] = since, only_for
 
     def answerable_by(self, visitor: str, tasks: Iterable[str]) -> int:
-        """How many of these tasks an operator who answers for others may answer."""
+        """How many of these tasks an operator who answers for others may answer. One that another look has forgotten
+        meanwhile waits no longer."""
         known = (self._known[task_id][1] for task_id in tasks if task_id in self._known)
         return sum(only_for is None or visitor in only_for for only_for in known)
 
@@ -159,7 +161,7 @@ class AgentOperations:
                     only_for = frozenset({self.owner_of(task)}) if is_for_owner else None
                     asked.learn(task.id, since[task.id], only_for)
             token = page.next_page_token
-        for task_id, at in unknown.items():  # it waits no longer, or it cannot be read
+        for task_id, at in unknown.items():
             asked.learn(task_id, at, _BY_NOBODY)
         return since
 
@@ -301,14 +303,9 @@ def operations_on(bridge: Bridge, visit: Visit, name: str) -> AgentOperations:
     raise RefusedError(404, "There is no such agent")
 
 
-async def waiting_for(bridge: Bridge, visit: Visit, asked: dict[str, AskedQuestions]) -> int:
+async def waiting_for(bridge: Bridge, visit: Visit, asked: defaultdict[str, AskedQuestions]) -> int:
     """How many tasks wait for the visitor. `asked` is what is known of the tasks of each agent, by its name."""
-    return sum(
-        [
-            await one.waiting(asked.setdefault(one.agent.name, AskedQuestions()))
-            for one in operations_of(bridge, visit)
-        ]
-    )
+    return sum([await one.waiting(asked[one.agent.name]) for one in operations_of(bridge, visit)])
 
 
 def _tell(hop: Hop, task: Task) -> None:

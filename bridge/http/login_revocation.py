@@ -29,14 +29,14 @@ from bridge.http.token_endpoint import (
 from bridge.jsonvalues import JsonObject
 from bridge.safe_text import with_visible_characters
 
-REVOKE_SECONDS: Final = 10.0
+_REVOKE_SECONDS: Final = 10.0
 """How long an issuer may take for all tokens of a login: whoever logs out waits."""
 
 _LONGEST_WORDS: Final = 300
 """Characters of an authorization server's words that a message repeats."""
 
 
-async def revoke(wish: LoginWish, login: Login, seconds: float = REVOKE_SECONDS) -> str:
+async def revoke(wish: LoginWish, login: Login, seconds: float = _REVOKE_SECONDS) -> str:
     """Revoke the tokens of a login. Returns why that was not done; "" if it was."""
     try:
         with anyio.fail_after(seconds):
