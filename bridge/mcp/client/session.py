@@ -2,7 +2,7 @@
 
 A session outlives its connections. When one is lost, the session makes another, with growing pauses. A request
 waits for a connection at most as long as connecting may take. Once the server has been down for that long, a request
-waits for one attempt alone. A request that was under way when its connection
+waits for one attempt alone, which begins after the request has come. A request that was under way when its connection
 was lost fails; the session does not send it again, since only the caller knows whether that is safe. A request
 that the server certainly did not take (no connection, or an unknown session) is sent once more.
 """
@@ -56,8 +56,10 @@ that the server certainly did not take (no connection, or an unknown session) is
 #   `_follow` takes a listing only while its link is `_link`, and ends after that.
 # * A server may change its tools while they are listed for the first time. `_first_listing` waits until changes are
 #   listened to, and `_follow` lists again when one was heard.
-# * A request may set `_wanted` before or during an attempt that fails. This attempt answered it, so `_own` makes a
-#   new event. Otherwise one request would end every pause until the server is up. After a loss `_wanted` is kept.
+# * A request may set `_wanted` before an attempt that fails. The attempt answers it, so `_own` makes a new event as it
+#   begins. Otherwise one request would end every pause until the server is up. After a loss `_wanted` is kept.
+# * A request may come during an attempt that fails. The server may have been mended in between, so that attempt says
+#   nothing to the request. It waits for the next, and has set `_wanted` for it.
 #
 # What breaks without the rules
 # -----------------------------
@@ -191,8 +193,10 @@ class Session:
         again."""
         self._down_since: float | None = None
         """When it went down, by the clock of the event loop; None while it is up, and before the first attempt."""
-        self._failures = 0
-        """How many attempts to connect have failed."""
+        self._attempts = 0
+        """How many attempts to connect have begun."""
+        self._failed = 0
+        """Which attempt was the last to fail, counted from 1; 0 before that."""
         self.on_hop: trace.OnHop | None = None
         """Called with each message once the server is up. To be set before the session is entered."""
         self._era = era
@@ -333,13 +337,13 @@ class Session:
     async def _connected(self) -> Link:
         if self._link is not None and not self._link.is_lost:
             return self._link
-        failures = self._failures
+        attempts = self._attempts
         self._wanted.set()
         with anyio.move_on_after(self._pace.connect_seconds):
             while self._link is None or self._link.is_lost:
                 if self._is_over:
                     raise CallerTokenGoneError(str(self.down))
-                if self._failures > failures and not self._is_waited_for:
+                if self._failed > attempts and not self._is_waited_for:
                     break
                 if self._link is not None:
                     self._link.lose()
@@ -382,6 +386,8 @@ class Session:
     async def _own(self, tasks: anyio.abc.TaskGroup) -> None:
         pauses = Backoff(FIRST_PAUSE_SECONDS, self._pace.longest_pause_seconds)
         while True:
+            self._attempts += 1
+            self._wanted = anyio.Event()
             try:
                 link: Link = await tasks.start(self._hold)
             except Exception as exc:  # noqa: BLE001 - whatever stops a connection is why the server is down
@@ -390,12 +396,11 @@ class Session:
                 self.needs_login = isinstance(fault, LoginNeededError)
                 self._went_down(_words(fault), fault.detail if isinstance(fault, BridgeError) else "")
                 self._is_over = isinstance(fault, CallerTokenGoneError)
-                self._failures += 1
+                self._failed = self._attempts
                 if self._is_over or not self._is_waited_for:
                     self._up.set()
                 if self._is_over:
                     return
-                self._wanted = anyio.Event()
             else:
                 since = anyio.current_time()
                 await link.lost.wait()

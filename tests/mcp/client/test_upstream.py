@@ -595,8 +595,8 @@ async def test_a_child_that_is_lost_and_cannot_be_started_again_says_why(
     """Not what was said before it was lost, and nothing of our own workings."""
     program = tmp_path / "server.py"
     program.write_text(RAW_SERVER.read_text())
-    pace = session_pace(connect_seconds=1.5, longest_pause_seconds=0.2)
-    async with met(command_of((sys.executable, str(program))), pace=pace) as there:
+    pace = session_pace(connect_seconds=3.0, longest_pause_seconds=0.2)
+    async with met(command_of((sys.executable, "-S", "-E", str(program))), pace=pace) as there:
         program.write_text("import sys; sys.exit('the disk is full')")
         with pytest.raises(ServerLostError):
             await there.call("die", {})
@@ -618,7 +618,7 @@ async def test_a_call_of_a_server_that_has_been_down_for_long_waits_for_one_atte
         f"os.path.exists({str(broken)!r}) and sys.exit('the disk is full')\n"
         f"runpy.run_path({str(RAW_SERVER)!r}, run_name='__main__')"
     )
-    pace = session_pace(connect_seconds=1.0, longest_pause_seconds=1000)
+    pace = session_pace(connect_seconds=2.0, longest_pause_seconds=1000)
     async with met(command_of((sys.executable, "-S", "-E", str(steps))), pace=pace) as there:
         broken.touch()
         with pytest.raises(ServerLostError):
@@ -633,6 +633,47 @@ async def test_a_call_of_a_server_that_has_been_down_for_long_waits_for_one_atte
                 assert len(starts.read_text()) > before + number
         broken.unlink()
         assert await there.text("echo", text="up") == "up"
+
+
+@pytest.mark.proves("map-lost")
+async def test_an_attempt_that_began_before_a_call_says_nothing_to_it(tmp_path: Path) -> None:
+    """The server is mended while an attempt is under way that can only fail. The next is made for the call, at once."""
+    starts, broken, held, steps = (tmp_path / name for name in ("starts", "broken", "held", "server.py"))
+    steps.write_text(
+        f"import os, runpy, sys, time; open({str(starts)!r}, 'a').write('x')\n"
+        f"if os.path.exists({str(broken)!r}):\n"
+        f"    while os.path.exists({str(held)!r}): time.sleep(0.01)\n"
+        f"    sys.exit('the disk is full')\n"
+        f"runpy.run_path({str(RAW_SERVER)!r}, run_name='__main__')"
+    )
+    pace = session_pace(connect_seconds=2.0, longest_pause_seconds=1000)
+    async with met(command_of((sys.executable, "-S", "-E", str(steps))), pace=pace) as there:
+        broken.touch()
+        with pytest.raises(ServerLostError):
+            await there.call("die", {})
+        with pytest.raises(ServerDownError):  # it has been down for `connect_seconds`
+            await there.call("echo", {"text": "x"})
+        held.touch()
+        before = len(starts.read_text())
+        heard: list[str] = []
+
+        async def early() -> None:
+            with pytest.raises(ServerDownError, match="tools ended before it said"):
+                await there.call("echo", {"text": "early"})
+            heard.append("early")
+
+        async def late() -> None:
+            heard.append(await there.text("echo", text="late"))
+
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(early)
+            while len(starts.read_text()) == before:  # noqa: ASYNC110 - a file tells nobody
+                await anyio.sleep(0.01)
+            tasks.start_soon(late)
+            await anyio.wait_all_tasks_blocked()
+            broken.unlink()
+            held.unlink()
+        assert heard == ["early", "late"]
 
 
 @pytest.mark.proves("map-lost")
