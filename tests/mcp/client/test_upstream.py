@@ -667,7 +667,7 @@ async def test_an_attempt_that_began_before_a_call_says_nothing_to_it(tmp_path: 
 
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(early)
-            while len(starts.read_text()) == before:  # noqa: ASYNC110 - a file tells nobody
+            while len(starts.read_text()) == before:
                 await anyio.sleep(0.01)
             tasks.start_soon(late)
             await anyio.wait_all_tasks_blocked()
