@@ -5,6 +5,7 @@ another try.
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import AsyncIterator, Callable, Hashable, Mapping
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext
 from dataclasses import dataclass, field
@@ -69,6 +70,13 @@ class ToolLimiters(Generic[KeyT]):
     def of(self, tool: KeyT) -> anyio.CapacityLimiter | None:
         """The limiter of a tool; None if its calls have no bound."""
         return self._limiters.get(tool)
+
+    def waiting(self, peer_of: Callable[[KeyT], str]) -> Counter[str]:
+        """How many calls wait for a slot of a tool, by peer, of all that have a tool with a bound."""
+        waiting: Counter[str] = Counter()
+        for tool, limiter in self._limiters.items():
+            waiting[peer_of(tool)] += limiter.statistics().tasks_waiting
+        return waiting
 
     def _limiter(self, tool: KeyT, most: int) -> anyio.CapacityLimiter:
         limiter = self._limiters.get(tool)

@@ -9,6 +9,7 @@ Agents, options and overrides can be replaced while it is served. Calls in fligh
 from __future__ import annotations
 
 import logging
+from collections import Counter
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import replace
@@ -116,6 +117,11 @@ class AgentsFace:
     def sources(self) -> tuple[SourceState, ...]:
         """The state of each agent, and since when."""
         return tuple(agent.state for agent in self._agents)
+
+    @property
+    def waiting(self) -> Counter[str]:
+        """How many calls wait for the turn of a tool, by the key of its agent, of all that have a tool with a bound."""
+        return self._turns.waiting(lambda skill: skill[0])
 
     @property
     def published(self) -> tuple[PublishedTool, ...]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
@@ -187,6 +188,12 @@ class ToolsAgent:
     def sources(self) -> tuple[SourceState, ...]:
         """The states of the servers."""
         return tuple(self._states)
+
+    @property
+    def waiting(self) -> Counter[str]:
+        """How many calls wait for the turn of a tool with a bound, by the key of its server. Those that have got it
+        and wait at the server itself are not among them."""
+        return self._turns.waiting(lambda tool: tool[0])
 
     @property
     def upstreams(self) -> Mapping[str, ToolServer]:

@@ -37,6 +37,7 @@ _OF_A_MOMENT: Final = frozenset(
         "a2a_push_backed_off",
         "mcp_a2a_login_usable",
         "a2a_client_queue_wait_seconds_bucket",
+        "a2a_client_queue_depth",
         "mcp_a2a_audit_ok",
         "mcp_a2a_audit_lost_lines_total",
     }

@@ -19,7 +19,7 @@ from bridge.telemetry.endpoint import MetricsEndpoint
 from bridge.telemetry.families import KnownNames, MetricFamily, MetricSample, gauge, text_of
 from bridge.telemetry.metrics import SERIES_MOST, HopMetrics, families_of
 from bridge.trace import NO_TRACE, Hop
-from bridge.translate.overrides import ToolOverride
+from bridge.translate.overrides import SkillOverride, ToolOverride
 from tests.support.limits import url_at
 from tests.support.observed import foreign_offered, in_row, wrapping
 from tests.support.recording import RecordingServer
@@ -49,6 +49,14 @@ def one(numbers: Numbers, name: str, **labels: str) -> float:
 async def read(bridge: Bridge) -> Numbers:
     """All metrics of a bridge."""
     return numbers_in(text_of(await bridge.telemetry.families()))
+
+
+async def read_once(bridge: Bridge, value: float, name: str, **labels: str) -> Numbers:
+    """All metrics of a bridge, once one of them has this value."""
+    with anyio.fail_after(30):
+        while one(found := await read(bridge), name, **labels) != value:
+            await anyio.sleep(0.01)
+    return found
 
 
 def hop(seconds: float = 0.3, **said: str) -> Hop:
@@ -105,6 +113,21 @@ async def test_a_call_whose_turn_never_came_is_counted_with_how_long_it_waited(t
     assert one(found, "mcp_client_queue_wait_seconds_bucket", peer="far", le="0.1") < 3
 
 
+async def test_a_call_that_waits_for_the_turn_of_its_tool_waits_at_the_server(tmp_path: Path) -> None:
+    place = replace(COUNTED, state=tmp_path / "state", cache=tmp_path / "cache")
+    plan = wrapping(raw_command(), place)
+    rules = {"wait": SkillOverride(concurrency=1)}
+    plan = replace(plan, published={"tools": replace(plan.published["tools"], overrides=rules)})
+    bridge, at_once = Bridge(plan), {"returnImmediately": True}
+    async with bridge.run(), listening(bridge.app) as url, httpx2.AsyncClient(timeout=30) as client:
+        await bridge.apply(plan)
+        rpc = Rpc(client, f"{url}/agents/tools")
+        await rpc.send(call_part("wait"), configuration=at_once)
+        await rpc.send(call_part("wait"), configuration=at_once)
+        await read_once(bridge, 1, "mcp_client_queue_depth", peer="far")
+        await bridge.drain(0)
+
+
 async def test_calls_that_wait_for_their_turn_at_an_agent_are_counted_with_how_long_they_waited(
     tmp_path: Path,
 ) -> None:
@@ -122,8 +145,11 @@ async def test_calls_that_wait_for_their_turn_at_an_agent_are_counted_with_how_l
             with_tools(there.plan, slow=ToolOverride(concurrency=1, answer_within_seconds=0.3))
         )
         busy = await host.call("slow", message="second")
-        found = await read(there.bridge)
+        await there.bridge.apply(with_tools(there.plan, **patient))
+        calling.start_soon(partial(host.call, "slow", message="third"))
+        found = await read_once(there.bridge, 1, "a2a_client_queue_depth", peer="far")
         there.agent.seen.released.set()
+        await read_once(there.bridge, 0, "a2a_client_queue_depth", peer="far")
     assert busy["isError"], "its turn never came"
     assert not any(name.startswith(AGENT_WAITS) for name, _ in unbounded), "it has nothing to wait for"
     assert one(found, f"{AGENT_WAITS}_count", peer="far") == 2
