@@ -193,10 +193,12 @@ async def test_work_that_ignores_cancellation_is_cancelled_after_the_grace_and_i
         stream = await engine.stream(asked(), ALICE)
         await began.wait()
         task_id = from_json((await stream.next()).text)["task"]["id"]  # type: ignore[union-attr]
-        canceled = await engine.cancel(task_id, ALICE)
-        assert canceled.status.state is X
-        assert await shape(stream) == ["statusUpdate WORKING", "statusUpdate CANCELED"]
-        release.set()
+        try:
+            canceled = await engine.cancel(task_id, ALICE)
+            assert canceled.status.state is X
+            assert await shape(stream) == ["statusUpdate WORKING", "statusUpdate CANCELED"]
+        finally:
+            release.set()  # nothing else ends the work
         await over.wait()
         await anyio.wait_all_tasks_blocked()
         assert await engine.get(task_id, None, ALICE) == canceled
