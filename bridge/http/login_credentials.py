@@ -469,7 +469,7 @@ async def _refresh(wish: LoginWish, login: Login, refresh_token: str) -> JsonObj
     error = (answer or {}).get("error")
     if not error:
         raise TokenError(refusal)  # whether the refresh token was used is unknown
-    raise _RefreshRefusedError(refusal, is_final=error in _FINAL)
+    raise _RefreshRefusedError(refusal, is_final=isinstance(error, str) and error in _FINAL)
 
 
 def words_of_refusal(status: int, answer: JsonObject | None) -> str:

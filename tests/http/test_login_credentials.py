@@ -212,6 +212,7 @@ async def test_an_answer_that_breaks_off_leaves_a_note_and_an_error_of_the_serve
     async with logged_in(server, files, **EXPIRED) as wish:
         for answer, has_note in (
             (JSONResponse({"error": "temporarily_unavailable"}, 503), False),
+            (JSONResponse({"error": {"code": "busy"}}, 400), False),  # an error is a text by RFC 6749
             (Response("gateway", 502), True),
         ):
             server.token = lambda answer=answer: answer  # type: ignore[misc]
