@@ -44,9 +44,9 @@ from bridge.http.token_endpoint import (
     AccessToken,
     TokenError,
     UnsentError,
+    access_token_in,
     issuer_answer,
     issuer_guard,
-    scopes_in,
     union_of,
 )
 from bridge.jsonvalues import JsonObject
@@ -371,7 +371,13 @@ class LoginToken(TokenSource):
             seconds = time.perf_counter() - began
             notice = TokenNotice(self.heard_by.peer, "refresh_token", outcome, seconds, self.wish.principal)
             self.heard_by.tell(notice)
-        renewed = with_tokens(login, answer, time.time())
+        try:
+            renewed = with_tokens(login, answer, time.time())
+        except TokenError:
+            # The refresh token is used. The next one may be here, without an access token that can be sent.
+            following = _refresh_token_in(answer) or refresh_token
+            await held.write(replace(login, refresh_token=following, renewing_since=None))
+            raise
         await held.write(renewed)
         return renewed
 
@@ -431,31 +437,23 @@ def with_tokens(login: Login, answer: JsonObject, now: float) -> Login:
     Raises:
         TokenError: there is no token that a header can carry.
     """
-    token, life = answer.get("access_token"), answer.get("expires_in")
-    if (
-        not isinstance(token, str)
-        or not token.isascii()
-        or not token.isprintable()
-        or " " in token
-        or not token
-    ):
-        raise TokenError(f"{login.issuer} answered without an access token that a header can carry")
-    if str(answer.get("token_type")).lower() != "bearer":
-        raise TokenError(f"{login.issuer} gave a token that is not of the type Bearer")
-    has_life = (
-        isinstance(life, int | float) and not isinstance(life, bool) and life > 0 and math.isfinite(life)
-    )
-    refresh = answer.get("refresh_token")
+    token = access_token_in(answer, login.issuer)
     return replace(
         login,
-        access_token=token,
-        refresh_token=refresh if isinstance(refresh, str) and refresh else login.refresh_token,
-        expires_at=now + float(str(life)) if has_life else None,
+        access_token=token.value,
+        refresh_token=_refresh_token_in(answer) or login.refresh_token,
+        expires_at=now + token.life_seconds if math.isfinite(token.life_seconds) else None,
         got_at=now,
-        scopes=scopes_in(answer) or login.scopes,
+        scopes=token.scopes or login.scopes,
         renewing_since=None,
         lost="",
     )
+
+
+def _refresh_token_in(answer: JsonObject) -> str | None:
+    """The refresh token in an answer; None if there is none that can be sent (RFC 6749 appendix A.17)."""
+    token = answer.get("refresh_token")
+    return token if isinstance(token, str) and token.isascii() and token.isprintable() and token else None
 
 
 async def _refresh(wish: LoginWish, login: Login, refresh_token: str) -> JsonObject:

@@ -401,12 +401,13 @@ def code_in(answer: Mapping[str, str], issuer: str, state: str, *, says_issuer: 
 
 
 def access_token_in(answer: JsonObject, issuer: str) -> AccessToken:
-    """The access token in an answer of an issuer.
+    """The access token in an answer of an issuer. One that does not say its type is a bearer token: nothing else was
+    asked for, and some issuers leave out `token_type` (RFC 6749 section 5.1).
 
     Raises:
         TokenError: there is none that a header can carry.
     """
-    token, kind, life = answer.get("access_token"), answer.get("token_type"), answer.get("expires_in")
+    token, kind = answer.get("access_token"), answer.get("token_type", "Bearer")
     if (
         not isinstance(token, str)
         or not token
@@ -417,8 +418,17 @@ def access_token_in(answer: JsonObject, issuer: str) -> AccessToken:
         raise TokenError(f"{issuer} answered without an access token that a header can carry")
     if not isinstance(kind, str) or kind.lower() != "bearer":
         raise TokenError(f"{issuer} gave a token that is not of the type Bearer")
-    is_said = isinstance(life, int | float) and not isinstance(life, bool) and life > 0
-    return AccessToken(token, float(str(life)) if is_said else math.inf, scopes_in(answer))
+    return AccessToken(token, _life_in(answer), scopes_in(answer))
+
+
+def _life_in(answer: JsonObject) -> float:
+    """How many seconds a token lives; infinite if its issuer does not say. Some issuers say it as a text."""
+    said = answer.get("expires_in")
+    try:
+        life = float(said) if isinstance(said, int | float | str) else math.inf
+    except (ValueError, OverflowError):
+        return math.inf
+    return life if life > 0 and not isinstance(said, bool) else math.inf
 
 
 def scopes_in(answer: JsonObject) -> tuple[str, ...]:

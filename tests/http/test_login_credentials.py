@@ -225,6 +225,40 @@ async def test_an_answer_that_breaks_off_leaves_a_note_and_an_error_of_the_serve
         assert (await source_of(wish)()).headers == {"Authorization": "Bearer access-2"}
 
 
+async def test_an_answer_that_does_not_say_the_type_of_its_token_renews_a_login(tmp_path: Path) -> None:
+    server, files = LoginServer(), LoginFiles(tmp_path)
+    answer = {"access_token": "access-9", "refresh_token": "refresh-9", "expires_in": "3600"}
+    server.token = lambda: JSONResponse(answer)
+    async with logged_in(server, files, **EXPIRED) as wish:
+        assert (await source_of(wish)()).headers == {"Authorization": "Bearer access-9"}
+        kept = await files.find(wish.key)
+    assert kept is not None
+    assert (kept.refresh_token, kept.expires_at) == ("refresh-9", kept.got_at + 3600)
+
+
+async def test_a_refresh_token_is_kept_that_comes_without_an_access_token_that_can_be_sent(
+    tmp_path: Path,
+) -> None:
+    server, files = LoginServer(), LoginFiles(tmp_path)
+    async with logged_in(server, files, **EXPIRED) as wish:
+        for answer, following in (
+            ({"access_token": "a", "token_type": "DPoP", "refresh_token": "refresh-8"}, "refresh-8"),
+            ({"access_token": "a b", "token_type": "Bearer", "refresh_token": "refresh-9"}, "refresh-9"),
+            ({"refresh_token": "refresh-\n"}, "refresh-9"),
+        ):
+            server.token = lambda answer=answer: JSONResponse(answer)  # type: ignore[misc]
+            with pytest.raises(TokenError, match=r"not of the type Bearer|that a header can carry"):
+                await source_of(wish)()
+            kept = await files.find(wish.key)
+            assert kept is not None
+            assert (kept.access_token, kept.refresh_token, kept.renewing_since) == (
+                "access-1",
+                following,
+                None,
+            )
+    assert [form["refresh_token"] for form in server.asked] == ["refresh-1", "refresh-8", "refresh-9"]
+
+
 async def test_an_issuer_that_is_down_costs_no_login(tmp_path: Path) -> None:
     server, files = LoginServer(), LoginFiles(tmp_path)
     async with logged_in(server, files, **EXPIRED) as wish:

@@ -95,6 +95,24 @@ async def test_a_person_logs_in_at_the_issuer_that_the_server_names(tmp_path: Pa
     assert registered["application_type"] == "native"
 
 
+@pytest.mark.parametrize(
+    ("said", "seconds"),
+    [
+        (3600.5, 3600.5),
+        ("3600", 3600),
+        ("soon", None),
+        pytest.param(10**400, None, id="more than a float holds"),
+    ],
+)
+async def test_an_answer_that_says_the_life_of_its_token_otherwise_is_a_login(
+    said: Any, seconds: float | None, tmp_path: Path
+) -> None:
+    answer = {"access_token": "access-9", "expires_in": said, "scope": ["read"]}
+    login = await login_at(LoginServer(token=lambda: JSONResponse(answer)), tmp_path)
+    assert login.access_token == "access-9"
+    assert login.expires_at == (None if seconds is None else login.got_at + seconds)
+
+
 async def test_the_configured_issuer_is_taken_of_those_that_the_server_names_also_with_a_slash(
     tmp_path: Path,
 ) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 import socket
 from collections.abc import AsyncIterator
@@ -26,7 +27,7 @@ from bridge.config.text.diagnostics import ConfigError
 from bridge.errors import UsageError, leaf_of
 from bridge.http.client import PeerAuth, lacked_scopes
 from bridge.http.oauth import REFUSED_SECONDS, ClientToken, TokenCredentials, bearer_credentials
-from bridge.http.token_endpoint import ANSWER_BYTES, AccessToken, OAuthClient, TokenError
+from bridge.http.token_endpoint import ANSWER_BYTES, AccessToken, OAuthClient, TokenError, access_token_in
 from bridge.mcp.client.transports.streamable_http import HttpTarget
 from bridge.notices import Notice, TokenListener, TokenNotice
 from tests.support.authorization_server import METADATA, AuthorizationServer, TokenRequest
@@ -326,6 +327,23 @@ async def test_a_redirect_is_not_followed_with_a_secret() -> None:
 )
 async def test_an_answer_without_a_token_says_whose_fault_it_is(answer: Response, words: str) -> None:
     assert await refusal(AuthorizationServer(token=lambda _: answer)) == words
+
+
+@pytest.mark.parametrize(
+    ("said", "seconds"),
+    [
+        (3600, 3600),
+        (3600.5, 3600.5),
+        ("3600", 3600),
+        *((unsaid, math.inf) for unsaid in (0, -1, "", "soon", "nan", True, None, [60])),
+        pytest.param(10**400, math.inf, id="more than a float holds"),
+    ],
+)
+def test_a_token_lives_as_long_as_its_issuer_says_and_else_until_it_is_refused(
+    said: Any, seconds: float
+) -> None:
+    answer = {"access_token": "t", "token_type": "bearer", "expires_in": said}
+    assert access_token_in(answer, "https://login.example") == AccessToken("t", seconds)
 
 
 async def test_a_silent_authorization_server_is_given_up() -> None:
