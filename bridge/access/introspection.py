@@ -152,8 +152,7 @@ class TokenQuestions:
         return await fetched_json(self._http, request, limits, guard)
 
     async def _url_in_metadata(self) -> str:
-        await self._source.keys()
-        metadata = self._source.metadata
+        metadata = await self._source.known_metadata()
         url = metadata.text("introspection_endpoint") if metadata is not None else None
         secure = ("https", urlsplit(self.issuer.place.issuer).scheme)
         if url is None or url.partition(":")[0].lower() not in secure:

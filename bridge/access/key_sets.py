@@ -102,6 +102,21 @@ class KeySource:
             return keys
         return await self.keys_after_unknown()
 
+    async def known_metadata(self) -> IssuerMetadata | None:
+        """The metadata, which is fetched with the keys; None where the operator wrote the place of the keys. An issuer
+        whose tokens nobody else can read needs no keys (RFC 8414 section 2).
+
+        Raises:
+            NoKeysError: there never was any.
+        """
+        try:
+            if self._keys or self.metadata is None:
+                await self.keys()
+        except NoKeysError:
+            if self.metadata is None:
+                raise
+        return self.metadata
+
     async def look(self) -> bool:
         """Fetch the keys, so that they are known before the first token. Returns whether they are; a failure is
         logged."""
@@ -155,13 +170,12 @@ class KeySource:
         return keys_in(await self._json(url), self._limits.keys)
 
     async def _url_in_metadata(self) -> str:
-        found = await self._found_metadata()
+        self.metadata = found = await self._found_metadata()
         url = found.text("jwks_uri")
         if url is None or urlsplit(url).scheme not in ("http", "https"):
             raise ValueError(f"{found.url} says no jwks_uri")
         if urlsplit(found.url).scheme == "https" and urlsplit(url).scheme != "https":
             raise ValueError(f"{found.url} leads to keys that are not sent over HTTPS")
-        self.metadata = found
         return url
 
     async def _found_metadata(self) -> IssuerMetadata:

@@ -240,6 +240,21 @@ async def test_a_place_in_metadata_that_is_no_url_is_as_if_the_issuer_could_not_
         assert (await there.lets_in(there.issuer.token("api://desk"))).name == "corp:alice"
 
 
+@pytest.mark.parametrize("metadata", [{"jwks_uri": None}, {"jwks_uri": f"{LOGIN}/gone"}])
+async def test_an_issuer_without_keys_is_asked_all_the_same(
+    metadata: dict[str, Any], caplog: pytest.LogCaptureFixture
+) -> None:
+    async with asked(**metadata) as there:
+        there.tokens |= {"opaque": active(), "other": active(sub="bob")}
+        assert (await there.lets_in("opaque")).name == "corp:alice"
+        before = len(there.issuer.asked)
+        assert (await there.lets_in("other")).name == "corp:bob"
+        assert there.issuer.asked[before:] == ["/introspect"]
+        assert len([line for line in caplog.messages if "its keys cannot be fetched" in line]) == 1
+        with pytest.raises(RefusedError, match="keys of its issuer are not known yet"):
+            await there.lets_in(there.issuer.token("api://desk"))
+
+
 async def test_where_to_ask_may_stand_in_the_file() -> None:
     place = IssuerPlace(LOGIN, f"{LOGIN}/jwks", f"{LOGIN}/introspect")
     async with asked(place=place) as there:
