@@ -109,7 +109,8 @@ class AccessToken:
 
 
 class TokenEndpoint:
-    """The token endpoint of the issuer that a client is known to. It is looked up once, in the issuer's metadata."""
+    """The token endpoint of the issuer that a client is known to. It is looked up once in the issuer's metadata, and
+    again after a request that no token endpoint has answered: it may have moved."""
 
     def __init__(self, client: OAuthClient) -> None:
         """Send nothing yet.
@@ -141,7 +142,13 @@ class TokenEndpoint:
             requests = _TokenRequests(http, self.client)
             if self._url is None:
                 self._url = await requests.token_url()
-            return await requests.answer(self._url, grant, self._signing)
+            try:
+                return await requests.answer(self._url, grant, self._signing)
+            except GrantRefusedError:
+                raise
+            except BaseException:
+                self._url = None
+                raise
 
 
 @dataclass(frozen=True)
@@ -198,7 +205,8 @@ class _TokenRequests:
             headers["Authorization"] = f"Basic {base64.b64encode(pair.encode()).decode()}"
         status, answer = await self._asked(url, form, headers)
         if status != 200 or answer is None:
-            raise GrantRefusedError(_refusal(client, status, answer))
+            is_refused = answer is not None and "error" in answer
+            raise (GrantRefusedError if is_refused else TokenError)(_refusal(client, status, answer))
         return answer
 
     async def _asked(

@@ -242,6 +242,36 @@ async def test_a_token_without_a_known_end_is_kept_until_it_is_refused() -> None
     assert server.paths == [METADATA, "/token", "/token"]
 
 
+@pytest.mark.parametrize(
+    "there_now", [Response("<p>Gone", 404), Response("<p>Away", 502), RedirectResponse("/new")]
+)
+async def test_a_token_endpoint_that_moves_is_found_again(there_now: Response) -> None:
+    now, server = [0.0], AuthorizationServer()
+    with anyio.fail_after(30):
+        async with server.serve() as issuer:
+            source = ClientToken(client_at(issuer), 20, lambda: now[0])
+            source.refused(await source())
+            server.token = lambda server: there_now if server.paths[-1] == "/token" else server.granted()
+            server.metadata["token_endpoint"] = f"{issuer}/moved/token"
+            with pytest.raises(TokenError, match=f"answered HTTP {there_now.status_code} instead of a token"):
+                await source()
+            now[0] += REFUSED_SECONDS
+            assert (await source()).value == "token-3"
+    assert server.paths == [METADATA, "/token", "/token", METADATA, "/moved/token"]
+
+
+async def test_a_token_endpoint_that_refuses_is_not_looked_up_again() -> None:
+    now, server = [0.0], AuthorizationServer(token=lambda _: JSONResponse({"error": "invalid_scope"}, 400))
+    with anyio.fail_after(30):
+        async with server.serve() as issuer:
+            source = ClientToken(client_at(issuer), 20, lambda: now[0])
+            for _ in range(2):
+                with pytest.raises(TokenError, match="invalid_scope"):
+                    await source()
+                now[0] += REFUSED_SECONDS
+    assert server.paths == [METADATA, "/token", "/token"]
+
+
 async def test_the_metadata_of_another_issuer_gets_no_secret() -> None:
     server = AuthorizationServer({"issuer": "https://evil.example"})
     assert await refusal(server) == (
@@ -626,5 +656,9 @@ async def test_each_request_for_a_token_is_told_once_with_how_it_went() -> None:
     assert replace(given, seconds=0) == TokenNotice("crm", "client_credentials", "given", 0)
     (refused,) = await told_of(AuthorizationServer(token=lambda _: JSONResponse({"error": "x"}, 400)))
     assert (refused.outcome, 0 < refused.seconds < 20) == ("refused", True)
-    (failed,) = await told_of(AuthorizationServer(metadata={"issuer": "https://other.example"}))
-    assert failed.outcome == "failed"
+    for broken in (
+        AuthorizationServer(metadata={"issuer": "https://other.example"}),
+        AuthorizationServer(token=lambda _: Response("<p>Away", 502)),
+    ):
+        (failed,) = await told_of(broken)
+        assert failed.outcome == "failed"

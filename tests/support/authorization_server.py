@@ -58,7 +58,7 @@ class AuthorizationServer:
                 return self.said(self)
             own = {"issuer": self.issuer, "token_endpoint": f"{self.issuer}/token"}
             return JSONResponse(own | self.metadata)
-        if request.url.path != "/token":
+        if not request.url.path.endswith("/token"):
             return Response(status_code=404)
         form = dict(parse_qsl((await request.body()).decode()))
         self.asked.append(TokenRequest(form, request.headers.get("authorization")))
