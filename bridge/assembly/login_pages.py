@@ -227,7 +227,11 @@ class LoginPages:
             return await self._with_token(visit, link, text)
         self._require_person(visit, link, person.principal or "")
         if "approve" not in visit.form:
-            await self._decline(wish)
+            try:
+                await self._decline(wish)
+            except (BridgeError, OSError) as exc:
+                logger.warning("%s: %s declined, which is not kept: %s", link.place, link.principal, exc)
+                raise RefusedError(503, "Your answer cannot be kept now. Try again in a while") from exc
             self._tell(link, "declined")
             page = _page(HTTPStatus.OK, _words("You did not log in. Close this page."))
             return _without_cookies(visit, page)
@@ -301,7 +305,7 @@ class LoginPages:
             seconds = self._places.answer_seconds
             lead = await login_lead(wish, seconds) if wish.kind == "agents" else None
             begun = await begin_login(wish, f"{visit.base_url}{BACK_PATH}", seconds, lead, self._clients)
-        except BridgeError as exc:
+        except (BridgeError, OSError) as exc:
             self._tell(link, "failed")
             logger.warning("%s: no login of %s was begun: %s", link.place, link.principal, exc)
             raise RefusedError(

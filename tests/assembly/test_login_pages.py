@@ -291,6 +291,25 @@ async def test_whoever_declines_ends_the_login_and_the_issuer_is_never_named(tmp
         assert (kept.lost, kept.access_token) == (DECLINED, "")
 
 
+async def test_while_no_login_can_be_kept_the_page_says_so_and_the_log_says_why(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with desk(tmp_path / "logins") as here:
+        link, browser = here.link_of(), Browser(here.replica)
+        await browser.shows_who(link, "alice")
+        (tmp_path / "logins").write_text("no folder")
+        assert await browser.sends(link, decline="yes") == 503
+        assert "Your answer cannot be kept now" in browser.page.text
+        await browser.opens(link)
+        assert await browser.sends(link, approve="yes") == 502
+        assert "Its operator finds why in the log" in browser.page.text
+        told = ["tool_servers.crm: alice declined, which", "tool_servers.crm: no login of alice was begun"]
+        assert [any(line.startswith(one) for line in caplog.messages) for one in told] == [True, True]
+        (tmp_path / "logins").unlink()
+        await browser.opens(link)
+        assert await browser.sends(link, decline="yes") == 200
+
+
 async def test_a_login_that_was_made_meanwhile_is_not_declined_away(tmp_path: Path) -> None:
     async with desk(tmp_path) as here:
         link, browser = here.link_of(), Browser(here.replica)
