@@ -236,7 +236,7 @@ class LoginProvider(OAuthClientProvider):
             token_url=self._token_url,
             client_id=client.client_id,
             client_secret=client.client_secret or "",
-            client_auth=_AUTH_METHODS.get(client.token_endpoint_auth_method, "none"),
+            client_auth=_client_auth_of(client, context.oauth_metadata),
             access_token="",
             got_at=0,
             since=0,
@@ -366,6 +366,16 @@ class _Bounded(httpx2.AsyncByteStream):
 def _place(url: str) -> tuple[str, bytes]:
     parsed = httpx2.URL(url)
     return parsed.scheme, parsed.netloc
+
+
+def _client_auth_of(client: OAuthClientInformationFull, metadata: OAuthMetadata | None) -> LoginClientAuth:
+    """How a client proves who it is. Where it was given a secret and not told how to send it, this is as the issuer
+    takes it, and basic if that does not say (RFC 7591 section 2, RFC 8414 section 2)."""
+    method = client.token_endpoint_auth_method
+    if method is None and client.client_secret:
+        taken = metadata.token_endpoint_auth_methods_supported if metadata else None
+        method = next((one for one in _METHOD_NAMES.values() if taken is None or one in taken), None)
+    return _AUTH_METHODS.get(method, "none")
 
 
 def _require_issuer(

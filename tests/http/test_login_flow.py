@@ -141,6 +141,27 @@ async def test_a_registered_client_logs_in_with_its_secret_and_the_wished_scopes
     assert (login.client_id, login.client_secret, login.client_auth) == ("bridge", "s3cret", "basic")
 
 
+@pytest.mark.parametrize(
+    ("taken", "sent"),
+    [
+        (None, "basic"),
+        (["none", "client_secret_post", "client_secret_basic"], "basic"),
+        (["private_key_jwt", "client_secret_post"], "post"),
+        (["none"], "none"),
+    ],
+)
+async def test_a_registration_that_gives_a_secret_and_no_way_has_it_sent_as_the_issuer_takes_it(
+    taken: list[str] | None, sent: str, tmp_path: Path
+) -> None:
+    server = LoginServer(
+        {"token_endpoint_auth_methods_supported": taken}, gives_client={"client_secret": "s3cret"}
+    )
+    login = await login_at(server, tmp_path)
+    assert (login.client_secret, login.client_auth) == ("s3cret", sent)
+    assert (server.authorization_headers[0] is not None) is (sent == "basic")
+    assert server.asked[0].get("client_secret") == ("s3cret" if sent == "post" else None)
+
+
 async def test_a_client_that_a_document_describes_is_known_by_its_url(tmp_path: Path) -> None:
     server = LoginServer({"client_id_metadata_document_supported": True})
     document = "https://tools.example/mcp-a2a.json"

@@ -59,6 +59,8 @@ class LoginServer:
     """The paths of these."""
     authorizations: list[dict[str, str]] = field(default_factory=list)
     registered: list[dict[str, Any]] = field(default_factory=list)
+    gives_client: dict[str, Any] = field(default_factory=dict)
+    """What a registration says beside what it was asked for."""
     authorization_headers: list[str | None] = field(default_factory=list)
     given_back: list[dict[str, str]] = field(default_factory=list)
     """The forms at the revocation endpoint, which the metadata does not name unless `metadata` does."""
@@ -101,7 +103,8 @@ class LoginServer:
                 return self._authorize(dict(request.query_params))
             case "/register":
                 self.registered.append(await request.json())
-                return JSONResponse({"client_id": "registered", **self.registered[-1]}, 201)
+                own = {"client_id": "registered", **self.registered[-1], **self.gives_client}
+                return JSONResponse(own, 201)
             case "/token" | "/renew":
                 form = dict(parse_qsl((await request.body()).decode()))
                 self.asked.append(form)
