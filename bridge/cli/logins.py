@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 import click
 
@@ -14,6 +14,10 @@ if TYPE_CHECKING:
 
     from bridge.http.logins import Login, LoginKey
     from bridge.jsonvalues import JsonObject
+
+_LAST_SECONDS: Final = 253_402_300_799
+"""The last moment that a date can say, in seconds since the epoch. Issuers whose tokens do not expire may say the
+largest number that they have."""
 
 
 @click.command()
@@ -93,4 +97,5 @@ def _object(key: LoginKey, one: Login) -> JsonObject:
 
 
 def _time(seconds: float) -> str:
-    return datetime.fromtimestamp(int(seconds), UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+    whole = int(min(seconds, _LAST_SECONDS))
+    return datetime.fromtimestamp(whole, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")

@@ -233,6 +233,12 @@ def test_logins_are_listed_without_a_token(tmp_path: Path) -> None:
         assert word not in done.stdout + done.stderr + listed
 
 
+def test_a_token_that_counts_for_longer_than_there_are_dates_is_listed(tmp_path: Path) -> None:
+    keep(tmp_path, "https://crm.example/mcp", replace(LOGIN, expires_at=1_700_000_000.0 + 2**63))
+    done = run_here("logins", state=tmp_path, folder=tmp_path)
+    assert "  access token: expires 9999-12-31T23:59:59Z" in done.stdout.splitlines(), done.stderr
+
+
 @pytest.mark.outside
 @pytest.mark.parametrize(
     ("refused", "names", "ends"),
