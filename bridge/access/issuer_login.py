@@ -135,9 +135,10 @@ class IssuerLogin:
                 f"{self.issuer.place.issuer} gave no ID token. The client needs the scope `openid`"
             )
         require_identity(token, self.issuer)
-        keys = await self._source.keys_for(token)
-        claims = verified_identity(
-            token, keys, self.issuer, self._client.id, begun.nonce, self._leeway_seconds
+        claims = await self._source.verified(
+            lambda keys: verified_identity(
+                token, keys, self.issuer, self._client.id, begun.nonce, self._leeway_seconds
+            )
         )
         return principal_in(claims, self.issuer, self._leeway_seconds).name
 

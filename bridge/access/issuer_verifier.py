@@ -85,8 +85,10 @@ class IssuerVerifier:
             if token.issuer != self.issuer.place.issuer:
                 return WrongCredential("is of another issuer")
             require_acceptable(token, self.issuer)
-            keys = await self._source.keys_for(token)
-            claims = verified_claims(token, keys, self.issuer, face, self._limits.leeway_seconds)
+            leeway = self._limits.leeway_seconds
+            claims = await self._source.verified(
+                lambda keys: verified_claims(token, keys, self.issuer, face, leeway)
+            )
             return self._showing(shown, claims)
         except NoKeysError as exc:
             return Undecided(str(exc), exc.retry_seconds)

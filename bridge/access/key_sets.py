@@ -1,7 +1,7 @@
 """The keys of an issuer, or of who signs an agent's card: where they are found, when they are fetched, and which stay.
 
 The last good set stays until there is a better one. One fetch runs at a time, and the others wait for what it brings. A
-token can make the bridge fetch by naming an unknown key, so that is throttled: a flood of such tokens must not reach
+token that no known key has signed makes the bridge fetch, so that is throttled: a flood of such tokens must not reach
 the issuer.
 
 What the operator wrote may be a private address, unless its name was public before. What metadata leads to has to share
@@ -14,15 +14,15 @@ from __future__ import annotations
 
 import logging
 import math
-from collections.abc import Sequence
-from typing import Final
+from collections.abc import Callable, Sequence
+from typing import Final, TypeVar
 from urllib.parse import urlsplit
 
 import anyio
 import httpx2
 
 from bridge.access.issuers import OPENID, IssuerLimits, IssuerMetadata, IssuerPlace
-from bridge.access.tokens import IssuerKey, UnverifiedToken, keys_in
+from bridge.access.tokens import IssuerKey, UnknownSignerError, keys_in
 from bridge.http.documents import DocumentError, DocumentLimits, MissingDocumentError, fetched_json
 from bridge.http.private_addresses import (
     AddressGuard,
@@ -37,6 +37,8 @@ from bridge.http.private_addresses import (
 logger = logging.getLogger(__name__)
 
 _OAUTH: Final = "/.well-known/oauth-authorization-server"
+
+_Verified = TypeVar("_Verified")
 
 
 class NoKeysError(Exception):
@@ -83,7 +85,7 @@ class KeySource:
         return self._known()
 
     async def keys_after_unknown(self) -> Sequence[IssuerKey]:
-        """The keys, fetched again if that is not too soon, for a token whose key is not among them.
+        """The keys, fetched again if that is not too soon, for a token that none of them has signed.
 
         Raises:
             NoKeysError: there never was a key set.
@@ -91,16 +93,22 @@ class KeySource:
         await self._fetch_unless_tried(self._limits.unknown_key_seconds)
         return self._known()
 
-    async def keys_for(self, token: UnverifiedToken) -> Sequence[IssuerKey]:
-        """The keys, fetched again if that may bring the key that a token names.
+    async def verified(self, verify: Callable[[Sequence[IssuerKey]], _Verified]) -> _Verified:
+        """What `verify` returns for the keys. If none of them has signed, they are fetched again, if that is not too
+        soon: a new key may be named in the token, or by the name of an old one, or not at all.
 
         Raises:
             NoKeysError: there never was a key set.
+            WrongTokenError: as `verify`.
         """
         keys = await self.keys()
-        if any(key.fits(token.algorithm, token.key_id) for key in keys):
-            return keys
-        return await self.keys_after_unknown()
+        try:
+            return verify(keys)
+        except UnknownSignerError:
+            again = await self.keys_after_unknown()
+            if again is keys:
+                raise
+            return verify(again)
 
     async def known_metadata(self) -> IssuerMetadata | None:
         """The metadata, which is fetched with the keys; None where the operator wrote the place of the keys. An issuer

@@ -67,6 +67,10 @@ class WrongTokenError(Exception):
     """A token is not valid. `str()` says why, in words for the caller: `has expired`."""
 
 
+class UnknownSignerError(WrongTokenError):
+    """None of the keys has signed a token. Another one of its issuer may have."""
+
+
 @dataclass(frozen=True, slots=True)
 class UnverifiedToken:
     """A token that was read. Nothing of it is known to be true."""
@@ -164,6 +168,7 @@ def verified_claims(
     """The claims of a token that is valid in a face. `face` is the path of the face.
 
     Raises:
+        UnknownSignerError: none of the keys has signed it.
         WrongTokenError: it is not valid there.
     """
     require_acceptable(token, issuer)
@@ -181,6 +186,7 @@ def verified_identity(
     """The claims of an ID token that answers the request with this nonce of a client.
 
     Raises:
+        UnknownSignerError: none of the keys has signed it.
         WrongTokenError: it is not valid, or answers something else.
     """
     require_identity(token, issuer)
@@ -204,6 +210,7 @@ def _signed_claims(
     """The claims of a token that the issuer has signed for one of these audiences.
 
     Raises:
+        UnknownSignerError: none of the keys has signed it.
         WrongTokenError: it is not valid.
     """
     fault: Exception = jwt.InvalidSignatureError()
@@ -225,7 +232,8 @@ def _signed_claims(
         except (jwt.PyJWTError, ValueError, TypeError) as exc:
             fault = exc
             break
-    raise WrongTokenError(_words_for(fault)) from fault
+    kind = UnknownSignerError if isinstance(fault, jwt.InvalidSignatureError) else WrongTokenError
+    raise kind(_words_for(fault)) from fault
 
 
 def require_acceptable(token: UnverifiedToken, issuer: Issuer) -> None:

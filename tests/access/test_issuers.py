@@ -34,6 +34,7 @@ from tests.support.issuer import (
     TokenIssuer,
     answer,
     bearer,
+    ec_key,
     issuer_at,
     jwk,
     rsa_jwk,
@@ -327,6 +328,36 @@ async def test_a_new_key_of_the_issuer_is_found() -> None:
         claims = one.issuer.claims("api://desk")
         assert await one.lets_in(signed(claims, "two")) == Principal("corp:alice")
         assert "is not signed with a key of its issuer" in str(await one.refuses(signed(claims, "one")))
+
+
+@pytest.mark.proves("oauth-keys")
+@pytest.mark.parametrize("name", [None, "current"])
+async def test_a_new_key_without_a_name_or_with_the_one_of_the_old_key_is_found(name: str | None) -> None:
+    """A set of one key need not name it (RFC 7517 section 4.5)."""
+    named = {} if name is None else {"kid": name}
+
+    def key(of: str) -> dict[str, Any]:
+        return {field: value for field, value in jwk(of).items() if field != "kid"} | named
+
+    def token(of: str) -> str:
+        claims = one.issuer.claims("api://desk")
+        return jwt.encode(claims, ec_key(of), algorithm="ES256", headers=named or None)
+
+    limits = replace(LIMITS, unknown_key_seconds=0)
+    async with door(TokenIssuer(LOGIN, [key("one")]), limits=limits) as one:
+        assert await one.lets_in(token("one")) == Principal("corp:alice")
+        one.issuer.keys = [key("two")]
+        assert await one.lets_in(token("two")) == Principal("corp:alice")
+        assert "is not signed with a key of its issuer" in str(await one.refuses(token("one")))
+
+
+@pytest.mark.proves("oauth-keys")
+async def test_a_flood_of_tokens_that_nobody_has_signed_does_not_reach_the_issuer() -> None:
+    async with door() as one:
+        await one.lets_in(one.issuer.token("api://desk"))
+        for number in range(50):
+            await one.refuses(altered(one.issuer.token("api://desk"), sub=f"bob-{number}"))
+        assert len(one.issuer.asked) == 3
 
 
 @pytest.mark.proves("oauth-keys", "oauth-bad-input")
