@@ -143,7 +143,10 @@ def keys_in(document: object, most: int) -> tuple[IssuerKey, ...]:
 def _key_in(one: object) -> IssuerKey | None:
     if not isinstance(one, dict) or one.get("kty") not in ("RSA", "EC", "OKP"):
         return None
+    operations = one.get("key_ops")
     if one.get("use", "sig") != "sig" or "d" in one:
+        return None
+    if isinstance(operations, list) and "verify" not in operations:
         return None
     try:
         public = jwt.PyJWK(one, algorithm=_usual_algorithm(one)).key

@@ -369,6 +369,7 @@ async def test_the_last_good_keys_stay_while_the_issuer_fails(caplog: pytest.Log
             ([], "no public key for signatures"),
             ([jwk("one")] * 101, "more than 5000 bytes"),
             ([{"kty": "oct", "k": "AA", "kid": "one"}], "no public key for signatures"),
+            ([jwk("one", use="enc"), jwk("one", key_ops=["encrypt"])], "no public key for signatures"),
             ([rsa_jwk("two") | {"n": 7}, {"kty": "EC"}, {}, 7, None], "no public key for signatures"),
         ):
             one.issuer.keys = keys
