@@ -7,6 +7,7 @@ escaped.
 from __future__ import annotations
 
 import html
+from collections.abc import Sequence
 from typing import Final
 
 from bridge.access.issuer_login import IssuerLogin
@@ -38,16 +39,19 @@ def who_form(link: LoginLink, person: BrowserPerson, asks: str) -> str:
     )
 
 
-def approval_form(link: LoginLink, wish: LoginWish, person: BrowserPerson) -> str:
-    """Asks whether the person approves."""
-    scopes = ", ".join(wish.scopes) or "what the server asks for"
+def approval_form(link: LoginLink, wish: LoginWish, person: BrowserPerson, missed: Sequence[str] = ()) -> str:
+    """Asks whether the person approves. `missed` are the scopes that the server has missed in the login so far, which
+    the next one asks for as well."""
+    asked = wish.scopes or ("what the server asks for",)
     rows = {
-        "Server": f"{link.server} ({wish.key.shown})",
-        "Scopes": scopes,
-        "Asked by": link.client,
-        "You are": link.principal,
+        "Server": (f"{link.server} ({wish.key.shown})",),
+        "Scopes": tuple(dict.fromkeys([*asked, *missed])),
+        "Asked by": (link.client,),
+        "You are": (link.principal,),
     }
-    told = "".join(f"<dt>{name}</dt><dd>{shown(value)}</dd>" for name, value in rows.items())
+    told = "".join(
+        f"<dt>{name}</dt><dd>{', '.join(map(shown, values))}</dd>" for name, values in rows.items()
+    )
     return (
         f"<p>Calls of {shown(link.principal)} through this bridge will use your account there.</p><dl>{told}</dl>"
         f'<form method="post">{_hidden(person)}<button name="approve" value="yes">Approve and log in</button> '

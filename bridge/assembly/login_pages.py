@@ -210,7 +210,7 @@ class LoginPages:
                 )
             return await self._posted(visit, link, wish, text, person)
         if person is not None and person.principal == link.principal:
-            return _page(HTTPStatus.OK, approval_form(link, wish, person))
+            return _page(HTTPStatus.OK, approval_form(link, wish, person, await _missed_in(wish)))
         asked = new_person(text, now)
         login = self._places.issuer_login(link.principal)
         asks = FILE_PERSON if login is None else issuer_button(login)
@@ -468,6 +468,15 @@ class LoginPages:
             httponly=True,
             samesite="lax",
         )
+
+
+async def _missed_in(wish: LoginWish) -> Sequence[str]:
+    """The scopes that a server has missed in a login."""
+    try:
+        login = await wish.keeper.find(wish.key)
+    except (BridgeError, OSError):  # which is said once somebody approves
+        return ()
+    return () if login is None else login.wanted_scopes
 
 
 def _once(encoded: bytes) -> Mapping[str, str]:

@@ -280,6 +280,22 @@ async def test_nobody_approves_without_having_shown_who_it_is(tmp_path: Path) ->
         assert await here.logins() == []
 
 
+async def test_a_person_sees_the_scopes_that_the_server_has_missed_before_they_are_asked_for(
+    tmp_path: Path,
+) -> None:
+    missed = "delete", *(f"https://crm.example/auth/{name * 80}" for name in "abc")
+    async with desk(tmp_path) as here:
+        so_far = Login(here.server.issuer, "", "bridge", "good", got_at=1, since=1, wanted_scopes=missed)
+        async with here.wish.keeper.held(LoginKey(here.server.url, "alice")) as held:
+            await held.write(so_far)
+        link, browser = here.link_of(), Browser(here.replica)
+        await browser.shows_who(link, "alice")
+        assert f"<dt>Scopes</dt><dd>read, write, {', '.join(missed)}</dd>" in browser.page.text
+        await browser.sends(link, approve="yes")
+        await browser.goes_to_the_issuer()
+        assert here.server.authorizations[0]["scope"].split() == ["read", "write", *missed]
+
+
 async def test_whoever_declines_ends_the_login_and_the_issuer_is_never_named(tmp_path: Path) -> None:
     async with desk(tmp_path) as here:
         link, browser = here.link_of(), Browser(here.replica)
