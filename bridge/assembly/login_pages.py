@@ -333,10 +333,12 @@ class LoginPages:
         self._take(pending.begun.state, pending.expires_at, now)
         link, wish = pending.link, self._wish_for(pending.link)
         try:
-            login = await finish_login(wish, pending.begun, visit.query, self._places.answer_seconds)
+            # Held from before the code is sent: an issuer may revoke what it gave for a code that comes twice, and a
+            # proxy may have brought this answer to another replica, too (RFC 6749 section 4.1.2).
             async with wish.keeper.held(wish.key) as held:
                 if held.login is not None and held.login.since >= pending.began_at and not held.login.lost:
                     raise RefusedError(410, "This login was answered before")
+                login = await finish_login(wish, pending.begun, visit.query, self._places.answer_seconds)
                 await self._store(held, wish, link, replace(login, vouched_by=self._voucher_of(link)))
         except (BridgeError, OSError) as exc:
             self._tell(link, "failed")

@@ -13,6 +13,7 @@ from ipaddress import ip_network
 from pathlib import Path
 from typing import Final
 
+import anyio
 import httpx2
 import pytest
 from starlette.responses import Response
@@ -229,8 +230,28 @@ async def test_an_answer_counts_only_in_the_browser_that_began_it_and_only_once(
         assert await alice.opens(back) == 410
         alice.app = here.replica
         alice.client.cookies.update(kept)
-        assert await alice.opens(back) == 502  # the issuer takes a code once
+        assert await alice.opens(back) == 410
         assert await here.logins() == ["alice"]
+        assert len(here.server.asked) == 1, "an issuer may revoke the tokens of a code that comes twice"
+
+
+async def test_an_answer_that_comes_to_two_replicas_at_once_sends_its_code_once(tmp_path: Path) -> None:
+    async with desk(tmp_path) as here:
+        link, alice = here.link_of(), Browser(here.replica)
+        await alice.shows_who(link, "alice")
+        await alice.sends(link, approve="yes")
+        back = await alice.goes_to_the_issuer()
+        answers: list[int] = []
+
+        async def bring(browser: Browser) -> None:
+            browser.client.cookies.update(dict(alice.client.cookies))
+            answers.append(await browser.opens(back))
+
+        async with anyio.create_task_group() as tasks:
+            for _ in range(2):
+                tasks.start_soon(bring, Browser(here.replica))
+        assert sorted(answers) == [200, 410]
+        assert len(here.server.asked) == 1
 
 
 async def test_a_link_that_has_expired_is_foreign_or_is_of_somebody_who_left_opens_nothing(
