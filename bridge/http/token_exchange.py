@@ -193,7 +193,11 @@ class _ExchangedToken(TokenSource):
 
     async def __call__(self) -> AccessToken:
         caller = self._tokens.require(self._caller)  # it may have expired since
-        return await self._tokens.held_for(caller).get(partial(self._tokens.exchanged, caller))
+        try:
+            return await self._tokens.held_for(caller).get(partial(self._tokens.exchanged, caller))
+        except TokenError:
+            self._tokens.require(caller)  # or while it was exchanged, which the issuer need not say
+            raise
 
     def refused(self, token: AccessToken) -> None:
         self._tokens.held_for(self._caller).drop(token)

@@ -160,6 +160,22 @@ async def test_a_token_that_expires_while_its_request_lasts_is_exchanged_no_more
             await source()
 
 
+@pytest.mark.parametrize("answer", [None, (400, {"error": "invalid_grant"})])
+async def test_a_token_that_expires_while_it_is_exchanged_is_said_to_have_expired(
+    answer: tuple[int, dict[str, str]] | None,
+) -> None:
+    async with exchanging() as there:
+        caller = there.caller()
+
+        def said(_: dict[str, str]) -> tuple[int, dict[str, str]] | None:
+            object.__setattr__(caller, "expires_at", 1.0)  # time has gone by
+            return answer
+
+        there.desk.said = said
+        with pytest.raises(CallerTokenError, match=r"the caller's token of .* has expired"):
+            await there.got(caller)
+
+
 @pytest.mark.parametrize(
     ("status", "body", "words"),
     [
