@@ -187,18 +187,19 @@ class KeySource:
         return url
 
     async def _found_metadata(self) -> IssuerMetadata:
-        missing: DocumentError | None = None
+        """The metadata, at the first of its places that has some. A site may answer with a web page, a redirect or an
+        error where it has none."""
+        faults: list[DocumentError] = []
         for url in metadata_urls(self._place.issuer):
             try:
                 values = await self._json(url)
-            except MissingDocumentError as exc:
-                missing = missing or exc
+            except DocumentError as exc:
+                faults.append(exc)
                 continue
             if not isinstance(values, dict) or values.get("issuer") != self._place.issuer:
                 raise ValueError(f"{url} is the metadata of another issuer")
             return IssuerMetadata(values, url)
-        assert missing is not None, "an issuer has several places for its metadata"
-        raise missing
+        raise next((one for one in faults if not isinstance(one, MissingDocumentError)), faults[0])
 
     async def _json(self, url: str) -> object:
         limits = DocumentLimits(self._limits.document_bytes, self._limits.fetch_seconds)

@@ -415,6 +415,19 @@ async def nested(scope: Any, receive: Any, send: Any) -> None:
     await answer(send, 200, b"[" * 90000)
 
 
+async def page(scope: Any, receive: Any, send: Any) -> None:
+    """Answer with a web page, as sites do that have one for every path."""
+    await answer(send, 200, b"<!doctype html><title>Log in</title>", content_type="text/html")
+
+
+@pytest.mark.proves("oauth-keys")
+@pytest.mark.parametrize("other", [page, elsewhere, gone])
+async def test_metadata_is_found_behind_a_place_where_the_site_has_something_else(other: Any) -> None:
+    async with door(TokenIssuer(LOGIN, answers={OAUTH: other})) as one:
+        assert await one.lets_in(one.issuer.token("api://desk")) == Principal("corp:alice")
+        assert one.issuer.asked == [OAUTH, OPENID, "/jwks"]
+
+
 BAD_ISSUERS = {
     "down": ({"/jwks": gone}, "answered with 502"),
     "huge": ({"/jwks": huge}, "more than 1048576 bytes"),
