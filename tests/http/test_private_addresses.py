@@ -222,6 +222,13 @@ async def test_a_name_is_looked_up_once_and_only_what_was_judged_is_connected_to
         assert f"host: agent.example.com:{there.port}".encode() in b"".join(there.heard).lower()
 
 
+@pytest.mark.parametrize("url", ["http://127.0.0.1:99999/", "https://[::1]:65536/"])
+async def test_a_port_that_no_socket_takes_is_a_connection_that_cannot_be_made(url: str) -> None:
+    async with GuardedClient() as http:
+        with pytest.raises(httpx2.ConnectError, match="there is no port"):
+            await http.get(url)
+
+
 async def test_the_next_address_that_was_judged_is_tried_where_one_cannot_be_reached() -> None:
     async with neighbour() as there, GuardedClient() as http:
         url = f"http://agent.example.com:{there.port}/"
