@@ -488,7 +488,7 @@ async def token_answer(
     form = dict(grant)
     if login.resource:
         form["resource"] = login.resource
-    proof, headers = proof_of_client(login)
+    proof, headers = proof_of_client(wish, login)
     form |= proof
     allow_private = allows_private(wish, login)
     guard = issuer_guard(login.token_url, (wish.url, wish.issuer), allow_private=allow_private)
@@ -502,13 +502,16 @@ def allows_private(wish: LoginWish, login: Login) -> bool:
     return wish.allow_private or (not wish.name and login.allow_private)
 
 
-def proof_of_client(login: Login) -> tuple[dict[str, str], dict[str, str]]:
-    """The fields and the headers by which an authorization server knows the client of a login."""
-    if login.client_auth == "basic":
-        pair = f"{quote_plus(login.client_id)}:{quote_plus(login.client_secret)}"
+def proof_of_client(wish: LoginWish, login: Login) -> tuple[dict[str, str], dict[str, str]]:
+    """The fields and the headers by which an authorization server knows the client of a login. The secret of the file
+    counts before the one of the login, if it is of the same client: it may have been replaced since."""
+    secret, method = login.client_secret, login.client_auth
+    if wish.secret and (wish.issuer, wish.client_id) == (login.issuer, login.client_id):
+        secret, method = wish.secret, wish.method
+    if method == "basic":
+        pair = f"{quote_plus(login.client_id)}:{quote_plus(secret)}"
         return {}, {"Authorization": f"Basic {base64.b64encode(pair.encode()).decode()}"}
-    secret = {"client_secret": login.client_secret} if login.client_auth == "post" else {}
-    return {"client_id": login.client_id, **secret}, {}
+    return {"client_id": login.client_id, **({"client_secret": secret} if method == "post" else {})}, {}
 
 
 def _shown_time(seconds: float) -> str:

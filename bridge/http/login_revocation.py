@@ -81,7 +81,7 @@ class _Revocation:
         return self.login.issuer == self.wish.issuer
 
     async def _revoke(self, url: str, token: str, kind: str) -> None:
-        proof, headers = proof_of_client(self.login)
+        proof, headers = proof_of_client(self.wish, self.login)
         form = {"token": token, "token_type_hint": kind, **proof}
         status, answer = await self._asked(url, form, headers)
         if status != 200:

@@ -20,7 +20,13 @@ from starlette.responses import JSONResponse, Response
 from bridge.errors import leaf_of
 from bridge.http.client import PeerAuth
 from bridge.http.each_login import EachLogin
-from bridge.http.login_credentials import LoginNeededError, LoginToken, LoginWish, ScopesNeededError
+from bridge.http.login_credentials import (
+    LoginNeededError,
+    LoginToken,
+    LoginWish,
+    ScopesNeededError,
+    proof_of_client,
+)
 from bridge.http.login_flow import log_in
 from bridge.http.login_landing import login_landing
 from bridge.http.logins import DAY_SECONDS, Login, LoginKeeper
@@ -96,6 +102,28 @@ async def test_a_login_that_has_expired_is_renewed_and_the_answer_is_kept_for_th
     kept = await files.find(wish.key)
     assert kept is not None
     assert (kept.access_token, kept.refresh_token, kept.renewing_since) == ("access-2", "refresh-2", None)
+
+
+@pytest.mark.parametrize(
+    ("issuer", "client_id", "sent"),
+    [
+        (None, "bridge", "Basic YnJpZGdlOm5ldw=="),
+        (None, "another", "Basic YnJpZGdlOm9sZA=="),
+        ("https://other.example", "bridge", "Basic YnJpZGdlOm9sZA=="),
+    ],
+)
+async def test_a_secret_that_was_replaced_in_the_file_is_sent_for_its_client_at_its_issuer_alone(
+    issuer: str | None, client_id: str, sent: str, tmp_path: Path
+) -> None:
+    server, changes = LoginServer(), {**EXPIRED, "client_auth": "basic", "client_secret": "old"}
+    async with logged_in(server, LoginFiles(tmp_path), **changes) as wish:
+        wish = replace(wish, issuer=issuer or server.issuer, client_id=client_id, secret="new")
+        if issuer is None:
+            await source_of(wish)()
+            assert server.authorization_headers == [sent]
+        kept = await wish.keeper.find(wish.key)
+        assert kept is not None
+        assert proof_of_client(wish, kept) == ({}, {"Authorization": sent})
 
 
 async def test_a_token_that_the_peer_refuses_is_renewed_once_and_the_request_sent_again(
