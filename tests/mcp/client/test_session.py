@@ -135,11 +135,11 @@ for line in iter(sys.stdin.readline, ""):
         if is_deaf:
             os.close(0)
         send(id=message["id"], result={"tools": [{"name": "echo", "inputSchema": {"type": "object"}}]})
-        for number in range(40 * is_deaf):
+        for number in range(200 * is_deaf):
             send(method="notifications/message", params={"level": "info", "data": number})
             time.sleep(0.05)
 """
-"""A server over stdio. At its first start it lists its tools, then reads no more and writes on for two seconds: nothing
+"""A server over stdio. At its first start it lists its tools, then reads no more and writes on for ten seconds: nothing
 can be sent to it, but its connection has not ended."""
 
 
@@ -148,7 +148,7 @@ async def test_a_call_that_finds_a_child_deaf_is_made_on_a_new_one_before_the_ol
     tmp_path: Path,
 ) -> None:
     results: dict[int, Json | str] = {}
-    pace = session_pace(connect_seconds=1.5, longest_pause_seconds=0.1)
+    pace = session_pace(connect_seconds=8, longest_pause_seconds=0.1)
 
     async def call(number: int) -> None:
         try:
