@@ -20,7 +20,7 @@ from __future__ import annotations
 import re
 import ssl
 from abc import ABC, abstractmethod
-from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, Final
@@ -342,7 +342,7 @@ class PeerAuth(httpx2.Auth):
                 shown
                 and response.status_code == status
                 and await self._has_others(shown, response)
-                and _is_short(response)
+                and await _is_short(response)
             ):
                 before, shown = shown, await self._source()
                 if shown is before:  # there are no others after all
@@ -395,9 +395,39 @@ def _with(headers: httpx2.Headers, shown: PeerCredentials) -> httpx2.Headers:
     return httpx2.Headers([*library, *added, *protocol])
 
 
-def _is_short(response: httpx2.Response) -> bool:
-    length = response.headers.get("content-length", "")
-    return length.isdecimal() and len(length) < 8 and int(length) <= _SHORT_BYTES
+async def _is_short(response: httpx2.Response) -> bool:
+    """Whether a response has `_SHORT_BYTES` at most. What had to be read for that stays in it."""
+    stream = response.stream
+    assert isinstance(stream, httpx2.AsyncByteStream), "an AsyncClient has sent the request"
+    response.stream = read = _ReadAhead(stream)
+    return await read.is_whole_within(_SHORT_BYTES)
+
+
+class _ReadAhead(httpx2.AsyncByteStream):
+    """A body whose beginning may be read before who asked for it reads it."""
+
+    def __init__(self, body: httpx2.AsyncByteStream) -> None:
+        self._body = body
+        self._rest = aiter(body)
+        self._beginning: list[bytes] = []
+
+    async def is_whole_within(self, most: int) -> bool:
+        size = 0
+        async for chunk in self._rest:
+            self._beginning.append(chunk)
+            size += len(chunk)
+            if size > most:
+                return False
+        return True
+
+    async def __aiter__(self) -> AsyncIterator[bytes]:
+        for chunk in self._beginning:
+            yield chunk
+        async for chunk in self._rest:
+            yield chunk
+
+    async def aclose(self) -> None:
+        await self._body.aclose()
 
 
 def _place(url: httpx2.URL) -> tuple[bytes, bytes, int | None]:

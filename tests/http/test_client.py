@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from itertools import count
 
 import anyio
@@ -12,7 +12,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
-from bridge.http.client import PeerAuth, PeerCredentials, fixed_credentials
+from bridge.http.client import PeerAuth, PeerCredentials, RenewableCredentials, fixed_credentials
 
 Seen = list[Request]
 URL = "https://peer.example/mcp?v=1"
@@ -117,6 +117,46 @@ async def test_what_is_shown_takes_the_place_of_what_the_library_says_and_of_not
 async def test_the_user_whom_a_url_names_wins(http: httpx2.AsyncClient, seen: Seen) -> None:
     await http.get("https://ada:pass@peer.example/", auth=PeerAuth(URL, TOKEN))
     assert own(seen[0], "authorization", "x-key") == {"authorization": "Basic YWRhOnBhc3M=", "x-key": "k"}
+
+
+class Renewed(RenewableCredentials):
+    """Another token after each one that is refused."""
+
+    def __init__(self) -> None:
+        self.number = 1
+
+    async def __call__(self) -> PeerCredentials:
+        return PeerCredentials({"Authorization": f"Bearer {self.number}"})
+
+    def refused(self, shown: PeerCredentials) -> None:
+        self.number += 1
+
+    async def widened(self, shown: PeerCredentials, scopes: Sequence[str]) -> bool:
+        return False
+
+
+@pytest.mark.parametrize("says_length", [True, False])
+@pytest.mark.parametrize(("size", "last"), [(0, "Bearer 2"), (65_536, "Bearer 2"), (65_537, "Bearer 1")])
+async def test_a_request_is_sent_again_after_a_short_refusal_whether_that_says_its_length_or_not(
+    size: int, last: str, *, says_length: bool
+) -> None:
+    """A long one is left to who asked, whole."""
+    page, sent = b"x" * size, list[str]()
+
+    async def chunks() -> AsyncIterator[bytes]:
+        for start in range(0, size, 1000):
+            yield page[start : start + 1000]
+
+    async def peer(request: httpx2.Request) -> httpx2.Response:
+        sent.append(request.headers["authorization"])
+        if sent[-1] == "Bearer 2":
+            return httpx2.Response(200)
+        return httpx2.Response(401, content=page if says_length else chunks())
+
+    async with httpx2.AsyncClient(transport=httpx2.MockTransport(peer)) as http:
+        answer = await http.post(URL, auth=PeerAuth(URL, Renewed()))
+    assert sent[-1] == last
+    assert answer.content == (page if last == "Bearer 1" else b"")
 
 
 def test_credentials_do_not_stand_in_a_repr() -> None:
