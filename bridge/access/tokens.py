@@ -117,10 +117,11 @@ class IssuerKey:
 
     def fits(self, algorithm: str, key_id: str | None) -> bool:
         """Whether something that was signed by this algorithm may be signed with this key. `key_id` is the key's id,
-        if that is said."""
+        if that is said. A key need not have one (RFC 7517 section 4.5)."""
         kind, curve = _KEY_TYPES[algorithm]
         is_of_type = self.kind == kind and curve in (None, self.curve)
-        return is_of_type and key_id in (None, self.key_id) and self.algorithm in (None, algorithm)
+        is_named_so = None in (key_id, self.key_id) or key_id == self.key_id
+        return is_of_type and is_named_so and self.algorithm in (None, algorithm)
 
 
 def keys_in(document: object, most: int) -> tuple[IssuerKey, ...]:

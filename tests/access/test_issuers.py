@@ -352,6 +352,17 @@ async def test_a_new_key_without_a_name_or_with_the_one_of_the_old_key_is_found(
 
 
 @pytest.mark.proves("oauth-keys")
+async def test_a_key_without_a_name_may_have_signed_a_token_that_names_one() -> None:
+    """Whether it has, the signature says."""
+    nameless = {field: value for field, value in jwk("one").items() if field != "kid"}
+    async with door(TokenIssuer(LOGIN, [nameless, jwk("two")])) as one:
+        claims = one.issuer.claims("api://desk")
+        assert await one.lets_in(signed(claims, "one")) == Principal("corp:alice")
+        assert await one.lets_in(signed(claims, "two")) == Principal("corp:alice")
+        assert "is not signed with a key of its issuer" in str(await one.refuses(signed(claims, "three")))
+
+
+@pytest.mark.proves("oauth-keys")
 async def test_a_flood_of_tokens_that_nobody_has_signed_does_not_reach_the_issuer() -> None:
     async with door() as one:
         await one.lets_in(one.issuer.token("api://desk"))
