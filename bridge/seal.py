@@ -159,7 +159,7 @@ class Seal:
         key_id, cipher = self._ciphers[binding.purpose][0]
         head, nonce = _FORMAT + key_id, secrets.token_bytes(_NONCE_BYTES)
         sealed = cipher.encrypt(nonce, _packed(handle), _associated(head, binding))
-        text = base64.urlsafe_b64encode(head + nonce + sealed).rstrip(b"=").decode()
+        text = _text_of(head + nonce + sealed)
         if len(text) > MAX_HANDLE_CHARACTERS:
             raise HandleTooLongError("The ids that the agent uses are too long for a handle to this task")
         return text
@@ -224,11 +224,11 @@ class RecordSeal:
 
     def seal_json(self, value: JsonObject, place: bytes) -> str:
         """Seal an object as a text that a URL, a header or a cookie can carry: URL-safe base64 without padding."""
-        data = self.seal(json.dumps(value).encode(), place)
-        return base64.urlsafe_b64encode(data).rstrip(b"=").decode()
+        return _text_of(self.seal(json.dumps(value).encode(), place))
 
     def open_json(self, text: str, place: bytes) -> JsonObject:
-        """Open what `seal_json` sealed for a place.
+        """Open what `seal_json` sealed for a place. No other text of the same bytes opens: who counts how often a text is
+        used would count each of them for itself.
 
         Raises:
             SealedRecordError: it does not open.
@@ -237,6 +237,8 @@ class RecordSeal:
             data = base64.b64decode(text + "=" * (-len(text) % 4), altchars=b"-_", validate=True)
         except ValueError as exc:
             raise SealedRecordError from exc
+        if _text_of(data) != text:
+            raise SealedRecordError
         found: JsonObject = json.loads(self.open(data, place))
         return found
 
@@ -326,8 +328,12 @@ def _bytes_of(text: str) -> bytes:
     if len(text) > MAX_HANDLE_CHARACTERS or not _BASE64.fullmatch(text) or len(text) % 4 == 1:
         return b""
     data = base64.urlsafe_b64decode(text + "=" * (-len(text) % 4))
-    is_ours = base64.urlsafe_b64encode(data).rstrip(b"=").decode() == text
-    return data if is_ours else b""
+    return data if _text_of(data) == text else b""
+
+
+def _text_of(data: bytes) -> str:
+    """URL-safe base64 without padding."""
+    return base64.urlsafe_b64encode(data).rstrip(b"=").decode()
 
 
 def _packed(handle: Handle) -> bytes:

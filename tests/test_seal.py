@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 import stat
+import string
 import threading
 from pathlib import Path
 from uuid import UUID
@@ -19,7 +20,9 @@ from bridge.seal import (
     HandleError,
     HandlePurpose,
     HandleTooLongError,
+    RecordSeal,
     Seal,
+    SealedRecordError,
     agent_mark,
     key_in,
     request_digest,
@@ -155,6 +158,20 @@ def test_every_purpose_has_a_lifetime() -> None:
 
 
 @pytest.mark.proves("mcp25-tokens-kept", "mcp26-tokens-kept")
+@pytest.mark.parametrize("length", range(3))
+def test_a_sealed_object_opens_from_one_text_alone(length: int) -> None:
+    """Base64 has other texts of the same bytes: with padding, of the other alphabet, or with bits that say nothing."""
+    seal, value = RecordSeal([KEY], "test"), {"a": "x" * length}
+    for _ in range(20):
+        text = seal.seal_json(value, b"place")
+        assert seal.open_json(text, b"place") == value
+        last = (text[:-1] + letter for letter in string.ascii_letters + string.digits + "-_")
+        padded, other = text + "=" * (-len(text) % 4), text.replace("-", "+").replace("_", "/")
+        for wrong in {padded, other, f"{text}=", f"{text}\n", *last} - {text}:
+            with pytest.raises(SealedRecordError):
+                seal.open_json(wrong, b"place")
+
+
 def test_a_key_is_made_once_and_only_its_owner_can_read_it(tmp_path: Path) -> None:
     folder = tmp_path / "state" / "bridge"
     key = key_in(folder)
