@@ -227,8 +227,8 @@ class RecordSeal:
         return _text_of(self.seal(json.dumps(value).encode(), place))
 
     def open_json(self, text: str, place: bytes) -> JsonObject:
-        """Open what `seal_json` sealed for a place. No other text of the same bytes opens: who counts how often a text is
-        used would count each of them for itself.
+        """Open what `seal_json` sealed for a place. No other text of the same bytes opens: who counts uses of a text
+        would count each of them for itself.
 
         Raises:
             SealedRecordError: it does not open.
