@@ -97,7 +97,7 @@ def line_from(text: bytes) -> AuditLine:
             raise ChangedLineError("is not a line of an audit")
     try:
         is_right = _hash(entry) == digest and _text(told) == text
-    except rfc8785.CanonicalizationError as exc:
+    except (rfc8785.CanonicalizationError, UnicodeEncodeError) as exc:  # the latter for half a pair in a key
         raise ChangedLineError("holds what an audit does not write") from exc
     if not is_right:
         raise ChangedLineError("was changed: its hash is not that of what it says")

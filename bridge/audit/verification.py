@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -43,7 +44,9 @@ def verified(paths: Sequence[Path], heads: Sequence[ChainHead] = ()) -> Verifica
     Raises:
         OSError: a file cannot be read.
     """
-    found, wanted = Verification(), {head.seq: head.hash for head in heads}
+    found, wanted = Verification(), defaultdict[int, set[str]](set)
+    for head in heads:
+        wanted[head.seq].add(head.hash)
     reading = _ChainReader(found, wanted)
     for path in sorted(paths, key=_first_number):
         reading.read(path)
@@ -62,7 +65,7 @@ def verified(paths: Sequence[Path], heads: Sequence[ChainHead] = ()) -> Verifica
 class _ChainReader:
     """Reads files, each behind the one before."""
 
-    def __init__(self, found: Verification, wanted: dict[int, str]) -> None:
+    def __init__(self, found: Verification, wanted: dict[int, set[str]]) -> None:
         self._found = found
         self._wanted = wanted
         self._last_file: Path | None = None
@@ -103,8 +106,9 @@ class _ChainReader:
             self._fault(place, f"has the number {line.head.seq} and follows line {found.last.seq}")
         elif before.hash != found.last.hash:
             self._fault(place, f"does not follow the line {found.last.seq} that is before it")
-        digest = self._wanted.pop(line.head.seq, line.head.hash)
-        if digest != line.head.hash:
+        if self._wanted.pop(line.head.seq, set()) - {
+            line.head.hash
+        }:  # of two that differ, one was of another chain
             self._fault(place, f"is not the line {line.head.seq} whose head was kept: all is new since then")
         found.last, found.lines = line.head, found.lines + 1
         found.lost += _count(entry, "lost")

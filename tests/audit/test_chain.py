@@ -78,6 +78,10 @@ CHANGES: dict[str, tuple[Change, str]] = {
         lambda lines: [lines[0], "well\n", *lines[1:]],
         ":2: is a fragment, of which no later line tells",
     ),
+    "half a pair": (
+        lambda lines: [lines[0], '{"\\ud800":1,"hash":"","prev":"","seq":2}\n', *lines[1:]],
+        ":2: holds what an audit does not write",
+    ),
     "others": (lambda lines: [lines[0], "[1]\n", *lines[1:]], ":2: is not a line of an audit"),
     "none": (lambda _: [], "holds no line"),
 }
@@ -119,6 +123,20 @@ def test_a_whole_new_chain_is_not_the_one_whose_head_was_kept(tmp_path: Path) ->
     assert verified([path], [head]).faults == [
         f"{path}:2: is not the line 2 whose head was kept: all is new since then"
     ]
+
+
+def test_of_two_heads_of_one_line_that_differ_one_is_of_another_chain(tmp_path: Path) -> None:
+    path = tmp_path / "audit.jsonl"
+    heads = []
+    for event in ("b", "x"):
+        path.unlink(missing_ok=True)
+        written(path, "a", event)
+        heads.append(last_head(path))
+    assert verified([path], [heads[1], heads[1]]).faults == []
+    for given in (heads, heads[::-1]):
+        assert verified([path], given).faults == [
+            f"{path}:2: is not the line 2 whose head was kept: all is new since then"
+        ]
 
 
 def test_a_rotation_carries_the_chain_from_file_to_file(tmp_path: Path) -> None:
