@@ -206,6 +206,8 @@ class AgentOperations:
         Raises:
             A2AError: TASK_NOT_FOUND.
         """
+        if self.is_operator:
+            await self.task(task_id)  # so that the audit tells of it, also where its page was not opened
         late = replace(self._caller, comes_late=True)  # the task may end between its page and this
         return await self.agent.service.perform(SUBSCRIBE_TO_TASK, SubscribeToTaskRequest(id=task_id), late)
 

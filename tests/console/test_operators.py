@@ -14,7 +14,7 @@ from bridge.access.principals import OperatorRole, Principal
 from bridge.access.verifiers import Credential
 from bridge.assembly.plan import AuditPlan
 from tests.console.test_tasks import Served, served
-from tests.support.console import ConsoleBrowser
+from tests.support.console import ConsoleBrowser, told_to
 
 ADA = Credential(Principal("ada"), "token-of-ada")
 EYES = Credential(Principal("eyes", operator=OperatorRole.READ), "token-of-eyes")
@@ -164,4 +164,21 @@ async def test_the_audit_tells_who_signed_in_and_whose_tasks_an_operator_has_rea
         {"event": "sign_in", "principal": "eyes"},
         {"event": "read", "principal": "eyes", "owner": "*"},
         {"event": "read", "principal": "eyes", "owner": "ada", "task": task},
+    ]
+
+
+async def test_the_audit_tells_whose_task_an_operator_has_watched_without_its_page(tmp_path: Path) -> None:
+    file = tmp_path / "audit.jsonl"
+    audit = AuditPlan(file, 1 << 20, 600)
+    async with served(tmp_path, ADA, EYES, console_content=True, audit=audit) as here:
+        task = await here.calls("hold", ADA.token, text="x")
+        browser = ConsoleBrowser(here.bridge)
+        assert await browser.signs_in(EYES.token) == 200
+        await browser.opens("/try")
+        async with told_to(browser, task):
+            here.server.released.set()
+    lines = [json.loads(line) for line in file.read_text().splitlines()]
+    known = ("principal", "owner", "task")
+    assert [[one[name] for name in known] for one in lines if one["event"] == "read"] == [
+        ["eyes", "ada", task]
     ]
