@@ -68,6 +68,9 @@ BODY_DEPTH: Final = 64
 SIGN_IN_PATH: Final = "/sign-in"
 """What a browser posts to that has not signed in."""
 
+NEWS_PATH: Final = "/news"
+"""What an open page asks for its news."""
+
 _FIELDS_MOST: Final = 50
 """Fields of a query."""
 
@@ -192,8 +195,9 @@ class ConsoleGate:
         session = self.seal.opened(cookie, now) if cookie else None
         has_session = session is not None and session not in self._ended
         if session is not None and has_session:
-            is_fresh = now < session.seen_at + FRESH_SECONDS
-            visit = replace(visit, session=session if is_fresh else session.seen(now), keeps_cookie=is_fresh)
+            # An open page asks for news by itself, so its stream ends when the browser has been idle for too long.
+            stays = path == NEWS_PATH or now < session.seen_at + FRESH_SECONDS
+            visit = replace(visit, session=session if stays else session.seen(now), keeps_cookie=stays)
         if headers.get("sec-fetch-site") == "cross-site":
             asked = f"{visit.root}{path}{JSON_ENDING if is_json else ''}{_asked_query(scope)}"
             is_led = not has_session and headers.get("sec-fetch-mode") == "navigate"

@@ -17,7 +17,7 @@ from bridge.console.app import ConsoleApp
 from bridge.console.sessions import IDLE_SECONDS, SESSION_SECONDS, SessionSeal, new_session
 from tests.console.test_gate import ADA, BOB, KEY, plan_with, signed_in
 from tests.console.test_tasks import served
-from tests.support.console import HERE, ConsoleBrowser, console_of, told_to
+from tests.support.console import HERE, ConsoleBrowser, console_of, news, told_to
 from tests.support.in_process import client_of
 from tests.support.postgres import new_database_url
 
@@ -186,3 +186,15 @@ async def test_a_tab_that_asks_for_news_keeps_no_session_alive(tmp_path: Path) -
         client.cookies.set("mcp-a2a-console", session_seen_before(tmp_path, 600))
         async with client.stream("POST", f"{HERE}/console/news", json={}, headers=headers) as stream:
             assert (stream.status_code, "set-cookie" in stream.headers) == (200, False)
+
+
+async def test_the_news_of_an_idle_tab_end_with_its_session_although_it_asks_for_them_anew(
+    tmp_path: Path,
+) -> None:
+    async with served(tmp_path, ADA) as here, client_of(here.bridge.app) as client:
+        headers = {"Origin": HERE, "X-CSRF-Token": "shown"}
+        client.cookies.set("mcp-a2a-console", session_seen_before(tmp_path, IDLE_SECONDS - 2))
+        async with client.stream("POST", f"{HERE}/console/news", json={}, headers=headers) as stream:
+            assert stream.status_code == 200
+            with anyio.fail_after(10):
+                assert [one async for one in news(stream)] != []
