@@ -239,11 +239,11 @@ class Bridge:
             self.telemetry.audit.refuse()
 
     def tell_of_sign_in(self, face: str, principal: str = "", *, error: str = "") -> None:
-        """Have the audit tell that a principal has signed in at a page, or that somebody was refused there."""
+        """Have the audit tell that a principal has signed in at a page, or that it, or somebody, was refused there."""
         if self.telemetry.audit is not None:
             recorder = self.telemetry.audit.recorder
             if error:
-                recorder.refused(face, error)
+                recorder.refused(face, error, principal)
             else:
                 recorder.signed_in(principal, face)
 

@@ -112,10 +112,12 @@ class AuditRecorder:
         """Tell that a principal has shown its credential."""
         self.note("sign_in", principal=self._principal(principal), face=face, protocol=protocol)
 
-    def refused(self, face: str, error: str) -> None:
-        """Tell that somebody was refused before it was known who it is, as far as there is room for such lines."""
+    def refused(self, face: str, error: str, principal: str = "") -> None:
+        """Tell that somebody was refused at a page, as far as there is room for such lines. A foreign page may have
+        had the browser of a principal send what was refused."""
         if self._refusals.takes_one():
-            self.note(_REFUSED, face=face, decision="refused", outcome="failed", error=error)
+            who = self._principal(principal) if principal else ""
+            self.note(_REFUSED, principal=who, face=face, decision="refused", outcome="failed", error=error)
 
     def noticed(self, notice: Notice) -> None:
         """Tell what happened beside the hops."""

@@ -10,8 +10,7 @@ from __future__ import annotations
 
 import logging
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Final
 
@@ -51,6 +50,12 @@ _FACE: Final = "console"
 """Where somebody signs in, in the audit."""
 _STATIC: Final = "/static/"
 
+_SIGN_INS: Final = (("POST", SIGN_IN_PATH), ("GET", BACK_PATH))
+"""The requests of a sign-in."""
+
+_NOT_LET_IN: Final = frozenset({401, 403, 421})
+"""How a request is refused because of who sent it."""
+
 
 class ConsoleApp:
     """The pages of one bridge."""
@@ -73,6 +78,7 @@ class ConsoleApp:
             visit = await self._gate.visit(scope)
             response = await self._answered(visit, scope, receive)
         except RefusedError as exc:
+            self._tell_of_refusal(visit, exc.status)
             response = refused = _refusal(visit, exc.status, str(exc))
             refused.headers.update(exc.headers)
         except A2AError as exc:
@@ -199,13 +205,12 @@ class ConsoleApp:
         raise RefusedError(404, "There is nothing here")
 
     async def _sign_in(self, visit: Visit, body: JsonObject) -> Response:
-        with self._refusals_told():
-            if isinstance(name := body.get("issuer"), str):
-                page, begun = await self._issuers.begin(visit, name)
-                leading = json_response({"to": page})
-                leading.headers["Set-Cookie"] = begun
-                return leading
-            session, principal = await self._gate.sign_in(visit, str(body.get("token") or "").strip())
+        if isinstance(name := body.get("issuer"), str):
+            page, begun = await self._issuers.begin(visit, name)
+            leading = json_response({"to": page})
+            leading.headers["Set-Cookie"] = begun
+            return leading
+        session, principal = await self._gate.sign_in(visit, str(body.get("token") or "").strip())
         self._bridge.tell_of_sign_in(_FACE, principal.name)
         signed_in = json_response({"to": visit.root})
         signed_in.headers["Set-Cookie"] = self._gate.cookie(visit, session)
@@ -225,21 +230,19 @@ class ConsoleApp:
 
     async def _back(self, visit: Visit, headers: Headers) -> Response:
         """A page that leads on: a redirect would still come from the site of the issuer, and have no session."""
-        with self._refusals_told():
-            session, principal, ended = await self._issuers.finish(visit, headers)
+        session, principal, ended = await self._issuers.finish(visit, headers)
         self._bridge.tell_of_sign_in(_FACE, principal.name)
         page = _leading_to(replace(visit, path=""), visit.root, "signed_in.html")
         page.headers.append("Set-Cookie", self._gate.cookie(visit, session))
         page.headers.append("Set-Cookie", ended)
         return page
 
-    @contextmanager
-    def _refusals_told(self) -> Iterator[None]:
-        try:
-            yield
-        except RefusedError as exc:
-            self._bridge.tell_of_sign_in(_FACE, error=f"HTTP_{exc.status}")
-            raise
+    def _tell_of_refusal(self, visit: Visit | None, status: int) -> None:
+        """Have the audit tell of what was refused because of who asked for it, and of each sign-in that failed."""
+        who = "" if visit is None or visit.principal is None else visit.principal.name
+        is_sign_in = visit is not None and (visit.verb, visit.path) in _SIGN_INS
+        if is_sign_in or status in _NOT_LET_IN:
+            self._bridge.tell_of_sign_in(_FACE, who, error=f"HTTP_{status}")
 
     async def _news_for(self, visit: Visit, task: JsonValue) -> ASGIApp:
         """The news for a tab, with those of a task if its page is about one."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
 import sys
 from collections.abc import AsyncIterator
@@ -17,7 +18,7 @@ from starlette.types import Receive, Scope, Send
 from bridge.access.principals import Principal
 from bridge.access.verifiers import Credential, Scheme
 from bridge.assembly.bridge import Bridge
-from bridge.assembly.plan import Plan, ProcessPlan
+from bridge.assembly.plan import AuditPlan, Plan, ProcessPlan
 from bridge.assembly.plan_from_file import plan_from_file
 from bridge.config.load import SettingOverride, load
 from bridge.console import gate, sessions
@@ -283,3 +284,35 @@ def test_an_option_serves_the_console_of_a_file_that_does_not_name_it(tmp_path: 
     assert not plan_from_file(load(file)).place.console
     asked = {"console": SettingOverride(True, "--console")}
     assert plan_from_file(load(file).given(**asked)).place.console
+
+
+async def test_the_audit_tells_of_whoever_is_refused_because_of_who_asks(tmp_path: Path) -> None:
+    file = tmp_path / "audit.jsonl"
+    async with console_of(plan_with(tmp_path, ADA, audit=AuditPlan(file, 1 << 20, 7))) as bridge:
+        browser, stranger = ConsoleBrowser(bridge), ConsoleBrowser(bridge)
+        assert await browser.signs_in(ADA.token) == 200
+        await browser.opens()
+        refused = [
+            await stranger.opens("/tasks.json"),
+            await stranger.posts("/news", {}),
+            await ConsoleBrowser(bridge, "http://evil.example:8080").opens("/tasks"),
+            await browser.opens("/people"),
+            await browser.posts("/sign-out", {}, Origin="http://localhost:3000"),
+            await browser.posts("/sign-out", {}, **{"X-CSRF-Token": "guessed"}),
+            await browser.opens("/nothing"),
+            await browser.posts("/sign-in", {"token": "wrong"}),
+        ]
+        assert (await browser.opens("/people")).status_code == 403  # there is no room for its line
+    lines = [json.loads(line) for line in file.read_text().splitlines()]
+    told = [(one["error"], one.get("principal", "")) for one in lines if one["event"] == "refused"]
+    assert [one.status_code for one in refused] == [401, 401, 421, 403, 403, 403, 404, 403]
+    assert told == [
+        ("HTTP_401", ""),
+        ("HTTP_401", ""),
+        ("HTTP_421", ""),
+        ("HTTP_403", "ada"),
+        ("HTTP_403", ""),  # a foreign page: its browser is not looked at
+        ("HTTP_403", "ada"),
+        ("HTTP_403", "ada"),
+    ]
+    assert lines[-1]["unlisted"] == 1
