@@ -39,6 +39,12 @@ _HEARTBEAT_LOOKS: Final = 5
 _JUDGE_SECONDS: Final = 15.0
 """Between judgements of a visitor: an issuer that is asked about a token does not tell when it takes it back."""
 
+_STALL_SECONDS: Final = 30.0
+"""How long one write may wait for a tab that takes nothing in. Then its place is for another one."""
+
+_LAST_SECONDS: Final = 2.0
+"""The same for the end of a stream, which nobody has to read."""
+
 _WORDS: Final = 500
 """Characters of the words of one event that are told."""
 
@@ -104,7 +110,8 @@ class NewsStream:
                     group.start_soon(self._until_let_go)
                     await _gone(receive)
                     self.end()
-            await send({"type": "http.response.body", "body": b"", "more_body": False})
+            with anyio.move_on_after(_LAST_SECONDS):  # without it the server closes the connection
+                await send({"type": "http.response.body", "body": b"", "more_body": False})
         finally:
             self._desk.open.discard(self)
             if self._watched is not None:
@@ -155,9 +162,12 @@ class NewsStream:
 
     async def _send(self, send: Send, body: bytes) -> None:
         async with self._sending:
-            if self._judged_at == self._desk.access.changes or await self._is_let_in():
+            if self._judged_at != self._desk.access.changes and not await self._is_let_in():
+                self.end()
+                return
+            with anyio.move_on_after(_STALL_SECONDS) as patience:
                 await send({"type": "http.response.body", "body": body, "more_body": True})
-            else:
+            if patience.cancelled_caught:
                 self.end()
 
 

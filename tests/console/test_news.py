@@ -145,6 +145,33 @@ async def test_news_end_while_nobody_can_tell_whether_their_visitor_may_have_the
     assert await OpenTab(visit_of(ADA.principal), judged).hears_all() == []
 
 
+@pytest.mark.parametrize(("left_seconds", "stall_seconds"), [(0.3, 60), (60, 0.3)], ids=["expires", "stalls"])
+async def test_a_tab_that_takes_nothing_in_keeps_no_place(
+    left_seconds: float, stall_seconds: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("bridge.console.news._STALL_SECONDS", stall_seconds)
+    monkeypatch.setattr("bridge.console.news._LAST_SECONDS", 0.1)
+    expiring = replace(ADA.principal, expires_at=time.time() + left_seconds)
+
+    async def judged(_: Visit) -> Principal | None:
+        return expiring
+
+    async def numbers(_: Visit) -> JsonObject:
+        return {}
+
+    async def stays() -> Any:
+        await anyio.sleep_forever()
+
+    async def send(message: Any) -> None:
+        if message["type"] == "http.response.body":
+            await anyio.sleep_forever()
+
+    desk = NewsDesk(Access((), ADA.principal), numbers, judged)
+    with anyio.fail_after(SOON_SECONDS):
+        await desk.take(visit_of(expiring), None)({}, stays, send)
+    assert desk.open == set()
+
+
 async def test_too_many_tabs_are_shown_without_news_and_their_places_come_back(tmp_path: Path) -> None:
     async with served(tmp_path) as here:
         await here.browser.opens()
