@@ -27,7 +27,7 @@ from bridge.errors import AuditAwayError
 from bridge.http.request_checks import RefusedError
 from bridge.jsonvalues import JsonObject
 from bridge.mcp.server.face import IncomingCall, McpRefusal, ReportProgress
-from bridge.safe_text import web_link, with_visible_characters
+from bridge.safe_text import spelled_as_json, web_link, with_visible_characters
 
 _FILE: Final = "application/octet-stream"
 
@@ -163,7 +163,7 @@ def shown_result(result: JsonObject) -> JsonObject:
     return {
         "failed": result.get("isError") is True,
         "parts": _parts(result),
-        "raw": json.dumps(result),
+        "raw": _json_text(result),
     }
 
 
@@ -215,9 +215,24 @@ def _text(text: str) -> JsonObject:
 
 
 def _bounded(value: JsonValue) -> JsonObject:
-    """A value as a table or as JSON. A table has its first rows; other JSON that is long is a text that is cut."""
-    shown = shown_value(value)
-    if shown["is"] == "table":
-        return {name: inner for name, inner in shown.items() if name != "value"}
-    text = json.dumps(value, indent=2, ensure_ascii=False)
-    return shown if len(text) <= TEXT_MOST else _text(text)
+    """A value as a table or as JSON. A table has its first rows; other JSON that is long is a text that is cut.
+
+    All of it is text by now, because a script would change long numbers.
+    """
+    match shown_value(value):
+        case {"is": "table", "columns": list() as columns, "rows": list() as rows, "left": left}:
+            cells: list[JsonValue] = [[_cell(cell) for cell in row] for row in rows if isinstance(row, list)]
+            names: list[JsonValue] = [_cell(name) for name in columns]
+            return {"is": "table", "columns": names, "rows": cells, "left": left}
+    text = _json_text(value)
+    return {"is": "json", "text": text} if len(text) <= TEXT_MOST else _text(text)
+
+
+def _cell(value: JsonValue) -> str | None:
+    if value is None or isinstance(value, str):
+        return None if value is None else with_visible_characters(value)
+    return _json_text(value)
+
+
+def _json_text(value: JsonValue) -> str:
+    return spelled_as_json(json.dumps(value, indent=2, ensure_ascii=False))

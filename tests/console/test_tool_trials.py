@@ -134,11 +134,32 @@ async def test_a_visitor_tries_the_tools_that_it_may_use(tmp_path: Path) -> None
             {"type": "text", "text": "x" * (TEXT_MOST + 7)},
             {"is": "text", "text": "x" * TEXT_MOST, "cut": 7},
         ),
-        ({"type": "unheard of"}, {"is": "json", "value": {"type": "unheard of"}}),
+        ({"type": "unheard of"}, {"is": "json", "text": '{\n  "type": "unheard of"\n}'}),
     ],
 )
 def test_a_block_is_shown_as_what_it_is_and_never_run(block: Any, shown: Any) -> None:
     assert shown_block(block) == shown
+
+
+LONG = 12345678901234567891
+"""A number that a script would change."""
+
+
+def test_a_value_is_shown_with_all_its_digits_and_without_hidden_characters() -> None:
+    rows: Any = [{"n\u202e": LONG, "words": "a\u202eb", "none": None}]
+    nested: Any = {"n\u202e": LONG, "words": ["a\u202eb"]}
+    for value in (rows, nested):
+        shown: Any = shown_result({"content": [], "structuredContent": value})
+        assert json.loads(shown["raw"])["structuredContent"] == value
+        assert (str(LONG) in shown["raw"], "\u202e" in shown["raw"]) == (True, False)
+        if value is rows:
+            (table,) = shown["parts"]
+            assert table["columns"] == ["n\\u202e", "words", "none"]
+            assert table["rows"] == [[str(LONG), "a\\u202eb", None]]
+        else:
+            assert [one["is"] for one in shown["parts"]] == ["json"]
+            assert json.loads(shown["parts"][0]["text"]) == value
+            assert "\u202e" not in shown["parts"][0]["text"]
 
 
 def test_a_large_result_is_shown_in_part_and_whole_in_its_file() -> None:

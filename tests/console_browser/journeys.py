@@ -278,6 +278,19 @@ def test_wrong_arguments_are_told_beside_their_fields(tab: Tab) -> None:
     tab.faults[:] = [fault for fault in tab.faults if "422" not in fault]
 
 
+def test_a_number_that_a_browser_would_change_is_not_sent(tab: Tab) -> None:
+    page = tab.opens("/try/devtools/get-sum")
+    field = page.get_by_label("a number, required")
+    field.fill("12345678901234567891")
+    page.get_by_label("b number, required").fill("0")
+    page.get_by_role("button", name="Run").click()
+    expect(field).to_be_focused()
+    expect(page.get_by_text("A browser changes whole numbers beyond")).to_be_visible()
+    field.fill("9007199254740991")
+    page.get_by_role("button", name="Run").click()
+    expect(page.get_by_text("The sum of 9007199254740991 and 0").first).to_be_visible()
+
+
 def test_an_elicitation_of_server_everything_is_answered_in_the_browser(tab: Tab) -> None:
     page = tab.opens("/try/devtools/trigger-elicitation-request")
     page.get_by_role("button", name="Run").click()

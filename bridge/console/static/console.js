@@ -30,13 +30,25 @@ function say(words) {
 
 // Forms
 
+// A script changes long whole numbers. What was typed is sent, or nothing.
+function exact(text, value) {
+  if (/^\s*-?\d+\s*$/.test(text) && !Number.isSafeInteger(value))
+    throw new RangeError(`A browser changes whole numbers beyond ${Number.MAX_SAFE_INTEGER}: use another client`);
+  return value;
+}
+
+const parsed = (text) =>
+  JSON.parse(text, (_, value, from) => (typeof value === "number" ? exact(from?.source ?? `${value}`, value) : value));
+
+const numberOf = (one) => (one.value.trim() === "" ? undefined : exact(one.value, Number(one.value)));
+
 const readers = {
   string: (one) => (one.value === "" && !one.required ? undefined : one.value),
-  number: (one) => (one.value.trim() === "" ? undefined : Number(one.value)),
-  integer: (one) => (one.value.trim() === "" ? undefined : Number(one.value)),
+  number: numberOf,
+  integer: numberOf,
   boolean: (one) => ({ true: true, false: false })[one.value],
-  choice: (one) => (one.value === "" ? undefined : JSON.parse(one.value)),
-  json: (one) => (one.value.trim() === "" ? undefined : JSON.parse(one.value)),
+  choice: (one) => (one.value === "" ? undefined : parsed(one.value)),
+  json: (one) => (one.value.trim() === "" ? undefined : parsed(one.value)),
 };
 
 function valuesOf(form) {
@@ -50,8 +62,9 @@ function valuesOf(form) {
     let value;
     try {
       value = readers[one.dataset.type](one);
-    } catch {
-      throw { name: one.dataset.name, message: "This is no JSON" };
+    } catch (fault) {
+      const message = fault instanceof RangeError ? fault.message : "This is no JSON";
+      throw { question: form.dataset.question, name: one.dataset.name, message };
     }
     if (value !== undefined) found[one.dataset.name] = value;
   }
@@ -124,9 +137,8 @@ function showResult(form, { failed, parts, raw }) {
   const place = document.getElementById("result");
   place.querySelector("h2").textContent = failed ? "The tool failed" : "Result";
   place.querySelector("div").replaceChildren(...parts.map(partOf));
-  const text = raw.length > RAW_MOST ? raw : JSON.stringify(JSON.parse(raw), null, 2);
-  const left = text.length - RAW_MOST;
-  place.querySelector("pre").textContent = left > 0 ? `${text.slice(0, RAW_MOST)}\n… ${left} more characters are in the file` : text;
+  const left = raw.length - RAW_MOST;
+  place.querySelector("pre").textContent = left > 0 ? `${raw.slice(0, RAW_MOST)}\n… ${left} more characters are in the file` : raw;
   URL.revokeObjectURL(wholeResult);
   wholeResult = URL.createObjectURL(new Blob([raw], { type: "application/json" }));
   const whole = place.querySelector(".whole");
@@ -154,7 +166,7 @@ function tableOf({ columns, rows, left }) {
   const cell = (name, value) => Object.assign(document.createElement(name), { textContent: value });
   const row = (name, values) => {
     const made = document.createElement("tr");
-    made.append(...values.map((value) => cell(name, value === null ? "–" : typeof value === "string" ? value : JSON.stringify(value))));
+    made.append(...values.map((value) => cell(name, value ?? "–")));
     return made;
   };
   const table = document.createElement("table");
@@ -181,7 +193,7 @@ function partOf(part) {
   if (part.is === "image") return made("img", "", { src: part.file, alt: "An image of the result" });
   if (part.is === "file") return made("a", `Save ${part.name}`, { href: part.file, download: "" });
   if (part.is === "link") return part.web ? made("a", part.url, { href: part.web, rel: "noreferrer noopener" }) : made("code", part.url);
-  return made("pre", JSON.stringify(part.value, null, 2));
+  return made("pre", part.text);
 }
 
 for (const form of document.querySelectorAll("form[data-action]")) {
