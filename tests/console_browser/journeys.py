@@ -232,6 +232,7 @@ def test_a_call_shows_its_events_as_they_come_and_its_result_as_what_it_is(tab: 
     page.get_by_role("button", name="Run").click()
     page.wait_for_url("**/tasks/devtools/*")
     expect(page.locator("#moments li").nth(3)).to_be_visible()
+    expect(page.locator("#moments")).to_have_attribute("aria-live", "polite")
     expect(page.locator(".lead")).to_contain_text("completed")
     page.goto(f"{tab.root}/console/try/devtools/get-tiny-image")
     page.get_by_role("button", name="Run").click()
@@ -275,6 +276,46 @@ def test_wrong_arguments_are_told_beside_their_fields(tab: Tab) -> None:
     field = page.get_by_label("a number, required")
     expect(field).to_have_attribute("aria-invalid", "true")
     expect(field).to_be_focused()
+    tab.faults[:] = [fault for fault in tab.faults if "422" not in fault]
+
+
+def test_a_tool_is_run_again_by_keyboard(tab: Tab) -> None:
+    page = tab.opens("/try/mcp/team/get-sum")
+    page.get_by_label("a number, required").fill("19")
+    page.get_by_label("b number, required").fill("23")
+    run = tabbed_to(page, page.get_by_role("button", name="Run"))
+    page.keyboard.press("Enter")
+    expect(page.get_by_role("heading", name="Result")).to_be_visible()
+    expect(run).to_be_focused()
+
+
+def test_a_button_says_so_when_the_bridge_does_not_answer(tab: Tab) -> None:
+    task = send(tab.root, "devtools", "trigger-elicitation-request", {})
+    page = tab.opens(f"/tasks/devtools/{task}")
+    button = page.get_by_role("button", name="Cancel the task")
+    page.route("**/cancel", lambda route: route.abort())
+    tabbed_to(page, button)
+    page.keyboard.press("Enter")
+    expect(page.get_by_text("The bridge does not answer")).to_be_visible()
+    expect(button).to_be_focused()
+    page.unroute("**/cancel")
+    page.keyboard.press("Enter")
+    expect(page.locator(".lead")).to_contain_text("canceled")
+    tab.faults[:] = [fault for fault in tab.faults if "ERR_FAILED" not in fault]
+
+
+def test_a_problem_with_a_choice_of_several_leads_the_keyboard_there(tab: Tab) -> None:
+    task = send(tab.root, "devtools", "trigger-elicitation-request", {})
+    page = tab.opens(f"/tasks/devtools/{task}")
+    choice = page.locator("fieldset").first
+    question = page.locator("[data-question]").get_attribute("data-question")
+    problem = {"question": question, "name": choice.get_attribute("data-name"), "message": "too few"}
+    page.route("**/answer", lambda route: route.fulfill(status=422, json={"problems": [problem]}))
+    page.get_by_role("button", name="Answer").click()
+    expect(choice.get_by_text("too few")).to_be_visible()
+    expect(choice.locator("input").first).to_be_focused()
+    page.unroute("**/answer")
+    end(tab.root, task)
     tab.faults[:] = [fault for fault in tab.faults if "422" not in fault]
 
 

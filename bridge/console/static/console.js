@@ -28,6 +28,11 @@ function say(words) {
   setTimeout(() => { place.hidden = true; }, 8000);
 }
 
+// A button that is disabled loses the focus. It gets it back, unless something else has it by then.
+function focusAgain(button) {
+  if (document.activeElement === document.body) button?.focus();
+}
+
 // Forms
 
 // A script changes long whole numbers. What was typed is sent, or nothing.
@@ -97,7 +102,7 @@ function show(form, problems, words) {
   const all = form.querySelector(":scope > .error[role=alert]");
   all.textContent = left.join("\n");
   all.hidden = !left.length;
-  first?.focus();
+  (first?.matches("fieldset") ? first.querySelector("input") : first)?.focus();
 }
 
 function bodyOf(form, action) {
@@ -223,6 +228,7 @@ for (const form of document.querySelectorAll("form[data-action]")) {
       show(form, [], "The bridge does not answer");
     } finally {
       for (const button of buttons) button.disabled = false;
+      focusAgain(event.submitter);
     }
   });
 }
@@ -255,11 +261,17 @@ for (const form of document.querySelectorAll("form[data-lines]")) {
 for (const button of document.querySelectorAll("button[data-post]")) {
   button.addEventListener("click", async () => {
     button.disabled = true;
-    const answer = await post(button.dataset.post, {});
-    const said = await told(answer);
-    if (answer.ok) location.assign(said.to);
-    else say(said.error?.message ?? "That did not work");
-    button.disabled = false;
+    try {
+      const answer = await post(button.dataset.post, {});
+      const said = await told(answer);
+      if (answer.ok) location.assign(said.to);
+      else say(said.error?.message ?? "That did not work");
+    } catch {
+      say("The bridge does not answer");
+    } finally {
+      button.disabled = false;
+      focusAgain(button);
+    }
   });
 }
 
