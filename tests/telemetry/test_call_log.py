@@ -138,6 +138,23 @@ async def test_lines_of_calls_are_written_together_each_with_its_own_call_and_ti
     assert all(before <= record.created <= after for record in caplog.records)
 
 
+async def test_no_name_looks_like_further_fields_of_a_line(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO, logger="bridge")
+    log = CallLog()
+    hop = Hop("server", "mcp", (log,), NO_TRACE, "tools/call", "tools", state="failed", owner="of all")
+    hop.principal, hop.skill = 'corp:ann state=completed "x"', "a\u00a0peer=other"
+    log.ended(hop)
+    log.write()
+    (line,) = [one.getMessage() for one in caplog.records if one.name == "bridge.telemetry.call_log"]
+    who = r'"corp:ann state=completed \"x\""'
+    assert line == (
+        f'principal={who} face=tools skill="a\u00a0peer=other" peer=- state=failed ms=0.0 trace=-'
+        f' owner="of all" answered_by={who}'
+    )
+    (fields,) = fields_in(caplog)
+    assert (fields["principal"], fields["skill"]) == (hop.principal, hop.skill)
+
+
 async def test_many_lines_do_not_wait_and_the_end_writes_what_waits(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO, logger="bridge")
     log = CallLog()
