@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Mapping
+from functools import reduce
+from operator import or_
 from typing import Any, Final
 
 import anyio
@@ -34,9 +36,12 @@ class WorkerMetrics:
         """`ask` sends the question of this number to all workers that serve, and returns their numbers."""
         self._ask = ask
         self._counts: dict[int, WorkerCounts] = {}
-        self._names: KnownNames = KnownNames()
+        self._names: dict[int, KnownNames] = {}
+        """The names that each worker knows. One that was started anew may not have reached its peers yet."""
         self._answered: dict[int, int] = {}
         """The latest question that each worker has answered."""
+        self._told: dict[int, int] = {}
+        """The latest question to which each worker has told its names."""
         self._deaths: Counter[int] = Counter()
         self._asked = 0
         self._moved = Signal()
@@ -45,8 +50,8 @@ class WorkerMetrics:
     def hear(self, worker: int, number: int, told: Mapping[str, Any]) -> None:
         """Take the answer of a worker."""
         self._counts.setdefault(worker, WorkerCounts()).take(families_in(told["families"]))
-        self._names = KnownNames.from_json(told["names"])
-        self._answered[worker] = number
+        self._names[worker] = KnownNames.from_json(told["names"])
+        self._answered[worker] = self._told[worker] = number
         self._moved.tell()
 
     def end(self, worker: int) -> None:
@@ -64,8 +69,14 @@ class WorkerMetrics:
             with anyio.move_on_after(ANSWER_SECONDS):
                 while any(self._answered.get(worker, 0) < self._asked for worker in asked):
                     await self._moved.wait()
-        parts = [counts.labelled(worker, self._names) for worker, counts in self._counts.items()]
+        names = self._known_names()
+        parts = [counts.labelled(worker, names) for worker, counts in self._counts.items()]
         return [*united(parts), *self.families_of_workers(asked)]
+
+    def _known_names(self) -> KnownNames:
+        """The names of all workers that have answered now; while none does, those that were told last."""
+        now = {one: names for one, names in self._names.items() if self._told[one] == self._asked}
+        return reduce(or_, (now or self._names).values(), KnownNames())
 
     def families_of_workers(self, serving: list[int]) -> list[MetricFamily]:
         """What is told of the workers themselves; these serve now."""

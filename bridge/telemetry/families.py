@@ -129,6 +129,13 @@ class KnownNames:
             return True
         return face in self.skills and (skill in ("", OTHER) or skill in self.skills[face])
 
+    def __or__(self, other: KnownNames) -> KnownNames:
+        """The names that are known here or there."""
+        faces = (*self.skills, *other.skills)
+        none = frozenset[str]()
+        skills = {face: self.skills.get(face, none) | other.skills.get(face, none) for face in faces}
+        return KnownNames(skills, self.peers | other.peers)
+
     def to_json(self) -> JsonObject:
         """As plain values, for another process."""
         return {"skills": {face: [*skills] for face, skills in self.skills.items()}, "peers": [*self.peers]}

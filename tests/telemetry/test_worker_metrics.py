@@ -19,9 +19,9 @@ from bridge.telemetry.families import (
 NAMES: Final = KnownNames({"face": frozenset({"echo"})}, frozenset({"far"}))
 
 
-def counted(calls: int, up: int = 1, face: str = "face") -> list[MetricFamily]:
+def counted(calls: int, up: int = 1, face: str = "face", **more: str) -> list[MetricFamily]:
     """What one worker says."""
-    labels = (("face", face),)
+    labels = (("face", face), *more.items())
     calls_total = MetricFamily(
         "calls_total", "Calls", "counter", (MetricSample("calls_total", labels, calls),)
     )
@@ -33,11 +33,13 @@ class Workers:
 
     def __init__(self, **_: Any) -> None:
         self.say: dict[int, list[MetricFamily]] = {}
+        self.names: dict[int, KnownNames] = {}
         self.metrics = WorkerMetrics(self._asked)
 
     def _asked(self, number: int) -> list[int]:
         for worker, families in self.say.items():
-            told = {"families": families_as_json(families), "names": NAMES.to_json()}
+            names = self.names.get(worker, NAMES)
+            told = {"families": families_as_json(families), "names": names.to_json()}
             self.metrics.hear(worker, number, told)
         return list(self.say)
 
@@ -70,6 +72,22 @@ async def test_what_a_dead_worker_counted_is_gone_once_no_name_of_it_is_known() 
     workers = Workers()
     workers.say = {1: counted(5, face="removed"), 2: counted(7)}
     assert await workers.read("calls_total") == {"2": 7}
+
+
+async def test_a_worker_that_has_not_reached_its_peers_hides_nothing_that_others_count() -> None:
+    workers = Workers()
+    workers.say = {1: counted(5, skill="echo"), 2: counted(7, skill="echo")}
+    assert await workers.read("calls_total") == {"1": 5, "2": 7}
+    workers.metrics.end(2)
+    workers.say[2] = counted(0)
+    workers.names[2] = KnownNames({"face": frozenset()}, frozenset({"far"}))
+    families = {family.name: family for family in await workers.metrics.read()}
+    told = [(dict(one.labels), one.value) for one in families["calls_total"].samples]
+    for worker, calls in (("1", 5), ("2", 7)):
+        assert ({"face": "face", "skill": "echo", "worker": worker}, calls) in told
+    workers.names[1] = workers.names[2]
+    families = {family.name: family for family in await workers.metrics.read()}
+    assert all("skill" not in dict(one.labels) for one in families["calls_total"].samples)
 
 
 async def test_a_worker_that_dies_while_it_is_asked_does_not_hold_up_the_reading() -> None:
