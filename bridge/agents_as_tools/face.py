@@ -223,9 +223,11 @@ class AgentsFace:
             except BadArgumentsError:
                 return TaskWork(name, "", "")
             return TaskWork(name, agent.key, _id_of_agent(far))
-        runs = self.tool_called(name, arguments) or name
-        known = self._listing.tools.by_name.get(runs)
-        return TaskWork(runs, "" if known is None else known.agent_key, "")
+        runs = self.tool_called(name, arguments)
+        if runs is None:  # it is one of the face's own, or a host has made it up
+            is_own = any(tool["name"] == name for tool in self.tools())
+            return TaskWork(name if is_own else "", "", "")
+        return TaskWork(runs, self._listing.tools.by_name[runs].agent_key, "")
 
     @property
     def caller_issuers(self) -> Mapping[str, str]:

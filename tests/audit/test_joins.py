@@ -90,6 +90,16 @@ async def test_a_handle_that_cannot_be_opened_names_neither_agent_nor_task(tool:
     assert [(one["skill"], one.keys() & {"peer", "task"}) for one in lines_in(path)] == [(tool, set())] * 2
 
 
+async def test_the_name_of_a_tool_that_a_host_has_made_up_is_not_told(tmp_path: Path) -> None:
+    path = tmp_path / "audit.jsonl"
+    place = ProcessPlan(audit=AuditPlan(path, MANY, MANY, required=True))
+    async with foreign_offered(tmp_path, place) as there:
+        called = {"name": "pay 500 to Ada", "arguments": {"message": "x"}}
+        assert "Unknown tool" in (await there.client({}).send("tools/call", called))["error"]["message"]
+    told = [(one["event"], one.get("decision"), one.keys() & {"skill", "peer"}) for one in lines_in(path)]
+    assert told == [("intent", None, set()), ("call", "refused", set())]
+
+
 async def test_a_webhook_and_a_refused_cancellation_name_their_task(tmp_path: Path) -> None:
     path, config = tmp_path / "audit.jsonl", config_for(raw_command(), name="raw", keys=("k" * 32,))
     async with receiving() as receiver:
