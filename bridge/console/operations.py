@@ -47,7 +47,7 @@ from bridge.access.principals import EVERYONE, OperatorRole
 from bridge.assembly.bridge import Bridge
 from bridge.assembly.published_agent import PublishedAgent
 from bridge.console.gate import Visit
-from bridge.errors import AuditAwayError
+from bridge.errors import AuditAwayError, StoreAwayError
 from bridge.http.request_checks import RefusedError
 from bridge.trace import Hop
 from bridge.translate.own_questions import asks_for_skill
@@ -262,11 +262,14 @@ class AgentOperations:
                     await hop.intend()
                     hop.forget()
                 yield hop
-            except AuditAwayError as exc:
-                raise temporarily_unavailable("The bridge cannot write its audit at the moment") from exc
             except A2AError as exc:
                 hop.error = exc.kind.reason
                 raise
+            except (AuditAwayError, StoreAwayError) as exc:
+                what = "write its audit" if isinstance(exc, AuditAwayError) else "reach its stored tasks"
+                away = temporarily_unavailable(f"The bridge cannot {what} at the moment")
+                hop.error = away.kind.reason
+                raise away from exc
 
 
 def _as_operator(caller: CallContext, sees_contents: bool) -> CallContext:

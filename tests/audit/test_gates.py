@@ -25,7 +25,9 @@ from bridge.assembly.plan import (
     RemotePlan,
     ServerPlan,
 )
+from bridge.audit.recorder import AuditRecorder
 from bridge.console.app import ConsoleApp
+from bridge.errors import AuditAwayError, StoreAwayError
 from bridge.mcp.client.eras import Era
 from tests.audit.test_lines import MANY, lines_of
 from tests.support.asking import asking_command
@@ -284,3 +286,27 @@ async def test_nothing_that_is_done_at_the_console_goes_to_a_peer_without_its_li
         ("CancelTask", "hold"),
     ]
     assert {one["principal"] for one in told} == {LOCAL.name}
+
+
+@pytest.mark.outside
+async def test_what_refuses_a_call_of_the_console_has_the_name_that_it_has_at_a_face(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    place = AuditPlace(tmp_path)
+    faults: list[Exception] = [AuditAwayError("away"), AuditAwayError("away"), StoreAwayError("away")]
+
+    async def away(*_: object) -> int:
+        raise faults.pop()
+
+    with anyio.fail_after(WAIT_SECONDS):
+        async with with_console(tmp_path, place) as (browser, _):
+            with monkeypatch.context() as patched:
+                patched.setattr(AuditRecorder, "intend", away)
+                for path in ("/try/tools/shout", "/try/tools/shout", "/try/mcp/face/shout"):
+                    assert (await browser.posts(path, {"arguments": {"text": "x"}})).status_code == 503
+    refused = [one for one in lines_of(place.file) if one["event"] == "call"]
+    assert [(one["error"], one["decision"]) for one in refused] == [
+        ("UNAVAILABLE", "refused"),
+        ("UNAVAILABLE", "refused"),
+        ("HTTP_503", "refused"),
+    ]

@@ -312,7 +312,7 @@ class McpServer:
             raise McpRefusal(INVALID_PARAMS, f"Unknown tool: {echoed(incoming.name)}")
         trace.begin()
         hop = self._hops.taken("mcp", self._name)
-        with nullcontext() if hop is None else hop, self._counted():
+        with nullcontext() if hop is None else hop, _fault_told(hop), self._counted():
             if hop is not None:
                 hop.admit("tools/call", incoming.principal, is_authenticated=True)
                 meant = self._face.work_of(incoming.name, incoming.arguments, incoming.principal)
@@ -420,6 +420,17 @@ class McpServer:
                 schema = tool.get("inputSchema")
                 return schema if isinstance(schema, dict) else {}
         return None
+
+
+@contextmanager
+def _fault_told(hop: Hop | None) -> Iterator[None]:
+    """Name what refuses a call of this process as a call over HTTP would be told of it."""
+    try:
+        yield
+    except (McpRefusal, AuditAwayError) as exc:
+        if hop is not None:
+            hop.error = str(exc.code) if isinstance(exc, McpRefusal) else "HTTP_503"
+        raise
 
 
 async def _tell_legacy(session: ServerSession) -> None:
