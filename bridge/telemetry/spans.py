@@ -52,6 +52,8 @@ logger = logging.getLogger(__name__)
 _SPANS_PATH: Final = "/v1/traces"
 _WAITING_MOST: Final = 2048
 """How many spans may wait for the collector, unless `OTEL_BSP_MAX_QUEUE_SIZE` says so: the default of the SDK."""
+_SENT_MOST: Final = 512
+"""How many are sent at once, unless `OTEL_BSP_MAX_EXPORT_BATCH_SIZE` says so: the default of the SDK."""
 _END_SECONDS: Final = 5.0
 """How long the end of the bridge waits for a collector to take the last spans."""
 
@@ -67,16 +69,22 @@ class SpanExport:
     """Makes a span of each hop, and sends it."""
 
     def __init__(self, collector: str) -> None:
-        """`collector` is the base URL of an OTLP receiver. The variables OTEL_* say the rest."""
+        """`collector` is the base URL of an OTLP receiver. The variables OTEL_* say the rest.
+
+        Raises:
+            UsageError: one of them says what cannot be.
+        """
         self._exporter = _CountingExporter(f"{collector}{_SPANS_PATH}")
         ours = Resource({"service.name": "mcp-a2a", "service.version": __version__})
         found = Resource.create()
         is_named = not str(found.attributes.get("service.name", "")).startswith("unknown_service")
-        provider = TracerProvider(
-            resource=ours.merge(found) if is_named else found.merge(ours), shutdown_on_exit=False
-        )
+        resource = ours.merge(found) if is_named else found.merge(ours)
+        try:
+            provider = TracerProvider(resource=resource, shutdown_on_exit=False)
+            self._queue = _SpanQueue(self._exporter, _number_in("OTEL_BSP_MAX_QUEUE_SIZE", _WAITING_MOST))
+        except ValueError as exc:
+            raise UsageError(f"spans cannot be made as the variables OTEL_* say: {exc}") from exc
         provider.sampler = _SamplerOfStrangers(provider.sampler)
-        self._queue = _SpanQueue(self._exporter, _waiting_most())
         provider.add_span_processor(self._queue)
         self._tracer = provider.get_tracer("mcp-a2a", __version__)
         self._provider = provider
@@ -141,7 +149,8 @@ class _SpanQueue(BatchSpanProcessor):
     """The queue of the SDK, which takes no span that would push out another one, and tells how many it took not."""
 
     def __init__(self, exporter: _CountingExporter, most: int) -> None:
-        super().__init__(exporter, max_queue_size=most)
+        at_once = min(_number_in("OTEL_BSP_MAX_EXPORT_BATCH_SIZE", _SENT_MOST), most)
+        super().__init__(exporter, max_queue_size=most, max_export_batch_size=at_once)
         self._counting = exporter
         self._most = most
         self._given = 0
@@ -165,9 +174,9 @@ class _SpanQueue(BatchSpanProcessor):
         super().on_end(span)
 
 
-def _waiting_most() -> int:
-    said = os.environ.get("OTEL_BSP_MAX_QUEUE_SIZE", "")
-    return int(said) if said.isdecimal() and int(said) else _WAITING_MOST
+def _number_in(variable: str, usual: int) -> int:
+    said = os.environ.get(variable, "")
+    return int(said) if said.isdecimal() and int(said) else usual
 
 
 class _SamplerOfStrangers(Sampler):

@@ -297,6 +297,26 @@ async def test_what_else_a_host_does_with_a_task_has_a_link_to_the_call_that_beg
     assert (after.trace != TRACE, after.parent, after.links) == (True, "", (begun.id,))
 
 
+async def test_a_short_queue_needs_no_further_variable(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OTEL_BSP_MAX_QUEUE_SIZE", "100")
+    await Telemetry(ProcessPlan(traces=f"http://127.0.0.1:{free_port()}"), Parts).close()
+
+
+@pytest.mark.parametrize(
+    ("variable", "value", "words"),
+    [
+        ("OTEL_BSP_SCHEDULE_DELAY", "0", "must be positive"),
+        ("OTEL_SPAN_ATTRIBUTE_COUNT_LIMIT", "many", "must be a non-negative integer"),
+    ],
+)
+def test_a_variable_that_cannot_be_is_told_in_words(
+    variable: str, value: str, words: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(variable, value)
+    with pytest.raises(UsageError, match=rf"OTEL_\* say: .*{words}"):
+        Telemetry(ProcessPlan(traces=f"http://127.0.0.1:{free_port()}"), Parts)
+
+
 def test_without_the_packages_the_key_is_refused_with_what_to_install(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
