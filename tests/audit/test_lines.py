@@ -374,6 +374,16 @@ async def test_refusals_of_strangers_fill_no_disk_and_are_counted(tmp_path: Path
     ]
 
 
+async def test_a_card_that_is_asked_for_under_a_foreign_name_is_told_as_refused(tmp_path: Path) -> None:
+    async with audited(tmp_path) as there:
+        url = f"{there.url}/agents/tools/.well-known/agent-card.json"
+        assert (await there.http.get(url)).status_code == 200
+        assert (await there.http.post(url)).status_code == 405
+        assert (await there.http.get(url, headers={"Host": "evil.example"})).status_code == 421
+    told = [(one["event"], one.get("error")) for one in lines_of(there.file)]
+    assert told == [("start", None), ("serving", None), ("refused", "MISDIRECTED"), ("stop", None)]
+
+
 def test_a_bound_of_lines_begins_anew_each_minute() -> None:
     notes: list[JsonObject] = []
 

@@ -171,7 +171,6 @@ class AgentServer:
         if request.path == CARD_PATH or (
             request.path == OLDER_CARD_PATH and self._versions.serves_older_card
         ):
-            request.visit.hop = None
             answer: Response | EventStream = self._card(request, base_path)
         elif request.path in ("", "/"):
             answer = await self._jsonrpc(request)
@@ -226,6 +225,7 @@ class AgentServer:
     def _card(self, request: _Request, base_path: str) -> Response:
         try:
             self._address.require_own(request.headers)
+            request.visit.hop = None  # it asks for no operation, and is not refused because of who sent it
             if request.verb not in ("GET", "HEAD"):
                 raise A2AError(
                     METHOD_NOT_ALLOWED, "The card is read with GET", headers={"Allow": "GET, HEAD"}
