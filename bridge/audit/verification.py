@@ -106,9 +106,8 @@ class _ChainReader:
             self._fault(place, f"has the number {line.head.seq} and follows line {found.last.seq}")
         elif before.hash != found.last.hash:
             self._fault(place, f"does not follow the line {found.last.seq} that is before it")
-        if self._wanted.pop(line.head.seq, set()) - {
-            line.head.hash
-        }:  # of two that differ, one was of another chain
+        kept = self._wanted.pop(line.head.seq, set())
+        if kept - {line.head.hash}:  # of two that differ, one was of another chain
             self._fault(place, f"is not the line {line.head.seq} whose head was kept: all is new since then")
         found.last, found.lines = line.head, found.lines + 1
         found.lost += _count(entry, "lost")
