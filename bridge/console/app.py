@@ -30,13 +30,14 @@ from bridge.console.forms import WrongValuesError
 from bridge.console.gate import SIGN_IN_PATH, ConsoleGate, Visit
 from bridge.console.issuer_sign_in import BACK_PATH, IssuerSignIn
 from bridge.console.mapping import mapping
-from bridge.console.news import NewsDesk
+from bridge.console.news import NewsStream
 from bridge.console.operations import AskedQuestions, operations_on, waiting_for
 from bridge.console.overview import load_for, overview
 from bridge.console.pages import HEADERS, STATIC, json_response, page_response, static_response
 from bridge.console.parts import file_of, media_headers, places_in
 from bridge.console.paths import segments_of
 from bridge.console.people import people
+from bridge.console.tab_streams import TabStreams
 from bridge.console.tasks import path_of_task, task_list, task_page
 from bridge.console.tool_trials import call_tool, tool_list, tool_page
 from bridge.console.trials import run, skill_list, skill_page
@@ -68,7 +69,7 @@ class ConsoleApp:
         """What is known of the tasks that wait, by the names of their agents."""
         self._gate = ConsoleGate(place, bridge.access, lambda: keys_of(place))
         self._issuers = IssuerSignIn(self._gate, bridge.access, bridge.login_at)
-        self._news = NewsDesk(bridge.access, self._numbers, self._gate.principal_of)
+        self._tabs = TabStreams(bridge.access, self._gate.principal_of)
         bridge.sign_outs.take = self._end_session
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -195,7 +196,7 @@ class ConsoleApp:
             case ["lines", agent, skill]:
                 return json_response(trials.typed_lines(self._bridge, visit, agent, skill, body))
             case ["try", "mcp", server, tool]:
-                return await call_tool(self._bridge, visit, server, tool, body)
+                return await call_tool(self._bridge, self._tabs, visit, server, tool, body)
             case ["try", agent, skill]:
                 path = await run(self._bridge, visit, agent, skill, body)
                 return json_response({"to": f"{visit.root}{path}"})
@@ -226,7 +227,7 @@ class ConsoleApp:
     def _end_session(self, mark: str) -> None:
         """End a session here, that was ended here or at another process of the bridge."""
         self._gate.end(mark)
-        self._news.end(mark)
+        self._tabs.end(mark)
 
     async def _back(self, visit: Visit, headers: Headers) -> Response:
         """A page that leads on: a redirect would still come from the site of the issuer, and have no session."""
@@ -246,12 +247,13 @@ class ConsoleApp:
 
     async def _news_for(self, visit: Visit, task: JsonValue) -> ASGIApp:
         """The news for a tab, with those of a task if its page is about one."""
+        tab = self._tabs.take(visit)
         match segments_of(task) if isinstance(task, str) else ():
             case []:
-                return self._news.take(visit, None)
+                return NewsStream(tab, self._numbers, None)
             case ["tasks", agent, task_id]:
                 watched = await operations_on(self._bridge, visit, agent).watched(task_id)
-                return self._news.take(visit, watched)
+                return NewsStream(tab, self._numbers, watched)
         raise RefusedError(400, "This is no task")
 
 

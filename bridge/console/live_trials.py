@@ -1,6 +1,6 @@
 """A call of a tool whose progress is shown while it runs: a stream of what it tells, and at its end its result.
 
-The call is canceled when the page is closed, as a host's call is that goes away.
+The call is canceled when the page is closed, as a host's call is that goes away, and when its visitor may see no more.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import anyio
 from anyio.streams.memory import MemoryObjectSendStream
 from starlette.types import Receive, Scope, Send
 
-from bridge.console.pages import HEADERS
+from bridge.console.tab_streams import TabStream
 from bridge.http.request_checks import RefusedError
 from bridge.http.sse import frame
 from bridge.jsonvalues import JsonObject
@@ -33,25 +33,18 @@ _WORDS: Final = 500
 class LiveTrial:
     """The response to a call that is followed."""
 
-    def __init__(self, call: Callable[[ReportProgress], Awaitable[JsonObject]]) -> None:
+    def __init__(self, tab: TabStream, call: Callable[[ReportProgress], Awaitable[JsonObject]]) -> None:
         """`call` calls the tool, and tells what it reports of its progress."""
+        self._tab = tab
         self._call = call
 
     async def __call__(self, _: Scope, receive: Receive, send: Send) -> None:
-        """Call the tool, until it ends or the page is closed."""
-        raw = [(name.lower().encode(), value.encode()) for name, value in HEADERS.items()]
-        raw += [(b"content-type", b"text/event-stream"), (b"x-accel-buffering", b"no")]
-        await send({"type": "http.response.start", "status": 200, "headers": raw})
+        """Call the tool, until it ends, the page is closed or its visitor may see no more."""
         told, reports = anyio.create_memory_object_stream[JsonObject](_WAITING_MOST)
-        async with anyio.create_task_group() as group:
+        async with self._tab.held(receive, send) as group, reports:
             group.start_soon(self._run, told)
-            group.start_soon(_cancel_when_gone, receive, group.cancel_scope)
-            async with reports:
-                async for one in reports:
-                    body = frame(json.dumps(one).encode())
-                    await send({"type": "http.response.body", "body": body, "more_body": True})
-            await send({"type": "http.response.body", "body": b"", "more_body": False})
-            group.cancel_scope.cancel()
+            async for one in reports:
+                await self._tab.send(send, frame(json.dumps(one).encode()))
 
     async def _run(self, told: MemoryObjectSendStream[JsonObject]) -> None:
         def report(progress: float | None, total: float | None = None, message: str | None = None) -> None:
@@ -74,9 +67,3 @@ class LiveTrial:
                     "refused": {"status": 500, "message": "The bridge failed in this call; its log says why"}
                 }
             await told.send(end)
-
-
-async def _cancel_when_gone(receive: Receive, scope: anyio.CancelScope) -> None:
-    while (await receive())["type"] != "http.disconnect":
-        pass
-    scope.cancel()

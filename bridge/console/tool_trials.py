@@ -22,6 +22,7 @@ from bridge.console.pages import json_response
 from bridge.console.paging import Paging
 from bridge.console.parts import IMAGES, SOUNDS, TEXT_MOST, shown_value
 from bridge.console.paths import path_of
+from bridge.console.tab_streams import TabStreams
 from bridge.console.trials import arguments_in, secret_header, secret_option
 from bridge.errors import AuditAwayError
 from bridge.http.request_checks import RefusedError
@@ -115,12 +116,15 @@ def _schema(tool: PublishedTool) -> JsonObject:
     return schema if isinstance(schema, dict) else {}
 
 
-async def call_tool(bridge: Bridge, visit: Visit, server: str, name: str, body: JsonObject) -> ASGIApp:
+async def call_tool(
+    bridge: Bridge, tabs: TabStreams, visit: Visit, server: str, name: str, body: JsonObject
+) -> ASGIApp:
     """Call a tool and wait for its result, as an MCP host does that takes no questions. With `live` in the form, the
     answer is a stream that tells the tool's progress, too.
 
     Raises:
-        RefusedError: 404, there is no such tool for it; 400, the call is refused; 503, it cannot be written down.
+        RefusedError: 404, there is no such tool for it; 400, the call is refused; 503, it cannot be written down, or
+            too many streams are open.
         WrongValuesError: the arguments do not fit the schema.
     """
     one, tool = _tool(bridge, visit, server, name)
@@ -128,7 +132,9 @@ async def call_tool(bridge: Bridge, visit: Visit, server: str, name: str, body: 
     if problems := form_problems(_schema(tool), arguments):
         raise WrongValuesError(problems)
     call = partial(_called, one, visit, tool.name, arguments)
-    return LiveTrial(call) if body.get("live") is True else json_response(await call(_report_to_nobody))
+    if body.get("live") is True:
+        return LiveTrial(tabs.take(visit), call)
+    return json_response(await call(_report_to_nobody))
 
 
 def _report_to_nobody(

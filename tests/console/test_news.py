@@ -16,8 +16,9 @@ import pytest
 from bridge.access.principals import OperatorRole, Principal
 from bridge.access.verifiers import Access, Credential
 from bridge.console.gate import Visit
-from bridge.console.news import STREAMS_MOST, NewsDesk
+from bridge.console.news import NewsStream
 from bridge.console.sessions import IDLE_SECONDS, new_session
+from bridge.console.tab_streams import STREAMS_MOST, TabStreams
 from bridge.http.request_checks import RefusedError
 from bridge.jsonvalues import JsonObject
 from tests.console.test_tasks import ADA, BOB, Served, served
@@ -108,10 +109,10 @@ class OpenTab:
         async def send(message: Any) -> None:
             self.sent.append(message)
 
-        desk = NewsDesk(Access((), ADA.principal), numbers, self.judged)
+        tabs = TabStreams(Access((), ADA.principal), self.judged)
         with anyio.fail_after(SOON_SECONDS):
-            await desk.take(self.visit, None)({}, stays, send)
-        assert desk.open == set()
+            await NewsStream(tabs.take(self.visit), numbers, None)({}, stays, send)
+        assert tabs.open == set()
         assert not self.sent[-1]["more_body"]
         return [one["body"] for one in self.sent[1:-1]]
 
@@ -149,8 +150,8 @@ async def test_news_end_while_nobody_can_tell_whether_their_visitor_may_have_the
 async def test_a_tab_that_takes_nothing_in_keeps_no_place(
     left_seconds: float, stall_seconds: float, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("bridge.console.news._STALL_SECONDS", stall_seconds)
-    monkeypatch.setattr("bridge.console.news._LAST_SECONDS", 0.1)
+    monkeypatch.setattr("bridge.console.tab_streams._STALL_SECONDS", stall_seconds)
+    monkeypatch.setattr("bridge.console.tab_streams._LAST_SECONDS", 0.1)
     expiring = replace(ADA.principal, expires_at=time.time() + left_seconds)
 
     async def judged(_: Visit) -> Principal | None:
@@ -166,10 +167,10 @@ async def test_a_tab_that_takes_nothing_in_keeps_no_place(
         if message["type"] == "http.response.body":
             await anyio.sleep_forever()
 
-    desk = NewsDesk(Access((), ADA.principal), numbers, judged)
+    tabs = TabStreams(Access((), ADA.principal), judged)
     with anyio.fail_after(SOON_SECONDS):
-        await desk.take(visit_of(expiring), None)({}, stays, send)
-    assert desk.open == set()
+        await NewsStream(tabs.take(visit_of(expiring)), numbers, None)({}, stays, send)
+    assert tabs.open == set()
 
 
 async def test_too_many_tabs_are_shown_without_news_and_their_places_come_back(tmp_path: Path) -> None:

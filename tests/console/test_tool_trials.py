@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import AsyncIterator, MutableMapping, Sequence
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,18 +13,21 @@ import anyio
 import pytest
 
 from bridge.access.principals import Principal
-from bridge.access.verifiers import Credential
+from bridge.access.verifiers import Access, Credential
 from bridge.assembly.bridge import Bridge
 from bridge.assembly.call_lines import command_line, mcp_line
 from bridge.assembly.plan import OfferedPlan, Plan, ProcessPlan, PublishedPlan, ServerPlan
 from bridge.console.app import ConsoleApp
+from bridge.console.gate import Visit
 from bridge.console.live_trials import LiveTrial
 from bridge.console.parts import TEXT_MOST
+from bridge.console.tab_streams import TabStreams
 from bridge.console.tool_trials import shown_block, shown_result
 from bridge.jsonvalues import JsonObject
 from bridge.mcp.client.eras import Era
 from bridge.mcp.server.face import ReportProgress
-from tests.console.test_tasks import HOSTILE, PROFILE, WAIT_SECONDS
+from tests.console.test_news import SOON_SECONDS, visit_of
+from tests.console.test_tasks import BOB, HOSTILE, PROFILE, WAIT_SECONDS
 from tests.support.console import ConsoleBrowser
 from tests.support.in_process import client_of
 from tests.support.running import listening
@@ -208,8 +212,12 @@ async def test_what_is_reported_after_the_end_of_a_call_disturbs_nobody() -> Non
     async def send(message: MutableMapping[str, Any]) -> None:
         sent.append(message)
 
+    async def judged(_: Visit) -> Principal | None:
+        return ADA.principal
+
     with anyio.fail_after(10):
-        await LiveTrial(call)({"type": "http"}, anyio.sleep_forever, send)
+        tab = TabStreams(Access((), ADA.principal), judged).take(visit_of(ADA.principal))
+        await LiveTrial(tab, call)({"type": "http"}, anyio.sleep_forever, send)
     before = list(sent)
     reports[0](2)
     assert sent == before
@@ -234,3 +242,31 @@ async def test_a_page_that_is_closed_cancels_the_call_that_it_follows(tmp_path: 
         assert [task["state"] for task in (await browser.reads("/tasks"))["lists"][0]["tasks"]] == [
             "canceled"
         ]
+
+
+@pytest.mark.outside
+@pytest.mark.parametrize("how", ["signs out", "is removed"])
+async def test_a_call_is_followed_no_more_once_its_visitor_may_see_nothing(how: str, tmp_path: Path) -> None:
+    """It is canceled, as far as its principal may still cancel it."""
+    ada = Credential(Principal("ada"), ADA.token)
+    async with (
+        offering(tmp_path, ada, BOB, names=("hold",)) as (browser, server),
+        client_of(browser.bridge.app) as client,
+    ):
+        assert await browser.signs_in(ada.token) == 200
+        await browser.opens("/try/mcp/team/hold")
+        client.cookies = browser.client.cookies
+        headers = {"Origin": browser.base_url, "X-CSRF-Token": browser.csrf}
+        url, body = f"{browser.base_url}/console/try/mcp/team/hold", {"arguments": {}, "live": True}
+        async with client.stream("POST", url, json=body, headers=headers) as stream:
+            await server.holding(1)
+            if how == "signs out":
+                assert (await browser.posts("/sign-out", {})).status_code == 200
+            else:
+                await browser.bridge.apply(replace(browser.bridge.plan, credentials=(BOB,)))
+            with anyio.fail_after(SOON_SECONDS):
+                told = "".join([chunk async for chunk in stream.aiter_text()])
+        assert "result" not in told
+        (agent,) = browser.bridge.published
+        while how == "signs out" and agent.engine.running:
+            await anyio.sleep(0.01)

@@ -164,7 +164,7 @@ async function followCall(form, answer) {
     }
   }
   document.getElementById("result").hidden = true;
-  show(form, [], "The bridge ended before the result came");
+  show(form, [], "The result will not come here: the bridge ended, or your sign-in did");
 }
 
 function tableOf({ columns, rows, left }) {

@@ -1,0 +1,137 @@
+"""What every stream to an open tab has, whatever it tells.
+
+What it tells was chosen by the rights that its visitor had when it was opened. So it ends as soon as the visitor is
+another one, has other rights, has signed out, or its sign-in is over; nothing is sent before that is known. It ends as
+well when the tab takes nothing in: then its place is for another one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from typing import Final
+
+import anyio
+import anyio.abc
+from starlette.types import Receive, Send
+
+from bridge.access.principals import Principal
+from bridge.access.verifiers import Access
+from bridge.console.gate import Visit
+from bridge.console.pages import HEADERS
+from bridge.http.request_checks import RefusedError
+
+STREAMS_MOST: Final = 100
+"""Open streams. A tab beyond that shows its page without news, and follows no call."""
+
+_JUDGE_SECONDS: Final = 15.0
+"""Between judgements of a visitor: an issuer that is asked about a token does not tell when it takes it back."""
+
+_STALL_SECONDS: Final = 30.0
+"""How long one write may wait for a tab that takes nothing in."""
+
+_LAST_SECONDS: Final = 2.0
+"""The same for the end of a stream, which nobody has to read."""
+
+
+@dataclass
+class TabStreams:
+    """All open streams of one bridge."""
+
+    access: Access
+    principal_of: Callable[[Visit], Awaitable[Principal | None]]
+    """Who a visitor is now; None once it may no longer see anything. RefusedError: that cannot be judged now."""
+    open: set[TabStream] = field(default_factory=set)
+
+    def take(self, visit: Visit) -> TabStream:
+        """A stream for the tab of a visitor.
+
+        Raises:
+            RefusedError: 503, there are too many.
+        """
+        if len(self.open) >= STREAMS_MOST:
+            raise RefusedError(503, "Too many pages are open", {"Retry-After": "30"})
+        return TabStream(self, visit)
+
+    def end(self, mark: str) -> None:
+        """End the streams of all tabs of the browser whose session has this mark."""
+        for stream in self.open:
+            if stream.visit.session.mark == mark:
+                stream.end()
+
+
+class TabStream:
+    """A stream to one tab."""
+
+    def __init__(self, streams: TabStreams, visit: Visit) -> None:
+        self.visit = visit
+        self._streams = streams
+        self._sending = anyio.Lock()
+        self._scope = anyio.CancelScope()
+        self._judged_at: int | None = None
+        """`Access.changes` when the visitor was judged last; None before."""
+
+    def end(self) -> None:
+        """Tell nothing more."""
+        self._scope.cancel()
+
+    @asynccontextmanager
+    async def held(self, receive: Receive, send: Send) -> AsyncIterator[anyio.abc.TaskGroup]:
+        """Answer a request with this stream while the context is open. It may be left by itself: what runs in it, and
+        in the group that it yields, is cancelled when the tab is closed or the stream has to end."""
+        raw = [(name.lower().encode(), value.encode()) for name, value in HEADERS.items()]
+        raw += [(b"content-type", b"text/event-stream"), (b"x-accel-buffering", b"no")]
+        self._streams.open.add(self)
+        self._scope.deadline = anyio.current_time() + self.visit.seconds_left
+        try:
+            await send({"type": "http.response.start", "status": 200, "headers": raw})
+            with self._scope:
+                async with anyio.create_task_group() as group:
+                    group.start_soon(self._until_let_go)
+                    group.start_soon(self._until_closed, receive)
+                    yield group
+                    group.cancel_scope.cancel()
+            with anyio.move_on_after(_LAST_SECONDS):  # without it the server closes the connection
+                await send({"type": "http.response.body", "body": b"", "more_body": False})
+        finally:
+            self._streams.open.discard(self)
+
+    async def send(self, send: Send, body: bytes) -> None:
+        """Send a frame to the tab, if its visitor may still have it."""
+        async with self._sending:
+            if self._judged_at != self._streams.access.changes and not await self._is_let_in():
+                self.end()
+                return
+            with anyio.move_on_after(_STALL_SECONDS) as patience:
+                await send({"type": "http.response.body", "body": body, "more_body": True})
+            if patience.cancelled_caught:
+                self.end()
+
+    async def _until_let_go(self) -> None:
+        while True:
+            changed = self._streams.access.changed.next
+            if not await self._is_let_in():
+                break
+            with anyio.move_on_after(_JUDGE_SECONDS):
+                await changed.wait()
+        self.end()
+
+    async def _until_closed(self, receive: Receive) -> None:
+        while (await receive())["type"] != "http.disconnect":
+            pass
+        self.end()
+
+    async def _is_let_in(self) -> bool:
+        """Whether the visitor is the one for whom the stream was opened, with the same rights."""
+        while True:
+            changes = self._streams.access.changes
+            try:
+                now = await self._streams.principal_of(self.visit)
+            except RefusedError:  # it cannot be judged now: the tab asks anew
+                return False
+            if now is None or now != self.visit.principal:
+                return False
+            if changes == self._streams.access.changes:
+                self._judged_at = changes
+                return True
