@@ -22,19 +22,24 @@ _HIDDEN: Final = (
 _JOINING: Final = "\u200c\u200d\ufe00-\ufe0f"
 """Joiners and variation selectors. Persian words and emoji need them, at most two in a row."""
 
+_HALVES: Final = "\ud800-\udfff"
+"""Halves of surrogate pairs, which UTF-8 cannot carry. JavaScript leaves them where it cuts a text."""
+
 _UNSEEN: Final = re.compile(f"[{_STEERING}{_HIDDEN}]")
-_LINE_END: Final = re.compile(f"[{_STEERING}{_HIDDEN}\n]")
+_SPELLED: Final = re.compile(f"[{_STEERING}{_HIDDEN}{_HALVES}]")
+_LINE_END: Final = re.compile(f"[{_STEERING}{_HIDDEN}{_HALVES}\n]")
 _LOST_JOINER: Final = re.compile(rf"(?:(?<=\s)|\A)[{_JOINING}]+|(?<=[{_JOINING}][{_JOINING}])[{_JOINING}]+")
 
 
 def with_visible_characters(text: str, *, in_one_line: bool = False) -> str:
-    """A text for a terminal or a text log: hidden characters become escapes such as `\\x1b` or `\\u202e`."""
-    return (_LINE_END if in_one_line else _UNSEEN).sub(_code, text)
+    """A text for a terminal or a text log: hidden characters, and halves of characters, become
+    escapes such as `\\x1b` or `\\u202e`."""
+    return (_LINE_END if in_one_line else _SPELLED).sub(_code, text)
 
 
 def spelled_as_json(text: str) -> str:
     """The same for a text that is JSON already: hidden characters become JSON escapes, so its value stays the same."""
-    return _UNSEEN.sub(lambda found: json.dumps(found[0])[1:-1], text)
+    return _SPELLED.sub(lambda found: json.dumps(found[0])[1:-1], text)
 
 
 def without_hidden_characters(text: str) -> str:

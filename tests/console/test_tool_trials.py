@@ -20,6 +20,7 @@ from bridge.assembly.plan import OfferedPlan, Plan, ProcessPlan, PublishedPlan, 
 from bridge.console.app import ConsoleApp
 from bridge.console.gate import Visit
 from bridge.console.live_trials import LiveTrial
+from bridge.console.pages import json_response
 from bridge.console.parts import TEXT_MOST
 from bridge.console.tab_streams import TabStreams
 from bridge.console.tool_trials import shown_block, shown_result
@@ -164,6 +165,21 @@ def test_a_value_is_shown_with_all_its_digits_and_without_hidden_characters() ->
             assert [one["is"] for one in shown["parts"]] == ["json"]
             assert json.loads(shown["parts"][0]["text"]) == value
             assert "\u202e" not in shown["parts"][0]["text"]
+
+
+@pytest.mark.parametrize(
+    "result",
+    [
+        {"content": [{"type": "text", "text": "a\ud800b"}]},
+        {"content": [], "structuredContent": {"a\ud800": "x\udc00"}},
+        {"content": [{"type": "resource_link", "uri": "https://x.test/\ud800", "name": "n"}]},
+    ],
+)
+def test_half_of_a_character_is_spelled_out_as_no_answer_could_carry_it(result: Any) -> None:
+    """JavaScript leaves one where it cuts a text."""
+    shown: Any = json.loads(json_response(shown_result(result)).body)
+    assert "\\ud800" in str(shown["parts"])
+    assert json.loads(shown["raw"]) == result
 
 
 def test_a_large_result_is_shown_in_part_and_whole_in_its_file() -> None:
