@@ -145,7 +145,8 @@ def replicas(folder: Path, count: int, *options: str, fail: str = "closed") -> I
         made = []
         for _ in range(count):
             made.append(stack.enter_context(started(folder, agent, known, *options)))
-            made[-1].said.until("curl -s")
+            # The address stands there before the last worker serves.
+            made[-1].said.until("workers  each" if "--workers" in options else "curl -s")
         yield made
 
 
