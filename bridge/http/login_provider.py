@@ -114,7 +114,8 @@ class LoginProvider(OAuthClientProvider):
         self._wish = wish
         self._lead = lead
         self._redirect_uri = redirect_uri
-        self._before = before
+        # What only says that its person declined is of no issuer.
+        self._before = before if before is not None and before.issuer else None
         self._refresh_url = ""
         scopes = () if before is None else (*before.scopes, *before.wanted_scopes)
         self._clients = clients

@@ -328,6 +328,20 @@ async def test_whoever_declines_ends_the_login_and_the_issuer_is_never_named(tmp
         assert (kept.lost, kept.access_token) == (DECLINED, "")
 
 
+async def test_whoever_has_declined_logs_in_by_the_next_link(tmp_path: Path) -> None:
+    async with desk(tmp_path) as here:
+        link, browser = here.link_of(), Browser(here.replica)
+        await browser.shows_who(link, "alice")
+        assert await browser.sends(link, decline="yes") == 200
+        link = here.link_of()
+        await browser.shows_who(link, "alice")
+        assert await browser.sends(link, approve="yes") == 200
+        assert await browser.opens(await browser.goes_to_the_issuer()) == 200
+        kept = await here.wish.keeper.find(LoginKey(here.server.url, "alice"))
+    assert kept is not None
+    assert (kept.lost, kept.access_token) == ("", "access-2")
+
+
 async def test_while_no_login_can_be_kept_the_page_says_so_and_the_log_says_why(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
