@@ -87,6 +87,8 @@ class PendingLogin:
     begun: BegunLogin
     began_at: float
     expires_at: float
+    peer: str = ""
+    """The peer that the issuer gives tokens for, as `LoginKey.peer`; empty if an older release has begun the login."""
 
 
 _Sealed = TypeVar("_Sealed", LoginLink, BrowserPerson, PendingProof, PendingLogin)
@@ -140,7 +142,9 @@ class LoginSeals:
         scopes = {key: tuple(bare[key]) for key in ("scopes", "wanted_scopes")}
         begun = BegunLogin(**said["begun"], bare=Login(**bare | scopes))
         link = LoginLink(**said["link"])
-        return _in_time(PendingLogin(link, begun, said["began_at"], said["expires_at"]), now)
+        return _in_time(
+            PendingLogin(link, begun, said["began_at"], said["expires_at"], said.get("peer", "")), now
+        )
 
     def awaited(self, text: str) -> AwaitedLogin:
         """The call that waits for a login, also after its link has expired.

@@ -313,7 +313,7 @@ class LoginPages:
             ) from exc
         now = time.time()
         # The page has done its work, and a cookie is short.
-        pending = PendingLogin(link, replace(begun, page=""), now, now + STATE_SECONDS)
+        pending = PendingLogin(link, replace(begun, page=""), now, now + STATE_SECONDS, wish.key.peer)
         page = _leading_to(begun.page, link.server)
         self._set_cookie(visit, page, _PENDING, self._seals.sealed(pending))
         self._tell(link, "begun")
@@ -332,6 +332,9 @@ class LoginPages:
             raise self._foreign(visit, "the answer is not the one to the login of this browser")
         self._take(pending.begun.state, pending.expires_at, now)
         link, wish = pending.link, self._wish_for(pending.link)
+        if not _is_still_meant(pending, wish):
+            words = f"{link.server} has moved since this login was begun. Send a message to get another link"
+            raise RefusedError(410, words)
         try:
             # Held from before the code is sent: an issuer may revoke what it gave for a code that comes twice, and a
             # proxy may have brought this answer to another replica, too (RFC 6749 section 4.1.2).
@@ -470,6 +473,11 @@ class LoginPages:
             httponly=True,
             samesite="lax",
         )
+
+
+def _is_still_meant(pending: PendingLogin, wish: LoginWish) -> bool:
+    """Whether a login that was begun is for the URL and the issuer that the file has now: a token is for one server."""
+    return pending.peer in ("", wish.key.peer) and wish.issuer in ("", pending.begun.bare.issuer)
 
 
 async def _missed_in(wish: LoginWish) -> Sequence[str]:

@@ -235,6 +235,27 @@ async def test_an_answer_counts_only_in_the_browser_that_began_it_and_only_once(
         assert len(here.server.asked) == 1, "an issuer may revoke the tokens of a code that comes twice"
 
 
+@pytest.mark.parametrize(
+    "changed",
+    [{"url": "https://other.example/mcp"}, {"issuer": "https://login.example"}],
+    ids=["url", "issuer"],
+)
+async def test_a_login_that_was_begun_before_the_server_moved_is_not_kept_for_the_new_one(
+    changed: dict[str, str], tmp_path: Path
+) -> None:
+    async with desk(tmp_path) as here:
+        here.wish = replace(here.wish, allow_private=True)
+        link, browser = here.link_of(), Browser(here.replica)
+        await browser.shows_who(link, "alice")
+        await browser.sends(link, approve="yes")
+        back = await browser.goes_to_the_issuer()
+        here.wish = replace(here.wish, **changed)
+        assert await browser.opens(back) == 410
+        assert "crm has moved since this login was begun" in browser.page.text
+        assert await here.logins() == []
+        assert here.server.asked == [], "the code is sent nowhere"
+
+
 async def test_an_answer_that_comes_to_two_replicas_at_once_sends_its_code_once(tmp_path: Path) -> None:
     async with desk(tmp_path) as here:
         link, alice = here.link_of(), Browser(here.replica)
