@@ -253,7 +253,9 @@ class LoginToken(TokenSource):
                 if missing <= set(kept.scopes):
                     self._current = None
                     return True
-                wanted = union_of(scopes, kept.wanted_scopes)[:_WANTED_MOST]
+                # The next login asks for those of the file and these, so what an earlier step has added is among them.
+                added = [one for one in kept.scopes if self.wish.scopes and one not in self.wish.scopes]
+                wanted = union_of(scopes, kept.wanted_scopes, added)[:_WANTED_MOST]
                 if set(wanted) != set(kept.wanted_scopes):
                     await held.write(replace(kept, wanted_scopes=wanted))
             words = f"the server wants the scopes {' '.join(scopes)} for this"

@@ -368,6 +368,19 @@ async def test_a_call_that_takes_more_scopes_says_so_and_the_next_login_asks_for
     assert [form["grant_type"] for form in server.asked] == ["authorization_code"]  # and no refresh
 
 
+async def test_a_second_step_to_more_scopes_keeps_those_of_the_first(tmp_path: Path) -> None:
+    server = LoginServer()
+    async with logged_in(server, LoginFiles(tmp_path), {"scopes": ("read",)}, scopes=("read",)) as wish:
+        source = source_of(wish)
+        for server.needs in ("write", "delete"):
+            with pytest.raises(ScopesNeededError):
+                await called(wish, source)
+            made = await log_in_to(wish)
+            assert (await called(wish, source)).status_code == 200
+    assert [query["scope"] for query in server.authorizations] == ["read write", "read delete write"]
+    assert made.scopes == ("read", "delete", "write")
+
+
 async def test_a_scope_that_the_issuer_does_not_give_is_not_asked_for_in_a_loop(tmp_path: Path) -> None:
     server = LoginServer(needs="write", grants=frozenset({"read"}))
     async with logged_in(server, LoginFiles(tmp_path), scopes=("read", "write")) as wish:
