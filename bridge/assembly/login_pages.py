@@ -49,7 +49,7 @@ from bridge.assembly.login_links import (
     new_person,
 )
 from bridge.concurrency import Signal
-from bridge.errors import BridgeError
+from bridge.errors import BridgeError, UsageError
 from bridge.http.login_clients import RegisteredClients
 from bridge.http.login_credentials import LoginWish
 from bridge.http.login_flow import begin_login, finish_login
@@ -419,9 +419,17 @@ class LoginPages:
         self._used[state] = expires_at
 
     async def _decline(self, wish: LoginWish) -> None:
-        """Note that the person declined. A login that there is by now stays."""
+        """Note that the person declined. A login that there is by now stays.
+
+        Raises:
+            UsageError: there is one that does not open.
+        """
         now = time.time()
         async with wish.keeper.held(wish.key) as held:
+            if held.login is None and held.is_there:  # another replica may have its key
+                raise UsageError(
+                    f"the login in {wish.keeper.where} does not open with the `keys` that are here"
+                )
             if held.login is None or held.login.lost:
                 await held.write(Login("", "", "", "", got_at=now, since=now, lost=DECLINED))
             else:

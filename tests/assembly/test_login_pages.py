@@ -396,6 +396,21 @@ async def test_a_login_that_was_made_meanwhile_is_not_declined_away(tmp_path: Pa
         assert replace(kept, declined_at=None) == good
 
 
+async def test_a_login_that_only_other_replicas_can_open_is_not_declined_away(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with desk(tmp_path) as here:
+        link, browser = here.link_of(), Browser(here.replica)
+        await browser.shows_who(link, "alice")
+        async with here.wish.keeper.held(LoginKey(here.server.url, "alice")) as held:
+            await held.write(Login(here.server.issuer, "", "bridge", "good", got_at=1, since=1))
+        (file,) = (tmp_path / "logins").glob("*.login")
+        file.write_bytes(unreadable := b"sealed by somebody else")
+        assert await browser.sends(link, decline="yes") == 503
+        assert file.read_bytes() == unreadable
+    assert "does not open with the `keys` that are here" in caplog.text
+
+
 async def test_every_page_is_in_no_frame_runs_nothing_and_is_kept_nowhere(tmp_path: Path) -> None:
     async with desk(tmp_path) as here:
         link, browser = here.link_of(), Browser(here.replica)
