@@ -316,10 +316,10 @@ class LoginToken(TokenSource):
         """The login, if it may be used for this peer as it is configured now."""
         if login is None:
             raise self._needed("nobody has logged in")
-        if self.wish.issuer and login.issuer != self.wish.issuer:
-            raise self._needed(f"the login is one of {login.issuer}, and the file names {self.wish.issuer}")
         if login.lost:
             raise self._needed(login.lost)
+        if self.wish.issuer and login.issuer != self.wish.issuer:
+            raise self._needed(f"the login is one of {login.issuer}, and the file names {self.wish.issuer}")
         if self.is_callers and self._since not in (None, login.since):
             raise self._needed("another login has taken the place of the one that this was begun with")
         return login

@@ -37,7 +37,9 @@ _LONGEST_WORDS: Final = 300
 
 
 async def revoke(wish: LoginWish, login: Login, seconds: float = _REVOKE_SECONDS) -> str:
-    """Revoke the tokens of a login. Returns why that was not done; "" if it was."""
+    """Revoke the tokens of a login. Returns why that was not done; "" if it was, or if there are none."""
+    if not login.access_token:  # its person declined
+        return ""
     try:
         with anyio.fail_after(seconds):
             async with GuardedClient(timeout=None) as http:

@@ -527,6 +527,22 @@ async def test_a_login_that_its_issuer_does_not_revoke_is_deleted_and_the_log_sa
     assert unrevoked.endswith("names no revocation_endpoint")
 
 
+async def test_a_no_that_is_deleted_has_nothing_to_revoke(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO, "bridge.assembly.login_desk")
+    async with office(tmp_path) as here:
+        here.issuer.metadata |= {"revocation_endpoint": f"{here.issuer.issuer}/revoke"}
+        _, link = await here.asked("alice")
+        assert (await here.logs_in("alice", link, "decline")).status_code == 200
+        await put(replace(here.wish, principal="bob"), here.issuer)
+        await here.there.apply(credentials=[Credential(Principal("cy"), "token-of-cy")])
+        with anyio.fail_after(30):
+            while not here.issuer.given_back:  # that of bob is revoked beside
+                await anyio.sleep(0.01)
+    assert [line for line in caplog.messages if "revoked" in line] == []
+
+
 async def test_a_deletion_that_failed_is_made_up_for_soon(tmp_path: Path) -> None:
     async with office(tmp_path) as here:
         own = here.wish.key.peer

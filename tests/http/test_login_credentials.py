@@ -29,7 +29,7 @@ from bridge.http.login_credentials import (
 )
 from bridge.http.login_flow import log_in
 from bridge.http.login_landing import login_landing
-from bridge.http.logins import DAY_SECONDS, Login, LoginKeeper
+from bridge.http.logins import DAY_SECONDS, DECLINED, Login, LoginKeeper
 from bridge.http.oauth import TokenCredentials, bearer_credentials
 from bridge.http.token_endpoint import TokenError
 from bridge.notices import LoginNotice, LoginTaken, Notice, TokenListener, TokenNotice
@@ -219,6 +219,16 @@ async def test_a_login_of_another_issuer_than_the_file_names_is_not_sent(tmp_pat
             "login needed at ISSUER/mcp: the login is one of ISSUER, and the file names https://login.example."
             " Run `mcp-a2a login tools`"
         )
+
+
+async def test_a_login_that_was_declined_is_said_to_be_so_and_not_to_be_of_another_issuer(
+    tmp_path: Path,
+) -> None:
+    server = LoginServer()
+    async with logged_in(server, LoginFiles(tmp_path), {"principal": "ann"}) as wish:
+        await put(wish.keeper, wish, Login("", "", "", "", got_at=1, since=1, lost=DECLINED))
+        why = await refusal(replace(wish, issuer=server.issuer), server)
+    assert "the person declined to log in. Send a message" in why
 
 
 async def test_a_crash_between_a_refresh_and_its_answer_is_said(
