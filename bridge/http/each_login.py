@@ -25,10 +25,10 @@ class EachLogin(TokenSource):
         return self.wish, self._seconds, self._most
 
     def of(self, principal: str) -> LoginToken:
-        """The token of a principal's own login."""
-        held = self._held.pop(principal, None) or LoginToken(
-            replace(self.wish, principal=principal), self._seconds
-        )
+        """The token of a principal's own login. Once another replica has been given a later one, it is of that."""
+        held = self._held.pop(principal, None)
+        if held is None or held.is_replaced:
+            held = LoginToken(replace(self.wish, principal=principal), self._seconds)
         held.heard_by = self.heard_by
         self._held[principal] = held  # the one used least of late comes first
         while len(self._held) > self._most:

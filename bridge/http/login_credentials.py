@@ -181,6 +181,8 @@ class LoginToken(TokenSource):
         self._looked_at = -math.inf
         self._since: float | None = None
         """When the login was made that a caller's token is of."""
+        self.is_replaced = False
+        """Whether another login was found in the place of the caller's."""
         self._refused = ""
         self._told_since: float | None = None
         """When the login was made that was told of last."""
@@ -321,6 +323,7 @@ class LoginToken(TokenSource):
         if self.wish.issuer and login.issuer != self.wish.issuer:
             raise self._needed(f"the login is one of {login.issuer}, and the file names {self.wish.issuer}")
         if self.is_callers and self._since not in (None, login.since):
+            self.is_replaced = True
             raise self._needed("another login has taken the place of the one that this was begun with")
         return login
 

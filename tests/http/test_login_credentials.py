@@ -516,6 +516,25 @@ async def test_a_refresh_of_one_callers_login_is_told_with_the_caller(tmp_path: 
     assert [(one.peer, one.principal) for one in told if isinstance(one, TokenNotice)] == [("tools", "ann")]
 
 
+async def test_a_replica_goes_on_with_the_login_that_its_caller_has_made_at_another_one(
+    tmp_path: Path,
+) -> None:
+    server = LoginServer()
+    async with logged_in(server, LoginFiles(tmp_path), {"principal": "ann"}) as wish:
+        each = EachLogin(wish, 30, 2)
+        before = each.of("ann")
+        assert (await before()).value == "access-1"
+        now = time.time()
+        await put(wish.keeper, wish, Login(server.issuer, f"{server.issuer}/token", "b", "later", now, now))
+        before.look_again()
+        with pytest.raises(LoginNeededError, match="another login has taken the place"):
+            await each.of("ann")()
+        # No call has come here since, only what follows one of the other replica.
+        assert (await each.of("ann")()).value == "later"
+        with pytest.raises(LoginNeededError):
+            await before()
+
+
 @asynccontextmanager
 async def logged_in_twice(folder: Path, principal: str) -> AsyncIterator[tuple[LoginToken, list[float]]]:
     """A token of a login in whose place another one has come since, and the seconds of its clock."""
