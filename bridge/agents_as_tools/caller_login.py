@@ -116,10 +116,10 @@ class CallerLoginRound:
     async def _ask(self, logins: CallerLogins) -> JsonObject | None:
         incoming, now = self._incoming, time.time()
         name = incoming.principal
-        link = logins.link(name, client_at(f"the MCP server {self._face}", incoming.client))
+        link = self._new_link(logins)
         expires_at, voucher = now + logins.link_seconds, logins.voucher_of(name)
         asked = AwaitedLogin(name, self._digest, (), (), now, expires_at, voucher, self._after)
-        in_words = failure(_IN_WORDS.format(self._agent.key, link, logins.link_seconds / 60))
+        in_words = self._in_words(logins, link)
         if not incoming.takes_urls:
             return in_words
         params: JsonObject = {
@@ -145,4 +145,11 @@ class CallerLoginRound:
         self.unanswered = None
         if has_login is False:
             return failure(_DECLINED.format(self._agent.key))
-        return None if has_login else in_words
+        return None if has_login else self._in_words(logins, self._new_link(logins))  # that one has expired
+
+    def _new_link(self, logins: CallerLogins) -> str:
+        incoming = self._incoming
+        return logins.link(incoming.principal, client_at(f"the MCP server {self._face}", incoming.client))
+
+    def _in_words(self, logins: CallerLogins, link: str) -> JsonObject:
+        return failure(_IN_WORDS.format(self._agent.key, link, logins.link_seconds / 60))

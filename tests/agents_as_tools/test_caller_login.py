@@ -251,6 +251,22 @@ async def test_a_link_that_expired_is_replaced_when_the_host_comes_back(tmp_path
         assert here.agent.shown == []
 
 
+async def test_a_host_of_2025_11_25_whose_link_has_expired_gets_another_one_in_words(tmp_path: Path) -> None:
+    async with office(tmp_path, link_seconds=0.2) as here:
+        links: list[str] = []
+
+        async def agrees(link: str) -> str:
+            links.append(link)
+            return "accept"
+
+        async with here.host("bob", agrees, "legacy") as host:
+            is_error, words = await called(host)
+        assert is_error
+        (another,) = re.findall(r"http://\S+/login/start/[\w-]+", words)
+        assert another not in links
+        assert len(links) == 1
+
+
 async def test_a_lost_login_asks_for_another_one(tmp_path: Path) -> None:
     async with office(tmp_path) as here, here.host("alice") as host:
         wish = replace(here.wish, principal="alice")
