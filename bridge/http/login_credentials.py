@@ -66,7 +66,8 @@ _WANTED_MOST: Final = 100
 
 _LOOK_AGAIN_SECONDS: Final = 30.0
 """How long a caller's login counts without another look at where it is kept. Each new call looks by itself; this is for
-what goes on without one, as the following of a task."""
+what goes on without one, as the following of a task. So it is for a login of the operator whose token has no end, which
+would never be read again."""
 
 _FINAL: Final = frozenset({"invalid_grant", "invalid_client", "unauthorized_client"})
 """The errors after which the same refresh token is not tried again (RFC 6749 section 5.2)."""
@@ -281,7 +282,7 @@ class LoginToken(TokenSource):
     async def _fresh(self) -> AccessToken:
         if self._current is None or not self._is_ready(self._current[1]) or self._is_to_look:
             began = self._now()
-            login = self._usable(await self.wish.keeper.find(self.wish.key))
+            login = self._usable(await self._kept())
             if not self._is_ready(login):
                 async with self.wish.keeper.held(self.wish.key) as held:
                     login = await self._noted(held, await self._renewed(held))
@@ -293,9 +294,21 @@ class LoginToken(TokenSource):
                 self.heard_by.tell(LoginTaken(self.heard_by.peer, login.since))
         return self._current[0]
 
+    async def _kept(self) -> Login | None:
+        """The login as it is kept. The operator's goes on while its place is away, as long as its token counts."""
+        try:
+            return await self.wish.keeper.find(self.wish.key)
+        except (BridgeError, OSError) as exc:
+            known = self._current
+            if self.is_callers or known is None or not self._is_ready(known[1]):
+                raise
+            logger.info("the login at %s is looked for again: %s", self.wish.key.shown, reason_of(exc))
+            return known[1]
+
     @property
     def _is_to_look(self) -> bool:
-        return self.is_callers and self._now() - self._looked_at >= _LOOK_AGAIN_SECONDS
+        lasts = self._current is not None and self._current[1].expires_at is None
+        return (self.is_callers or lasts) and self._now() - self._looked_at >= _LOOK_AGAIN_SECONDS
 
     def _is_ready(self, login: Login) -> bool:
         return self._is_good(login) and self._is_use_noted(login)

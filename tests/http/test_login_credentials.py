@@ -536,10 +536,12 @@ async def test_a_replica_goes_on_with_the_login_that_its_caller_has_made_at_anot
 
 
 @asynccontextmanager
-async def logged_in_twice(folder: Path, principal: str) -> AsyncIterator[tuple[LoginToken, list[float]]]:
+async def logged_in_twice(
+    folder: Path, principal: str, **changes: Any
+) -> AsyncIterator[tuple[LoginToken, list[float]]]:
     """A token of a login in whose place another one has come since, and the seconds of its clock."""
     server, clock = LoginServer(), [0.0]
-    async with logged_in(server, LoginFiles(folder), {"principal": principal}) as wish:
+    async with logged_in(server, LoginFiles(folder), {"principal": principal}, **changes) as wish:
         tokens = LoginToken(wish, 30, lambda: clock[0])
         assert (await tokens()).value == "access-1"
         now = time.time()
@@ -559,6 +561,25 @@ async def test_a_callers_login_is_looked_for_again_and_another_one_never_takes_i
 
 
 async def test_the_operators_login_stays_in_memory_while_its_token_is_fresh(tmp_path: Path) -> None:
-    async with logged_in_twice(tmp_path, "") as (tokens, clock):
+    async with logged_in_twice(tmp_path, "", expires_at=time.time() + 86_400) as (tokens, clock):
         clock[0] += 3600
         assert (await tokens()).value == "access-1"
+
+
+async def test_the_operators_login_whose_token_has_no_end_is_looked_for_again(tmp_path: Path) -> None:
+    async with logged_in_twice(tmp_path, "") as (tokens, clock):
+        assert (await tokens()).value == "access-1"
+        clock[0] += 30
+        assert (await tokens()).value == "other"
+        (file,) = (tmp_path / "logins").glob("*.login")
+        kept = file.read_bytes()
+        file.write_bytes(b"damaged")
+        clock[0] += 30
+        assert (await tokens()).value == "other", "its place is needed for another login alone"
+        file.write_bytes(kept)
+        async with tokens.wish.keeper.held(tokens.wish.key) as held:
+            await held.remove()
+        clock[0] += 30
+        for _ in range(2):
+            with pytest.raises(LoginNeededError, match="nobody has logged in"):
+                await tokens()
