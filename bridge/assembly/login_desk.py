@@ -135,6 +135,8 @@ class LoginDesk:
         self._served = Signal()
         self._kept: Sequence[LoginWish] = ()
         """The logins that the servers of the plan want of each caller."""
+        self._left = frozenset[tuple[str, str]]()
+        """The places and peers of logins that only plans of before want."""
         self._known = _KnownPrincipals()
         """The principals of the plan."""
         self._leaving: list[tuple[LoginWish, _KnownPrincipals]] = []
@@ -155,12 +157,13 @@ class LoginDesk:
         if base_url is None:
             return None
         self._is_wanted = True
-        return KeptCallerLogins(wish, self._seals, base_url, self._looks, self._admission)
+        return KeptCallerLogins(wish, self._seals, base_url, self._looks, self._admission, self._has_left)
 
     def serve(self, plan: Plan) -> None:
         """Look after the logins at the servers of this plan, and delete those of principals that it leaves out."""
         before, known = self._kept, self._known
         self._kept = list(wishes_of_each(plan).values())
+        self._left = (self._left | _peers_of(before)) - _peers_of(self._kept)
         self._known = _KnownPrincipals(
             frozenset(one.principal.name for one in plan.credentials),
             {name: one.identity for name, one in plan.issuers.items()},
@@ -168,6 +171,11 @@ class LoginDesk:
         if gone := known.without(self._known):
             self._leaving += [(wish, gone) for wish in dict.fromkeys((*before, *self._kept))]
         self._served.tell()
+        self._moved.tell()
+
+    def _has_left(self, wish: LoginWish) -> bool:
+        """Whether the plan wants no such login any more: its server has another URL, or is gone."""
+        return (wish.place, wish.key.peer) in self._left
 
     async def tend(self) -> NoReturn:
         """Delete the logins of callers that are gone, or do not use theirs any more, until cancelled."""
@@ -313,6 +321,7 @@ class KeptCallerLogins:
     base_url: str
     looks: LoginLooks
     admission: Admission
+    has_left: Callable[[LoginWish], bool]
 
     @property
     def link_seconds(self) -> float:
@@ -360,6 +369,8 @@ class KeptCallerLogins:
         while time.time() < over_at + _LATE_SECONDS:
             if awaited.vouched_by not in ("", self.voucher_of(awaited.principal)):
                 return None  # the name is somebody else's now
+            if self.has_left(self.wish):
+                return None  # a login that is made now is at another server
             moved = self.looks.moved.next
             try:
                 login = await self.looks.find(self.wish.keeper, self._key(awaited.principal))
@@ -409,6 +420,10 @@ def wishes_of_each(plan: Plan) -> Mapping[str, LoginWish]:
     servers = (_wish_of_server(server.target) for server in plan.servers.values())
     agents = (one.tokens.wish for one in plan.agents.values() if isinstance(one.tokens, EachLogin))
     return {wish.place: wish for wish in (*servers, *agents) if wish is not None}
+
+
+def _peers_of(wishes: Sequence[LoginWish]) -> frozenset[tuple[str, str]]:
+    return frozenset((wish.place, wish.key.peer) for wish in wishes)
 
 
 def _wish_of_server(target: ServerTarget) -> LoginWish | None:

@@ -418,6 +418,25 @@ async def test_a_message_brings_no_login_and_renews_the_link(tmp_path: Path) -> 
         await here.becomes("alice", task, "TASK_STATE_COMPLETED")
 
 
+async def test_a_task_that_waits_while_its_server_gets_another_url_goes_on_with_the_next_message(
+    tmp_path: Path,
+) -> None:
+    async with town(tmp_path) as here, here.opens() as bridge:
+        task, _ = await bridge.asked("alice")
+        url = here.wish.url.replace("127.0.0.1", "localhost")
+        wish, target = replace(here.wish, url=url), here.server.target
+        assert isinstance(target, HttpTarget)
+        for who in (OPERATOR, "alice"):
+            await put(replace(wish, principal=who), here.issuer)
+        moved = replace(here.server, target=replace(target, url=url, oauth=wish))
+        await bridge.there.apply(servers={"crm": moved})
+        while bridge.there.bridge.running:
+            await anyio.sleep(0.01)
+        await bridge.send("alice", {"taskId": task["id"], "parts": [{"text": "done"}]})
+        await bridge.becomes("alice", task, "TASK_STATE_COMPLETED")
+        assert here.calls == ["access-3"]
+
+
 async def test_whoever_declines_on_the_page_ends_the_task(tmp_path: Path) -> None:
     async with office(tmp_path) as here:
         task, link = await here.asked("alice")
