@@ -185,18 +185,28 @@ class Router:
         """The metadata of an MCP server, for clients that need a token of an issuer."""
         headers = Headers(scope=scope)
         base_url = self._place.base_url(scope, headers)
-        # A client puts the well-known part before the whole path of the URL, a proxy's prefix included.
-        asked = path.removeprefix(METADATA_PATH).removeprefix(urlsplit(base_url).path).rstrip("/")
-        faces = self.routes.faces
-        if len(faces) == 1 and asked == "":
-            (asked,) = faces
-        is_there = asked in faces or (asked == MCP and len(faces) == 1)
-        if not is_there or not self._access.issuers:
+        asked = self._face_in(path.removeprefix(METADATA_PATH).rstrip("/"), urlsplit(base_url).path)
+        if asked is None or not self._access.issuers:
             return self._nothing(path)
         if (refused := self._read_only(scope, headers)) is not None:
             return refused
         found = resource_metadata(f"{base_url}{asked}", self._access)
         return _json_answer(200, found, {"Cache-Control": f"max-age={_METADATA_SECONDS}"})
+
+    def _face_in(self, asked: str, prefix: str) -> str | None:
+        """The path of an MCP server whose metadata is asked for; None if there is none. `prefix` is that of a proxy.
+
+        A client puts the well-known part before the whole path of the URL, the prefix included. The bridge itself names
+        the place behind the prefix, and a path of the bridge may begin as the prefix does.
+        """
+        faces = self.routes.faces
+        is_below = asked == prefix or asked.startswith(f"{prefix}/")
+        for path in [asked, asked.removeprefix(prefix)] if is_below else [asked]:
+            if path in faces or (path == MCP and len(faces) == 1):
+                return path
+            if path == "" and len(faces) == 1:
+                return next(iter(faces))
+        return None
 
     def _keys(self, scope: Scope, keys: Sequence[JsonObject]) -> ASGIApp:
         """The public keys of the bridge. They are no secret, and the same for every Host and Origin."""

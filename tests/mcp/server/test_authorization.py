@@ -61,19 +61,23 @@ async def test_the_metadata_of_each_server_names_the_issuers_and_the_very_url_of
 
 
 @pytest.mark.proves("mcp25-oauth-resource", "mcp26-oauth-resource")
-async def test_behind_a_path_of_a_proxy_the_metadata_is_found_in_both_ways(tmp_path: Path) -> None:
+@pytest.mark.parametrize("prefix", ["/base", "/mcp", "/m"])
+async def test_behind_a_path_of_a_proxy_the_metadata_is_found_in_both_ways(
+    prefix: str, tmp_path: Path
+) -> None:
     async with trusting(tmp_path) as there:
         proxied = {
             "x-forwarded-host": "localhost",
             "x-forwarded-proto": "https",
-            "x-forwarded-prefix": "/base",
+            "x-forwarded-prefix": prefix,
         }
-        for path in ("/base/mcp/m", "/mcp/m"):
+        for path in (f"{prefix}/mcp/m", "/mcp/m", prefix + "/mcp", "/mcp"):
             found = await there.live.client.get(f"{there.live.url}{PLACE}{path}", headers=proxied)
-            assert found.json()["resource"] == "https://localhost/base/mcp/m"
+            face = "/mcp/m" if path.endswith("/m") else "/mcp"
+            assert found.json()["resource"] == f"https://localhost{prefix}{face}"
         refused = await there.live.client.post(f"{there.live.url}/mcp/m", json={}, headers=proxied)
         assert refused.headers["www-authenticate"] == challenge(
-            resource_metadata=f"https://localhost/base{PLACE}/mcp/m"
+            resource_metadata=f"https://localhost{prefix}{PLACE}/mcp/m"
         )
 
 
