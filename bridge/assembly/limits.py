@@ -5,7 +5,6 @@ The defaults stand in `mappings/default.toml` alone.
 
 from __future__ import annotations
 
-import ipaddress
 import logging
 
 from bridge.a2a.server.app import AgentLimits
@@ -15,6 +14,7 @@ from bridge.a2a.tasks.intake import EngineLimits, HistoryLimits
 from bridge.access.issuers import IssuerLimits
 from bridge.config.tables.profile import IssuersTable, Profile
 from bridge.http.connections import ConnectionLimits
+from bridge.http.request_checks import network_of
 from bridge.http.server import HttpServerLimits, RequestLimits
 from bridge.store.postgres.bounds import Lease, PostgresBounds
 
@@ -28,7 +28,7 @@ def server_limits(profile: Profile, descriptors: int) -> HttpServerLimits:
         most=connections.most,
         new=connections.new,
         each=connections.each,
-        proxies=tuple(ipaddress.ip_network(one, strict=False) for one in connections.proxies),
+        proxies=tuple(network_of(one) for one in connections.proxies),
         idle_seconds=connections.idle_seconds,
         head_seconds=requests.head_seconds,
         body_seconds=requests.body_seconds,

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
-from ipaddress import ip_network
 from pathlib import Path
 from typing import TypeAlias
 
@@ -66,7 +65,7 @@ from bridge.http.login_credentials import LoginToken, LoginWish
 from bridge.http.logins import DAY_SECONDS
 from bridge.http.oauth import ClientToken, TokenSource
 from bridge.http.replica_address import ReplicaAddress
-from bridge.http.request_checks import TrustedProxies
+from bridge.http.request_checks import TrustedProxies, network_of
 from bridge.http.tls import PeerTls, TlsFiles
 from bridge.http.token_endpoint import ClientMethod, OAuthClient
 from bridge.http.token_exchange import CallerTokens, Exchange
@@ -88,7 +87,7 @@ def plan_from_file(loaded: LoadedConfig) -> Plan:
         tls=_tls(table.tls),
         proxies=TrustedProxies(
             (table.principal_header or "").lower(),
-            tuple(ip_network(one, strict=False) for one in table.trusted_proxies),
+            tuple(network_of(one) for one in table.trusted_proxies),
         ),
         hosts=frozenset(table.hosts),
         baggage_keys=frozenset(table.baggage),

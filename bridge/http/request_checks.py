@@ -111,6 +111,9 @@ class FaceAddress:
 _SITE_BITS: Final = 64
 """The bits of an IPv6 address that name a site: a peer with one address of a site has all of them."""
 
+_IPV4_STARTS_AT: Final = 96
+"""The bits of an IPv6 address before those of an address of IPv4 that is written in it."""
+
 _HOPS_MOST: Final = 20
 """Proxies in a row that `X-Forwarded-For` is read through."""
 
@@ -177,6 +180,19 @@ def _address_in(hop: str) -> str | None:
         return str(ipaddress.ip_address(text))
     except ValueError:
         return None
+
+
+def network_of(text: str) -> IpNetwork:
+    """A network, or an address as one. Addresses of IPv4 that are written in IPv6 (RFC 4291 section 2.5.5.2) are those
+    of IPv4, as those of connections are.
+
+    Raises:
+        ValueError: it is none.
+    """
+    found = ipaddress.ip_network(text, strict=False)
+    inner = getattr(found.network_address, "ipv4_mapped", None)
+    bits = found.prefixlen - _IPV4_STARTS_AT
+    return found if inner is None or bits < 0 else ipaddress.ip_network((inner, bits), strict=False)
 
 
 NO_PROXIES: Final = TrustedProxies()

@@ -16,7 +16,9 @@ from cryptography import x509
 from bridge.access.principals import Principal
 from bridge.access.verifiers import Access, Credential, Scheme
 from bridge.assembly.bridge import Bridge
+from bridge.assembly.plan_from_file import plan_from_file
 from bridge.assembly.routes import Router
+from bridge.config.load import load
 from bridge.http.request_checks import FaceAddress, TrustedProxies
 from bridge.http.tls import TlsFiles, TlsPoint
 from tests.support.certificates import Authority, Issued
@@ -132,6 +134,29 @@ async def test_a_trusted_proxy_says_who_calls(tmp_path: Path) -> None:
         assert await served.skills(headers=[("X-User", "ann@example.com")]) == ["echo"]
         assert await served.skills(headers=[("X-User", "eve@example.com")]) == 401
         assert await served.skills() == 401
+
+
+FILE: Final = """
+[bridge]
+trusted_proxies = ["::ffff:10.0.0.0/104"]
+principal_header = "X-User"
+[principals.ann]
+forwarded = "ann"
+[tool_servers.a]
+command = ["a"]
+[tools_as_agent.a]
+from = ["a"]
+"""
+
+
+@pytest.mark.parametrize("connection", ["10.0.0.7", "::ffff:10.0.0.7"])
+async def test_a_proxy_of_ipv4_is_trusted_also_where_its_network_is_written_in_ipv6(
+    connection: str, tmp_path: Path
+) -> None:
+    (file := tmp_path / "mcp-a2a.toml").write_text(FILE, encoding="utf-8")
+    proxies = plan_from_file(load(file)).place.proxies
+    lines = [(b"x-user", b"ann")]
+    assert proxies.identity_in({"client": (connection, 4711), "headers": lines}) == "ann"
 
 
 async def test_what_a_trusted_proxy_says_is_read_as_utf_8_and_as_nothing_else(tmp_path: Path) -> None:

@@ -15,6 +15,7 @@ from bridge.http.request_checks import (
     TrustedProxies,
     host_name,
     is_loopback,
+    network_of,
     request_body,
     require_json,
 )
@@ -273,3 +274,19 @@ def test_a_request_comes_from_the_last_address_that_no_trusted_proxy_has(
     lines = [(b"x-forwarded-for", line.encode()) for line in said]
     client = (connection, 4711) if connection else None
     assert PROXIES.address_of({"client": client, "headers": lines}) == address
+
+
+@pytest.mark.parametrize(
+    ("written", "network"),
+    [
+        ("192.0.2.10", "192.0.2.10/32"),
+        ("10.1.2.3/8", "10.0.0.0/8"),
+        ("fd00::/8", "fd00::/8"),
+        ("::ffff:192.0.2.10", "192.0.2.10/32"),
+        ("::ffff:10.1.2.3/104", "10.0.0.0/8"),
+        ("::ffff:0.0.0.0/96", "0.0.0.0/0"),
+        ("::ffff:0.0.0.0/95", "::fffe:0:0/95"),
+    ],
+)
+def test_a_network_of_ipv4_is_known_also_where_it_is_written_in_ipv6(written: str, network: str) -> None:
+    assert str(network_of(written)) == network

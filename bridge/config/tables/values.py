@@ -6,7 +6,6 @@ what the value may be. The rules between keys are in `rules.py`.
 
 from __future__ import annotations
 
-import ipaddress
 import os
 import re
 from collections.abc import Iterator
@@ -40,7 +39,7 @@ from bridge.config.text.secrets import (
 from bridge.config.text.wording import HEADER_NAME, NAME, POSTGRES_SCHEMES, SCOPE_NAME, shown_url
 from bridge.http.private_addresses import is_private_host
 from bridge.http.replica_address import MAX_SOCKET_BYTES, UNIX, ReplicaAddress
-from bridge.http.request_checks import API_KEY_HEADER, is_loopback
+from bridge.http.request_checks import API_KEY_HEADER, is_loopback, network_of
 from bridge.http.tls import IDENTITY_KINDS
 
 _EXTENSION_URI: Final = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:[^\s,]{1,2000}")
@@ -269,14 +268,14 @@ def _baggage_key(given: str) -> str:
 
 def _network(given: str) -> str:
     try:
-        ipaddress.ip_network(given, strict=False)
+        network_of(given)
     except ValueError as exc:
         raise refused('`{key}` takes IP addresses, and networks like "10.0.0.0/8"') from exc
     return given
 
 
 def _proxy_network(given: str) -> str:
-    if ipaddress.ip_network(given, strict=False).prefixlen == 0:
+    if network_of(given).prefixlen == 0:
         raise refused(f"{given} is every address: anyone could say to be anyone", "name those of the proxies")
     return given
 
