@@ -281,8 +281,11 @@ def site_of(address: str) -> str:
 
 
 def is_loopback(host: str) -> bool:
-    """Whether a host is `localhost` or a loopback address."""
-    return host == "localhost" or (is_ip_address(host) and ipaddress.ip_address(host).is_loopback)
+    """Whether a host is `localhost` or a loopback address. A listener of both families has one of IPv4 in IPv6."""
+    if host == "localhost" or not is_ip_address(host):
+        return host == "localhost"
+    address = ipaddress.ip_address(host)
+    return (getattr(address, "ipv4_mapped", None) or address).is_loopback
 
 
 _PROXIED: Final = re.compile(
