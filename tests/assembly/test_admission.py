@@ -326,44 +326,58 @@ async def test_a_bridge_that_begins_to_ask_for_credentials_ends_the_streams_of_e
         assert set((await statuses(there, {})).values()) == {401}
 
 
+async def called_while_it_changes(
+    there: Live, path: str, token: dict[str, str], *credentials: Credential
+) -> httpx2.Response:
+    """The answer to a call of `echo` that is sent in two pieces, between which the credentials become these."""
+    if path == "/agents/a":
+        call = {"jsonrpc": "2.0", "id": 1, "method": "SendMessage", "params": message(call_part("echo"))}
+        headers = {**VERSION, "content-type": "application/json"}
+    else:
+        http = Http(there.client, f"{there.url}{path}", MODERN)
+        call = http.message(1, "tools/call", {"name": "echo", "arguments": {}})
+        headers = http.headers(call)
+    body = json.dumps(call).encode()
+    reading, changed, answers = anyio.Event(), anyio.Event(), list[httpx2.Response]()
+
+    async def slowly() -> AsyncIterator[bytes]:
+        yield body[:10]
+        reading.set()
+        await changed.wait()
+        yield body[10:]
+
+    async def send() -> None:
+        url = f"{there.url}{path}"
+        answers.append(await there.client.post(url, content=slowly(), headers={**headers, **token}))
+
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(send)
+        await reading.wait()
+        await there.json("/healthz")  # which is answered after the head of the other was read
+        await there.apply(credentials=credentials)
+        changed.set()
+    return answers[0]
+
+
 @pytest.mark.proves("web-never-opens")
 @pytest.mark.parametrize("path", ["/agents/a", "/mcp/m"])
 async def test_what_was_still_being_sent_when_its_secret_was_taken_away_is_not_done(
     path: str, tmp_path: Path
 ) -> None:
     async with guarded(tmp_path, ADA, BOB) as (there, one):
-        if path == "/agents/a":
-            call = {"jsonrpc": "2.0", "id": 1, "method": "SendMessage", "params": message(call_part("echo"))}
-            headers = {**VERSION, "content-type": "application/json"}
-        else:
-            http = Http(there.client, f"{there.url}{path}", MODERN)
-            call = http.message(1, "tools/call", {"name": "echo", "arguments": {}})
-            headers = http.headers(call)
-        body = json.dumps(call).encode()
-        reading = anyio.Event()
+        answer = await called_while_it_changes(there, path, bearer(ADA), BOB)
+        assert (answer.status_code, "error" in answer.json()) == (401, True)
+        assert one.calls == []
 
-        async def slowly() -> AsyncIterator[bytes]:
-            yield body[:10]
-            reading.set()
-            await taken_away.wait()
-            yield body[10:]
 
-        taken_away, answers = anyio.Event(), []
-
-        async def send() -> None:
-            answers.append(
-                await there.client.post(
-                    f"{there.url}{path}", content=slowly(), headers={**headers, **bearer(ADA)}
-                )
-            )
-
-        async with anyio.create_task_group() as tasks:
-            tasks.start_soon(send)
-            await reading.wait()
-            await there.json("/healthz")  # which is answered after the head of the other was read
-            await there.apply(credentials=[BOB])
-            taken_away.set()
-        assert "error" in answers[0].json()
+@pytest.mark.proves("web-skills")
+@pytest.mark.parametrize("path", ["/agents/a", "/mcp/m"])
+async def test_what_was_still_being_sent_when_its_principal_lost_the_skill_is_not_done(
+    path: str, tmp_path: Path
+) -> None:
+    async with guarded(tmp_path, ADA, BOB) as (there, one):
+        less = Credential(Principal("ada", skills=("hold",)), ADA.token)
+        await called_while_it_changes(there, path, bearer(ADA), less, BOB)
         assert one.calls == []
 
 

@@ -54,12 +54,14 @@ REVOKED: Final = "Access was revoked while this request was under way"
 class AdmittedUser(AuthenticatedUser):
     """The user to whom the SDK binds a session. To another principal, the session does not exist."""
 
-    def __init__(self, principal: Principal, metadata_url: str | None) -> None:
+    def __init__(self, principal: Principal, metadata_url: str | None, changes: int) -> None:
+        """`changes` is `Access.changes` when the request was admitted."""
         super().__init__(AccessToken(token="-", client_id=principal.name, scopes=[]))  # noqa: S106
         self.principal = principal
         """The principal, with its rights in this face."""
         self.metadata_url = metadata_url
         """Where a client reads which issuers are trusted."""
+        self.changes = changes
         self.is_revoked = False
         """Whether its access was revoked after this request came."""
         self.intent = 0
@@ -192,7 +194,18 @@ class Endpoint:
         if path.rstrip("/") != self.path.rstrip("/"):
             raise RefusedError(404, f"There is nothing here; MCP is at {self.path}")
         principal = await self.access.principal_of(headers, self.path, metadata_url)
-        return AdmittedUser(principal.in_face(self.name), metadata_url)
+        return AdmittedUser(principal.in_face(self.name), metadata_url, self.access.changes)
+
+    async def _readmit(self, user: AdmittedUser, headers: Headers) -> None:
+        """Admit a user again, with the rights that it has now.
+
+        Raises:
+            RefusedError: 401, the caller is no longer known, or is now another principal; 503, that cannot be judged now.
+        """
+        principal = await self.access.principal_of(headers, self.path, user.metadata_url)
+        if principal.name != user.principal.name:
+            raise self.access.refusal("is that of somebody else by now", user.metadata_url)
+        user.principal, user.changes = principal.in_face(self.name), self.access.changes
 
     def _require_taken(self, verb: str, headers: Mapping[str, str]) -> None:
         """Refuse a request that the endpoint does not take, whoever sends it.
@@ -247,8 +260,8 @@ class Endpoint:
         """A `receive` that gives the posted message, which is read whole first.
 
         Raises:
-            RefusedError: the message is too large, or holds too many values; 403, it calls a tool that takes a scope
-                which the token lacks.
+            RefusedError: the message is too large, or holds too many values; 401, see `_readmit`; 403, it calls a tool
+                that takes a scope which the token lacks.
         """
         if scope["method"] != "POST":
             return receive
@@ -256,6 +269,8 @@ class Endpoint:
         body = await request_body(receive, headers, self.body_bytes)
         if holds_more_values(body, self.json_values):
             raise RefusedError(413, f"The message holds more than {self.json_values} values and keys")
+        if user.changes != self.access.changes:
+            await self._readmit(user, headers)
         if user.principal.scopes or self.caller_issuers():
             self._require_rights(body, headers, user)
         waiting: list[Message] = [{"type": "http.request", "body": body, "more_body": False}]
