@@ -39,6 +39,7 @@ from bridge.agents_as_tools.remote_agent import RemoteAgent
 from bridge.agents_as_tools.sending import FaceRuntime, Sending
 from bridge.agents_as_tools.tool_results import ToolResults, failure
 from bridge.errors import BridgeError, PeerError
+from bridge.http.token_endpoint import TokenError
 from bridge.jsonvalues import JsonObject
 from bridge.mcp.server.face import McpRefusal, TaskCaller, TaskWork, refusal_of
 from bridge.seal import HandleError
@@ -99,8 +100,9 @@ class McpTasks:
     def __init__(self, surroundings: Callable[[], FaceRuntime], find: FindTool) -> None:
         self._surroundings = surroundings
         self._find = find
-        self._out_of_reach: dict[str, tuple[float, float]] = {}
-        """By the mark of an agent: since when it has been out of reach, and when that was last seen."""
+        self._out_of_reach: dict[tuple[str, str], tuple[float, float]] = {}
+        """Since when an agent has been out of reach, and when that was last seen: by its mark, and for want of a token
+        by the principal that had none."""
 
     def knows(self, task_id: str, caller: TaskCaller) -> bool:
         """See `TaskFace.knows`."""
@@ -184,24 +186,27 @@ class McpTasks:
 
     async def _look(self, opened: _OpenedTask) -> tuple[JsonObject, Task | None]:
         """The MCP task, and the agent's task; None for the latter when the agent is out of reach."""
-        mark = opened.agent.mark
         try:
             task = await opened.client.get(opened.call.task.task_id)
         except PeerError as exc:
             return self._fields(opened) | self._without_agent(opened, exc), None
-        self._out_of_reach.pop(mark, None)
+        for principal in ("", opened.caller.principal):
+            self._out_of_reach.pop((opened.agent.mark, principal), None)
         if task.status.state in ENDED:
             self._surroundings().webhooks.ended(opened.call.task, opened.caller.principal)
         return self._fields(opened, task) | _as_it_stands(opened, task), task
 
     def _without_agent(self, opened: _OpenedTask, exc: PeerError) -> JsonObject:
         agent, now = opened.agent, anyio.current_time()
-        may_come_back = is_transient(exc) or agent.down is not None
+        # Without a token, the next request may bring one, or its issuer may answer again.
+        lacks_token = isinstance(exc, TokenError)
+        may_come_back = lacks_token or is_transient(exc) or agent.down is not None
         outage_seconds = opened.options.outage_seconds
-        since, last = self._out_of_reach.get(agent.mark, (now, now))
-        # Nobody looked for so long that the agent may have been there meanwhile: this is a new outage.
-        since = since if now - last <= outage_seconds else now
-        self._out_of_reach[agent.mark] = since, now
+        # Where nobody looked for so long that the agent may have been there meanwhile, this is a new outage.
+        lasting = {key: seen for key, seen in self._out_of_reach.items() if now - seen[1] <= outage_seconds}
+        key = agent.mark, opened.caller.principal if lacks_token else ""
+        since, _ = lasting.get(key, (now, now))
+        self._out_of_reach = {**lasting, key: (since, now)}
         if may_come_back and now - since < outage_seconds:
             words = f"The agent {agent.key} cannot be asked at the moment, which is tried again: {exc}"
             return {"status": "working", "statusMessage": words}

@@ -9,11 +9,10 @@ from dataclasses import dataclass, field, replace
 from typing import Protocol
 
 from bridge.a2a.client.credentials import Credentials
-from bridge.errors import PeerError
 from bridge.http.caller_token import Caller
 from bridge.http.each_login import EachLogin
 from bridge.http.logins import CallerLogins
-from bridge.http.token_exchange import CallerTokenError, CallerTokens
+from bridge.http.token_exchange import CallerTokens
 
 
 class OnBehalf(Protocol):
@@ -37,7 +36,7 @@ class OnBehalf(Protocol):
         """The credentials for a caller, beside those that everybody is called with.
 
         Raises:
-            PeerError: there are none for this caller; why, in words.
+            CallerTokenError: there are none for this caller; why, in words.
         """
         ...
 
@@ -59,10 +58,7 @@ class ByExchange:
 
     def credentials(self, caller: Caller, known: Credentials) -> Credentials:
         """See `OnBehalf`."""
-        try:
-            return replace(known, tokens=self.callers.of(caller.token))
-        except CallerTokenError as exc:
-            raise PeerError(str(exc)) from exc
+        return replace(known, tokens=self.callers.of(caller.token))
 
 
 @dataclass(frozen=True)

@@ -26,6 +26,7 @@ from bridge.http.later_login import LaterLogin
 from bridge.http.login_credentials import LoginNeededError, LoginToken
 from bridge.http.logins import CallerLogins
 from bridge.http.private_addresses import AddressGuard
+from bridge.http.token_exchange import CallerTokenError
 from bridge.seal import agent_mark
 from bridge.source_state import SourceState
 from bridge.translate.extension import URI
@@ -174,6 +175,7 @@ class RemoteAgent:
         """A client for it that acts for a caller.
 
         Raises:
+            CallerTokenError: it is called with the rights of its callers, and this one's token gives none.
             PeerError: it cannot be called; why, in words.
         """
         client = self.client
@@ -181,8 +183,8 @@ class RemoteAgent:
             return client
         try:
             credentials = self._on_behalf.credentials(caller, self._options.credentials)
-        except PeerError as exc:
-            raise PeerError(f"The agent {self.key} cannot be called: {exc}") from exc
+        except CallerTokenError as exc:
+            raise CallerTokenError(f"The agent {self.key} cannot be called: {exc}") from exc
         assert self._found is not None, "there is a client"
         return AgentClient(self._http, self._found, replace(self._options, credentials=credentials))
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
@@ -33,7 +34,7 @@ from bridge.process.preview import findings_of, offline_findings
 from tests.assembly.test_bridge import PROFILE, Live, live
 from tests.support.issuer import TokenIssuer, answer, bearer, issuer_at
 from tests.support.mcp_wire import MODERN, Http, Json, messages_of
-from tests.support.running import listening
+from tests.support.running import listening, profile_with
 from tests.support.scripted_agent import plain_card
 from tests.support.token_desk import TokenDesk, desk_at
 
@@ -47,6 +48,8 @@ class SeeingAgent:
     """An agent of A2A 1.0 that says in each answer whose token it was shown. Its tasks ask once."""
 
     asks: bool = False
+    works: bool = False
+    """Whether its tasks are at work for ever."""
     refused: set[str] = field(default_factory=set)
     shown: list[str | None] = field(default_factory=list)
     cards: list[str | None] = field(default_factory=list)
@@ -75,8 +78,11 @@ class SeeingAgent:
             return Response(status_code=401)
         called = await request.json()
         message = called["params"].get("message", {})
-        if self.asks and called["method"] == "SendMessage" and "taskId" not in message:
-            result: Json = {"task": self._task("INPUT_REQUIRED", shown)}
+        if self.works:
+            task = self._task("WORKING", shown)
+            result: Json = {"task": task} if called["method"] == "SendMessage" else task
+        elif self.asks and called["method"] == "SendMessage" and "taskId" not in message:
+            result = {"task": self._task("INPUT_REQUIRED", shown)}
         elif self.asks:
             task = self._task("COMPLETED" if "taskId" in message else "INPUT_REQUIRED", shown)
             result = {"task": task} if called["method"] == "SendMessage" else task
@@ -335,6 +341,35 @@ async def test_a_task_that_became_a_handle_is_gone_on_with_by_the_token_of_each_
     assert there.desk.subjects == ["alice", "alice"]
     assert there.agent.shown[0] == "Bearer alice-1"
     assert set(there.agent.shown[1:]) == {"Bearer alice-2"}
+
+
+NOT_NOW: Json = {"error": "temporarily_unavailable"}
+
+
+@pytest.mark.parametrize("has_expired", [True, False])
+async def test_a_task_is_at_work_while_its_caller_has_no_token_for_its_agent(
+    has_expired: bool, tmp_path: Path
+) -> None:
+    profile = profile_with(agents={"task_after_seconds": 0})
+    plan = {"offered": {"m": OfferedPlan(("a",), profile)}}
+    async with team(tmp_path, SeeingAgent(works=True), **plan) as there:
+        task_id = (await there.call(there.token("alice")))["taskId"]
+        http = Http(there.live.client, f"{there.live.url}/mcp/m", MODERN, CAPABILITIES)
+
+        async def seen(token: str) -> Json:
+            asked = http.message(2, "tasks/get", {"taskId": task_id})
+            found = messages_of(await http.post(asked, **bearer(token), **{"mcp-name": task_id}))
+            result: Json = found[-1]["result"]
+            return result
+
+        there.desk.said = lambda form: (503, NOT_NOW)
+        expiry = int(time.time()) - 1 if has_expired else int(time.time()) + 600
+        lacking = await seen(there.token("alice", jti="lacking", exp=expiry))
+        assert lacking["status"] == "working"
+        assert "cannot be asked at the moment" in lacking["statusMessage"]
+        there.desk.said = lambda form: None
+        assert (await seen(there.token("alice", jti="next")))["status"] == "working"
+    assert there.agent.shown[-1] == "Bearer alice-" + str(len(there.desk.asked))
 
 
 FILE = """
