@@ -11,12 +11,13 @@ from glob import escape
 from typing import Final
 
 from bridge import trace
-from bridge.a2a.model.errors import FORBIDDEN, A2AError, a2a_error_of
+from bridge.a2a.model.errors import FORBIDDEN, UNAUTHENTICATED, A2AError, a2a_error_of
 from bridge.a2a.model.life import INTERRUPTED
 from bridge.a2a.model.objects import AgentCard, AgentSkill, Message, TaskState
 from bridge.a2a.model.operators import is_for_its_owner
 from bridge.a2a.tasks.agent import PlannedWork, Turn, WorkName
 from bridge.a2a.tasks.draft import BriefWork
+from bridge.access.challenges import token_challenge
 from bridge.access.principals import Principal
 from bridge.concurrency import ToolLimiters
 from bridge.mcp.client.contract import OwnSession, ToolServer
@@ -326,7 +327,8 @@ class ToolsAgent:
         """Require what can be exchanged, for a skill of a server that is called in the names of callers.
 
         Raises:
-            A2AError: FORBIDDEN.
+            A2AError: FORBIDDEN; UNAUTHENTICATED, the token has expired. It counts for a while in case of clocks that
+                differ, but not at its issuer.
         """
         asked = resume_state_from(decision.kept) if isinstance(decision, RequireInput) else decision
         if asked is None or isinstance(asked, End):
@@ -340,10 +342,18 @@ class ToolsAgent:
             else ""
         )
         issuer = source.upstream.caller_issuer if source else None
-        if issuer is not None and (principal.token is None or principal.token.issuer != issuer):
+        if issuer is None:
+            return
+        token, words = principal.token, f"The skill {asked.skill_id} acts with the rights of its caller"
+        if token is None or token.issuer != issuer:
             _tell_hop(asked.skill_id, None)
-            words = f"The skill {asked.skill_id} acts with the rights of its caller, and takes a token of {issuer}"
-            raise A2AError(FORBIDDEN, words, metadata={"skill": asked.skill_id})
+            raise A2AError(
+                FORBIDDEN, f"{words}, and takes a token of {issuer}", metadata={"skill": asked.skill_id}
+            )
+        if token.seconds_left() <= 0:
+            _tell_hop(asked.skill_id, None)
+            challenge = {"WWW-Authenticate": token_challenge(error="invalid_token")}
+            raise A2AError(UNAUTHENTICATED, f"{words}, whose token has expired", headers=challenge)
 
     def takes_as_answer(self, turn: Turn) -> bool:
         """Whether a message that names only a context answers the context's only waiting task; see `is_answer`."""

@@ -222,6 +222,17 @@ async def test_a_principal_without_a_token_of_the_issuer_is_refused(tmp_path: Pa
     assert there.agent.shown == ["Bearer alice-1"]
 
 
+async def test_a_caller_whose_token_has_just_expired_is_asked_for_another_one(tmp_path: Path) -> None:
+    async with team(tmp_path) as there:
+        refused = await there.post(there.token("alice", exp=int(time.time()) - 1))
+        assert refused.status_code == 401
+        metadata = f"{there.live.url}/.well-known/oauth-protected-resource/mcp/m"
+        assert refused.headers["www-authenticate"] == (
+            f'Bearer realm="mcp-a2a", error="invalid_token", resource_metadata="{metadata}"'
+        )
+        assert await there.words(there.token("alice")) == "Bearer alice-1"
+
+
 async def test_check_says_which_principals_have_no_token_for_an_agent_that_acts_for_callers(
     tmp_path: Path,
 ) -> None:

@@ -198,6 +198,19 @@ async def test_a_principal_without_a_token_of_the_issuer_is_refused(tmp_path: Pa
     assert there.shown == ["Bearer alice-1"]
 
 
+@pytest.mark.proves("oauth-callers")
+async def test_a_caller_whose_token_has_just_expired_is_asked_for_another_one(tmp_path: Path) -> None:
+    async with desk(tmp_path) as there:
+        rpc = there.rpc(there.token("alice", exp=int(time.time()) - 1))
+        refused = await rpc.post("SendMessage", message(CALL))
+        assert refused.status_code == 401
+        assert refused.headers["www-authenticate"] == 'Bearer realm="mcp-a2a", error="invalid_token"'
+        words = "The skill echo acts with the rights of its caller, whose token has expired"
+        assert refused.json()["error"]["message"] == words
+        assert (await rpc.call("ListTasks", {}))["tasks"] == []
+        assert await there.says(there.token("alice")) == "Bearer alice-1"
+
+
 async def test_check_says_which_principals_have_no_token_for_a_server_that_acts_for_callers(
     tmp_path: Path,
 ) -> None:

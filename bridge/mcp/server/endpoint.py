@@ -200,7 +200,7 @@ class Endpoint:
         """Admit a user again, with the rights that it has now.
 
         Raises:
-            RefusedError: 401, the caller is no longer known, or is now another principal; 503, that cannot be judged now.
+            RefusedError: 401, the caller is no longer known, or is now another principal; 503, that cannot be judged.
         """
         principal = await self.access.principal_of(headers, self.path, user.metadata_url)
         if principal.name != user.principal.name:
@@ -260,8 +260,8 @@ class Endpoint:
         """A `receive` that gives the posted message, which is read whole first.
 
         Raises:
-            RefusedError: the message is too large, or holds too many values; 401, see `_readmit`; 403, it calls a tool
-                that takes a scope which the token lacks.
+            RefusedError: the message is too large, or holds too many values; 401, see `_readmit`, or it calls a
+                tool for which the token has expired; 403, it calls a tool that takes a scope which the token lacks.
         """
         if scope["method"] != "POST":
             return receive
@@ -289,12 +289,18 @@ class Endpoint:
             self._require_token(tool, user)
 
     def _require_token(self, tool: str, user: AdmittedUser) -> None:
+        """Require what can be exchanged, for a tool that is called in the names of callers. A token that has expired
+        counts for a while in case of clocks that differ, but not at its issuer."""
         issuer, token = self.caller_issuers().get(tool), user.principal.token
-        if issuer is not None and (token is None or token.issuer != issuer):
+        if issuer is None:
+            return
+        if token is None or token.issuer != issuer:
             words = (
                 f"The tool {echoed(tool)} acts with the rights of its caller, and takes a token of {issuer}"
             )
             raise RefusedError(403, words)
+        if token.seconds_left() <= 0:
+            raise self.access.refusal("has expired", user.metadata_url, is_token=True)
 
     def _require_scope(self, tool: str, headers: Headers, user: AdmittedUser) -> None:
         scope = user.principal.missing_scope(tool)
