@@ -27,6 +27,7 @@ from bridge.tools_as_agent.caller_login import AwaitedCall, LoginGate, Present
 from bridge.tools_as_agent.card import ToolServerSummary, make_card
 from bridge.tools_as_agent.options import AgentOptions
 from bridge.tools_as_agent.resume_state import (
+    Confirmation,
     Decision,
     End,
     Follow,
@@ -310,12 +311,18 @@ class ToolsAgent:
         return decision
 
     def _require_scope(self, turn: Turn) -> None:
-        """Require the scope of the skill that a message names; of a caller who may use no skill, that of any.
+        """Require the scope of the skill that a message names, or whose question it answers; of a caller who may use no
+        skill, that of any.
 
         Raises:
             A2AError: FORBIDDEN.
         """
+        asked = resume_state_from(turn.kept)
         named = skill_named_by(turn, self._skills, self._options)
+        if isinstance(asked, ServerQuestion) or (
+            named is None and isinstance(asked, OwnQuestion | Confirmation)
+        ):
+            named = asked.skill_id or named
         if named is not None:
             _tell_hop(named, None)
             self._skills.require_scope(turn.principal, named)

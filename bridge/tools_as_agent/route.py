@@ -190,6 +190,10 @@ def _understood(asked: OwnQuestion | None, turn: Turn, skills: Skills, options: 
         if (skill := skills.by_id.get(asked.skill_id)) and named in (None, asked.skill_id):
             return _checked(_merged(asked, skill.tool, turn), skill, turn, options)
     found = call_from_message(turn.message, turn.metadata, skills.tools, options.route)
+    if asked is not None and asked.skill_id and asked.skill_id not in skills.by_id:
+        whole = with_metadata(turn.message, turn.metadata)
+        if skill_asked_for_in(whole, skills.tools, options.route) is None:
+            found = UnclearCall()  # an answer to its question calls no other skill
     if isinstance(found, UnclearCall):
         asking = own_questions.ask_which_skill(found, skills.tools)
         return _ask(own_questions.WHICH_SKILL, asking, OwnQuestion("", {}, ()))

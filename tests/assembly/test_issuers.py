@@ -17,7 +17,7 @@ from bridge.access.verifiers import Credential, Scheme
 from bridge.assembly.admission import Admission
 from bridge.assembly.bridge import Bridge
 from bridge.assembly.issuers import Issuers, issuers_of
-from bridge.assembly.plan import OfferedPlan, Plan, ProcessPlan, with_one_agent
+from bridge.assembly.plan import OfferedPlan, Plan, ProcessPlan, PublishedPlan, with_one_agent
 from bridge.assembly.plan_from_file import plan_from_file
 from bridge.config.load import load
 from bridge.errors import UsageError
@@ -26,12 +26,12 @@ from tests.access.test_introspection import CLIENT, Asked, active
 from tests.access.test_issuers import WRONG, gone
 from tests.assembly.test_admission import ADA, BOB, cannot_be_taken_over, guarded, statuses
 from tests.assembly.test_admission import bearer as shown_by
-from tests.assembly.test_bridge import NOWHERE, PROFILE, Live, agent, said, server
+from tests.assembly.test_bridge import NOWHERE, PROFILE, Live, agent, live, said, server
 from tests.support.drivers import JsonRpcDriver, new_client, shape_of
 from tests.support.issuer import LIMITS, TokenIssuer, bearer, issuer_at, jwk, rsa_jwk
 from tests.support.limits import url_at
-from tests.support.running import Rpc, call_part, listening, message
-from tests.support.tool_server import ToolServer
+from tests.support.running import Rpc, call_part, listening, message, profile_with
+from tests.support.tool_server import ToolServer, listed
 
 AUDIENCES = {"a": frozenset({"api://a"}), "m": frozenset({"api://m"})}
 
@@ -332,3 +332,40 @@ async def test_a_bridge_ends_while_an_issuer_is_asked(tmp_path: Path) -> None:
                 await bridge.apply(plan)
                 await asked.wait()
     assert issuer.asked == ["/.well-known/oauth-authorization-server"]
+
+
+@pytest.mark.proves("oauth-scopes", "web-skills")
+@pytest.mark.parametrize("asks_for", ["arguments", "confirmation"])
+async def test_a_question_takes_the_scope_of_the_skill_that_asks_and_waits_for_a_token_with_it(
+    asks_for: str, tmp_path: Path
+) -> None:
+    text = {"text": {"type": "string"}}
+    asking = listed("put", "text", hints={"destructive": True}, **text)
+    rules = {"confirm": "destructive" if asks_for == "confirmation" else "never"}
+    if asks_for == "arguments":
+        first, then = call_part("put"), {"text": "hello"}
+    else:
+        first, then = call_part("put", text="hello"), {"data": {"confirm": True}}
+    issuer = TokenIssuer("")
+    async with (
+        listening(issuer) as issuer.url,
+        ToolServer("one", [listed("echo", **text), asking]).run() as tools,
+    ):
+        trusted = issuer_at(issuer.url, AUDIENCES, scopes=(("read", ("echo",)), ("write", ("put",))))
+        plan = PublishedPlan(("one",), profile_with(run=rules), "memory:")
+        async with live(
+            tmp_path, servers={"one": server(tools.target)}, published={"a": plan}, issuers={"corp": trusted}
+        ) as there:
+            wide, narrow = (
+                Rpc(there.client, f"{there.url}/agents/a", bearer(issuer.token("api://a", scope=scope)))
+                for scope in ("read write", "read")
+            )
+            task = await wide.send(first)
+            assert task["status"]["state"].endswith("_REQUIRED")
+            answer = {"taskId": task["id"], "contextId": task["contextId"]}
+            refused = await narrow.post("SendMessage", message(then, **answer))
+            assert refused.status_code == 403
+            assert 'error="insufficient_scope", scope="write"' in refused.headers["www-authenticate"]
+            assert tools.calls == []
+            assert said((await wide.call("SendMessage", message(then, **answer)))["task"])
+            assert tools.calls == [("put", {"text": "hello"})]

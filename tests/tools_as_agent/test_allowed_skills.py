@@ -147,6 +147,19 @@ async def test_an_answer_does_not_reach_what_may_not_be_used(devtools: Devtools)
 
 
 @pytest.mark.proves("web-skills")
+async def test_an_answer_for_what_is_not_allowed_any_more_calls_nothing_else(devtools: Devtools) -> None:
+    ada = devtools.by("ada")
+    asked = await ada.send(call_part("delete_issue"))
+    devtools.access.update(verifiers_of(credentials(ada=("create_issue",))))
+    answered = await ada.send({"text": "7"}, taskId=asked["id"])
+    assert state(answered) == "INPUT_REQUIRED"
+    assert words(answered).startswith("Which skill do you mean?")
+    assert devtools.server.calls == []
+    done = await ada.send(call_part("create_issue", title="7"), taskId=asked["id"])
+    assert said_by(done) == ["tracker", "create_issue", {"title": "7"}]
+
+
+@pytest.mark.proves("web-skills")
 async def test_what_is_not_allowed_any_more_does_not_go_on(devtools: Devtools) -> None:
     ada = devtools.by("ada")
     asked = await ada.send(call_part("delete_issue"))
