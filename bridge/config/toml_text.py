@@ -14,12 +14,12 @@ from bridge.config.load import LoadedConfig
 from bridge.config.tables.models import FACES, ToolServerTable
 from bridge.config.tables.profile import TABLES_OF
 from bridge.config.text.document import DEFAULT_SOURCE, ValueSource
-from bridge.config.text.masking import HIDDEN
+from bridge.config.text.masking import HIDDEN, is_secret_name
 from bridge.config.text.positions import KeyPath
 from bridge.config.text.secrets import Secret, is_secret_header
 from bridge.config.text.wording import shown_url, spelled
 
-_ADDRESSES: Final = ("url", "card", "public_url")
+_ADDRESSES: Final = ("url", "card", "public_url", "jwks_url", "jwks", "resource")
 _REFERENCES: Final = ("env", "file")
 _SETTINGS: Final = ("env", "headers")
 _DELETE: Final = "\x7f"
@@ -93,16 +93,15 @@ def _of_file(loaded: LoadedConfig) -> Iterator[ShownValue]:
 def _shown_parts(table: BaseModel, key: str, value: Any) -> Iterator[tuple[KeyPath, Any, bool]]:
     """Yield the shown parts of a key's value: the path of each part, the part, and whether it is the whole value."""
     if key in _SETTINGS:
-        hidden = {name for name, one in value.items() if _is_hidden(name, one)}
-        value = {name: one for name, one in value.items() if name not in hidden}
-        yield from (((key, _key(name)), HIDDEN, False) for name in sorted(hidden))
+        masked = {name: shown for name, one in value.items() if (shown := _masked(name, one)) is not None}
+        value = {name: one for name, one in value.items() if name not in masked}
+        yield from (((key, _key(name)), masked[name], False) for name in sorted(masked))
     if value in (None, (), {}) and value == _default(table, key):
         return
     whole = value
     if isinstance(table, ToolServerTable):
         value = table.shown(key) or value
-    if key in _ADDRESSES:
-        value = shown_url(value)
+    value = _with_shown_addresses(key, value)
     yield (key,), value, value == whole
 
 
@@ -139,11 +138,27 @@ def _written(table: BaseModel) -> set[str]:
     return {type(table).model_fields[name].alias or name for name in table.model_fields_set}
 
 
-def _is_hidden(name: str, value: Any) -> bool:
-    """Whether a variable or header is hidden: a plain value that is secret by its name, or from a host's file."""
+def _masked(name: str, value: Any) -> str | None:
+    """The text shown in place of the value of a variable or header; None for one that is shown as it is.
+
+    Nothing is shown of a plain value that is secret by its name, or from a host's file. A URL has no user and no query.
+    """
     if isinstance(value, Secret):
-        return value.reference.partition(":")[0] not in _REFERENCES
-    return is_secret_header(name)
+        return None if value.reference.partition(":")[0] in _REFERENCES else HIDDEN
+    if is_secret_header(name) or is_secret_name(name):
+        return HIDDEN
+    shown = shown_url(value)
+    return None if shown == value else shown
+
+
+def _with_shown_addresses(key: str, value: Any) -> Any:
+    """A value whose URLs have no user and no query, also those in the tables below it."""
+    if isinstance(value, BaseModel):
+        inner = {name: getattr(value, name) for name in type(value).model_fields}
+        shown = {name: _with_shown_addresses(name, one) for name, one in inner.items()}
+        changed = {name: one for name, one in shown.items() if one != inner[name]}
+        return value.model_copy(update=changed) if changed else value
+    return shown_url(value) if key in _ADDRESSES and isinstance(value, str) else value
 
 
 def _key(name: str) -> str:

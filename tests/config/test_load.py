@@ -365,3 +365,29 @@ def test_queries_of_urls_are_not_in_the_text_of_a_configuration(tmp_path: Path) 
     loaded = load(tmp_path / "a.toml", {})
     assert "https://a.example/mcp" in repr(loaded)
     assert "hidden" not in repr(loaded) + repr(shown_values(loaded))
+
+
+def test_urls_of_variables_and_headers_and_of_tables_below_are_shown_without_what_may_be_secret(
+    tmp_path: Path,
+) -> None:
+    (tmp_path / "a.toml").write_text(
+        "[tool_servers.a]\ncommand = ['psql']\n"
+        "env = { DATABASE_URL = 'postgres://me:hidden@db/notes', SMTP_PASS = 'hidden', PATHS = 'a:b' }\n"
+        "[tool_servers.b]\nurl = 'https://b.example/mcp'\n"
+        "headers = { Referer = 'https://a.example/?sig=hidden', X-Team = 'blue' }\n"
+        "[tool_servers.b.auth.oauth2]\ngrant = 'client_credentials'\nissuer = 'https://i.example'\n"
+        "client_id = 'b'\nclient_secret = { env = 'S' }\nresource = 'https://me:hidden@b.example/'\n"
+        "[agents.c]\ncard = 'https://c.example/'\nsigned_by.jwks = 'https://c.example/keys?key=hidden'\n"
+        "[issuers.d]\nissuer = 'https://d.example'\njwks_url = 'https://d.example/keys?key=hidden'\n"
+        "introspection = { client_id = 'd', client_secret = { env = 'S' }, url = 'https://d.example/?k=hidden' }\n"
+    )
+    rows = {row.path: row for row in shown_values(load(tmp_path / "a.toml", {"S": "s"}))}
+    assert not any("hidden" in row.value for row in rows.values())
+    address = rows["tool_servers.a.env.DATABASE_URL"]
+    assert (address.value, address.is_whole) == ('"postgres://db/notes"', False)
+    assert rows["tool_servers.a.env.SMTP_PASS"].value == '"***"'
+    assert rows["tool_servers.a.env"].value == '{ PATHS = "a:b" }'
+    assert rows["tool_servers.b.headers"].value == '{ X-Team = "blue" }'
+    assert 'resource = "https://b.example/"' in rows["tool_servers.b.auth"].value
+    assert not any(rows[name].is_whole for name in ("tool_servers.b.auth", "agents.c.signed_by"))
+    assert not any(rows[f"issuers.d.{name}"].is_whole for name in ("jwks_url", "introspection"))

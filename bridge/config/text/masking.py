@@ -21,7 +21,8 @@ HIDDEN: Final = "***"
 
 _SECRET_TABLES: Final = frozenset(("auth", "headers", "env", "keys", "principals"))
 _NAMED_SECRET: Final = re.compile(
-    r"token|secret|passw|passphrase|bearer|(api|access|private|secret|auth)[_-]?key|authori[sz]|cookie|credential",
+    r"token|secret|passw|passphrase|(?<![a-z])pass(?![a-z])|bearer|(api|access|private|secret|auth)[_-]?key|authori[sz]"
+    r"|cookie|credential",
     re.IGNORECASE,
 )
 _NOT_SECRET: Final = frozenset(("env", "file", "header", "skills"))
@@ -44,6 +45,11 @@ _HEADER: Final = re.compile(r"^[ \t]*\[.*", re.MULTILINE)
 _KEY: Final = r"(?:[A-Za-z0-9_-]+|\"[^\"\\]*\"|'[^']*')"
 _KEYS: Final = re.compile(rf"[ \t]*{_KEY}(?:[ \t]*\.[ \t]*{_KEY})*[ \t]*")
 _QUOTES_OF_MANY_LINES: Final = ('"""', "'''")
+
+
+def is_secret_name(name: str) -> bool:
+    """Whether what has this name may be a secret."""
+    return _NAMED_SECRET.search(name) is not None
 
 
 def mask(text: str, places: Iterable[Span]) -> str:
