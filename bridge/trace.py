@@ -38,6 +38,10 @@ MAX_BAGGAGE: Final = 64
 MAX_BAGGAGE_BYTES: Final = 8192
 """Bytes of a baggage that are passed on: the minimum that W3C Baggage 3.3.2 requires."""
 
+_READ_CHARACTERS: Final = 32 * 1024
+"""How much of a baggage is looked at, and the longest tracestate: as much as a head may have. In `_meta` and in the
+metadata of a message either may be as long as a body, and to take that apart would hold up everybody for seconds."""
+
 _IDS: Final = r"(?!0{32})[0-9a-f]{32}-(?!0{16})[0-9a-f]{16}-[0-9a-f]{2}"
 _PARENT: Final = re.compile(rf"00-{_IDS}|(?!00|ff)[0-9a-f]{{2}}-{_IDS}(?:-[\x21-\x2b\x2d-\x7e]{{0,256}})?")
 """Version 00, or a later version, of which only the first fields are known (3.2.2.2 and 3.2.4)."""
@@ -346,6 +350,8 @@ def _members(text: str) -> list[str]:
 
 def _tracestate_from(text: str) -> str | None:
     """A tracestate cut to the bounds; None when a member is malformed or there are too many."""
+    if len(text) > _READ_CHARACTERS:
+        return None
     members = _members(text)
     if len(members) > MAX_STATES or not all(map(_STATE.fullmatch, members)):
         return None
@@ -357,6 +363,8 @@ def _tracestate_from(text: str) -> str | None:
 
 def _baggage_from(text: str) -> str | None:
     """The first well-formed members of a baggage, cut to the bounds."""
+    if len(text) > _READ_CHARACTERS:
+        text = text[:_READ_CHARACTERS].rpartition(",")[0]
     kept = [member for member in _members(text) if _MEMBER.fullmatch(member)][:MAX_BAGGAGE]
     while _size_of(kept) > MAX_BAGGAGE_BYTES:
         del kept[-1]

@@ -126,6 +126,13 @@ def told(is_local: bool, *keys: str) -> dict[str, str]:
     return trace.told_to_peer(is_local=is_local, baggage_keys=frozenset(keys))
 
 
+def test_what_stands_far_behind_in_a_trace_context_is_not_looked_at() -> None:
+    far = "," * 40_000
+    said = {"traceparent": PARENT, "tracestate": f"a=1{far}b=2", "baggage": f"c=3{far}d=4"}
+    assert context_from(said) == TraceContext(PARENT, None, "c=3")
+    assert context_from({"baggage": "a=1" + ";b" * 20_000}) == NO_TRACE
+
+
 def test_a_peer_beyond_this_machine_is_told_only_the_baggage_that_is_named() -> None:
     def run() -> None:
         baggage = "tenant=a;p=1,user = alice,tenant=b,Tenant=c"
