@@ -42,5 +42,8 @@ def _words_of(moment: Moment) -> Iterator[str]:
 def _time_of(moment: Moment) -> str:
     if moment.at_ms is None:
         return _NO_TIME
-    when = datetime.fromtimestamp(moment.at_ms / 1000).astimezone()
+    try:
+        when = datetime.fromtimestamp(moment.at_ms / 1000).astimezone()
+    except (ValueError, OverflowError, OSError):  # an agent may write the first or the last day that there is
+        return _NO_TIME
     return when.strftime("%Y-%m-%d %H:%M:%S.") + f"{moment.at_ms % 1000:03d}"

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import json
 import shlex
+import time
 from collections.abc import AsyncIterator
 
 import httpx2
 import pytest
 
+from bridge.a2a.model.timeline import timeline_from
 from bridge.access.principals import OperatorRole, Principal
 from bridge.access.verifiers import Credential
+from bridge.cli.timelines import timeline_lines
 from bridge.mcp.client.eras import Era
 from tests.cli.call.test_command import Run, command
 from tests.support.asking import asking_command
@@ -174,6 +177,23 @@ async def test_the_timeline_of_a_foreign_task_is_what_its_history_and_status_tel
     kinds = [one["what"] for one in json.loads(told.out)["moments"]]
     assert (kinds[0], kinds[-1], len(kinds)) == ("received", "state", len(shown.out.splitlines()))
     assert f"timeline {first}" in whole.out.splitlines()
+
+
+@pytest.mark.skipif(not hasattr(time, "tzset"), reason="Windows has no TZ")
+@pytest.mark.parametrize(
+    ("zone", "at"), [("WEST+12", "0001-01-01T00:00:00Z"), ("EAST-14", "9999-12-31T23:59:59Z")]
+)
+def test_a_time_that_is_no_date_in_this_time_zone_is_none(
+    zone: str, at: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    told = timeline_from({"moments": [{"what": "state", "at": at, "state": "working"}]})
+    try:
+        monkeypatch.setenv("TZ", zone)
+        time.tzset()
+        assert [line.split() for line in timeline_lines(told)] == [["-", "working"]]
+    finally:
+        monkeypatch.undo()
+        time.tzset()
 
 
 async def test_the_tasks_of_a_foreign_agent_are_listed(run: Run, call: Run) -> None:

@@ -56,7 +56,7 @@ def milliseconds(text: str) -> int:
     """The reverse of `timestamp`, for any RFC 3339 time.
 
     Raises:
-        ValueError: the text is no RFC 3339 time with a zone.
+        ValueError: the text is no RFC 3339 time with a zone, or no date of UTC, so that `timestamp` could not write it.
     """
     if len(text) == 24 and text[19] == "." and text[23] == "Z" and text[20:23].isdecimal():
         return _moment(f"{text[:19]}Z") + int(text[20:23])  # as `timestamp` writes it
@@ -68,7 +68,9 @@ def _moment(text: str) -> int:
     """See `milliseconds`; cached because many events come in one second."""
     if not _TIMESTAMP.fullmatch(text):
         raise ValueError("not an RFC 3339 time such as 2026-01-31T12:00:00.000Z")
-    return round(datetime.fromisoformat(text.upper()).timestamp() * 1000)
+    found = round(datetime.fromisoformat(text.upper()).timestamp() * 1000)
+    _second(found // 1000)
+    return found
 
 
 def _checked_base64(text: str) -> str:
