@@ -109,7 +109,7 @@ class AuditJournal:
         self._come.tell()
 
     async def commit(self, entry: JsonObject) -> int:
-        """Wait until a line is on the disk, and return its number.
+        """Wait until a line is on the disk, and return its number. Cancelled, this withdraws a line that waits still.
 
         Raises:
             AuditAwayError: it cannot be written, or not in time.
@@ -120,11 +120,14 @@ class AuditJournal:
         assert waiting.written is not None
         self._queue.append(waiting)
         self._come.tell()
-        with anyio.move_on_after(self._stalled_seconds):
-            await waiting.written.wait()
+        try:
+            with anyio.move_on_after(self._stalled_seconds):
+                await waiting.written.wait()
+        finally:
+            if not waiting.seq:
+                with suppress(ValueError):  # what is being written stays
+                    self._queue.remove(waiting)
         if not waiting.seq:
-            with suppress(ValueError):  # what is being written stays
-                self._queue.remove(waiting)
             raise AuditAwayError("the audit could not be written in time")
         return waiting.seq
 

@@ -189,6 +189,25 @@ async def test_all_calls_that_wait_share_one_wait_for_the_disk(tmp_path: Path) -
     assert (writer.batches, sorted(numbers)) == ([(1, True), (50, True)], list(range(1, 52)))
 
 
+async def test_a_call_that_is_withdrawn_while_its_intent_waits_leaves_none(tmp_path: Path) -> None:
+    with AuditFile(tmp_path / "audit.jsonl", MANY) as file:
+        writer = HeldWriter(file)
+        journal = AuditJournal(writer)
+        async with journal.running():
+            journal.note({"event": "serving"})
+            while not writer.batches:
+                await anyio.sleep(0)
+            async with anyio.create_task_group() as calls:
+                calls.start_soon(journal.commit, {"event": "intent"})
+                await anyio.wait_all_tasks_blocked()
+                calls.cancel_scope.cancel()
+            journal.note({"event": "stop"})
+            writer.may_write.set()
+        assert journal.lost_lines == 0
+    lines = (tmp_path / "audit.jsonl").read_text().splitlines()
+    assert [json.loads(line)["event"] for line in lines] == ["serving", "stop"]
+
+
 class FullWriter:
     """A disk that is full until the test frees it."""
 
