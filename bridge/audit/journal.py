@@ -35,6 +35,8 @@ _QUEUED_MOST: Final = 10_000
 _AGAIN_SECONDS: Final = 1.0
 """Between two tries to write while nothing can be written."""
 
+_UNLISTED: Final = "unlisted"
+"""The field that counts refusals without a line of their own. It goes on to the next line when its line is lost."""
 
 STALLED_SECONDS: Final = 30.0
 """How long a call waits for its line, and how long a write may take until nothing counts as written any more. A disk
@@ -84,6 +86,8 @@ class AuditJournal:
         self._queue: deque[_Waiting] = deque()
         self._come = Signal()
         self._lost = 0
+        self._unlisted = 0
+        """How many refusals without a line of their own were told by lines that are lost."""
         self._is_closing = False
         self._fault: str | None = None
         self._writing_since: float | None = None
@@ -103,7 +107,7 @@ class AuditJournal:
     def note(self, entry: JsonObject) -> None:
         """Have a line written soon. What cannot be written is counted in the next line."""
         if len(self._queue) >= _QUEUED_MOST:
-            self._lose(1)
+            self._lose([entry])
             return
         self._queue.append(_Waiting(entry))
         self._come.tell()
@@ -157,16 +161,18 @@ class AuditJournal:
                     await self._write(thread)
         thread.end()
         self.is_stuck = scope.cancelled_caught
-        self._lose(len(self._queue))
+        self._lose([one.entry for one in self._queue])
         _let_go(self._queue)
         if self._lost:
             logger.error("the audit ends without its last lines: %d are lost", self._lost)
 
     async def _write(self, thread: DiskThread[list[int]]) -> None:
-        batch, lost = tuple(self._queue), self._lost
+        batch, lost, unlisted = tuple(self._queue), self._lost, self._unlisted
         self._queue.clear()
         lasting = any(one.written is not None for one in batch)
         entries = [one.entry for one in batch] or [{"event": "resumed"}]
+        if unlisted:
+            entries[0] = {**entries[0], _UNLISTED: _unlisted_in(entries[0]) + unlisted}
         numbers: Sequence[int] = ()
         self._writing_since = time.monotonic()
         try:
@@ -180,14 +186,16 @@ class AuditJournal:
             self._writing_since = None
             if numbers:  # the first line has told what was lost before it
                 self._lost -= lost
-            self._lose(max(len(batch) - len(numbers), 0))
+                self._unlisted -= unlisted
+            self._lose([one.entry for one in batch[len(numbers) :]])
             for one, seq in zip(batch, numbers, strict=False):
                 one.seq = seq
             _let_go(batch)
 
-    def _lose(self, lines: int) -> None:
-        self._lost += lines
-        self.lost_lines += lines
+    def _lose(self, entries: Sequence[JsonObject]) -> None:
+        self._lost += len(entries)
+        self.lost_lines += len(entries)
+        self._unlisted += sum(map(_unlisted_in, entries))
 
     def _tell_of(self, fault: str | None) -> None:
         """Log once that nothing can be written, and once that it can be again."""
@@ -196,6 +204,11 @@ class AuditJournal:
         elif fault is None and self._fault is not None:
             logger.warning("the audit is written again")
         self._fault = fault
+
+
+def _unlisted_in(entry: JsonObject) -> int:
+    count = entry.get(_UNLISTED, 0)
+    return count if isinstance(count, int) else 0
 
 
 def _let_go(lines: Iterable[_Waiting]) -> None:

@@ -11,6 +11,7 @@ from pathlib import Path
 import anyio
 import httpx2
 import pytest
+from pydantic import JsonValue
 
 from bridge.assembly.bridge import Bridge
 from bridge.assembly.plan import AuditPlan, OfferedPlan, Plan, ProcessPlan, RemotePlan
@@ -244,6 +245,29 @@ async def test_what_was_lost_is_counted_once_and_refused_calls_are_not_lost() ->
                 await anyio.sleep(0.01)
         await journal.commit({"event": "intent"})
     assert writer.written == [("resumed", 2), ("intent", 0)]
+
+
+async def test_refusals_without_a_line_are_counted_also_where_the_line_that_told_of_them_is_lost() -> None:
+    told: list[JsonValue] = []
+
+    class Disk(FullWriter):
+        def append(self, entries: Sequence[JsonObject], *, lasting: bool, lost: int = 0) -> list[int]:
+            numbers = super().append(entries, lasting=lasting, lost=lost)
+            told.extend(one["unlisted"] for one in entries if "unlisted" in one)
+            return numbers
+
+    writer = Disk()
+    journal = AuditJournal(writer)
+    async with journal.running():
+        for lost in (1, 2):
+            journal.note({"event": "call", "unlisted": 20 * lost})
+            with anyio.fail_after(30):
+                while journal.lost_lines < lost:
+                    await anyio.sleep(0)
+        writer.is_full = False
+        journal.note({"event": "call", "unlisted": 3})
+        journal.note({"event": "call"})
+    assert told in ([63], [60, 3])  # the loop may have tried again by itself in between
 
 
 async def told_of_intents(there: Audited) -> list[tuple[str, str, str, bool]]:
