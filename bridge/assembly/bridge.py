@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import logging
 import math
+from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field, replace
@@ -333,6 +334,16 @@ class Bridge:
     def upstreams(self) -> Mapping[str, ToolServer]:
         """The tool servers, by key."""
         return self._parts.upstreams
+
+    @property
+    def waiting_at_servers(self) -> Counter[str]:
+        """The calls that wait at each tool server, or for the turn of one of its tools."""
+        return self._parts.waiting_at_servers
+
+    @property
+    def waiting_at_agents(self) -> Counter[str]:
+        """The calls that wait for the turn of a tool of each agent."""
+        return self._parts.waiting_at_agents
 
     @property
     def catalogs(self) -> Mapping[str, CatalogSource]:

@@ -5,6 +5,7 @@ contexts of parts cannot be nested."""
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field
@@ -121,6 +122,22 @@ class Parts:
         """The number of running tasks of agents and calls of MCP servers."""
         calls = sum(face.offered.server.running for face in self.faces)
         return calls + sum(one.engine.running for one in self.agents)
+
+    @property
+    def waiting_at_servers(self) -> Counter[str]:
+        """The calls that wait at each tool server, or for the turn of one of its tools."""
+        waiting = Counter({key: server.waiting for key, server in self.upstreams.items()})
+        for one in self.agents:
+            waiting.update(one.agent.waiting)
+        return waiting
+
+    @property
+    def waiting_at_agents(self) -> Counter[str]:
+        """The calls that wait for the turn of a tool of each agent, over all faces."""
+        waiting: Counter[str] = Counter()
+        for face in self.faces:
+            waiting.update(face.offered.face.waiting)
+        return waiting
 
     def let_go(self, principals: PrincipalNames) -> None:
         """End the streams of principals that lost access. Their tasks and calls go on."""

@@ -6,7 +6,6 @@ The names in labels are those of the parts that are served now, and what their p
 from __future__ import annotations
 
 import time
-from collections import Counter
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
@@ -170,12 +169,12 @@ def _gauges_of(parts: Parts) -> Iterator[MetricFamily]:
     yield gauge(
         "mcp_client_queue_depth",
         "Calls that wait for their turn at a tool server",
-        [({"peer": key}, float(calls)) for key, calls in _waiting_for_servers(parts).items()],
+        [({"peer": key}, float(calls)) for key, calls in parts.waiting_at_servers.items()],
     )
     yield gauge(
         "a2a_client_queue_depth",
         "Calls that wait for their turn at an agent, of tools with a bound",
-        [({"peer": key}, float(calls)) for key, calls in _waiting_for_agents(parts).items()],
+        [({"peer": key}, float(calls)) for key, calls in parts.waiting_at_agents.items()],
     )
     streams = [
         ({"face": one.name, "protocol": "a2a"}, float(one.server.open_streams)) for one in parts.agents
@@ -199,22 +198,6 @@ def _gauges_of(parts: Parts) -> Iterator[MetricFamily]:
             for state, count in one.engine.running_by_state().items()
         ],
     )
-
-
-def _waiting_for_servers(parts: Parts) -> Counter[str]:
-    """The calls that wait at each tool server, or for the turn of one of its tools."""
-    waiting = Counter({key: server.waiting for key, server in parts.upstreams.items()})
-    for one in parts.agents:
-        waiting.update(one.agent.waiting)
-    return waiting
-
-
-def _waiting_for_agents(parts: Parts) -> Counter[str]:
-    """The calls that wait for the turn of a tool of each agent, over all faces."""
-    waiting: Counter[str] = Counter()
-    for face in parts.faces:
-        waiting.update(face.offered.face.waiting)
-    return waiting
 
 
 def _peers_up(parts: Parts) -> list[tuple[Mapping[str, str], float]]:

@@ -49,7 +49,7 @@ def _load_of(bridge: Bridge) -> JsonObject:
     return {
         "running": bridge.running,
         "states": dict(sorted(states.items())),
-        "queued": sum(upstream.waiting for upstream in bridge.upstreams.values()),
+        "queued": bridge.waiting_at_servers.total(),
         "streams": sum(one.server.open_streams for one in bridge.published),
     }
 
@@ -90,6 +90,7 @@ def _peers(bridge: Bridge) -> Iterator[JsonObject]:
     """The tool servers and agents that the faces are made of, each once."""
     _, state = bridge.readiness()
     known = {key: one for face in _values(state["agents"]) for key, one in _values_by_key(face["servers"])}
+    queued = bridge.waiting_at_servers
     for key, upstream in bridge.upstreams.items():
         greeting = upstream.greeting
         yield {
@@ -99,12 +100,13 @@ def _peers(bridge: Bridge) -> Iterator[JsonObject]:
             "says": "" if greeting is None else f"{greeting.name} {greeting.version}".strip(),
             "offers": len(upstream.listing.tools),
             "noun": "tool",
-            "queued": upstream.waiting,
+            "queued": queued[key],
             "unservable": [f"{tool.name}: {tool.reason}" for tool in upstream.listing.left_out],
             **known.get(key, {"up": upstream.down is None, "why": upstream.down or ""}),
         }
     states = {key: one for face in _values(state["mcp"]) for key, one in _values_by_key(face["agents"])}
     remote = {agent.key: agent for one in bridge.offered for agent in one.remote_agents}
+    queued = bridge.waiting_at_agents
     for key, agent in remote.items():
         yield {
             "kind": "agent",
@@ -113,7 +115,7 @@ def _peers(bridge: Bridge) -> Iterator[JsonObject]:
             "says": f"{agent.card.name} {agent.card.version}".strip() if agent.has_card else "",
             "offers": len(agent.card.skills) if agent.has_card else 0,
             "noun": "skill",
-            "queued": 0,
+            "queued": queued[key],
             "unservable": [],
             **states.get(key, {"up": agent.down is None, "why": agent.down or ""}),
         }

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+import anyio
 import pytest
+from httpx2 import AsyncClient
 
 from bridge.access.principals import OperatorRole, Principal
 from bridge.access.verifiers import Credential, Scheme
@@ -23,6 +25,8 @@ from bridge.store.login_files import LoginFiles
 from bridge.translate.overrides import ArgumentRule, SkillOverride
 from tests.console.test_tasks import HOSTILE, PROFILE, served
 from tests.support.console import ConsoleBrowser, console_of
+from tests.support.observed import wrapping
+from tests.support.running import Rpc, call_part, listening, raw_command
 
 ADA = Credential(Principal("ada", skills=("devtools/e*",)), "token-of-ada", reference="env:ADA")
 OPS = Credential(
@@ -257,3 +261,19 @@ async def test_a_server_made_of_agents_that_are_down_is_told_with_the_reason(tmp
         assert "http://127.0.0.1:9" in peer["why"]
         for path in ("", "/mapping"):
             assert (await browser.opens(path)).status_code == 200
+
+
+async def test_a_call_that_waits_for_the_turn_of_its_tool_is_queued_on_the_overview(tmp_path: Path) -> None:
+    place = ProcessPlan(console=True, keys=("k" * 32,), state=tmp_path, cache=tmp_path / "cache")
+    plan = wrapping(raw_command(), place)
+    rules = {"wait": SkillOverride(concurrency=1)}
+    plan = replace(plan, published={"tools": replace(plan.published["tools"], overrides=rules)})
+    async with console_of(plan) as bridge, listening(bridge.app) as url, AsyncClient(timeout=30) as client:
+        rpc, browser = Rpc(client, f"{url}/agents/tools"), ConsoleBrowser(bridge)
+        for _ in range(2):
+            await rpc.send(call_part("wait"), configuration={"returnImmediately": True})
+        with anyio.fail_after(30):
+            while (told := await browser.reads(""))["load"]["queued"] != 1:
+                await anyio.sleep(0.01)
+        assert [peer["queued"] for peer in told["peers"]] == [1]
+        await bridge.drain(0)
