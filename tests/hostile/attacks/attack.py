@@ -23,7 +23,12 @@ FACE: Final = "honest"
 """The agent that the honest caller calls, and its tool server."""
 HOSTILE: Final = "hostile"
 """What an attack connects to the bridge goes by this name."""
-TOKENS: Final = {"honest": "the-token-of-the-honest-caller", "attacker": "the-token-of-the-attacker"}
+_OPERATOR: Final = "operator"
+TOKENS: Final = {
+    "honest": "the-token-of-the-honest-caller",
+    "attacker": "the-token-of-the-attacker",
+    _OPERATOR: "the-token-of-the-operator",
+}
 """The principals, and what lets them in."""
 _CONNECT_SECONDS: Final = 30.0
 _LOOK_SECONDS: Final = 0.1
@@ -90,8 +95,9 @@ class Scene:
         await self.connect(f'{agent}[agents_as_tools.{HOSTILE}]\nfrom = ["{HOSTILE}"]\n')
 
     async def readiness(self) -> httpx2.Response:
-        """What the bridge says of itself."""
-        return await self.http.get(f"http://127.0.0.1:{self.port}/readyz")
+        """What the bridge says of itself to an operator. It tells others its status alone."""
+        headers = {"Authorization": f"Bearer {TOKENS[_OPERATOR]}"}
+        return await self.http.get(f"http://127.0.0.1:{self.port}/readyz", headers=headers)
 
 
 @dataclass(frozen=True)
@@ -114,7 +120,11 @@ class Attack:
 
 def file_of(port: int, store: str) -> str:
     """The bridge's file before anything hostile is connected."""
-    principals = "".join(f'[principals.{name}]\nbearer = {{ file = "{name}.token" }}\n' for name in TOKENS)
+    principals = "".join(
+        f'[principals.{name}]\nbearer = {{ file = "{name}.token" }}\n'
+        + 'operator = "read"\n' * (name == _OPERATOR)
+        for name in TOKENS
+    )
     return f"""
 [bridge]
 port = {port}
