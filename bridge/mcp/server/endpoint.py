@@ -54,7 +54,7 @@ REVOKED: Final = "Access was revoked while this request was under way"
 class AdmittedUser(AuthenticatedUser):
     """The user to whom the SDK binds a session. To another principal, the session does not exist."""
 
-    def __init__(self, principal: Principal, metadata_url: str | None, changes: int) -> None:
+    def __init__(self, principal: Principal, changes: int, metadata_url: str | None) -> None:
         """`changes` is `Access.changes` when the request was admitted."""
         super().__init__(AccessToken(token="-", client_id=principal.name, scopes=[]))  # noqa: S106
         self.principal = principal
@@ -193,8 +193,15 @@ class Endpoint:
         """
         if path.rstrip("/") != self.path.rstrip("/"):
             raise RefusedError(404, f"There is nothing here; MCP is at {self.path}")
+        return AdmittedUser(*await self._principal_here(headers, metadata_url), metadata_url)
+
+    async def _principal_here(
+        self, headers: Mapping[str, str], metadata_url: str | None
+    ) -> tuple[Principal, int]:
+        """Who sends a request, with its rights in this face, and `Access.changes` from before that was judged."""
+        changes = self.access.changes
         principal = await self.access.principal_of(headers, self.path, metadata_url)
-        return AdmittedUser(principal.in_face(self.name), metadata_url, self.access.changes)
+        return principal.in_face(self.name), changes
 
     async def _readmit(self, user: AdmittedUser, headers: Headers) -> None:
         """Admit a user again, with the rights that it has now.
@@ -202,10 +209,10 @@ class Endpoint:
         Raises:
             RefusedError: 401, the caller is no longer known, or is now another principal; 503, that cannot be judged.
         """
-        principal = await self.access.principal_of(headers, self.path, user.metadata_url)
+        principal, changes = await self._principal_here(headers, user.metadata_url)
         if principal.name != user.principal.name:
             raise self.access.refusal("is that of somebody else by now", user.metadata_url)
-        user.principal, user.changes = principal.in_face(self.name), self.access.changes
+        user.principal, user.changes = principal, changes
 
     def _require_taken(self, verb: str, headers: Mapping[str, str]) -> None:
         """Refuse a request that the endpoint does not take, whoever sends it.
