@@ -92,6 +92,13 @@ class Met:
         content: Any = result["content"]
         return str(content[0]["text"])
 
+    async def goes_down_for_long(self) -> None:
+        """Let the server end, which cannot be started again, until it has been down for `connect_seconds`."""
+        with pytest.raises(ServerLostError):
+            await self.call("die", {})
+        with pytest.raises(ServerDownError):
+            await self.call("echo", {"text": "x"})
+
     async def call(self, name: str, arguments: Any, on_progress: OnProgress | None = None) -> Any:
         """What a tool gives."""
         async with self.upstream.queue("someone", "somewhere") as queue:
@@ -621,10 +628,7 @@ async def test_a_call_of_a_server_that_has_been_down_for_long_waits_for_one_atte
     pace = session_pace(connect_seconds=2.0, longest_pause_seconds=1000)
     async with met(command_of((sys.executable, "-S", "-E", str(steps))), pace=pace) as there:
         broken.touch()
-        with pytest.raises(ServerLostError):
-            await there.call("die", {})
-        with pytest.raises(ServerDownError):  # it has been down for `connect_seconds`
-            await there.call("echo", {"text": "x"})
+        await there.goes_down_for_long()
         before = len(starts.read_text())
         with anyio.fail_after(15):  # if each waited for as long as the first, it would be 20
             for number in range(20):
@@ -649,10 +653,7 @@ async def test_an_attempt_that_began_before_a_call_says_nothing_to_it(tmp_path: 
     pace = session_pace(connect_seconds=2.0, longest_pause_seconds=1000)
     async with met(command_of((sys.executable, "-S", "-E", str(steps))), pace=pace) as there:
         broken.touch()
-        with pytest.raises(ServerLostError):
-            await there.call("die", {})
-        with pytest.raises(ServerDownError):  # it has been down for `connect_seconds`
-            await there.call("echo", {"text": "x"})
+        await there.goes_down_for_long()
         held.touch()
         before = len(starts.read_text())
         heard: list[str] = []
