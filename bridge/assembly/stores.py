@@ -7,11 +7,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 import anyio
+import anyio.to_thread
 
 from bridge.assembly.limits import postgres_bounds
 from bridge.assembly.plan import Plan, ProcessPlan, PublishedPlan, SharedStore
 from bridge.assembly.replicas import require_driver
 from bridge.config.tables.values import MEMORY_STORE
+from bridge.errors import UsageError
 from bridge.http.each_login import EachLogin
 from bridge.http.login_credentials import LoginToken, LoginWish
 from bridge.mcp.client.transports.streamable_http import HttpTarget
@@ -20,6 +22,7 @@ from bridge.store.contract import Store
 from bridge.store.login_files import LoginFiles
 from bridge.store.memory import MemoryStore
 from bridge.store.sqlite import SQLiteStore
+from bridge.store.sqlite_contents import require_usable
 from bridge.user_folders import state_folder
 
 if TYPE_CHECKING:
@@ -28,6 +31,7 @@ if TYPE_CHECKING:
     from bridge.config.tables.profile import Profile
     from bridge.errors import StoreLockedError
     from bridge.http.logins import LoginKeeper
+    from bridge.store.postgres.schema import Namespace, Tables
     from bridge.store.postgres.upgrade import Migration
 
 
@@ -115,16 +119,69 @@ async def migrate_shared(
     """
     require_driver()
     from bridge.store.postgres.connections import DatabaseAddress  # its driver is an optional extra
-    from bridge.store.postgres.schema import AGENT, LOGINS, REPLICAS, Namespace
     from bridge.store.postgres.upgrade import migrate
 
     address, bounds = DatabaseAddress.of(url, None), postgres_bounds(plan.profile)
     ends_at = anyio.current_time() + wait_seconds
-    places = [(Namespace.of_replicas(), REPLICAS), *((Namespace.of(name), AGENT) for name in plan.published)]
-    if any(True for _ in logins_of(plan)):
-        places.append((Namespace.of_logins(), LOGINS))
-    for place, tables in places:
+    for place, tables in _shared_tables(plan):
         left = max(ends_at - anyio.current_time(), 0.0)
         yield await migrate(
             address, place, tables, bounds, wait_seconds=left, dry_run=dry_run, on_wait=on_wait
         )
+
+
+def _shared_tables(plan: Plan) -> Iterator[tuple[Namespace, Tables]]:
+    from bridge.store.postgres.schema import (
+        AGENT,
+        LOGINS,
+        REPLICAS,
+        Namespace,
+    )  # its driver is an optional extra
+
+    yield Namespace.of_replicas(), REPLICAS
+    yield from ((Namespace.of(name), AGENT) for name in plan.published)
+    if any(True for _ in logins_of(plan)):
+        yield Namespace.of_logins(), LOGINS
+
+
+async def store_faults(plan: Plan) -> list[tuple[tuple[str, str], str]]:
+    """Why a start could not use the stores of a plan, each with the key of the file that is concerned. Nothing is made
+    or changed, and a bridge may run on the same stores, in another process."""
+    if plan.place.shared_store is not None:
+        return await _shared_faults(plan, plan.place.shared_store)
+    faults: list[tuple[tuple[str, str], str]] = []
+    for name, one in plan.published.items():
+        try:
+            store = store_for(name, one, plan.place, plan.profile).store
+            if isinstance(store, SQLiteStore):
+                await anyio.to_thread.run_sync(require_usable, store.path)
+        except UsageError as exc:
+            faults.append((("bridge", "store") if one.store else ("tools_as_agent", name), str(exc)))
+    return faults
+
+
+async def _shared_faults(plan: Plan, shared: SharedStore) -> list[tuple[tuple[str, str], str]]:
+    """The first fault of the database, since the others would mostly be the same."""
+    try:
+        require_driver()
+    except UsageError:
+        return []  # which is a fault of the packages
+    from bridge.store.postgres.connections import (
+        DatabaseAddress,
+        connected,
+    )  # its driver is an optional extra
+    from bridge.store.postgres.upgrade import prepared
+
+    seconds, key = postgres_bounds(plan.profile).statement_seconds, "store"
+    try:
+        address = DatabaseAddress.of(shared.url, shared.direct_url)
+        for place, tables in _shared_tables(plan):
+            await prepared(address, place, tables, seconds, dry_run=True)
+        if shared.direct_url is not None:
+            key = "store_direct"
+            direct = DatabaseAddress.of(shared.direct_url, None)
+            async with connected(direct, seconds, str(shared)):
+                pass
+    except UsageError as exc:
+        return [(("bridge", key), str(exc))]
+    return []

@@ -34,8 +34,8 @@ def check(**options: Any) -> int:
     """Check a configuration file, and show what would be served.
 
     FILE defaults to bridge.toml in the current folder. The command shows every mistake in the file with its line and
-    what to do. Then it connects to each server and agent of the file. It shows each tool beside its skill, with the
-    names of both and who may use them.
+    what to do. Then it connects to each server and agent of the file, and to the store. It shows each tool beside its
+    skill, with the names of both and who may use them.
 
     \b
     mcp-a2a check
@@ -44,8 +44,8 @@ def check(**options: Any) -> int:
 
     The command serves nothing and keeps nothing, so it does not disturb a bridge that runs on the same file.
 
-    Exit codes: 0 all is well; 1 a server or agent cannot be called, a tool cannot be served, an agent of an imported
-    file is left out, or a rule has no effect; 2 the file has mistakes.
+    Exit codes: 0 all is well; 1 a server or agent cannot be called, the store cannot be used, a tool cannot be served,
+    an agent of an imported file is left out, or a rule has no effect; 2 the file has mistakes.
     """
     from bridge.cli import check_report, logs
     from bridge.cli.serve import found, loaded_from, plan_of

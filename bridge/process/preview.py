@@ -31,6 +31,7 @@ from bridge.assembly.parts import catalogs_of, servers_of
 from bridge.assembly.plan import Plan, RemotePlan, for_preview
 from bridge.assembly.published_agent import PublishedAgent
 from bridge.assembly.routes import MCP
+from bridge.assembly.stores import store_faults
 from bridge.assembly.tool_servers import StartObserver
 from bridge.errors import PeerError
 from bridge.http.token_exchange import CallerTokens
@@ -180,6 +181,8 @@ class Findings:
     of_place: tuple[FindingFault, ...] = ()
     """Faults of the certificate that the bridge shows, and of its key."""
     redirect_uris: tuple[RedirectUri, ...] = ()
+    of_stores: tuple[FindingFault, ...] = ()
+    """Faults of the stores, which a start could not use."""
     untrusted: tuple[FindingFault, ...] = ()
     """Issuers whose tokens the callers of an agent need, and that the bridge does not trust."""
 
@@ -194,6 +197,7 @@ class Findings:
         return (
             *self.left_out,
             *self.of_place,
+            *self.of_stores,
             *self.untrusted,
             *down,
             *(FindingFault.at((peer.kind, peer.key), fault) for peer in self.peers for fault in peer.faults),
@@ -232,6 +236,7 @@ async def findings_of(plan: Plan, bridge: Bridge) -> Findings:
         left_out=tuple(_left_out(plan)),
         of_place=tuple(place_faults(plan)),
         redirect_uris=tuple(redirect_uris(plan)),
+        of_stores=tuple(FindingFault.at(path, words) for path, words in await store_faults(plan)),
         untrusted=tuple(_untrusted(plan)),
     )
 
@@ -257,6 +262,7 @@ def offline_findings(plan: Plan) -> Findings:
     unseen = (
         f"whether {', '.join(peer.title for peer in peers)} can be called, and whether versions fit",
         "the tools and skills that they list: names, collisions, rules for nothing",
+        *(("whether the store can be used",) if plan.published or plan.place.shared_store else ()),
         *(("what each principal may use of them",) if plan.credentials else ()),
     )
     notes = (*_unused(plan), *_on_claims(plan), *_on_cards(plan))

@@ -182,6 +182,11 @@ class SQLiteStore:
             # Not with the block's own exception: the group would wrap it in an exception group.
             await self._group.__aexit__(None, None, None)
 
+    @property
+    def path(self) -> Path:
+        """Where the file is, or will be."""
+        return self._path
+
     def submit(self, change: Change, done: OnStored) -> None:
         """Queue a change; see `Store.submit`."""
         self._writer.submit(change, done)

@@ -6,8 +6,10 @@ the file.
 
 from __future__ import annotations
 
+import errno
+import os
 import sqlite3
-from contextlib import asynccontextmanager, suppress
+from contextlib import asynccontextmanager, closing, suppress
 from typing import TYPE_CHECKING, Final, Self, TypeVar
 
 import anyio.to_thread
@@ -54,6 +56,42 @@ def unchanged(path: Path, stack: ExitStack) -> sqlite3.Connection:
     connection.backup(copy)
     migrate(copy, path)
     return copy
+
+
+def require_usable(path: Path) -> None:
+    """Refuse a file that a start could not use, without making or locking anything: a bridge may run on it.
+
+    Not in the process of that bridge, which would lose SQLite's locks (see `lock.py`).
+
+    Raises:
+        UsageError: the file or its folder cannot be used.
+    """
+    try:
+        _look_at(path)
+    except (OSError, sqlite3.Error) as exc:
+        raise UsageError(f"the store {path} cannot be opened: {exc}") from exc
+
+
+def _look_at(path: Path) -> None:
+    if path.is_symlink():
+        raise UsageError(f"{path} is a symbolic link: name the file that it leads to, {path.readlink()}")
+    if not path.exists():
+        folder = next(one for one in path.parents if one.exists())
+        if not folder.is_dir():
+            raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), str(folder))
+        _require_rights(folder, os.W_OK | os.X_OK)
+        return
+    if path.is_dir():
+        raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(path))
+    _require_rights(path.parent, os.W_OK | os.X_OK)
+    _require_rights(path, os.R_OK | os.W_OK)
+    with closing(_connect(f"{path.as_uri()}?immutable=1")) as connection:
+        version_of(connection, path)
+
+
+def _require_rights(path: Path, rights: int) -> None:
+    if not os.access(path, rights):
+        raise PermissionError(errno.EACCES, "no right to write there", str(path))
 
 
 def _connect(name: str) -> sqlite3.Connection:

@@ -4,25 +4,31 @@ from __future__ import annotations
 
 import json
 import os
+import sqlite3
 import subprocess
 import sys
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import closing, contextmanager, suppress
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
+import psycopg
 import pytest
+from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
 from bridge.a2a.wire.canonical_card import CardForm
 from bridge.cli import render
+from bridge.store.postgres.schema import Namespace
+from bridge.store.sqlite_schema import APPLICATION_ID
 from tests.config.test_broken import BROKEN, ENVIRONMENT
 from tests.support.addresses import a_web_page, an_mcp_server
 from tests.support.command import ROOT, WAIT_SECONDS, environment, run_here
-from tests.support.files import DEVTOOLS, RAW, TEAM, an_agent, written
+from tests.support.files import DEVTOOLS, RAW, TEAM, an_agent, started, written
 from tests.support.forked import Forked
 from tests.support.ports import free_port
+from tests.support.postgres import database_url, new_agent
 from tests.support.signed_cards import key, signed
 from tests.support.terminals import open_terminal
 
@@ -648,3 +654,107 @@ from = ["crm"]
     (fault,) = json.loads(done.stdout)["faults"]
     assert "login needed at http://127.0.0.1:9/mcp: nobody has logged in. Run `mcp-a2a login crm`" in fault
     assert not (tmp_path / "state").exists()
+
+
+def a_file(tmp_path: Path) -> str:
+    (tmp_path / "tasks").write_text("no folder")
+    return "store = 'tasks/of/all.db'\n"
+
+
+def a_text(tmp_path: Path) -> str:
+    (tmp_path / "tasks.devtools.db").write_text(
+        "this was never a database, and is long enough to be looked at"
+    )
+    return "store = 'tasks.db'\n"
+
+
+def a_folder(tmp_path: Path) -> str:
+    (tmp_path / "tasks.devtools.db").mkdir()
+    return "store = 'tasks.db'\n"
+
+
+def a_link(tmp_path: Path) -> str:
+    (tmp_path / "tasks.devtools.db").symlink_to(tmp_path / "elsewhere.db")
+    return "store = 'tasks.db'\n"
+
+
+def a_newer_one(tmp_path: Path) -> str:
+    with closing(sqlite3.connect(tmp_path / "tasks.devtools.db")) as other:
+        other.executescript(
+            f"CREATE TABLE t (x); PRAGMA application_id = {APPLICATION_ID}; PRAGMA user_version = 99;"
+        )
+    return "store = 'tasks.db'\n"
+
+
+@pytest.mark.parametrize(
+    ("made", "words"),
+    [
+        (a_file, "Not a directory"),
+        (a_text, "file is not a database"),
+        (a_folder, "Is a directory"),
+        (a_link, "is a symbolic link"),
+        (a_newer_one, "was written by a newer release (schema 99"),
+    ],
+)
+def test_a_file_of_tasks_that_serve_could_not_open_is_a_fault_of_its_line(
+    made: Callable[[Path], str], words: str, tmp_path: Path
+) -> None:
+    store = made(tmp_path)
+    written(tmp_path, "[bridge]\n", store, RAW, DEVTOOLS)
+    found = found_in(tmp_path)
+    (fault,) = found["faults"]
+    assert fault.startswith("bridge.store: ")
+    assert words in fault
+    assert found["places"] == ["bridge.toml:2"]
+    served = run_here("serve", "--port", "0", state=tmp_path / "state", folder=tmp_path)
+    assert served.returncode == 2
+    assert words in served.stderr, "the start says the same"
+
+
+def test_a_file_of_tasks_in_the_state_folder_is_looked_at_too(tmp_path: Path) -> None:
+    (tmp_path / "state").write_text("no folder")
+    written(tmp_path, RAW, DEVTOOLS)
+    (fault,) = found_in(tmp_path)["faults"]
+    assert fault.startswith("tools_as_agent.devtools: the store ")
+
+
+def test_a_file_of_tasks_on_which_a_bridge_runs_is_no_fault(tmp_path: Path) -> None:
+    path = written(tmp_path, "[bridge]\nstore = 'tasks.db'\n", RAW, DEVTOOLS)
+    with started("serve", str(path), "--port", state=tmp_path / "state", until="Try it"):
+        assert found_in(tmp_path)["faults"] == []
+
+
+def in_database(tmp_path: Path) -> Path:
+    head = "[bridge]\nstore = { env = 'DATABASE_URL' }\nkeys = [{ env = 'KEY' }]\n"
+    return written(tmp_path, head, RAW, f"[tools_as_agent.{new_agent()}]\nfrom = ['raw']\n")
+
+
+def test_a_database_that_is_dead_is_a_fault_of_its_line(tmp_path: Path) -> None:
+    in_database(tmp_path)
+    url = f"postgresql://bridge:secret@127.0.0.1:{free_port()}/tasks"
+    found = found_in(tmp_path, DATABASE_URL=url, KEY="k" * 40)
+    (fault,) = found["faults"]
+    assert fault.startswith("bridge.store: the database cannot be reached: ")
+    assert "secret" not in fault
+    assert found["places"] == ["bridge.toml:2"]
+
+
+def test_a_database_that_lives_is_no_fault_and_nothing_is_made_in_it(tmp_path: Path) -> None:
+    path = in_database(tmp_path)
+    agent = path.read_text().split("[tools_as_agent.")[1].split("]")[0]
+    assert found_in(tmp_path, DATABASE_URL=database_url(), KEY="k" * 40)["faults"] == []
+    with psycopg.connect(database_url()) as connection:
+        made = connection.execute("SELECT to_regnamespace(%s)", (Namespace.of(agent).name,)).fetchone()
+    assert made == (None,)
+
+
+def test_a_role_that_may_not_make_the_tables_is_a_fault(tmp_path: Path) -> None:
+    in_database(tmp_path)
+    with psycopg.connect(database_url(), autocommit=True) as connection:
+        connection.execute("DROP ROLE IF EXISTS reader")
+        connection.execute("CREATE ROLE reader LOGIN")
+    url = make_conninfo(database_url(), user="reader")
+    uri = f"postgresql://reader@/{conninfo_to_dict(url)['dbname']}?host={conninfo_to_dict(url)['host']}"
+    (fault,) = found_in(tmp_path, DATABASE_URL=uri, KEY="k" * 40)["faults"]
+    assert "this role may not make or use the tables" in fault
+    assert "mcp-a2a store migrate FILE" in fault

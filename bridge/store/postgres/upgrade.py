@@ -38,6 +38,10 @@ _PREPARE_SECONDS: Final = 600.0
 _LOCK_SECONDS: Final = 1
 """How long a step waits for a table. Whoever writes waits behind it meanwhile, which must not look like silence."""
 
+_MAY_MAKE: Final = """
+    SELECT CASE WHEN to_regnamespace(%(name)s) IS NULL THEN has_database_privilege(current_database(), 'CREATE')
+    ELSE has_schema_privilege(%(name)s, 'CREATE') END"""
+
 _TRIES: Final = 60
 """How often a step is tried whose tables are in use."""
 
@@ -95,27 +99,31 @@ async def require_usable(connection: AsyncConnection, place: Namespace, tables: 
         )
 
 
-async def prepared(address: DatabaseAddress, place: Namespace, tables: Tables, seconds: float) -> None:
+async def prepared(
+    address: DatabaseAddress, place: Namespace, tables: Tables, seconds: float, *, dry_run: bool = False
+) -> None:
     """Make the tables of a store that is to be used, or take the steps that older replicas do not notice. Connecting
-    may take some seconds.
+    may take some seconds. With `dry_run` nothing changes, and looking may take no longer than that either.
 
     Raises:
         UsageError: the database cannot be reached or refuses, or the tables are of a newer release, or need a
             breaking step.
     """
     async with connected(address, seconds, place.name) as connection:
-        with bounded(connection, _PREPARE_SECONDS):
-            await prepare(connection, place, tables)
+        with bounded(connection, seconds if dry_run else _PREPARE_SECONDS):
+            await prepare(connection, place, tables, dry_run=dry_run)
 
 
-async def prepare(connection: AsyncConnection, place: Namespace, tables: Tables) -> None:
-    """Make the tables, or take the steps that older replicas do not notice.
+async def prepare(
+    connection: AsyncConnection, place: Namespace, tables: Tables, *, dry_run: bool = False
+) -> None:
+    """Make the tables, or take the steps that older replicas do not notice. With `dry_run` nothing changes.
 
     Raises:
         UsageError: the tables are of a newer release, or need a breaking step, or the database refuses.
         psycopg.Error: the connection is lost.
     """
-    found = await _patiently(place, lambda: _settled(connection, place, tables))
+    found = await _patiently(place, lambda: _settled(connection, place, tables, dry_run=dry_run))
     if tables.breaks(found.version):
         raise UsageError(
             f"the tables of {place.name} are of version {found.version}, and this release takes {tables.version},"
@@ -195,7 +203,20 @@ async def _settled(
         require_known(found, place, tables)
         if not dry_run and not tables.breaks(found.version):
             await _take_steps(connection, place, tables, found)
+        elif found == NO_TABLES:
+            await _require_makeable(connection, place)
         return found
+
+
+async def _require_makeable(connection: AsyncConnection, place: Namespace) -> None:
+    """Refuse a namespace in which this role may not make the tables that are missing.
+
+    Raises:
+        psycopg.errors.InsufficientPrivilege: it may not.
+    """
+    asked = await connection.execute(_MAY_MAKE, {"name": place.name})
+    if await asked.fetchone() != (True,):
+        raise psycopg.errors.InsufficientPrivilege("permission denied to make tables that are missing")
 
 
 async def _broken(connection: AsyncConnection, place: Namespace, tables: Tables, lease: Lease) -> None:
