@@ -4,10 +4,11 @@ another try.
 
 from __future__ import annotations
 
+import logging
 import math
 from collections import Counter
-from collections.abc import AsyncIterator, Callable, Hashable, Mapping
-from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext
+from collections.abc import AsyncIterator, Callable, Hashable, Iterator, Mapping
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, contextmanager, nullcontext
 from dataclasses import dataclass, field
 from random import Random
 from typing import Final, Generic, TypeVar
@@ -52,6 +53,19 @@ class Signal:
     async def wait(self) -> None:
         """Wait for the next `tell`."""
         await self.next.wait()
+
+
+@contextmanager
+def border(logger: logging.Logger, followed: str) -> Iterator[None]:
+    """Around one step of a task that follows a peer: what goes wrong is logged with its trace, and the task goes on.
+
+    What a peer says must never end a group of tasks, which would end those of all other peers, and the process. Each
+    step turns the faults that it foresees into words itself; this is for those that nobody foresaw.
+    """
+    try:
+        yield
+    except Exception:
+        logger.exception("%s could not be followed for a moment, and is followed on", followed)
 
 
 class ToolLimiters(Generic[KeyT]):

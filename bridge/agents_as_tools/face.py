@@ -34,7 +34,7 @@ from bridge.agents_as_tools.sending import FaceRuntime, UnnamedMessages
 from bridge.agents_as_tools.tool_results import failure
 from bridge.agents_as_tools.tools import PublishedTool, SkillKey
 from bridge.agents_as_tools.webhooks import TaskWebhooks
-from bridge.concurrency import ToolLimiters
+from bridge.concurrency import Backoff, ToolLimiters, border
 from bridge.errors import BridgeError, echoed, telling_of
 from bridge.http.caller_token import CallerToken
 from bridge.jsonvalues import JsonObject
@@ -48,6 +48,10 @@ from bridge.translate.skill_tools import AgentTool
 from bridge.version import __version__
 
 logger = logging.getLogger(__name__)
+
+_FIRST_AGAIN_SECONDS: Final = 1.0
+_LONGEST_AGAIN_SECONDS: Final = 60.0
+"""The pauses before an agent is followed again, after what it said broke that."""
 
 _FOLLOW_UPS: Final = frozenset({"task_result", "task_reply", "task_cancel"})
 _NOTHING: Final[Mapping[str, ToolOverride]] = MappingProxyType({})
@@ -319,8 +323,12 @@ class AgentsFace:
                 self._group.start_soon(self._keep_fresh, agent, scope)
 
     async def _keep_fresh(self, agent: RemoteAgent, scope: anyio.CancelScope) -> None:
+        pauses = Backoff(_FIRST_AGAIN_SECONDS, _LONGEST_AGAIN_SECONDS)
         with scope:
-            await agent.watch(self._changed)
+            while True:
+                with border(logger, str(agent.key)):
+                    await agent.watch(self._changed)
+                await anyio.sleep(pauses.next())
 
     def _surroundings(self) -> FaceRuntime:
         assert self._around is not None, "it is entered"

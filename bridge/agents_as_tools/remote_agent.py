@@ -19,7 +19,7 @@ from bridge.a2a.client.http_cache import DistrustedError
 from bridge.a2a.model.objects import AgentCard
 from bridge.a2a.wire.canonical_card import CardProof
 from bridge.agents_as_tools.on_behalf import OnBehalf
-from bridge.concurrency import Backoff
+from bridge.concurrency import Backoff, border
 from bridge.errors import PeerError
 from bridge.http.caller_token import Caller
 from bridge.http.later_login import LaterLogin
@@ -370,10 +370,11 @@ async def read_cards(agents: list[RemoteAgent], within_seconds: float) -> None:
     """Read the cards of all agents concurrently, for `within_seconds` at most."""
 
     async def read(agent: RemoteAgent) -> None:
-        try:
-            await agent.refresh()
-        except PeerError as exc:
-            logger.warning("%s: %s", agent.key, exc)
+        with border(logger, str(agent.key)):
+            try:
+                await agent.refresh()
+            except PeerError as exc:
+                logger.warning("%s: %s", agent.key, exc)
 
     with anyio.move_on_after(within_seconds):
         async with anyio.create_task_group() as tasks:

@@ -30,6 +30,7 @@ from bridge.a2a.model.objects import AuthenticationInfo, TaskPushNotificationCon
 from bridge.agents_as_tools.handles import FarTask, FarWebhook, Handles, webhook_of
 from bridge.agents_as_tools.push_hints import HintWaiter, PushHints, WebhookOptions
 from bridge.agents_as_tools.remote_agent import RemoteAgent
+from bridge.concurrency import border
 from bridge.errors import PeerError
 from bridge.seal import LIFETIME_SECONDS, HandlePurpose, HandleTooLongError
 
@@ -110,7 +111,7 @@ class TaskWebhooks:
 
     async def _keep(self, kept: _WebhookHere, config: TaskPushNotificationConfig) -> None:
         webhook = kept.webhook
-        with self._hints.waiting(webhook, self._options()) as waiter:
+        with border(logger, str(kept.agent.key)), self._hints.waiting(webhook, self._options()) as waiter:
             try:
                 made = await kept.client.create_push_config(config)
             except PeerError as exc:

@@ -6,6 +6,7 @@ a start, and most bridges need it not.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
@@ -16,13 +17,15 @@ from bridge.access.verifiers import Verifier, digest_of
 from bridge.assembly.plan import Plan
 from bridge.assembly.published_agent import path_of
 from bridge.assembly.routes import AGENTS, CONSOLE, MCP
-from bridge.concurrency import Backoff
+from bridge.concurrency import Backoff, border
 from bridge.http.client import GuardedClient
 
 if TYPE_CHECKING:
     from bridge.access.introspection import TokenQuestions
     from bridge.access.issuer_login import IssuerLogin
     from bridge.access.key_sets import KeySource
+
+logger = logging.getLogger(__name__)
 
 
 class Issuers:
@@ -96,8 +99,9 @@ class Issuers:
     async def _look_at(self, source: KeySource) -> None:
         pauses = Backoff(self._limits.retry_seconds, self._limits.keys_seconds)
         while source in self._sources.values():
-            if await source.look():
-                return
+            with border(logger, "an issuer of tokens"):
+                if await source.look():
+                    return
             await anyio.sleep(pauses.next())
 
     async def close(self) -> None:

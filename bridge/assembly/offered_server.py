@@ -30,6 +30,7 @@ from bridge.agents_as_tools.options import FaceOptions
 from bridge.agents_as_tools.push_hints import PushHints, WebhookOptions
 from bridge.agents_as_tools.remote_agent import RemoteAgent
 from bridge.assembly.plan import CatalogPlan, OfferedPlan, Plan, ProcessPlan, RemotePlan
+from bridge.concurrency import border
 from bridge.config.tables.profile import AgentsTable, Profile
 from bridge.errors import PeerError, UsageError
 from bridge.http.client import GuardedClient
@@ -348,11 +349,12 @@ async def followed_catalog(
         selection=Selection(tuple(plan.include), tuple(plan.exclude)),
     )
     if source.cached() is None:
-        try:
-            with anyio.move_on_after(chosen.first_cards_seconds):
-                await source.refresh()
-        except PeerError as exc:
-            logger.warning("the catalog %s cannot be read: %s", key, exc)
+        with border(logger, f"the catalog {key}"):
+            try:
+                with anyio.move_on_after(chosen.first_cards_seconds):
+                    await source.refresh()
+            except PeerError as exc:
+                logger.warning("the catalog %s cannot be read: %s", key, exc)
 
     async def changed(_: tuple[CatalogEntry, ...]) -> None:
         on_change()

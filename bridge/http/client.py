@@ -171,7 +171,7 @@ class _Connecting(httpcore2.AsyncNetworkBackend):
         async def connect(to: str) -> httpcore2.AsyncNetworkStream:
             return await self._system.connect_tcp(to, port, None, local_address, socket_options)
 
-        if port >= 1 << 16:  # which a URL may say, and no socket takes
+        if not 0 < port < 1 << 16:  # which a URL may say, and no socket takes
             raise httpcore2.ConnectError(f"there is no port {port}")
         try:
             with anyio.fail_after(timeout):

@@ -365,7 +365,10 @@ class _Bounded(httpx2.AsyncByteStream):
 
 
 def _place(url: str) -> tuple[str, bytes]:
-    parsed = httpx2.URL(url)
+    try:
+        parsed = httpx2.URL(url)
+    except (httpx2.InvalidURL, ValueError) as exc:  # of a peer
+        raise OAuthFlowError(f"the login leads to what is no URL: {exc}") from exc
     return parsed.scheme, parsed.netloc
 
 
@@ -425,7 +428,13 @@ def _refresh_url_of(lead: LoginLead) -> str:
 
 def _require_reach(url: str) -> None:
     """Refuse what is neither https nor on this machine, or what a browser's command could misread."""
-    place = urlsplit(url)
+    try:
+        place = urlsplit(url)
+        has_port = place.port != 0
+    except ValueError as exc:
+        raise OAuthFlowError(f"the login leads to what is no URL: {exc}") from exc
+    if not has_port:
+        raise OAuthFlowError("the login leads to port 0, and there is no such port")
     is_here = place.scheme == "http" and is_loopback(place.hostname or "")
     if (place.scheme != "https" and not is_here) or "@" in place.netloc:
         raise OAuthFlowError(

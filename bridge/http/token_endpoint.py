@@ -344,6 +344,8 @@ def secret_endpoint(metadata_url: str, metadata: JsonObject, name: str) -> str:
             raise ValueError("a URL has no such characters")
         place = urlsplit(endpoint)
         host = place.hostname or ""
+        if place.port == 0:
+            raise ValueError("there is no port 0")
     except ValueError as exc:
         raise TokenError(f"{metadata_url} names a {name} that is no URL") from exc
     if "@" in place.netloc or (

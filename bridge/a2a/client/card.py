@@ -32,6 +32,7 @@ from bridge.a2a.client.http import (
     response_body,
     status_words,
     url_from,
+    url_within,
     validation_faults,
 )
 from bridge.a2a.client.http_cache import (
@@ -308,15 +309,14 @@ async def read_url(
 
 
 def _redirect_target(url: str, location: str) -> str:
-    here = url_from(url)
-    following = here.join(url_from(location))
+    following = url_within(url, location)
     if origin_of(str(following)) != origin_of(url):
         raise PeerError(
             f"{redacted_url(url)} redirects to another origin, {redacted_url(str(following))}, which is not followed: "
             "give that URL itself if you trust it"
         )
     # A user name in the redirect would replace the credentials, and only the user may choose them.
-    return str(following.copy_with(userinfo=here.userinfo))
+    return str(following.copy_with(userinfo=url_from(url).userinfo))
 
 
 class _StoredProof(BaseModel):

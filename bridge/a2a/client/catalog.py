@@ -21,7 +21,7 @@ import httpx2
 from pydantic import BaseModel, ConfigDict, JsonValue
 
 from bridge.a2a.client.card import read_url
-from bridge.a2a.client.http import json_from, origin_of, redacted_url, url_from
+from bridge.a2a.client.http import json_from, origin_of, redacted_url, url_from, url_within
 from bridge.a2a.client.http_cache import (
     CachedResource,
     CachedValue,
@@ -32,7 +32,7 @@ from bridge.a2a.client.http_cache import (
     validators_of,
 )
 from bridge.a2a.client.interfaces import ConnectionPolicy, Trust
-from bridge.errors import PeerError
+from bridge.errors import PeerError, echoed
 from bridge.http.client import NO_CREDENTIALS, CredentialsSource
 from bridge.http.private_addresses import AddressGuard, is_private_host
 
@@ -204,12 +204,9 @@ class CatalogSource(CachedResource[_StoredCatalog, tuple[CatalogEntry, ...]]):
         Raises:
             PeerError: it is not a URL of a card, or it is private and not allowed.
         """
-        try:
-            parsed = url_from(self.url).join(given).copy_with(fragment=None)
-        except httpx2.InvalidURL as exc:
-            raise PeerError(f"{redacted_url(given)!r} is no URL: {exc}") from exc
+        parsed = url_within(self.url, given).copy_with(fragment=None)
         if parsed.scheme not in ("http", "https") or not parsed.host or parsed.userinfo:
-            raise PeerError(f"{redacted_url(given)!r} is not where a card can be read")
+            raise PeerError(f"{echoed(redacted_url(given))!r} is not where a card can be read")
         url = str(parsed)
         leads_inside = is_private_host(parsed.host) and not self.reach.is_private
         if leads_inside and not (self._trust.allow_private or origin_of(url) in self._trust.origins):

@@ -15,7 +15,7 @@ from pydantic import JsonValue, ValidationError
 
 from bridge.a2a.model.errors import PARSE_ERROR, TOO_LARGE, A2AError
 from bridge.a2a.wire.jsontext import parse_json
-from bridge.errors import PeerError, reason_of
+from bridge.errors import PeerError, echoed, reason_of
 from bridge.http.private_addresses import PrivateAddressError
 from bridge.jsonvalues import DEFAULT_MAX_VALUES, shortened_json
 
@@ -108,11 +108,27 @@ def url_from(url: str) -> httpx2.URL:
     """
     try:
         parsed = httpx2.URL(url)
-    except httpx2.InvalidURL as exc:
-        raise PeerError(f"{redacted_url(url)!r} is no URL: {exc}") from exc
+    except (
+        httpx2.InvalidURL,
+        ValueError,
+    ) as exc:  # ValueError: half a surrogate, or what the parser did not foresee
+        raise PeerError(f"{echoed(redacted_url(url))!r} is no URL: {echoed(str(exc))}") from exc
     if parsed.port is not None and not 0 < parsed.port < 1 << 16:
-        raise PeerError(f"{redacted_url(url)!r} is no URL: there is no port {parsed.port}")
+        raise PeerError(f"{echoed(redacted_url(url))!r} is no URL: there is no port {parsed.port}")
     return parsed
+
+
+def url_within(base: str, reference: str) -> httpx2.URL:
+    """The parsed URL that a reference on the page at `base` leads to.
+
+    Raises:
+        PeerError: the reference leads to what is not a URL.
+    """
+    try:
+        joined = str(url_from(base).join(reference))
+    except (httpx2.InvalidURL, ValueError) as exc:
+        raise PeerError(f"{echoed(redacted_url(reference))!r} is no URL: {echoed(str(exc))}") from exc
+    return url_from(joined)
 
 
 def redacted_url(url: str) -> str:
@@ -120,7 +136,7 @@ def redacted_url(url: str) -> str:
     try:
         parsed = httpx2.URL(url)
         return str(parsed.copy_with(userinfo=b"", query=None, fragment=None))
-    except httpx2.InvalidURL:
+    except (httpx2.InvalidURL, ValueError):
         return url.partition("?")[0].rpartition("@")[2]
 
 

@@ -29,7 +29,7 @@ import httpx2
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from bridge.a2a.client.http import UnansweredError, redacted_url
-from bridge.concurrency import Backoff
+from bridge.concurrency import Backoff, border
 from bridge.errors import PeerError, UsageError
 from bridge.http.client import NO_CREDENTIALS, CredentialsSource
 from bridge.private_files import write_privately
@@ -167,7 +167,9 @@ class CachedResource(ABC, Generic[KeptT, ValueT]):
             return CachedValue(kept, self._read(kept)) if kept else None
         except PeerError as exc:
             logger.debug("%s is passed over: %s", file, exc)
-            return None
+        except Exception:  # what ended one run of the process must not end the next, too
+            logger.exception("%s is passed over", file)
+        return None
 
     async def refresh(self) -> ValueT:
         """Fetch the resource anew. The value of an unchanged resource is the same object.
@@ -204,20 +206,28 @@ class CachedResource(ABC, Generic[KeptT, ValueT]):
         server gives must not be used, `on_distrust` is called with the reason.
         """
         pauses = self._bounds.pauses()
+        is_told = True
         while True:
             before = self.cached()
             await anyio.sleep(self._seconds_left())
-            try:
-                now = await self.refresh()
-            except PeerError as exc:
-                logger.warning("a %s is not read anew: %s", self.word, exc)
-                if isinstance(exc, DistrustedError):
-                    on_distrust(exc)
+            was_read = False
+            with border(logger, f"the {self.word} at {redacted_url(self.url)}"):
+                try:
+                    now = await self.refresh()
+                except PeerError as exc:
+                    logger.warning("a %s is not read anew: %s", self.word, exc)
+                    if isinstance(exc, DistrustedError):
+                        on_distrust(exc)
+                else:
+                    was_read, is_news = True, before is None or self._is_news(before, now)
+                    if is_news or not is_told:
+                        is_told = False
+                        await on_change(now)
+                        is_told = True
+            if was_read:
+                pauses.reset()
+            else:
                 await anyio.sleep(pauses.next())
-                continue
-            pauses.reset()
-            if before is None or self._is_news(before, now):
-                await on_change(now)
 
     def _seconds_left(self) -> float:
         """The time until the next refresh. It is bounded, so that a clock that was set back does not delay it."""

@@ -32,6 +32,8 @@ logger = logging.getLogger(__name__)
 
 _STORE_AGAIN_MS: Final = 5_000
 """The pause after the store could not be read or written."""
+_BROKEN_AGAIN_MS: Final = 600_000
+"""The pause after an attempt broke in a way that nobody foresaw: at most 144 traces a day."""
 
 _LATER_SECONDS: Final = 1.0
 """How long new rows may go unnoticed of a webhook that others wait for already."""
@@ -297,6 +299,9 @@ class PushSender:
         except StoreError as exc:
             logger.warning("a push notification is tried again, since the store cannot note it: %s", exc)
             line.due_ms = self._clock.now_ms() + _STORE_AGAIN_MS
+        except Exception:  # what one client registered must not end the notifications of all others
+            logger.exception("a push notification to %s failed, and is tried again later", line.place)
+            line.due_ms = self._clock.now_ms() + _BROKEN_AGAIN_MS
         else:
             self._news.add(key.task_id)
         finally:

@@ -36,6 +36,9 @@ TOKEN = fixed_credentials(PeerCredentials({"Authorization": "Bearer token"}))
 
 Json = dict[str, Any]
 
+_NO_PORTS = (99999, 0, -1, 65536, "9" * 150)
+_NO_URLS = ("http://[::1", "//[::1", "http://[v1.x]/", "http://a\tb.example/", "http://" + "a" * 70_000)
+
 
 def agent(name: str, card_url: str | None = None) -> Json:
     """An agent as a catalog lists it."""
@@ -220,6 +223,8 @@ async def test_odd_agents_are_left_out_and_the_others_taken(caplog: pytest.LogCa
         {"name": "script", "cardUrl": "javascript:alert(1)"},
         {"name": "login", "cardUrl": "https://a:b@x.example.com/"},
         {"name": "broken", "cardUrl": "https://x.example.com:port/"},
+        *({"name": f"port{port}", "cardUrl": f"http://127.0.0.1:{port}/"} for port in _NO_PORTS),
+        *({"name": f"odd{number}", "cardUrl": url} for number, url in enumerate(_NO_URLS)),
         {"name": "twice", "cardUrl": "https://one.example.com/"},
         {"name": "twice", "cardUrl": "https://two.example.com/"},
         {"name": "base", "url": "https://base.example.com/a2a"},
@@ -331,3 +336,36 @@ async def test_new_agents_are_told_and_old_ones_are_not(tmp_path: Path, http: ht
             await moved.wait()
         tasks.cancel_scope.cancel()
     assert told == [["a", "b"]]
+
+
+async def test_what_breaks_at_a_change_ends_nothing_and_the_change_is_told_again(
+    http: httpx2.AsyncClient, caplog: pytest.LogCaptureFixture
+) -> None:
+    catalog = Catalog([agent("a")])
+    told: list[list[str]] = []
+    heard = anyio.Event()
+
+    async def on_change(entries: tuple[CatalogEntry, ...]) -> None:
+        told.append(names(entries))
+        if len(told) == 1:
+            raise ValueError("nobody foresaw this")
+        heard.set()
+
+    async with listening(catalog) as url, anyio.create_task_group() as tasks:
+        tasks.start_soon(CatalogSource(http, url, None, QUICK).watch, on_change)
+        with anyio.fail_after(20):
+            await heard.wait()
+        tasks.cancel_scope.cancel()
+    assert told == [["a"], ["a"]]
+    assert "is followed on" in caplog.text
+
+
+def test_what_was_kept_and_breaks_when_it_is_read_is_passed_over(tmp_path: Path) -> None:
+    class Breaking(CatalogSource):
+        def _read(self, kept: Any) -> tuple[CatalogEntry, ...]:
+            raise ValueError("nobody foresaw this")
+
+    source = Breaking(httpx2.AsyncClient(), PUBLIC, tmp_path, QUICK)
+    assert source._file is not None
+    source._file.write_text(json.dumps({"pages": [], "fresh_until": 0}))
+    assert source.cached() is None

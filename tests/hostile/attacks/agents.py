@@ -74,6 +74,29 @@ async def endless_stream(scene: Scene, event: dict[str, Any], size_bytes: int, *
     return f"{sent // MEGABYTE} MB sent: {'completed' if taken else result['content'][0]['text']}"
 
 
+async def odd_catalog(scene: Scene) -> str:
+    """A catalog of agents at ports that there are not, beside one that can be reached."""
+    odd = [
+        {"name": f"a{number}", "cardUrl": url}
+        for number, url in enumerate(
+            [f"http://127.0.0.1:{port}/" for port in (99999, 0, -1, 65536)] + ["//[::1", "http://[v1.x]/"]
+        )
+    ]
+    async with raw_peer() as peer:
+        sound = {"name": "sound", "cardUrl": f"{peer.url}/card.json"}
+
+        def answer(path: str, _: bytes) -> Reply:
+            shown = {"agents": [*odd, sound]} if path.startswith("/agents") else plain_card(peer.url)
+            return Reply((head_of(b"application/json"), json.dumps(shown).encode()))
+
+        peer.answer = answer
+        catalog = f'\n[catalogs.{HOSTILE}]\nurl = "{peer.url}/agents"\nallow_private = true\n'
+        await scene.connect(f'{catalog}[agents_as_tools.{HOSTILE}]\nfrom = ["{HOSTILE}"]\n')
+        while not (tools := await _tools(scene)):
+            await anyio.sleep(_LOOK_SECONDS)
+    return f"{len(tools)} tools of the one agent that can be reached"
+
+
 async def _tools(scene: Scene) -> list[dict[str, Any]]:
     found: list[dict[str, Any]] = (await scene.tool(HOSTILE, "tools/list", {}))["result"]["tools"]
     return [tool for tool in found if not tool["name"].startswith("task_")]
@@ -82,6 +105,7 @@ async def _tools(scene: Scene) -> list[dict[str, Any]]:
 ATTACKS: Final = (
     Attack("10000 skills", partial(many_skills, count=10_000)),
     Attack("20000 skills", partial(many_skills, count=20_000)),
+    Attack("a catalog of no ports", odd_catalog),
     Attack(
         "messages without end",
         partial(endless_stream, event={"message": SAID}, size_bytes=250 * MEGABYTE, taken=True),

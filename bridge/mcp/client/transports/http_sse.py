@@ -172,7 +172,7 @@ async def _endpoint(target: HttpTarget, events: _SseEvents) -> httpx2.URL:
         base = httpx2.URL(target.url)
         try:
             named = base.join(event.data.decode("utf-8", "replace").strip())
-        except httpx2.InvalidURL as exc:
+        except (httpx2.InvalidURL, ValueError) as exc:
             raise PeerError(f"{target} names an endpoint that is no address: {exc}") from exc
         if _origin(named) != _origin(base):
             other = replace(target, url=str(named), shown="")
