@@ -1,4 +1,5 @@
-"""File names that Windows takes for something else. Pure: paths are taken as on the system of their class.
+"""File names: those of others made safe, and those that Windows takes for something else. Pure but for the suffixes of
+media types, which the system may add to: paths are taken as on the system of their class.
 
 Windows gives some names to devices, whatever folder and ending stand with them, cuts dots and spaces from the end of
 a name, and by default finds no path of more than 259 characters.
@@ -8,6 +9,7 @@ Source: learn.microsoft.com/windows/win32/fileio/naming-a-file.
 
 from __future__ import annotations
 
+import mimetypes
 import re
 from pathlib import PurePath, PureWindowsPath
 from typing import Final
@@ -18,6 +20,25 @@ _DEVICE: Final = re.compile(
 _CUT: Final = ". "
 MOST_CHARACTERS: Final = 259
 """Characters of a path on Windows, unless long paths are switched on there."""
+
+
+_NOT_IN_FILES: Final = re.compile(r"[^\w.-]+")
+_NAME_CHARACTERS: Final = 100
+
+
+def safe_file_name(given: str) -> str:
+    """The name of a file without any path that others may have given it; "" when nothing is left."""
+    last = given.replace("\\", "/").rstrip("/").rpartition("/")[2]
+    return fit_for_every_system(_NOT_IN_FILES.sub("_", last).lstrip(".")[-_NAME_CHARACTERS:])
+
+
+def named_by_type(stem: str, media_type: str) -> str:
+    """A safe file name of a stem, with the suffix of a media type (`.bin` for an unknown type); "" without a stem."""
+    safe = _NOT_IN_FILES.sub("_", stem).strip("._")[:_NAME_CHARACTERS]
+    plain = media_type.partition(";")[0].strip()
+    subtype = re.fullmatch(r"\w+/(?:x-)?([a-z0-9]{1,8})", plain)
+    suffix = mimetypes.guess_extension(plain) or (f".{subtype[1]}" if subtype else ".bin")
+    return fit_for_every_system(f"{safe}{suffix}") if safe else ""
 
 
 def is_device(name: str) -> bool:

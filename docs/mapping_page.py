@@ -256,7 +256,7 @@ def _keys() -> Iterator[str]:
     yield f"## Keys\n\nOf A2A metadata; the extension is `{extension.URI}`:\n\n"
     yield from _table(("key", "meaning"), [*_constants(extension, "urn:"), *_constants(idempotency, "urn:")])
     yield "\nOf `_meta` of MCP:\n\n"
-    yield from _table(("key", "meaning"), [*_constants(result, "mcp-a2a/"), *_constants(blocks, "mcp-a2a/")])
+    yield from _table(("key", "meaning"), [*_constants(result, "mcp-a2a/"), *_constants(content, "mcp-a2a/")])
 
 
 # How they are written

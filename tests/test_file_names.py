@@ -6,7 +6,14 @@ from pathlib import PurePosixPath, PureWindowsPath
 
 import pytest
 
-from bridge.file_names import fit_for_every_system, is_device, length_hint, refusal_of
+from bridge.file_names import (
+    fit_for_every_system,
+    is_device,
+    length_hint,
+    named_by_type,
+    refusal_of,
+    safe_file_name,
+)
 
 DEVICES = ["con", "NUL.txt", "com1.tar.gz", "LPT¹", "aux ", "prn.", "CONIN$", "nul:stream", "com0"]
 FILES = ["console", "null.txt", "com10", "a.con", "tasks.con.db", "lpt", "-con", "con-8080.db", "", "cøn"]
@@ -23,6 +30,33 @@ def test_devices_are_told_from_files(names: list[str], are_devices: bool) -> Non
 )
 def test_a_name_of_a_stranger_becomes_a_file_on_every_system(name: str, written_as: str) -> None:
     assert fit_for_every_system(name) == written_as
+
+
+@pytest.mark.parametrize(
+    ("given", "safe"),
+    [
+        ("../../a b.txt", "a_b.txt"),
+        ("C:\\x\\NUL.txt", "_NUL.txt"),
+        ("dir/", "dir"),
+        (".hidden", "hidden"),
+        ("..", ""),
+    ],
+)
+def test_a_name_that_others_give_is_a_name_without_a_path(given: str, safe: str) -> None:
+    assert safe_file_name(given) == safe
+
+
+@pytest.mark.parametrize(
+    ("stem", "media_type", "name"),
+    [
+        ("my sketch", "image/png; q=1", "my_sketch.png"),
+        ("a", "application/x-odd", "a.odd"),
+        ("a", "", "a.bin"),
+        ("..", "image/png", ""),
+    ],
+)
+def test_a_stem_gets_the_suffix_of_its_media_type(stem: str, media_type: str, name: str) -> None:
+    assert named_by_type(stem, media_type) == name
 
 
 @pytest.mark.parametrize(

@@ -17,6 +17,7 @@ from bridge.a2a.model.objects import AgentCard, AgentExtension, Part, Task
 from bridge.agents_as_tools.handles import FarTask, Handles
 from bridge.agents_as_tools.remote_agent import RemoteAgent
 from bridge.errors import echoed
+from bridge.file_names import named_by_type, safe_file_name
 from bridge.http.caller_token import Caller, CallerToken
 from bridge.jsonvalues import JsonObject
 from bridge.mcp.server.face import INVALID_PARAMS, McpRefusal
@@ -30,7 +31,7 @@ SCHEME: Final = "a2a://"
 _NUMBERS: Final = re.compile(r"(\d{1,9})(?:-(\d{1,9}))?", re.ASCII)
 
 TEMPLATE: Final[JsonObject] = {
-    "uriTemplate": "a2a://{agent}/tasks/{handle}/{artifact}/{part}",
+    "uriTemplate": "a2a://{agent}/tasks/{handle}/{artifact}/{part}{/name}",
     "name": "artifact part",
     "title": "A part of what an agent gave",
     "description": "A part that was too large for a result, under the link that stood in its place",
@@ -84,21 +85,33 @@ def _unavailable(listed: Iterable[JsonValue], ids: Container[str]) -> Iterator[J
 def links_of(
     task: Task, agent: RemoteAgent, handles: Handles, principal: str
 ) -> Callable[[Part], str] | None:
-    """Gives the URI of each part of a task; None when the task's ids are too long for a handle."""
+    """Gives the URI of each part of a task, which ends with the name of its file; None when the task's ids are too long
+    for a handle."""
     try:
         handle = handles.of_task(FarTask(agent.mark, task.id), principal)
     except HandleTooLongError:
         return None
     places = {
-        id(artifact.parts[first]): f"{quote(artifact.artifact_id, safe='')}/{_numbers(first, end)}"
+        id(artifact.parts[first]): (artifact, _numbers(first, end))
         for artifact in task.artifacts or ()
         for first, end in pieces_in(artifact.parts)
     }
 
     def link_for(part: Part) -> str:
-        return f"{SCHEME}{agent.key}/tasks/{handle}/{places.get(id(part), 'status/0')}"
+        artifact, numbers = places.get(id(part), (None, "0"))
+        holder = "status" if artifact is None else quote(artifact.artifact_id, safe="")
+        name = _file_name(part, (artifact and artifact.name) or "")
+        return f"{SCHEME}{agent.key}/tasks/{handle}/{holder}/{numbers}{name and '/'}{quote(name, safe='')}"
 
     return link_for
+
+
+def _file_name(part: Part, artifact: str) -> str:
+    """The name of the part's file: the agent's own, or for bytes without one, one made of its artifact's name."""
+    name = safe_file_name(part.filename or "")
+    if name or part.kind != "raw":
+        return name
+    return named_by_type(artifact, part.media_type or "") or named_by_type("file", part.media_type or "")
 
 
 async def read_part(
@@ -116,7 +129,8 @@ async def read_part(
     """
     unknown = McpRefusal(INVALID_PARAMS, f"There is no resource {echoed(uri)}", {"uri": echoed(uri)})
     steps = uri.removeprefix(SCHEME).split("/")
-    numbers = _NUMBERS.fullmatch(steps[4]) if len(steps) == 5 and steps[1] == "tasks" else None
+    # (The step behind the numbers is the file's name, which tells the part to people alone.)
+    numbers = _NUMBERS.fullmatch(steps[4]) if len(steps) in (5, 6) and steps[1] == "tasks" else None
     if numbers is None:
         raise unknown
     try:
@@ -142,10 +156,11 @@ def _numbers(first: int, end: int) -> str:
 
 
 def _contents(uri: str, part: Part) -> JsonObject:
+    named: JsonObject = {} if part.filename is None else {"title": part.filename}
     typed: JsonObject = {} if part.media_type is None else {"mimeType": part.media_type}
     if part.kind == "raw":
-        return {"uri": uri, **typed, "blob": part.raw}
+        return {"uri": uri, **named, **typed, "blob": part.raw}
     if part.kind == "text":
-        return {"uri": uri, **typed, "text": part.text}
+        return {"uri": uri, **named, **typed, "text": part.text}
     # A part that is a URL, or data, is given as the JSON that it is.
     return {"uri": uri, "mimeType": "application/json", "text": part.to_json().decode()}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import shlex
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -122,9 +122,9 @@ def call_options(command: _Command) -> _Command:
     return with_options(command, (*_CONNECTION_OPTIONS, *_CALL_OPTIONS))
 
 
-def with_options(command: _Command, options: Iterable[Callable[[_Command], _Command]]) -> _Command:
-    """Add options to a command."""
-    for option in options:
+def with_options(command: _Command, options: Sequence[Callable[[_Command], _Command]]) -> _Command:
+    """Add options to a command, in the order in which its help shows them."""
+    for option in reversed(options):
         command = option(command)
     return command
 

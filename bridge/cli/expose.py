@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
-from functools import partial
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import click
@@ -49,6 +48,7 @@ _AGENTS_OPTIONS: Final = (
         is_flag=True,
         help="Call an agent even if its card or its name leads from the public network to a private address.",
     ),
+    *tls_options("the agents"),
     dialect_option("the agents speak, when their cards do not say it or say another one"),
     click.option(
         "--answer-within-seconds",
@@ -60,7 +60,7 @@ _AGENTS_OPTIONS: Final = (
 
 def agents_options(command: _Command) -> _Command:
     """Add the options for calling agents and for their tools."""
-    return with_options(command, reversed(_AGENTS_OPTIONS))
+    return with_options(command, _AGENTS_OPTIONS)
 
 
 def names_of_agents_options() -> list[str]:
@@ -72,7 +72,6 @@ def names_of_agents_options() -> list[str]:
 @click.argument("urls", nargs=-1, required=True, metavar="AGENT_URL...")
 @click.option("--name", help="The name of the MCP server.")
 @agents_options
-@partial(with_options, options=reversed(tls_options("the agents")))
 @click.option(
     "--http", "over_http", is_flag=True, help="Serve over Streamable HTTP instead of stdin and stdout."
 )

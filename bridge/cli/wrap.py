@@ -46,7 +46,7 @@ def serving_options(log_level: str) -> Callable[[_Command], _Command]:
             help="Print the equivalent configuration file, and serve nothing.",
         ),
     )
-    return partial(with_options, options=reversed(options))
+    return partial(with_options, options=options)
 
 
 @click.command(context_settings={"ignore_unknown_options": False})
@@ -90,7 +90,7 @@ def serving_options(log_level: str) -> Callable[[_Command], _Command]:
     metavar="NAME=env:VAR|file:PATH|VALUE",
     help="HTTP header for the server. Repeatable.",
 )
-@partial(with_options, options=reversed(tls_options("the server")))
+@partial(with_options, options=tls_options("the server"))
 @click.option(
     "--allow-private",
     is_flag=True,

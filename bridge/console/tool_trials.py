@@ -29,6 +29,7 @@ from bridge.http.request_checks import RefusedError
 from bridge.jsonvalues import JsonObject
 from bridge.mcp.server.face import IncomingCall, McpRefusal, ReportProgress
 from bridge.safe_text import spelled_as_json, web_link, with_visible_characters
+from bridge.translate.content import filename_in, filename_of
 
 _FILE: Final = "application/octet-stream"
 
@@ -196,6 +197,8 @@ def _parts(result: JsonObject) -> list[JsonValue]:
 
 def shown_block(block: JsonValue) -> JsonObject:
     """A content block as a page shows it; its file comes with it, since the call keeps none."""
+    given = filename_of(block) if isinstance(block, dict) else None
+    name = with_visible_characters(given or "")
     match block:
         case {"type": "text", "text": str() as text} | {
             "type": "resource",
@@ -203,13 +206,14 @@ def shown_block(block: JsonValue) -> JsonObject:
         }:
             return _text(text)
         case {"type": "image", "data": str() as data, "mimeType": str() as kind} if kind in IMAGES:
-            return {"is": "image", "name": kind, "file": f"data:{kind};base64,{data}"}
+            return {"is": "image", "name": name or kind, "file": f"data:{kind};base64,{data}"}
         case {"type": "audio", "data": str() as data, "mimeType": str() as kind} if kind in SOUNDS:
-            return {"is": "audio", "name": kind, "file": f"data:{kind};base64,{data}"}
+            return {"is": "audio", "name": name or kind, "file": f"data:{kind};base64,{data}"}
         case {"type": "image" | "audio" as what, "data": str() as data}:
-            return {"is": "file", "name": what, "file": f"data:{_FILE};base64,{data}"}
+            return {"is": "file", "name": name or what, "file": f"data:{_FILE};base64,{data}"}
         case {"type": "resource", "resource": {"blob": str() as data, "uri": str() as uri}}:
-            return {"is": "file", "name": with_visible_characters(uri), "file": f"data:{_FILE};base64,{data}"}
+            name = name or with_visible_characters(filename_in(uri) or uri)
+            return {"is": "file", "name": name, "file": f"data:{_FILE};base64,{data}"}
         case {"type": "resource_link", "uri": str() as uri}:
             return {"is": "link", "url": with_visible_characters(uri), "web": web_link(uri)}
     return _bounded(block)

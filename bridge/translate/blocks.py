@@ -19,13 +19,21 @@ from jsonschema.protocols import Validator
 from pydantic import JsonValue
 
 from bridge.a2a.model.objects import AppendedText, Part, PartKind
+from bridge.file_names import named_by_type
 from bridge.jsonvalues import JsonObject
-from bridge.translate.content import ADDED, HELD, SPELLED, STRUCTURED, TWIN, WHOLE, WITHHELD, filename_in
+from bridge.translate.content import (
+    ADDED,
+    HELD,
+    PART_META,
+    SPELLED,
+    STRUCTURED,
+    TWIN,
+    WHOLE,
+    WITHHELD,
+    filename_in,
+)
 from bridge.translate.extension import BLOCK
 from bridge.translate.files import standard_base64
-
-PART_META: Final = "mcp-a2a/part"
-"""`_meta` of a block: fields of its part that the block lacks, {"kind"?, "filename"?, "mediaType"?, "metadata"?}."""
 
 _MEDIA: Final = tuple(kind for kind, row in HELD.items() if row.needs_type)
 """The block types that a media type alone implies."""
@@ -149,10 +157,20 @@ def _raw(part: Part, reading: ResultRules) -> JsonObject:
     data, kind = standard_base64(part.raw or ""), (part.media_type or "").partition("/")[0].lower()
     if kind in _MEDIA:
         return {"type": kind, "data": data, "mimeType": part.media_type}
-    name = part.filename or "file"
-    uri = reading.link_for(part) if reading.link_for else f"attachment:{quote(name, safe='')}"
+    uri = reading.link_for(part) if reading.link_for else f"attachment:{quote(_name_of(part), safe='')}"
     typed: JsonObject = {} if part.media_type is None else {"mimeType": part.media_type}
-    return {"type": "resource", "resource": {"uri": uri, **typed, "blob": data}}
+    return {"type": "resource", "resource": {"uri": uri, **_titled(part), **typed, "blob": data}}
+
+
+def _name_of(part: Part) -> str:
+    if part.filename or not part.media_type:
+        return part.filename or "file"
+    return named_by_type("file", part.media_type)
+
+
+def _titled(part: Part) -> JsonObject:
+    """The file name as the title, which hosts show. The specification's embedded resources and links have one."""
+    return {} if part.filename is None else {"title": part.filename}
 
 
 def _url(part: Part, _: ResultRules) -> JsonObject:
@@ -204,6 +222,7 @@ def _linked(part: Part, size_bytes: int, uri: str) -> JsonObject:
         "type": "resource_link",
         "uri": uri,
         "name": part.filename or f"{part.kind} of the result",
+        **_titled(part),
         "size": size_bytes,
     }
     media_type = part.media_type or _UNSAID_TYPES.get(part.kind)

@@ -5,6 +5,7 @@ Spec: A2A 1.0 sections 4.1.4 (Message) and 3.4.1 (contexts).
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
@@ -64,7 +65,7 @@ def message_from_call(
     if chosen is not None and skill_in_text:
         text = f"{text}\n\n(Skill: {chosen})"
     parts = [Part(text=text), *_data_parts(arguments), *_file_parts(arguments)]
-    return _message(parts, conversation, _named(chosen))
+    return _message(parts, conversation, skill_metadata(chosen))
 
 
 def message_from_reply(
@@ -77,7 +78,9 @@ def message_from_reply(
     """
     _require_fitting(_reply_tool(), arguments)
     return _message(
-        [Part(text=str(arguments["message"])), *_data_parts(arguments)], conversation, _named(skill_id)
+        [Part(text=str(arguments["message"])), *_data_parts(arguments)],
+        conversation,
+        skill_metadata(skill_id),
     )
 
 
@@ -87,7 +90,19 @@ def context_in(arguments: JsonObject) -> str | None:
     return context.strip() or None if isinstance(context, str) else None
 
 
-def _named(skill_id: JsonValue) -> JsonObject:
+def arguments_in_words(arguments: JsonObject, otherwise: str = "") -> str:
+    """Arguments as text, for agents that read only text: the value of a single one, else a line for each."""
+    if len(arguments) == 1:
+        return "".join(_value_in_words(value) for value in arguments.values())
+    lines = [f"{name}: {_value_in_words(value)}" for name, value in arguments.items()]
+    return "\n".join(lines) or otherwise
+
+
+def _value_in_words(value: JsonValue) -> str:
+    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+
+
+def skill_metadata(skill_id: JsonValue) -> JsonObject:
     """The metadata that names a skill, under the extension's key and under the common one."""
     return {} if skill_id is None else {SKILL: skill_id, _FOREIGN_SKILL: skill_id}
 

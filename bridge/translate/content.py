@@ -37,6 +37,8 @@ WHOLE: Final = "block"
 """The `type` under `.../block` of the data part that holds a whole block."""
 ADDED: Final = "added"
 """The `type` under `.../block` of a text that the bridge added, so that it is no block of the server."""
+PART_META: Final = "mcp-a2a/part"
+"""`_meta` of a block: fields of its part that the block lacks, {"kind"?, "filename"?, "mediaType"?, "metadata"?}."""
 MAX_DATA_DEPTH: Final = 40
 """The most levels of arrays and objects in a data part. A deeper value becomes JSON text: a2a-sdk, whose JSON goes
 through protocol buffers, reads 46 levels in a listed task, and metadata adds some."""
@@ -156,6 +158,8 @@ def _plain(block: JsonObject, _: LinkRules) -> Part | None:
         return None
     fields, rest = held
     implied = str(fields.get("media_type") or kind).partition("/")[0]
+    if name := filename_of(block):
+        fields["filename"] = name
     # The type alone goes without saying.
     return Part.model_validate(fields if rest == {"type": implied} else {**fields, "metadata": {BLOCK: rest}})
 
@@ -167,7 +171,8 @@ def _resource(block: JsonObject, _: LinkRules) -> Part | None:
         return None
     fields, rest = held
     metadata: JsonObject = {BLOCK: {**block, "resource": rest}}
-    return Part.model_validate({**fields, "filename": filename_in(resource.get("uri")), "metadata": metadata})
+    name = filename_of(block) or filename_in(resource.get("uri"))
+    return Part.model_validate({**fields, "filename": name, "metadata": metadata})
 
 
 def _resource_link(block: JsonObject, links: LinkRules) -> Part | None:
@@ -295,6 +300,14 @@ def _is_json_of(text: str, value: JsonValue) -> bool:
         return is_same(from_json(text), value)
     except ValueError:
         return False
+
+
+def filename_of(block: JsonObject) -> str | None:
+    """The file name that a bridge wrote into the `_meta` of a block: the name that an agent gave; None without one."""
+    meta = block.get("_meta")
+    about = meta.get(PART_META) if isinstance(meta, dict) else None
+    name = about.get("filename") if isinstance(about, dict) else None
+    return name if isinstance(name, str) and name else None
 
 
 def filename_in(uri: JsonValue) -> str | None:

@@ -9,7 +9,7 @@ Spec: A2A 1.0 sections 4.1.1 and 4.1.3; MCP server/tools (results, isError, stru
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import takewhile
 from typing import Final
@@ -23,14 +23,15 @@ from bridge.jsonvalues import JsonObject
 from bridge.mcp.schemas import UncheckableError, errors_of
 from bridge.translate.arguments import json_in, properties_of
 from bridge.translate.blocks import (
-    PART_META,
     ResultRules,
     as_json,
     blocks_from_parts,
+    joined,
+    pieces_in,
     structured_in,
     text_block,
 )
-from bridge.translate.content import STRUCTURED, WRAPPED, repeats
+from bridge.translate.content import PART_META, STRUCTURED, WRAPPED, repeats
 from bridge.translate.extension import PEER, REMARKS, SKILL
 
 STATE_META: Final = "mcp-a2a/state"
@@ -162,10 +163,32 @@ def _completed(task: Task, reading: ResultRules) -> JsonObject:
         return _checked(blocks_from_parts(parts, _inline(reading)), parts, own, reading)
     parts = tuple(part for artifact in artifacts for part in artifact.parts)
     content = [block for artifact in artifacts for block in _blocks_of(artifact, reading)]
+    content += _closing_blocks(message, artifacts, reading)
     if reading.extension_active:
         return _checked(content, parts, _peer_fields(artifacts[0].metadata), reading)
     words = text_of_parts(message.parts) if message else ""
     return _checked(content, parts, {"_meta": {STATUS_META: words}} if words else {}, reading)
+
+
+def _closing_blocks(
+    message: Message | None, artifacts: Sequence[Artifact], reading: ResultRules
+) -> Iterator[JsonValue]:
+    """The agent's last words beside its artifacts, since a model reads only content. Parts that an artifact holds
+    already are left out, and so is a text that an artifact holds in pieces."""
+    if message is None:
+        return
+    known = [joined(one.parts[first:end]) for one in artifacts for first, end in pieces_in(one.parts)]
+    texts = {_words_of((part,)) for part in known} | {_words_of(one.parts) for one in artifacts} | {""}
+    closing = [
+        part
+        for part in message.parts
+        if (part not in known if part.text is None else part.text.strip() not in texts)
+    ]
+    yield from blocks_from_parts(closing, _inline(reading))
+
+
+def _words_of(parts: Sequence[Part]) -> str:
+    return "".join(part.text or "" for part in parts).strip()
 
 
 def _unsuccessful(task: Task, reading: ResultRules) -> JsonObject:

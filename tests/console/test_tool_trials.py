@@ -124,6 +124,19 @@ async def test_a_visitor_tries_the_tools_that_it_may_use(tmp_path: Path) -> None
             {"is": "file", "name": "image", "file": "data:application/octet-stream;base64,AAAA"},
         ),
         (
+            {
+                "type": "image",
+                "data": "AAAA",
+                "mimeType": "image/png",
+                "_meta": {"mcp-a2a/part": {"filename": "sun\u202eset.png"}},
+            },
+            {"is": "image", "name": "sun\\u202eset.png", "file": "data:image/png;base64,AAAA"},
+        ),
+        (
+            {"type": "resource", "resource": {"uri": "a2a://a/tasks/h/x/0/about%20it.pdf", "blob": "AAAA"}},
+            {"is": "file", "name": "about it.pdf", "file": "data:application/octet-stream;base64,AAAA"},
+        ),
+        (
             {"type": "resource_link", "uri": "javascript:alert(1)"},
             {"is": "link", "url": "javascript:alert(1)", "web": None},
         ),

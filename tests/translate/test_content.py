@@ -15,6 +15,7 @@ from bridge.translate.blocks import ResultRules, blocks_from_parts
 from bridge.translate.content import (
     HELD,
     MAX_DATA_DEPTH,
+    PART_META,
     LinkRules,
     Repeated,
     links_to_read,
@@ -254,3 +255,22 @@ def test_each_row_of_the_table_reads_back_as_the_block_that_it_was(kind: str) ->
         bare = {"type": kind, "resource": {}} if kind == "resource" else {"type": kind}
         (whole,) = parts_from_result({"content": [bare]}, ACTIVE)
         assert (whole.kind, whole.data) == ("data", bare)
+
+
+@pytest.mark.parametrize(
+    ("block", "name"),
+    [
+        ({"type": "image", "data": "AAAA", "mimeType": "image/png"}, "a.png"),
+        ({"type": "text", "text": "# a"}, "a.md"),
+        ({"type": "resource", "resource": {"uri": "a2a://x/tasks/h/a/0", "blob": "AAAA"}}, "a.pdf"),
+    ],
+)
+def test_a_file_keeps_the_name_that_a_bridge_wrote_beside_it(block: Any, name: str) -> None:
+    block = {**block, "_meta": {PART_META: {"filename": name}}}
+    (part,) = parts_from_result({"content": [block]}, LinkRules(extension_active=True))
+    assert part.filename == name
+    for odd in (None, 3, "", {"filename": 3}, {"filename": ""}):
+        (part,) = parts_from_result(
+            {"content": [{**block, "_meta": {PART_META: odd}}]}, LinkRules(extension_active=True)
+        )
+        assert part.filename in (None, "0")

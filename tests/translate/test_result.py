@@ -15,8 +15,8 @@ from pydantic_core import from_json, to_json
 from bridge.a2a.model.objects import AppendedText, Artifact, Message, Part, Role, Task, TaskState, TaskStatus
 from bridge.a2a.wire.extensions import ExtensionFilter
 from bridge.mcp.schemas import validator_of
-from bridge.translate.blocks import PART_META, ResultRules, blocks_from_parts
-from bridge.translate.content import LinkRules, Repeated, parts_from_result, peer_metadata
+from bridge.translate.blocks import ResultRules, blocks_from_parts
+from bridge.translate.content import PART_META, LinkRules, Repeated, parts_from_result, peer_metadata
 from bridge.translate.extension import BLOCK, GATED, PEER, SKILL
 from bridge.translate.outcome import error_metadata, parts_of_failure
 from bridge.translate.result import (
@@ -177,11 +177,23 @@ def test_without_the_extension_marks_mean_nothing() -> None:
             Part(raw="AAAA", media_type="application/pdf", filename="a b.pdf"),
             {
                 "type": "resource",
-                "resource": {"uri": "attachment:a%20b.pdf", "mimeType": "application/pdf", "blob": "AAAA"},
+                "resource": {
+                    "uri": "attachment:a%20b.pdf",
+                    "title": "a b.pdf",
+                    "mimeType": "application/pdf",
+                    "blob": "AAAA",
+                },
                 "_meta": {PART_META: {"filename": "a b.pdf"}},
             },
         ),
         (Part(raw="AAAA"), {"type": "resource", "resource": {"uri": "attachment:file", "blob": "AAAA"}}),
+        (
+            Part(raw="AAAA", media_type="application/pdf"),
+            {
+                "type": "resource",
+                "resource": {"uri": "attachment:file.pdf", "mimeType": "application/pdf", "blob": "AAAA"},
+            },
+        ),
         (
             Part(url="https://example.com/dir/a.txt", media_type="text/csv"),
             {
@@ -217,9 +229,43 @@ def test_artifacts_come_in_order_each_introduced_by_its_first_block() -> None:
             {**text("1"), "_meta": {ARTIFACT_META: {"artifactId": "a", "name": "one"}}},
             text("2"),
             {**text("3"), "_meta": {ARTIFACT_META: {"artifactId": "a"}}},
+            text("done"),
         ],
         "_meta": {STATUS_META: "done"},
     }
+
+
+@pytest.mark.proves("map-result")
+@pytest.mark.parametrize("reading", [PLAIN, ACTIVE])
+@pytest.mark.parametrize(
+    ("closing", "told"),
+    [
+        ([Part(text="It took an hour")], ["It took an hour"]),
+        ([Part(text="one two")], []),
+        ([Part(text=" two\n"), Part(text="  ")], []),
+        ([Part(text="two"), Part(text="and more")], ["and more"]),
+    ],
+)
+def test_what_an_agent_says_at_the_end_stands_behind_its_artifacts_once(
+    closing: list[Part], told: list[str], reading: ResultRules
+) -> None:
+    gave = artifact(Part(text="one "), AppendedText(text="two")), artifact(Part(text="two"))
+    content = result_from_task(task(TaskState.COMPLETED, *gave, message=said(*closing)), reading)["content"]
+    given = 2 if reading is PLAIN else 3
+    assert [block["text"] for block in content[given:]] == told
+
+
+@pytest.mark.proves("map-result")
+def test_files_and_data_in_the_closing_words_are_not_dropped() -> None:
+    closing = said(Part(text="see"), Part(data={"pages": 3}), IMAGE)
+    content = result_from_task(task(TaskState.COMPLETED, artifact(Part(text="a")), message=closing), PLAIN)[
+        "content"
+    ]
+    assert [(block["type"], block.get("text")) for block in content[1:]] == [
+        ("text", "see"),
+        ("text", '{"pages": 3}'),
+        ("image", None),
+    ]
 
 
 @pytest.mark.proves("map-result")
@@ -387,6 +433,7 @@ def test_a_part_over_the_limit_becomes_a_link_and_one_of_a_message_does_not() ->
         "type": "resource_link",
         "uri": "a2a://x/text",
         "name": "n.txt",
+        "title": "n.txt",
         "size": 6,
         "mimeType": "text/plain",
     }

@@ -76,25 +76,33 @@ class CallRequest:
     @property
     def metadata(self) -> JsonObject | None:
         """Metadata with the skill's name, for agents that look there."""
-        from bridge.translate.extension import SKILL
+        from bridge.translate.call_to_message import skill_metadata
 
-        return {SKILL: self.skill} if self.skill else None
+        return skill_metadata(self.skill) if self.skill else None
+
+    @property
+    def asks_for_list(self) -> bool:
+        """Whether the command line says nothing: then the skills are listed."""
+        return self.skill is None and not self.has_answer
 
     def parts(self, card: AgentCard) -> tuple[Part, ...]:
-        """The parts to send: the text, or the arguments as data.
+        """The parts to send: the text, or the arguments as data. An agent without the bridge's extension may read only
+        text, so it gets the arguments as text, too.
 
         Raises:
             UsageError: there is no such skill, or none and no text, an argument has two values, or the skill says
                 that it takes no such argument.
         """
         from bridge.a2a.model.objects import Part
+        from bridge.translate.call_to_message import arguments_in_words
+        from bridge.translate.extension import URI
 
         self._require_skill_on(card)
         if self.text is not None:
             return (Part(text=self.text),)
         if self.skill is None:
             raise UsageError(
-                "which skill? Name it after the URL, or give --text (mcp-a2a card URL lists them)"
+                "which skill? Name it after the URL, or give --text (mcp-a2a call URL lists them)"
             )
         tool = tool_on(card, self.skill)
         arguments = self.arguments
@@ -102,7 +110,11 @@ class CallRequest:
             arguments = {name: forms.typed_all(texts, name, tool) for name, texts in self.pairs.items()}
         if tool is not None:
             forms.check_names(arguments, tool, self.skill)
-        return (Part(data=arguments, media_type=_JSON),)
+        data = Part(data=arguments, media_type=_JSON)
+        if any(one.uri == URI for one in card.capabilities.extensions or ()):
+            return (data,)
+        text = Part(text=arguments_in_words(arguments, otherwise=self.skill))
+        return (text, data) if arguments else (text,)
 
     def _require_skill_on(self, card: AgentCard) -> None:
         """Refuse a skill that is not on the card, so that no task is made that only asks for the skill.
@@ -116,7 +128,7 @@ class CallRequest:
             return
         hint = meant(self.skill, names)
         if not hint.startswith(_SIMILAR) and len(names) > _MOST_NAMES:
-            hint = "mcp-a2a card URL lists them"
+            hint = "mcp-a2a call URL lists them"
         raise UsageError(f"there is no skill {self.skill!r}: {hint}")
 
 

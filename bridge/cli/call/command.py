@@ -95,8 +95,8 @@ class _WithServer(click.Command):
 def call(**options: Any) -> int:
     """Call a skill of an agent or a tool of an MCP server, and show the result.
 
-    URL is the address of an agent or of an MCP server. An MCP server may also be a command, after --. Without TOOL, the
-    command lists the tools of the server.
+    URL is the address of an agent or of an MCP server. An MCP server may also be a command, after --. Without SKILL or
+    TOOL, the command lists what the agent or the server has.
 
     Results go to stdout, and everything else goes to stderr. Only --json-output prints data that repeats a text or a
     file. The skill's schema says how a VALUE is read. Without a schema, a VALUE that is JSON is read as JSON. To give
@@ -134,6 +134,9 @@ def call(**options: Any) -> int:
         found = anyio.run(connection.card)
     except NoCardError as exc:
         return _call_of_url(request, view, options, exc)
+    if request.asks_for_list and not options["task_id"]:
+        view.skills(found.card)
+        return 0
     if options["trace"]:
         connection = replace(connection, on_hop=partial(view.hop, "a2a"))
     talk = AgentCalling(connection, found, view, options["timeout_seconds"])

@@ -154,7 +154,9 @@ def answer_given(
         arguments = {name: forms.typed_all(texts, name, tool) for name, texts in pairs.items()}
     if tool is not None:
         forms.check_names(arguments, tool, "The form")
-    return _answer(question if len(questions) == 1 else CallQuestion(None, "", False, None), arguments)
+    if len(questions) == 1:
+        return _answer(question, arguments)
+    return _answer(CallQuestion(None, "", False, None), arguments, is_of_several=True)
 
 
 def declined(questions: list[CallQuestion]) -> AnswerParts:
@@ -200,13 +202,17 @@ def _chosen_by_enter(question: CallQuestion) -> str:
     return _YES if question.is_confirmation else _DONE
 
 
-def _answer(question: CallQuestion, given: str | JsonObject) -> AnswerParts:
+def _answer(question: CallQuestion, given: str | JsonObject, *, is_of_several: bool = False) -> AnswerParts:
     from bridge.a2a.model.objects import Part
+    from bridge.translate.call_to_message import arguments_in_words
     from bridge.translate.extension import ANSWER, QUESTION
 
     part = Part(text=given) if isinstance(given, str) else Part(data=given, media_type=_JSON)
     if question.key is None:
-        return (part,), None
+        if isinstance(given, str) or is_of_several or question.form is not None:
+            return (part,), None
+        # An agent that asks in words may read only text.
+        return (Part(text=arguments_in_words(given)), part), None
     # Other words than these, and data, are for the agent to judge: they may be no yes at all.
     is_left_open = question.is_confirmation and given != _YES
     return (part,), {QUESTION: question.key, **({} if is_left_open else {ANSWER: "accept"})}

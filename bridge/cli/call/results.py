@@ -8,8 +8,6 @@ from __future__ import annotations
 
 import base64
 import json
-import mimetypes
-import re
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, TypeGuard
@@ -20,17 +18,16 @@ from bridge.cli.call.questions import is_question
 from bridge.cli.call.repeats import ShownParts
 from bridge.cli.render import can_ask, err, share_a_place, write, write_document
 from bridge.errors import UsageError
-from bridge.file_names import fit_for_every_system
+from bridge.file_names import named_by_type, safe_file_name
 from bridge.safe_text import with_visible_characters
 
 if TYPE_CHECKING:
     from pydantic import JsonValue
 
-    from bridge.a2a.model.objects import Artifact, Part, StreamResponse, TaskStatus
+    from bridge.a2a.model.objects import AgentCard, Artifact, Part, StreamResponse, TaskStatus
     from bridge.jsonvalues import JsonObject
 
 _COLOURS: Final = {"completed": "green", "failed": "red", "rejected": "red", "canceled": "yellow"}
-_NOT_IN_FILES: Final = re.compile(r"[^\w.-]+")
 _STEM: Final = "artifact"
 """The name of a file when neither the file nor its artifact has one."""
 
@@ -78,6 +75,19 @@ class CallView:
             self._artifact(event.artifact_update.artifact, goes_on=bool(event.artifact_update.append))
         elif event.message is not None:
             self.results(event.message.parts)
+
+    def skills(self, card: AgentCard) -> None:
+        """Show the skills of an agent, a line each, or as JSON."""
+        if self._json_lines:
+            for skill in card.skills:
+                write_document(skill.to_json().decode() + "\n")
+            return
+        width = max((len(skill.id) for skill in card.skills), default=0)
+        for skill in card.skills:
+            words = next(iter((skill.description or skill.name).strip().splitlines()), "")
+            write(f"{skill.id:{width}}  {words}".rstrip() + "\n")
+        if not card.skills:
+            write("no skills: --text sends a text\n")
 
     def left(self, task_id: str) -> None:
         """Show the id of a task that is not waited for."""
@@ -256,12 +266,12 @@ def _words(part: Part) -> str:
 
 def _file_name(part: Part, artifact: str) -> str:
     """A safe file name: the file's own or its artifact's, without any path that the agent may have given."""
-    name = _NOT_IN_FILES.sub("_", Path((part.filename or "").replace("\\", "/")).name).lstrip(".")[-100:]
-    stem = _NOT_IN_FILES.sub("_", artifact).strip("._")[:100] or _STEM
-    media_type = (part.media_type or "").partition(";")[0].strip()
-    subtype = re.fullmatch(r"\w+/(?:x-)?([a-z0-9]{1,8})", media_type)
-    suffix = mimetypes.guess_extension(media_type) or (f".{subtype[1]}" if subtype else ".bin")
-    return fit_for_every_system(name) or fit_for_every_system(f"{stem}{suffix}")
+    media_type = part.media_type or ""
+    return (
+        safe_file_name(part.filename or "")
+        or named_by_type(artifact, media_type)
+        or named_by_type(_STEM, media_type)
+    )
 
 
 def _written(content: bytes, name: str, folder: Path) -> Path:

@@ -11,12 +11,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, wait
+from dataclasses import replace
+from functools import partial
 from queue import SimpleQueue
 from typing import Any, Final, TypeVar
 from uuid import uuid4
 
 import anyio
 from anyio.from_thread import BlockingPortal, start_blocking_portal
+from pydantic import JsonValue
 
 from bridge.a2a.model.objects import Message, Part, Role, TaskState, TaskStatus
 from bridge.assembly.plan import Plan
@@ -26,8 +29,10 @@ from bridge.cli.call.arguments import CallRequest
 from bridge.cli.call.results import CallView
 from bridge.cli.login import with_stored_logins
 from bridge.cli.option_document import plan_of, server_at, server_of
-from bridge.errors import PeerError, UsageError, leaf_of
+from bridge.errors import PeerError, UsageError, echoed, leaf_of
+from bridge.file_names import named_by_type
 from bridge.jsonvalues import JsonObject
+from bridge.mcp.client.contract import resource_of
 from bridge.mcp.client.faults import ServerRefusedError
 from bridge.mcp.client.rounds import Round, result_in_rounds
 from bridge.mcp.client.session import Session
@@ -38,7 +43,7 @@ from bridge.mcp.tools import Tool
 from bridge.tools_as_agent.task_asker import PausableDeadline
 from bridge.translate import own_questions
 from bridge.translate.arguments import Problem, coerced_fields, describe, problems_of, properties_of
-from bridge.translate.content import LinkRules, parts_from_result
+from bridge.translate.content import LinkRules, links_to_read, parts_from_result
 from bridge.translate.elicitation import (
     Elicitation,
     answers_from,
@@ -48,9 +53,10 @@ from bridge.translate.elicitation import (
     required_urls,
     state_of_questions,
 )
-from bridge.translate.extension import PROGRESS, QUESTION
+from bridge.translate.extension import BLOCK, PROGRESS, QUESTION
 from bridge.translate.message_to_call import answer_in, arguments_in
 from bridge.translate.outcome import URL_REQUIRED, parts_of_failure, state_of_error
+from bridge.translate.result import ARTIFACT_META
 
 _CANCEL_SECONDS: Final = 10.0
 """How long the command tries to tell a server that a call is cancelled."""
@@ -106,10 +112,11 @@ class ToolCalling:
     """One call, from the connection to its result; used once."""
 
     def __init__(self, plan: Plan, request: CallRequest, view: CallView, options: Mapping[str, Any]) -> None:
-        """Of the options of the command line, `json_output`, `timeout_seconds` and `trace` are read."""
+        """Of the options of the command line, `json_output`, `save`, `timeout_seconds` and `trace` are read."""
         self._request = request
         self._view = view
         self._json_lines: bool = options["json_output"]
+        self._saves: bool = options["save"] is not None
         self._timeout_seconds: float | None = options["timeout_seconds"]
         (server,) = plan.servers.values()
         self._session = Session(str(server.target), server.target, pace=server.pace)
@@ -269,11 +276,25 @@ class ToolCalling:
         self._tell({"result": result})
         if (kind := result.get("resultType", "complete")) != "complete":
             raise PeerError(f"the server gave a result of a kind that is not known here: {str(kind)[:50]!r}")
-        parts = parts_from_result(result, _LINKS)
+        links = (
+            replace(_LINKS, extension_active=False, read=await self._read(result)) if self._saves else _LINKS
+        )
+        parts = tuple(_with_artifact_names(parts_from_result(result, links)))
         if result.get("isError") is True:
             return await self._ended(TaskState.FAILED, parts_of_failure(parts))
         await self._in_main(lambda: self._view.results(parts, name=tool.name))
         return await self._ended(TaskState.COMPLETED, ())
+
+    async def _read(self, result: JsonObject) -> Mapping[str, Sequence[JsonValue]]:
+        """The contents behind the links of a result that only this connection can open, to be saved."""
+        content = result.get("content")
+        read: dict[str, Sequence[JsonValue]] = {}
+        for uri in links_to_read(content if isinstance(content, list) else []):
+            try:
+                read[uri] = await resource_of(self._session, uri)
+            except PeerError as exc:
+                await self._in_main(partial(render.say, f"{echoed(uri)} cannot be saved: {exc}"))
+        return read
 
     async def _ended(self, state: TaskState, parts: Sequence[Part]) -> int:
         """Show how the call ended; return the exit code."""
@@ -366,6 +387,20 @@ class ToolCalling:
         finally:
             wanted = False
         return found[0]
+
+
+def _with_artifact_names(parts: Sequence[Part]) -> Iterator[Part]:
+    """The parts, with files named after the artifact of an agent that they came in, as `ARTIFACT_META` says it."""
+    artifact = ""
+    for part in parts:
+        block = (part.metadata or {}).get(BLOCK)
+        meta = block.get("_meta") if isinstance(block, dict) else None
+        about = meta.get(ARTIFACT_META) if isinstance(meta, dict) else None
+        if isinstance(about, dict):
+            artifact = name if isinstance(name := about.get("name"), str) else ""
+        if artifact and part.raw is not None and part.filename is None:
+            part = part.changed(filename=named_by_type(artifact, part.media_type or "") or None)  # noqa: PLW2901
+        yield part
 
 
 def _status_of(asked: Sequence[Elicitation], problems: Mapping[str, tuple[Problem, ...]]) -> TaskStatus:

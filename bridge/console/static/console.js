@@ -195,8 +195,8 @@ function partOf(part) {
   if (part.is === "audio") return made("audio", "", { src: part.file, controls: true, preload: "metadata", ariaLabel: "A sound of the result" });
   if (part.is === "table") return tableOf(part);
   if (part.is === "left") return made("p", `Not shown, but in the file of the whole result: ${part.name}`, { className: "quiet" });
-  if (part.is === "image") return made("img", "", { src: part.file, alt: "An image of the result" });
-  if (part.is === "file") return made("a", `Save ${part.name}`, { href: part.file, download: "" });
+  if (part.is === "image") return made("img", "", { src: part.file, alt: `An image of the result: ${part.name}`, title: part.name });
+  if (part.is === "file") return made("a", `Save ${part.name}`, { href: part.file, download: part.name });
   if (part.is === "link") return part.web ? made("a", part.url, { href: part.web, rel: "noreferrer noopener" }) : made("code", part.url);
   return made("pre", part.text);
 }

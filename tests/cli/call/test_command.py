@@ -27,7 +27,7 @@ from starlette.types import Receive, Scope, Send
 from bridge.a2a.client.card import fetch_card
 from bridge.a2a.client.client import AgentClient
 from bridge.a2a.model.objects import Artifact, Part, StreamResponse, TaskState
-from bridge.a2a.tasks.agent import Job
+from bridge.a2a.tasks.agent import Job, Turn
 from bridge.cli.main import main
 from bridge.mcp.client.eras import Era
 from bridge.translate.extension import URI
@@ -297,6 +297,78 @@ async def test_a_process_says_by_its_exit_code_how_it_went(bridge: Running, tmp_
     assert not any("Traceback" in one.err or one.out for one in done.values())
 
 
+@pytest.mark.proves("cli-call")
+@pytest.mark.parametrize(
+    ("words", "sent"),
+    [
+        (("name=Ada",), [{"text": "Ada"}, {"data": {"name": "Ada"}}]),
+        (("name=Ada", "n=3"), [{"text": "name: Ada\nn: 3"}, {"data": {"name": "Ada", "n": 3}}]),
+        (("--json", '{"a": [1]}'), [{"text": "[1]"}, {"data": {"a": [1]}}]),
+        ((), [{"text": "act"}]),
+        (("--text", "hi"), [{"text": "hi"}]),
+    ],
+)
+async def test_an_agent_without_the_extension_gets_the_arguments_as_text_too(
+    words: tuple[str, ...], sent: list[dict[str, Any]], run: Run
+) -> None:
+    turns: list[Turn] = []
+
+    async def script(job: Job) -> None:
+        turns.append(job.turn)
+        await say(job, TaskState.COMPLETED)
+
+    async with serving(script) as (url, _):
+        assert (await run(url, "act", *words)).code == 0
+    (turn,) = turns
+    assert [
+        {key: part[key] for key in part if key != "mediaType"}
+        for part in (part.to_object() for part in turn.message.parts)
+    ] == sent
+    assert (turn.message.metadata or {})["skillId"] == "act"
+
+
+@pytest.mark.proves("cli-call")
+async def test_an_answer_to_a_question_in_words_goes_as_text_too(run: Run) -> None:
+    answers: list[tuple[Any, ...]] = []
+
+    async def script(job: Job) -> None:
+        if job.turn.task is None:
+            return await job.status(TaskState.INPUT_REQUIRED, job.message((Part(text="Which day?"),)))
+        answers.append(tuple(part.text or part.data for part in job.turn.message.parts))
+        return await say(job, TaskState.COMPLETED)
+
+    async with serving(script) as (url, _):
+        asked = await run(url, "act")
+        assert (await run(url, "--task", asked.task_id, "day=Monday")).code == 0
+    assert answers == [("Monday", {"day": "Monday"})]
+
+
+@pytest.mark.proves("cli-call")
+async def test_without_a_skill_the_skills_are_listed(run: Run, bridge: Running) -> None:
+    done = await run(bridge.base_url)
+    assert (done.code, done.err) == (0, "")
+    assert done.out.splitlines()[0].split(None, 1) == ["echo", "Gives the text back"]
+    as_json = (await run(bridge.base_url, "--json-output")).out.splitlines()
+    assert json.loads(as_json[0])["id"] == "echo"
+
+
+async def test_the_options_of_a_connection_stand_in_their_order(run: Run) -> None:
+    shown = (await run("--help")).out
+    order = (
+        "--bearer",
+        "--api-key",
+        "--header",
+        "--cert",
+        "--key",
+        "--ca",
+        "--trust",
+        "--json-output",
+        "-h, --help",
+    )
+    places = [shown.index(f"\n  {option} ") for option in order]
+    assert places == sorted(places)
+
+
 async def test_without_waiting_the_id_of_the_task_is_the_result(run: Run, bridge: Running) -> None:
     done = await run(bridge.base_url, "wait", "--no-wait")
     assert (done.code, done.out) == (0, f"{done.task_id}\n")
@@ -336,8 +408,8 @@ async def test_arguments_are_read_from_a_file(run: Run, bridge: Running, tmp_pat
 
 
 @pytest.mark.proves("cli-usage")
-async def test_an_agent_that_is_told_nothing_asks_which_skill(run: Run, bridge: Running) -> None:
-    done = await run(bridge.base_url)
+async def test_arguments_without_a_skill_are_refused(run: Run, bridge: Running) -> None:
+    done = await run(bridge.base_url, "text=hi")
     assert (done.code, done.out) == (2, "")
     assert "which skill?" in done.err
 
@@ -437,9 +509,10 @@ async def test_an_agent_that_does_not_stream_is_sent_a_message(run: Run) -> None
     assert (done.code, done.out) == (0, "hello\x1b[0m\tyou\n")
     [(method, params)] = foreign.calls
     assert method == "SendMessage"
-    assert params["message"]["metadata"] == {"urn:mcp-a2a:tool:v1/skill": "greet"}
+    assert params["message"]["metadata"] == {"urn:mcp-a2a:tool:v1/skill": "greet", "skillId": "greet"}
     assert params["message"]["parts"] == [
-        {"data": {"n": 3, "name": "Ada", "flags": [True], "quoted": '"3"'}, "mediaType": "application/json"}
+        {"text": 'n: 3\nname: Ada\nflags: [true]\nquoted: "3"'},
+        {"data": {"n": 3, "name": "Ada", "flags": [True], "quoted": '"3"'}, "mediaType": "application/json"},
     ]
 
 
@@ -709,7 +782,7 @@ async def test_a_command_that_is_suggested_leaves_out_who_is_named_in_the_url(
     [
         (["ehco", "text=hi"], "there is no skill 'ehco': did you mean `echo`"),
         (["ehco", "--text", "hi"], "there is no skill 'ehco': did you mean `echo`"),
-        (["qqqq"], "there is no skill 'qqqq': mcp-a2a card URL lists them"),
+        (["qqqq"], "there is no skill 'qqqq': mcp-a2a call URL lists them"),
     ],
 )
 async def test_a_mistyped_skill_is_told_and_leaves_no_task(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import json
 import sys
 from collections.abc import AsyncIterator
@@ -13,10 +14,12 @@ import pytest
 
 from bridge.a2a.client.bindings import binding_of
 from bridge.a2a.model import operations
-from bridge.a2a.model.objects import AgentInterface, StreamResponse
+from bridge.a2a.model.objects import AgentInterface, Artifact, Part, StreamResponse, TaskState
+from bridge.a2a.tasks.agent import Job
 from bridge.a2a.wire.v1_0 import V1_0
 from bridge.jsonvalues import DEFAULT_MAX_VALUES
 from tests.cli.call.test_command import Done, Run, at_terminal, child, command
+from tests.support.agents import say, serving
 from tests.support.asking import asking_argv, asking_url
 from tests.support.exposing import exposing
 from tests.support.lines import WAIT_SECONDS
@@ -155,6 +158,36 @@ async def test_results_are_shown_saved_or_printed_as_they_came(run: Run, tmp_pat
     progress, result = (json.loads(line) for line in lines)
     assert progress["params"] == {"progress": 1, "total": 1, "message": "step 1"}
     assert result == {"result": {"content": [{"type": "text", "text": "1 steps"}]}}
+
+
+async def test_files_of_an_agent_behind_a_server_keep_their_names(run: Run, tmp_path: Path) -> None:
+    """Images, other files, files without a name, and a file so large that the result has a link."""
+    large = base64.b64encode(bytes(1 << 20)).decode()
+    named = [
+        ("image/png", "sun set.png", "aGk="),
+        ("text/csv", "table.csv", "aGk="),
+        ("image/png", "big.png", large),
+    ]
+
+    async def script(job: Job) -> None:
+        parts = tuple(Part(raw=raw, filename=name, media_type=kind) for kind, name, raw in named)
+        await job.artifact(Artifact(artifact_id="a", parts=parts, name="work"))
+        unnamed = (Part(raw="aGk=", media_type="image/png"), Part(raw="aGk=", media_type="application/zip"))
+        await job.artifact(Artifact(artifact_id="b", parts=unnamed, name="sketch"))
+        await say(job, TaskState.COMPLETED)
+
+    files = tmp_path / "files"
+    async with serving(script) as (url, _), exposing(tmp_path, url) as face:
+        done = await run(face.url, "act", "message=go", "--save", str(files))
+    assert done.code == 0, done.err
+    sizes = {path.name: path.stat().st_size for path in files.iterdir()}
+    assert sizes == {
+        "sun_set.png": 2,
+        "table.csv": 2,
+        "big.png": 1 << 20,
+        "sketch.png": 2,
+        "sketch.zip": 2,
+    }
 
 
 @pytest.mark.parametrize(
