@@ -32,7 +32,8 @@ HEAD: Final = """\
 # Configuration
 
 One TOML file says what the bridge connects to (`tool_servers`, `agents`, `catalogs`), what it serves
-(`tools_as_agent`, `agents_as_tools`), who may call (`principals`, `issuers`), and how the process runs (`bridge`).
+(`tools_as_agent`, `agents_as_tools`), who may call (`principals`, `groups`, `issuers`), and how the process runs
+(`bridge`).
 
 - **Precedence**: command line over environment (`MCP_A2A_*`) over file over profile over default.
 - **Secrets** never stand in the file. Write `{ env = "NAME" }` or `{ file = "PATH" }`. The bridge refuses a literal in
@@ -107,6 +108,15 @@ tools."*" = { task_after_seconds = 5 }
 [principals.alice]
 bearer = { env = "ALICE_TOKEN" }
 skills = ["devtools/create_*", "team/*"]
+
+[principals.bob]
+group = "readers"
+tokens = [{ env = "BOB_TOKEN" }, { env = "BOB_NEXT_TOKEN" }]
+""",
+    "groups": """\
+[groups.readers]
+skills = ["devtools/get_*"]
+open_tasks = 20
 """,
     "issuers": """\
 [issuers.corp]
@@ -158,7 +168,10 @@ NOTES: Final = {
     "later glob over an earlier one.",
     "agents_as_tools": "`from` takes names of agents, of catalogs, and of `tools_as_agent`. Several overrides may "
     "match one tool. For each key, the exact name wins over a glob, and a later glob over an earlier one.",
-    "principals": "With principals, the bridge refuses a call without a token.",
+    "principals": "With principals, the bridge refuses a call without a token. `mcp-a2a people add NAME` writes such a "
+    "table, with the hash of a token that it makes. A hash is for tokens that were made by chance: one of a password "
+    "can be guessed.",
+    "groups": "What a principal's own table says replaces what its group says.",
     "issuers": "With issuers, the bridge refuses a call without a token, too. A JSON Web Token counts if one of its "
     "issuer's keys has signed it, it is for the face that is asked (`aud`), and it has not expired. Its principal is "
     "`NAME:SUBJECT`, with the name of this table: another name makes other owners of stored tasks. Without "

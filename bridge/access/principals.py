@@ -56,6 +56,11 @@ class Principal:
     """The access token of an issuer that it has shown with its request; None if it has shown something else."""
     operator: OperatorRole | None = None
     """Its role as an operator of the bridge; None for all others."""
+    open_tasks: int | None = None
+    """The most unfinished tasks that it may have at one agent, and calls at once of one MCP server; None leaves both to
+    the bounds of the bridge."""
+    group: str = field(default="", compare=False)
+    """The group that gives it its skills; empty for skills of its own."""
     is_judged: bool = False
     """Whether an MCP server of the bridge has judged what it may use, and calls an agent of the bridge for it."""
 

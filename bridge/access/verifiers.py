@@ -73,13 +73,21 @@ class Credential:
 
     principal: Principal
     token: str = field(repr=False)
+    """Empty where only its hash is known."""
     scheme: Scheme = Scheme.BEARER
     reference: str = field(default="", compare=False)
-    """Where the secret was read from, `env:NAME` or `file:PATH`; "" if the bridge made it."""
+    """Where the secret was read from, `env:NAME` or `file:PATH`; "" if the bridge made it, or knows its hash alone."""
+    sha256: str = field(default="", repr=False)
+    """The hash of a secret that the bridge does not know, in hexadecimal."""
 
     def __post_init__(self) -> None:
-        if not self.token:
+        if bool(self.token) is bool(self.sha256):
             raise ValueError("an empty secret would let everyone in")
+
+    @property
+    def digest(self) -> bytes:
+        """What the secret is compared by."""
+        return bytes.fromhex(self.sha256) if self.sha256 else digest_of(self.token)
 
 
 @dataclass(frozen=True, slots=True)
@@ -200,7 +208,7 @@ def verifiers_of(
     """
     known: dict[Scheme, dict[bytes, Principal]] = {}
     for one in credentials:
-        before = known.setdefault(one.scheme, {}).setdefault(digest_of(one.token), one.principal)
+        before = known.setdefault(one.scheme, {}).setdefault(one.digest, one.principal)
         if before != one.principal:
             raise UsageError(
                 f"{before.name} and {one.principal.name} have the same secret: nobody could tell them apart"

@@ -168,7 +168,7 @@ class Admission:
         has it at once.
         """
         before, trusted = self._credentials, self._issuers
-        self.issuers.withhold(one.token for one in plan.credentials)  # those that are not granted yet, too
+        self.issuers.withhold(one.digest for one in plan.credentials)  # those that are not granted yet, too
         if not self.access.needs_token:
             # Everyone may do everything: to ask for any secret takes rights away.
             self._set(tuple(plan.credentials), issuers_of(plan), is_open=True)
@@ -215,7 +215,7 @@ class Admission:
         # By the scheme of the first credential, so that no card declares a scheme only for us.
         scheme = _scheme_of(credentials, issuers) or self._own_scheme
         own = [Credential(ITSELF, self._token, scheme)] if scheme else []
-        self.issuers.withhold(one.token for one in (*credentials, *own))
+        self.issuers.withhold(one.digest for one in (*credentials, *own))
         # A card declares no scheme only for us, unless nobody else may call.
         declared = {one.scheme for one in credentials if not one.token.startswith(FORWARDED)}
         alone = {scheme} if scheme and not credentials and not issuers else set[Scheme]()
@@ -258,8 +258,8 @@ def _without_a_secret(before: Sequence[Credential], now: Sequence[Credential]) -
     )
 
 
-def _secret(one: Credential) -> tuple[str, Scheme, str]:
-    return one.principal.name, one.scheme, one.token
+def _secret(one: Credential) -> tuple[str, Scheme, bytes]:
+    return one.principal.name, one.scheme, one.digest
 
 
 def _by_principal(credentials: Sequence[Credential]) -> dict[str, frozenset[Credential]]:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import anyio
 
 from bridge.access.issuers import Issuer, IssuerLimits, IssuerPlace
-from bridge.access.verifiers import Verifier, digest_of
+from bridge.access.verifiers import Verifier
 from bridge.assembly.plan import Plan
 from bridge.assembly.published_agent import path_of
 from bridge.assembly.routes import AGENTS, CONSOLE, MCP
@@ -40,9 +40,9 @@ class Issuers:
         self._looked: set[KeySource] = set()
         self._http: GuardedClient | None = None
 
-    def withhold(self, secrets: Iterable[str]) -> None:
-        """Ask no issuer about these secrets, from now on for good."""
-        self._withheld.update(map(digest_of, secrets))
+    def withhold(self, digests: Iterable[bytes]) -> None:
+        """Ask no issuer about the secrets with these digests, from now on for good."""
+        self._withheld.update(digests)
 
     def verifiers(self, issuers: Mapping[str, Issuer]) -> Sequence[Verifier]:
         """The verifiers of the tokens of these issuers. The keys of all others are forgotten, and what others said."""

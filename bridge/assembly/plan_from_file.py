@@ -36,6 +36,7 @@ from bridge.config.tables.models import (
     AuditTable,
     BridgeTable,
     CatalogTable,
+    GroupTable,
     IssuerLoginTable,
     IssuerTable,
     PrincipalTable,
@@ -58,7 +59,7 @@ from bridge.config.tables.peers import (
 )
 from bridge.config.tables.profile import Profile, ServerTable
 from bridge.config.tables.values import MEMORY_STORE
-from bridge.config.text.secrets import Secret
+from bridge.config.text.secrets import Secret, TokenHash
 from bridge.config.text.wording import POSTGRES_SCHEMES
 from bridge.http.each_login import EachLogin
 from bridge.http.login_credentials import LoginToken, LoginWish
@@ -107,7 +108,9 @@ def plan_from_file(loaded: LoadedConfig) -> Plan:
         profile=process,
         place=place,
         credentials=[
-            credential for name, one in config.principals.items() for credential in _credentials(name, one)
+            credential
+            for name, one in config.principals.items()
+            for credential in _credentials(name, one, config.groups.get(one.group or "", GroupTable()))
         ],
         issuers={name: _issuer(name, one) for name, one in config.issuers.items()},
         allow_unauthenticated=table.allow_unauthenticated,
@@ -564,16 +567,33 @@ def _login_client(table: IssuerLoginTable | None) -> LoginClient | None:
     return LoginClient(table.client_id, secret, table.client_auth, scopes, table.resource)
 
 
-def _credentials(name: str, table: PrincipalTable) -> list[Credential]:
-    role = OperatorRole(table.operator) if table.operator else None
-    principal = Principal(name, skills=tuple(table.skills), operator=role)
-    found = [(table.bearer, Scheme.BEARER), (table.api_key, Scheme.API_KEY)]
+def _credentials(name: str, table: PrincipalTable, group: GroupTable) -> list[Credential]:
+    principal = _principal(name, table, group)
+    found = [
+        (table.bearer, Scheme.BEARER),
+        *((one, Scheme.BEARER) for one in table.tokens),
+        (table.api_key, Scheme.API_KEY),
+    ]
     identities = [*table.certificate, *([f"{FORWARDED}{table.forwarded}"] if table.forwarded else [])]
     return [
-        *(
-            Credential(principal, secret.value, scheme, secret.reference)
-            for secret, scheme in found
-            if secret is not None
-        ),
+        *(_credential(principal, secret, scheme) for secret, scheme in found if secret is not None),
         *(Credential(principal, one, Scheme.CONNECTION) for one in identities),
     ]
+
+
+def _principal(name: str, table: PrincipalTable, group: GroupTable) -> Principal:
+    """A principal, with what its own table leaves out as its group has it."""
+    role = table.operator or group.operator
+    return Principal(
+        name,
+        skills=tuple(group.skills if table.skills is None else table.skills),
+        operator=OperatorRole(role) if role else None,
+        open_tasks=table.open_tasks or group.open_tasks,
+        group=(table.group or "") if table.skills is None else "",
+    )
+
+
+def _credential(principal: Principal, secret: Secret | TokenHash, scheme: Scheme) -> Credential:
+    if isinstance(secret, TokenHash):
+        return Credential(principal, "", scheme, sha256=secret.sha256)
+    return Credential(principal, secret.value, scheme, secret.reference)

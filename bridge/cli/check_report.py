@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Sequence
+import re
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from bridge.cli import render
+from bridge.config.text.wording import listed
 
 if TYPE_CHECKING:
     from bridge.mcp.client.contract import ToolServer
@@ -22,6 +24,12 @@ _KINDS: Final = {
     "tools_as_agent": "an A2A agent",
     "agents_as_tools": "an MCP server",
 }
+
+_OF_TABLE: Final = re.compile(r"([a-z_]+)\.([^\s:.]+)((?::| ).*)", re.DOTALL)
+"""What is told of a table: its section, its name, and the words."""
+
+_NAMED_MOST: Final = 5
+"""Names that are written out where the same is told of many."""
 
 
 class CheckProgress:
@@ -70,11 +78,31 @@ def print_text(path: Path, found: Findings, places: Sequence[str]) -> None:
         _section(f"{face.path}, {_KINDS[face.kind]}{named}", _face_lines(face, is_seen=not found.unseen))
     _section("To be registered as redirect URIs", _redirect_lines(found.redirect_uris))
     _section("Not looked at", found.unseen, render.sentence)
-    _section("Notes", found.all_notes, render.sentence)
-    faults = zip(places, found.faults, strict=True)
-    lines = (f"{place}: {fault}" if place else fault.words for place, fault in faults)
+    _section(
+        "Notes", (words for words, _ in _grouped((note, "") for note in found.all_notes)), render.sentence
+    )
+    faults = _grouped((fault.words, place) for fault, place in zip(found.faults, places, strict=True))
+    lines = (f"{place}: {words}" if place else words for words, place in faults)
     _section("Faults", lines, render.sentence)
     render.result(f"{path}: {_verdict(found)}")
+
+
+def _grouped(told: Iterable[tuple[str, str]]) -> Iterator[tuple[str, str]]:
+    """Faults or notes that say the same of several tables of one section as one, with the place of the first."""
+    groups: dict[tuple[str, str], list[tuple[str, str]]] = {}
+    for words, place in told:
+        found = _OF_TABLE.match(words)
+        section, name, rest = found.groups() if found else ("", "", words)
+        groups.setdefault((section, rest), []).append((name, place))
+    for (section, rest), named in groups.items():
+        names = _some([f"{section}.{name}" for name, _ in named]) if section else ""
+        yield f"{names}{rest}", named[0][1]
+
+
+def _some(names: Sequence[str]) -> str:
+    """Some names as a list, of which the first are written out."""
+    shown, more = names[:_NAMED_MOST], len(names) - _NAMED_MOST
+    return f"{', '.join(shown)} and {more} more" if more > 0 else listed(shown, "and")
 
 
 def _verdict(found: Findings) -> str:
@@ -109,8 +137,11 @@ def _face_lines(face: FaceFindings, *, is_seen: bool) -> Iterable[str]:
         yield f"{name:<{widest[0]}}  <->  {source:<{widest[1]}}  {title}".rstrip()
     if face.own:
         yield f"and of the bridge itself {', '.join(face.own)}"
+    people: dict[tuple[str, ...], list[str]] = {}
     for principal, usable in face.usable.items():
-        yield f"{principal} may use {_usable(face, usable)}"
+        people.setdefault(usable, []).append(principal)
+    for usable, principals in people.items():
+        yield f"{_some(principals)} may use {_usable(face, usable)}"
 
 
 def _redirect_lines(uris: Sequence[RedirectUri]) -> Iterable[str]:

@@ -250,23 +250,27 @@ def _mappings(data: Mapping[str, Any]) -> Iterator[tuple[KeyPath, str]]:
 
 
 def _shared_tokens(data: Mapping[str, Any], reading: ReadingContext) -> Iterator[ConfigFault]:
-    """Yield a fault for each token that belongs to several principals."""
+    """Yield a fault for each token that belongs to several principals, and for two of one that are the same."""
     owners: dict[str, str] = {}
     for path, table in tables_at(data, ("principals", "*")):
-        for key in ("bearer", "api_key"):
-            if key not in table:
-                continue
+        own: set[str] = set()
+        for key in ("bearer", "tokens", "api_key"):
             try:
-                token = PrincipalTable.model_validate({key: table[key]}, context=reading)
+                given = {key: table[key]} if key in table else {}
+                read = PrincipalTable.model_validate(given, context=reading)
             except ValidationError:  # which is said elsewhere
                 continue
-            secret = token.bearer or token.api_key
-            owner = owners.setdefault(secret.value, str(path[-1])) if secret else path[-1]
-            if owner != path[-1]:
-                yield ConfigFault(
-                    (*path, key),
-                    f"`{path[-1]}` and `{owner}` have the same token: nobody could tell them apart",
-                )
+            for token in (read.bearer, read.api_key, *read.tokens):
+                if token is None:
+                    continue
+                owner = owners.setdefault(token.sha256, str(path[-1]))
+                if owner != path[-1]:
+                    words = f"`{path[-1]}` and `{owner}` have the same token: nobody could tell them apart"
+                    yield ConfigFault((*path, key), words)
+                elif key == "tokens" and token.sha256 in own:
+                    words = "both are the same token, so it is not rotated"
+                    yield ConfigFault((*path, key), words, "make another: `mcp-a2a people rotate NAME`")
+                own.add(token.sha256)
 
 
 def _files(config: Config, profiles: Mapping[str, ResolvedProfile], imports: Imports) -> Iterator[Path]:

@@ -16,7 +16,7 @@ from bridge.config.tables.profile import TABLES_OF
 from bridge.config.text.document import DEFAULT_SOURCE, ValueSource
 from bridge.config.text.masking import HIDDEN, is_secret_name
 from bridge.config.text.positions import KeyPath
-from bridge.config.text.secrets import Secret, is_secret_header
+from bridge.config.text.secrets import Secret, TokenHash, is_secret_header
 from bridge.config.text.wording import shown_url, spelled
 
 _ADDRESSES: Final = ("url", "card", "public_url", "jwks_url", "jwks", "resource")
@@ -50,6 +50,8 @@ def toml_value(value: Any) -> str:
         case Secret():
             source, _, place = value.reference.partition(":")
             return f"{{ {source} = {toml_value(place)} }}" if source in _REFERENCES else toml_value(HIDDEN)
+        case TokenHash():
+            return toml_value({"sha256": HIDDEN})
         case bool():
             return str(value).lower()
         case str() | Path():
@@ -102,7 +104,8 @@ def _shown_parts(table: BaseModel, key: str, value: Any) -> Iterator[tuple[KeyPa
     if isinstance(table, ToolServerTable):
         value = table.shown(key) or value
     value = _with_shown_addresses(key, value)
-    yield (key,), value, value == whole
+    has_hash = any(isinstance(one, TokenHash) for one in (value if isinstance(value, tuple) else (value,)))
+    yield (key,), value, value == whole and not has_hash
 
 
 def _of_profiles(loaded: LoadedConfig) -> Iterator[ShownValue]:

@@ -58,7 +58,8 @@ def _principal(bridge: Bridge, own: Sequence[Credential]) -> JsonObject:
 def _way(one: Credential) -> str:
     if one.token.startswith(FORWARDED):
         return "what a trusted proxy says"
-    return f"{_WAYS[one.scheme]}{f' ({one.reference})' if one.reference else ''}"
+    known_by = "kept as its hash" if one.sha256 else one.reference
+    return f"{_WAYS[one.scheme]}{f' ({known_by})' if known_by else ''}"
 
 
 def _uses(bridge: Bridge, principal: Principal) -> Iterator[JsonObject]:

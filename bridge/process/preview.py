@@ -447,10 +447,15 @@ def _useless(faces: Iterable[FaceFindings], rights: Iterable[_GrantedGlobs]) -> 
 
 
 def _granted(plan: Plan) -> Iterator[_GrantedGlobs]:
-    """The globs of each principal, and of each scope of an issuer."""
-    principals = {one.principal.name: one.principal.skills for one in plan.credentials}
-    for name, globs in principals.items():
-        yield ("principals", name, "skills"), f"principals.{name}: skills", globs
+    """The globs of each group, of each principal that has its own, and of each scope of an issuer."""
+    owners = {
+        ("groups", one.principal.group)
+        if one.principal.group
+        else ("principals", one.principal.name): one.principal.skills
+        for one in plan.credentials
+    }
+    for (section, name), globs in owners.items():
+        yield (section, name, "skills"), f"{section}.{name}: skills", globs
     for name, issuer in plan.issuers.items():
         for scope, globs in issuer.scopes:
             yield ("issuers", name, "scopes", scope), f"issuers.{name}: scopes.{scope}", globs

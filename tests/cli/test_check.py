@@ -758,3 +758,30 @@ def test_a_role_that_may_not_make_the_tables_is_a_fault(tmp_path: Path) -> None:
     (fault,) = found_in(tmp_path, DATABASE_URL=uri, KEY="k" * 40)["faults"]
     assert "this role may not make or use the tables" in fault
     assert "mcp-a2a store migrate FILE" in fault
+
+
+def test_people_and_faults_that_are_equal_are_told_together(tmp_path: Path) -> None:
+    names = ["ann", "bob", "cy", "dee", "eve", "fay", "gil"]
+    people = "".join(
+        f"[principals.{name}]\ngroup = 'team'\nbearer = {{ env = '{name}' }}\n" for name in names
+    )
+    own = "[principals.hal]\nbearer = { env = 'hal' }\nskills = ['echo', 'nothing']\n"
+    mate = own.replace("hal", "ida")
+    gone = "".join(
+        f"[tool_servers.gone{number}]\ncommand = ['not-there-at-all']\nfail = 'open'\n" for number in range(2)
+    )
+    agent = "[tools_as_agent.devtools]\nfrom = ['raw', 'gone0', 'gone1']\n"
+    group = "[groups.team]\nskills = ['echo', 'none-of-ours']\n"
+    tokens = {name: f"{name}-token" for name in (*names, "hal", "ida")}
+
+    written(tmp_path, RAW, DEVTOOLS, group, people, own, mate)
+    found = found_in(tmp_path, **tokens)
+    assert "groups.team: skills: `none-of-ours` matches nothing that is served" in found["faults"]
+    shown = check(tmp_path, **tokens).stdout
+    assert "  ann, bob, cy, dee, eve and 4 more may use 1 of 16: echo" in shown
+    assert "principals.hal and principals.ida: skills: `nothing` matches nothing that is served" in shown
+    assert shown.count("`none-of-ours`") == 1
+
+    written(tmp_path, RAW, gone, agent)
+    shown = check(tmp_path).stdout
+    assert "tool_servers.gone0 and tool_servers.gone1 cannot be called: " in shown

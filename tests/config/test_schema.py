@@ -24,6 +24,9 @@ PAGE = ROOT / "docs" / "configuration.md"
 BROKEN = Path(__file__).parent / "broken"
 
 
+BOTH = {"BOB_TOKEN": "e", "BOB_NEXT_TOKEN": "f"}
+
+
 def generate() -> ModuleType:
     spec = importlib.util.spec_from_file_location("generate", ROOT / "docs" / "generate.py")
     assert spec is not None
@@ -66,7 +69,7 @@ def test_the_examples_of_the_page_are_one_valid_file(tmp_path: Path) -> None:
         f'#:schema ./mcp-a2a.schema.json\n{text}\n[tools_as_agent.b]\nfrom = ["github"]\nmapping = "mine.toml"\n'
     )
     loaded = load(
-        file, {"GITHUB_TOKEN": "a", "WEATHER_TOKEN": "b", "ALICE_TOKEN": "c", "RECEIVER_SECRET": "d"}
+        file, {"GITHUB_TOKEN": "a", "WEATHER_TOKEN": "b", "ALICE_TOKEN": "c", "RECEIVER_SECRET": "d", **BOTH}
     )
     assert set(type(loaded.config).model_fields) == loaded.config.model_fields_set | {"imports"}
 

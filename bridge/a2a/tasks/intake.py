@@ -212,7 +212,7 @@ class Intake:
         require_running()
         webhook = await self._webhook_asked(request, caller)
         if self._is_shared:
-            await self._tasks.open.look(principal.name, limits.open_tasks)
+            await self._tasks.open.look(principal.name, principal.open_tasks or limits.open_tasks)
         before = earlier.task_id
         if name is not None:
             request = await self._addressing.by_its_id(name, request, principal)
@@ -338,8 +338,9 @@ class Intake:
 
     def _require_room(self, live: LiveTask | None, turn: Turn, turn_bytes: int, limits: EngineLimits) -> None:
         if live is None:
-            if self._tasks.open.of(turn.principal.name) >= limits.open_tasks:
-                raise too_many_open_tasks(limits.open_tasks)
+            most = turn.principal.open_tasks or limits.open_tasks
+            if self._tasks.open.of(turn.principal.name) >= most:
+                raise too_many_open_tasks(most)
             return
         if len(live.task.history or ()) >= limits.history.messages:
             raise task_history_is_full(live.task)

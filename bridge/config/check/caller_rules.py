@@ -23,6 +23,7 @@ def caller_faults(data: Mapping[str, Any]) -> Iterator[ConfigFault]:
     """Yield all faults between keys that say who calls and as whom."""
     yield from _issuer_faults(data)
     yield from _introspection_faults(data)
+    yield from _group_faults(data)
     yield from _connection_faults(data)
     yield from _login_faults(data)
 
@@ -75,6 +76,24 @@ def _introspection_faults(data: Mapping[str, Any]) -> Iterator[ConfigFault]:
         if "jwks_url" in table and "url" not in asked:
             message = f"{title(here[:2])} has a `jwks_url`, so no metadata says where tokens are introspected"
             yield ConfigFault(here, message, "write `url` in it", on_key=True)
+
+
+def _group_faults(data: Mapping[str, Any]) -> Iterator[ConfigFault]:
+    """Yield faults of principals in groups that there are not, and of those with a token beside their `tokens`."""
+    groups = sorted(map(str, table_in(data, "groups")))
+    for path, table in tables_at(data, ("principals", "*")):
+        named = table.get("group")
+        if isinstance(named, str) and named not in groups:
+            message = f"there is no group `{named}`"
+            hint = meant(named, groups) or f"write a table [groups.{named}]"
+            yield ConfigFault((*path, "group"), message, hint)
+        if table.get("tokens") == []:
+            yield ConfigFault(
+                (*path, "tokens"), "`tokens` has no token", "write one, or two while one is rotated"
+            )
+        if "bearer" in table and "tokens" in table:
+            message = f"{title(path)} has both `bearer` and `tokens`"
+            yield ConfigFault((*path, "tokens"), message, "write both into `tokens`", on_key=True)
 
 
 def _connection_faults(data: Mapping[str, Any]) -> Iterator[ConfigFault]:
@@ -144,7 +163,7 @@ def _each_login_faults(
     unproved = [
         f"principals.{name}"
         for name, one in table_in(data, "principals").items()
-        if isinstance(one, dict) and not one.keys() & {"bearer", "api_key"}
+        if isinstance(one, dict) and not one.keys() & {"bearer", "tokens", "api_key"}
     ]
     if unproved:
         message = f"a browser cannot show that it is {listed(unproved, 'or')}"

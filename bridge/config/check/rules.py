@@ -42,7 +42,9 @@ CHOICES: Final = (
         for section in ("tool_servers", "agents", "catalogs")
         for where in ((), ("auth", "oauth2"))
     ),
-    KeyChoice(("principals", "*"), ("bearer", "api_key", "certificate", "forwarded"), only_one=False),
+    KeyChoice(
+        ("principals", "*"), ("bearer", "tokens", "api_key", "certificate", "forwarded"), only_one=False
+    ),
 )
 
 _GOES_WITH: Final = {
@@ -287,10 +289,10 @@ def _source_faults(data: Mapping[str, Any], imported: ImportedNames) -> Iterator
             for fault in _from_faults((section, face), named, names):
                 if all_known or not fault.unknown:
                     yield fault
-    for principal, table in table_in(data, "principals").items():
-        written = table.get("skills") if isinstance(table, dict) else None
-        if isinstance(written, list):
-            yield from _face_faults(("principals", principal, "skills"), written, names)
+    for section in ("principals", "groups"):
+        for path, table in tables_at(data, (section, "*")):
+            if isinstance(written := table.get("skills"), list):
+                yield from _face_faults((*path, "skills"), written, names)
     for path, scopes in tables_at(data, ("issuers", "*", "scopes")):
         for scope, written in scopes.items():
             if isinstance(written, list):

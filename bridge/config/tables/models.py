@@ -15,6 +15,7 @@ from bridge.config.tables.peers import (
     AgentTable,
     CatalogTable,
     EndpointAuth,
+    GroupTable,
     HeaderKey,
     IntrospectionTable,
     IssuerLoginTable,
@@ -62,6 +63,7 @@ __all__ = [
     "CatalogTable",
     "Config",
     "EndpointAuth",
+    "GroupTable",
     "HeaderKey",
     "ImportTable",
     "IntrospectionTable",
@@ -416,6 +418,9 @@ class Config(Table):
     )
     principals: dict[Name, PrincipalTable] = Field(
         default_factory=dict, description="the principals that may call, by name"
+    )
+    groups: dict[Name, GroupTable] = Field(
+        default_factory=dict, description="what principals have in common, by the name of their group"
     )
     issuers: dict[Name, IssuerTable] = Field(
         default_factory=dict, description="who issues tokens to the principals that may call, by name"

@@ -25,6 +25,8 @@ from bridge.config.tables.values import (
     Name,
     NotNegative,
     Origins,
+    OwnToken,
+    OwnTokens,
     ScopeName,
     ScopeNames,
     SecretIssuerUrl,
@@ -465,8 +467,22 @@ class CatalogTable(Table):
 class PrincipalTable(Table):
     """`[principals.NAME]`: someone who may call, by name. With none, whoever reaches the bridge may."""
 
-    bearer: Token | None = Field(default=None, description="the token of the principal")
-    api_key: Token | None = Field(default=None, description="the API key of the principal")
+    group: Text | None = Field(
+        default=None,
+        description="its group, which says what this table leaves out of `skills`, `operator` and `open_tasks`",
+    )
+    bearer: OwnToken | None = Field(
+        default=None,
+        description='the token of the principal: a reference, or its hash as `{ sha256 = "HEX" }`, which '
+        "`mcp-a2a people add` writes",
+    )
+    tokens: OwnTokens = Field(
+        default=(),
+        description="in place of `bearer`: one token, or two while one is rotated; either lets the principal in",
+    )
+    api_key: OwnToken | None = Field(
+        default=None, description="the API key of the principal, as a reference or a hash"
+    )
     certificate: Identities = Field(
         default=(),
         description="whose client certificate is the principal's: `subject:CN=...`, `dns:NAME`, `uri:URI` or "
@@ -476,15 +492,35 @@ class PrincipalTable(Table):
         default=None,
         description="what a trusted proxy says in the `principal_header` of [bridge] for the principal",
     )
-    skills: Texts = Field(
-        default=("*",),
+    skills: Texts | None = Field(
+        default=None,
         description="globs of the skills and tools that it may use: `GLOB` for every face, `FACE/GLOB` for "
-        "those faces",
+        "those faces; without it, those of its group, or everything",
     )
     operator: Literal["read", "answer"] | None = Field(
         default=None,
         description="makes it an operator: `read` sees the tasks of all, the configuration and who may call; `answer` "
         "also cancels and answers for others; without it, the principal has its own tasks only",
+    )
+    open_tasks: PositiveInt | None = Field(
+        default=None,
+        description="the most tasks of it that have not ended at one agent, and the most of its calls that one MCP "
+        "server runs at once; without it, `open_tasks` of [requests] in the profile of [bridge] bounds its tasks",
+    )
+
+
+class GroupTable(Table):
+    """`[groups.NAME]`: what the principals of a group have in common. A key of a principal's own table replaces it."""
+
+    skills: Texts = Field(
+        default=("*",),
+        description="globs of the skills and tools that each of them may use, as `skills` of a principal",
+    )
+    operator: Literal["read", "answer"] | None = Field(
+        default=None, description="makes each of them an operator, as `operator` of a principal"
+    )
+    open_tasks: PositiveInt | None = Field(
+        default=None, description="the limit of each of them, as `open_tasks` of a principal"
     )
 
 

@@ -30,11 +30,13 @@ from bridge.config.text.masking import has_secrets, words_of
 from bridge.config.text.secrets import (
     HOW_TO_REFER,
     Secret,
+    TokenHash,
     from_environment,
     reading_of,
     refused,
     secret_of,
     setting_of,
+    token_of,
 )
 from bridge.config.text.wording import HEADER_NAME, NAME, POSTGRES_SCHEMES, SCOPE_NAME, shown_url
 from bridge.http.private_addresses import is_private_host
@@ -103,6 +105,10 @@ def _token(given: Secret) -> Secret:
     if " " in given.value:
         raise refused("a token holds no spaces")
     return given
+
+
+def _own_token(given: Secret | TokenHash) -> Secret | TokenHash:
+    return given if isinstance(given, TokenHash) else _token(given)
 
 
 def _path(given: object, info: ValidationInfo) -> Path:
@@ -328,6 +334,18 @@ _SECRET_SCHEMA: Final[dict[str, Any]] = {
         for key in ("env", "file")
     ],
 }
+_OWN_TOKEN_SCHEMA: Final[dict[str, Any]] = {
+    "description": "A token that callers show: an environment variable, a file that holds it, or its SHA-256.",
+    "oneOf": [
+        *_SECRET_SCHEMA["oneOf"],
+        {
+            "type": "object",
+            "properties": {"sha256": {"type": "string", "pattern": "^[0-9A-Fa-f]{64}$"}},
+            "required": ["sha256"],
+            "additionalProperties": False,
+        },
+    ],
+}
 _TEXT_SCHEMA: Final = {"type": "string", "minLength": 1}
 _URL_SCHEMA: Final = {"type": "string", "format": "uri"}
 _PATH_SCHEMA: Final = {"type": "string", "format": "path", "minLength": 1}
@@ -366,6 +384,14 @@ SecretValue = Annotated[Secret, PlainValidator(secret_of), WithJsonSchema(_SECRE
 Variable = Annotated[Secret, PlainValidator(_from_variable), WithJsonSchema(_TEXT_SCHEMA)]
 HeaderSecret = Annotated[SecretValue, AfterValidator(_fit_for_header)]
 Token = Annotated[SecretValue, AfterValidator(_token)]
+OwnToken = Annotated[
+    Secret | TokenHash,
+    PlainValidator(token_of),
+    AfterValidator(_own_token),
+    WithJsonSchema(_OWN_TOKEN_SCHEMA),
+]
+"""A token that callers of the bridge show."""
+OwnTokens = Annotated[tuple[OwnToken, ...], Field(strict=False, max_length=2)]
 TokenVariable = Annotated[Variable, AfterValidator(_token)]
 Setting = Annotated[
     str | Secret, PlainValidator(setting_of), WithJsonSchema({"anyOf": [{"type": "string"}, _SECRET_SCHEMA]})

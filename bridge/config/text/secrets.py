@@ -5,6 +5,7 @@ value of a secret is never part of a `repr`."""
 
 from __future__ import annotations
 
+import hashlib
 import os
 import re
 from collections.abc import Iterator, Mapping
@@ -30,6 +31,19 @@ class Secret:
     """`env:NAME`, `file:PATH`, or the file and line of a host's plain text."""
     file: Path | None = None
     """The file that the secret was read from, if any."""
+
+    @property
+    def sha256(self) -> str:
+        """The SHA-256 of the value, in hexadecimal."""
+        return hashlib.sha256(self.value.encode()).hexdigest()
+
+
+@dataclass(frozen=True)
+class TokenHash:
+    """The SHA-256 of a token that others show to the bridge, which needs no more than that to know it again."""
+
+    sha256: str
+    """In hexadecimal, lower case."""
 
 
 @dataclass(frozen=True)
@@ -77,6 +91,27 @@ def secret_of(given: object, info: ValidationInfo) -> Secret:
             )
         case _:
             raise refused(f"`{{key}}` is a secret and takes {HOW_TO_REFER}")
+
+
+def token_of(given: object, info: ValidationInfo) -> Secret | TokenHash:
+    """The token behind a reference, or its hash in `{ sha256 = "HEX" }`."""
+    match given:
+        case TokenHash():
+            return given
+        case {"sha256": written, **rest} if not rest:
+            if not isinstance(written, str) or not _SHA256.fullmatch(written):
+                raise refused(
+                    "`{key}`: `sha256` takes the 64 hexadecimal digits of a hash",
+                    "let `mcp-a2a people add NAME` write it",
+                )
+            return TokenHash(written.lower())
+        case str():
+            raise refused(
+                "`{key}` is a secret: it does not stand in the file in plain",
+                f'write {HOW_TO_REFER}, or its hash as {{ sha256 = "HEX" }}',
+            )
+        case _:
+            return secret_of(given, info)
 
 
 def setting_of(given: object, info: ValidationInfo) -> str | Secret:
@@ -141,6 +176,7 @@ def _from_file(path: Path) -> Secret:
 _SECRET_HEADERS: Final = re.compile(
     r"authorization|cookie|.*(key|token|secret|password|auth).*", re.IGNORECASE
 )
+_SHA256: Final = re.compile(r"[0-9A-Fa-f]{64}")
 _HEADER_NAME: Final = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
 
 UNNAMED: Final = "client"

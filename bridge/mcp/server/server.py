@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import json
 import logging
+from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
 from contextlib import asynccontextmanager, contextmanager, nullcontext
 from dataclasses import dataclass, replace
@@ -106,6 +107,8 @@ class McpServer:
         self._legacy: set[ServerSession] = set()
         self._changed = anyio.Event()
         self._running = 0
+        self._running_of: Counter[str] = Counter()
+        """The calls under way of principals with a limit."""
         self._freed = Signal()
         self._endpoint: Endpoint | None = None
         self._methods: dict[str, _Method] = {
@@ -325,8 +328,23 @@ class McpServer:
             return result
 
     async def _call(self, context: Context) -> JsonObject:
-        with self._counted():
-            return await self._answered(context)
+        principal = principal_of(context)
+        if principal.open_tasks is None:
+            with self._counted():
+                return await self._answered(context)
+        if self._running_of[principal.name] >= principal.open_tasks:
+            words = (
+                f"{principal.open_tasks} of your calls are under way here, and there may be no more: nothing was done;"
+                " call again once one of them has ended"
+            )
+            return {"content": [{"type": "text", "text": words}], "isError": True}
+        self._running_of[principal.name] += 1
+        try:
+            with self._counted():
+                return await self._answered(context)
+        finally:
+            self._running_of[principal.name] -= 1
+            self._running_of += Counter()  # which forgets those without a call
 
     @contextmanager
     def _counted(self) -> Iterator[None]:
