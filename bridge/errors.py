@@ -9,9 +9,11 @@ this tree.
 import logging
 import os
 import ssl
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Final, Literal
+
+from bridge.diagnostics import Diagnostic, in_order, render
 
 
 class BridgeError(Exception):
@@ -40,6 +42,14 @@ class CallerError(BridgeError):
 
 class UsageError(OwnError):
     """The command, the configuration or this machine is at fault."""
+
+
+class ConfigError(UsageError):
+    """A configuration has mistakes. Holds all of them as diagnostics, each with its file, line and hint."""
+
+    def __init__(self, diagnostics: Iterable[Diagnostic]) -> None:
+        self.diagnostics: tuple[Diagnostic, ...] = in_order(diagnostics)
+        super().__init__(render(self.diagnostics))
 
 
 class BusyError(OwnError):
@@ -116,6 +126,13 @@ ECHO_CHARACTERS: Final = 200
 def echoed(name: str) -> str:
     """Cut a name that a peer sent to the length that an error may repeat."""
     return name if len(name) <= ECHO_CHARACTERS else f"{name[:ECHO_CHARACTERS]}..."
+
+
+def leaves_of(exc: BaseException) -> list[BaseException]:
+    """Return all errors inside nested exception groups, in their order."""
+    if isinstance(exc, BaseExceptionGroup):
+        return [leaf for one in exc.exceptions for leaf in leaves_of(one)]
+    return [exc]
 
 
 def leaf_of(exc: BaseException) -> BaseException:

@@ -37,6 +37,7 @@ def test_a_wheel_finds_its_profiles_inside_the_package(tmp_path: Path) -> None:
     assert "bridge/mappings/default.toml" in names
     console = {"templates/base.html", "static/console.css", "static/console.js"}
     assert {f"bridge/console/{name}" for name in console} <= {*names}
+    assert "bridge/py.typed" in names
     assert not [name for name in names if name.startswith(("tests", "docs", "examples"))]
     assert any(name.endswith("/licenses/LICENSE") for name in names)
     code = "from bridge.config.tables.profile import *; load_profile(); print(mappings_folder())"

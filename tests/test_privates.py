@@ -20,6 +20,7 @@ from typing import Any, Final
 
 import anyio
 import uvicorn
+from mcp.server import MCPServer
 from mcp.server.session import ServerSession
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
@@ -31,7 +32,7 @@ MODULES: Final = {
 }
 """Module to what is imported of it, where the one or the other is private."""
 
-OF_OTHERS: Final[dict[type, set[str]]] = {ServerSession: {"_connection"}}
+OF_OTHERS: Final[dict[type, set[str]]] = {ServerSession: {"_connection"}, MCPServer: {"_lowlevel_server"}}
 """Class to those of its private attributes that are read on an object that another package made."""
 
 INHERITED: Final[dict[str, set[str]]] = {

@@ -19,6 +19,7 @@ from pydantic import BaseModel
 
 from bridge.assembly.plan import Plan, ProcessPlan
 from bridge.http.oauth import TokenSource
+from bridge.mcp.client.transports.in_process import InProcessTarget
 from bridge.mcp.client.transports.stdio import StdioTarget
 from bridge.mcp.client.transports.streamable_http import ServerTarget
 
@@ -38,6 +39,8 @@ def server_bytes(target: ServerTarget) -> bytes:
     """All that decides what a tool server lists for its first session: how it is reached, and as whom."""
     if isinstance(target, StdioTarget):
         told: tuple[Any, ...] = (target.argv, target.env, target.cwd)
+    elif isinstance(target, InProcessTarget):
+        told = (target,)
     else:
         told = (target.url, target.headers, target.oauth, target.callers, target.tls)
     return json.dumps(_plain(told), ensure_ascii=True).encode()
@@ -52,6 +55,8 @@ def _plain(value: Any) -> Any:
             return [type(value).__name__, value.name]
         case BaseModel():
             return _plain(value.model_dump())
+        case InProcessTarget():
+            return [type(value).__name__, value.name]
         case Path() | IPv4Network() | IPv6Network():
             return str(value)
         case Mapping():

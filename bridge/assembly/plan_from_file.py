@@ -71,6 +71,7 @@ from bridge.http.tls import PeerTls, TlsFiles
 from bridge.http.token_endpoint import ClientMethod, OAuthClient
 from bridge.http.token_exchange import CallerTokens, Exchange
 from bridge.mcp.client.eras import Era
+from bridge.mcp.client.transports.in_process import InProcessTarget, low_level
 from bridge.mcp.client.transports.stdio import ChildPace, StdioTarget
 from bridge.mcp.client.transports.streamable_http import HttpTarget, ServerTarget
 from bridge.translate.extension_metadata import DeclaredExtension
@@ -116,7 +117,7 @@ def plan_from_file(loaded: LoadedConfig) -> Plan:
         allow_unauthenticated=table.allow_unauthenticated,
         signing=_signing(table),
         servers={
-            key: _server(key, one, process, place, on_line=on_line)
+            key: _server(key, one, process, place, loaded.servers, on_line=on_line)
             for key, one in config.tool_servers.items()
         },
         agents={
@@ -175,9 +176,16 @@ def _key(place: KeyPlace) -> Path | str:
 
 
 def _server(
-    name: str, table: ToolServerTable, process: Profile, place: ProcessPlan, *, on_line: bool
+    name: str,
+    table: ToolServerTable,
+    process: Profile,
+    place: ProcessPlan,
+    objects: Mapping[str, object],
+    *,
+    on_line: bool,
 ) -> ServerPlan:
-    """The plan of a tool server. Settings that its table leaves out come from the profile of the process."""
+    """The plan of a tool server. Settings that its table leaves out come from the profile of the process. `objects` are
+    the servers that are objects of this process."""
     written = {key: value for key, value in table if value is not None}
     server = process.server.model_copy(
         update={key: written[key] for key in written.keys() & _of(process.server)}
@@ -190,7 +198,11 @@ def _server(
         process.agents.caller_tokens,
         allow_private=table.allow_private,
     )
-    target = _target(table, server, _login_of_server(name, table, server, place), callers, on_line=on_line)
+    if name in objects:
+        target: ServerTarget = _object(name, objects[name], server)
+    else:
+        login = _login_of_server(name, table, server, place)
+        target = _target(table, server, login, callers, on_line=on_line)
     if table.login == "each" and server.session == "shared":
         # A session is made with one token: no caller may use another one's.
         server = server.model_copy(update={"session": "principal"})
@@ -253,6 +265,16 @@ def _target(
             server.child_quiet_seconds,
             server.child_output_seconds,
         ),
+    )
+
+
+def _object(name: str, given: object, server: ServerTable) -> InProcessTarget:
+    return InProcessTarget(
+        name,
+        low_level(name, given),
+        exit_seconds=server.child_exit_seconds,
+        result_limit_bytes=server.result_limit_bytes,
+        result_json_values=server.result_json_values,
     )
 
 

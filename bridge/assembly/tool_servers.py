@@ -21,11 +21,13 @@ from bridge.mcp.client.kept_listings import (
     KeptListing,
     ListingKeeper,
     ListingMemory,
+    NoListings,
     ServerIdentity,
     kept_listing,
 )
 from bridge.mcp.client.known_servers import FILE_NAME, Fact, ServerMemory
 from bridge.mcp.client.shared.server import SharedRules, SharedServer
+from bridge.mcp.client.transports.in_process import InProcessTarget
 from bridge.mcp.client.transports.stdio import StdioTarget
 from bridge.mcp.client.transports.streamable_http import HttpTarget, ServerTarget
 from bridge.mcp.client.upstream import Upstream
@@ -150,7 +152,7 @@ class ToolServers:
         for key in servers_of(plan):
             known, wanted = running.servers.get(key), plan.servers[key]
             if known is None or known.plan != wanted:
-                kept = await self._listings.recall(_identity_of(wanted))
+                kept = await self._listings_of(wanted).recall(_identity_of(wanted))
                 unit = PartTask(self._made(key, wanted, kept).run)
                 await unit.start(group)
                 fresh.servers[key] = PlannedPart(wanted, unit)
@@ -203,8 +205,9 @@ class ToolServers:
         kept: KeptListing | None = None,
     ) -> Upstream:
         target = plan.target
-        name = key or name_of(target.argv if isinstance(target, StdioTarget) else target.url)
-        keeper = ListingKeeper(self._listings, _identity_of(plan), name)
+        name = key or _name_of(target)
+        memory = ServerMemory(None) if isinstance(target, InProcessTarget) else self._memory
+        keeper = ListingKeeper(self._listings_of(plan), _identity_of(plan), name)
         if isinstance(target, HttpTarget) and self._tell is not unheard:
             target = target.heard(TokenListener(key, self._tell))
 
@@ -216,7 +219,7 @@ class ToolServers:
             name,
             target,
             era=plan.era,
-            memory=self._memory,
+            memory=memory,
             pace=plan.pace,
             rules=plan.rules,
             baggage_keys=self._baggage_keys,
@@ -226,6 +229,20 @@ class ToolServers:
             kept=kept,
         )
         return upstream
+
+    def _listings_of(self, plan: ServerPlan) -> ListingMemory:
+        """Where the listing of a server is kept. An object is another one in the next process, whatever its name."""
+        return NoListings() if isinstance(plan.target, InProcessTarget) else self._listings
+
+
+def _name_of(target: ServerTarget) -> str:
+    match target:
+        case StdioTarget():
+            return name_of(target.argv)
+        case HttpTarget():
+            return name_of(target.url)
+        case InProcessTarget():
+            return target.name
 
 
 def _identity_of(plan: ServerPlan) -> ServerIdentity:

@@ -16,8 +16,7 @@ import click
 from bridge.cli import logs
 from bridge.cli.completion import COMPLETION_VARIABLE
 from bridge.cli.encoding import write_what_the_terminal_lacks_otherwise
-from bridge.config.text.diagnostics import ConfigError
-from bridge.errors import TELLINGS, BridgeError, OwnError, PeerError, leaf_of, telling_of
+from bridge.errors import TELLINGS, BridgeError, ConfigError, OwnError, PeerError, leaf_of, telling_of
 from bridge.process.resources import collect_garbage_seldom
 from bridge.version import __version__
 

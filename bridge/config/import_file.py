@@ -10,10 +10,10 @@ from dataclasses import dataclass, field, replace
 from typing import Generic, TypeVar
 
 from bridge.config.tables.peers import AgentTable, ToolServerTable
-from bridge.config.text.diagnostics import Diagnostic
 from bridge.config.text.document import ConfigFault, Document
 from bridge.config.text.positions import KeyPath
 from bridge.config.text.wording import table_name
+from bridge.diagnostics import Diagnostic
 
 PeerTable = TypeVar("PeerTable", bound=ToolServerTable | AgentTable)
 

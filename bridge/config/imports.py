@@ -12,10 +12,11 @@ from bridge.config.check.rules import SECTION_NOUNS, ImportedNames, sources_of
 from bridge.config.import_file import ImportedFile, LeftOut, PeerTable
 from bridge.config.mcp_json import read_host_file
 from bridge.config.tables.peers import AgentTable, ToolServerTable
-from bridge.config.text.diagnostics import ConfigError, Diagnostic
 from bridge.config.text.document import ConfigFault, Document, OptionDocument, ValueSource
 from bridge.config.text.positions import KeyPath
 from bridge.config.text.secrets import ReadingContext, expanded
+from bridge.diagnostics import Diagnostic
+from bridge.errors import ConfigError
 
 _YAML: Final = "yaml"
 _MISSING_EXTRA: Final = "a YAML file is read with PyYAML, which is not installed"

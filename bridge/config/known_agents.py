@@ -20,13 +20,14 @@ from bridge.config.check.validation_faults import validation_faults_of
 from bridge.config.import_file import ImportedFile
 from bridge.config.tables.peers import AgentTable
 from bridge.config.tables.values import HttpUrl, Table, Text, TokenVariable
-from bridge.config.text.diagnostics import ConfigError, Diagnostic
 from bridge.config.text.document import ConfigFault
 from bridge.config.text.masking import VARIABLE_NAME
 from bridge.config.text.positions import KeyPath
 from bridge.config.text.secrets import ReadingContext
 from bridge.config.text.wording import table_name
 from bridge.config.text.yaml_text import read_yaml
+from bridge.diagnostics import Diagnostic
+from bridge.errors import ConfigError
 
 _AGENTS: Final = ("a2a", "client", "known_agents")
 _WHAT: Final = "a list of agents, each with `name` and `url`"

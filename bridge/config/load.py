@@ -6,15 +6,16 @@ One `ConfigError` reports all mistakes in all of these files.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from types import MappingProxyType
+from typing import Any, Final
 
 from pydantic import ValidationError
 
 from bridge.config.check.plain_tables import tables_at
-from bridge.config.check.rules import is_shared_store, rule_faults
+from bridge.config.check.rules import OF_ENDPOINTS, is_shared_store, rule_faults
 from bridge.config.check.validation_faults import validation_faults_of, without_guesses
 from bridge.config.import_file import LeftOut
 from bridge.config.imports import Imports, read_imports, tables_in
@@ -35,7 +36,6 @@ from bridge.config.tables.profile import (
     absolute_name,
     resolve_profile,
 )
-from bridge.config.text.diagnostics import ConfigError, Diagnostic
 from bridge.config.text.document import (
     ConfigFault,
     Document,
@@ -45,10 +45,16 @@ from bridge.config.text.document import (
     read_toml,
     sources_in,
     told_of_option,
+    toml_in,
 )
 from bridge.config.text.positions import KeyPath
 from bridge.config.text.secrets import ReadingContext, secrets_in
-from bridge.errors import UsageError
+from bridge.diagnostics import Diagnostic
+from bridge.errors import ConfigError, UsageError
+
+NO_SERVERS: Final[Mapping[str, object]] = MappingProxyType({})
+TEXT: Final = Path("configuration")
+"""The name, in messages, of a configuration that no file holds."""
 
 
 @dataclass(frozen=True)
@@ -82,6 +88,8 @@ class LoadedConfig:
     """Whether the configuration comes from options, and not from a file."""
     left_out: Mapping[str, LeftOut] = field(default_factory=dict)
     """The agents of imported files that the bridge cannot call, by name. No face is made of them."""
+    servers: Mapping[str, object] = field(default_factory=dict, repr=False)
+    """Tool servers that are objects of this process, by the names of their tables."""
 
     @property
     def bridge_profile(self) -> Profile:
@@ -124,17 +132,55 @@ class LoadedConfig:
         )
 
 
-def load(path: Path, environment: Mapping[str, str] = os.environ) -> LoadedConfig:
-    """Read a configuration file.
+def load(
+    path: Path, environment: Mapping[str, str] = os.environ, servers: Mapping[str, object] = NO_SERVERS
+) -> LoadedConfig:
+    """Read a configuration file. `servers` are objects that stand in for its tool servers; see `load_text`.
 
     Raises:
         ConfigError: the file, or a file that it names, has errors. The message lists all of them.
     """
     document = read_toml(path, "the configuration")
-    loaded = _loaded(
-        document, ReadingContext(path.absolute().parent, environment), dict(sources_in(document))
-    )
+    loaded = _of_text(document, path.absolute().parent, environment, servers)
     return replace(loaded, path=path.absolute(), files=loaded.files | {path.absolute()})
+
+
+def load_text(
+    text: str, environment: Mapping[str, str] = os.environ, servers: Mapping[str, object] = NO_SERVERS
+) -> LoadedConfig:
+    """Read the text of a configuration file. Relative paths in it begin in the current folder.
+
+    `servers` are tool servers by name that are objects of this process. A table of such a name keeps its limits, and
+    whatever says how a command or a URL is reached is left out. Without a table the server is added.
+
+    Raises:
+        ConfigError: the text, or a file that it names, has errors.
+    """
+    document = toml_in(text, TEXT, "the configuration")
+    return replace(_of_text(document, Path.cwd(), environment, servers), path=Path.cwd())
+
+
+def _of_text(
+    document: Document, folder: Path, environment: Mapping[str, str], servers: Mapping[str, object]
+) -> LoadedConfig:
+    standing_in = replace(document, data=_with_servers(document.data, servers))
+    loaded = _loaded(standing_in, ReadingContext(folder, environment), dict(sources_in(document)), servers)
+    return replace(loaded, servers=servers)
+
+
+def _with_servers(data: dict[str, Any], servers: Mapping[str, object]) -> dict[str, Any]:
+    """The data with a table for each object, which says nothing of a command or a URL."""
+    if not servers:
+        return data
+    tables = data.get("tool_servers", {})
+    if not isinstance(tables, dict):
+        return data  # which is a fault
+    changed = {
+        name: {key: value for key, value in table.items() if key not in OF_ENDPOINTS}
+        for name in servers
+        if isinstance(table := tables.get(name, {}), dict)
+    }
+    return {**data, "tool_servers": {**tables, **changed}}
 
 
 def load_options(document: OptionDocument, environment: Mapping[str, str] = os.environ) -> LoadedConfig:
@@ -149,13 +195,16 @@ def load_options(document: OptionDocument, environment: Mapping[str, str] = os.e
 
 
 def _loaded(
-    document: Document | OptionDocument, reading: ReadingContext, sources: Mapping[KeyPath, ValueSource]
+    document: Document | OptionDocument,
+    reading: ReadingContext,
+    sources: Mapping[KeyPath, ValueSource],
+    servers: Collection[str] = (),
 ) -> LoadedConfig:
     imports = read_imports(document, reading)
     found = _LoadFindings(document, imports.faults, imports.elsewhere)
     profiles = _profiles(found)
     config = _config(reading, found)
-    found.faults += rule_faults(document.data, imports.names())
+    found.faults += rule_faults(document.data, imports.names(), frozenset(servers))
     found.elsewhere += [*imports.wanted_and_refused(document.data), *imports.emptied(document.data)]
     found.faults += _shared_tokens(document.data, reading)
     document.refuse(without_guesses(found.faults), found.elsewhere)

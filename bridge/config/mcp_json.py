@@ -27,12 +27,13 @@ from bridge.config.check.schema_nodes import tidied
 from bridge.config.check.validation_faults import validation_faults_of
 from bridge.config.import_file import ImportedFile
 from bridge.config.tables.peers import ToolServerTable
-from bridge.config.text.diagnostics import ConfigError, Diagnostic
 from bridge.config.text.document import ConfigFault, Document, at, read_text
 from bridge.config.text.masking import mask, shown_words
 from bridge.config.text.positions import KeyPath, Span, Spot
 from bridge.config.text.secrets import ReadingContext, Secret
 from bridge.config.text.wording import shown_url, table_name
+from bridge.diagnostics import Diagnostic
+from bridge.errors import ConfigError
 from bridge.jsonc import JsonNode, parse_jsonc
 
 _HOLDERS: Final = ("mcpServers", "servers")

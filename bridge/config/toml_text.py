@@ -18,6 +18,7 @@ from bridge.config.text.masking import HIDDEN, is_secret_name
 from bridge.config.text.positions import KeyPath
 from bridge.config.text.secrets import Secret, TokenHash, is_secret_header
 from bridge.config.text.wording import shown_url, spelled
+from bridge.errors import UsageError
 
 _ADDRESSES: Final = ("url", "card", "public_url", "jwks_url", "jwks", "resource")
 _REFERENCES: Final = ("env", "file")
@@ -209,6 +210,47 @@ def document_of(data: Mapping[str, Mapping[str, Any]]) -> str:
             name: [TomlLine(key, toml_value(value)) for key, value in table.items()]
             for name, table in tables.items()
         }
+    )
+
+
+def toml_of(data: Mapping[str, Any]) -> str:
+    """The TOML of a dict whose shape nobody has checked: a table for each that the file has, and the rest inline.
+
+    Raises:
+        UsageError: a value is none that TOML has.
+    """
+    above: list[str] = []
+    tables: list[str] = []
+    for section, value in data.items():
+        key, named = _key(str(section)), value if isinstance(value, Mapping) else {}
+        if section in _ONLY_ONE and isinstance(value, Mapping):
+            tables += [f"[{key}]", *_lines((section,), named)]
+        elif named and all(isinstance(one, Mapping) for one in named.values()):
+            for name, inner in named.items():
+                tables += [f"[{key}.{_key(str(name))}]", *_lines((section, str(name)), inner)]
+        else:
+            above += _lines((), {section: value})
+    return "".join(f"{line}\n" for line in (*above, *tables))
+
+
+def _lines(path: KeyPath, table: Mapping[str, Any]) -> list[str]:
+    return [f"{_key(str(key))} = {toml_value(_plain((*path, str(key)), one))}" for key, one in table.items()]
+
+
+def _plain(path: KeyPath, value: Any) -> Any:
+    """A value of a dict, as TOML has it."""
+    match value:
+        case None:
+            raise UsageError(f"{spelled(path)} is None, which TOML does not have: leave the key out")
+        case Mapping():
+            return {str(key): _plain((*path, str(key)), one) for key, one in value.items()}
+        case list() | tuple():
+            return [_plain((*path, index), one) for index, one in enumerate(value)]
+        case bool() | int() | float() | str() | Path():
+            return value
+    raise UsageError(
+        f"{spelled(path)} is a {type(value).__qualname__}, which TOML does not have:"
+        " give a text, a number, true or false, a list, or a dict"
     )
 
 

@@ -17,9 +17,8 @@ import anyio
 from watchfiles import awatch
 
 from bridge.assembly.plan import Changes, Plan
-from bridge.config.text.diagnostics import ConfigError
 from bridge.config.toml_text import ShownValue
-from bridge.errors import BridgeError, UsageError, leaf_of
+from bridge.errors import BridgeError, ConfigError, UsageError, leaf_of
 from bridge.file_stamps import FileStamp, file_stamp
 
 logger = logging.getLogger(__name__)

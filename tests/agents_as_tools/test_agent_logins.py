@@ -18,8 +18,7 @@ from bridge.a2a.client.login_lead import login_lead
 from bridge.assembly.plan import CatalogPlan, OfferedPlan, RemotePlan
 from bridge.assembly.plan_from_file import plan_from_file
 from bridge.config.load import load
-from bridge.config.text.diagnostics import ConfigError
-from bridge.errors import PeerError
+from bridge.errors import ConfigError, PeerError
 from bridge.http.login_credentials import LoginToken, LoginWish
 from bridge.http.login_flow import log_in
 from bridge.http.login_landing import LoginLanding, login_landing

@@ -16,8 +16,7 @@ from bridge.a2a.client.http import origin_of
 from bridge.assembly.plan import CatalogPlan, RemotePlan
 from bridge.assembly.plan_from_file import plan_from_file
 from bridge.config.load import load
-from bridge.config.text.diagnostics import ConfigError
-from bridge.errors import UsageError
+from bridge.errors import ConfigError, UsageError
 from bridge.http.oauth import ClientToken
 from bridge.http.token_endpoint import OAuthClient
 from tests.agents_as_tools.test_generations import METHODS, Conversing

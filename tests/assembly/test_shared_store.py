@@ -20,7 +20,7 @@ import pytest
 from bridge.assembly.plan import SharedStore, changes_between
 from bridge.assembly.plan_from_file import plan_from_file
 from bridge.config.load import load
-from bridge.config.text.diagnostics import ConfigError
+from bridge.errors import ConfigError
 from bridge.short_names import slug
 from bridge.store.postgres.schema import Namespace
 from bridge.tools_as_agent.bridge_notes import SESSION_IS_LOST

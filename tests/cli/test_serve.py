@@ -25,8 +25,7 @@ from mcp.client.stdio import stdio_client
 from bridge.assembly.plan import for_stdio
 from bridge.assembly.plan_from_file import plan_from_file
 from bridge.config.load import load
-from bridge.config.text.diagnostics import ConfigError
-from bridge.errors import leaf_of
+from bridge.errors import ConfigError, leaf_of
 from bridge.process.serve import unannounced_bridge
 from tests.support.command import ROOT, WAIT_SECONDS, Wrapping, environment, run_here
 from tests.support.files import DEVTOOLS, RAW, TEAM, an_agent, started, written

@@ -12,10 +12,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bridge.config.load import load
-from bridge.config.text.diagnostics import ConfigError, Diagnostic
 from bridge.config.text.masking import leaves
 from bridge.config.text.positions import KeyPath
 from bridge.config.toml_text import shown_values, toml_value
+from bridge.diagnostics import Diagnostic
+from bridge.errors import ConfigError
 from tests.config.test_load import ENVIRONMENT, FILE
 
 DATA = tomllib.loads(FILE)

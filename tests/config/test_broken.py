@@ -12,7 +12,8 @@ from pydantic import ValidationError
 
 from bridge.config.load import load
 from bridge.config.tables.models import AgentTable
-from bridge.config.text.diagnostics import ConfigError, Diagnostic, render
+from bridge.diagnostics import Diagnostic, render
+from bridge.errors import ConfigError
 
 BROKEN = Path(__file__).parent / "broken"
 CASES = sorted(path.stem for path in BROKEN.glob("*.toml"))

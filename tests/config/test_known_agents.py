@@ -14,9 +14,9 @@ from bridge.config.import_file import LeftOut
 from bridge.config.known_agents import read_known_agents
 from bridge.config.load import LoadedConfig, load
 from bridge.config.tables.models import AgentAuth, AgentTable, Secret
-from bridge.config.text.diagnostics import ConfigError
 from bridge.config.text.document import ValueSource
 from bridge.config.toml_text import shown_values
+from bridge.errors import ConfigError
 
 TOKEN = "T0k3n-of-somebody"
 ENVIRONMENT = {"RESEARCH_TOKEN": TOKEN}

@@ -19,10 +19,9 @@ from bridge.config.tables.models import (
     ToolServerTable,
 )
 from bridge.config.tables.profile import load_profile
-from bridge.config.text.diagnostics import ConfigError
 from bridge.config.text.document import ValueSource
 from bridge.config.toml_text import ShownValue, shown_values, toml_value
-from bridge.errors import UsageError
+from bridge.errors import ConfigError, UsageError
 
 TOKEN = "T0k3n-of-somebody"
 ENVIRONMENT = {"TOKEN": TOKEN, "OTHER": "another"}

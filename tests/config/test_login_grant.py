@@ -11,7 +11,7 @@ from bridge.access.issuers import LoginClient
 from bridge.assembly.plan_from_file import plan_from_file
 from bridge.assembly.stores import logins_of
 from bridge.config.load import load
-from bridge.config.text.diagnostics import ConfigError
+from bridge.errors import ConfigError
 from bridge.http.login_credentials import LoginWish
 from bridge.http.logins import LoginKey
 from bridge.mcp.client.transports.streamable_http import HttpTarget

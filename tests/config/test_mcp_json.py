@@ -13,8 +13,9 @@ from hypothesis import strategies as st
 from bridge.config.load import load
 from bridge.config.mcp_json import read_host_file, read_json
 from bridge.config.tables.models import ToolServerTable
-from bridge.config.text.diagnostics import ConfigError, Diagnostic
 from bridge.config.text.masking import shown_words
+from bridge.diagnostics import Diagnostic
+from bridge.errors import ConfigError
 
 TOKEN = "T0k3n-of-somebody"
 

@@ -11,8 +11,7 @@ import pytest
 
 from bridge.assembly.plan_from_file import plan_from_file
 from bridge.config.load import load
-from bridge.config.text.diagnostics import ConfigError
-from bridge.errors import leaf_of
+from bridge.errors import ConfigError, leaf_of
 from bridge.http.login_credentials import LoginToken, LoginWish
 from bridge.http.login_flow import LoginFlowError, begin_login
 from bridge.http.login_revocation import revoke

@@ -23,8 +23,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from bridge.assembly.plan_from_file import plan_from_file
 from bridge.config.load import load
-from bridge.config.text.diagnostics import ConfigError
-from bridge.errors import UsageError, leaf_of
+from bridge.errors import ConfigError, UsageError, leaf_of
 from bridge.http.client import PeerAuth, lacked_scopes
 from bridge.http.oauth import REFUSED_SECONDS, ClientToken, TokenCredentials, bearer_credentials
 from bridge.http.token_endpoint import ANSWER_BYTES, AccessToken, OAuthClient, TokenError, access_token_in

@@ -19,7 +19,7 @@ from bridge.access.verifiers import Credential
 from bridge.assembly.plan import OfferedPlan, ServerPlan
 from bridge.assembly.plan_from_file import plan_from_file
 from bridge.config.load import load
-from bridge.config.text.diagnostics import ConfigError
+from bridge.errors import ConfigError
 from bridge.http.token_endpoint import OAuthClient
 from bridge.http.token_exchange import CallerTokens, Exchange
 from bridge.mcp.client.eras import Era

@@ -30,9 +30,11 @@ class KeyChoice:
     only_one: bool = True
 
 
+_ENDPOINT: Final = KeyChoice(("tool_servers", "*"), ("command", "url"))
+
 CHOICES: Final = (
     KeyChoice(("bridge", "keys", "*"), ("file", "env")),
-    KeyChoice(("tool_servers", "*"), ("command", "url")),
+    _ENDPOINT,
     KeyChoice(("tool_servers", "*", "auth"), ("bearer", "api_key", "oauth2")),
     KeyChoice(("agents", "*", "auth"), ("bearer", "api_key", "oauth2"), only_one=False),
     KeyChoice(("agents", "*", "signed_by"), ("jwks", "file")),
@@ -57,6 +59,11 @@ _GOES_WITH: Final = {
     "tls": "url",
 }
 """Keys of a tool server, each with the key that it depends on."""
+
+OF_ENDPOINTS: Final = frozenset(
+    (*_ENDPOINT.keys, *_GOES_WITH, "login_seconds", "login_keep_days", "allow_private")
+)
+"""Keys of a tool server that say how its command or its URL is reached."""
 
 _INSTEAD: Final = {
     "each_worker": "take it out: each worker connects to a URL by itself",
@@ -110,10 +117,14 @@ _UNIQUE: Final = {"skills": "id", "tools": "name"}
 """The tables of a face's overrides, and the key in them that must be unique."""
 
 
-def rule_faults(data: Mapping[str, Any], imported: ImportedNames) -> Iterator[ConfigFault]:
-    """Yield all faults between keys of a file."""
+def rule_faults(
+    data: Mapping[str, Any], imported: ImportedNames, in_process: frozenset[str] = frozenset()
+) -> Iterator[ConfigFault]:
+    """Yield all faults between keys of a file. The tool servers `in_process` need neither a command nor a URL."""
     for choice in CHOICES:
-        yield from _choice_faults(data, choice)
+        for fault in _choice_faults(data, choice):
+            if choice is not _ENDPOINT or fault.path[1] not in in_process:
+                yield fault
     for path, table in tables_at(data, ("tool_servers", "*")):
         yield from _misplaced(path, table)
     for section in ("tool_servers", "agents", "catalogs"):

@@ -19,7 +19,6 @@ from bridge.config.check.schema_nodes import SchemaNode, tidied
 from bridge.config.check.validation_faults import validation_faults_of, without_guesses
 from bridge.config.tables.values import Count, NetworkText, NotNegative
 from bridge.config.tables.values import Table as _Table
-from bridge.config.text.diagnostics import ConfigError
 from bridge.config.text.document import (
     DEFAULT_SOURCE,
     ConfigFault,
@@ -30,7 +29,7 @@ from bridge.config.text.document import (
 )
 from bridge.config.text.secrets import expanded
 from bridge.config.text.wording import listed, meant, spelled
-from bridge.errors import UsageError
+from bridge.errors import ConfigError, UsageError
 
 DEFAULT_PROFILE_NAME: Final = "default"
 

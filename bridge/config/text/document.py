@@ -16,11 +16,11 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Final, Literal
 
-from bridge.config.text.diagnostics import ConfigError, Diagnostic, in_order
 from bridge.config.text.masking import leaves, mask, masked_line, secret_places, value_at
 from bridge.config.text.positions import KeyPath, Positions, Span, locate, place_of
 from bridge.config.text.wording import key_name
-from bridge.errors import UsageError
+from bridge.diagnostics import Diagnostic, in_order
+from bridge.errors import ConfigError, UsageError
 
 _AT: Final = re.compile(r" \(at (?:line (?P<line>\d+), column (?P<column>\d+)|end of document)\)$")
 _SAID: Final = {"Illegal character '\\n'": "the text does not end on its line"}
@@ -146,7 +146,16 @@ def read_toml(path: Path, what: str) -> Document:
     Raises:
         ConfigError: the file cannot be read, or is no TOML.
     """
-    text = read_text(path, what).replace("\r\n", "\n")
+    return toml_in(read_text(path, what), path, what)
+
+
+def toml_in(text: str, path: Path, what: str) -> Document:
+    """Read TOML as the file at a path has it.
+
+    Raises:
+        ConfigError: the text is no TOML.
+    """
+    text = text.replace("\r\n", "\n")
     if "\r" in text:
         raise ConfigError([Diagnostic(path, *_LONE_CARRIAGE_RETURN)])
     try:

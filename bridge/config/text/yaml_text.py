@@ -18,10 +18,11 @@ from typing import Any, Final
 
 import yaml
 
-from bridge.config.text.diagnostics import ConfigError, Diagnostic
 from bridge.config.text.document import Document, at, read_text
 from bridge.config.text.masking import mask
 from bridge.config.text.positions import KeyPath, Span, Spot
+from bridge.diagnostics import Diagnostic
+from bridge.errors import ConfigError
 
 _LIMIT_BYTES: Final = 256 * 1024
 """Bytes of a file. A configuration has a few thousand, and PyYAML reads a megabyte in seconds."""

@@ -22,7 +22,7 @@ from pydantic import JsonValue
 
 from bridge.errors import PeerError
 from bridge.jsonvalues import JsonObject, holds_more_values
-from bridge.mcp.messages import ENDS_KEPT_BYTES, OverlongLine
+from bridge.mcp.messages import ENDS_KEPT_BYTES, OverlongLine, message_in
 
 FAULT_KEY: Final = "mcp-a2a/fault"
 """A key in the data of a JSON-RPC error. It marks an error that the bridge's transport made, not the server."""
@@ -137,6 +137,15 @@ _SCALAR: Final = re.compile(rb'("(?:[^"\\]|\\.)*"|-?\d+|true|false|null)\s*(?=[,
 _LAST_ID: Final = re.compile(
     rb'[{,]\s*"id"\s*:\s*("[^"\\]*"|-?\d+)\s*(?:,\s*"jsonrpc"\s*:\s*"2\.0"\s*)?\}\s*$'
 )
+
+
+def within_limits(
+    line: bytes | OverlongLine, limit_bytes: int, max_values: int
+) -> SessionMessage | ValueError:
+    """The message in a line, or the error that replaces one above a limit; a ValueError when the line is no message."""
+    if isinstance(line, OverlongLine):
+        return answer_to_overlong(line, limit_bytes)
+    return answer_to_many_values(line, max_values) or message_in(line)
 
 
 def answer_to_many_values(text: bytes, max_values: int) -> SessionMessage | ValueError | None:

@@ -95,6 +95,17 @@ class ListingMemory(Protocol):
         ...
 
 
+class NoListings:
+    """Keeps nothing."""
+
+    async def recall(self, identity: ServerIdentity) -> bytes | None:  # noqa: ARG002 - see `ListingMemory`
+        """See `ListingMemory`."""
+        return None
+
+    def remember(self, identity: ServerIdentity, kept: bytes) -> None:
+        """See `ListingMemory`."""
+
+
 class ListingKeeper:
     """Keeps what one server lists, once for each listing."""
 

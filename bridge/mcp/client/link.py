@@ -48,6 +48,7 @@ from bridge.mcp.client.faults import (
 )
 from bridge.mcp.client.stderr import LastWords
 from bridge.mcp.client.transports.http_sse import http_sse, may_be_http_sse
+from bridge.mcp.client.transports.in_process import InProcessTarget, in_process
 from bridge.mcp.client.transports.stdio import StdioTarget, child
 from bridge.mcp.client.transports.streamable_http import ServerTarget, streamable_http
 from bridge.mcp.client.values import Asker, Greeting, OnProgress, ToolCall, ToolListing
@@ -417,6 +418,9 @@ async def _streams(
 ) -> AsyncIterator[TransportStreams]:
     if isinstance(target, StdioTarget):
         async with child(target, name, last_words) as streams:
+            yield streams
+    elif isinstance(target, InProcessTarget):
+        async with in_process(target, name, last_words) as streams:
             yield streams
     else:
         transport = http_sse if over_http_sse else streamable_http

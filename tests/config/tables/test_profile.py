@@ -12,10 +12,9 @@ import pytest
 from pydantic import BaseModel, ValidationError
 
 from bridge.config.tables.profile import TABLES_OF, Profile, load_profile, mappings_folder, resolve_profile
-from bridge.config.text.diagnostics import ConfigError
 from bridge.config.text.document import ValueSource
 from bridge.config.text.wording import listed
-from bridge.errors import UsageError
+from bridge.errors import ConfigError, UsageError
 
 DEFAULT = mappings_folder() / "default.toml"
 TEXT = DEFAULT.read_text(encoding="utf-8")

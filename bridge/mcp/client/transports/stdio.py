@@ -27,11 +27,11 @@ from mcp.client.stdio import get_default_environment
 from mcp.shared.message import SessionMessage
 
 from bridge.errors import UsageError
-from bridge.mcp.client.faults import answer_to_many_values, answer_to_overlong
+from bridge.mcp.client.faults import within_limits
 from bridge.mcp.client.stderr import LastWords, StderrLog
 from bridge.mcp.client.transports.commands import argv_of, environment_of
 from bridge.mcp.client.transports.processes import ON_WINDOWS, ChildProcess, ProcessTree, started
-from bridge.mcp.messages import LineSplitter, OverlongLine, line_of, message_in
+from bridge.mcp.messages import LineSplitter, OverlongLine, line_of
 
 logger = logging.getLogger(__name__)
 
@@ -194,12 +194,9 @@ class _Child:
         self._reading.cancel()
 
     async def _deliver(self, line: bytes | OverlongLine) -> None:
-        if isinstance(line, OverlongLine):
-            item = answer_to_overlong(line, self._limit_bytes)
-        elif not line or line.isspace():
+        if isinstance(line, bytes) and (not line or line.isspace()):
             return
-        else:
-            item = answer_to_many_values(line, self._max_values) or message_in(line)
+        item = within_limits(line, self._limit_bytes, self._max_values)
         try:
             self._received.send_nowait(item)
         except anyio.WouldBlock:

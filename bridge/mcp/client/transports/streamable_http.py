@@ -63,6 +63,7 @@ from bridge.mcp.client.faults import (
     VALUES_LIMITED_BY,
     error_of,
 )
+from bridge.mcp.client.transports.in_process import InProcessTarget
 from bridge.mcp.client.transports.stdio import StdioTarget
 from bridge.notices import NOBODY, TokenListener
 
@@ -192,12 +193,12 @@ class HttpTarget:
         return parts._replace(netloc=parts.netloc.rpartition("@")[2], query="", fragment="").geturl()
 
 
-ServerTarget = StdioTarget | HttpTarget
+ServerTarget = StdioTarget | HttpTarget | InProcessTarget
 
 
 def is_local(target: ServerTarget) -> bool:
-    """Whether a server is on this machine: a command, or at a loopback address."""
-    return isinstance(target, StdioTarget) or is_loopback(urlsplit(target.url).hostname or "")
+    """Whether a server is on this machine: an object, a command, or at a loopback address."""
+    return not isinstance(target, HttpTarget) or is_loopback(urlsplit(target.url).hostname or "")
 
 
 @asynccontextmanager

@@ -11,8 +11,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from bridge.errors import UsageError
-
 _LINE_LIMIT: Final = 110
 """Characters of a line that are shown. A longer line is cut around the place."""
 
@@ -39,14 +37,6 @@ class Diagnostic:
 
     def __str__(self) -> str:
         return "\n".join(_rendered(self))
-
-
-class ConfigError(UsageError):
-    """Files have mistakes. Holds all of them as diagnostics."""
-
-    def __init__(self, diagnostics: Iterable[Diagnostic]) -> None:
-        self.diagnostics: tuple[Diagnostic, ...] = in_order(diagnostics)
-        super().__init__(render(self.diagnostics))
 
 
 def in_order(diagnostics: Iterable[Diagnostic]) -> tuple[Diagnostic, ...]:

@@ -1,0 +1,232 @@
+"""An MCP server as an A2A agent in memory, for tests: no process, no port and no file.
+
+    async with bridge.testing.agent(server, skills={"delete_*": {"hidden": True}}) as agent:
+        answer = await agent.call("greet", name="Ada")
+        assert answer.state == "completed"
+        assert answer.text == "Hello, Ada!"
+
+The server is run as `bridge.open` runs it, and the calls are real A2A 1.0 messages that go straight into the
+application. So what a test sees is what a client of the agent would see.
+"""
+
+from __future__ import annotations
+
+import base64
+import secrets
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field, replace
+from typing import Any, Final, Literal, TypeAlias, cast
+from uuid import uuid4
+
+import httpx2
+from pydantic import JsonValue
+
+import bridge
+from bridge.assembly.plan import in_memory
+from bridge.assembly.plan_from_file import plan_from_file
+from bridge.config.text.wording import meant
+from bridge.errors import CallerError, PeerError
+from bridge.jsonvalues import JsonObject
+from bridge.mcp.client.transports.in_process import ServerObject
+from bridge.opened import Opened
+from bridge.translate.extension import ANSWER, QUESTION, SKILL, URI
+
+State: TypeAlias = Literal[
+    "submitted", "working", "completed", "failed", "rejected", "canceled", "input-required", "auth-required"
+]
+"""The state of a task, as A2A names it."""
+
+_BASE: Final = "http://localhost"
+_PREFIX: Final = "TASK_STATE_"
+
+
+@dataclass(frozen=True, slots=True)
+class File:
+    """A file that the agent gave."""
+
+    name: str
+    media_type: str
+    content: bytes
+    """Empty for a file that stands at a URL."""
+    url: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What an agent answered to one message."""
+
+    state: State
+    text: str
+    """All texts: those of the artifacts, and without any those of the status, which says why a task failed or what it
+    asks."""
+    data: JsonValue
+    """The first data part: what a tool gave as structured content, or the form of a question. None without one."""
+    files: tuple[File, ...]
+    task: JsonObject = field(repr=False)
+    """The whole task in the JSON of A2A 1.0; the message, for an agent that answers with one."""
+
+
+class TestedAgent:
+    """An agent to call. It takes one message after the other, or several at the same time."""
+
+    __test__ = False  # pytest collects what is called Test...
+
+    def __init__(self, client: httpx2.AsyncClient, card: JsonObject) -> None:
+        self.client = client
+        """An HTTP client whose requests go into the application, for whatever the methods here do not do."""
+        self.card = card
+        """The agent's card in the JSON of A2A 1.0."""
+
+    @property
+    def skills(self) -> tuple[str, ...]:
+        """The ids of the skills on the card. Hidden ones are not there."""
+        return tuple(skill["id"] for skill in cast(list[dict[str, str]], self.card.get("skills", [])))
+
+    async def call(self, skill: str, /, **arguments: JsonValue) -> Answer:
+        """Call a skill with arguments, and wait until the task ends or asks.
+
+        A tool that fails gives an answer in the state `failed`, and raises nothing.
+
+        Raises:
+            bridge.errors.CallerError: the card has no such skill.
+            bridge.errors.PeerError: the agent refused the message.
+        """
+        if skill not in self.skills:
+            raise CallerError(f"the agent has no skill {skill!r}: {meant(skill, self.skills)}")
+        return await self._send([_data_part(arguments)], {SKILL: skill})
+
+    async def say(self, text: str) -> Answer:
+        """Send a text, and leave it to the agent which skill it is for.
+
+        Raises:
+            bridge.errors.PeerError: the agent refused the message.
+        """
+        return await self._send([{"text": text}], {})
+
+    async def reply(self, asked: Answer, /, **values: JsonValue) -> Answer:
+        """Answer what a task asks, with the values of its form. Without values this is a yes, as to a confirmation.
+
+        Raises:
+            bridge.errors.CallerError: that answer asks nothing.
+            bridge.errors.PeerError: the agent refused the message.
+        """
+        return await self._send([_data_part(values)], {**_key_in(asked), ANSWER: "accept"}, asked)
+
+    async def decline(self, asked: Answer) -> Answer:
+        """Decline what a task asks.
+
+        Raises:
+            bridge.errors.CallerError: that answer asks nothing.
+            bridge.errors.PeerError: the agent refused the message.
+        """
+        return await self._send([{"text": "declined"}], {**_key_in(asked), ANSWER: "decline"}, asked)
+
+    async def cancel(self, asked: Answer) -> Answer:
+        """Cancel the task of an answer.
+
+        Raises:
+            bridge.errors.PeerError: the task cannot be canceled.
+        """
+        return _answer(await self._perform("CancelTask", {"id": asked.task["id"]}))
+
+    async def _send(self, parts: list[JsonValue], metadata: JsonObject, to: Answer | None = None) -> Answer:
+        message: JsonObject = {"messageId": str(uuid4()), "role": "ROLE_USER", "parts": parts}
+        if metadata:
+            message["metadata"] = metadata
+        if to is not None:
+            message |= {"taskId": to.task["id"], "contextId": to.task["contextId"]}
+        answered = await self._perform("SendMessage", {"message": message})
+        found = answered.get("task") or answered.get("message")
+        return _answer(cast(JsonObject, found))
+
+    async def _perform(self, method: str, params: JsonObject) -> JsonObject:
+        request = {"jsonrpc": "2.0", "id": 1, "method": method, "params": params}
+        answered = (await self.client.post(_BASE, json=request)).json()
+        if "error" in answered:
+            raise PeerError(f"the agent refused {method}: {answered['error']['message']}")
+        return cast(JsonObject, answered["result"])
+
+
+@asynccontextmanager
+async def agent(
+    server: ServerObject,
+    *,
+    skills: Mapping[str, Mapping[str, Any]] | None = None,
+    mapping: str = "default",
+    era: Literal["auto", "legacy", "modern"] = "auto",
+    name: str = "agent",
+) -> AsyncIterator[TestedAgent]:
+    """Serve an MCP server of this process as an agent in memory, as long as the context is open.
+
+    `server` is an `MCPServer` or a low-level `Server` of the MCP SDK. `skills` is what `[tools_as_agent.NAME.skills]`
+    of a configuration file says, by exact name or glob, and `mapping` the profile, by name or path. `era` is the
+    generation of MCP to speak. A tool that asks by `Context.elicit` needs `legacy`: MCP 2026-07-28 has no such way.
+
+    Raises:
+        bridge.errors.ConfigError: `skills` or `mapping` has mistakes.
+        bridge.errors.UsageError: `server` is no server of the MCP SDK.
+        bridge.errors.PeerError: the server cannot be started, or does not list its tools.
+    """
+    face = {"from": [name], "mapping": mapping, "skills": skills or {}}
+    tables = {"tool_servers": {name: {"era": era}}, "tools_as_agent": {name: face}}
+    loaded = bridge.loads(tables, servers={name: server})
+    plan = in_memory(plan_from_file(loaded))
+    place = replace(plan.place, keys=(secrets.token_urlsafe(32),))
+    async with (
+        Opened(replace(plan, place=place), None) as app,
+        httpx2.AsyncClient(
+            transport=httpx2.ASGITransport(app),
+            headers={"A2A-Version": "1.0", "A2A-Extensions": URI},
+            timeout=None,
+        ) as client,
+    ):
+        card = (await client.get(f"{_BASE}/.well-known/agent-card.json")).json()
+        yield TestedAgent(client, card)
+
+
+def _key_in(asked: Answer) -> JsonObject:
+    """The key of a question, with which its answer names it."""
+    if asked.state not in ("input-required", "auth-required"):
+        raise CallerError(f"the task asks nothing: it is {asked.state}")
+    status = cast(dict[str, Any], asked.task["status"])
+    key = status.get("message", {}).get("metadata", {}).get(QUESTION)
+    return {} if key is None else {QUESTION: key}
+
+
+def _data_part(values: JsonObject) -> JsonObject:
+    return {"data": values, "mediaType": "application/json"}
+
+
+def _answer(said: JsonObject) -> Answer:
+    task = cast(dict[str, Any], said)
+    if "status" not in task:
+        parts = task.get("parts", [])
+        return Answer("completed", _text(parts), _data(parts), _files(parts), said)
+    state = task["status"]["state"].removeprefix(_PREFIX).lower().replace("_", "-")
+    given = [part for one in task.get("artifacts", []) for part in one.get("parts", [])]
+    status = task["status"].get("message", {}).get("parts", [])
+    return Answer(
+        state, _text(given) or _text(status), _data([*given, *status]), _files([*given, *status]), said
+    )
+
+
+def _text(parts: list[dict[str, Any]]) -> str:
+    return "\n".join(part["text"] for part in parts if "text" in part)
+
+
+def _data(parts: list[dict[str, Any]]) -> JsonValue:
+    return next((part["data"] for part in parts if "data" in part), None)
+
+
+def _files(parts: list[dict[str, Any]]) -> tuple[File, ...]:
+    return tuple(
+        File(
+            part.get("filename", ""),
+            part.get("mediaType", ""),
+            base64.b64decode(part.get("raw", "")),
+            part.get("url", ""),
+        )
+        for part in parts
+        if "raw" in part or "url" in part
+    )
