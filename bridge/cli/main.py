@@ -29,6 +29,7 @@ _COMMANDS: Final = (
     "serve",
     "init",
     "check",
+    "people",
     "show",
     "install",
     "card",
@@ -45,7 +46,7 @@ _COMMANDS: Final = (
     "completion",
 )
 """The commands in the order of the help. Each is in the module of its name, except for those in `_MODULES`."""
-_MODULES: Final = {"call": "bridge.cli.call.command"}
+_MODULES: Final = {"call": "bridge.cli.call.command", "people": "bridge.cli.operate.people"}
 
 _SUMMARY_CHARACTERS: Final = 200
 """Longer than the first sentence of any command, so that click does not cut it."""
@@ -96,6 +97,7 @@ def cli() -> None:
     Call a tool of an MCP server:         mcp-a2a call greet name=Ada -- python server.py
     Move tasks to PostgreSQL:             mcp-a2a store move old.toml new.toml
     Verify an audit:                      mcp-a2a audit verify audit.jsonl*
+    Give a colleague a token:             mcp-a2a people add ann
     Make a key that signs cards:          mcp-a2a keys new card.pem
 
     You can set every option as an environment variable too: --port of wrap is MCP_A2A_WRAP_PORT. The command line wins

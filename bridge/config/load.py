@@ -160,6 +160,16 @@ def load_text(
     return replace(_of_text(document, Path.cwd(), environment, servers), path=Path.cwd())
 
 
+def load_edited(path: Path, text: str, environment: Mapping[str, str] = os.environ) -> LoadedConfig:
+    """Read a text as the configuration file at this path, where it does not stand yet.
+
+    Raises:
+        ConfigError: the text, or a file that it names, has errors.
+    """
+    document = toml_in(text, path, "the configuration")
+    return _of_text(document, path.absolute().parent, environment, NO_SERVERS)
+
+
 def _of_text(
     document: Document, folder: Path, environment: Mapping[str, str], servers: Mapping[str, object]
 ) -> LoadedConfig:

@@ -1,0 +1,124 @@
+"""Adds a table or a value to the text of a configuration file, and changes nothing else. Pure.
+
+The file is not parsed and written again, so comments, the order of keys and line ends all stay. The new text is parsed
+and compared with what was meant, and so nothing is written that says anything else.
+"""
+
+from __future__ import annotations
+
+import tomllib
+from typing import Any
+
+from bridge.config.text.positions import KeyPath, Span, locate
+from bridge.errors import UsageError
+
+
+def with_table(text: str, path: tuple[str, str], lines: list[str]) -> str:
+    """The text with a table of these lines at its end.
+
+    Raises:
+        UsageError: the table is there already, or TOML lets nothing be added to the section.
+    """
+    section, name = path
+    before = _parsed(text)
+    if name in before.get(section, {}):
+        raise UsageError(f"there is a table [{section}.{name}] already")
+    table = tomllib.loads("\n".join(lines))
+    body = [f"[{section}.{name}]", *lines]
+    end = "\r\n" if "\r\n" in text else "\n"
+    gap = "" if not text.strip() else end if text.endswith("\n") else end * 2
+    edited = f"{text}{gap}{end.join(body)}{end}"
+    wanted = {**before, section: {**before.get(section, {}), name: table}}
+    return _proved(
+        edited, wanted, f"[{section}.{name}]", "write the section as tables, [" + section + ".NAME]"
+    )
+
+
+def with_another(text: str, table: KeyPath, value: str) -> str:
+    """The text, in which the `bearer` of a table, or the only one of its `tokens`, is followed by another token in
+    `tokens`.
+
+    Raises:
+        UsageError: the table has two tokens already, or none.
+    """
+    before, where = _parsed(text), ".".join(map(str, table))
+    own = _table_at(before, table)
+    tokens = own.get("tokens", [])
+    if len(tokens) > 1:
+        raise UsageError(f"{where} has two tokens already: take the old one out first (--finish)")
+    if not tokens and "bearer" not in own:
+        raise UsageError(f"{where} has no `bearer` and no `tokens`, so there is no token to rotate")
+    positions = locate(text)
+    new = tomllib.loads(f"value = {value}")["value"]
+    if tokens:
+        at = positions[(*table, "tokens", 0)].value.end
+        edited = f"{text[:at]}, {value}{text[at:]}"
+    else:
+        spot = positions[(*table, "bearer")]
+        assert spot.key is not None, "it is a key of the file"
+        first = _of(text, spot.value)
+        edited = _replaced(text, spot.value, f"[{first}, {value}]")
+        edited = _replaced(edited, spot.key, "tokens")
+    changed = {key: one for key, one in own.items() if key != "bearer"}
+    changed["tokens"] = [*(tokens or [own["bearer"]]), new]
+    return _proved(edited, _with_table_at(before, table, changed), where, "change it by hand")
+
+
+def without_the_first(text: str, table: KeyPath) -> str:
+    """The text without the first of the two `tokens` of a table.
+
+    Raises:
+        UsageError: the table has not two of them.
+    """
+    before, where = _parsed(text), ".".join(map(str, table))
+    own = _table_at(before, table)
+    tokens = own.get("tokens", [])
+    if len(tokens) != 2:
+        raise UsageError(f"{where} has no two tokens, so none is taken out")
+    positions = locate(text)
+    first, second = (positions[(*table, "tokens", number)].value for number in range(2))
+    edited = text[: first.start] + text[second.start :]
+    changed = {**own, "tokens": tokens[1:]}
+    return _proved(edited, _with_table_at(before, table, changed), where, "change it by hand")
+
+
+def _parsed(text: str) -> dict[str, Any]:
+    return tomllib.loads(text)
+
+
+def _of(text: str, span: Span) -> str:
+    return text[span.start : span.end].rstrip()
+
+
+def _replaced(text: str, span: Span, by: str) -> str:
+    old = text[span.start : span.end]
+    return f"{text[: span.start]}{by}{old[len(old.rstrip()) :]}{text[span.end :]}"
+
+
+def _table_at(data: dict[str, Any], path: KeyPath) -> dict[str, Any]:
+    found: Any = data
+    for step in path:
+        found = found.get(step) if isinstance(found, dict) else None
+    if not isinstance(found, dict):
+        raise UsageError(f"there is no table [{'.'.join(map(str, path))}]")
+    return found
+
+
+def _with_table_at(data: dict[str, Any], path: KeyPath, table: dict[str, Any]) -> dict[str, Any]:
+    step, *rest = path
+    return {**data, str(step): _with_table_at(data[str(step)], tuple(rest), table) if rest else table}
+
+
+def _proved(text: str, wanted: dict[str, Any], where: str, hint: str) -> str:
+    """The text, if it says what was meant.
+
+    Raises:
+        UsageError: it does not, as where a section stands on one line.
+    """
+    try:
+        is_right = tomllib.loads(text) == wanted
+    except tomllib.TOMLDecodeError:
+        is_right = False
+    if not is_right:
+        raise UsageError(f"{where} cannot be changed where it stands, so nothing was written: {hint}")
+    return text
