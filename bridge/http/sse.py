@@ -83,6 +83,15 @@ class SseReader:
                 yield event
         self._grow(rest)
 
+    def rest(self) -> SseEvent | None:
+        """The event that the end of the stream ends in place of a blank line; None if there is none, or too large a
+        one."""
+        if self._line and self._tail is None:
+            self._end_line()
+        event = None if self._tail is not None else self._event()
+        self._start_event()
+        return event
+
     def _grow(self, piece: bytes) -> None:
         self._line_bytes += len(piece)
         if self._tail is not None and self._ends_bytes is not None:

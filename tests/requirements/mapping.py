@@ -179,6 +179,10 @@ MAPPING: Final = (
             "map-agent-told": "What an agent does wrong, or not at all, is told in words, and in time",
             "map-heard": "Events that the specification does not foresee are made the best of, within bounds",
             "map-liberal": "What agents write in their own way is understood, and said",
+            "map-agent-read-alone": (
+                "Each thing of an agent's answer is read alone: what is known fills what is missing, and what is not"
+                " understood is left out and said"
+            ),
         },
     ),
     *_of(

@@ -24,6 +24,7 @@ from bridge.a2a.client.credentials import (
     agent_credentials,
     takes_logins,
 )
+from bridge.a2a.client.fold import with_pieces_joined
 from bridge.a2a.client.http import NotReachedError
 from bridge.a2a.client.interfaces import (
     ConnectionPolicy,
@@ -149,7 +150,7 @@ class AgentClient(Performer):
     async def get(self, task_id: str, history_length: int | None = None) -> Task:
         """The task as it is now (section 3.1.3)."""
         request = objects.GetTaskRequest(id=task_id, history_length=history_length)
-        return await self.perform(operations.GET_TASK, request)
+        return with_pieces_joined(await self.perform(operations.GET_TASK, request))
 
     async def list_tasks(self, request: objects.ListTasksRequest) -> objects.ListTasksResponse:
         """A page of the tasks that this client may see (section 3.1.4)."""

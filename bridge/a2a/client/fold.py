@@ -11,13 +11,14 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Sequence
-from itertools import zip_longest
+from itertools import pairwise, zip_longest
 from typing import Final
 
 from pydantic import JsonValue
 
 from bridge.a2a.model.life import ENDED, IllegalTransitionError, apply_event
 from bridge.a2a.model.objects import (
+    UNNAMED,
     AppendedText,
     Artifact,
     Message,
@@ -29,6 +30,7 @@ from bridge.a2a.model.objects import (
     TaskState,
     TaskStatus,
     TaskStatusUpdateEvent,
+    text_of_parts,
 )
 from bridge.jsonvalues import json_bytes, values_in
 
@@ -38,6 +40,8 @@ _MOST_MESSAGES: Final = 100
 """How many messages of a history are kept, the newest ones: an agent may report for hours."""
 _SHARE_OF_MESSAGES: Final = 16
 """The history may take one part in so many of the task's limit. Its last message is always kept."""
+_TELLING: Final = 16
+"""From this length on, a piece that begins with all that was said is the message anew, and no further piece of it."""
 _OBJECT_BYTES: Final = 700
 """The memory of a part, a message or an artifact beside its content, as measured."""
 _VALUE_BYTES: Final = 100
@@ -66,6 +70,11 @@ class FoldedTask:
             TaskTooLargeError: the task is above its limit nevertheless. The last task is kept.
         """
         before, payload = self.task, event.payload
+        if before is not None and before.id == UNNAMED and (task_id := _owner(payload)):
+            before = before.changed(id=task_id)
+        if isinstance(payload, Task):
+            event = StreamResponse(task=with_pieces_joined(payload))
+            payload = event.payload
         if before is None:
             assert not isinstance(payload, Message), "a message begins no task"
             after_it = begun_by(payload)
@@ -122,19 +131,30 @@ def begun_by(payload: Task | Message | TaskStatusUpdateEvent | TaskArtifactUpdat
         case Task():
             return payload
         case TaskStatusUpdateEvent():
-            return Task(id=payload.task_id, context_id=payload.context_id, status=payload.status)
+            return Task(id=payload.task_id, context_id=_context_of(payload), status=payload.status)
         case TaskArtifactUpdateEvent():
             status = TaskStatus(state=TaskState.WORKING)
-            begun = Task(id=payload.task_id, context_id=payload.context_id, status=status)
+            begun = Task(id=payload.task_id, context_id=_context_of(payload), status=status)
             return apply_event(begun, StreamResponse(artifact_update=payload))
         case Message():
             raise AssertionError("a message begins no task")
+
+
+def _context_of(update: TaskStatusUpdateEvent | TaskArtifactUpdateEvent) -> str | None:
+    return None if update.context_id == UNNAMED else update.context_id
+
+
+def _owner(payload: Task | Message | TaskStatusUpdateEvent | TaskArtifactUpdateEvent) -> str | None:
+    """The task that a payload is of."""
+    return payload.id if isinstance(payload, Task) else payload.task_id
 
 
 def folded(task: Task, event: StreamResponse) -> Task:
     """The task after an event, even if the event cannot follow. An event of another task changes nothing."""
     if event.status_update is not None and event.status_update.task_id == task.id:
         task = _with_words_in_history(task)
+    if event.message is not None and (said := _gone_on(task.history or (), event.message)) is not None:
+        return task.changed(history=said)
     event = _with_what_goes_on(task, event)
     try:
         return apply_event(task, event)
@@ -145,8 +165,51 @@ def folded(task: Task, event: StreamResponse) -> Task:
             return task.changed(status=update.status)
         case Task() as snapshot if snapshot.id == task.id:
             return snapshot
+        case TaskArtifactUpdateEvent() as late if late.task_id == task.id:
+            going_on = task.changed(status=TaskStatus(state=TaskState.WORKING))
+            return apply_event(going_on, event).changed(status=task.status)
+        case Message() as said_late if said_late.task_id in (task.id, None):
+            return task.changed(history=(*(task.history or ()), said_late))
         case _:
             return task
+
+
+def joined_message(message: Message, more: Message) -> Message:
+    """A message and what follows it in its stream. Texts of one message are one text that came in pieces."""
+    if message.message_id != more.message_id:
+        return message.changed(parts=(*message.parts, *more.parts))
+    before = tuple(part for part in message.parts if part.text != "") or message.parts[-1:]
+    new = tuple(part for part in more.parts if part.text != "")
+    if not new:
+        return message.changed(parts=before)
+    if before[-1].text == "":
+        return more.changed(parts=(*before[:-1], *new))
+    first, *others = new
+    known = text_of_parts(before)
+    if not others and len(known) >= _TELLING and (first.text or "").startswith(known):
+        return more
+    return more.changed(parts=(*before, _going_on(first) if _is_piece(before[-1], first) else first, *others))
+
+
+def with_pieces_joined(task: Task) -> Task:
+    """A task whose history has the pieces of one message as one message."""
+    history = task.history or ()
+    if all(one.message_id != other.message_id for one, other in pairwise(history)):
+        return task
+    joined: list[Message] = []
+    for message in history:
+        if joined and joined[-1].message_id == message.message_id:
+            joined[-1] = joined_message(joined[-1], message)
+        else:
+            joined.append(message)
+    return task.changed(history=(*joined,))
+
+
+def _gone_on(history: Sequence[Message], message: Message) -> tuple[Message, ...] | None:
+    """A history whose last message goes on with another piece; None if that is a message of its own."""
+    if not history or history[-1].message_id != message.message_id:
+        return None
+    return (*history[:-1], joined_message(history[-1], message))
 
 
 def more_complete(heard: Task, read: Task) -> Task:
@@ -154,6 +217,10 @@ def more_complete(heard: Task, read: Task) -> Task:
 
     Some agents leave content out of a stream, and others out of GetTask.
     """
+    if heard.artifacts and not read.artifacts and read.status.state in ENDED:
+        read = read.changed(artifacts=heard.artifacts)
+    if heard.status.message and not read.status.message and read.status.state is heard.status.state:
+        read = read.changed(status=read.status.changed(message=heard.status.message))
     if read.artifacts or read.status.message or read.status.state is not heard.status.state:
         return read
     told = any(message.role is Role.AGENT for message in read.history or ())
@@ -234,4 +301,4 @@ def _with_words_in_history(task: Task) -> Task:
         or history[-1:] == (message,)
     ):
         return task
-    return task.changed(history=(*history, message))
+    return task.changed(history=_gone_on(history, message) or (*history, message))

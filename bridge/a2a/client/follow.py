@@ -26,16 +26,26 @@ import anyio
 
 from bridge.a2a.client.bindings import AgentRefusedError
 from bridge.a2a.client.client import AgentClient
-from bridge.a2a.client.fold import FoldedTask, TaskTooLargeError, more_complete
+from bridge.a2a.client.fold import (
+    FoldedTask,
+    TaskTooLargeError,
+    joined_message,
+    more_complete,
+    weight_of_message,
+)
 from bridge.a2a.client.http import NotReachedError, UnansweredError
 from bridge.a2a.model.life import ENDED, SETTLED
 from bridge.a2a.model.objects import (
+    UNNAMED,
     Message,
+    Role,
     SendMessageConfiguration,
     SendMessageRequest,
     StreamResponse,
     Task,
+    TaskState,
     TaskStatus,
+    text_of_parts,
 )
 from bridge.concurrency import Backoff
 from bridge.errors import PeerError
@@ -43,9 +53,8 @@ from bridge.errors import PeerError
 logger = logging.getLogger(__name__)
 
 _UNAVAILABLE: Final = 503
-_END_SECONDS: Final = 0.1
-"""How long a stream may take to end after its last event."""
-
+_SHOWN: Final = 200
+"""How many characters of a message that broke off are shown."""
 
 Pause = Callable[[float], Awaitable[None]]
 """Waits before a task is read again: for so many seconds, or as something says that knows better when it changes. With
@@ -87,6 +96,10 @@ class FollowPace:
 
     late_seconds: float = 1.0
     """How long a stream may take to tell what a notification has told."""
+    end_seconds: float = 1.0
+    """How long a stream may take to end once its task has ended. Until then it may bring more of the result."""
+    piece_seconds: float = 5.0
+    """How long a stream may be silent after a message until that counts as whole. Some agents send it in pieces."""
 
     def pauses(self) -> Backoff:
         """The pauses between two reads of the task."""
@@ -141,6 +154,7 @@ async def converse(
     try:
         if client.streams_answers:
             reply = await following.listen(client.stream(request))
+            reply = reply or await following.said_last()
         else:
             reply = following.take(event_of(await client.send(_at_once(request))))
     except UnansweredError as exc:
@@ -176,12 +190,6 @@ async def wait_until_settled(
     return await following.settled(task_id, is_listening=False)
 
 
-async def _read_out(events: AsyncGenerator[StreamResponse, None]) -> None:
-    """Read a stream to its end after its last event, so that the connection can be used again."""
-    with anyio.move_on_after(_END_SECONDS), suppress(PeerError):
-        await anext(events, None)
-
-
 class _Following:
     """The state of following one task."""
 
@@ -194,6 +202,15 @@ class _Following:
         pause: Pause,
     ) -> None:
         self._gathered = FoldedTask(pace.task_limit_bytes)
+        self._message: Message | None = None
+        """The message that a stream gives in the place of a task, as far as it has come."""
+        self._pieces = self._message_bytes = 0
+        self._last_said: Message | None = None
+        """The message that was the last event of a stream that has a task."""
+        self._was_shown = False
+        """Whether the last event was the task itself, which has all that there is."""
+        self._is_whole = True
+        """Whether the stream that settled the task has ended by itself, so that it has given all that it has."""
         self._client = client
         self._listener = listener
         self._pace = pace
@@ -235,16 +252,16 @@ class _Following:
             await self._pause(pauses.next())
 
     async def in_full(self, reply: Task | Message) -> Task | Message:
-        """The reply of a stream, with its content.
+        """The reply to a message, with its content.
 
-        A task that ended without a message and an artifact is read again: some agents put them only into the task.
+        A task that has ended is read again where something of it may be missing: some agents put a result only into the
+        task, and tell in the stream that they are done.
         """
-        if (
-            isinstance(reply, Message)
-            or reply.status.state not in ENDED
-            or reply.artifacts
-            or reply.status.message
-        ):
+        if isinstance(reply, Message) or reply.status.state not in ENDED:
+            return reply
+        may_lack = reply.status.state is TaskState.COMPLETED and not self._was_shown
+        is_told = reply.artifacts or (reply.status.message and not may_lack)
+        if is_told and self._is_whole:
             return reply
         read = await self._looked_over(reply.id)
         return read if read.status.state in ENDED else reply
@@ -252,39 +269,106 @@ class _Following:
     async def listen(self, events: AsyncGenerator[StreamResponse, None]) -> Task | Message | None:
         """Take the events of a stream until the task settles; None if the stream ends or breaks before.
 
+        A stream is read to its end, but not for long after a reply: a message may come in pieces, and some agents say
+        that they are done before they give the result.
+
         Raises:
             UnansweredError: the stream broke before its first event.
+            PeerError: the stream broke within a message that came in pieces.
         """
-        has_begun = False
+        has_begun, reply = False, None
         try:
             async with aclosing(events):
-                async for event in events:
-                    has_begun = True
-                    if (reply := self.take(event)) is not None:
-                        if isinstance(reply, Message) or reply.status.state in ENDED:
-                            await _read_out(events)
+                while (event := await self._next(events, reply)) is not None:
+                    has_begun, reply = True, self.take(event)
+                    if isinstance(reply, Task) and reply.status.state not in ENDED:
                         return reply
-        except UnansweredError as exc:
-            if not has_begun:
+        except PeerError as exc:
+            is_broken = isinstance(exc, UnansweredError)
+            if not has_begun or (reply is None and not is_broken):
                 raise
+            if isinstance(reply, Message) and (self._is_in_pieces or not is_broken):
+                raise PeerError(
+                    f"{exc}. Of its answer this had come: {text_of_parts(reply.parts)[:_SHOWN]}"
+                ) from exc
+            self._is_whole = False
             logger.info("a stream of %s was lost: %s", self._client, exc)
+        return reply
+
+    async def _next(
+        self, events: AsyncGenerator[StreamResponse, None], reply: Task | Message | None
+    ) -> StreamResponse | None:
+        """The next event of a stream; None at its end, and where it gives no more in time after a reply."""
+        if reply is None:
+            return await anext(events, None)
+        seconds = self._pace.end_seconds
+        if isinstance(reply, Message):
+            seconds = math.inf if self._is_in_pieces else self._pace.piece_seconds
+        with anyio.move_on_after(seconds):
+            return await anext(events, None)
+        self._is_whole = False
         return None
 
+    async def said_last(self) -> Task | Message | None:
+        """The reply of a stream that ended with a message, although its task has not settled; None if it has not.
+
+        The task is read, since it may know better. What it holds beside the message is part of the reply.
+        """
+        if self._last_said is None or self.task is None:
+            return None
+        reply, task = self._last_said, self.task
+        with suppress(PeerError):
+            task = await self._client.get(self.task.id)
+        if task.status.state in SETTLED:
+            self._is_whole = False
+            return self.take(StreamResponse(task=task))
+        given = tuple(part for artifact in self.task.artifacts or () for part in artifact.parts)
+        return reply.changed(parts=(*given, *reply.parts)) if given else reply
+
+    @property
+    def _is_in_pieces(self) -> bool:
+        """Whether the message of a stream is known to come in pieces: it has had several, or began without content."""
+        message = self._message
+        return message is not None and (self._pieces > 1 or not text_of_parts(message.parts))
+
     def take(self, event: StreamResponse) -> Task | Message | None:
-        """Take an event. Returns the reply if the event is a Message or settles the task, else None."""
+        """Take an event. Returns the reply as far as it has come if the event is a Message or settles the task, else
+        None."""
         self._heard += 1
         payload = event.payload
         if isinstance(payload, Message) and self.task is None:
             self._listener.on_event(event)
-            return payload
+            return self._with_piece(payload)
         if event.task is not None and event.task == self.task:
+            self._was_shown = True
             return self._reply(self.task)
-        is_new = self.task is None
+        is_named = self.task is not None and self.task.id != UNNAMED
+        if isinstance(payload, Message) and self.task is not None:
+            event = StreamResponse(message=payload.changed(task_id=self.task.id))
+        has_begun = self.task is not None
         task = self._gather(event)
-        if is_new:
+        if self._message is not None and not has_begun:  # it was said before the task was named
+            task = self._gather(StreamResponse(message=self._message.changed(task_id=task.id)))
+        if not is_named and task.id != UNNAMED:
             self._listener.on_task(task.id)
         self._listener.on_event(event)
+        self._was_shown = event.task is not None
+        is_agents = isinstance(payload, Message) and payload.role is Role.AGENT
+        self._last_said = task.history[-1] if is_agents and task.history else None
         return self._reply(task)
+
+    def _with_piece(self, piece: Message) -> Message:
+        """The message of a stream with its next piece, or with the message that comes after it.
+
+        Raises:
+            PeerError: it is above `task_limit_bytes`.
+        """
+        self._pieces += 1
+        self._message = message = joined_message(self._message, piece) if self._message else piece
+        self._message_bytes += weight_of_message(piece)
+        if self._message_bytes > self._pace.task_limit_bytes:
+            raise PeerError(f"{self._client} gives more than {self._limit_words}")
+        return message
 
     def _gather(self, event: StreamResponse) -> Task:
         """Fold an event into the known task.
@@ -295,11 +379,13 @@ class _Following:
         try:
             return self._gathered.take(event)
         except TaskTooLargeError:
-            limit = (
-                f"{self._pace.task_limit_bytes} bytes, which is not taken: `task_limit_bytes` is the limit"
-            )
             task_id = self.task.id if self.task else _task_id_of(event)
-            raise TaskLostError(f"{self._client} gives more than {limit}", task_id, self.task) from None
+            words = f"{self._client} gives more than {self._limit_words}"
+            raise TaskLostError(words, task_id, self.task) from None
+
+    @property
+    def _limit_words(self) -> str:
+        return f"{self._pace.task_limit_bytes} bytes, which is not taken: `task_limit_bytes` is the limit"
 
     async def _subscribe(self, task_id: str) -> bool | None:
         """Subscribe to the task. Returns whether the task settled; None if it has to be read to know that."""

@@ -5,6 +5,9 @@ Every fault becomes a PeerError that names the fault and the URL, without its cr
 
 from __future__ import annotations
 
+import codecs
+import json
+import re
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
@@ -160,13 +163,40 @@ def json_from(
         PeerError: the text is not JSON, or holds too much.
     """
     try:
-        return parse_json(text, max_values=max_values)
+        return _lenient_json(text, max_values)
     except A2AError as exc:
         if exc.kind is TOO_LARGE:
             most = f"more than {max_values} values and keys"
             raise PeerError(f"{where} answered with {most}, which is not taken{limited_by}") from exc
         fault = "something that is no JSON" if exc.kind is PARSE_ERROR else "what is not taken"
         raise PeerError(f"{where} answered with {fault}: {exc}") from exc
+
+
+def is_json(text: bytes) -> bool:
+    """Whether a text is JSON as a whole."""
+    try:
+        json.loads(text)
+    except (ValueError, RecursionError):
+        return False
+    return True
+
+
+_HALVES: Final = re.compile(rb"(?<!\\)((?:\\\\)*)\\u[dD][89a-fA-F][0-9a-fA-F]{2}")
+"""The escape of half a character, which JavaScript writes where it cuts a text between the halves."""
+
+
+def _lenient_json(text: bytes, max_values: int) -> JsonValue:
+    """The value of a JSON text, which may begin with a byte order mark and have halves of characters."""
+    text = text.removeprefix(codecs.BOM_UTF8)
+    try:
+        return parse_json(text, max_values=max_values)
+    except A2AError as exc:
+        if exc.kind is not PARSE_ERROR or not _HALVES.search(text):
+            raise
+        # The other parser knows no bounds: the text keeps them with any other letter in place of the halves.
+        parse_json(_HALVES.sub(rb"\1?", text), max_values=max_values)
+        value: JsonValue = json.loads(text)
+        return value
 
 
 def status_words(response: httpx2.Response) -> str:

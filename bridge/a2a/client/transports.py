@@ -8,6 +8,7 @@ Spec: A2A 1.0 sections 3.1 (operations), 3.2.6 (service parameters).
 
 from __future__ import annotations
 
+import logging
 from abc import ABC, abstractmethod
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import aclosing, asynccontextmanager
@@ -22,6 +23,7 @@ from bridge.a2a.client.bindings import EVENT_STREAM, ClientBinding
 from bridge.a2a.client.http import (
     UnansweredError,
     exchange,
+    is_json,
     response_body,
     status_words,
     url_from,
@@ -30,7 +32,7 @@ from bridge.a2a.client.http import (
 from bridge.a2a.model.life import ENDED
 from bridge.a2a.model.objects import AgentInterface, Model, SendMessageResponse, StreamResponse, Task
 from bridge.a2a.model.operations import SEND_MESSAGE, AnswerT, AnyOperation, RequestT, Streamed, Unary
-from bridge.a2a.wire.dialect import EventDecoder as DialectReader
+from bridge.a2a.wire.reading import Reading
 from bridge.a2a.wire.versions import HEADER as VERSION_HEADER
 from bridge.errors import PeerError
 from bridge.http.client import CredentialsSource, PeerAuth, guarded_by, wants_login
@@ -46,6 +48,10 @@ ANSWER_LIMIT_BYTES: Final = 64 * 1024 * 1024
 """The bound on one answer, or one event of a stream. It is the same as for the result of a tool."""
 
 
+logger = logging.getLogger(__name__)
+
+_MOST_TOLD: Final = 200
+"""How many notes about an agent's answers are remembered, so that none is logged again and again."""
 _CHALLENGE: Final = "www-authenticate"
 _ENDED: Final = frozenset(state.word for state in ENDED)
 
@@ -143,6 +149,8 @@ class HttpTransport(Transport):
         self._binding = binding
         self._terms = terms
         self._auth = PeerAuth(binding.interface.url, terms.credentials)
+        self._told: set[str] = set()
+        """What was logged of the agent's answers."""
 
     def has(self, operation: AnyOperation) -> bool:
         return self._binding.dialect.has(operation)
@@ -181,10 +189,13 @@ class HttpTransport(Transport):
                 value = await self._value(operation, params, hop)
         except TimeoutError as exc:
             raise UnansweredError(f"{self} did not answer within {seconds:g} s") from exc
+        reading = Reading(request)
         try:
-            return dialect.answer_from(operation, value)
+            answer = dialect.answer_from(operation, value, reading)
         except ValidationError as exc:
             raise self._no_answer(operation.answer.__name__, exc) from exc
+        self._tell(reading)
+        return answer
 
     async def _value(self, operation: AnyOperation, params: JsonObject, hop: Hop | None) -> JsonValue:
         """The answer of an operation as JSON, with what it leaves to be read elsewhere."""
@@ -220,19 +231,28 @@ class HttpTransport(Transport):
     async def _events_in(
         self, hop: Hop | None, operation: Streamed[RequestT, AnswerT], request: RequestT
     ) -> AsyncGenerator[StreamResponse, None]:
-        reader = self._binding.dialect.reader(operation, request)
+        reading = Reading(request)
+        reader = self._binding.dialect.reader(operation, request, reading)
         params = self._binding.dialect.params_of(operation, request)
+        has_begun = False
         async with self._exchange(operation, params, hop) as response:
-            if not response.headers.get("content-type", "").startswith(EVENT_STREAM):
-                # An error, or an agent that answers with one event instead of a stream.
-                text = await response_body(response, self._terms.limit_bytes)
-                for event in self._read(reader, text, response):
-                    yield event
-                return
-            async with aclosing(self._texts(response)) as texts:
+            # An error, or an agent that answers with one event instead of a stream, has no stream's type.
+            is_stream = response.headers.get("content-type", "").startswith(EVENT_STREAM)
+            async with aclosing(self._texts(response) if is_stream else self._body(response)) as texts:
                 async for text in texts:
-                    for event in self._read(reader, text, response):
+                    events = reader.read(self._result(text, response))
+                    self._tell(reading)
+                    for event in events:
+                        has_begun = True
                         yield event
+        if not has_begun and reading.notes:
+            raise PeerError(
+                f"{self} answered with something that is no StreamResponse: {'; '.join(reading.notes)}"
+            )
+
+    async def _body(self, response: httpx2.Response) -> AsyncGenerator[bytes, None]:
+        """The body of an answer, as the one text of a stream."""
+        yield await response_body(response, self._terms.limit_bytes)
 
     async def _texts(self, response: httpx2.Response) -> AsyncGenerator[bytes, None]:
         """The data of each event of a stream. The limit on silence holds once the first event has come."""
@@ -245,7 +265,11 @@ class HttpTransport(Transport):
                 raise PeerError(f"{self} sent {exc}") from exc
             for text in found:
                 silence_seconds = self._terms.deadlines.silence_seconds
-                yield text
+                if text and not text.isspace():  # some keep a stream alive so
+                    yield text
+        # Some end their last event with the stream. What is no JSON was cut off.
+        if (last := events.rest()) is not None and is_json(last.data):
+            yield last.data
 
     async def _chunk(self, chunks: AsyncIterator[bytes], silence_seconds: float | None) -> bytes:
         """The next bytes of a stream; b"" at its end."""
@@ -288,13 +312,14 @@ class HttpTransport(Transport):
                 raise refused(f"{status_words(response)}. {terms.tokens.if_refused}".rstrip(". "))
             yield response
 
-    def _read(
-        self, reader: DialectReader, text: bytes, response: httpx2.Response
-    ) -> Sequence[StreamResponse]:
-        try:
-            return reader.read(self._result(text, response))
-        except ValidationError as exc:
-            raise self._no_answer(StreamResponse.__name__, exc) from exc
+    def _tell(self, reading: Reading) -> None:
+        """Log what was not understood. An agent that is asked again and again has the same fault each time."""
+        for note in reading.notes if reading.notes else ():
+            if note not in self._told:
+                if len(self._told) >= _MOST_TOLD:
+                    self._told.clear()
+                self._told.add(note)
+                logger.warning("%s: %s", self, note)
 
     def _result(self, text: bytes, response: httpx2.Response) -> JsonValue:
         self._show(text)

@@ -74,6 +74,9 @@ def _moment(text: str) -> int:
 
 
 def _checked_base64(text: str) -> str:
+    """Base64. The line breaks that mail puts into it are left out."""
+    if not _BASE64.fullmatch(text):
+        text = "".join(text.split())
     if not _BASE64.fullmatch(text) or len(text.rstrip("=")) % 4 == 1:
         raise ValueError("not base64")
     return text
@@ -112,6 +115,10 @@ Id = Annotated[str, Field(min_length=1, max_length=512), AfterValidator(_checked
 without the one character that no text of a PostgreSQL holds."""
 MaybeId = Annotated[Id | None, BeforeValidator(lambda value: None if value == "" else value)]
 """An optional identifier. "" is read as absent, as protocol buffers write it."""
+
+
+UNNAMED: Final = "urn:mcp-a2a:unnamed"
+"""Stands for an id that an agent left out. It is written to nobody."""
 
 
 class Model(BaseModel):
@@ -167,6 +174,8 @@ class Role(StrEnum):
 
 PartKind = Literal["text", "raw", "url", "data"]
 _KINDS: Final[Several[PartKind]] = ("text", "raw", "url")
+_EMPTY: Final[tuple[JsonValue, ...]] = (None, "", {}, [])
+"""What a field of a part holds that holds nothing, beside a field that holds something."""
 
 
 class Part(Model):
@@ -190,13 +199,29 @@ class Part(Model):
 
     @model_validator(mode="after")
     def _exactly_one(self) -> Self:
+        named = self.__pydantic_fields_set__
         held = [kind for kind in _KINDS if getattr(self, kind) is not None]
-        if "data" in self.model_fields_set:
+        if "data" in named:
             held.append("data")
+        if len(held) != 1:
+            held = self._without_empty(held)
+        elif held == ["data"] and self.data is None and not named.isdisjoint(_KINDS):
+            held = []  # each of the four is null
         if len(held) != 1:
             found = " and ".join(held) or "none of them"
             raise ValueError(f"a part holds exactly one of text, raw, url and data; found {found}")
         return self
+
+    def _without_empty(self, held: list[PartKind]) -> list[PartKind]:
+        """The fields that this part holds beside empty ones, which writers of every field leave there. The empty ones
+        are removed. Of empty ones alone the first is kept."""
+        full = [kind for kind in held if getattr(self, kind) not in _EMPTY]
+        kept = full or held[:1]
+        for kind in held:
+            if kind not in kept:
+                self.__dict__[kind] = None
+                self.__pydantic_fields_set__.discard(kind)
+        return kept
 
     @model_serializer(mode="wrap")
     def _keep_null_data(self, write: SerializerFunctionWrapHandler) -> Any:

@@ -17,6 +17,7 @@ from pydantic import JsonValue
 from bridge.a2a.model.errors import INTERNAL, KINDS, A2AError, Violation
 from bridge.a2a.model.objects import AgentCard, StreamResponse
 from bridge.a2a.model.operations import AnswerT, AnyOperation, Operation, RequestT, Streamed, Unary
+from bridge.a2a.wire.reading import Reading
 from bridge.a2a.wire.rest import OperationRoutes, RestRequest
 from bridge.errors import PeerError
 from bridge.jsonvalues import JsonObject, shortened_json
@@ -74,11 +75,7 @@ class EventDecoder(ABC):
 
     @abstractmethod
     def read(self, value: JsonValue) -> Sequence[StreamResponse]:
-        """The StreamResponses of one event of the wire.
-
-        Raises:
-            ValidationError: the value is not an event.
-        """
+        """The StreamResponses of one event of the wire, none where it is not understood."""
 
 
 class Dialect(ABC):
@@ -197,15 +194,19 @@ class Dialect(ABC):
         return {}
 
     @abstractmethod
-    def answer_from(self, operation: Unary[RequestT, AnswerT], value: JsonValue) -> AnswerT:
+    def answer_from(
+        self, operation: Unary[RequestT, AnswerT], value: JsonValue, reading: Reading | None = None
+    ) -> AnswerT:
         """The answer of an operation, from its JSON.
 
         Raises:
-            ValidationError: the value is not an answer of this operation.
+            ValidationError: nothing in the value is an answer of this operation.
         """
 
     @abstractmethod
-    def reader(self, operation: Streamed[RequestT, AnswerT], request: RequestT) -> EventDecoder:
+    def reader(
+        self, operation: Streamed[RequestT, AnswerT], request: RequestT, reading: Reading | None = None
+    ) -> EventDecoder:
         """What reads the events of one stream, that this was asked for."""
 
     @abstractmethod

@@ -167,14 +167,14 @@ class Spelling(ABC):
         return self._with_status_from(_changed(read, {"artifact": _one(self._artifact_from)}))
 
     def _artifact_from(self, artifact: JsonObject) -> JsonObject:
-        return _changed(restored(artifact), {"parts": self._parts_from})
+        return _changed(restored(artifact), {"parts": _each(self.part_from)})
 
     def _with_status_from(self, value: JsonObject) -> JsonObject:
         """The object with its status read. A state that 1.0 does not have is kept in a note."""
         status = value.get("status")
         if not isinstance(status, dict):
             return value
-        read = _changed(status, {"message": self._agent_message_from})
+        read = _changed(status, {"message": self.message_from})
         if (state := UNKNOWN_STATES.get(str(read.get("state")))) is None:
             return {**value, "status": read}
         metadata = _object(value.get("metadata"))
@@ -182,15 +182,7 @@ class Spelling(ABC):
         return {**value, "status": {**read, "state": state}, "metadata": {**metadata, **note}}
 
     def _history_from(self, value: JsonValue) -> JsonValue:
-        return [self._agent_message_from(one) for one in value] if isinstance(value, list) else value
-
-    def _agent_message_from(self, value: JsonValue) -> JsonValue:
-        """A message of an agent, which may have no parts."""
-        message = self.message_from(value)
-        return _changed(message, {"parts": _filled}) if isinstance(message, dict) else message
-
-    def _parts_from(self, value: JsonValue) -> JsonValue:
-        return _filled(_each(self.part_from)(value))
+        return [self.message_from(one) for one in value] if isinstance(value, list) else value
 
 
 def noted(value: JsonObject, fields: frozenset[str] | None) -> JsonObject:
@@ -224,11 +216,6 @@ def with_note(metadata: JsonValue, note: JsonObject) -> JsonObject:
 
 def _without_kind(value: JsonObject) -> JsonObject:
     return {name: item for name, item in value.items() if name != "kind"}
-
-
-def _filled(value: JsonValue) -> JsonValue:
-    """Parts for 1.0, which requires at least one: an empty list becomes an empty text."""
-    return [{"text": ""}] if value == [] else value
 
 
 def _renaming(names: Mapping[str, str]) -> Callable[[JsonValue], JsonValue]:
@@ -273,7 +260,7 @@ _WRITTEN: Final[Mapping[str, Callable[[Spelling, JsonObject], JsonObject]]] = {
 }
 _READ: Final[Mapping[str, Callable[[Spelling, JsonValue], JsonValue]]] = {
     "task": Spelling._task_from,
-    "message": Spelling._agent_message_from,
+    "message": Spelling.message_from,
     "statusUpdate": Spelling._update_from,
     "artifactUpdate": Spelling._update_from,
 }

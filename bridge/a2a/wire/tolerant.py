@@ -9,15 +9,24 @@ Spec: A2A 1.0 sections 3.2.3 (which of the four), 4.1.3, 4.1.5, 5.5.
 
 from __future__ import annotations
 
+import base64
 import re
 from typing import Final
+from urllib.parse import unquote_to_bytes
 
 from pydantic import JsonValue
 
 from bridge.a2a.model.objects import Role, TaskState
 from bridge.jsonvalues import JsonObject
 
-_PAYLOADS: Final = ("task", "message", "statusUpdate", "artifactUpdate")
+_KINDS: Final = {
+    "task": "task",
+    "message": "message",
+    "status-update": "statusUpdate",
+    "artifact-update": "artifactUpdate",
+}
+"""What a bare object says of itself since 0.2, and its name in 1.0."""
+_PROTO_NAMES: Final = {"status_update": "statusUpdate", "artifact_update": "artifactUpdate"}
 _STATES: Final = {
     **{state.name: state.value for state in TaskState},
     "CANCELLED": TaskState.CANCELED.value,
@@ -35,7 +44,9 @@ def normalized_event(value: JsonValue) -> JsonValue:
     """A StreamResponse, or the answer to a message, whose payload may stand there bare."""
     if not isinstance(value, dict):
         return value
-    payloads = {name: value[name] for name in _PAYLOADS if isinstance(value.get(name), dict)}
+    if not _PROTO_NAMES.keys().isdisjoint(value):
+        value = {_PROTO_NAMES.get(name, name): item for name, item in value.items()}
+    payloads = {name: value[name] for name in _EVENTS if isinstance(value.get(name), dict)}
     if not payloads and (name := _payload_of(value)):
         return {name: _EVENTS[name](value)}
     others = {name: item for name, item in value.items() if name not in payloads}
@@ -71,12 +82,18 @@ def message_from(value: JsonValue) -> JsonValue:
 
 
 def _payload_of(value: JsonObject) -> str | None:
-    """Which of the four a bare object is, by what only it has."""
-    if "messageId" in value:
+    """Which of the four a bare object is, by its own word, or else by what only it has."""
+    kind = value.get("kind")
+    if isinstance(kind, str) and (named := _KINDS.get(kind)) is not None:
+        return named
+    if isinstance(value.get("artifact"), dict):
+        return "artifactUpdate"
+    if "messageId" in value or isinstance(value.get("parts"), list):
         return "message"
-    if "taskId" in value:
-        return "artifactUpdate" if "artifact" in value else "statusUpdate"
-    return "task" if "id" in value and "status" in value else None
+    if not value.get("status"):
+        return None
+    is_task = "taskId" not in value and not {"id", "artifacts", "history"}.isdisjoint(value)
+    return "task" if is_task else "statusUpdate"
 
 
 def _task(value: JsonValue) -> JsonValue:
@@ -97,25 +114,53 @@ def _with_artifact(value: JsonValue) -> JsonValue:
 
 
 def _with_parts(value: JsonObject) -> JsonObject:
-    """With its files as parts of 1.0; the same object where there are none of 0.3."""
+    """With its files as parts of 1.0; the same object where there are none of 0.3 and none within their own URL."""
     parts = value.get("parts")
-    if not isinstance(parts, list) or not any(isinstance(one, dict) and "file" in one for one in parts):
+    if not isinstance(parts, list) or not any(isinstance(one, dict) and _is_odd(one) for one in parts):
         return value
     return {**value, "parts": [file_in(one) if isinstance(one, dict) else one for one in parts]}
 
 
+def _is_odd(part: JsonObject) -> bool:
+    return "file" in part or "url" in part
+
+
 def file_in(part: JsonObject) -> JsonObject:
-    """A part with the fields of its file as its own, where that is one of JSON-RPC."""
+    """A part with the fields of its file as its own, where that is one of JSON-RPC. Its bytes count before its URI."""
     file = part.get("file")
     if not isinstance(file, dict) or _CONTENTS.isdisjoint(file):
-        return part
+        return content_of_url(part)
     others = {name: item for name, item in part.items() if name not in ("file", "kind")}
-    return {**others, **{FROM_FILE.get(name, name): item for name, item in file.items() if item is not None}}
+    left_out = "uri" if file.get("bytes") else "bytes" if file.get("uri") else None
+    read = {
+        FROM_FILE.get(name, name): item
+        for name, item in file.items()
+        if item is not None and (name != left_out)
+    }
+    return content_of_url({**others, **read})
+
+
+def content_of_url(part: JsonObject) -> JsonObject:
+    """A part whose URL is a `data:` URL as the file that stands in it (RFC 2397); any other part as it is."""
+    url, raw = part.get("url"), part.get("raw")
+    written = raw if isinstance(raw, str) and raw.startswith("data:") else url
+    if not isinstance(written, str) or written[:5].lower() != "data:" or "," not in written:
+        return part
+    head, _, body = written[5:].partition(",")
+    media_type, *parameters = head.split(";")
+    content = unquote_to_bytes(body)
+    if not parameters or parameters[-1].strip().lower() != "base64":
+        content = base64.b64encode(content)
+    typed = part.get("mediaType") or media_type or "text/plain"
+    others = {name: item for name, item in part.items() if name != "url"}
+    return {**others, "raw": content.decode("ascii", "replace"), "mediaType": typed}
 
 
 def _with_status(value: JsonValue) -> JsonObject:
     assert isinstance(value, dict)
     status = value.get("status")
+    if isinstance(status, str):
+        status = {"state": status}
     if not isinstance(status, dict):
         return dict(value)
     changed = dict(status)

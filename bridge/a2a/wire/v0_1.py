@@ -30,6 +30,7 @@ from bridge.a2a.model.task_names import NAME_BYTES, name_of
 from bridge.a2a.wire import older_card, tolerant
 from bridge.a2a.wire.dialect import EventDecoder, EventEncoder
 from bridge.a2a.wire.push_spelling import FirstPushSpelling, push_in, push_out
+from bridge.a2a.wire.reading import Reading
 from bridge.a2a.wire.spelling import NOTE, restored, with_note
 from bridge.a2a.wire.v0_3 import V0_3, JsonSpelling
 from bridge.jsonvalues import JsonObject
@@ -187,7 +188,7 @@ class FirstSpelling(JsonSpelling):
 
     def _message_of(self, read: JsonObject) -> JsonValue:
         status = read.get("status")
-        return self._agent_message_from(status.get("message")) if isinstance(status, dict) else None
+        return self.message_from(status.get("message")) if isinstance(status, dict) else None
 
     def _with_status_from(self, value: JsonObject) -> JsonObject:
         read = super()._with_status_from(value)
@@ -261,8 +262,9 @@ class _FirstWriter(EventEncoder):
 class _FirstReader(EventDecoder):
     """Puts the updates together again that are a task as it is."""
 
-    def __init__(self, spelling: FirstSpelling, context_id: str | None) -> None:
+    def __init__(self, spelling: FirstSpelling, context_id: str | None, reading: Reading) -> None:
         self._spelling = spelling
+        self._reading = reading
         self._context_id = context_id
         self._artifacts: list[JsonValue] = []
 
@@ -270,14 +272,14 @@ class _FirstReader(EventDecoder):
         read = restored(value) if isinstance(value, dict) else {}
         is_snapshot = read.pop(_SNAPSHOT, False) is True
         if read.pop(_MESSAGE, False) is True:
-            return (StreamResponse.model_validate(self._spelling.message_in(read)),)
+            return self._reading.events(self._spelling.message_in(read))
         if "status" not in read and "artifact" not in read:
-            return (StreamResponse.model_validate(value),)
+            return self._reading.events(value)
         if not is_snapshot and not _TASKS_OWN.isdisjoint(read):
-            return (StreamResponse.model_validate({"task": self._spelling.task_from(value)}),)
+            return self._reading.events({"task": self._spelling.task_from(value)})
         event = self._spelling.update_from(read, self._context_id)
         if not is_snapshot:
-            return (StreamResponse.model_validate(event),)
+            return self._reading.events(event)
         [(name, update)] = event.items()
         assert isinstance(update, dict)
         if name == "artifactUpdate":
@@ -286,7 +288,7 @@ class _FirstReader(EventDecoder):
         update["id"] = update.pop("taskId")
         if self._artifacts:
             update["artifacts"], self._artifacts = self._artifacts, []
-        return (StreamResponse.model_validate({"task": update}),)
+        return self._reading.events({"task": update})
 
 
 _TASKS_OWN: Final = frozenset({"sessionId", "history", "artifacts"})
@@ -407,13 +409,17 @@ class V0_1(V0_3):
             older["metadata"] = with_note(params.get("metadata"), {_CONFIGURATION: unsaid})
         return {**params, **older, "message": self.spelling.message(message)}
 
-    def reader(self, operation: Streamed[RequestT, AnswerT], request: RequestT) -> EventDecoder:  # noqa: ARG002
-        if not isinstance(request, SendMessageRequest):
-            return _FirstReader(self.spelling, None)
-        message = request.message
-        return _FirstReader(
-            self.spelling, message.context_id or (None if message.task_id else message.message_id)
-        )
+    def reader(
+        self,
+        operation: Streamed[RequestT, AnswerT],  # noqa: ARG002
+        request: RequestT,
+        reading: Reading | None = None,
+    ) -> EventDecoder:
+        context_id: str | None = None
+        if isinstance(request, SendMessageRequest):
+            message = request.message
+            context_id = message.context_id or (None if message.task_id else message.message_id)
+        return _FirstReader(self.spelling, context_id, reading or Reading(request))
 
 
 def _require_name(task_id: JsonValue) -> None:

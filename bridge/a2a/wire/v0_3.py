@@ -40,6 +40,7 @@ from bridge.a2a.model.operations import PUSH, AnswerT, AnyOperation, Operation, 
 from bridge.a2a.wire import older_card
 from bridge.a2a.wire.dialect import Dialect, ErrorObject, EventDecoder, EventEncoder, refusal_from
 from bridge.a2a.wire.push_spelling import JsonPushSpelling, push_in, push_out
+from bridge.a2a.wire.reading import Reading
 from bridge.a2a.wire.rest import PLAIN_MEDIA_TYPE, OperationRoutes
 from bridge.a2a.wire.spelling import DATA_WRAPPED, Spelling, noted, restored
 from bridge.a2a.wire.tolerant import FROM_FILE, file_in
@@ -248,17 +249,24 @@ class V0_3(Dialect):
             older[self.push_name] = push_out(push)
         return {**params, "message": self.spelling.message(message), "configuration": older}
 
-    def answer_from(self, operation: Unary[RequestT, AnswerT], value: JsonValue) -> AnswerT:
+    def answer_from(
+        self, operation: Unary[RequestT, AnswerT], value: JsonValue, reading: Reading | None = None
+    ) -> AnswerT:
         if operation is operations.SEND_MESSAGE:
             value = self.spelling.event_from(value)
         elif operation.answer is Task:
             value = self.spelling.task_from(value)
         elif operation in PUSH:
             value = self.push_spelling.answer_from(operation, value)
-        return operation.answer.model_validate(value)
+        return (reading or Reading()).answer(operation.answer, value)
 
-    def reader(self, operation: Streamed[RequestT, AnswerT], request: RequestT) -> EventDecoder:  # noqa: ARG002
-        return _SpellingReader(self.spelling)
+    def reader(
+        self,
+        operation: Streamed[RequestT, AnswerT],  # noqa: ARG002
+        request: RequestT,
+        reading: Reading | None = None,
+    ) -> EventDecoder:
+        return _SpellingReader(self.spelling, reading or Reading(request))
 
     def jsonrpc_refusal(self, error: JsonObject) -> ErrorObject:
         return refusal_from(error, error.get("data"))
@@ -284,8 +292,9 @@ class _SpellingWriter(EventEncoder):
 
 
 class _SpellingReader(EventDecoder):
-    def __init__(self, spelling: Spelling) -> None:
+    def __init__(self, spelling: Spelling, reading: Reading) -> None:
         self._spelling = spelling
+        self._reading = reading
 
     def read(self, value: JsonValue) -> Sequence[StreamResponse]:
-        return (StreamResponse.model_validate(self._spelling.event_from(value)),)
+        return self._reading.events(self._spelling.event_from(value))

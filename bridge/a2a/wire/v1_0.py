@@ -27,6 +27,7 @@ from bridge.a2a.model.operations import (
     Unary,
 )
 from bridge.a2a.wire.dialect import Dialect, ErrorObject, EventDecoder, EventEncoder, refusal_from
+from bridge.a2a.wire.reading import Reading
 from bridge.a2a.wire.rest import MEDIA_TYPE, PLAIN_MEDIA_TYPE, OperationRoutes, route
 from bridge.a2a.wire.tolerant import normalized_event, normalized_task, normalized_task_page
 from bridge.jsonvalues import JsonObject
@@ -87,8 +88,11 @@ class _AsStoredWriter(EventEncoder):
 
 
 class _TolerantReader(EventDecoder):
+    def __init__(self, reading: Reading) -> None:
+        self._reading = reading
+
     def read(self, value: JsonValue) -> Sequence[StreamResponse]:
-        return (StreamResponse.model_validate(normalized_event(value)),)
+        return self._reading.events(normalized_event(value))
 
 
 class V1_0(Dialect):
@@ -138,11 +142,18 @@ class V1_0(Dialect):
     def params_of(self, operation: Operation[RequestT, AnswerT], request: RequestT) -> JsonObject:  # noqa: ARG002
         return request.to_object()
 
-    def answer_from(self, operation: Unary[RequestT, AnswerT], value: JsonValue) -> AnswerT:
-        return operation.answer.model_validate(_READ.get(operation, _as_it_is)(value))
+    def answer_from(
+        self, operation: Unary[RequestT, AnswerT], value: JsonValue, reading: Reading | None = None
+    ) -> AnswerT:
+        return (reading or Reading()).answer(operation.answer, _READ.get(operation, _as_it_is)(value))
 
-    def reader(self, operation: Streamed[RequestT, AnswerT], request: RequestT) -> EventDecoder:  # noqa: ARG002
-        return _TolerantReader()
+    def reader(
+        self,
+        operation: Streamed[RequestT, AnswerT],  # noqa: ARG002
+        request: RequestT,
+        reading: Reading | None = None,
+    ) -> EventDecoder:
+        return _TolerantReader(reading or Reading(request))
 
     def jsonrpc_refusal(self, error: JsonObject) -> ErrorObject:
         return refusal_from(error, error.get("data"))

@@ -65,12 +65,13 @@ def test_a_part_is_one_of_four_and_is_written_as_it_was_read(written: Any, kind:
         {"mediaType": "text/plain"},
         {"text": None},
         {"text": "a", "raw": "AAAA"},
-        {"text": "a", "data": {}},
+        {"text": "a", "data": {"b": 1}},
+        {"text": None, "raw": None, "url": None, "data": None},
         {"url": "u", "raw": "AAAA"},
         {"text": 5},
         {"raw": "not base64!"},
         {"raw": "A"},
-        {"raw": "AAAA\n"},
+        {"raw": "AAA\nA\nA"},
         {"raw": "A=AA"},
         {"raw": "+-AA"},
         "text",
@@ -80,6 +81,24 @@ def test_a_part_is_one_of_four_and_is_written_as_it_was_read(written: Any, kind:
 def test_a_part_that_is_none_or_several_or_no_base64_is_refused(written: Any) -> None:
     with pytest.raises(ValidationError):
         Part.model_validate(written)
+
+
+@pytest.mark.proves("map-agent-read-alone")
+@pytest.mark.parametrize(
+    ("written", "read"),
+    [
+        ({"text": "fine", "raw": None, "url": None, "data": None}, {"text": "fine"}),
+        ({"text": "fine", "raw": "", "url": "", "data": {}}, {"text": "fine"}),
+        ({"text": "", "raw": "", "url": "", "data": None}, {"text": ""}),
+        ({"text": "", "raw": "AAAA"}, {"raw": "AAAA"}),
+        ({"text": "", "url": "https://a.example"}, {"url": "https://a.example"}),
+        ({"text": None, "data": {"a": 1}}, {"data": {"a": 1}}),
+        ({"data": None}, {"data": None}),
+        ({"raw": "AA\r\nAA\n"}, {"raw": "AAAA"}),
+    ],
+)
+def test_empty_fields_beside_the_one_of_a_part_are_none(written: Any, read: Any) -> None:
+    assert Part.model_validate(written).to_object() == read
 
 
 REQUIRED: list[tuple[type[objects.Model], Any, str]] = [

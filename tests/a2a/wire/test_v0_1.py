@@ -189,7 +189,6 @@ def test_a_task_of_the_samples_server_is_read() -> None:
     ] == [
         ("artifact-0", None, ["one two"]),
         ("artifact-0.1", None, ["other"]),
-        ("artifact-3", "last", [""]),
     ]
     again = FIRST.answer_from(operations.GET_TASK, json.loads(json.dumps(given)))
     assert again == task

@@ -1,0 +1,456 @@
+"""Objects that an agent wrote, in the form of `model`, read each alone where the whole is not valid. Pure.
+
+A valid object is read at once. Only of one that is not valid, each field is read by itself: what is missing is filled
+from what is known of the exchange, and what cannot be understood is left out with a note. So one odd thing does not
+take the rest with it. A part whose content is left out leaves a text in its place that says so.
+
+Writers leave out what is empty (the JSON of protocol buffers), or write null for what is unset (Go), and newer agents
+say what nobody here knows yet.
+
+Spec: A2A 1.0 sections 3.2.3, 4.1 and 4.2; 5.7 (a reader ignores what it does not know).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from functools import lru_cache
+from typing import Annotated, Any, Final, cast
+
+from pydantic import JsonValue, TypeAdapter, ValidationError
+
+from bridge.a2a.model.objects import (
+    UNNAMED,
+    Artifact,
+    CancelTaskRequest,
+    GetTaskRequest,
+    ListTasksResponse,
+    Message,
+    Model,
+    Part,
+    Role,
+    SendMessageRequest,
+    SendMessageResponse,
+    StreamResponse,
+    SubscribeToTaskRequest,
+    Task,
+    TaskArtifactUpdateEvent,
+    TaskState,
+    TaskStatus,
+    TaskStatusUpdateEvent,
+)
+from bridge.a2a.model.operations import AnswerT
+from bridge.jsonvalues import JsonObject, shortened_json
+
+UNREAD: Final = "urn:mcp-a2a:unread:v1"
+"""The metadata key of a text that stands for a part whose content was left out. Its value says why."""
+
+_CONTENTS: Final = ("text", "raw", "url", "data")
+_BESIDE: Final = frozenset({"kind", "type", "metadata", "filename", "mediaType", "media_type"})
+"""Fields of a part that hold none of its content."""
+_MOST_NOTES: Final = 20
+"""How many notes are kept of one exchange: an odd stream has the same fault in each of its events."""
+_STATE_NUMBERS: Final = (
+    *(TaskState.SUBMITTED, TaskState.WORKING, TaskState.COMPLETED, TaskState.FAILED),
+    *(TaskState.CANCELED, TaskState.INPUT_REQUIRED, TaskState.REJECTED, TaskState.AUTH_REQUIRED),
+)
+"""The states by their numbers in the proto, from 1 on, which its JSON may have in place of their names."""
+
+_Mend = Callable[[JsonValue], JsonValue]
+
+
+class Reading:
+    """Reads the objects of one exchange: an answer, or the events of a stream in their order."""
+
+    __slots__ = (
+        "_artifact_id",
+        "_context_id",
+        "_halves",
+        "_message_id",
+        "_state",
+        "_task_id",
+        "_unnamed",
+        "notes",
+    )
+
+    def __init__(self, request: Model | None = None) -> None:
+        """`request` is what was asked: it names the task, or the message that an agent repeats."""
+        self.notes: list[str] = []
+        """What was not understood, in words."""
+        self._task_id = self._context_id = self._message_id = ""
+        self._state: TaskState | None = None
+        self._artifact_id = ""
+        self._halves: dict[str, str] = {}
+        """The first half of a character that the last piece of a text ended with, by what the text is of."""
+        self._unnamed = 0
+        match request:
+            case GetTaskRequest() | CancelTaskRequest() | SubscribeToTaskRequest():
+                self._task_id = request.id
+            case SendMessageRequest():
+                message = request.message
+                self._task_id, self._context_id = message.task_id or "", message.context_id or ""
+                self._message_id = message.message_id
+            case _:
+                pass
+
+    def events(self, value: JsonValue) -> tuple[StreamResponse, ...]:
+        """The events in an event of a stream, none where nothing in it is understood."""
+        try:
+            events: tuple[StreamResponse, ...] = (StreamResponse.model_validate(value),)
+        except ValidationError:
+            events = tuple(self._events(_with_whole_characters(value)))
+        for event in events:
+            self._know(event)
+        return events
+
+    def answer(self, model: type[AnswerT], value: JsonValue) -> AnswerT:
+        """An answer.
+
+        Raises:
+            ValidationError: nothing in the value is one.
+        """
+        try:
+            return model.model_validate(value)
+        except ValidationError:
+            mended = self._answer(model, _with_whole_characters(value))
+            if mended is None:
+                raise
+            return model.model_validate(mended)
+
+    def _answer(self, model: type[Model], value: JsonValue) -> JsonValue:
+        """What an answer has that can be read; None where that is nothing."""
+        if not isinstance(value, dict):
+            return None
+        if model is Task:
+            return self._task(value) if _says_something(value) else None
+        if model is SendMessageResponse:
+            for event in self._events(value):
+                if event.task is not None or event.message is not None:
+                    return event.to_object()
+            return None
+        if model is ListTasksResponse and isinstance(listed := value.get("tasks"), list):
+            tasks: list[JsonValue] = [task for one in listed if (task := self._listed(one)) is not None]
+            sizes: JsonObject = {"nextPageToken": "", "pageSize": len(tasks), "totalSize": len(tasks)}
+            return {**sizes, **self._fields(model, {**value, "tasks": tasks}, "the list", {}), "tasks": tasks}
+        return None
+
+    def _know(self, event: StreamResponse) -> None:
+        """Keep what an event says of its task, for those that do not say it."""
+        if (task := event.task) is not None:
+            self._task_id, self._state = task.id, task.status.state
+            self._context_id = task.context_id or self._context_id
+        elif (update := event.status_update) is not None:
+            self._task_id, self._state = update.task_id, update.status.state
+            self._context_id = update.context_id
+        elif (chunk := event.artifact_update) is not None:
+            self._task_id, self._context_id = chunk.task_id, chunk.context_id
+            self._artifact_id = chunk.artifact.artifact_id
+
+    # Events
+
+    def _events(self, value: JsonValue) -> Iterator[StreamResponse]:
+        payloads: Mapping[str, Callable[[JsonObject], JsonObject | None]] = {
+            "task": self._task,
+            "message": self._reply,
+            "statusUpdate": self._status_update,
+            "artifactUpdate": self._artifact_update,
+        }
+        read = _by_alias(StreamResponse, value) if isinstance(value, dict) else {}
+        held = [(name, one) for name in payloads if isinstance(one := read.get(name), dict)]
+        if not held:
+            self._note(f"an event of a kind that is not known: {shortened_json(value)}")
+        for name in payloads:
+            if held and (other := read.get(name)) and not isinstance(other, dict):
+                self._note(f"{name} cannot be read: {shortened_json(other)}")
+        for name, payload in held:
+            if (mended := payloads[name](payload) if payload else None) is None:
+                continue
+            try:
+                yield StreamResponse.model_validate({name: mended})
+            except ValidationError as exc:
+                self._note(f"{name} cannot be read: {exc.errors(include_url=False)[0]['msg']}")
+
+    def _task(self, value: JsonObject) -> JsonObject:
+        task_id = _text(value.get("id")) or self._task_id or _named_inside(value, "taskId") or UNNAMED
+        where = f"task {task_id}"
+        nested: Mapping[str, _Mend] = {
+            "status": self._status,
+            "artifacts": lambda given: self._each(given, self._artifact),
+            "history": lambda given: self._each(given, self._message_if_any),
+        }
+        read = self._fields(Task, value, where, nested)
+        context_id = _named_inside(read, "contextId") or self._context_id
+        known: JsonObject = {"contextId": context_id} if context_id else {}
+        status = read.get("status")
+        return {**known, **read, "id": task_id, "status": status if status is not None else self._status({})}
+
+    def _listed(self, value: JsonValue) -> JsonValue:
+        """A task of a list. A task without an id is no use there."""
+        try:
+            Task.model_validate(value)
+        except ValidationError:
+            if not isinstance(value, dict) or not _text(value.get("id")):
+                self._note(f"a task of the list has no id and is left out: {shortened_json(value)}")
+                return None
+            return self._task(value)
+        return value
+
+    def _reply(self, value: JsonObject) -> JsonObject:
+        """A message in the place of a task, which may have no content."""
+        message = self._message(value, f"{UNNAMED}:reply")
+        return {**message, "parts": message.get("parts") or [{"text": ""}]}
+
+    def _status_update(self, value: JsonObject) -> JsonObject | None:
+        read = self._fields(TaskStatusUpdateEvent, value, "a status update", {"status": self._status})
+        if "status" not in read:
+            self._note("a status update without a status")
+            return None
+        return {**read, **self._owner(read)}
+
+    def _artifact_update(self, value: JsonObject) -> JsonObject | None:
+        is_more = value.get("append") is True
+
+        def artifact(given: JsonValue) -> JsonValue:
+            return self._artifact(given, self._artifact_id if is_more else "", goes_on=True)
+
+        read = self._fields(TaskArtifactUpdateEvent, value, "an artifact update", {"artifact": artifact})
+        # Without parts it only says that the artifact is complete.
+        return {**read, **self._owner(read)} if read.get("artifact") is not None else None
+
+    def _owner(self, update: JsonObject) -> JsonObject:
+        """The task and the context of an update."""
+        task_id = update.get("taskId") or self._task_id or _named_inside(update, "taskId") or UNNAMED
+        context_id = (
+            update.get("contextId") or self._context_id or _named_inside(update, "contextId") or UNNAMED
+        )
+        return {"taskId": task_id, "contextId": context_id}
+
+    # What they hold
+
+    def _status(self, value: JsonValue) -> JsonValue:
+        if not isinstance(value, dict):
+            return None
+        nested: Mapping[str, _Mend] = {"state": self._state_of, "message": self._message_if_any}
+        read = self._fields(TaskStatus, value, "a status", nested)
+        return {**read, "state": read.get("state") or self._known_state}
+
+    @property
+    def _known_state(self) -> str:
+        """The state of a task that says none."""
+        return self._state or TaskState.WORKING
+
+    def _state_of(self, value: JsonValue) -> JsonValue:
+        """A state that nobody knows is no end."""
+        if isinstance(value, int) and 1 <= value <= len(_STATE_NUMBERS):
+            return _STATE_NUMBERS[value - 1].value
+        if not value:
+            return None
+        self._note(f"the state {shortened_json(value)} is not known, so the task counts as still at work")
+        return TaskState.WORKING.value
+
+    def _message_if_any(self, value: JsonValue) -> JsonValue:
+        """A message within a task; None for one without content."""
+        if isinstance(value, str) and value:
+            value = {"parts": [{"text": value}]}
+        if not isinstance(value, dict):
+            return None
+        message = self._message(value, "")
+        return message if message.get("parts") else None
+
+    def _message(self, value: JsonObject, unnamed: str) -> JsonObject:
+        message_id = _text(value.get("messageId") or value.get("message_id")) or unnamed or self._new_id()
+        where = f"message {message_id}"
+        nested: Mapping[str, _Mend] = {
+            "role": self._role_of,
+            "parts": lambda given: self._parts(given, where, message_id),
+        }
+        read = self._fields(Message, value, where, nested)
+        is_echo = message_id == self._message_id
+        return {
+            **read,
+            "messageId": message_id,
+            "role": read.get("role") or (Role.USER if is_echo else Role.AGENT).value,
+        }
+
+    def _role_of(self, value: JsonValue) -> JsonValue:
+        return Role.USER.value if value == 1 else None
+
+    def _artifact(self, value: JsonValue, unnamed: str = "", *, goes_on: bool = False) -> JsonValue:
+        if not isinstance(value, dict):
+            return None
+        artifact_id = _text(value.get("artifactId") or value.get("artifact_id")) or unnamed or self._new_id()
+        where = f"artifact {artifact_id}"
+        halves = artifact_id if goes_on else ""
+        nested: Mapping[str, _Mend] = {"parts": lambda given: self._parts(given, where, halves)}
+        read = self._fields(Artifact, value, where, nested)
+        return {**read, "artifactId": artifact_id} if read.get("parts") else None
+
+    def _parts(self, value: JsonValue, where: str, goes_on_as: str) -> JsonValue:
+        listed = value if isinstance(value, list) else [] if value is None else [value]
+        parts = [
+            part
+            for number, one in enumerate(listed, 1)
+            for part in self._part(one, f"part {number} of {where}")
+        ]
+        return [*self._with_whole_characters(parts, goes_on_as)]
+
+    def _part(self, value: JsonValue, where: str) -> Iterator[JsonObject]:
+        """A part, or the several parts that stand in its place."""
+        if not isinstance(value, dict):
+            value = {"text": value}
+        if isinstance(value.get("text"), int | float | dict | list):
+            value = {**value, "text": None, "data": value["text"]}
+        if _is_valid(Part, value):
+            yield value
+            return
+        held = {name: value[name] for name in _CONTENTS if value.get(name) not in (None, "")}
+        beside = {name: item for name, item in value.items() if name not in _CONTENTS and item is not None}
+        found = 0
+        for name, item in held.items():
+            one = self._fields(Part, {**beside, name: item}, where, {})
+            if name in one:
+                found += 1
+                yield one
+        unknown = {name: item for name, item in beside.items() if name not in _BESIDE and item}
+        if not found and (unknown or held):
+            words = f"{where} is of a kind that cannot be read and is left out: {shortened_json(value)}"
+            self._note(words)
+            yield {"text": f"[{words[0].upper()}{words[1:]}]", "metadata": {UNREAD: _whole(words)}}
+        elif not found:
+            self._note(f"{where} has no content")
+
+    # Fields
+
+    def _fields(
+        self, model: type[Model], value: JsonObject, where: str, nested: Mapping[str, _Mend]
+    ) -> JsonObject:
+        """The fields of an object that can be read, each alone. `nested` reads what is not valid as it is."""
+        read: JsonObject = {}
+        for name, given in _by_alias(model, value).items():
+            if given is None and name != "data":
+                continue
+            adapter = _adapters_of(model).get(name)
+            if adapter is None or _takes(adapter, given):
+                read[name] = given
+            elif name in nested:
+                if (mended := nested[name](given)) is not None:
+                    read[name] = mended
+            elif given != "":
+                self._note(f"{name} of {where} cannot be read: {shortened_json(given)}")
+        return read
+
+    def _each(self, value: JsonValue, mend: _Mend) -> JsonValue:
+        """The items of a list that can be read. What is no list is its one item."""
+        read: list[JsonValue] = []
+        for one in value if isinstance(value, list) else [value]:
+            if (mended := mend(one)) is not None:
+                read.append(mended)
+            elif one and not isinstance(one, dict):
+                self._note(f"what is left out cannot be read: {shortened_json(one)}")
+        return read
+
+    def _new_id(self) -> str:
+        self._unnamed += 1
+        return f"{UNNAMED}:{self._unnamed}"
+
+    def _note(self, words: str) -> None:
+        words = _whole(words)
+        if words not in self.notes and len(self.notes) < _MOST_NOTES:
+            self.notes.append(words)
+
+    # Characters that are cut in two
+
+    def _with_whole_characters(self, parts: list[JsonObject], goes_on_as: str) -> Iterator[JsonObject]:
+        """The parts without halves of characters. A half at the end of a text belongs to the next text: of these
+        parts, or of the next piece of what `goes_on_as` names."""
+        half = self._halves.pop(goes_on_as, "")
+        for number, part in enumerate(parts):
+            text = part.get("text")
+            if not isinstance(text, str):
+                yield part
+                continue
+            text, half = half + text, ""
+            is_last = number == len(parts) - 1
+            if text and _is_first_half(text[-1]) and (goes_on_as or not is_last):
+                text, half = text[:-1], text[-1]
+            yield {**part, "text": _whole(text)}
+        if half and goes_on_as:
+            self._halves[goes_on_as] = half
+
+
+def _says_something(value: JsonObject) -> bool:
+    """Whether an object says anything of a task beside its id."""
+    return not {"status", "artifacts", "history"}.isdisjoint(name for name, item in value.items() if item)
+
+
+def _named_inside(value: JsonObject, name: str) -> str:
+    """The task or the context that a message in a task or an update names; empty if none does."""
+    status = value.get("status")
+    history = value.get("history")
+    inside = [value, *(history if isinstance(history, list) else ())]
+    inside.append(status.get("message") if isinstance(status, dict) else None)
+    return next((found for one in inside if isinstance(one, dict) and (found := _text(one.get(name)))), "")
+
+
+def _text(value: JsonValue) -> str:
+    """An id. A number is one, as some write it."""
+    if isinstance(value, int) and not isinstance(value, bool):
+        return str(value)
+    return value if isinstance(value, str) else ""
+
+
+def _by_alias(model: type[Model], value: JsonObject) -> JsonObject:
+    """An object whose fields have the names of the wire: proto JSON may have the proto's own, as its readers take."""
+    aliases = _aliases_of(model)
+    return {aliases.get(name, name): item for name, item in value.items()}
+
+
+@lru_cache(maxsize=32)
+def _aliases_of(model: type[Model]) -> Mapping[str, str]:
+    return {
+        name: field.alias for name, field in model.model_fields.items() if field.alias and field.alias != name
+    }
+
+
+@lru_cache(maxsize=32)
+def _adapters_of(model: type[Model]) -> Mapping[str, TypeAdapter[Any]]:
+    """What checks each field of a model alone, by its name on the wire."""
+    return {
+        field.alias or name: TypeAdapter(
+            cast(Any, Annotated[cast(Any, field.annotation), *field.metadata, name])
+        )
+        for name, field in model.model_fields.items()
+    }
+
+
+def _takes(adapter: TypeAdapter[Any], value: JsonValue) -> bool:
+    try:
+        adapter.validate_python(value)
+    except ValidationError:
+        return False
+    return True
+
+
+def _is_valid(model: type[Model], value: JsonValue) -> bool:
+    try:
+        model.model_validate(value)
+    except ValidationError:
+        return False
+    return True
+
+
+def _with_whole_characters(value: JsonValue, name: str = "") -> JsonValue:
+    """A value without halves of characters, but for texts of parts, whose halves may belong together."""
+    if isinstance(value, dict):
+        return {key: _with_whole_characters(item, key) for key, item in value.items()}
+    if isinstance(value, list):
+        return [_with_whole_characters(item) for item in value]
+    return _whole(value) if isinstance(value, str) and name != "text" else value
+
+
+def _is_first_half(letter: str) -> bool:
+    return "\ud800" <= letter <= "\udbff"
+
+
+def _whole(text: str) -> str:
+    """A text in which two halves of a character are one, and a half alone is the replacement character."""
+    return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
