@@ -1,4 +1,4 @@
-"""Keeps the bridge's files and folders private on a machine with other users.
+"""Keeps the bridge's files and folders private on a machine with other users, and reads files that may be anything.
 
 On POSIX, rights of other users are removed, or the path is refused. The group keeps its rights, because container
 volumes are often shared with a group.
@@ -7,6 +7,10 @@ On Windows the bits of a mode say nothing. A file has the rights of its folder t
 other users cannot read, or those of a folder that the bridge made, into which Python lets only the user and
 administrators (`os.mkdir` with 0o700, from 3.11.10, 3.12.4 and 3.13 on). For any other folder the rights are not known,
 and that is said.
+
+A path that the bridge is told to read may lead to a device, to a pipe that nobody writes, or to more than fits into
+memory. So each is opened without waiting, judged by its descriptor, and read up to a bound. For the same reason only
+what a descriptor shows to be a regular file, or a folder, of this very user is ever given another mode.
 """
 
 from __future__ import annotations
@@ -20,7 +24,7 @@ import time
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path, PurePath
-from typing import Final, TypeVar
+from typing import BinaryIO, Final, TypeVar
 from uuid import uuid4
 
 from bridge.errors import UsageError
@@ -35,8 +39,20 @@ HAS_MODES: Final = sys.platform != "win32"
 _own_id: Final[Callable[[], int]] = getattr(os, "geteuid", lambda: 0)
 """The number of this user; on Windows files belong to no number."""
 
-_change_mode: Final[Callable[[int, int], None]] = getattr(os, "fchmod", os.chmod)
+change_mode: Final[Callable[[int, int], None]] = getattr(os, "fchmod", os.chmod)
 """Changes the mode of an open file."""
+
+_AT_ONCE: Final = getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_NOCTTY", 0)
+"""Opens without waiting: a pipe has perhaps no other end."""
+
+CONFIG_BYTES: Final = 4 * 1024 * 1024
+"""The most of a configuration file, and of each file that it imports. TOML of that size takes some seconds to read."""
+SECRET_BYTES: Final = 64 * 1024
+"""The most of a file with a secret: no header and no key is as long."""
+PEM_BYTES: Final = 4 * 1024 * 1024
+"""The most of a file with certificates: all public authorities take 0.3 MB."""
+STATE_BYTES: Final = 64 * 1024 * 1024
+"""The most of a file that the bridge has written itself, or that a host keeps its servers in."""
 
 _OTHERS: Final = 0o007
 _OTHERS_WRITE: Final = 0o002
@@ -63,42 +79,129 @@ def private_folder(folder: Path, *, has_modes: bool = HAS_MODES) -> None:
 
 def _make(folder: Path, *, has_modes: bool = HAS_MODES) -> None:
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-    found = folder.stat()
-    if has_modes and found.st_mode & _OTHERS_WRITE and not found.st_mode & stat.S_ISVTX:
-        _take_away(folder, found, _OTHERS_WRITE, "write to")
+    if not has_modes or not _is_open_folder(folder.stat()):
+        return
+    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        if _is_open_folder(found := os.fstat(descriptor)):
+            _take_away(folder, descriptor, found, _OTHERS_WRITE, "write to")
+    finally:
+        os.close(descriptor)
+
+
+def _is_open_folder(found: os.stat_result) -> bool:
+    return bool(found.st_mode & _OTHERS_WRITE and not found.st_mode & stat.S_ISVTX)
 
 
 def private_file(file: Path) -> None:
-    """Remove the rights of other users to read and write a file. A missing file is passed over.
+    """Remove the rights of other users to read and write a file. A missing file is passed over, and so is what is no
+    regular file: a device is everybody's.
 
     Raises:
-        UsageError: other users have rights, and this process may not change the mode; or the file belongs to another
-            user, in a folder that everyone may write to.
+        UsageError: other users have rights, and the file is not this user's or this process may not change the mode;
+            or the file belongs to another user, in a folder that everyone may write to.
         OSError: the file cannot be looked at.
     """
-    if not HAS_MODES or not file.exists():
+    if not HAS_MODES:
         return
-    found = file.stat()
-    if found.st_uid not in (_own_id(), 0) and file.parent.stat().st_mode & _OTHERS_WRITE:
+    with suppress(FileNotFoundError):
+        if not stat.S_ISREG(file.stat().st_mode):  # not even opened: a tape would wind
+            return
+        try:
+            descriptor = os.open(file, os.O_RDONLY | _AT_ONCE)
+        except PermissionError:  # it may be for writing alone
+            descriptor = os.open(file, os.O_WRONLY | _AT_ONCE)
+        try:
+            found = os.fstat(descriptor)
+            require_not_planted(file, found)
+            if stat.S_ISREG(found.st_mode) and found.st_mode & _OTHERS:
+                _take_away(file, descriptor, found, _OTHERS, "read")
+        finally:
+            os.close(descriptor)
+
+
+def require_not_planted(file: Path, found: os.stat_result) -> None:
+    """Refuse a file that another user may have put where the bridge looks for its own.
+
+    Raises:
+        UsageError: it belongs to another user, in a folder that everyone may write to.
+        OSError: the folder cannot be looked at.
+    """
+    if HAS_MODES and found.st_uid not in (_own_id(), 0) and file.parent.stat().st_mode & _OTHERS_WRITE:
         raise UsageError(
             f"{file} belongs to another user, in a folder that everyone can write to: name another"
         )
-    if found.st_mode & _OTHERS:
-        _take_away(file, found, _OTHERS, "read")
+
+
+def open_regular(file: Path) -> int:
+    """Open a regular file for reading, without waiting; return its descriptor.
+
+    Raises:
+        OSError: it cannot be opened, or it is a device, a pipe or the like.
+    """
+    descriptor = os.open(file, os.O_RDONLY | _AT_ONCE | getattr(os, "O_BINARY", 0))
+    try:
+        mode = os.fstat(descriptor).st_mode
+        if stat.S_ISDIR(mode):
+            raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(file))
+        if not stat.S_ISREG(mode):
+            raise OSError(
+                errno.EINVAL, "it is not a regular file, but a device, a pipe or the like", str(file)
+            )
+    except BaseException:
+        os.close(descriptor)
+        raise
+    return descriptor
+
+
+def read_regular(file: Path, most_bytes: int) -> bytes:
+    """The content of a regular file.
+
+    Raises:
+        OSError: it cannot be read, it is a device, a pipe or the like, or it is larger than `most_bytes`.
+    """
+    with os.fdopen(open_regular(file), "rb") as opened:
+        return _bounded(opened, file, most_bytes)
+
+
+def read_secret(file: Path, most_bytes: int = SECRET_BYTES) -> tuple[bytes, os.stat_result]:
+    """The content of a regular file that holds a secret, and what the file is.
+
+    Raises:
+        UsageError: another user may have planted it, see `require_not_planted`.
+        OSError: as `read_regular` does.
+    """
+    with os.fdopen(open_regular(file), "rb") as opened:
+        found = os.fstat(opened.fileno())
+        require_not_planted(file, found)
+        return _bounded(opened, file, most_bytes), found
+
+
+def _bounded(opened: BinaryIO, file: Path, most_bytes: int) -> bytes:
+    content = opened.read(most_bytes + 1)
+    if len(content) > most_bytes:
+        raise OSError(
+            errno.EFBIG, f"it is larger than {most_bytes:,} bytes, the most that is read", str(file)
+        )
+    return content
 
 
 def keep_private(file: Path, descriptor: int) -> None:
     """Remove the rights of other users to read and write an open file, as whoever made it may have given them.
 
     Raises:
-        OSError: this process may not change its mode.
+        OSError: this process may not change its mode, or the file is another user's.
     """
     if not HAS_MODES:
         return
     found = os.fstat(descriptor)
     if stat.S_ISREG(found.st_mode) and found.st_mode & _OTHERS:
+        if found.st_uid != _own_id():
+            raise PermissionError(
+                errno.EPERM, "others can read it, and it belongs to another user", str(file)
+            )
         mode = stat.S_IMODE(found.st_mode) & ~_OTHERS
-        _change_mode(descriptor, mode)
+        change_mode(descriptor, mode)
         logger.warning("everyone on this machine could read %s; its mode is %o from now on", file, mode)
 
 
@@ -134,12 +237,15 @@ def doubt_of(folder: PurePath, home: PurePath) -> str | None:
     return f"what is kept in {folder} has the rights of that folder; only {home} is sure to be yours alone"
 
 
-def _take_away(path: Path, found: os.stat_result, rights: int, verb: str) -> None:
+def _take_away(path: Path, descriptor: int, found: os.stat_result, rights: int, verb: str) -> None:
     mode = stat.S_IMODE(found.st_mode) & ~rights
+    words = f"everyone on this machine can {verb} {path}: chmod it to {mode:o}"
+    if found.st_uid != _own_id():
+        raise UsageError(f"{words}. It belongs to another user, so the bridge leaves it as it is")
     try:
-        path.chmod(mode)
+        change_mode(descriptor, mode)
     except OSError as exc:
-        raise UsageError(f"everyone on this machine can {verb} {path}: chmod it to {mode:o}") from exc
+        raise UsageError(words) from exc
     logger.warning("everyone on this machine could %s %s; its mode is %o from now on", verb, path, mode)
 
 

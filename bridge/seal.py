@@ -34,7 +34,7 @@ from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 
 from bridge.errors import CallerError, PeerError, UsageError
 from bridge.jsonvalues import JsonObject
-from bridge.private_files import may_others_use
+from bridge.private_files import may_others_use, read_secret
 
 MAX_HANDLE_CHARACTERS: Final = 512
 """Characters of a handle. Some callers use handles as A2A ids, which are no longer than this."""
@@ -253,13 +253,14 @@ def key_in(folder: Path, name: str = KEY_FILE) -> bytes:
     try:
         if not path.exists():
             _make_key(path)
-        found, key = path.stat(), path.read_bytes().strip()
+        text, found = read_secret(path)
     except OSError as exc:
         raise UsageError(f"cannot keep the key for handles in {path}: {exc.strerror}") from exc
     if may_others_use(found):
         raise UsageError(
             f"everyone on this machine can read {path}: chmod 600 it, or remove it to get a new one"
         )
+    key = text.strip()
     if len(key) < MIN_KEY_BYTES:
         raise UsageError(f"{path} holds no key for handles: remove it to get a new one")
     return key

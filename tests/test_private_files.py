@@ -3,13 +3,29 @@
 from __future__ import annotations
 
 import os
+import ssl
 import subprocess
 from dataclasses import dataclass
 from pathlib import Path, PureWindowsPath
 
 import pytest
 
-from bridge.private_files import doubt_of, may_others_use, patiently, private_folder, write_privately
+from bridge.audit.file import AuditFile
+from bridge.config.load import load
+from bridge.config.text.secrets import secret_from
+from bridge.errors import UsageError
+from bridge.http.tls import load_authorities, load_own
+from bridge.private_files import (
+    doubt_of,
+    may_others_use,
+    patiently,
+    private_file,
+    private_folder,
+    read_regular,
+    write_privately,
+)
+from bridge.seal import key_in
+from bridge.store.lock import is_database, own_file
 
 HOME = PureWindowsPath(r"C:\Users\ada")
 OUTSIDE = PureWindowsPath(r"D:\data")
@@ -92,3 +108,124 @@ def test_windows_replaces_a_file_that_was_read_a_moment_ago(tmp_path: Path) -> N
     file.read_bytes()
     write_privately(file, b'{"a": "b"}')
     assert file.read_bytes() == b'{"a": "b"}'
+
+
+pipes = pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="there are no pipes with names")
+
+
+@pipes
+def test_a_file_is_read_only_if_it_is_regular_and_within_the_bound(tmp_path: Path) -> None:
+    pipe, sparse, sound = tmp_path / "pipe", tmp_path / "sparse", tmp_path / "sound"
+    os.mkfifo(pipe)
+    with sparse.open("wb") as file:
+        file.truncate(3 * 1024**3)
+    sound.write_text("all of it")
+    assert read_regular(sound, 9) == b"all of it"
+    for odd in (pipe, Path("/dev/zero"), Path("/dev/null")):
+        with pytest.raises(OSError, match="not a regular file"):
+            read_regular(odd, 9)
+    with pytest.raises(OSError, match="larger than 4,096 bytes"):
+        read_regular(sparse, 4096)
+    with pytest.raises(IsADirectoryError):
+        read_regular(tmp_path, 9)
+    with pytest.raises(FileNotFoundError):
+        read_regular(tmp_path / "none", 9)
+
+
+def _configured(odd: Path) -> dict[str, str]:
+    """Files that name an odd one in each place, by what they name it as."""
+    served = "[tool_servers.one]\nurl = 'http://127.0.0.1:9/mcp'\n[tools_as_agent.a]\nfrom = ['one']\n"
+    return {
+        "secret": f"[bridge]\n[principals.ada]\nbearer = {{ file = '{odd}' }}\n{served}",
+        "servers of a host": f"[import]\nmcp_json = '{odd}'\n{served}",
+        "known agents": f"[import]\nknown_agents = '{odd}'\n{served}",
+        "profile": f"[bridge]\nmapping = '{odd}'\n{served}",
+    }
+
+
+@pipes
+@pytest.mark.parametrize("kind", ["pipe", "zero", "sparse", "long text"])
+def test_no_file_that_a_configuration_names_is_waited_for_or_read_without_end(
+    tmp_path: Path, kind: str
+) -> None:
+    odd = tmp_path / "odd.toml"
+    match kind:
+        case "pipe":
+            os.mkfifo(odd)
+        case "zero":
+            odd = Path("/dev/zero")
+        case "sparse":
+            with odd.open("wb") as file:
+                file.truncate(3 * 1024**3)
+        case _:
+            odd.write_text(f'a = "{"x" * 50_000_000}"\n')
+    file = tmp_path / "bridge.toml"
+    for place, text in _configured(odd).items():
+        file.write_text(text)
+        with pytest.raises(UsageError) as caught:
+            load(file, {})
+        assert any(
+            words in str(caught.value)
+            for words in ("not a regular file", "larger than", "there is no file", "no such file")
+        ), (
+            place,
+            str(caught.value),
+        )
+    with pytest.raises(UsageError, match=r"not a regular file|larger than"):
+        load(odd, {})
+
+
+@pipes
+def test_keys_certificates_and_stores_are_regular_files(tmp_path: Path) -> None:
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    with pytest.raises(UsageError, match="not a regular file"):
+        key_in(tmp_path, "pipe")
+    for files in ((pipe, tmp_path / "none"), (tmp_path / "none", pipe)):
+        with pytest.raises(UsageError, match="cannot be read"):
+            load_own(ssl.create_default_context(), *files)
+    with pytest.raises(UsageError, match="not a regular file"):
+        load_authorities(ssl.create_default_context(), pipe)
+    with pytest.raises(UsageError, match="not a regular file"), own_file(pipe):
+        pass
+    assert not is_database(pipe)
+    with pytest.raises(UsageError, match="is not a file"), AuditFile(pipe, 1000):
+        pass
+
+
+def test_what_is_no_regular_file_of_ones_own_keeps_its_mode(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    before = os.stat(os.devnull).st_mode
+    private_file(Path(os.devnull))
+    with pytest.raises(UsageError), AuditFile(Path(os.devnull), 1000):
+        pass
+    assert os.stat(os.devnull).st_mode == before
+    open_to_all = tmp_path / "open"
+    open_to_all.write_text("")
+    open_to_all.chmod(0o664)
+    private_file(open_to_all)
+    assert open_to_all.stat().st_mode & 0o777 == 0o660
+    open_to_all.chmod(0o664)
+    # Others' files are seen as this user's are by another one.
+    monkeypatch.setattr("bridge.private_files._own_id", lambda: os.geteuid() + 1)
+    with pytest.raises(UsageError, match=r"chmod it to 660\. It belongs to another user"):
+        private_file(open_to_all)
+    tmp_path.chmod(0o777)
+    with pytest.raises(UsageError, match="belongs to another user"):
+        private_folder(tmp_path)
+    assert (open_to_all.stat().st_mode & 0o777, tmp_path.stat().st_mode & 0o777) == (0o664, 0o777)
+
+
+@pytest.mark.skipif(not hasattr(os, "geteuid") or os.geteuid() != 0, reason="root alone gives files away")
+def test_a_key_or_secret_that_another_user_put_into_a_shared_folder_is_refused(tmp_path: Path) -> None:
+    tmp_path.chmod(0o1777)
+    key = tmp_path / "key"
+    key.write_text("k" * 64)
+    key.chmod(0o600)
+    assert key_in(tmp_path, "key") == b"k" * 64
+    os.chown(key, 12345, 12345)
+    with pytest.raises(UsageError, match="belongs to another user, in a folder that everyone can write to"):
+        key_in(tmp_path, "key")
+    with pytest.raises(UsageError, match="belongs to another user"):
+        secret_from(f"file:{key}")

@@ -147,6 +147,9 @@ class PrincipalNames:
     def __bool__(self) -> bool:
         return bool(self.names or self.issuers)
 
+    def __or__(self, other: PrincipalNames) -> PrincipalNames:
+        return PrincipalNames(self.names | other.names, self.issuers | other.issuers)
+
     def __str__(self) -> str:
         """The names, for the log."""
         return ", ".join(sorted([*self.names, *(f"{issuer}{ISSUER_MARK}*" for issuer in self.issuers)]))

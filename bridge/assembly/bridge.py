@@ -15,7 +15,7 @@ import logging
 import math
 from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import TYPE_CHECKING
@@ -104,6 +104,8 @@ class Bridge:
         self.sign_outs = SignOuts()
         """What the console tells those of other replicas."""
         self._retiring: list[_Retiring] = []
+        self._revoked = PrincipalNames()
+        """Who has lost access by a file that was not applied yet."""
         self.on_retired: Callable[[], None] = lambda: None
         """Called each time that replaced parts have ended."""
         self._plan = self._read = Plan(plan.profile, plan.place, plan.credentials, issuers=plan.issuers)
@@ -207,7 +209,7 @@ class Bridge:
             plan, fresh, first = as_it_runs(plan, running), Parts(), FirstConnections(self._observer)
             signer = card_signer_of(plan)
             self._admission.require_clear(plan)
-            turned_away = self._turned_away(plan)
+            turned_away, self._revoked = self._revoked | self._turned_away(plan), PrincipalNames()
             try:
                 await self._servers.start(plan, self._parts, fresh, first, self._group, patience_seconds)
                 await self._start_catalogs(plan, fresh)
@@ -259,7 +261,19 @@ class Bridge:
 
     def turn_away(self, plan: Plan) -> None:
         """Take the access from the principals that a plan leaves out, and take over nothing else of it."""
-        self._keep_out(plan, self._turned_away(plan))
+        self._keep_out(plan, self._revoked | self._turned_away(plan))
+
+    def revoke(self, plan: Plan) -> bool:
+        """Take the access from the principals that a plan leaves out, before it is applied. Returns whether there were
+        any. A plan in which two principals have one secret takes it from nobody: it is refused as a whole."""
+        with suppress(UsageError):
+            self._admission.require_clear(plan)
+            turned_away = self._turned_away(plan)
+            self._revoked |= turned_away
+            if turned_away:
+                logger.warning("let in no more, before anything else of the file counts: %s", turned_away)
+            return bool(turned_away)
+        return False
 
     def _turned_away(self, plan: Plan) -> PrincipalNames:
         turned_away = self._admission.turn_away(plan)
@@ -269,6 +283,7 @@ class Bridge:
 
     def _keep_out(self, plan: Plan, turned_away: PrincipalNames) -> None:
         """Note who has lost access although the plan is not taken over."""
+        self._revoked = PrincipalNames()
         if turned_away:
             known = {**plan.issuers, **self._read.issuers}
             left = {name: known[name] for name in self._admission.trusted}

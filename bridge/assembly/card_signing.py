@@ -10,6 +10,7 @@ from bridge.a2a.server.signed_cards import CardSigner
 from bridge.assembly.plan import Plan
 from bridge.assembly.routes import KEYS_PATH
 from bridge.errors import UsageError
+from bridge.private_files import read_secret
 
 
 def card_signer_of(plan: Plan) -> CardSigner | None:
@@ -60,6 +61,6 @@ def _text_of(key: Path | str) -> str:
     if isinstance(key, str):
         return key.strip()
     try:
-        return key.read_text(errors="replace").strip()
-    except OSError:
+        return read_secret(key)[0].decode(errors="replace").strip()
+    except (OSError, UsageError):
         return ""

@@ -12,6 +12,7 @@ All methods wait for the disk; they are called in a thread.
 
 from __future__ import annotations
 
+import errno
 import os
 import stat
 from collections.abc import Callable, Sequence
@@ -26,11 +27,16 @@ from bridge.audit.batch import AuditWriteError, sealed_batch
 from bridge.audit.chain import LINE_BYTES, AuditLine, ChainHead, NotALineError, line_from
 from bridge.errors import StoreLockedError, UsageError
 from bridge.jsonvalues import JsonObject
-from bridge.private_files import keep_private, private_file, private_folder, sync_folder
+from bridge.private_files import keep_private, open_regular, private_file, private_folder, sync_folder
 from bridge.store.lock import LOCK_ENDING, own_file
 
 _OPEN: Final = (
-    os.O_RDWR | os.O_CREAT | os.O_APPEND | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_BINARY", 0)
+    os.O_RDWR
+    | os.O_CREAT
+    | os.O_APPEND
+    | getattr(os, "O_NOFOLLOW", 0)
+    | getattr(os, "O_NONBLOCK", 0)
+    | getattr(os, "O_BINARY", 0)
 )
 _SEQ_DIGITS: Final = 12
 """Digits of the number in the name of a rotated file, so that names sort as numbers do."""
@@ -173,6 +179,12 @@ class AuditFile:
         """Open the file for its owner alone. It is in its folder afterwards, whatever happens to the machine."""
         self._descriptor = os.open(self.path, _OPEN, 0o600)
         try:
+            if not stat.S_ISREG(os.fstat(self._descriptor).st_mode):
+                raise OSError(
+                    errno.EINVAL,
+                    "it is not a file; the audit is a file, or - for standard output",
+                    str(self.path),
+                )
             keep_private(self.path, self._descriptor)
             sync_folder(self.path.parent)
         except BaseException:
@@ -182,10 +194,7 @@ class AuditFile:
     def _open(self) -> None:
         try:
             self._take_up()
-            found = os.fstat(self._descriptor)
-            if not stat.S_ISREG(found.st_mode):
-                raise UsageError(f"{self.path} is not a file; the audit is a file, or - for standard output")
-            self._size = found.st_size
+            self._size = os.fstat(self._descriptor).st_size
             last, self._torn_bytes = self._last_line()
             if last is None and self._size > LINE_BYTES:
                 raise UsageError(f"{self.path} does not end as an audit does: give the audit another file")
@@ -235,7 +244,7 @@ def last_head(path: Path) -> ChainHead:
 
 
 def _tail_of(path: Path) -> bytes:
-    with open(path, "rb") as file:
+    with os.fdopen(open_regular(path), "rb") as file:
         file.seek(max(os.fstat(file.fileno()).st_size - _TAIL_BYTES, 0))
         return file.read()
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -16,6 +17,7 @@ from bridge.audit.chain import (
     NotALineError,
     line_from,
 )
+from bridge.private_files import open_regular
 
 
 @dataclass
@@ -133,7 +135,7 @@ class _ChainReader:
 
 
 def _ends_whole(path: Path) -> bool:
-    with open(path, "rb") as file:
+    with os.fdopen(open_regular(path), "rb") as file:
         file.seek(-1, 2)
         return file.read() == b"\n"
 
@@ -155,7 +157,7 @@ def _first_number(path: Path) -> float:
 
 def _lines_of(path: Path) -> Iterator[tuple[int, bytes]]:
     """The lines of a file with their numbers, each at most as long as can be one of an audit."""
-    with open(path, "rb") as file:
+    with os.fdopen(open_regular(path), "rb") as file:
         number = 1
         while text := file.readline(16 * LINE_BYTES):
             yield number, text.removesuffix(b"\n")

@@ -83,11 +83,12 @@ def show(**options: Any) -> int:
     """
     from bridge.a2a.server.card_keys import card_key
     from bridge.cli import render
+    from bridge.private_files import read_secret
 
     found = []
     for file in options["files"]:
         try:
-            found.append(card_key(file.read_text(encoding="utf-8")).public)
+            found.append(card_key(read_secret(file)[0].decode()).public)
         except UsageError as exc:
             raise UsageError(f"{file}: {exc}") from exc
         except (OSError, UnicodeDecodeError) as exc:

@@ -319,6 +319,8 @@ def _keys(loaded: LoadedConfig) -> Sequence[KeyPlace]:
 
 def _secret(key: KeyPlace) -> bytes | None:
     """The key itself; None for a file that was not made yet."""
+    from bridge.private_files import read_secret
+
     if key.secret is not None:
         return key.secret.value.encode()
-    return key.file.read_bytes().strip() if key.file is not None and key.file.exists() else None
+    return read_secret(key.file)[0].strip() if key.file is not None and key.file.exists() else None

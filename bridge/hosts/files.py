@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Final
 
 from bridge.errors import UsageError
-from bridge.private_files import patiently
+from bridge.private_files import HAS_MODES, STATE_BYTES, change_mode, patiently, read_regular
 
 _OWNER_ONLY: Final = 0o600
 _SHARED: Final = 0o644
@@ -95,7 +95,7 @@ def write(file: HostFile, text: str, now: datetime, *, shared: bool = False) -> 
 
 def _content_of(path: Path) -> bytes | None:
     try:
-        return path.read_bytes()
+        return read_regular(path, STATE_BYTES)
     except FileNotFoundError:
         return None
     except OSError as exc:
@@ -147,7 +147,8 @@ def _write_beside(target: Path, content: bytes, mode: int) -> Path:
             new.write(content)
             new.flush()
             os.fsync(new.fileno())
-        written.chmod(mode)
+            if HAS_MODES:
+                change_mode(new.fileno(), mode)
     except BaseException:
         with suppress(OSError):
             written.unlink()

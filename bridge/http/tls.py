@@ -19,7 +19,7 @@ from typing import Final, Literal
 
 from bridge.errors import UsageError
 from bridge.file_stamps import FileStamp, file_stamp
-from bridge.private_files import may_others_use
+from bridge.private_files import PEM_BYTES, may_others_use, read_regular, read_secret
 
 logger = logging.getLogger(__name__)
 
@@ -213,7 +213,7 @@ def _faults_of_rights(key: Path) -> Iterator[tuple[str, str]]:
 def _faults_of_time(file: Path, now: datetime) -> Iterator[tuple[str, str]]:
     from cryptography import x509  # as below
 
-    certificate = x509.load_pem_x509_certificate(file.read_bytes())
+    certificate = x509.load_pem_x509_certificate(read_regular(file, PEM_BYTES))
     if now > (end := certificate.not_valid_after_utc):
         yield "certificate", f"the certificate in {file} expired on {end:%Y-%m-%d}"
     if now < (begin := certificate.not_valid_before_utc):
@@ -278,8 +278,8 @@ def load_own(context: ssl.SSLContext, certificate: Path, key: Path) -> None:
     Raises:
         UsageError: a file cannot be read, or is not what it should be, or key and certificate do not fit.
     """
-    for file in (certificate, key):
-        _require_readable(file)
+    _require_readable(certificate)
+    _require_readable(key, read_secret)
 
     def no_passphrase() -> str:
         raise UsageError(f"the key in {key} cannot be used: {_ENCRYPTED}")
@@ -309,9 +309,9 @@ def load_authorities(context: ssl.SSLContext, file: Path) -> None:
         raise UsageError(f"{file} cannot be read: {exc.strerror}") from exc
 
 
-def _require_readable(file: Path) -> None:
+def _require_readable(file: Path, read: Callable[[Path, int], object] = read_regular) -> None:
+    """Read the file before OpenSSL does, which would wait at a pipe, and read a device without end."""
     try:
-        with file.open("rb"):
-            pass
+        read(file, PEM_BYTES)
     except OSError as exc:
         raise UsageError(f"{file} cannot be read: {exc.strerror}") from exc

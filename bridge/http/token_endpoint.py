@@ -27,6 +27,7 @@ from typing import Any, Final, Literal
 from urllib.parse import quote_plus, urlsplit
 
 import anyio
+import anyio.to_thread
 import httpx2
 
 from bridge.errors import PeerError, UsageError, reason_of
@@ -35,6 +36,7 @@ from bridge.http.private_addresses import AddressGuard, PrivateAddressError, ref
 from bridge.http.request_checks import is_loopback
 from bridge.http.tls import PeerTls
 from bridge.jsonvalues import JsonObject
+from bridge.private_files import read_regular
 from bridge.safe_text import with_visible_characters
 
 ANSWER_BYTES: Final = 256 * 1024
@@ -291,12 +293,11 @@ async def platform_jwt_in(file: Path) -> str:
         TokenError: there is none.
     """
     try:
-        async with await anyio.open_file(file, "rb") as opened:
-            found = await opened.read(_PLATFORM_JWT_BYTES + 1)
+        found = await anyio.to_thread.run_sync(read_regular, file, _PLATFORM_JWT_BYTES)
     except OSError as exc:
         raise TokenError(f"the JWT of the platform cannot be read: {file}: {exc.strerror}") from exc
     token = found.strip()
-    if len(found) > _PLATFORM_JWT_BYTES or not _JWT.fullmatch(token):
+    if not _JWT.fullmatch(token):
         raise TokenError(f"{file} holds no JWT")
     return token.decode()
 

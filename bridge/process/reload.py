@@ -1,7 +1,10 @@
 """Reloads a configuration file on request, and whenever the file or another file that it refers to has changed.
 
 An invalid file is refused with all its faults, and the bridge goes on with its last configuration. A file that is still
-being written is not read.
+being written is not taken over, for a while: files that never come to rest are taken as they are then.
+
+Rights that are taken away do not wait for any of that. Each reading that is valid takes them away at once, by the files
+as they were that moment; only what it grants waits until the files have come to rest and the plan is applied.
 """
 
 from __future__ import annotations
@@ -30,7 +33,16 @@ _UNKNOWN: Final = "the configuration could not be taken over"
 """What is said of a fault that is none of the file."""
 
 _SETTLE_SECONDS: Final = 0.2
-"""How long files must be unchanged before they are read: many editors empty a file before they write it."""
+"""How long files must be unchanged before they are taken over: many editors empty a file before they write it."""
+
+_SETTLE_MOST_SECONDS: Final = 2.0
+"""How long files that go on changing are waited for."""
+
+_READ_SECONDS: Final = 30.0
+"""How long the files may take to be read: a network disk that is gone never answers."""
+
+_TOGETHER_MS: Final = 200
+"""How long changes that come one after another are gathered, before they are heard of."""
 
 
 @dataclass(frozen=True)
@@ -56,6 +68,10 @@ class TakesPlans(Protocol):
 
     async def apply(self, plan: Plan) -> Changes:
         """See `Bridge.apply`."""
+        ...
+
+    def revoke(self, plan: Plan) -> bool:
+        """See `Bridge.revoke`."""
         ...
 
 
@@ -109,6 +125,7 @@ class Reload:
             *folders,
             recursive=False,
             watch_filter=None,
+            debounce=_TOGETHER_MS,
             rust_timeout=_LOOK_MS,
             yield_on_timeout=True,
             stop_event=stop,
@@ -126,10 +143,10 @@ class Reload:
 
     async def _take_over(self, bridge: TakesPlans) -> None:
         try:
-            read = await self._settled()
+            read, is_at_rest = await self._settled(bridge)
             if not bridge.asks_for_credentials:  # a reload does not change that
                 read.plan.require_safe()
-            changes = await self._applied(bridge, read.plan)
+            changes = await self._applied(bridge, read.plan, is_at_rest=is_at_rest)
         except Exception as exc:  # noqa: BLE001 - no fault in a file may stop the bridge
             fault = leaf_of(exc) if isinstance(exc, ExceptionGroup) else exc
             self.fault, self.read_at = str(fault) if isinstance(fault, BridgeError) else _UNKNOWN, time.time()
@@ -144,8 +161,9 @@ class Reload:
         self._last, self.fault, self.read_at = read, "", time.time()
         self.on_end(True)
 
-    async def _applied(self, bridge: TakesPlans, plan: Plan) -> Changes | None:
-        """Apply a plan. Returns None if the files changed meanwhile: their new content must not wait.
+    async def _applied(self, bridge: TakesPlans, plan: Plan, *, is_at_rest: bool) -> Changes | None:
+        """Apply a plan. Returns None if the files changed meanwhile: their new content must not wait. Where they never
+        rest, only a change that takes rights away ends it, so that the plan is served in the end.
 
         Raises:
             ExceptionGroup: of a BridgeError, see `Bridge.apply`.
@@ -154,6 +172,12 @@ class Reload:
 
         async def end_if_it_changes() -> None:
             await self._watch()
+            while not is_at_rest:
+                self._seen = _stamps(self._seen)
+                newest = await self._reading()
+                if isinstance(newest, ReadConfig) and bridge.revoke(newest.plan):
+                    break
+                await self._watch()
             group.cancel_scope.cancel()
 
         async with anyio.create_task_group() as group:
@@ -162,26 +186,40 @@ class Reload:
             group.cancel_scope.cancel()
         return changes
 
-    async def _settled(self) -> ReadConfig:
-        """The configuration in the files, once none of them has changed for a while, before and during the read.
+    async def _settled(self, bridge: TakesPlans) -> tuple[ReadConfig, bool]:
+        """The configuration in the files, once none of them has changed for a while, during the read and after it; and
+        whether it is so. After `_SETTLE_MOST_SECONDS` it is the newest that is valid.
+
+        Each reading takes away the rights that it leaves out.
 
         Raises:
             UsageError: the configuration is invalid.
         """
+        until, newest = anyio.current_time() + _SETTLE_MOST_SECONDS, None
         while True:
             self._seen = seen = _stamps(self._seen)
-            await anyio.sleep(_SETTLE_SECONDS)
-            if _stamps(seen) != seen:
-                continue
-            outcome = await anyio.to_thread.run_sync(self._outcome)
+            outcome = await self._reading()
+            if isinstance(outcome, ReadConfig):
+                newest = outcome
+                bridge.revoke(outcome.plan)
             files = outcome.files if isinstance(outcome, ReadConfig) else _files_of(outcome)
-            if _stamps(seen) != seen or not files <= seen.keys():
+            await anyio.sleep(_SETTLE_SECONDS)
+            is_at_rest = _stamps(seen) == seen and files <= seen.keys()
+            if not is_at_rest and anyio.current_time() < until:
                 self._seen = _stamps(files) | seen  # new files must settle as well
                 continue
+            if not is_at_rest and newest is not None:
+                outcome = newest
             if isinstance(outcome, UsageError):
                 raise outcome
-            self._seen = {file: seen[file] for file in files}
-            return outcome
+            self._seen = {file: seen.get(file) for file in outcome.files}
+            return outcome, is_at_rest
+
+    async def _reading(self) -> ReadConfig | UsageError:
+        """Read the files, off the loop. A read that does not end is left to its thread, until the process ends."""
+        with anyio.move_on_after(_READ_SECONDS):
+            return await anyio.to_thread.run_sync(self._outcome, abandon_on_cancel=True)
+        return UsageError(f"the files of the configuration could not be read within {_READ_SECONDS:g} s")
 
     def _outcome(self) -> ReadConfig | UsageError:
         try:

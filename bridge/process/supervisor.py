@@ -449,6 +449,16 @@ class Supervisor:
                 self._forget_servers()
             return changes
 
+    def revoke(self, plan: Plan) -> bool:
+        """See `Bridge.revoke`. The workers do so, too."""
+        before = self._admission.credentials, self._admission.trusted
+        with suppress(UsageError):
+            self._turn_away(plan)
+        if before == (self._admission.credentials, self._admission.trusted):
+            return False
+        self._tell_all({"revoke": packed(plan)})
+        return True
+
     def _turn_away(self, plan: Plan) -> None:
         """Let workers that are started from now on admit nobody whom a plan leaves out. The others turn these away as
         soon as they are told of the plan."""

@@ -179,6 +179,8 @@ class Worker:
                 self._change.scope.cancel()
             case {"turn_away": str() as plan} if self._bridge is not None:
                 self._bridge.turn_away(unpacked(plan))
+            case {"revoke": str() as plan} if self._bridge is not None:
+                self._bridge.revoke(unpacked(plan))
             case {"log": [str() as log_format, str() as level]}:
                 self._set_up_log(log_format, level)
             case {"drain": True}:

@@ -18,11 +18,13 @@ from __future__ import annotations
 
 import errno
 import os
+import stat
 import sys
 from contextlib import ExitStack, contextmanager, suppress
 from typing import TYPE_CHECKING, Final
 
 from bridge.errors import StoreLockedError, UsageError
+from bridge.private_files import open_regular
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -34,7 +36,13 @@ MAGIC: Final = b"SQLite format 3\0"
 LOCK_ENDING: Final = ".mcp-a2a-lock"
 """What the name of the sibling ends with."""
 
-_OPEN: Final = os.O_RDWR | os.O_CREAT | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_BINARY", 0)
+_OPEN: Final = (
+    os.O_RDWR
+    | os.O_CREAT
+    | getattr(os, "O_NOFOLLOW", 0)
+    | getattr(os, "O_NONBLOCK", 0)
+    | getattr(os, "O_BINARY", 0)
+)
 _DESCRIPTORS: Final = "/proc/self/fd"
 _LOCKS_THE_FILE: Final = sys.platform.startswith("linux")
 """Whether a lock by flock does not conflict with SQLite's own locks."""
@@ -76,7 +84,7 @@ class OwnedFile:
 
 def is_database(path: Path) -> bool:
     """Whether a file begins as a database does. Ask before this process opens it as one."""
-    with suppress(OSError), path.open("rb") as file:
+    with suppress(OSError), os.fdopen(open_regular(path), "rb") as file:
         return file.read(len(MAGIC)) == MAGIC
     return False
 
@@ -114,6 +122,8 @@ def _opened(path: Path) -> Iterator[int]:
             raise UsageError(f"{path} is a symbolic link: name the file that it leads to") from exc
         raise
     try:
+        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+            raise UsageError(f"{path} is not a regular file, but a device, a pipe or the like")
         yield descriptor
     finally:
         os.close(descriptor)

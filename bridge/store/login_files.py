@@ -21,7 +21,7 @@ import anyio.to_thread
 from bridge.concurrency import Backoff
 from bridge.errors import StoreLockedError, UsageError
 from bridge.http.logins import KeptLogins, Login, LoginKey
-from bridge.private_files import private_file, private_folder, write_privately
+from bridge.private_files import STATE_BYTES, private_file, private_folder, read_regular, write_privately
 from bridge.seal import key_in, keys_in
 from bridge.store.lock import own_file
 from bridge.store.login_records import LoginRecords, login_id
@@ -84,7 +84,7 @@ class LoginFiles:
     def _rows(self) -> Iterator[tuple[str, bytes]]:
         for path in self._folder.glob(f"*{_ENDING}"):
             with suppress(FileNotFoundError):  # it was removed meanwhile
-                yield path.stem, path.read_bytes()
+                yield path.stem, read_regular(path, STATE_BYTES)
 
     def has(self, key: LoginKey) -> bool:
         """Whether there is a file of a login, sealed with one of the keys."""
@@ -104,7 +104,7 @@ class LoginFiles:
         for path in self._paths(key):
             with suppress(FileNotFoundError):
                 private_file(path)
-                found, login = self._records.opened(path.stem, path.read_bytes())
+                found, login = self._records.opened(path.stem, read_regular(path, STATE_BYTES))
                 if found != key:
                     raise UsageError(f"{path} holds the login of another: remove it, and log in again")
                 return login

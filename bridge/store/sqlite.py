@@ -119,14 +119,15 @@ class SQLiteStore:
         private_folder(self._path.parent)
         # This creates the file: SQLite would make it readable by everyone. The log inherits the mode.
         file = stack.enter_context(own_file(self._path))
+        # Before SQLite opens them: a descriptor of a file that is closed later would release its locks.
+        for ending in _ENDINGS:
+            private_file(self._path.with_name(self._path.name + ending))
         connection = sqlite3.connect(
             self._path, isolation_level=None, check_same_thread=False, cached_statements=256
         )
         stack.callback(connection.close)
         self._configure(connection)
         migrate(connection, self._path)
-        for ending in _ENDINGS:
-            private_file(self._path.with_name(self._path.name + ending))
         if (loss := file.loss()) is not None:
             raise UsageError(f"the store {self._path} cannot be opened: {loss}")
         return connection, file

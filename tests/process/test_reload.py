@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
+import os
 import sys
 from collections.abc import AsyncIterator, Callable
 from contextlib import AsyncExitStack, asynccontextmanager, redirect_stderr
@@ -294,6 +295,68 @@ async def test_a_principal_that_is_taken_away_does_not_wait_for_what_an_earlier_
         )
         assert names(there) == {"/agents/a": "one"}
         assert list(there.bridge.upstreams) == ["one"]
+
+
+@asynccontextmanager
+async def rewritten(file: Path, text: str) -> AsyncIterator[None]:
+    """Put a file of this text in its own place, again and again, as long as the block runs."""
+
+    async def rewrite() -> None:
+        while True:
+            new = file.with_suffix(".next")
+            new.write_text(text)
+            new.replace(file)
+            await anyio.sleep(0.05)
+
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(rewrite)
+        yield
+        tasks.cancel_scope.cancel()
+
+
+@pytest.mark.proves("web-never-opens")
+@pytest.mark.parametrize("restless", ["a secret of another", "the file"])
+async def test_a_principal_that_is_taken_away_does_not_wait_for_files_that_never_rest(
+    tmp_path: Path, restless: str
+) -> None:
+    for name in ("ada", "bob"):
+        (tmp_path / f"{name}.token").write_text(f"{name}-token")
+    ada, bob = (PRINCIPALS.format(name, name) for name in ("ada", "bob"))
+    async with (
+        serving(tmp_path, ada, bob, bridge=f"public_url = '{NOWHERE}'\n") as there,
+        httpx2.AsyncClient(transport=httpx2.ASGITransport(there.bridge.app), base_url=NOWHERE) as client,
+    ):
+
+        async def status(name: str) -> int:
+            token = {"Authorization": f"Bearer {name}-token", "A2A-Version": "1.0"}
+            return (await client.get("/agents/a/tasks", headers=token)).status_code
+
+        assert await status("ada") == 200
+        file, text = there.file, there.text(bob, bridge=f"public_url = '{NOWHERE}'\n")
+        there.write(bob, bridge=f"public_url = '{NOWHERE}'\n")
+        if restless != "the file":
+            file, text = tmp_path / "bob.token", "bob-token"
+        async with rewritten(file, text):
+            while await status("ada") != 401:
+                await anyio.sleep(0.01)
+            assert there.reload.read_at is None  # nothing else of the file counts yet
+            assert await there.hears("taken over") == (
+                "the configuration was read again and taken over: removed principals.ada"
+            )
+        assert await status("bob") == 200
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="there are no pipes with names")
+async def test_a_pipe_in_the_place_of_the_file_is_refused_at_once_and_the_next_file_taken_over(
+    tmp_path: Path,
+) -> None:
+    async with serving(tmp_path) as there:
+        there.file.unlink()
+        os.mkfifo(there.file)
+        assert "not a regular file" in await there.hears("cannot read")
+        there.write("name = 'Mine'\n")
+        await there.hears("taken over")
+        assert names(there) == {"/agents/a": "Mine"}
 
 
 async def test_a_host_that_is_refused_is_told_the_key_of_the_file_that_adds_it(tmp_path: Path) -> None:

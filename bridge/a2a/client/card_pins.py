@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Final, Protocol
@@ -23,6 +24,7 @@ from bridge.access.key_sets import NoKeysError
 from bridge.access.tokens import IssuerKey, keys_in
 from bridge.errors import PeerError, UsageError
 from bridge.jsonvalues import JsonObject
+from bridge.private_files import open_regular
 
 FILE_BYTES: Final = 1024 * 1024
 """The bound on a key set in a file, which is that of one from a URL by default."""
@@ -81,7 +83,7 @@ class KeyFile:
             return b""
 
     def _text(self) -> bytes:
-        with self._file.open("rb") as opened:
+        with os.fdopen(open_regular(self._file), "rb") as opened:
             return opened.read(FILE_BYTES + 1)
 
     async def keys(self) -> Sequence[IssuerKey]:

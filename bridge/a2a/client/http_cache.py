@@ -32,7 +32,7 @@ from bridge.a2a.client.http import UnansweredError, redacted_url
 from bridge.concurrency import Backoff, border
 from bridge.errors import PeerError, UsageError
 from bridge.http.client import NO_CREDENTIALS, CredentialsSource
-from bridge.private_files import write_privately
+from bridge.private_files import STATE_BYTES, read_regular, write_privately
 
 logger = logging.getLogger(__name__)
 
@@ -72,7 +72,7 @@ class StoredResponse(BaseModel):
     def read(cls, file: Path) -> Self | None:
         """The response in a file; None if there is no such file, or it cannot be read."""
         try:
-            return cls.model_validate_json(file.read_bytes())
+            return cls.model_validate_json(read_regular(file, STATE_BYTES))
         except FileNotFoundError:
             return None
         except (OSError, ValidationError) as exc:

@@ -21,6 +21,7 @@ from bridge.config.text.positions import KeyPath, Positions, Span, locate, place
 from bridge.config.text.wording import key_name
 from bridge.diagnostics import Diagnostic, in_order
 from bridge.errors import ConfigError, UsageError
+from bridge.private_files import CONFIG_BYTES, read_regular
 
 _AT: Final = re.compile(r" \(at (?:line (?P<line>\d+), column (?P<column>\d+)|end of document)\)$")
 _SAID: Final = {"Illegal character '\\n'": "the text does not end on its line"}
@@ -134,7 +135,7 @@ def read_text(path: Path, what: str) -> str:
         ConfigError: the file is missing, cannot be read, or is not UTF-8.
     """
     try:
-        return path.read_bytes().decode("utf-8-sig")
+        return read_regular(path, CONFIG_BYTES).decode("utf-8-sig")
     except (OSError, ValueError) as exc:
         reason = "it is not UTF-8" if isinstance(exc, UnicodeDecodeError) else _reason_of(exc)
         raise ConfigError([Diagnostic(path, f"cannot read {what}: {reason}")]) from exc

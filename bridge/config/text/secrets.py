@@ -18,6 +18,7 @@ from pydantic_core import PydanticCustomError
 
 from bridge.config.text.masking import VARIABLE_NAME
 from bridge.errors import UsageError
+from bridge.private_files import read_secret
 
 HOW_TO_REFER: Final = '{ env = "NAME" } or { file = "PATH" }'
 
@@ -161,7 +162,9 @@ def from_environment(name: str, reading: ReadingContext) -> Secret:
 
 def _from_file(path: Path) -> Secret:
     try:
-        value = path.read_text(encoding="utf-8").strip()
+        value = read_secret(path)[0].decode().strip()
+    except UsageError as exc:
+        raise refused(f"cannot read the secret in {path}: {exc}") from exc
     except OSError as exc:
         raise refused(f"cannot read the secret in {path}: {exc.strerror}") from exc
     except UnicodeDecodeError as exc:
@@ -195,7 +198,7 @@ def secret_from(reference: str) -> str | None:
         missing = f"the environment variable {place} is not set"
     elif source == "file":
         try:
-            value = Path(place).expanduser().read_text(encoding="utf-8").strip()
+            value = read_secret(Path(place).expanduser())[0].decode().strip()
         except (OSError, UnicodeDecodeError) as exc:
             reason = exc.strerror if isinstance(exc, OSError) else "it is not UTF-8"
             raise UsageError(f"cannot read the secret in {place}: {reason}") from exc

@@ -24,7 +24,7 @@ from bridge.mcp.client.contract import DescribedServer
 from bridge.mcp.client.known_servers import server_id
 from bridge.mcp.client.values import Greeting, ToolListing
 from bridge.mcp.tools import SchemaBudget, UnservableTool, tools_from
-from bridge.private_files import patiently, write_privately
+from bridge.private_files import STATE_BYTES, patiently, read_regular, write_privately
 
 logger = logging.getLogger(__name__)
 
@@ -157,7 +157,7 @@ class ListingFiles:
         try:
             if file.stat().st_size > LISTING_MOST_BYTES:
                 return None
-            return patiently(file.read_bytes)
+            return patiently(lambda: read_regular(file, STATE_BYTES))
         except FileNotFoundError:
             return None
         except OSError as exc:

@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Final
 
 from bridge.errors import UsageError
-from bridge.private_files import patiently, write_privately
+from bridge.private_files import STATE_BYTES, patiently, read_regular, write_privately
 
 logger = logging.getLogger(__name__)
 
@@ -148,7 +148,7 @@ def _known_in(path: Path) -> dict[str, str]:
         UsageError: the file cannot be read.
     """
     try:
-        known = json.loads(patiently(lambda: path.read_text(encoding="utf-8")))
+        known = json.loads(patiently(lambda: read_regular(path, STATE_BYTES)))
     except FileNotFoundError:
         return {}
     except OSError as exc:
