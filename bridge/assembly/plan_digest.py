@@ -1,8 +1,8 @@
 """A plan as bytes: two plans with the same bytes show their clients the same. Pure.
 
-What differs between replicas of one file by right is left out: where a replica listens, keeps its files and reaches the
-database, and the order of keys while they are changed. Everything else counts, secrets included, so the bytes
-themselves are never published: see `ProofPurpose.PLAN`.
+What differs between replicas of one file by right is left out: where a replica listens, keeps its files, its
+certificate and its audit, and reaches the database, what it logs and measures, and the order of keys while they are
+changed. Everything else counts, secrets included, so the bytes themselves are never published: see `ProofPurpose.PLAN`.
 """
 
 from __future__ import annotations
@@ -23,14 +23,32 @@ from bridge.mcp.client.transports.in_process import InProcessTarget
 from bridge.mcp.client.transports.stdio import StdioTarget
 from bridge.mcp.client.transports.streamable_http import ServerTarget
 
-_OF_ONE_REPLICA: Final = ("host", "port", "keys", "shared_store", "replica", "state", "cache", "audit")
-"""The settings of a `ProcessPlan` that differ by right."""
+_OF_ONE_REPLICA: Final = (
+    "host",
+    "port",
+    "keys",
+    "shared_store",
+    "replica",
+    "state",
+    "cache",
+    "audit",
+    "metrics",
+    "traces",
+    "log_calls",
+)
+"""The settings of a `ProcessPlan` that differ by right: where a replica listens and keeps things, and what it tells to
+those who run it."""
 
 
 def plan_bytes(plan: Plan) -> bytes:
     """What a plan says of everything that its clients see."""
     defaults = ProcessPlan()
     place = replace(plan.place, **{name: getattr(defaults, name) for name in _OF_ONE_REPLICA})
+    if (
+        tls := place.tls
+    ) is not None:  # each has files of its own, and clients see that there is a certificate
+        asks = None if tls.client_ca is None else Path("-")
+        place = replace(place, tls=replace(tls, certificate=Path("-"), key=Path("-"), client_ca=asks))
     published = {name: replace(one, store=None) for name, one in plan.published.items()}
     return json.dumps(_plain(replace(plan, place=place, published=published)), ensure_ascii=True).encode()
 

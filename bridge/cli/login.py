@@ -308,7 +308,9 @@ async def _log_in(wish: LoginWish, options: dict[str, Any]) -> None:
     except TimeoutError as exc:
         raise PeerError(f"nobody logged in within {options['wait_seconds']:g} s") from exc
     except OSError as exc:
-        raise UsageError(f"cannot listen at port {options['port']}: {exc.strerror}") from exc
+        raise UsageError(
+            f"cannot listen at port {options['port']}: {exc.strerror}; choose another with --port"
+        ) from exc
     await _keep(wish, made)
     render.say(f"Logged in at {wish.key.shown}, with {made.issuer}. The login is kept in {wish.keeper.where}")
     if made.refresh_token is None and made.expires_at is not None:

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 CONFIG_FILE_NAME: Final = "bridge.toml"
 """The default name of the file."""
 
-_OF_THE_FILE: Final = ("host", "port", "replica_url", "console", "log_format", "log_level")
+_OF_THE_FILE: Final = ("host", "port", "replica_url", "metrics", "console", "log_format", "log_level")
 """Options that override the file."""
 
 
@@ -43,6 +43,11 @@ _OF_THE_FILE: Final = ("host", "port", "replica_url", "console", "log_format", "
     "--replica-url",
     metavar="URL",
     help="Where the other replicas on the same PostgreSQL reach this process alone. Default: the file's.",
+)
+@click.option(
+    "--metrics",
+    metavar="HOST:PORT",
+    help="Serve metrics at /metrics of an address of its own, which differs for each process. Default: the file's.",
 )
 @click.option(
     "--console", is_flag=True, help="Serve the pages for people at /console, too. Default: the file's."
@@ -152,7 +157,7 @@ def _serve_stdio(path: Path, changes: dict[str, SettingOverride], options: dict[
 
     if options["workers"] > 1:
         raise UsageError("--stdio serves one host: it does not go with --workers")
-    if refused := [name for name in ("host", "port", "replica_url", "console") if name in changes]:
+    if refused := [name for name in ("host", "port", "replica_url", "metrics", "console") if name in changes]:
         raise UsageError(f"--stdio listens nowhere: it does not go with --{refused[0].replace('_', '-')}")
     if options["require_auth"]:
         raise UsageError("--stdio listens nowhere: it does not go with --require-auth")

@@ -25,10 +25,15 @@ _ANOTHER_HELPS: Final = frozenset((errno.EADDRINUSE, errno.EACCES))
 """Faults of a port, and not of the address. Windows answers EACCES for a port that another owns alone, and for one
 that it keeps for itself; POSIX answers it for a port that is for root."""
 
+_BY_OPTION: Final = "--port (make run: PORT=...)"
+
 
 @asynccontextmanager
-async def listening(host: str, port: int) -> AsyncIterator[socket.socket]:
+async def listening(
+    host: str, port: int, *, what_for: str = "", choose_by: str = _BY_OPTION
+) -> AsyncIterator[socket.socket]:
     """A listening socket for a server. It listens before anything else starts, so that a taken port is noticed early.
+    `what_for` and `choose_by` are for the message then: what would listen there, and what chooses another port.
 
     Raises:
         UsageError: the socket cannot listen there.
@@ -48,7 +53,7 @@ async def listening(host: str, port: int) -> AsyncIterator[socket.socket]:
             listener.bind((host, port))
             listener.listen()  # on Linux a port that is only bound can be bound again
         except (OSError, OverflowError) as exc:
-            raise refusal_of(host, port, exc) from exc
+            raise refusal_of(host, port, exc, what_for, choose_by) from exc
         listener.set_inheritable(False)
         yield listener
     finally:
@@ -60,12 +65,13 @@ def sole_owner_option(names: Mapping[str, int]) -> int:
     return names.get("SO_EXCLUSIVEADDRUSE", names["SO_REUSEADDR"])
 
 
-def refusal_of(host: str, port: int, exc: OSError | OverflowError) -> UsageError:
+def refusal_of(
+    host: str, port: int, exc: OSError | OverflowError, what_for: str = "", choose_by: str = _BY_OPTION
+) -> UsageError:
     """Say why a socket cannot listen, and what helps."""
     reason = exc.strerror if isinstance(exc, OSError) else str(exc)
-    hint = (
-        "; choose another with --port (make run: PORT=...)"
-        if isinstance(exc, OSError) and exc.errno in _ANOTHER_HELPS
-        else ""
+    another_helps = isinstance(exc, OSError) and exc.errno in _ANOTHER_HELPS
+    hint = f"; choose another with {choose_by}" if another_helps else ""
+    return UsageError(
+        f"cannot listen{f' for {what_for}' if what_for else ''} on {host} port {port}: {reason}{hint}"
     )
-    return UsageError(f"cannot listen on {host} port {port}: {reason}{hint}")

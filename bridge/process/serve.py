@@ -217,7 +217,8 @@ async def metrics_listener(plan: Plan) -> AsyncIterator[socket.socket | None]:
     if plan.place.metrics is None:
         yield None
         return
-    async with listening(*plan.place.metrics) as listener:
+    option = "--metrics HOST:PORT, or `metrics` in [bridge]"
+    async with listening(*plan.place.metrics, what_for="metrics", choose_by=option) as listener:
         yield listener
 
 

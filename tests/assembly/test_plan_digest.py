@@ -68,13 +68,36 @@ def plan_of(folder: Path, text: str = FILE, **environment: str) -> Plan:
 
 @pytest.mark.parametrize(
     "line",
-    ["host = 'localhost'", "port = 9000", "replica_url = 'http://10.0.0.7:9000'", "log_level = 'debug'"],
+    [
+        "host = 'localhost'",
+        "port = 9000",
+        "replica_url = 'http://10.0.0.7:9000'",
+        "log_level = 'debug'",
+        "log_calls = true",
+        "metrics = '127.0.0.1:9464'",
+        "traces = 'http://127.0.0.1:4318'",
+        "audit = { file = '/var/log/other.jsonl', required = true }",
+    ],
 )
 def test_what_is_each_replicas_own_changes_no_digest(tmp_path: Path, line: str) -> None:
-    other = plan_of(
-        tmp_path, FILE.replace("[bridge]", f"[bridge]\n{line}"), KEY="n" * 40, DATABASE_URL="postgresql:///b"
-    )
+    # A table of its own is written in one line, in front of all others.
+    text = f"{line}\n{FILE}" if line.startswith("audit") else FILE.replace("[bridge]", f"[bridge]\n{line}")
+    other = plan_of(tmp_path, text, KEY="n" * 40, DATABASE_URL="postgresql:///b")
     assert plan_bytes(other) == plan_bytes(plan_of(tmp_path))
+
+
+def with_tls(certificate: str, more: str = "") -> str:
+    """The file of a bridge that serves HTTPS with this certificate."""
+    tls = f"tls = {{ certificate = '{certificate}', key = '{certificate}.key'{more} }}"
+    return FILE.replace("[bridge]", f"[bridge]\n{tls}")
+
+
+def test_each_replica_has_a_certificate_of_its_own_and_all_ask_for_the_same(tmp_path: Path) -> None:
+    asked = ", client_ca = '{}'".format
+    one, other = (plan_bytes(plan_of(tmp_path, with_tls(name))) for name in ("a.pem", "b.pem"))
+    assert one == other != plan_bytes(plan_of(tmp_path))
+    asking, alike = (plan_bytes(plan_of(tmp_path, with_tls("a.pem", asked(name)))) for name in ("c", "d"))
+    assert asking == alike != one
 
 
 @pytest.mark.parametrize(

@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import errno
 import socket
+from pathlib import Path
 
+import httpx2
 import pytest
 
 from bridge.errors import UsageError
 from bridge.process.listening import listening, refusal_of, sole_owner_option
+from tests.support.command import run_here
+from tests.support.files import DEVTOOLS, RAW, started, written
 from tests.support.ports import free_port
 
 BSD = {"SO_REUSEADDR": 4}
@@ -26,6 +30,37 @@ async def test_a_port_has_one_owner() -> None:
         with pytest.raises(UsageError, match=rf"cannot listen on 127\.0\.0\.1 port {port}: .*--port"):
             async with listening("127.0.0.1", port):
                 pass
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (("--port", "{main}"), "cannot listen on 127.0.0.1 port {main}: "),
+        (
+            ("--port", "0", "--metrics", "127.0.0.1:{main}"),
+            "cannot listen for metrics on 127.0.0.1 port {main}: ",
+        ),
+    ],
+)
+def test_the_message_names_the_listener_whose_port_is_busy_and_its_option(
+    words: tuple[str, ...], said: str, tmp_path: Path
+) -> None:
+    port = free_port()
+    written(tmp_path, RAW, DEVTOOLS)
+    with socket.create_server(("127.0.0.1", port)):
+        given = [word.format(main=port) for word in words]
+        done = run_here("serve", *given, state=tmp_path / "state", folder=tmp_path)
+    assert done.returncode == 2
+    assert said.format(main=port) in done.stderr
+    assert f"choose another with {given[-2]}" in done.stderr
+
+
+def test_metrics_have_a_port_by_variable(tmp_path: Path) -> None:
+    port = free_port()
+    path = written(tmp_path, "[bridge]\nmetrics = '127.0.0.1:1'\n", RAW, DEVTOOLS)
+    variables = {"MCP_A2A_SERVE_METRICS": f"127.0.0.1:{port}"}
+    with started("serve", str(path), "--port", state=tmp_path / "state", until="Try it", **variables):
+        assert "mcp_a2a_build_info" in httpx2.get(f"http://127.0.0.1:{port}/metrics").text
 
 
 async def test_a_port_that_was_left_can_be_had_at_once() -> None:
