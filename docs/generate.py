@@ -165,10 +165,14 @@ NOTES: Final = {
     "for `mcp-a2a check`; a table `[agents.NAME]` of the same name stands in for it. The file may have 262,144 bytes, "
     "50 levels, and 50,000 values with each alias counted as what it stands for.",
     "tools_as_agent": "Several overrides may match one skill. For each key, the exact name wins over a glob, and a "
-    "later glob over an earlier one.",
+    "later glob over an earlier one. A name is that of the tool (`delete`), or of its server and the tool "
+    "(`github_delete`), whatever id the card shows now: see [which names count](mapping.md#rules-and-rights).",
     "agents_as_tools": "`from` takes names of agents, of catalogs, and of `tools_as_agent`. Several overrides may "
-    "match one tool. For each key, the exact name wins over a glob, and a later glob over an earlier one.",
-    "principals": "With principals, the bridge refuses a call without a token. `mcp-a2a people add NAME` writes such a "
+    "match one tool. For each key, the exact name wins over a glob, and a later glob over an earlier one. A name is "
+    "that of the tool (`delete`), or of its agent and the tool (`notes_delete`), whatever name hosts see now: see "
+    "[which names count](mapping.md#rules-and-rights).",
+    "principals": "With principals, the bridge refuses a call without a token. A right in `skills` goes by [these "
+    "names](mapping.md#rules-and-rights). `mcp-a2a people add NAME` writes such a "
     "table, with the hash of a token that it makes. A hash is for tokens that were made by chance: one of a password "
     "can be guessed.",
     "groups": "What a principal's own table says replaces what its group says.",

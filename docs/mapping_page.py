@@ -250,6 +250,46 @@ def _names() -> Iterator[str]:
     yield "- Where several want the same, all of them get their source's name before it, "
     yield "and a part of a hash where that is not enough.\n"
     yield f"- Reserved for the bridge: {', '.join(f'`{name}`' for name in sorted(tool_names.RESERVED))}.\n\n"
+    yield from _rules()
+
+
+def _rules() -> Iterator[str]:
+    own = "delete"
+    qualified = skills.qualified_id(("notes", own))
+    yield "## Rules and rights\n\n"
+    yield "Under which name a tool is shown depends on the other tools that are known. What a file says of it does "
+    yield f"not. The tool `{own}` of the server `notes` has its own name `{own}` (of an agent, also the id of its "
+    yield f"skill) and its qualified name `{qualified}`. It is shown under one of them, or under the `id` or `name` "
+    yield "that a rule gives it.\n\n"
+    yield from _table(("", "by an exact name", "by a glob"), _WHICH_NAMES)
+    yield "\nA peer is known once this bridge, or an earlier run of it, has read its tools or its card. While a peer "
+    yield "of a face was never reached, or a catalog was never read, a right by a shown name holds only if it holds "
+    yield f"for every name that the tool may come to have: `*{own}` does, `{own}` waits, `{qualified}` holds at once. "
+    yield "The log says what waits.\n\n"
+    yield "- A qualified name that two tools may have (`a_b` and `c`, `a` and `b_c`) takes from both and gives to "
+    yield "neither.\n"
+    yield "- Rules of an MCP server over an agent of the bridge hide by the names of that agent's servers, too.\n\n"
+
+
+_WHICH_NAMES: Final = (
+    (
+        "a rule that takes away: `hidden`, `confirm`, `public = false`",
+        "its own or its qualified name",
+        "its own or its qualified name",
+    ),
+    (
+        "a rule that gives back: `hidden = false`, `confirm = false`, `public = true`",
+        "its own or its qualified name",
+        "its own name, or the name that is shown",
+    ),
+    ("all else in a rule", "its own or its qualified name", "its own or its qualified name"),
+    (
+        "a right: `skills` of a principal, `scopes` of an issuer",
+        "the name that is shown, or its qualified name",
+        "the name that is shown",
+    ),
+)
+"""By which names rules and rights hold."""
 
 
 def _keys() -> Iterator[str]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from fnmatch import fnmatchcase
@@ -12,17 +12,34 @@ from typing import Final
 
 from bridge.http.caller_token import CallerToken
 
-MayUse = Callable[[str], bool]
-"""Says whether the skill or tool of this name may be used."""
+
+@dataclass(frozen=True, slots=True)
+class OfferedNames:
+    """The names of a skill or tool by which rights hold."""
+
+    name: str
+    """The name that callers see."""
+    later: tuple[str, ...] = ()
+    """The other names that it may be shown under once all peers of its face are known. A right by its shown name holds
+    for these, too, or it does not hold yet."""
+    qualified: str = ""
+    """SERVER_TOOL: a right that is exactly this holds, whatever name is shown. Empty where it may be something else."""
 
 
-def may_use_everything(name: str) -> bool:  # noqa: ARG001 - whatever it is
+MayUse = Callable[[OfferedNames], bool]
+"""Says whether the skill or tool of these names may be used."""
+
+
+def may_use_everything(names: OfferedNames) -> bool:  # noqa: ARG001 - whatever it is
     """Allow every skill and tool: for principals without a rule of their own."""
     return True
 
 
 ISSUER_MARK: Final = ":"
 """Stands between the name of an issuer and the subject of its token. No principal of the file has it in its name."""
+
+_NAMED_MOST: Final = 5
+"""Skills that one line names at most."""
 
 ScopeRule = tuple[str, tuple[str, ...]]
 """A scope of an issuer, and the globs of the skills and tools that it opens."""
@@ -72,30 +89,34 @@ class Principal:
         scopes = tuple((scope, _globs_in_face(globs, face)) for scope, globs in self.scopes)
         return replace(self, skills=skills, scopes=scopes)
 
-    def may_use(self, skill_id: str) -> bool:
+    def may_use(self, skill: OfferedNames | str) -> bool:
         """Whether this principal, as `in_face` returned it, may use a skill."""
-        return _is_among(skill_id, self.skills)
+        return _is_among(skill, self.skills)
 
     def seconds_left(self) -> float:
         """How long its token still counts; infinite for a secret that does not expire."""
         return math.inf if self.expires_at is None else self.expires_at - time.time()
 
-    def may_see(self, skill_id: str) -> bool:
+    def may_see(self, skill: OfferedNames | str) -> bool:
         """Whether a list shows a skill to this principal: it may use the skill, or a scope of its issuer opens it."""
-        return self.may_use(skill_id) or self.scope_for(skill_id) is not None
+        return self.may_use(skill) or self.scope_for(skill) is not None
 
-    def missing_scope(self, skill_id: str) -> str | None:
+    def missing_scope(self, skill: OfferedNames | str) -> str | None:
         """The scope that a token lacks for a skill; None if it may be used, or no scope opens it."""
-        return None if self.may_use(skill_id) else self.scope_for(skill_id)
+        return None if self.may_use(skill) else self.scope_for(skill)
 
     def held_scopes(self) -> list[str]:
         """The scopes of the principal's issuer that open something in this face, of which it may use all."""
         skills = frozenset(self.skills)
         return [scope for scope, globs in self.scopes if globs and skills.issuperset(globs)]
 
-    def scope_for(self, skill_id: str) -> str | None:
+    def scope_for(self, skill: OfferedNames | str) -> str | None:
         """The first scope of the principal's issuer that opens a skill in this face; None if none does."""
-        return next((scope for scope, globs in self.scopes if _is_among(skill_id, globs)), None)
+        return next((scope for scope, globs in self.scopes if _is_among(skill, globs)), None)
+
+    def waits_for_names(self, skill: OfferedNames) -> bool:
+        """Whether this principal may not use a skill only since a peer of its face is not known yet."""
+        return not self.may_use(skill) and self.may_use(skill.name)
 
 
 def may_use(principal: Principal, face: str, skill_id: str) -> bool:
@@ -103,8 +124,31 @@ def may_use(principal: Principal, face: str, skill_id: str) -> bool:
     return principal.in_face(face).may_use(skill_id)
 
 
-def _is_among(skill_id: str, globs: tuple[str, ...]) -> bool:
-    return "*" in globs or any(fnmatchcase(skill_id, glob) for glob in globs)
+def waiting_rights(
+    face: str, offered: Sequence[OfferedNames], unknown: Sequence[str], principals: Iterable[Principal]
+) -> Iterator[str]:
+    """What each principal may not use of a face only since some of its peers are not known, in words."""
+    for principal in principals if unknown else ():
+        here = principal.in_face(face)
+        if waiting := [one for one in offered if here.waits_for_names(one)]:
+            names = ", ".join(one.name for one in waiting[:_NAMED_MOST])
+            by_server = next((one.qualified for one in waiting if one.qualified), "")
+            more = f" and {len(waiting) - _NAMED_MOST} more" if len(waiting) > _NAMED_MOST else ""
+            how = f"; a right to {by_server} holds at once" if by_server else ""
+            yield (
+                f"{principal.name} may not use {names}{more} of {face} before all tools of {', '.join(unknown)} are"
+                f" known: one of them may have that name{how}"
+            )
+
+
+def _is_among(skill: OfferedNames | str, globs: tuple[str, ...]) -> bool:
+    if "*" in globs:
+        return True
+    if isinstance(skill, str):
+        return any(fnmatchcase(skill, glob) for glob in globs)
+    if skill.qualified and skill.qualified in globs:
+        return True
+    return all(any(fnmatchcase(name, glob) for glob in globs) for name in (skill.name, *skill.later))
 
 
 def _globs_in_face(globs: tuple[str, ...], face: str) -> tuple[str, ...]:

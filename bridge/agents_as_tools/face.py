@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import logging
 from collections import Counter
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Collection, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from types import MappingProxyType
@@ -20,7 +20,7 @@ import anyio
 import anyio.abc
 
 from bridge import trace
-from bridge.access.principals import MayUse, may_use_everything
+from bridge.access.principals import MayUse, OfferedNames, may_use_everything
 from bridge.agents_as_tools.call import AgentCall
 from bridge.agents_as_tools.handles import FarTask, Handles
 from bridge.agents_as_tools.listing import FaceListing, listing_of
@@ -70,8 +70,10 @@ class AgentsFace:
         options: FaceOptions,
         overrides: Mapping[str, ToolOverride] = _NOTHING,
         hints: PushHints | None = None,
+        unread: Collection[str] = (),
     ) -> None:
-        """`hints` are those of the process; None waits for none."""
+        """`hints` are those of the process; None waits for none. `unread` are the keys of its catalogs that were never
+        read."""
         self._handles = handles
         self._hints = hints or PushHints()
         self._unnamed = UnnamedMessages(options.unnamed_most)
@@ -82,7 +84,7 @@ class AgentsFace:
         self._around: FaceRuntime | None = None
         self._tasks: McpTasks | None = None
         self._watched: dict[RemoteAgent, anyio.CancelScope] = {}
-        self._take(agents, options, overrides)
+        self._take(agents, options, overrides, unread)
         self._listing = FaceListing()
         self._list()
 
@@ -138,6 +140,11 @@ class AgentsFace:
         return self._listing.tools.hidden
 
     @property
+    def unknown(self) -> tuple[str, ...]:
+        """The keys of its agents and catalogs whose skills nobody knows."""
+        return self._listing.unknown
+
+    @property
     def remarks(self) -> tuple[Remark, ...]:
         """The rules of the configuration that have no effect, or cannot be followed."""
         return self._listing.remarks
@@ -157,7 +164,7 @@ class AgentsFace:
             self._around = FaceRuntime(
                 self._handles, self._options, group, self._unnamed, self._turns, webhooks
             )
-            self._tasks = McpTasks(self._surroundings, self._found)
+            self._tasks = McpTasks(self._surroundings, self._found, self._names_by_mark)
             await read_cards([agent for agent in self._agents if agent.down is not None], first_cards_seconds)
             self._list()
             self._on_change, self._group = on_change, group
@@ -173,6 +180,7 @@ class AgentsFace:
         agents: Sequence[RemoteAgent],
         options: FaceOptions,
         overrides: Mapping[str, ToolOverride] = _NOTHING,
+        unread: Collection[str] = (),
     ) -> None:
         """Replace the agents, options and overrides; hosts are told when a list changes.
 
@@ -181,7 +189,7 @@ class AgentsFace:
         the same URL and account replaces it.
         """
         known = set(self._agents)
-        self._take(agents, options, overrides)
+        self._take(agents, options, overrides, unread)
         self._unnamed.most = options.unnamed_most
         if self._around is not None:
             self._around = replace(self._around, options=options)
@@ -219,6 +227,10 @@ class AgentsFace:
             name = str(arguments.get("skill")) if name == "call_skill" else ""
         return name if name in self._listing.tools.by_name else None
 
+    def names_of(self, tool: str) -> OfferedNames:
+        """See `ToolFace.names_of`."""
+        return self._listing.tools.names_of(tool)
+
     def work_of(self, name: str, arguments: JsonObject, principal: str) -> TaskWork:
         """See `ToolFace.work_of`. For a follow-up tool, the handle says it."""
         if self._is_follow_up(name):
@@ -249,9 +261,9 @@ class AgentsFace:
             if self._is_follow_up(incoming.name):
                 return await self._follow_up(incoming)
             if self._options.rules.granularity == "search":
-                tools = [one.tool for one in self.published]
+                tools, most = self._listing.tools, self._options.rules.found_most
                 if incoming.name == "find_skill":
-                    return found_skills(incoming, tools, self._options.rules.found_most, self._ready_tools())
+                    return found_skills(incoming, tools.published, most, self._ready_tools())
                 return await self._call(call_of_skill(incoming, tools))
             return await self._call(incoming)
         except BridgeError as exc:
@@ -282,7 +294,7 @@ class AgentsFace:
     ) -> JsonObject:
         """See `ToolFace.prompt`."""
         found = self._listing.examples.get(name)
-        if found is None or not may_use(found[0].name):
+        if found is None or not may_use(found[0].names):
             raise McpRefusal(INVALID_PARAMS, f"There is no prompt {echoed(name)}")
         text = f"Use the tool {found[0].name}: {found[1]}"
         return {"messages": [{"role": "user", "content": {"type": "text", "text": text}}]}
@@ -290,15 +302,20 @@ class AgentsFace:
     # What there is
 
     def _take(
-        self, agents: Sequence[RemoteAgent], options: FaceOptions, overrides: Mapping[str, ToolOverride]
+        self,
+        agents: Sequence[RemoteAgent],
+        options: FaceOptions,
+        overrides: Mapping[str, ToolOverride],
+        unread: Collection[str],
     ) -> None:
         self._agents = tuple(dict.fromkeys(agents))
         self._options = options
         self._overrides = dict(overrides)
+        self._unread = unread
 
     def _list(self) -> None:
         """Make the listing from the agents' cards as they are now."""
-        self._listing = listing_of(self._agents, self._options, self._overrides)
+        self._listing = listing_of(self._agents, self._options, self._overrides, self._unread)
         self._turns.set({tool.key: tool.override.concurrency for tool in self.published})
         for remark in self.remarks:
             if remark not in self._remarked:
@@ -336,6 +353,9 @@ class AgentsFace:
 
     def _found(self, mark: str, tool: str) -> tuple[RemoteAgent, AgentTool | None] | None:
         return self._listing.find(mark, tool)
+
+    def _names_by_mark(self, mark: str, tool: str) -> OfferedNames | None:
+        return self._listing.names_by_mark(mark, tool)
 
     # Calls
 

@@ -5,12 +5,12 @@ A listing is immutable. A new one is made when a card or the configuration chang
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 
 from bridge.a2a.client.http import redacted_url
-from bridge.access.principals import MayUse, may_use_everything
+from bridge.access.principals import MayUse, OfferedNames, may_use_everything
 from bridge.agents_as_tools.handles import tool_mark
 from bridge.agents_as_tools.options import FaceOptions
 from bridge.agents_as_tools.remote_agent import RemoteAgent
@@ -49,6 +49,8 @@ class FaceListing:
     examples: Mapping[str, Example] = field(default_factory=dict)
     """The examples by the names of their prompts."""
     introduction: Introduction = field(default_factory=Introduction)
+    unknown: tuple[str, ...] = ()
+    """The keys of the agents and catalogs whose skills nobody knows."""
     remarks: tuple[Remark, ...] = ()
 
     @cached_property
@@ -61,6 +63,13 @@ class FaceListing:
         """The issuers of whose tokens each call of some tools needs one, by the names of these tools."""
         issuers = ((tool.name, self.agents[tool.agent_key].caller_issuer) for tool in self.tools.published)
         return {name: issuer for name, issuer in issuers if issuer is not None}
+
+    def names_by_mark(self, mark: str, tool: str) -> OfferedNames | None:
+        """The names of the tool with these marks by which rights hold; None if there is no such tool."""
+        if (published := self.published_by_mark(mark, tool)) is not None:
+            return published.names
+        hidden = self._by_marks.get((mark, tool))
+        return None if hidden is None else OfferedNames(hidden.name)
 
     def find(self, mark: str, tool: str) -> tuple[RemoteAgent, AgentTool | None] | None:
         """The agent and the tool with these marks. The tool is found even when it is hidden or was renamed."""
@@ -75,19 +84,21 @@ class FaceListing:
     def tools_for(self, may_use: MayUse) -> list[JsonObject]:
         """The tools as tools/list shows them to a caller. The bridge's own tools are for everyone."""
         names = self.tools.by_name
-        return [one for one in self.listed if one["name"] not in names or may_use(str(one["name"]))]
+        return [
+            one for one in self.listed if one["name"] not in names or may_use(names[str(one["name"])].names)
+        ]
 
     def cards_for(self, may_use: MayUse) -> Mapping[str, JsonObject]:
         """The cards of the agents of which a caller may use at least one tool, by key, as resources/list shows them."""
         unusable = {tool.agent_key for tool in self.tools.published}
-        unusable -= {tool.agent_key for tool in self.tools.published if may_use(tool.name)}
+        unusable -= {tool.agent_key for tool in self.tools.published if may_use(tool.names)}
         return {key: card for key, card in sorted(self.resources.items()) if key not in unusable}
 
     def skills_for(self, key: str, may_use: MayUse) -> frozenset[str] | None:
         """The ids of the skills of an agent that a caller may know of; None for all. A caller that may use only some
         of the tools knows of no skill without a tool."""
         tools = [tool for tool in self.tools.published if tool.agent_key == key]
-        seen = [tool.skill_id for tool in tools if may_use(tool.name)]
+        seen = [tool.skill_id for tool in tools if may_use(tool.names)]
         if len(seen) == len(tools):
             return None
         return frozenset(skill for skill in seen if skill is not None)
@@ -101,7 +112,7 @@ class FaceListing:
                 "description": example,
             }
             for name, (tool, example) in sorted(self.examples.items())
-            if may_use(tool.name)
+            if may_use(tool.names)
         ]
 
     def looks_like(self, other: FaceListing) -> bool:
@@ -121,13 +132,18 @@ class FaceListing:
 
 
 def listing_of(
-    agents: Sequence[RemoteAgent], options: FaceOptions, overrides: Mapping[str, ToolOverride]
+    agents: Sequence[RemoteAgent],
+    options: FaceOptions,
+    overrides: Mapping[str, ToolOverride],
+    unread: Collection[str] = (),
 ) -> FaceListing:
-    """The listing of these agents, from the cards that are known. Sets the key of each agent."""
+    """The listing of these agents, from the cards that are known. Sets the key of each agent. `unread` are the keys of
+    the catalogs that were never read."""
     by_key = _keyed(agents)
     known = {key: agent for key, agent in by_key.items() if agent.has_card}
     found = tools_of_agents([ToolSource(key, agent.card) for key, agent in known.items()], options.rules)
-    tools = published_tools(found, overrides)
+    unknown = (*unread, *(key for key, agent in by_key.items() if not agent.is_settled))
+    tools = published_tools(found, overrides, unknown)
     return FaceListing(
         by_key,
         tools,
@@ -140,9 +156,10 @@ def listing_of(
         {key: card_resource(agent) for key, agent in known.items()},
         _examples(tools, known),
         _introduction(options, tuple(by_key.values())),
+        unknown,
         (
             *_on_skills_left_out(known, options.rules.skills_most),
-            *tool_remarks(tools, overrides, are_known=bool(agents) and len(known) == len(by_key)),
+            *tool_remarks(tools, overrides, are_known=bool(agents) and not unknown),
         ),
     )
 

@@ -33,6 +33,7 @@ from bridge.a2a.model.objects import (
     text_of_parts,
     timestamp,
 )
+from bridge.access.principals import OfferedNames
 from bridge.agents_as_tools.handles import FarCall
 from bridge.agents_as_tools.options import FaceOptions
 from bridge.agents_as_tools.remote_agent import RemoteAgent
@@ -97,9 +98,16 @@ class _OpenedTask:
 class McpTasks:
     """Implements `bridge.mcp.server.face.TaskFace` over remote agents."""
 
-    def __init__(self, surroundings: Callable[[], FaceRuntime], find: FindTool) -> None:
+    def __init__(
+        self,
+        surroundings: Callable[[], FaceRuntime],
+        find: FindTool,
+        names: Callable[[str, str], OfferedNames | None],
+    ) -> None:
+        """`find` and `names` are of the tool with these marks: itself, and the names by which rights hold."""
         self._surroundings = surroundings
         self._find = find
+        self._names = names
         self._out_of_reach: dict[tuple[str, str], tuple[float, float]] = {}
         """Since when an agent has been out of reach, and when that was last seen: by its mark, and for want of a token
         by the principal that had none."""
@@ -281,7 +289,8 @@ class McpTasks:
         if found is None:
             raise refusal_of(HandleError())
         agent, tool = found
-        if tool is not None and not caller.may_use(tool.name):
+        names = self._names(call.task.agent, call.tool)
+        if names is not None and not caller.may_use(names):
             raise refusal_of(HandleError())
         shown = ToolResults(agent, tool, caller.principal, around.handles, around.options)
         return _OpenedTask(task_id, call, caller, shown)

@@ -21,7 +21,7 @@ from bridge.agents_as_tools.handles import FarTask
 from bridge.agents_as_tools.remote_agent import RemoteAgent
 from bridge.agents_as_tools.sending import FaceRuntime, UnnamedMessages
 from bridge.agents_as_tools.tool_results import ToolResults
-from bridge.agents_as_tools.tools import PublishedTool
+from bridge.agents_as_tools.tools import PublishedTool, Tools
 from bridge.errors import PeerError, echoed
 from bridge.jsonvalues import JsonObject
 from bridge.mcp.server.face import IncomingCall
@@ -106,7 +106,7 @@ class FollowUp:
         """
         if not self._far.tool:
             return None
-        if self._tool is None or not self._incoming.may_use(self._tool.name):
+        if self._tool is None or not self._incoming.may_use(self._tool.names):
             raise BadArgumentsError("handle: the tool that this was begun with is not offered any more")
         data = self._incoming.arguments.get("data")
         inner = data.get("arguments") if isinstance(data, dict) else None
@@ -166,7 +166,7 @@ _FOUND: Final = 10
 
 
 def found_skills(
-    incoming: IncomingCall, tools: Sequence[AgentTool], most: int, is_ready: Callable[[AgentTool], bool]
+    incoming: IncomingCall, tools: Sequence[PublishedTool], most: int, is_ready: Callable[[AgentTool], bool]
 ) -> JsonObject:
     """The result of find_skill.
 
@@ -176,14 +176,14 @@ def found_skills(
     query, limit = incoming.arguments.get("query", ""), incoming.arguments.get("limit", _FOUND)
     if not isinstance(query, str) or not isinstance(limit, int):
         raise BadArgumentsError("query: what the skill should do, in words; limit: a number")
-    seen = [tool for tool in tools if incoming.may_see(tool.name)]
+    seen = [one.tool for one in tools if incoming.may_see(one.names)]
     found = find_skills(seen, query, limit, most, is_ready)
     structured: JsonObject = {"skills": [tool.listed for tool in found]}
     words = found_as_text(found) if found else "No skill was found."
     return {"content": [{"type": "text", "text": words}], "structuredContent": structured}
 
 
-def call_of_skill(incoming: IncomingCall, tools: Sequence[AgentTool]) -> IncomingCall:
+def call_of_skill(incoming: IncomingCall, tools: Tools) -> IncomingCall:
     """The call that call_skill stands for.
 
     Raises:
@@ -192,6 +192,6 @@ def call_of_skill(incoming: IncomingCall, tools: Sequence[AgentTool]) -> Incomin
     name, given = incoming.arguments.get("skill"), incoming.arguments.get("arguments", {})
     if not isinstance(name, str) or not isinstance(given, dict):
         raise BadArgumentsError("skill: the name of one that find_skill gave; arguments: an object")
-    if not any(tool.name == name for tool in tools) or not incoming.may_use(name):
+    if (tool := tools.by_name.get(name)) is None or not incoming.may_use(tool.names):
         raise BadArgumentsError(f"There is no skill {echoed(name)!r}; find_skill gives their names")
     return replace(incoming, name=name, arguments=given)

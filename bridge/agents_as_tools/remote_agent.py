@@ -47,6 +47,11 @@ _LONGEST_WAIT_SECONDS: Final = 5.0
 class CardProvider(Protocol):
     """Where an agent's card comes from; see `CardSource`."""
 
+    @property
+    def is_settled(self) -> bool:
+        """Whether the names on the card no longer depend on what nobody knows yet."""
+        ...
+
     def cached(self) -> FoundCard | None:
         """The remembered card; None when the card was never read."""
         ...
@@ -95,6 +100,7 @@ class RemoteAgent:
         self.url = url
         self._own_key = key
         self._card: AgentCard | None = None
+        self._names_settled = False
         self.deviations: tuple[str, ...] = ()
         """The deviations of its card from the specification."""
         self.key = self.wanted_key
@@ -133,6 +139,11 @@ class RemoteAgent:
     def has_card(self) -> bool:
         """Whether its card has been read, by this run or an earlier one."""
         return self._card is not None
+
+    @property
+    def is_settled(self) -> bool:
+        """Whether its skills have their names. An agent of this process may be made of a server that nobody knows."""
+        return self.has_card and self._names_settled
 
     @property
     def is_heard_of(self) -> bool:
@@ -330,12 +341,12 @@ class RemoteAgent:
                 on_change()
 
         async def changed(found: FoundCard) -> None:
-            before = self._card
+            before = self._card, self._names_settled
             try:
                 self._take(found)
             except PeerError as exc:
                 logger.warning("%s: its new card cannot be used: %s", self.key, exc)
-            if self._card != before:
+            if (self._card, self._names_settled) != before:
                 on_change()
 
         await self._source.watch(changed, self._distrust)
@@ -347,6 +358,7 @@ class RemoteAgent:
             PeerError: the card names no interface that the bridge can call.
         """
         self._card, self.deviations = found.card, found.deviations
+        self._names_settled = self._source.is_settled
         try:
             self._client, self._found = AgentClient(self._http, found, self._options), found
         except PeerError as exc:

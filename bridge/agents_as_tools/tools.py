@@ -3,16 +3,20 @@
 Names are given before anything else, so that hiding one tool never changes the name of another. A configured name is
 taken only when hosts accept it and no other tool has or wants it: a call must never reach another skill than was meant.
 
+A name has its agent before it where skills of two agents are called alike, so it depends on the cards that are known.
+Rules and rights do not: see `RuleNames` and `OfferedNames`.
+
 Agents come and go, so a rule without effect is no error: a remark tells of it, and the face is served."""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Final
 
+from bridge.access.principals import OfferedNames
 from bridge.jsonvalues import JsonObject
 from bridge.mcp.tools import tools_from
 from bridge.translate.arguments import problems_of
@@ -20,16 +24,18 @@ from bridge.translate.overrides import (
     ABSENT,
     NEVER_GIVEN,
     Remark,
+    RuleNames,
     ToolOverride,
     declared_arguments,
     is_hidden,
     override_for,
+    qualified_names_of_one,
     shown_schema,
     unmatched_patterns,
     with_default_arguments,
 )
 from bridge.translate.skill_tools import AgentTool
-from bridge.translate.tool_names import RESERVED, hosts_take
+from bridge.translate.tool_names import RESERVED, hosts_take, slug
 
 _SAYS_NOTHING: Final = ToolOverride()
 
@@ -44,7 +50,9 @@ class PublishedTool:
     tool: AgentTool
     default_name: str
     """Its name unless the configuration gives another."""
-    override: ToolOverride = _SAYS_NOTHING
+    override: ToolOverride
+    names: OfferedNames
+    """The names by which rights hold."""
 
     @property
     def name(self) -> str:
@@ -87,17 +95,31 @@ class Tools:
         """The tools by the names that hosts see."""
         return {one.name: one for one in self.published}
 
+    def names_of(self, name: str) -> OfferedNames:
+        """The names by which rights hold for the tool that hosts see under this name."""
+        tool = self.by_name.get(name)
+        return OfferedNames(name) if tool is None else tool.names
 
-def published_tools(found: Sequence[AgentTool], overrides: Mapping[str, ToolOverride]) -> Tools:
-    """The tools as hosts see them. `found` are all tools, under their default names."""
-    overridden = {tool.name: _override_of(tool, overrides) for tool in found}
+
+def published_tools(
+    found: Sequence[AgentTool], overrides: Mapping[str, ToolOverride], unknown: Collection[str] = ()
+) -> Tools:
+    """The tools as hosts see them. `found` are all tools, under their default names. `unknown` are the keys of agents
+    and catalogs that were never read: with one of them, a name may still get its agent before it."""
+    unclear = tuple(slug(key) for key in unknown)
+    things = ((slug(tool.source_key), tool.qualified, _own_names(tool)) for tool in found)
+    of_one = qualified_names_of_one(things, unclear)
+    overridden = {tool.name: _override_of(tool, overrides, of_one) for tool in found}
     served = [tool for tool in found if not overridden[tool.name].hidden]
     wanted = {tool.name: overridden[tool.name].name or tool.name for tool in served}
     given = _given(wanted)
     return Tools(
         tuple(
             PublishedTool(
-                _shown(tool, given[tool.name], overridden[tool.name]), tool.name, overridden[tool.name]
+                _shown(tool, given[tool.name], overridden[tool.name]),
+                tool.name,
+                overridden[tool.name],
+                _offered_names(tool, given[tool.name], of_one, is_whole=not unknown),
             )
             for tool in served
         ),
@@ -106,11 +128,29 @@ def published_tools(found: Sequence[AgentTool], overrides: Mapping[str, ToolOver
     )
 
 
-def _override_of(tool: AgentTool, overrides: Mapping[str, ToolOverride]) -> ToolOverride:
+def _own_names(tool: AgentTool) -> frozenset[str]:
+    """The names of a tool that are its own, and the name that is shown."""
+    return frozenset(filter(None, (tool.name, tool.skill_id, tool.every_name[-1])))
+
+
+def _override_of(
+    tool: AgentTool, overrides: Mapping[str, ToolOverride], of_one: frozenset[str]
+) -> ToolOverride:
     if not overrides:
         return _SAYS_NOTHING
-    names = [tool.name] if tool.skill_id is None else [tool.name, tool.skill_id]
-    return override_for(overrides, *names) or _SAYS_NOTHING
+    return override_for(overrides, _rule_names(tool, of_one)) or _SAYS_NOTHING
+
+
+def _rule_names(tool: AgentTool, of_one: frozenset[str] = frozenset()) -> RuleNames:
+    every = tuple(dict.fromkeys(filter(None, (*tool.every_name, tool.skill_id, *tool.far_names))))
+    qualified = frozenset((tool.qualified, *tool.far_names[:1]))
+    return RuleNames(every, _own_names(tool), qualified, of_one & {tool.qualified})
+
+
+def _offered_names(tool: AgentTool, name: str, of_one: frozenset[str], *, is_whole: bool) -> OfferedNames:
+    others = () if is_whole else (tool.name, *((tool.qualified,) if tool.name == tool.every_name[-1] else ()))
+    later = tuple(other for other in dict.fromkeys(others) if other != name)
+    return OfferedNames(name, later, tool.qualified if tool.qualified in of_one else "")
 
 
 def _given(wanted: Mapping[str, str]) -> dict[str, str]:
@@ -152,9 +192,9 @@ def tool_remarks(
 
 
 def _rules_for_nothing(tools: Tools, overrides: Mapping[str, ToolOverride]) -> Iterator[Remark]:
-    there = {name for one in tools.published for name in (one.default_name, one.skill_id)}
-    there |= {name for tool in tools.hidden for name in (tool.name, tool.skill_id)}
-    for pattern, words in unmatched_patterns(overrides, filter(None, there)).items():
+    found = (*(one.tool for one in tools.published), *tools.hidden)
+    there = (_rule_names(tool) for tool in found)
+    for pattern, words in unmatched_patterns(overrides, there).items():
         yield Remark(("tools", pattern), words, is_of_nothing=True)
 
 
@@ -190,5 +230,5 @@ def _on_arguments(one: PublishedTool, overrides: Mapping[str, ToolOverride]) -> 
 
 def _named_exactly(one: PublishedTool, overrides: Mapping[str, ToolOverride]) -> frozenset[str]:
     """The arguments in rules for this tool alone. Those in a glob's rules may be meant for other tools."""
-    own = [overrides[name] for name in (one.default_name, one.skill_id or "") if name in overrides]
+    own = [overrides[name] for name in _rule_names(one.tool).every if name in overrides]
     return frozenset(name for override in own for name in override.arguments)

@@ -14,7 +14,7 @@ from __future__ import annotations
 import logging
 import math
 from collections import Counter
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iterator, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -28,7 +28,7 @@ from bridge.a2a.server.catalog import CatalogAgent as Listed
 from bridge.a2a.server.catalog import CatalogApp
 from bridge.a2a.server.signed_cards import CardSigning
 from bridge.access.issuers import Issuer
-from bridge.access.principals import PrincipalNames
+from bridge.access.principals import PrincipalNames, waiting_rights
 from bridge.access.verifiers import Access
 from bridge.assembly.admission import Admission
 from bridge.assembly.card_signing import card_signer_of
@@ -435,7 +435,8 @@ class Bridge:
         parts = self._parts | fresh
 
         async def start(name: str, one: OfferedPlan) -> None:
-            unit = PartTask(partial(self._offering, name, one, self._agents_of(one, plan, parts)))
+            agents, unread = self._agents_of(one, plan, parts), _unread(one, parts)
+            unit = PartTask(partial(self._offering, name, one, agents, unread))
             await unit.start(self._group)
             fresh.offered[name] = unit
 
@@ -446,9 +447,9 @@ class Bridge:
 
     @asynccontextmanager
     async def _offering(
-        self, name: str, plan: OfferedPlan, agents: Mapping[str, RemotePlan]
+        self, name: str, plan: OfferedPlan, agents: Mapping[str, RemotePlan], unread: Collection[str]
     ) -> AsyncIterator[MountedServer]:
-        async with offered(name, plan, agents, self._shared) as one:
+        async with offered(name, plan, agents, self._shared, unread=unread) as one:
             if not self._over_http:
                 yield MountedServer(one, None)
                 return
@@ -513,12 +514,25 @@ class Bridge:
         retiring = _Retiring(before.without(self._parts))
         self._retiring.append(retiring)
         self._route(starting=False)
+        for line in self._waiting_rights():
+            logger.warning("%s", line)
         self._group.start_soon(self._retire, retiring, max(seconds, self.drain_seconds))
+
+    def _waiting_rights(self) -> Iterator[str]:
+        """What principals may not use yet, for want of peers that nobody knows."""
+        principals = tuple({one.principal.name: one.principal for one in self._plan.credentials}.values())
+        for one in self._parts.agents:
+            names = [skill.names for skill in one.agent.published]
+            yield from waiting_rights(one.name, names, one.agent.unknown, principals)
+        for server in self.offered:
+            names = [tool.names for tool in server.face.published]
+            yield from waiting_rights(server.name, names, server.face.unknown, principals)
 
     def _update_offered(self, plan: Plan) -> None:
         for name, unit in self._parts.offered.items():
             agents = self._agents_of(plan.offered[name], plan, self._parts)
-            unit.value.offered.update(plan.offered[name], agents, self._shared)
+            unread = _unread(plan.offered[name], self._parts)
+            unit.value.offered.update(plan.offered[name], agents, self._shared, unread)
 
     async def _retire(self, retiring: _Retiring, seconds: float) -> None:
         """End parts that no new call can reach, after their calls have ended or the time is up."""
@@ -587,6 +601,12 @@ def _sources(
 ) -> list[SkillSource]:
     made = ((key, servers[key]) for key in plan.servers)
     return [SkillSource(key or name, one.unit.value, one.plan.call_timeout_seconds) for key, one in made]
+
+
+def _unread(one: OfferedPlan, parts: Parts) -> tuple[str, ...]:
+    """The catalogs of an offered server that were never read, so that nobody knows which agents they list."""
+    catalogs = {key: parts.catalogs[key].unit.value for key in one.sources if key in parts.catalogs}
+    return tuple(key for key, source in catalogs.items() if source.cached() is None)
 
 
 def _mcp_path(name: str) -> str:

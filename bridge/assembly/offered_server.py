@@ -6,7 +6,7 @@ is asked for nothing but its card, and for its version if the card does not say 
 from __future__ import annotations
 
 import logging
-from collections.abc import AsyncIterator, Callable, Iterable, Mapping
+from collections.abc import AsyncIterator, Callable, Collection, Iterable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -136,14 +136,21 @@ class OfferedServer:
         """Its agents, in their order."""
         return tuple(self._made.values())
 
-    def update(self, plan: OfferedPlan, agents: Mapping[str, RemotePlan], shared: SharedResources) -> None:
-        """Take over another plan and other agents. Agents that have not changed are kept."""
+    def update(
+        self,
+        plan: OfferedPlan,
+        agents: Mapping[str, RemotePlan],
+        shared: SharedResources,
+        unread: Collection[str] = (),
+    ) -> None:
+        """Take over another plan and other agents. Agents that have not changed are kept. `unread` are the keys of its
+        catalogs that were never read."""
         made = {
             key: self._made[key] if self._is_as_before(key, one, plan) else _agent(key, one, plan, shared)
             for key, one in agents.items()
         }
         self.agents, self.chosen, self._made = agents, plan.profile.agents, made
-        self.face.update(list(made.values()), face_options_of(self.name, plan), plan.overrides)
+        self.face.update(list(made.values()), face_options_of(self.name, plan), plan.overrides, unread)
 
     def _is_as_before(self, key: str, one: RemotePlan, plan: OfferedPlan) -> bool:
         return self.agents.get(key) == one and self.chosen == plan.profile.agents
@@ -156,15 +163,17 @@ async def offered(
     agents: Mapping[str, RemotePlan],
     shared: SharedResources,
     on_change: Callable[[], None] = lambda: None,
+    unread: Collection[str] = (),
 ) -> AsyncIterator[OfferedServer]:
-    """Read the agents' cards, and run the server while the context is open.
+    """Read the agents' cards, and run the server while the context is open. `unread` are the keys of its catalogs that
+    were never read.
 
     Raises:
         PeerError: the plan requires an agent, and every address is known to be something else.
     """
     made = {key: _agent(key, one, plan, shared) for key, one in agents.items()}
     handles, options = Handles(shared.seal), face_options_of(name, plan)
-    face = AgentsFace(list(made.values()), handles, options, plan.overrides, shared.hints)
+    face = AgentsFace(list(made.values()), handles, options, plan.overrides, shared.hints, unread)
     running: list[McpServer] = []
 
     def changed() -> None:

@@ -61,7 +61,9 @@ class PublishedAgent:
 
     def own_card(self, base_url: str) -> OwnCard:
         """The agent's card for MCP servers of this process: one object for each `base_url` of the process."""
-        return self._own_cards.setdefault(base_url, OwnCard(base_url, self.server.whole_card))
+        return self._own_cards.setdefault(
+            base_url, OwnCard(base_url, self.server.whole_card, lambda: not self.agent.unknown)
+        )
 
     def refresh(self) -> None:
         """Take over the present tools of the agent's servers."""

@@ -234,7 +234,7 @@ def lines_for(agent: PublishedAgent, base: str, credentials: Sequence[Credential
     """
     known = next((one for one in credentials if one.reference), None)
     may_use = known.principal.in_face(agent.name).may_use if known else lambda _: True
-    skills = [skill for skill in agent.agent.published if may_use(skill.id)]
+    skills = [skill for skill in agent.agent.published if may_use(skill.names)]
     if not skills or (credentials and known is None):
         return
     skill = min(skills, key=_risk_and_trouble)

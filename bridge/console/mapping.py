@@ -40,7 +40,7 @@ def mapping(bridge: Bridge, visit: Visit) -> JsonObject:
 def _agent(one: PublishedAgent, visit: Visit, paging: Paging, *, alone: bool) -> JsonObject | None:
     """A face with the rows that are asked for; None if none of it is for the visitor, or asked for."""
     here, agent, part = visit.who.in_face(one.name), one.agent, f"agent/{one.name}"
-    usable = [skill for skill in agent.published if here.may_use(skill.id)]
+    usable = [skill for skill in agent.published if here.may_use(skill.names)]
     if not paging.shows(part) or not (usable or visit.reads_all):
         return None
     rows, shown = paging.entries(part, usable, lambda skill: _skill_row(skill, one, visit), alone=alone)
@@ -105,7 +105,7 @@ def _losses(skill: Skill, listed: JsonObject) -> Iterator[str]:
 def _server(one: OfferedServer, visit: Visit, paging: Paging, *, alone: bool) -> JsonObject | None:
     """The same for an MCP server."""
     here, face, part = visit.who.in_face(one.name), one.face, f"mcp/{one.name}"
-    usable = [tool for tool in face.published if here.may_use(tool.name)]
+    usable = [tool for tool in face.published if here.may_use(tool.names)]
     if not paging.shows(part) or not (usable or visit.reads_all):
         return None
     cards = {agent.key: agent for agent in one.remote_agents if agent.has_card}

@@ -66,11 +66,11 @@ def _uses(bridge: Bridge, principal: Principal) -> Iterator[JsonObject]:
     """How much of each face a principal may use."""
     for agent in bridge.published:
         here = principal.in_face(agent.name)
-        ids = [skill.id for skill in agent.agent.published]
+        ids = [skill.names for skill in agent.agent.published]
         yield {"face": agent.name, "of": len(ids), "may": sum(map(here.may_use, ids)), "noun": "skill"}
     for server in bridge.offered:
         here = principal.in_face(server.name)
-        names = [tool.name for tool in server.face.published]
+        names = [tool.names for tool in server.face.published]
         yield {"face": server.name, "of": len(names), "may": sum(map(here.may_use, names)), "noun": "tool"}
 
 

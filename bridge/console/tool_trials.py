@@ -56,7 +56,7 @@ def tool_list(bridge: Bridge, visit: Visit) -> JsonObject:
 
 def _usable(one: OfferedServer, visit: Visit) -> list[PublishedTool]:
     here = visit.who.in_face(one.name)
-    return [tool for tool in one.face.published if here.may_use(tool.name)]
+    return [tool for tool in one.face.published if here.may_use(tool.names)]
 
 
 def _line(tool: PublishedTool, one: OfferedServer) -> JsonObject:

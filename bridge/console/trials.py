@@ -57,7 +57,7 @@ def skill_list(bridge: Bridge, visit: Visit) -> JsonObject:
 
 def _usable(agent: PublishedAgent, visit: Visit) -> list[Skill]:
     here = visit.who.in_face(agent.name)
-    return [skill for skill in agent.agent.published if here.may_use(skill.id)]
+    return [skill for skill in agent.agent.published if here.may_use(skill.names)]
 
 
 def _line(skill: Skill, agent: PublishedAgent) -> JsonObject:

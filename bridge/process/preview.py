@@ -23,7 +23,7 @@ from bridge.a2a.client.catalog import CatalogSource
 from bridge.a2a.client.http import redacted_url
 from bridge.a2a.model.objects import AgentCard
 from bridge.a2a.wire.canonical_card import CardForm, CardProof
-from bridge.access.principals import Principal
+from bridge.access.principals import OfferedNames, Principal
 from bridge.agents_as_tools.remote_agent import RemoteAgent
 from bridge.assembly.bridge import Bridge
 from bridge.assembly.offered_server import OfferedServer, other_kind_at
@@ -139,6 +139,8 @@ class FaceRow:
     source: str
     stands_for: str
     title: str
+    names: OfferedNames
+    """The names by which rights hold."""
 
 
 _GrantedGlobs = tuple[tuple[str | int, ...], str, Sequence[str]]
@@ -368,7 +370,7 @@ async def _catalog(key: str, source: CatalogSource) -> PeerFindings:
 
 def _published(one: PublishedAgent, plan: Plan, principals: Iterable[Principal]) -> FaceFindings:
     rows = tuple(
-        FaceRow(skill.id, skill.source_key, skill.tool.name, skill.shown.name)
+        FaceRow(skill.id, skill.source_key, skill.tool.name, skill.shown.name, skill.names)
         for skill in one.agent.published
     )
     return FaceFindings(
@@ -398,7 +400,9 @@ def _offered(
     is_whole = incomplete.isdisjoint(plan.offered[one.name].sources)
     remarks = [remark for remark in face.remarks if is_whole or not remark.is_of_nothing]
     rows = tuple(
-        FaceRow(tool.name, tool.agent_key, tool.skill_id or "", str(tool.listed.get("title") or ""))
+        FaceRow(
+            tool.name, tool.agent_key, tool.skill_id or "", str(tool.listed.get("title") or ""), tool.names
+        )
         for tool in face.published
     )
     names = {row.name for row in rows}
@@ -432,12 +436,16 @@ def _usable(
     face: str, rows: Iterable[FaceRow], principals: Iterable[Principal]
 ) -> dict[str, tuple[str, ...]]:
     here = {one.name: one.in_face(face) for one in principals}
-    return {name: tuple(row.name for row in rows if one.may_use(row.name)) for name, one in here.items()}
+    return {name: tuple(row.name for row in rows if one.may_use(row.names)) for name, one in here.items()}
 
 
 def _useless(faces: Iterable[FaceFindings], rights: Iterable[_GrantedGlobs]) -> Iterator[FindingFault]:
     """Yield the globs in the rights of callers that match nothing."""
-    served = [(face.name, (*(row.name for row in face.rows), *face.own)) for face in faces if face.rows]
+    served = [
+        (face.name, (*(row.names for row in face.rows), *map(OfferedNames, face.own)))
+        for face in faces
+        if face.rows
+    ]
     for where, title, globs in rights if served else ():
         for number, glob in enumerate(globs):
             one = Principal("", skills=(glob,))

@@ -7,7 +7,6 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
-from glob import escape
 from typing import Final
 
 from bridge import trace
@@ -18,7 +17,7 @@ from bridge.a2a.model.operators import is_for_its_owner
 from bridge.a2a.tasks.agent import PlannedWork, Turn, WorkName
 from bridge.a2a.tasks.draft import BriefWork
 from bridge.access.challenges import token_challenge
-from bridge.access.principals import Principal
+from bridge.access.principals import OfferedNames, Principal
 from bridge.concurrency import ToolLimiters
 from bridge.mcp.client.contract import OwnSession, ToolServer
 from bridge.mcp.client.upstream import QueueFullError
@@ -155,8 +154,8 @@ class ToolsAgent:
         listed = [
             (source.key, tool) for source in self._sources.values() for tool in source.upstream.listing.tools
         ]
-        self._skills = skills_of(listed, self._overrides, self._skills)
-        self._options = _with_text_into(self._chosen, self._skills)
+        self._skills = skills_of(listed, self._overrides, self._skills, unknown=self.unknown)
+        self._options = _with_routes(self._chosen, self._skills)
         self._turns.set({skill.key: skill.override.concurrency for skill in self._skills.skills})
         self._card_at.cache_clear()
         self._remark()
@@ -190,6 +189,12 @@ class ToolsAgent:
     def sources(self) -> tuple[SourceState, ...]:
         """The states of the servers."""
         return tuple(self._states)
+
+    @property
+    def unknown(self) -> tuple[str, ...]:
+        """The keys of the servers of which nobody knows the tools: neither this process nor an earlier one has reached
+        them. Nothing else decides which names are settled."""
+        return tuple(key for key, source in self._sources.items() if source.upstream.greeting is None)
 
     @property
     def waiting(self) -> Counter[str]:
@@ -302,11 +307,11 @@ class ToolsAgent:
             return decide(turn, self._skills.usable_by(turn.principal), self._options)
         if not isinstance(asked, OwnQuestion) or not asked.skill_id:
             raise is_for_its_owner("Which skill runs")
-        only = replace(turn.principal, skills=(escape(asked.skill_id),))
-        decision = decide(turn, self._skills.usable_by(only), self._options)
+        skill = self._skills.asked(asked.skill_id, asked.source_key, asked.tool_name)
+        decision = decide(turn, self._skills.only(skill), self._options)
         if isinstance(decision, RequireInput):
             next_asked = resume_state_from(decision.kept)
-            if next_asked is None or next_asked.skill_id != asked.skill_id:
+            if next_asked is None or skill is None or next_asked.skill_id != skill.id:
                 raise is_for_its_owner("Which skill runs")
         return decision
 
@@ -416,7 +421,13 @@ class ToolsAgent:
 
     def _gate_of(self, source: SkillSource) -> LoginGate | None:
         logins = source.upstream.logins
-        return None if logins is None else LoginGate(logins, source.upstream, self._options, self._present)
+        if logins is None:
+            return None
+        return LoginGate(logins, source.upstream, self._options, self._present, self._names_of)
+
+    def _names_of(self, skill_id: str) -> OfferedNames:
+        skill = self._skills.by_id.get(skill_id)
+        return OfferedNames(skill_id) if skill is None else skill.names
 
     def _awaited(self, asked: ServerQuestion) -> PlannedWork | None:
         """The work for a call that waits for a login; None if its server wants none any more."""
@@ -451,9 +462,8 @@ class ToolsAgent:
 
     def _remark(self) -> None:
         """Work out the remarks anew, and log those that are new."""
-        are_known = all(source.upstream.greeting is not None for source in self._sources.values())
         before = self._remarks
-        self._remarks = skill_remarks(self._skills, self._options, self._overrides, are_known=are_known)
+        self._remarks = skill_remarks(self._skills, self._chosen, self._overrides, are_known=not self.unknown)
         for remark in self._remarks:
             if remark not in before:
                 logger.warning("%s", remark)
@@ -489,11 +499,17 @@ def _without_its_process(asked: ServerQuestion) -> PlannedWork:
     return InputRequest(ask_server_questions(anew, open_questions(anew)))
 
 
-def _with_text_into(options: AgentOptions, skills: Skills) -> AgentOptions:
-    """The options, with `text_into` of single skills added to the routes."""
+def _with_routes(options: AgentOptions, skills: Skills) -> AgentOptions:
+    """The options, with `text_into` of single skills added to the routes, and with the id that the default skill has
+    now: no id if another tool may come to have it."""
     properties = {skill.id: skill.override.text_into for skill in skills.skills}
     chosen = {skill_id: name for skill_id, name in properties.items() if name is not None}
-    if not chosen:
-        return options
-    route = replace(options.route, text_into={**options.route.text_into, **chosen})
-    return replace(options, route=route)
+    wanted = options.route.default_skill
+    found = None if wanted is None else skills.named(wanted)
+    default = "" if wanted in skills.by_id else wanted
+    route = replace(
+        options.route,
+        text_into={**options.route.text_into, **chosen},
+        default_skill=default if found is None else found.id,
+    )
+    return options if route == options.route else replace(options, route=route)

@@ -28,7 +28,7 @@ import anyio
 
 from bridge.a2a.model.objects import Part, SendMessageConfiguration, TaskState
 from bridge.a2a.tasks.agent import Job, PlannedWork
-from bridge.access.principals import Principal
+from bridge.access.principals import OfferedNames, Principal
 from bridge.errors import BridgeError, BusyError, PeerError, telling_of
 from bridge.http.logins import AwaitedLogin, CallerLogins, client_at
 from bridge.jsonvalues import JsonObject
@@ -73,13 +73,20 @@ class LoginGate:
     """Lets the calls of one server through once their callers have logins there."""
 
     def __init__(
-        self, logins: CallerLogins, server: ToolServer, options: AgentOptions, present: Present
+        self,
+        logins: CallerLogins,
+        server: ToolServer,
+        options: AgentOptions,
+        present: Present,
+        names_of: Callable[[str], OfferedNames],
     ) -> None:
+        """`names_of` gives the names of a skill by which rights hold, by its id."""
         self._logins = logins
         self._upstream = server
         self._server = server.name
         self._options = options
         self._present = present
+        self._names_of = names_of
 
     async def passed(self, job: Job, decision: RunTool, after: float = 0.0) -> float | None:
         """When the caller made its login, for which it was asked if it had none, or none that was made after some
@@ -143,7 +150,7 @@ class LoginGate:
             words = "task %s waits for a message of %s, whose rights have changed since it asked"
             logger.info(words, job.events.task_id, _name(job))
             return False
-        if not principal.may_use(skill_id):
+        if not principal.may_use(self._names_of(skill_id)):
             await _reject(job, _NO_RIGHT.format(skill_id))
             return False
         job.turn = replace(job.turn, principal=principal)

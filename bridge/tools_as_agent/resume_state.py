@@ -48,6 +48,9 @@ class OwnQuestion(_OfTrace):
     arguments: JsonObject
     fields: tuple[str, ...]
     """The properties that were asked for."""
+    source_key: str = ""
+    tool_name: str = ""
+    """With `source_key`, the tool. Its id may come to be that of another tool; empty in values of earlier releases."""
     kind: Literal["own-question"] = "own-question"
 
     def to_bytes(self) -> bytes:
@@ -64,6 +67,9 @@ class Confirmation(_OfTrace):
     """The client's own arguments."""
     digest: str
     """The digest of the call that was shown. A yes is valid for this call only."""
+    source_key: str = ""
+    tool_name: str = ""
+    """See `OwnQuestion`."""
     kind: Literal["confirmation"] = "confirmation"
 
     def to_bytes(self) -> bytes:

@@ -123,7 +123,7 @@ def is_answer(turn: Turn, skills: Skills, options: AgentOptions) -> bool:
     match resume_state_from(turn.kept):
         case ServerQuestion() as asked:
             return bool(fitting_answers(message, open_questions(asked)))
-        case OwnQuestion() as asked if asked.fields and (skill := skills.by_id.get(asked.skill_id)):
+        case OwnQuestion() as asked if asked.fields and (skill := _asked_about(asked, skills)):
             call = _merged(asked, skill.tool, replace(turn, message=with_one_text(message)))
             arguments = with_default_arguments(
                 call.arguments, skill.listed.input_schema, skill.override.arguments
@@ -182,17 +182,18 @@ def ask_server_questions(
 
 def _understood(asked: OwnQuestion | None, turn: Turn, skills: Skills, options: AgentOptions) -> Decision:
     """Decide on a message that asks for something new, or answers a question of the bridge."""
+    skill = None if asked is None else _asked_about(asked, skills)
     if asked is not None:
         answer = own_questions.action_of_message(turn.message, frozenset(asked.fields))
         if answer is not own_questions.ElicitAction.ACCEPT:
             return _REFUSED[answer]
         named = skill_named_in(turn.message)
-        if (skill := skills.by_id.get(asked.skill_id)) and named in (None, asked.skill_id):
+        if skill is not None and named in (None, asked.skill_id):
             return _checked(_merged(asked, skill.tool, turn), skill, turn, options)
     found = call_from_message(turn.message, turn.metadata, skills.tools, options.route)
-    if asked is not None and asked.skill_id and asked.skill_id not in skills.by_id:
+    if asked is not None and asked.skill_id and skill is None:
         whole = with_metadata(turn.message, turn.metadata)
-        if skill_asked_for_in(whole, skills.tools, options.route) is None:
+        if skill_asked_for_in(whole, skills.tools, options.route) in (None, asked.skill_id):
             found = UnclearCall()  # an answer to its question calls no other skill
     if isinstance(found, UnclearCall):
         asking = own_questions.ask_which_skill(found, skills.tools)
@@ -203,7 +204,8 @@ def _understood(asked: OwnQuestion | None, turn: Turn, skills: Skills, options: 
 
 def _confirmed(asked: Confirmation, turn: Turn, skills: Skills, options: AgentOptions) -> Decision:
     """Decide on an answer to a confirmation. Other arguments make another call, which is confirmed anew."""
-    skill = skills.by_id.get(asked.skill_id)
+    # Another tool under the same id is asked about anew: its call has another digest.
+    skill = _asked_about(asked, skills) or skills.by_id.get(asked.skill_id)
     if skill is None:
         return no_longer_there(asked.skill_id)
     require_names_question(turn, asked)
@@ -214,15 +216,17 @@ def _confirmed(asked: Confirmation, turn: Turn, skills: Skills, options: AgentOp
     named = skill_asked_for_in(beside, skills.tools, options.route)
     if named not in (None, asked.skill_id):
         return _understood(None, turn, skills, options)
-    call = _merged(
-        OwnQuestion(asked.skill_id, asked.arguments, ()), skill.tool, replace(turn, message=beside)
-    )
+    call = _merged(OwnQuestion(skill.id, asked.arguments, ()), skill.tool, replace(turn, message=beside))
     if answer is own_questions.ElicitAction.ACCEPT:
         return _checked(call, skill, turn, options, asked.digest)
     if named is None and arguments_named_in(beside) is None:
         call = without_unknown_arguments(call, asked, skill.tool)
     decision = _checked(call, skill, turn, options)
     return confirmation(decision, call) if isinstance(decision, RunTool) else decision
+
+
+def _asked_about(asked: OwnQuestion | Confirmation, skills: Skills) -> Skill | None:
+    return skills.asked(asked.skill_id, asked.source_key, asked.tool_name)
 
 
 def no_longer_there(skill_id: str) -> End:
@@ -264,7 +268,7 @@ def _checked(
         faults = "; ".join(describe(tool, problem) for problem in problems)
         return End(TaskState.REJECTED, f"The arguments of {skill.id} are not as its schema asks: {faults}")
     parts = own_questions.arguments(skill.id, tool, call.arguments, problems)
-    return _ask(own_questions.ARGUMENTS, parts, _asked_for(call, tool, problems))
+    return _ask(own_questions.ARGUMENTS, parts, _asked_for(call, skill, problems))
 
 
 def _told(problem: Problem, rules: Mapping[str, ArgumentRule]) -> Problem:
@@ -282,12 +286,13 @@ def _ask(key: str, parts: tuple[Part, ...], asked: OwnQuestion) -> RequireInput:
     return RequireInput(TaskState.INPUT_REQUIRED, parts, {QUESTION: key}, asked.to_bytes())
 
 
-def _asked_for(call: SkillCall, tool: Tool, problems: tuple[Problem, ...]) -> OwnQuestion:
+def _asked_for(call: SkillCall, skill: Skill, problems: tuple[Problem, ...]) -> OwnQuestion:
     """The question to keep. Arguments that the schema does not know are dropped, since no answer could mend them."""
-    known = properties_of(tool.input_schema)
+    known = properties_of(skill.tool.input_schema)
     at_fault = [problem.name for problem in problems if problem.name]
     kept = {name: value for name, value in call.arguments.items() if name in known or name not in at_fault}
-    return OwnQuestion(call.skill_id, kept, tuple(name for name in at_fault if name in known))
+    asked = tuple(name for name in at_fault if name in known)
+    return OwnQuestion(skill.id, kept, asked, *skill.key)
 
 
 def _merged(asked: OwnQuestion, tool: Tool, turn: Turn) -> SkillCall:
@@ -361,6 +366,6 @@ def confirmation(run: RunTool, call: SkillCall) -> RequireInput:
         name: value for name, value in run.arguments.items() if not is_hidden(name, skill.override.arguments)
     }
     parts = parts_of_confirmation(skill.id, skill.tool, shown, digest)
-    kept = Confirmation(skill.id, call.arguments, digest)
+    kept = Confirmation(skill.id, call.arguments, digest, *skill.key)
     metadata = confirmation_metadata(skill.id, shown, digest)
     return RequireInput(TaskState.AUTH_REQUIRED, parts, metadata, kept.to_bytes())

@@ -3,19 +3,22 @@
 Ids are given before anything else, so that hiding one tool never changes the id of another. A configured id is taken
 only when no other skill has or wants it: a call must never reach another tool than was meant.
 
+An id has its server before it where tools of two servers are called alike, so it depends on the servers that have
+listed their tools. Rules and rights do not: see `RuleNames` and `OfferedNames`.
+
 Tools come and go, so a rule without effect is no error: a remark tells of it, and the agent is served."""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 from bridge.a2a.model.errors import FORBIDDEN, A2AError
 from bridge.a2a.model.objects import AgentSkill
 from bridge.access.challenges import insufficient_scope
-from bridge.access.principals import Principal, ScopeRule
+from bridge.access.principals import OfferedNames, Principal, ScopeRule
 from bridge.mcp.tools import Tool
 from bridge.tools_as_agent.options import AgentOptions
 from bridge.translate.arguments import problems_of, properties_of
@@ -23,15 +26,17 @@ from bridge.translate.overrides import (
     ABSENT,
     NEVER_GIVEN,
     Remark,
+    RuleNames,
     SkillOverride,
     declared_arguments,
     is_hidden,
     overridden,
     override_for,
+    qualified_names_of_one,
     unmatched_patterns,
     with_default_arguments,
 )
-from bridge.translate.skills import ToolKey, skill_from, skill_ids
+from bridge.translate.skills import ToolKey, ids_of, qualified_id, skill_from, skill_ids
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -48,6 +53,8 @@ class Skill:
     override: SkillOverride
     default_id: str
     """Its id unless the configuration gives another."""
+    names: OfferedNames
+    """The names by which rights hold."""
 
     @property
     def key(self) -> ToolKey:
@@ -92,13 +99,31 @@ class Skills:
         """The tools by the ids of their skills, as callers see them."""
         return {skill.id: skill.tool for skill in self.skills}
 
+    def asked(self, skill_id: str, source_key: str, tool_name: str) -> Skill | None:
+        """The skill that a question was about. Its id may have changed, or be that of another tool now."""
+        return self.by_key.get((source_key, tool_name)) if tool_name else self.by_id.get(skill_id)
+
+    def only(self, skill: Skill | None) -> Skills:
+        """This skill, and no other."""
+        return replace(self, skills=() if skill is None else (skill,))
+
+    def named(self, name: str) -> Skill | None:
+        """The skill that the configuration names, by its id or by SERVER_TOOL; None while an id may come to be that of
+        another tool."""
+        for skill in self.skills:
+            if skill.names.qualified == name:
+                return skill
+        found = self.by_id.get(name)
+        return None if found is None or found.names.later else found
+
     def require_scope(self, principal: Principal, skill_id: str) -> None:
         """Require the scope of a skill that the principal named.
 
         Raises:
             A2AError: FORBIDDEN, another scope of its token's issuer opens the skill.
         """
-        scope = principal.missing_scope(skill_id) if skill_id in self.by_id else None
+        skill = self.by_id.get(skill_id)
+        scope = None if skill is None else principal.missing_scope(skill.names)
         if scope is not None:
             words = f"The skill {skill_id} takes a token with the scope {scope}"
             raise A2AError(FORBIDDEN, words, metadata={"scope": scope}, headers=insufficient_scope(scope))
@@ -115,7 +140,7 @@ class Skills:
             return self
         rights = principal.skills, principal.scopes
         if rights not in self._seen:
-            left = tuple(skill for skill in self.skills if principal.may_see(skill.id))
+            left = tuple(skill for skill in self.skills if principal.may_see(skill.names))
             self._seen[rights] = replace(self, skills=left)
         return self._seen[rights]
 
@@ -124,7 +149,7 @@ class Skills:
         if "*" in principal.skills:
             return self
         if principal.skills not in self._usable:
-            left = tuple(skill for skill in self.skills if principal.may_use(skill.id))
+            left = tuple(skill for skill in self.skills if principal.may_use(skill.names))
             self._usable[principal.skills] = replace(self, skills=left)
         return self._usable[principal.skills]
 
@@ -133,28 +158,49 @@ def skills_of(
     listed: Sequence[tuple[str, Tool]],
     overrides: Mapping[str, SkillOverride],
     before: Skills | None = None,
+    *,
+    unknown: Collection[str] = (),
 ) -> Skills:
     """The skills for these tools, each with the key of its server.
 
-    Unchanged skills of `before` are reused, since the servers of an agent come up one by one.
+    Unchanged skills of `before` are reused, since the servers of an agent come up one by one. `unknown` are the keys
+    of the servers that have never listed their tools: with one of them, an id may still get its server before it.
     """
     known = before.by_key if before else {}
     tools = {(source_key, tool.name): tool for source_key, tool in listed}
     ids = skill_ids(tools)
-    overridden = {key: override_for(overrides, ids[key], key[1]) or SkillOverride() for key in tools}
+    of_one = qualified_names_of_one(((key[0], qualified_id(key), (key[1],)) for key in tools), unknown)
+    overridden = {
+        key: override_for(overrides, _rule_names(key, ids[key], of_one)) or SkillOverride() for key in tools
+    }
     served = [key for key in tools if not overridden[key].hidden]
     own = {key: ids[key] for key in served}
     wanted = {key: overridden[key].id or ids[key] for key in served}
     given = _unique(own, wanted)
+    names = {key: _offered_names(key, given[key], ids[key], of_one, is_whole=not unknown) for key in served}
     return Skills(
         tuple(
-            _same(known.get(key), tools[key], given[key], ids[key], overridden[key])
-            or _skill(tools[key], key, given[key], ids[key], overridden[key])
+            _same(known.get(key), tools[key], names[key], ids[key], overridden[key])
+            or _skill(tools[key], key, names[key], ids[key], overridden[key])
             for key in served
         ),
         {key: ids[key] for key in tools if overridden[key].hidden},
         {given[key]: wanted[key] for key in served if given[key] != wanted[key]},
     )
+
+
+def _rule_names(key: ToolKey, default_id: str, of_one: frozenset[str] = frozenset()) -> RuleNames:
+    qualified = frozenset({qualified_id(key)})
+    return RuleNames(ids_of(key), frozenset({default_id, key[1]}), qualified, qualified & of_one)
+
+
+def _offered_names(
+    key: ToolKey, skill_id: str, default_id: str, of_one: frozenset[str], *, is_whole: bool
+) -> OfferedNames:
+    qualified = qualified_id(key)
+    others = () if is_whole else (default_id, *((qualified,) if default_id == key[1] else ()))
+    later = tuple(name for name in dict.fromkeys(others) if name != skill_id)
+    return OfferedNames(skill_id, later, qualified if qualified in of_one else "")
 
 
 def _unique(own: Mapping[ToolKey, str], wanted: Mapping[ToolKey, str]) -> dict[ToolKey, str]:
@@ -170,18 +216,19 @@ def _unique(own: Mapping[ToolKey, str], wanted: Mapping[ToolKey, str]) -> dict[T
 
 
 def _same(
-    skill: Skill | None, tool: Tool, skill_id: str, default_id: str, override: SkillOverride
+    skill: Skill | None, tool: Tool, names: OfferedNames, default_id: str, override: SkillOverride
 ) -> Skill | None:
     if skill is None or skill.listed is not tool:
         return None
-    is_same = (skill.id, skill.default_id, skill.override) == (skill_id, default_id, override)
+    is_same = (skill.names, skill.default_id, skill.override) == (names, default_id, override)
     return skill if is_same else None
 
 
-def _skill(tool: Tool, key: ToolKey, skill_id: str, default_id: str, override: SkillOverride) -> Skill:
+def _skill(tool: Tool, key: ToolKey, names: OfferedNames, default_id: str, override: SkillOverride) -> Skill:
+    skill_id = names.name
     seen = overridden(tool, override if override.id == skill_id else replace(override, id=None))
     shown = skill_from(seen, skill_id, key[0], override)
-    return Skill(skill_id, key[0], tool, seen, shown, override, default_id)
+    return Skill(skill_id, key[0], tool, seen, shown, override, default_id, names)
 
 
 def skill_remarks(
@@ -195,17 +242,15 @@ def skill_remarks(
 
 
 def _rules_for_nothing(skills: Skills, overrides: Mapping[str, SkillOverride]) -> Iterator[Remark]:
-    there = {name for skill in skills.skills for name in (skill.default_id, skill.tool.name)}
-    there |= {
-        name for (_, tool_name), default_id in skills.hidden.items() for name in (tool_name, default_id)
-    }
+    ids = {**{skill.key: skill.default_id for skill in skills.skills}, **skills.hidden}
+    there = (_rule_names(key, default_id) for key, default_id in ids.items())
     for pattern, words in unmatched_patterns(overrides, there).items():
         yield Remark(("skills", pattern), words, is_of_nothing=True)
 
 
 def _routes_to_nothing(skills: Skills, options: AgentOptions) -> Iterator[Remark]:
     route = options.route
-    if route.default_skill is not None and route.default_skill not in skills.by_id:
+    if route.default_skill is not None and skills.named(route.default_skill) is None:
         yield Remark(("route", "default_skill"), f"there is no skill {route.default_skill!r}")
     for skill_id, name in route.text_into.items():
         if skill_id not in skills.by_id:
@@ -223,7 +268,7 @@ def _on_ids(skills: Skills) -> Iterator[Remark]:
 def _on_skill(skill: Skill, overrides: Mapping[str, SkillOverride]) -> Iterator[Remark]:
     """Remarks on the rules for one skill. No call could mend these faults."""
     rules, schema = skill.override.arguments, skill.listed.input_schema
-    own = [overrides[name] for name in {skill.default_id, skill.tool.name} if name in overrides]
+    own = [overrides[name] for name in ids_of(skill.key) if name in overrides]
     if not own and not rules:
         return
     # The rules of a glob may be meant for other tools.

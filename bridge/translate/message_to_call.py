@@ -102,8 +102,9 @@ def call_from_message(
     content = _content_of(message.parts)
     named = _named_in(content, {**metadata, **(message.metadata or {})}, skills, rules)
     if named is None:
-        skill_id = rules.default_skill or (next(iter(skills)) if len(skills) == 1 else None)
-        if skill_id is None:
+        only = next(iter(skills)) if len(skills) == 1 else ""
+        skill_id = only if rules.default_skill is None else rules.default_skill
+        if not skill_id:
             return UnclearCall()
         named = skill_id, _arguments_for(skill_id, content, skills, rules)
     if isinstance(named, UnclearCall):

@@ -4,6 +4,8 @@ A rule has a name or a glob as its pattern. Several matching rules are merged ke
 precedence over a glob, and a later glob over an earlier one. So `"*"` can hold what is common to all, and a name only
 what differs. The rules for arguments merge in the same way, each by its own keys.
 
+Which name a thing is shown under depends on the others that are known. Rules must not: see `RuleNames`.
+
 A rule may give an argument a default or another description, or hide it. Only the operator sets a hidden argument: it
 is not in the schema that callers see, and a call that sets it is refused like one with an unknown argument. The value
 is not overwritten, since a call that was meant for another value must not run with the operator's.
@@ -11,7 +13,8 @@ is not overwritten, since a call that was meant for another value must not run w
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections import Counter
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from enum import Enum
 from fnmatch import fnmatchcase
@@ -91,6 +94,55 @@ class ToolOverride:
     concurrency: int | None = None
 
 
+@dataclass(frozen=True, slots=True)
+class RuleNames:
+    """The names by which rules hold for one thing, whatever name it is shown under now.
+
+    What a rule takes away (hidden, to be confirmed, not public) it takes away by every name that the thing has, or may
+    have beside things that are not known yet. What a rule gives, it gives by the thing's own name, by the name that is
+    shown, or by the exact qualified name. A glob that only the qualified name matches gives nothing.
+    """
+
+    every: tuple[str, ...]
+    """All names, the most exact first. An exact rule by an earlier name takes precedence over one by a later name. Some
+    end with a part of a hash, which no glob is meant for."""
+    own: frozenset[str]
+    """Its own name, and the name that is shown."""
+    qualified: frozenset[str] = frozenset()
+    """The names with its server that a glob may be meant for."""
+    exact: frozenset[str] = frozenset()
+    """The qualified names that are of nothing else."""
+
+    def match(self, pattern: str) -> bool:
+        """Whether a rule with this pattern holds."""
+        meant = (*self.own, *self.qualified)
+        return pattern in self.every or any(fnmatchcase(name, pattern) for name in meant)
+
+    def let_give(self, pattern: str) -> bool:
+        """Whether a rule with this pattern, which holds, also gives."""
+        return (
+            pattern in self.exact
+            or pattern in self.own
+            or any(fnmatchcase(name, pattern) for name in self.own)
+        )
+
+
+def qualified_names_of_one(
+    things: Iterable[tuple[str, str, Iterable[str]]], unknown: Collection[str] = ()
+) -> frozenset[str]:
+    """The qualified names that are of one thing only. SERVER_TOOL may be split in two ways: `a` and `b_c`, or `a_b` and
+    `c`. `things` has the key of the server of each thing, its qualified name, and its other names; `unknown` are the
+    keys of the servers whose tools are not all known."""
+    named = tuple((key, qualified, frozenset((qualified, *others))) for key, qualified, others in things)
+    counted = Counter(name for _, _, names in named for name in names)
+    return frozenset(
+        qualified
+        for key, qualified, _ in named
+        if counted[qualified] == 1
+        and not qualified.startswith(tuple(f"{other}_" for other in unknown if other != key))
+    )
+
+
 NEVER_GIVEN: Final = "it is hidden and required, and has no default, so that no call can succeed"
 """The remark on a required argument that is hidden and has no default."""
 
@@ -109,36 +161,48 @@ class Remark:
         return f"{'.'.join(self.path)}: {self.words}"
 
 
-def override_for(rules: Mapping[str, Rule], *names: str) -> Rule | None:
-    """The merged rules for a thing; None when none matches.
+def override_for(rules: Mapping[str, Rule], names: RuleNames) -> Rule | None:
+    """The merged rules for a thing with these names; None when none matches.
 
-    `rules` are by pattern, in the order of the configuration. A thing may have several `names`; an exact match of an
-    earlier name takes precedence over one of a later name.
+    `rules` are by pattern, in the order of the configuration.
     """
     merged: Rule | None = None
     for pattern in _weakest_first(list(rules), names):
-        merged = rules[pattern] if merged is None else _merged(merged, rules[pattern])
+        rule = rules[pattern] if names.let_give(pattern) else _that_takes(rules[pattern])
+        merged = rule if merged is None else _merged(merged, rule)
     return merged
 
 
-def unmatched_patterns(rules: Mapping[str, Rule], names: Iterable[str]) -> Mapping[str, str]:
-    """The patterns that match none of these names, most likely by mistake, each with the words of its remark."""
-    there = frozenset(names)
+def unmatched_patterns(rules: Mapping[str, Rule], things: Iterable[RuleNames]) -> Mapping[str, str]:
+    """The patterns that match no thing with these names, most likely by mistake, each with the words of its remark."""
+    there = tuple(things)
     return {
         pattern: "it matches no tool" if any(sign in pattern for sign in "*?[") else "there is no such tool"
         for pattern in sorted(rules)
-        if pattern not in there and not any(fnmatchcase(name, pattern) for name in there)
+        if not any(names.match(pattern) for names in there)
     }
 
 
-def _weakest_first(patterns: Sequence[str], names: Sequence[str]) -> list[str]:
-    exact = [name for name in dict.fromkeys(reversed(names)) if name in patterns]
-    globs = [
-        pattern
-        for pattern in patterns
-        if pattern not in exact and any(fnmatchcase(name, pattern) for name in names)
-    ]
+def _weakest_first(patterns: Sequence[str], names: RuleNames) -> list[str]:
+    exact = [name for name in dict.fromkeys(reversed(names.every)) if name in patterns]
+    globs = [pattern for pattern in patterns if pattern not in exact and names.match(pattern)]
     return [*globs, *exact]
+
+
+_GIVEN_BY: Final[Mapping[str, bool]] = {"hidden": False, "confirm": False, "public": True}
+"""The value with which each of these keys gives something that another rule may take away."""
+
+
+def _that_takes(rule: Rule) -> Rule:
+    """The rule without what it gives."""
+    changes: dict[str, object] = {}
+    for one in fields(rule):
+        value = getattr(rule, one.name)
+        if one.name == "arguments":
+            changes[one.name] = {name: _that_takes(argument) for name, argument in value.items()}
+        elif one.name in _GIVEN_BY and value is _GIVEN_BY[one.name]:
+            changes[one.name] = None
+    return replace(rule, **changes)  # type: ignore[arg-type]  # each is a field's value
 
 
 def _merged(weaker: Rule, stronger: Rule) -> Rule:

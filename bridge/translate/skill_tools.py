@@ -33,7 +33,7 @@ from bridge.translate.own_tools import (
     object_schema,
     search_tools,
 )
-from bridge.translate.tool_names import ToolToName, tool_names
+from bridge.translate.tool_names import ToolToName, names_of, qualified_name, tool_names
 
 Granularity = Literal["skill", "agent", "search"]
 """One tool for each skill, one for each agent, or one that finds skills and one that calls them."""
@@ -89,6 +89,12 @@ class AgentTool:
     """The full schema of its arguments. Hosts may see a part of it."""
     output: Validator | None = None
     """The validator of its structured result; None without an output schema."""
+    every_name: tuple[str, ...] = ()
+    """All names that it may get beside other tools, the longest first."""
+    qualified: str = ""
+    """Its name with its source."""
+    far_names: tuple[str, ...] = ()
+    """What a bridge behind it may come to call its skill: with the server that the skill's tool is of."""
 
 
 def tools_of_agents(sources: Sequence[ToolSource], rules: ToolRules) -> tuple[AgentTool, ...]:
@@ -104,7 +110,7 @@ def tools_of_agents(sources: Sequence[ToolSource], rules: ToolRules) -> tuple[Ag
         for tool in found
     }
     names = tool_names(wanted.values(), always_prefixed=rules.always_prefixed)
-    return tuple(_called(tool, names[wanted[id(tool)]]) for tool in found)
+    return tuple(_called(tool, names[wanted[id(tool)]], wanted[id(tool)]) for tool in found)
 
 
 def skills_by_id(card: AgentCard) -> Mapping[str, AgentSkill]:
@@ -181,7 +187,7 @@ def _tools_of(source: ToolSource, rules: ToolRules) -> list[AgentTool]:
         if originals is None or skill_id not in originals:
             tools.append(_message_tool(source, skill))
         elif (original := originals[skill_id]) is not None:
-            tools.append(_original(source, skill_id, original, work))
+            tools.append(_original(source, skill, original, work))
     return tools
 
 
@@ -203,13 +209,14 @@ def _tool_from(listed: JsonValue, work: SchemaBudget) -> Tool | None:
     return None
 
 
-def _original(source: ToolSource, skill_id: str, tool: Tool, work: SchemaBudget) -> AgentTool:
+def _original(source: ToolSource, skill: AgentSkill, tool: Tool, work: SchemaBudget) -> AgentTool:
     listed = {key: value for key, value in tool.listed.items() if key != "execution"}
     schema = listed["inputSchema"]
     if isinstance(schema, dict) and "type" not in schema:
         listed["inputSchema"] = {"type": "object", **schema}  # without it many clients refuse the whole list
     output = _output_of(tool, work)
-    return AgentTool(tool.name, source.key, skill_id, listed, tool, tool.input_schema, output)
+    far = tuple(f"{server}_{tool.name}" for server in skill.tags[:1])  # a bridge's first tag is the server
+    return AgentTool(tool.name, source.key, skill.id, listed, tool, tool.input_schema, output, far_names=far)
 
 
 def _output_of(tool: Tool, work: SchemaBudget) -> Validator | None:
@@ -267,7 +274,15 @@ def _description(skill: AgentSkill, card: AgentCard) -> str:
     return "\n".join(filter(None, lines))
 
 
-def _called(tool: AgentTool, name: str) -> AgentTool:
+def _called(tool: AgentTool, name: str, wanted: ToolToName) -> AgentTool:
+    far = [other for one in tool.far_names for other in (one, *names_of(replace(wanted, skill_id=one)))]
+    far += [other for one in tool.far_names for other in names_of(replace(wanted, skill_id=one, exact=None))]
+    tool = replace(
+        tool,
+        every_name=names_of(wanted),
+        qualified=qualified_name(wanted),
+        far_names=tuple(dict.fromkeys(far)),
+    )
     if tool.original is None:
         return replace(tool, name=name, listed={**tool.listed, "name": name})
     listed = {key: _seen(value, key) for key, value in tool.listed.items()}

@@ -67,6 +67,16 @@ def skill_ids(keys: Iterable[ToolKey]) -> dict[ToolKey, str]:
             steps[key] += 1
 
 
+def ids_of(key: ToolKey) -> tuple[str, ...]:
+    """All ids that a tool may get beside other tools, the longest first. They depend on nothing but the tool."""
+    return tuple(_id(key, step) for step in reversed(range(len(_DIGEST_CHARACTERS))))
+
+
+def qualified_id(key: ToolKey) -> str:
+    """The id of a tool with its source: SERVER_TOOL."""
+    return _id(key, 1)
+
+
 def _id(key: ToolKey, step: int) -> str:
     source_key, name = key
     if step == 0:

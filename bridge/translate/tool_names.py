@@ -61,6 +61,17 @@ def tool_names(tools: Iterable[ToolToName], *, always_prefixed: bool = False) ->
             steps[tool] += 1
 
 
+def names_of(tool: ToolToName) -> tuple[str, ...]:
+    """All names that a tool may get beside other tools, the longest first. They depend on nothing but the tool."""
+    steps = reversed(range(len(_DIGEST_CHARACTERS)))
+    return tuple(dict.fromkeys(_name(tool, step) for step in steps))
+
+
+def qualified_name(tool: ToolToName) -> str:
+    """The name of a tool with its source."""
+    return _name(tool, _FIRST_WITH_SOURCE)
+
+
 def hosts_take(name: str) -> bool:
     """Whether the strictest host accepts this name."""
     return _EXACT.fullmatch(name) is not None

@@ -38,6 +38,8 @@ class Remembered:
     def __init__(self, found: FoundCard) -> None:
         self.found = found
 
+    is_settled = True
+
     def cached(self) -> FoundCard:
         return self.found
 

@@ -113,6 +113,10 @@ MAPPING: Final = (
             "map-overrides": (
                 "What the configuration says of a skill or an argument is what clients see and servers get"
             ),
+            "map-rules-hold": (
+                "A rule or right holds for the same tools whichever peers are known, and gives nothing for"
+                " want of one"
+            ),
             "map-hidden": "A hidden tool is not callable, and a hidden argument is never the caller's",
             "map-reply": (
                 "Where the configuration wants it, a quick call that completes is a Message; all else is a"

@@ -21,7 +21,7 @@ from typing import Any, Final
 import anyio
 
 from bridge import trace
-from bridge.access.principals import MayUse, may_use_everything
+from bridge.access.principals import MayUse, OfferedNames, may_use_everything
 from bridge.errors import PeerError
 from bridge.http.caller_token import CallerToken
 from bridge.mcp.server.face import INVALID_PARAMS, IncomingCall, McpRefusal, TaskWork
@@ -70,12 +70,16 @@ class Face:
         return [
             {"name": name, "inputSchema": {"type": "object"}, **more.get(name, {})}
             for name in self.names
-            if may_use(name)
+            if may_use(OfferedNames(name))
         ]
 
     def tool_called(self, name: str, arguments: Json) -> str | None:
         """Each call is one of the tool that it names."""
         return name
+
+    def names_of(self, tool: str) -> OfferedNames:
+        """Each tool has one name."""
+        return OfferedNames(tool)
 
     def work_of(self, name: str, arguments: Json, principal: str) -> TaskWork:
         """No peer runs its tools."""

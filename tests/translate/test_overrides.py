@@ -13,6 +13,7 @@ from bridge.mcp.schemas import validator_of
 from bridge.translate.overrides import (
     ABSENT,
     ArgumentRule,
+    RuleNames,
     SkillOverride,
     ToolOverride,
     declared_arguments,
@@ -58,7 +59,7 @@ HIDDEN = ArgumentRule(hidden=True)
 def test_an_exact_name_goes_before_a_glob_and_a_later_glob_before_an_earlier(
     rules: Any, names: tuple[str, ...], name: str | None
 ) -> None:
-    found = override_for(rules, *names)
+    found = override_for(rules, RuleNames(names, frozenset(names)))
     assert (found and found.name) == name
 
 
@@ -69,10 +70,10 @@ def test_rules_that_match_are_merged_key_by_key() -> None:
         "*": SkillOverride(confirm=False, concurrency=2, tags=("all",)),
         "delete_note": SkillOverride(hidden=False, tags=("note",)),
     }
-    assert override_for(rules, "delete_note") == SkillOverride(
+    assert override_for(rules, RuleNames(("delete_note",), frozenset({"delete_note"}))) == SkillOverride(
         hidden=False, confirm=False, concurrency=2, tags=("note",)
     )
-    assert override_for(rules, "delete_all") == SkillOverride(
+    assert override_for(rules, RuleNames(("delete_all",), frozenset({"delete_all"}))) == SkillOverride(
         hidden=True, confirm=False, concurrency=2, tags=("all",)
     )
 
@@ -86,7 +87,7 @@ def test_arguments_merge_by_name_and_each_by_its_own_keys() -> None:
             arguments={"tenant": ArgumentRule(default=None), "b": ArgumentRule(description="B")}
         ),
     }
-    found = override_for(rules, "x")
+    found = override_for(rules, RuleNames(("x",), frozenset({"x"})))
     assert found is not None
     assert found.arguments == {
         "tenant": ArgumentRule(default=None, hidden=True),
@@ -97,12 +98,12 @@ def test_arguments_merge_by_name_and_each_by_its_own_keys() -> None:
 
 def test_rules_for_tools_are_chosen_in_the_same_way() -> None:
     rules = {"*": ToolOverride(concurrency=1, title="T"), "x": ToolOverride(title="X")}
-    assert override_for(rules, "x") == ToolOverride(concurrency=1, title="X")
+    assert override_for(rules, RuleNames(("x",), frozenset({"x"}))) == ToolOverride(concurrency=1, title="X")
 
 
 def test_a_rule_that_matches_nothing_is_found_be_it_a_name_or_a_glob() -> None:
     rules = {"a": A, "b": B, "a*": B, "[ab]": C, "a?": C, "*": A, "x*": A}
-    assert unmatched_patterns(rules, ["a", "c"]) == {
+    assert unmatched_patterns(rules, [RuleNames((name,), frozenset({name})) for name in "ac"]) == {
         "a?": "it matches no tool",
         "b": "there is no such tool",
         "x*": "it matches no tool",

@@ -353,6 +353,8 @@ class CardSource(CachedResource[_StoredCard, FoundCard]):
 
     word = "card"
     kept_type = _StoredCard
+    is_settled = True
+    """The names on a card that was read are its agent's own."""
 
     def __init__(
         self,
@@ -468,11 +470,19 @@ class OwnCard:
     Implements `bridge.agents_as_tools.remote_agent.CardProvider`. Compared by identity.
     """
 
-    def __init__(self, base_url: str, card: Callable[[str], AgentCard]) -> None:
-        """`card` gives the card of the agent at a base URL."""
+    def __init__(
+        self, base_url: str, card: Callable[[str], AgentCard], settled: Callable[[], bool] = lambda: True
+    ) -> None:
+        """`card` gives the card of the agent at a base URL, and `settled` says whether its names stay."""
         self._base_url = base_url
         self._card = card
+        self._settled = settled
         self._news = Signal()
+
+    @property
+    def is_settled(self) -> bool:
+        """Whether the names on the card no longer depend on a server that nobody knows."""
+        return self._settled()
 
     def look(self) -> None:
         """Tell the watchers that the card may have changed."""
@@ -492,12 +502,12 @@ class OwnCard:
         on_distrust: Callable[[DistrustedError], None] = lambda _: None,  # noqa: ARG002 - it trusts itself
     ) -> NoReturn:
         """Call `on_change` with each changed card, for ever."""
-        known = self.cached().text
+        known, was_settled = self.cached().text, self.is_settled
         while True:
             news = self._news.next
             found = self.cached()
-            if found.text != known:
-                known = found.text
+            if (found.text, self.is_settled) != (known, was_settled):
+                known, was_settled = found.text, self.is_settled
                 await on_change(found)
             else:
                 await news.wait()

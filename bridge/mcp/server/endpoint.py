@@ -26,7 +26,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from bridge import trace
 from bridge.access.challenges import insufficient_scope
-from bridge.access.principals import Principal, PrincipalNames
+from bridge.access.principals import OfferedNames, Principal, PrincipalNames
 from bridge.access.verifiers import Access
 from bridge.errors import echoed
 from bridge.http.hops import SHOWN_BEFORE, AcceptedHop
@@ -90,6 +90,8 @@ class Endpoint:
     """The name of the face; the rights of principals are given by it."""
     tool_called: Callable[[str, JsonObject], str | None]
     """The tool that a call runs, by its name and arguments."""
+    names_of: Callable[[str], OfferedNames]
+    """The names of a tool by which rights hold."""
     caller_issuers: Callable[[], Mapping[str, str]]
     """The issuers of whose tokens each call of some tools needs one, by these tools."""
     body_bytes: int
@@ -310,7 +312,7 @@ class Endpoint:
             raise self.access.refusal("has expired", user.metadata_url, is_token=True)
 
     def _require_scope(self, tool: str, headers: Headers, user: AdmittedUser) -> None:
-        scope = user.principal.missing_scope(tool)
+        scope = user.principal.missing_scope(self.names_of(tool))
         if scope is not None:
             words = f"The tool {echoed(tool)} takes a token with the scope {scope}"
             # Clients of older revisions ask for what is named here alone, and would lose the scopes that they have

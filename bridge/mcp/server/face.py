@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal, NamedTuple, Protocol
 
-from bridge.access.principals import MayUse, may_use_everything
+from bridge.access.principals import MayUse, OfferedNames, may_use_everything
 from bridge.errors import BridgeError, PeerError, telling_of
 from bridge.http.caller_token import Caller, CallerToken
 from bridge.jsonvalues import JsonObject
@@ -194,7 +194,7 @@ class TaskFace(Protocol):
 class ToolFace(Protocol):
     """What is served. Lists go out unread: they are valid, sorted, and equal for clients with equal rights.
 
-    A tool that the caller may not use is treated as if it did not exist (`may_use`, by the name of the tool). Tools
+    A tool that the caller may not use is treated as if it did not exist (`may_use`, by the names of the tool). Tools
     that act only on handles are for everyone, since a handle is bound to its principal.
 
     A legacy client rejects a whole list for one outputSchema whose type is not object, and a result for a
@@ -235,7 +235,11 @@ class ToolFace(Protocol):
         ...
 
     def tool_called(self, name: str, arguments: JsonObject) -> str | None:
-        """The tool that a call runs, by the name that rights are given by; None if the call is for everyone."""
+        """The tool that a call runs, by the name that hosts see; None if the call is for everyone."""
+        ...
+
+    def names_of(self, tool: str) -> OfferedNames:
+        """The names of a tool by which rights hold."""
         ...
 
     def work_of(self, name: str, arguments: JsonObject, principal: str) -> TaskWork:

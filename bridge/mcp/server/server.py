@@ -167,6 +167,7 @@ class McpServer:
             path,
             name,
             self._face.tool_called,
+            self._face.names_of,
             lambda: self._face.caller_issuers,
             self._limits.body_bytes,
             self._limits.json_values,
@@ -433,7 +434,7 @@ class McpServer:
 
     def _input_schema(self, name: str, may_use: MayUse = may_use_everything) -> JsonObject | None:
         """The input schema of a tool; None when the caller may use no tool of this name."""
-        for tool in self._face.tools(lambda other: other == name and may_use(other)):
+        for tool in self._face.tools(lambda other: other.name == name and may_use(other)):
             if tool.get("name") == name:
                 schema = tool.get("inputSchema")
                 return schema if isinstance(schema, dict) else {}

@@ -1,0 +1,220 @@
+"""Rules and rights hold for the same tools, whichever servers are known: (configuration, who is known, what must not be
+served). The servers `a` and `b` are those of the agent; a server that is not known was never reached."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from itertools import combinations
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from bridge.access.principals import Principal
+from bridge.tools_as_agent.skills import Skills, skill_remarks, skills_of
+from bridge.translate.overrides import ArgumentRule, SkillOverride
+from tests.support.tools import options_with, tool
+
+pytestmark = pytest.mark.proves("map-rules-hold")
+
+HIDDEN, SHOWN = SkillOverride(hidden=True), SkillOverride(hidden=False)
+CONFIRM, FREE = SkillOverride(confirm=True), SkillOverride(confirm=False)
+SERVERS = {"a": ("read", "delete"), "b": ("read", "delete", "list")}
+LIKE = {"a": ("b_c", "x"), "a_b": ("c", "y")}
+"""Servers of which two tools have one qualified name."""
+
+
+def skills(
+    overrides: Any, known: str, servers: Any = SERVERS, before: Skills | None = None, **tools: Any
+) -> Skills:
+    """The skills while these servers are known, some with other tools than usual."""
+    names = known.split()
+    listed = [(key, tool(name, text={})) for key in names for name in tools.get(key, servers[key])]
+    return skills_of(listed, overrides, before, unknown=[key for key in servers if key not in names])
+
+
+def served(found: Skills) -> set[str]:
+    return {"/".join(skill.key) for skill in found.skills}
+
+
+@pytest.mark.parametrize("known", ["a", "b", "a b"])
+@pytest.mark.parametrize(
+    ("overrides", "never"),
+    [
+        ({"a_delete": HIDDEN, "b_delete": HIDDEN}, {"a/delete", "b/delete"}),
+        ({"b_delete": HIDDEN}, {"b/delete"}),
+        ({"delete": HIDDEN}, {"a/delete", "b/delete"}),
+        ({"*_delete": HIDDEN}, {"a/delete", "b/delete"}),
+        ({"b_*": HIDDEN}, {"b/read", "b/delete", "b/list"}),
+        ({"[ab]_delete": HIDDEN}, {"a/delete", "b/delete"}),
+        ({"*": SHOWN, "b_delete": HIDDEN}, {"b/delete"}),
+        ({"b_*": HIDDEN, "*": SkillOverride(tags=("all",))}, {"b/read", "b/delete", "b/list"}),
+        ({"b_delete": HIDDEN, "delete": SHOWN}, {"b/delete"}),
+        ({"b_delete": replace(HIDDEN, id="remove")}, {"b/delete"}),
+        ({"b_*": HIDDEN, "b_delete": SkillOverride(id="remove")}, {"b/read", "b/delete", "b/list"}),
+    ],
+)
+def test_what_is_hidden_is_hidden_whoever_is_known(overrides: Any, known: str, never: set[str]) -> None:
+    assert not served(skills(overrides, known)) & never
+
+
+@pytest.mark.parametrize("known", ["a", "b", "a b"])
+@pytest.mark.parametrize(
+    ("overrides", "asked"),
+    [
+        ({"b_delete": CONFIRM}, {"b/delete"}),
+        ({"*_delete": CONFIRM}, {"a/delete", "b/delete"}),
+        ({"b_delete": CONFIRM, "*": FREE}, {"b/delete"}),
+        ({"b_delete": CONFIRM, "delete": FREE}, {"b/delete"}),
+    ],
+)
+def test_what_is_confirmed_is_confirmed_whoever_is_known(overrides: Any, known: str, asked: set[str]) -> None:
+    found = skills(overrides, known)
+    confirmed = {"/".join(one.key) for one in found.skills if one.override.confirm}
+    assert confirmed == asked & served(found)
+
+
+@pytest.mark.parametrize("known", ["b", "a b"])
+def test_all_that_a_rule_says_holds_by_the_qualified_name(known: str) -> None:
+    text = ArgumentRule(default="x", hidden=True)
+    rules = {"b_delete": SkillOverride(id="remove", public=False, arguments={"text": text})}
+    skill = skills(rules, known).by_key["b", "delete"]
+    assert skill.id == "remove"
+    assert skill.override.public is False
+    assert skill.override.arguments == {"text": text}
+
+
+@pytest.mark.parametrize(
+    ("overrides", "known", "there"),
+    [
+        # A name that is exactly SERVER_TOOL gives, and so does a tool's own name. A glob gives by what is shown.
+        ({"*": HIDDEN, "b_delete": SHOWN}, "b", {"b/delete"}),
+        ({"*": HIDDEN, "b_delete": SHOWN}, "a b", {"b/delete"}),
+        ({"*": HIDDEN, "delete": SHOWN}, "b", {"b/delete"}),
+        ({"*": HIDDEN, "delete": SHOWN}, "a b", {"a/delete", "b/delete"}),
+        ({"*": HIDDEN, "b_*": SHOWN}, "b", set()),
+        ({"*": HIDDEN, "b_*": SHOWN}, "a b", {"b/read", "b/delete"}),
+    ],
+)
+def test_what_a_rule_gives_it_gives_to_no_more_tools_than_it_names(
+    overrides: Any, known: str, there: set[str]
+) -> None:
+    assert served(skills(overrides, known)) == there
+
+
+@pytest.mark.parametrize("known", ["a", "a_b", "a a_b"])
+def test_of_a_name_that_is_of_two_tools_both_are_hidden_and_neither_is_given(known: str) -> None:
+    assert not served(skills({"a_b_c": HIDDEN}, known, LIKE)) & {"a/b_c", "a_b/c"}
+    if known != "a":  # `a` has a tool `b_c`, whether that is known or not
+        assert "a_b/c" not in served(skills({"*": HIDDEN, "a_b_c": SHOWN}, known, LIKE))
+        usable = skills({}, known, LIKE).usable_by(Principal("eve", skills=("a_b_c",)))
+        assert "a_b/c" not in served(usable)
+
+
+@pytest.mark.parametrize(
+    ("globs", "known", "usable"),
+    [
+        # What callers see of `delete` while `a` is not known may be `b_delete` once it is.
+        (["delete"], "b", set()),
+        (["delete"], "a", set()),
+        (["delete"], "a b", set()),
+        (["d*"], "b", set()),
+        (["delete", "a_delete"], "b", set()),
+        (["a_delete"], "b", set()),
+        (["a_*"], "b", set()),
+        (["b_delete"], "b", {"b/delete"}),
+        (["b_delete"], "a b", {"b/delete"}),
+        (["b_list"], "a b", {"b/list"}),
+        (["*delete*"], "b", {"b/delete"}),
+        (["delete", "*_delete"], "b", {"b/delete"}),
+        (["b_*"], "b", set()),
+        (["b_*"], "a b", {"b/read", "b/delete"}),
+        (["list"], "b", set()),
+        (["list"], "a b", {"b/list"}),
+        (["*"], "b", {"b/read", "b/delete", "b/list"}),
+    ],
+)
+def test_a_right_holds_for_every_name_that_a_tool_may_get(
+    globs: list[str], known: str, usable: set[str]
+) -> None:
+    found = skills({}, known)
+    eve = Principal("eve", skills=tuple(globs))
+    assert served(found.usable_by(eve)) == usable
+    assert served(found.seen_by(eve)) == usable
+    scoped = Principal("eve", skills=(), scopes=(("scope", tuple(globs)),))
+    assert served(found.seen_by(scoped)) == usable
+    assert found.usable_by(scoped).skills == ()
+
+
+@pytest.mark.parametrize(("known", "usable"), [("b", False), ("a b", True)])
+def test_a_right_by_a_configured_id_waits_as_another_tool_may_have_that_name(
+    known: str, usable: bool
+) -> None:
+    found = skills({"b_delete": SkillOverride(id="remove")}, known)
+    assert (("b", "delete") in found.usable_by(Principal("eve", skills=("remove",))).by_key) is usable
+    taken = skills({"b_delete": SkillOverride(id="remove")}, "a b", a=("remove",))
+    assert served(taken.usable_by(Principal("eve", skills=("remove",)))) == {"a/remove"}
+
+
+def test_an_agent_of_one_server_waits_for_nobody() -> None:
+    only = {"b": SERVERS["b"]}
+    assert served(skills({}, "b", only).usable_by(Principal("eve", skills=("delete",)))) == {"b/delete"}
+
+
+def test_rules_hold_while_servers_come_with_other_tools() -> None:
+    """A skill of an earlier time, which is taken over where nothing changed, has the rules and rights of now."""
+    rules, eve = {"a_delete": HIDDEN, "b_delete": HIDDEN}, Principal("eve", skills=("list", "read"))
+    before, times = None, (("b", {}), ("a b", {}), ("a b", {"a": ("list",)}), ("a b", {"a": ()}), ("a", {}))
+    expected: list[set[str]] = [set(), {"b/list"}, {"b/read"}, {"b/list", "b/read"}, set()]
+    for (known, tools), usable in zip(times, expected, strict=True):
+        before = skills(rules, known, SERVERS, before, **tools)
+        assert not served(before) & {"a/delete", "b/delete"}
+        assert served(before.usable_by(eve)) == usable
+
+
+def test_no_glob_is_meant_for_the_part_of_a_hash() -> None:
+    servers = {"b": tuple(f"t{number}" for number in range(40))}
+    rules = {f"*{digit}": HIDDEN for digit in "abcdef"}
+    assert len(skills(rules, "b", servers).skills) == 40
+
+
+def test_a_default_skill_is_the_tool_that_is_meant() -> None:
+    for known, name, key in (
+        ("b", "delete", None),
+        ("b", "b_delete", ("b", "delete")),
+        ("a b", "b_delete", ("b", "delete")),
+        ("a b", "list", ("b", "list")),
+        ("a b", "delete", None),
+    ):
+        found = skills({}, known).named(name)
+        assert (found and found.key) == key
+
+
+def test_no_rule_is_said_to_be_for_nothing_that_holds_by_a_name_that_is_not_shown() -> None:
+    rules = {"b_list": HIDDEN, "b_l*": HIDDEN, "c_list": HIDDEN}
+    found = skill_remarks(skills(rules, "a b"), options_with(), rules, are_known=True)
+    assert [str(one) for one in found] == ["skills.c_list: there is no such tool"]
+
+
+_NAMES = ["read", "delete", "a_delete", "b", "x_b"]
+_PATTERNS = ["delete", "a_delete", "b_delete", "a_*", "b_*", "*delete", "*_b", "a_b", "b_b", "b"]
+
+
+@given(
+    st.dictionaries(st.sampled_from(["a", "b", "a_b"]), st.lists(st.sampled_from(_NAMES), unique=True)),
+    st.dictionaries(st.sampled_from(_PATTERNS), st.sampled_from([HIDDEN, CONFIRM, SkillOverride(id="new")])),
+    st.lists(st.sampled_from(_PATTERNS), max_size=3),
+)
+def test_who_is_known_never_gives_what_all_together_take(servers: Any, rules: Any, globs: list[str]) -> None:
+    """With any of the servers known, nothing is served, free, or usable that is not with all of them."""
+    eve = Principal("eve", skills=tuple(globs))
+    every = list(servers)
+    whole = skills(rules, " ".join(every), servers)
+    confirmed = {skill.key for skill in whole.skills if skill.override.confirm}
+    for number in range(len(every) + 1):
+        for known in combinations(every, number):
+            found = skills(rules, " ".join(known), servers)
+            assert found.by_key.keys() <= whole.by_key.keys()
+            assert {one.key for one in found.skills if not one.override.confirm}.isdisjoint(confirmed)
+            assert found.usable_by(eve).by_key.keys() <= whole.usable_by(eve).by_key.keys()
