@@ -38,6 +38,7 @@ from bridge.mcp.client.link import ListBounds
 from bridge.mcp.client.session import SessionPace
 from bridge.mcp.client.transports.streamable_http import HttpTarget, ServerTarget
 from bridge.mcp.client.upstream import SessionRules
+from bridge.store.database_sight import DatabaseSight
 from bridge.translate.extension_metadata import DeclaredExtension
 from bridge.translate.overrides import SkillOverride, ToolOverride
 
@@ -199,6 +200,8 @@ class SharedStore:
     url: str = field(repr=False)
     direct_url: str | None = field(default=None, repr=False)
     """The URL past a connection pool that gives each transaction another session."""
+    sight: DatabaseSight = field(default_factory=DatabaseSight, repr=False, compare=False)
+    """Tells the log that it is away, for all who use it."""
 
     def __str__(self) -> str:
         """Without the user and the password."""

@@ -219,7 +219,7 @@ def _registry_in(
     require_driver()
     from bridge.store.postgres.registry import PostgresRegistry  # its driver is an optional extra
 
-    return PostgresRegistry(store.url, bounds, entry_of, direct_url=store.direct_url)
+    return PostgresRegistry(store.url, bounds, entry_of, direct_url=store.direct_url, sight=store.sight)
 
 
 def require_driver() -> None:

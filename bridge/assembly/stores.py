@@ -62,8 +62,16 @@ def _shared(name: str, store: SharedStore, place: ProcessPlan, process: Profile)
     require_driver()
     from bridge.store.postgres.store import PostgresStore  # its driver is an optional extra
 
-    keys = keys_in(place.keys)
-    return PostgresStore(store.url, name, postgres_bounds(process), direct_url=store.direct_url, keys=keys)
+    # Of the process, so that all its agents tell of one database together.
+    sight = None if place.shared_store is None else place.shared_store.sight
+    return PostgresStore(
+        store.url,
+        name,
+        postgres_bounds(process),
+        direct_url=store.direct_url,
+        sight=sight,
+        keys=keys_in(place.keys),
+    )
 
 
 def keeper_for(place: ProcessPlan) -> LoginKeeper:

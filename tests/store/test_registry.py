@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import logging
 import tempfile
 from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from uuid import UUID
 
@@ -14,11 +16,13 @@ import psycopg
 import pytest
 
 from bridge.errors import StoreError, UsageError
+from bridge.store.database_sight import DatabaseSight
 from bridge.store.postgres.registry import PostgresRegistry
 from bridge.store.postgres.schema import Namespace
+from bridge.store.postgres.store import PostgresStore
 from bridge.store.registry import ReplicaEntry
-from tests.support.postgres import BOUNDS, database_url, new_database_url
-from tests.support.postgres_cluster import Gate, socket_of
+from tests.support.postgres import BOUNDS, database_url, new_agent, new_database_url
+from tests.support.postgres_cluster import Gate, gate_before, socket_of
 
 WAIT_SECONDS = 30
 
@@ -75,6 +79,70 @@ async def test_replicas_see_each_other_with_what_they_tell_of_themselves() -> No
         await one.until(lambda registry: registry.others == {second: two.entry()})
         assert one.registry.is_mine(first)
         assert not one.registry.is_mine(second)
+
+
+def told_of(caplog: pytest.LogCaptureFixture, words: str) -> list[str]:
+    return [
+        one.getMessage()
+        for one in caplog.records
+        if words in one.getMessage() and one.name.startswith("bridge.") and one.levelno >= logging.INFO
+    ]
+
+
+async def test_a_replica_that_is_gone_is_told_of_once_with_its_url(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO, "bridge.store")
+    url = new_database_url()
+    async with listed(url) as one, listed(url, "http://two.example") as two:
+        epoch = two.registry.epoch
+        await one.until(lambda registry: epoch in registry.others)
+        two.gate.refuse()
+        await one.until(lambda registry: epoch not in registry.others)
+        (line,) = told_of(caplog, "http://two.example")
+        assert line == (
+            f"the replica at http://two.example (epoch {epoch}) is gone; its tasks go on here or at others"
+        )
+
+
+async def test_a_replica_that_stops_is_no_warning(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO, "bridge.store")
+    url = new_database_url()
+    async with listed(url) as one:
+        async with listed(url, "http://two.example") as two:
+            epoch = two.registry.epoch
+            await one.until(lambda registry: epoch in registry.others)
+        await one.until(lambda registry: epoch not in registry.others)
+    (line,) = (one for one in caplog.records if "http://two.example" in one.getMessage())
+    assert (line.levelno, "has stopped" in line.getMessage()) == (logging.INFO, True)
+
+
+async def test_a_database_that_is_away_is_one_line_for_all_that_use_it_and_one_when_it_is_back(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    caplog.set_level(logging.INFO, "bridge.store")
+    sight = DatabaseSight()
+    async with gate_before(socket_of(database_url())) as gate, AsyncExitStack() as stack:
+        users: list[PostgresRegistry | PostgresStore] = [
+            await stack.enter_async_context(PostgresStore(gate.url, new_agent(), BOUNDS, sight=sight))
+            for _ in range(3)
+        ]
+        nowhere = partial(ReplicaEntry, None, b"")
+        registry = PostgresRegistry(gate.url, BOUNDS, lambda _, start: nowhere(start), sight=sight)
+        users.append(await stack.enter_async_context(registry))
+        for _ in range(2):
+            caplog.clear()
+            gate.refuse()
+            with anyio.fail_after(WAIT_SECONDS):
+                while any(user.failure is None for user in users):
+                    await anyio.sleep(0.01)
+            (line,) = told_of(caplog, "")
+            assert "this replica is out of service, and nothing is acknowledged until it is back" in line
+            gate.accept()
+            with anyio.fail_after(WAIT_SECONDS):
+                while any(user.failure is not None for user in users):
+                    await anyio.sleep(0.01)
+            assert told_of(caplog, "the database is back") == [
+                "the database is back: this replica serves again"
+            ]
 
 
 async def test_what_a_replica_cannot_call_is_told_at_a_beat_and_only_when_it_changes() -> None:

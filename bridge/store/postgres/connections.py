@@ -22,6 +22,7 @@ from psycopg import AsyncConnection
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
 from bridge.errors import StoreAwayError, StoreError, UsageError
+from bridge.store.database_sight import DatabaseSight
 
 if TYPE_CHECKING:
     import anyio.abc
@@ -129,9 +130,11 @@ class DatabaseAddress:
     """Leads to the database itself, where a session lasts and hears NOTIFY."""
     is_direct: bool
     """Whether `url` does so, too."""
+    sight: DatabaseSight = field(default_factory=DatabaseSight, compare=False, repr=False)
+    """Tells the log that it is away, for all who share this."""
 
     @classmethod
-    def of(cls, url: str, direct_url: str | None) -> Self:
+    def of(cls, url: str, direct_url: str | None, sight: DatabaseSight | None = None) -> Self:
         """The address at a URL that libpq understands. Without `direct_url`, `url` is direct.
 
         Raises:
@@ -139,7 +142,8 @@ class DatabaseAddress:
         """
         try:
             said = with_defaults(url)
-            return cls(said, said if direct_url is None else with_defaults(direct_url), direct_url is None)
+            direct = said if direct_url is None else with_defaults(direct_url)
+            return cls(said, direct, direct_url is None, sight or DatabaseSight())
         except psycopg.ProgrammingError as exc:  # what it says may quote the URL
             raise UsageError("the URL of the store is not one that libpq understands") from exc
 

@@ -203,6 +203,7 @@ class Epochs:
 
     async def close(self) -> None:
         """Close the connection for beats."""
+        self._address.sight.found(self)
         connection, self._beat_connection = self._beat_connection, None
         if connection is not None:
             await close(connection)
@@ -235,7 +236,10 @@ class Epochs:
     def _fails(self, exc: StoreError) -> None:
         why = str(exc)
         # A database that is away is told of once, although its words change; tables that are too new are told of, too.
-        if self.failure is None or (isinstance(exc, OutdatedError) and self.failure != why):
+        if not isinstance(exc, OutdatedError):
+            if self.failure is None:
+                self._address.sight.lost(self, why)
+        elif self.failure != why:
             logger.warning("this replica is out of service: %s", why)
         self.failure = why
 
@@ -252,7 +256,7 @@ class Epochs:
                 await anyio.sleep(pauses.next())
             else:
                 if self.failure is not None:
-                    logger.info("the database is in sight again")
+                    self._address.sight.found(self)
                     self.failure = None
                     self._user.look()
                 pauses.reset()

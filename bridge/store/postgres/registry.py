@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 
     from psycopg import AsyncConnection
 
+    from bridge.store.database_sight import DatabaseSight
     from bridge.store.postgres.bounds import PostgresBounds
 
 logger = logging.getLogger(__name__)
@@ -74,9 +75,10 @@ class PostgresRegistry:
         entry_of: Callable[[int, UUID], ReplicaEntry],
         *,
         direct_url: str | None = None,
+        sight: DatabaseSight | None = None,
     ) -> None:
-        """`entry_of` gives what this replica tells of itself under an epoch and its start. For the URLs see
-        `PostgresStore`.
+        """`entry_of` gives what this replica tells of itself under an epoch and its start. For the URLs and `sight`
+        see `PostgresStore`.
 
         Raises:
             UsageError: libpq does not understand a URL.
@@ -84,7 +86,7 @@ class PostgresRegistry:
         self.on_change: Callable[[], None] = lambda: None
         self.on_hint: Callable[[str], None] = lambda _: None
         self.outages: Callable[[], bytes] = lambda: b""
-        self._address = DatabaseAddress.of(url, direct_url)
+        self._address = DatabaseAddress.of(url, direct_url, sight)
         self._entry_of = entry_of
         self._place = Namespace.of_replicas()
         self._bounds = bounds
@@ -101,6 +103,8 @@ class PostgresRegistry:
         self._outages: bytes | None = None
         """What `outages` gave when it was last asked."""
         self._living: dict[int, ReplicaEntry] = {}
+        self._found_dead: set[int] = set()
+        """Of those that live by the list: the ones that do not beat."""
         self._moved = Signal()
         self._clock_ahead_seconds = 0.0
         """By how much the database's clock is ahead of this process's monotonic one."""
@@ -267,6 +271,8 @@ class PostgresRegistry:
         own, self._outages = self.own, self.outages()
         if own is not None and (own.plans, own.outages) != (self._plans, self._outages):
             self._tasks.start(self._store_own, self._epochs.number, self._plans, self._outages)
+        self._found_dead.update(look.dead)
+        self._tell_of_gone(before)
         if look.dead:
             self._tasks.start(self._fence, look.dead)
         self._moved.tell()
@@ -278,8 +284,24 @@ class PostgresRegistry:
             await self._epochs.fence(dead)
         except StoreError as exc:
             logger.debug("the end of a replica is noted later: %s", exc)
-        else:
-            logger.warning("replica %s of the bridge is gone", ", ".join(map(str, dead)))
+
+    def _tell_of_gone(self, before: Mapping[int, ReplicaEntry]) -> None:
+        """Log each replica that is no longer there, once, as a warning where it did not say so itself."""
+        there = {entry.address for entry in self._living.values()}
+        for epoch in before.keys() - self._living.keys() - self._mine:
+            address = before[epoch].address
+            is_dead = epoch in self._found_dead
+            self._found_dead.discard(epoch)
+            if address is not None and address in there:
+                continue  # it is listed anew
+            logger.log(
+                logging.WARNING if is_dead else logging.INFO,
+                "the replica %s %s; its tasks go on here or at others",
+                f"at {address} (epoch {epoch})"
+                if address
+                else f"with epoch {epoch}, which has no `replica_url`,",
+                "is gone" if is_dead else "has stopped",
+            )
 
     def look(self) -> None:
         """Tell that hints may have been lost. Every beat looks at the replicas."""

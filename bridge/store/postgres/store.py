@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from types import TracebackType
 
     from bridge.store.contract import OnStored
+    from bridge.store.database_sight import DatabaseSight
     from bridge.store.postgres.bounds import PostgresBounds
     from bridge.store.postgres.outbox import PostgresOutbox
     from bridge.store.postgres.schema import Tables
@@ -51,6 +52,7 @@ class PostgresStore:
         bounds: PostgresBounds,
         *,
         direct_url: str | None = None,
+        sight: DatabaseSight | None = None,
         tables: Tables = AGENT,
         now_ms: Callable[[], int] = machine_ms,
         keys: Sequence[bytes] = (),
@@ -58,13 +60,14 @@ class PostgresStore:
         """Name the database by a URL that libpq understands, and the agent.
 
         `direct_url` leads past a connection pool that gives each transaction another session; without one, `url` is
-        direct itself. `tables` are those that this release knows, and `now_ms` is this machine's
-        clock. `keys` seal and prove what replicas ask of each other; without them none asks or does anything.
+        direct itself. `sight` tells the log of the database, for all who share it. `tables` are those that this
+        release knows, and `now_ms` is this machine's clock. `keys` seal and prove what replicas ask of each other;
+        without them none asks or does anything.
 
         Raises:
             UsageError: libpq does not understand a URL, or a key is too short.
         """
-        self._address = DatabaseAddress.of(url, direct_url)
+        self._address = DatabaseAddress.of(url, direct_url, sight)
         self._place = Namespace.of(agent)
         self._known = tables
         self._bounds = bounds

@@ -119,7 +119,8 @@ class Takeover:
     async def _fence(self, dead: Sequence[int]) -> None:
         """Mark epochs as gone, and tell the others."""
         await self._epochs.fence(dead)
-        logger.warning("replica %s is gone; its tasks go on here or elsewhere", ", ".join(map(str, dead)))
+        # The list of replicas tells of a replica once, by its address, and not for each agent.
+        logger.debug("replica %s is gone; its tasks go on here or elsewhere", ", ".join(map(str, dead)))
         self._hints.add(GONE)
 
     async def _adopt(self, engine: ReplicaEngine, epoch: int) -> None:

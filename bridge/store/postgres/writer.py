@@ -267,8 +267,7 @@ class GroupWriter:
                     return await self._one_by_one(group)
                 return [StoreError(f"the store cannot keep this: {exc}")]
             else:
-                if self.failure is not None:
-                    logger.info("the store can be written again")
+                self._address.sight.found(self)
                 self.failure = None
                 return outcomes
 
@@ -317,7 +316,7 @@ class GroupWriter:
 
     def _fails(self, why: str) -> None:
         if self.failure is None:
-            logger.error("%s; nothing is acknowledged until it is back", why)
+            self._address.sight.lost(self, why)
         self.failure = why
 
     async def _disconnect(self) -> None:
