@@ -15,8 +15,10 @@ from types import UnionType
 from typing import Any, Final
 
 import pytest
+from mcp.server import MCPServer
 from pydantic import BaseModel
 
+import bridge
 from bridge.a2a.client.card import OwnCard
 from bridge.assembly.own_callers import OwnCallers
 from bridge.assembly.plan import Plan
@@ -24,6 +26,7 @@ from bridge.assembly.plan_digest import plan_bytes
 from bridge.assembly.plan_from_file import plan_from_file
 from bridge.config.load import load
 from bridge.http.oauth import TokenSource
+from bridge.mcp.client.transports.in_process import InProcessTarget
 from bridge.proofs import ProofPurpose, Proofs
 from tests.support.command import ROOT
 
@@ -190,8 +193,22 @@ OF_ONE_PROCESS: Final = (OwnCard, OwnCallers)
 
 
 def test_bytes_are_known_of_every_kind_of_value_that_a_plan_may_hold() -> None:
-    kinds = {kind for kind in kinds_in(Plan, set()) if not issubclass(kind, (*OF_BYTES, *OF_ONE_PROCESS))}
+    kinds = {
+        kind
+        for kind in kinds_in(Plan, {InProcessTarget})
+        if not issubclass(kind, (*OF_BYTES, *OF_ONE_PROCESS))
+    }
     assert kinds == set()
+
+
+def test_a_server_object_counts_by_its_name() -> None:
+    """What an object does, nobody can compare: the replicas of an application run the same code."""
+    tables = {"bridge": {"store": "memory:"}, "tools_as_agent": {"demo": {"from": ["demo"]}}}
+    found = {
+        plan_bytes(plan_from_file(bridge.loads(tables, servers={"demo": server})))
+        for server in (MCPServer("one"), MCPServer("two"))
+    }
+    assert len(found) == 1
 
 
 def test_the_networks_of_proxies_are_part_of_the_digest(tmp_path: Path) -> None:
