@@ -128,6 +128,11 @@ def echoed(name: str) -> str:
     return name if len(name) <= ECHO_CHARACTERS else f"{name[:ECHO_CHARACTERS]}..."
 
 
+def counted(count: int, one: str, several: str = "") -> str:
+    """A number with its noun: `1 tool`, `2 tools`. `several` is the plural where it is not the noun with an s."""
+    return f"{count} {one if count == 1 else several or f'{one}s'}"
+
+
 def leaves_of(exc: BaseException) -> list[BaseException]:
     """Return all errors inside nested exception groups, in their order."""
     if isinstance(exc, BaseExceptionGroup):

@@ -92,7 +92,8 @@ class HandleError(CallerError):
 
     def __init__(self) -> None:
         super().__init__(
-            "This handle is not valid here: it is unknown or expired, or it belongs to someone else"
+            "This handle does not work: it has expired, it is not complete, or it belongs to somebody else."
+            " Copy it as it was given, or start again without it"
         )
 
 

@@ -167,7 +167,10 @@ def listing_of(
 def _on_skills_left_out(agents: Mapping[str, RemoteAgent], most: int) -> Iterator[Remark]:
     for key, agent in agents.items():
         if (count := len(agent.card.skills)) > most:
-            words = f"{key} has {count} skills, and the first {most} are offered: `skills_most` is the limit"
+            first = "first" if most == 1 else f"first {most}"
+            words = (
+                f"{key} has {count} skills, and only the {first} can be called: `skills_most` is the limit"
+            )
             yield Remark(("from",), words)
 
 

@@ -478,7 +478,8 @@ class Bridge:
         """An agent that is published here, as an offered server calls it: over HTTP, like any other."""
         if self._own_url is None:
             raise UsageError(
-                f"{name} is published by this very process, which is told nowhere at which address it is"
+                f"an MCP server of this configuration uses the agent {name}, which the same process serves:"
+                ' give bridge.open the URL at which it reaches itself, as own_url="http://127.0.0.1:8080/bridge"'
             )
         url = f"{self._own_url}{path_of(name)}"
         door = {OWN_DOOR_HEADER: self._admission.own_token} if self._place.tls else {}

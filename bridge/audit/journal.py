@@ -202,7 +202,7 @@ class AuditJournal:
         if fault is not None and self._fault is None:
             logger.error("%s", fault)
         elif fault is None and self._fault is not None:
-            logger.warning("the audit is written again")
+            logger.info("the audit is written again")
         self._fault = fault
 
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from bridge.errors import UsageError
+from bridge.errors import UsageError, counted
 
 if TYPE_CHECKING:
     from bridge.audit.chain import ChainHead
@@ -102,16 +102,12 @@ def _summary(found: Verification) -> str:
     if found.first is None:
         return "no line of an audit was found"
     state = "the chain is broken" if found.faults else "the chain is whole"
-    lines = f"{_counted(found.lines, 'line')} of {_counted(found.processes, 'process', 'processes')}"
+    lines = f"{counted(found.lines, 'line')} of {counted(found.processes, 'process', 'processes')}"
     parts = [f"{state}: {lines}, head {found.last}"]
     if found.first.seq:
         parts.append(f"it begins behind line {found.first}, which is not in these files")
     if found.torn:
-        parts.append(f"{_counted(found.torn, 'torn line')}, as a killed process leaves")
+        parts.append(f"{counted(found.torn, 'torn line')}, as a killed process leaves")
     if found.lost:
-        parts.append(f"{_counted(found.lost, 'line')} could not be written when the disk failed")
+        parts.append(f"{counted(found.lost, 'line')} could not be written when the disk failed")
     return "; ".join(parts)
-
-
-def _counted(count: int, one: str, more: str = "") -> str:
-    return f"{count} {one if count == 1 else more or f'{one}s'}"

@@ -17,6 +17,7 @@ from bridge.a2a.client.http import redacted_url
 from bridge.access.verifiers import Scheme
 from bridge.assembly.call_lines import a2a_line
 from bridge.cli.render import err, styled
+from bridge.errors import counted
 from bridge.http.request_checks import API_KEY_HEADER
 from bridge.safe_text import with_visible_characters
 from bridge.translate.arguments import required_of
@@ -59,8 +60,7 @@ class OnTerminal:
         """A server that is there."""
         greeting = upstream.greeting
         name = f"{greeting.name} {greeting.version}".strip() if greeting else upstream.name
-        tools = len(upstream.listing.tools)
-        err.say(("✓ ", "green"), *_named(key), f"{name}, {tools} tool{'' if tools == 1 else 's'}")
+        err.say(("✓ ", "green"), *_named(key), f"{name}, {counted(len(upstream.listing.tools), 'tool')}")
 
     def failed(self, key: str, why: str) -> None:
         """A server that is down."""
@@ -111,7 +111,7 @@ class InLog:
 
     def connected(self, key: str, upstream: ToolServer) -> None:
         """A server that is there."""
-        logger.info("%s is up, %d tools", key or upstream.name, len(upstream.listing.tools))
+        logger.info("%s is up, %s", key or upstream.name, counted(len(upstream.listing.tools), "tool"))
 
     def failed(self, key: str, why: str) -> None:
         """A server that is down."""
@@ -129,7 +129,7 @@ class InLog:
 
     def stopping(self, running: int) -> None:
         """Log that the bridge stops, after the first signal."""
-        logger.info("stopping, %d tasks running", running)
+        logger.info("stopping, %s", counted(running, "running task"))
 
 
 class WorkersOnTerminal:
@@ -157,7 +157,7 @@ class WorkersInLog:
 
     def stopping(self, running: int) -> None:
         """Log that all workers stop."""
-        logger.info("stopping, %d tasks running", running)
+        logger.info("stopping, %s", counted(running, "running task"))
 
 
 class Quiet(InLog):
@@ -166,14 +166,18 @@ class Quiet(InLog):
     def serving(self, bridge: Bridge, port: int) -> None:
         """Log the address."""
         alias = "" if len(bridge.offered) == 1 else f"/{bridge.offered[0].name}"
-        logger.warning("serving MCP at %s/mcp%s (Ctrl+C stops)", root_url(self._plan.place, port), alias)
+        if (
+            logger.getEffectiveLevel() == logging.WARNING
+        ):  # the default of the command, which would hide the address
+            logger.setLevel(logging.INFO)
+        logger.info("serving MCP at %s/mcp%s (Ctrl+C stops)", root_url(self._plan.place, port), alias)
 
 
 def _say_stopping(running: int) -> None:
     if not running:
         err.print("Stopping.")
         return
-    tasks = "1 running task" if running == 1 else f"{running} running tasks"
+    tasks = counted(running, "running task")
     err.print(f"Stopping: waiting for {tasks}. Press Ctrl+C again to stop now.")
 
 

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Final
 
 from bridge.cli import render
 from bridge.config.text.wording import listed
+from bridge.errors import counted
 
 if TYPE_CHECKING:
     from bridge.mcp.client.contract import ToolServer
@@ -41,7 +42,7 @@ class CheckProgress:
 
     def connected(self, key: str, upstream: ToolServer) -> None:
         """A server that is there."""
-        self._say(f"{key} is up, {len(upstream.listing.tools)} tools")
+        self._say(f"{key} is up, {counted(len(upstream.listing.tools), 'tool')}")
 
     def failed(self, key: str, why: str) -> None:
         """A server that is down."""
@@ -107,7 +108,7 @@ def _some(names: Sequence[str]) -> str:
 
 def _verdict(found: Findings) -> str:
     if found.faults:
-        return "1 fault" if len(found.faults) == 1 else f"{len(found.faults)} faults"
+        return counted(len(found.faults), "fault")
     return "it is right as far as it was looked at" if found.unseen else "all is well"
 
 

@@ -9,7 +9,7 @@ import os
 from typing import TYPE_CHECKING, Any, Final
 
 from bridge.cli import install_file
-from bridge.errors import PeerError
+from bridge.errors import PeerError, counted
 from bridge.hosts import places
 from bridge.short_names import name_from
 
@@ -96,7 +96,7 @@ def check_as_host(options: dict[str, Any], host: places.Host, server: JsonObject
     if {tool.name for tool in tools} <= own_tools:
         raise PeerError("the server lists no tool of an agent, so that nothing was written", detail=words)
     say = render.say if host is places.ANY_HOST or host.is_yaml else lambda line: render.write(f"{line}\n")
-    say(f"{len(tools)} tools, as {host.title} would see them:")
+    say(f"{counted(len(tools), 'tool')}, as {host.title} would see {'it' if len(tools) == 1 else 'them'}:")
     for tool in sorted(tools, key=lambda tool: tool.name):
         description = (tool.description or "").strip().partition("\n")[0]
         say(f"  {tool.name}  {description}")

@@ -11,6 +11,7 @@ import re
 import select
 import sys
 import textwrap
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
@@ -232,16 +233,25 @@ def _section(title: str, lines: Iterable[str]) -> None:
         out.print(f"  {line}")
 
 
+_SCHEMES: Final[Mapping[str, str]] = {
+    "httpAuthSecurityScheme": "HTTP {scheme}",
+    "apiKeySecurityScheme": "API key in {location} {name}",
+    "oauth2SecurityScheme": "access token of OAuth 2.0",
+    "openIdConnectSecurityScheme": "OpenID Connect at {openIdConnectUrl}",
+    "mtlsSecurityScheme": "client certificate",
+}
+"""The security schemes of a card in words."""
+
+
 def _security_lines(shown: AgentCard) -> Iterable[str]:
+    from bridge.a2a.client.credentials import scheme_of  # imports the HTTP client, which few commands need
+
     for name, scheme in (shown.security_schemes or {}).items():
-        for kind, details in scheme.items():
-            fields = details if isinstance(details, Mapping) else {}
-            words = [
-                str(fields[key])
-                for key in ("scheme", "location", "name", "openIdConnectUrl")
-                if key in fields
-            ]
-            yield " ".join([f"{name}:", kind.removesuffix("SecurityScheme"), *words])
+        kind, fields = scheme_of(scheme)
+        words = _SCHEMES.get(kind, "a scheme that the card does not describe")
+        given = {key: str(value) for key, value in fields.items() if isinstance(value, str)}
+        given.setdefault("location", given.get("in", "header"))
+        yield f"{name}: {words.format_map(defaultdict(str, given))}".rstrip()
     needed = [" and ".join(one.schemes) for one in shown.security_requirements or ()]
     if needed:
         yield f"needs {' or '.join(needed)}"

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from bridge.errors import StoreLockedError, UsageError
+from bridge.errors import StoreLockedError, UsageError, counted
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -274,9 +274,10 @@ def _names(old: _StorePlace, new: _StorePlace, agents: Sequence[str]) -> list[st
 
 
 def _words_of(done: Moved, seconds: float) -> str:
-    tasks = "1 task" if done.tasks == 1 else f"{done.tasks} tasks"
+    tasks = counted(done.tasks, "task")
     if done.is_repeat:
-        return f"{tasks} were moved before, and are the same on both sides"
+        was, are = ("was", "is") if done.tasks == 1 else ("were", "are")
+        return f"{tasks} {was} moved before, and {are} the same on both sides"
     return f"{tasks} moved, read back and compared, in {seconds:.1f} s"
 
 
@@ -288,8 +289,8 @@ def _progress(label: str, tasks: int) -> Iterator[Callable[[str, int], None]]:
     if not render.err.is_terminal:
         yield lambda *_: None
         return
-    with render.err.status(f"{label}{tasks} tasks") as status:
-        yield lambda verb, number: status.update(f"{label}{number} of {tasks} tasks {verb}")
+    with render.err.status(f"{label}{counted(tasks, 'task')}") as status:
+        yield lambda verb, number: status.update(f"{label}{number} of {counted(tasks, 'task')} {verb}")
 
 
 def _missing_keys(old: _StorePlace, new: _StorePlace) -> Iterator[str]:

@@ -195,9 +195,11 @@ def read_json(path: Path, what: str) -> Document:
         root = parse_jsonc(text)
     except json.JSONDecodeError as exc:
         span = Span(exc.pos, exc.pos + 1)
-        raise ConfigError([at(path, _hidden(text), span, f"no JSON: {exc.msg.lower()}")]) from exc
+        raise ConfigError(
+            [at(path, _hidden(text), span, f"this is not valid JSON: {exc.msg.lower()}")]
+        ) from exc
     except ValueError as exc:
-        raise ConfigError([Diagnostic(path, "no JSON: a number has too many digits")]) from exc
+        raise ConfigError([Diagnostic(path, "this is not valid JSON: a number has too many digits")]) from exc
     except RecursionError as exc:
         raise ConfigError([Diagnostic(path, f"{what} is nested too deeply")]) from exc
     if not isinstance(root.value, dict):

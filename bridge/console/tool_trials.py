@@ -24,7 +24,7 @@ from bridge.console.parts import IMAGES, SOUNDS, TEXT_MOST, shown_value
 from bridge.console.paths import path_of
 from bridge.console.tab_streams import TabStreams
 from bridge.console.trials import arguments_in, secret_header, secret_option
-from bridge.errors import AuditAwayError
+from bridge.errors import AuditAwayError, counted
 from bridge.http.request_checks import RefusedError
 from bridge.jsonvalues import JsonObject
 from bridge.mcp.server.face import IncomingCall, McpRefusal, ReportProgress
@@ -189,7 +189,7 @@ def _parts(result: JsonObject) -> list[JsonValue]:
             part = {"is": "left", "name": f"{part['name']}, {size} characters"}
         shown.append(part)
     if len(blocks) > _BLOCKS_MOST:
-        shown.append({"is": "left", "name": f"{len(blocks) - _BLOCKS_MOST} more parts"})
+        shown.append({"is": "left", "name": counted(len(blocks) - _BLOCKS_MOST, "more part")})
     if "structuredContent" in result:
         shown.append(_bounded(result["structuredContent"]))
     return shown

@@ -110,7 +110,7 @@ class TlsPoint:
         """What the next handshake uses."""
         context, is_new = self._followed.now()
         if is_new:
-            logger.warning("the certificate in %s was read again", self._files.certificate)
+            logger.info("the certificate in %s was read again", self._files.certificate)
         return context
 
 

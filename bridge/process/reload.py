@@ -157,7 +157,8 @@ class Reload:
             return
         changes = self._with_log(changes, read)
         if changes or self.fault:
-            logger.warning("%s", changes)
+            # Only what waits for a restart asks for somebody.
+            logger.log(logging.WARNING if changes.later else logging.INFO, "%s", changes)
         self._last, self.fault, self.read_at = read, "", time.time()
         self.on_end(True)
 

@@ -329,9 +329,9 @@ class Supervisor:
             case {"serving": True}:
                 worker.serves = True
                 if worker.number in self._was_up:
-                    logger.warning("worker %d serves again", worker.number)
+                    logger.info("worker %d serves again", worker.number)
                 elif worker.number in self._kept_down:
-                    logger.warning("worker %d serves now", worker.number)
+                    logger.info("worker %d serves now", worker.number)
                 self._was_up.add(worker.number)
                 self._kept_down.pop(worker.number, None)
                 self._assign()

@@ -216,12 +216,11 @@ class Writer:
         try:
             with self._transaction():
                 answers = self._write(batch)
-        except Exception as exc:
+        except Exception as exc:  # noqa: BLE001 - every caller of the batch gets it
             if len(batch) > 1 and not _is_storage_fault(exc):
                 # Text that is not Unicode, or bytes beyond SQLite's limit: the other changes must not suffer.
                 return [answer for item in batch for answer in self._keep([item])]
-            if self._trouble is None:
-                logger.exception("%s: refusing changes, %d so far", self._name, len(batch))
+            self._log_first("changes cannot be stored", exc)
             return [(item.done, self._refusal(exc)) for item in batch]
         if any(error is None for _, error in answers):
             self._trouble = None
@@ -269,9 +268,8 @@ class Writer:
         try:
             with self._transaction():
                 number = job.run(self._connection)
-        except Exception as exc:
-            if self._trouble is None:
-                logger.exception("%s: a transaction failed", self._name)
+        except Exception as exc:  # noqa: BLE001 - the caller of the job gets it
+            self._log_first("a transaction failed", exc)
             return partial(_settle, job.result, 0), self._refusal(exc)
         self._trouble = None
         return partial(_settle, job.result, number), None
@@ -297,6 +295,14 @@ class Writer:
         self._lost = self._lost or self._loss()
         if self._lost is not None:
             raise _LostError(f"{self._lost}, so nothing more is kept until the bridge is restarted")
+
+    def _log_first(self, what: str, cause: Exception) -> None:
+        """Log what failed, unless it has since the last success. A full or broken disk needs no traceback: it is not in
+        this code."""
+        if self._trouble is None:
+            has_reason = _is_storage_fault(cause)
+            reason = f": {cause}" if has_reason else ""
+            logger.error("%s: %s%s", self._name, what, reason, exc_info=None if has_reason else cause)
 
     def _refusal(self, cause: Exception) -> StoreError:
         if _is_storage_fault(cause):

@@ -13,6 +13,7 @@ from typing import Final
 from bridge.a2a.model.errors import CONTENT_TYPE_NOT_SUPPORTED, A2AError, Violation, invalid_params
 from bridge.a2a.model.objects import Part, TaskState
 from bridge.a2a.tasks.agent import Turn
+from bridge.errors import echoed
 from bridge.mcp.tools import Tool
 from bridge.tools_as_agent.options import AgentOptions
 from bridge.tools_as_agent.resume_state import (
@@ -266,7 +267,7 @@ def _checked(
         return unless_confirmation(run, call, options, confirmed)
     if options.incomplete == "reject":
         faults = "; ".join(describe(tool, problem) for problem in problems)
-        return End(TaskState.REJECTED, f"The arguments of {skill.id} are not as its schema asks: {faults}")
+        return End(TaskState.REJECTED, f"The arguments do not fit the schema of {skill.id}: {faults}")
     parts = own_questions.arguments(skill.id, tool, call.arguments, problems)
     return _ask(own_questions.ARGUMENTS, parts, _asked_for(call, skill, problems))
 
@@ -279,7 +280,7 @@ def _told(problem: Problem, rules: Mapping[str, ArgumentRule]) -> Problem:
 
 
 def _foreign(skill: Skill, names: Sequence[str]) -> End:
-    return End(TaskState.REJECTED, f"{', '.join(names)}: no argument of {skill.id}")
+    return End(TaskState.REJECTED, f"{skill.id} has no argument {', '.join(map(echoed, names))}")
 
 
 def _ask(key: str, parts: tuple[Part, ...], asked: OwnQuestion) -> RequireInput:

@@ -25,7 +25,7 @@ MAX_PROBLEMS: Final = 20
 _MAX_ERRORS: Final = 1000
 """The most errors of the schema that are read: a million wrong items are one fault."""
 
-UNKNOWN_ARGUMENT: Final = "it is no argument of this skill, and is left out when you go on"
+UNKNOWN_ARGUMENT: Final = "the skill has no such argument"
 
 _EXACT: Final = 2**53
 """Up to this number a float represents each whole number exactly."""

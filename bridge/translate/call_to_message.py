@@ -134,7 +134,7 @@ def _require_fitting(tool: Tool, arguments: JsonObject) -> None:
     problems = problems_of(tool, arguments)
     if problems:
         faults = "; ".join(describe(tool, problem) for problem in problems)
-        raise BadArgumentsError(f"The arguments of {tool.name} are not as its schema asks: {faults}")
+        raise BadArgumentsError(f"The arguments do not fit the schema of {tool.name}: {faults}")
 
 
 def _data_parts(arguments: JsonObject) -> list[Part]:

@@ -13,9 +13,10 @@ from typing import Final
 from pydantic import JsonValue
 
 from bridge.a2a.model.objects import Message, Part
+from bridge.errors import echoed
 from bridge.jsonvalues import JsonObject
 from bridge.mcp.tools import Tool
-from bridge.translate.arguments import Problem, describe, form_for
+from bridge.translate.arguments import UNKNOWN_ARGUMENT, Problem, describe, form_for
 from bridge.translate.extension import ANSWER, QUESTION
 from bridge.translate.message_to_call import UnclearCall
 
@@ -73,9 +74,14 @@ def ask_which_skill(unclear: UnclearCall, skills: Mapping[str, Tool]) -> tuple[P
 
 def arguments(skill_id: str, tool: Tool, given: JsonObject, problems: Sequence[Problem]) -> tuple[Part, ...]:
     """The parts that ask for missing or wrong arguments: in words, and as data with a form."""
-    text = "\n".join(
-        [f"To run {skill_id} I need:", *(f"- {describe(tool, problem)}" for problem in problems)]
-    )
+    unknown = [problem.name for problem in problems if problem.message == UNKNOWN_ARGUMENT]
+    needed = [problem for problem in problems if problem.message != UNKNOWN_ARGUMENT]
+    lines = [f"To run {skill_id} I need:", *(f"- {describe(tool, one)}" for one in needed)] if needed else []
+    if unknown:
+        names = ", ".join(map(echoed, unknown))
+        without = "it" if len(unknown) == 1 else "them"
+        lines.append(f"{skill_id} has no argument {names}. Your answer runs it without {without}.")
+    text = "\n".join(lines)
     data: JsonObject = {
         "key": ARGUMENTS,
         "skill": skill_id,

@@ -224,7 +224,7 @@ def _checked(
             blocks = content if marked else _without_twin(content, value)
             return {"content": blocks, STRUCTURED: value} | own
     why = "; ".join(_faults_of(data[0], reading.output)) if data else "it holds no data"
-    words = f"The agent's result is not as the tool's output schema asks: {why}. What it gave:"
+    words = f"The agent's result does not fit the output schema of the tool: {why}. The agent gave:"
     failed: list[JsonValue] = [text_block(words), *content]
     failed += [
         text_block(as_json(value)) for value in marked if not any(repeats(one, value) for one in content)

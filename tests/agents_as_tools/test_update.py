@@ -21,7 +21,7 @@ pytestmark = pytest.mark.proves("map-tools-follow")
 WAIT_SECONDS = 30
 CALLS = 20
 AT_ONCE = replace(OPTIONS, task_after_seconds=0)
-NOT_HERE = "This handle is not valid here"
+NOT_HERE = "This handle does not work"
 
 
 def one(url: str, **named: Any) -> Any:

@@ -505,4 +505,4 @@ async def test_a_plan_without_an_own_address_cannot_offer_what_it_publishes(tmp_
         async with bridge.run():
             with pytest.raises(ExceptionGroup) as caught:
                 await bridge.apply(plan)
-        assert caught.group_contains(UsageError, match="a is published by this very process")
+        assert caught.group_contains(UsageError, match="uses the agent a, which the same process serves")

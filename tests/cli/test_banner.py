@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+import logging
 import shlex
 import sys
 from io import BytesIO, StringIO, TextIOWrapper
 from pathlib import Path
 
 import pytest
+from mcp.server import MCPServer
 from rich.console import Console
 
+from bridge import loads
 from bridge.access.principals import Principal
 from bridge.access.verifiers import Credential, Scheme
 from bridge.assembly.bridge import Bridge
 from bridge.assembly.plan import Plan, ProcessPlan
+from bridge.assembly.plan_from_file import plan_from_file
 from bridge.cli import banner, render
 from bridge.cli.encoding import write_what_the_terminal_lacks_otherwise
 from bridge.config.tables.profile import load_profile
@@ -134,3 +138,42 @@ async def test_a_start_says_where_the_console_is() -> None:
         with render.err.capture() as said:
             banner.OnTerminal(plan).serving(bridge, 8090)
     assert said.get().split() == ["Console", "http://127.0.0.1:8090/console"]
+
+
+@pytest.mark.parametrize(("tools", "words"), [(1, "1 tool"), (2, "2 tools")])
+@pytest.mark.parametrize("audience", [banner.InLog, banner.OnTerminal])
+async def test_a_server_that_is_up_is_told_with_the_number_of_its_tools(
+    audience: type[banner.InLog | banner.OnTerminal],
+    tools: int,
+    words: str,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    caplog.set_level(logging.INFO, "bridge")
+    server = MCPServer("one")
+    for number in range(tools):
+        server.add_tool(lambda: "done", name=f"tool{number}")
+    tables = {"bridge": {"store": "memory:"}, "tools_as_agent": {"one": {"from": ["one"]}}}
+    plan = plan_from_file(loads(tables, servers={"one": server}))
+    with render.err.capture() as said:
+        async with Bridge(plan, audience(plan)).run() as bridge:
+            await bridge.apply(plan)
+    told = [*caplog.messages, *said.get().splitlines()]
+    assert [line for line in told if line.endswith(f", {words}")]
+
+
+@pytest.mark.parametrize(("running", "words"), [(1, "1 running task"), (2, "2 running tasks")])
+def test_a_stop_counts_the_tasks(running: int, words: str, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO, "bridge")
+    banner.InLog(Plan(load_profile())).stopping(running)
+    assert caplog.messages == [f"stopping, {words}"]
+
+
+async def test_the_address_of_a_quiet_start_is_no_warning(caplog: pytest.LogCaptureFixture) -> None:
+    """It is told at the command's default level, which is `warning`."""
+    logging.getLogger("bridge").setLevel(logging.WARNING)
+    plan = ExposeConfig(["http://127.0.0.1:9"], load_profile(), keys=("k" * 32,)).plan()
+    async with Bridge(plan, over_http=False).run() as bridge:
+        await bridge.apply(plan)
+        banner.Quiet(plan).serving(bridge, 8090)
+    (record,) = [one for one in caplog.records if one.name == "bridge.cli.banner"]
+    assert (record.levelname, "serving MCP at http://127.0.0.1:8090/mcp" in record.message) == ("INFO", True)

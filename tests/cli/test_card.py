@@ -64,8 +64,8 @@ Extensions
   urn:x (required)
 
 Security
-  key: apiKey header X-Key
-  token: httpAuth Bearer
+  key: API key in header X-Key
+  token: HTTP Bearer
   needs key and token
 
 Input
@@ -86,8 +86,8 @@ Skills
 class Agent:
     """Serves a card, and remembers who asked for it."""
 
-    def __init__(self) -> None:
-        self.text = json.dumps(CARD)
+    def __init__(self, card: dict[str, Any] = CARD) -> None:
+        self.text = json.dumps(card)
         self.headers: dict[str, str] = {}
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -110,6 +110,26 @@ async def test_all_that_a_card_says_is_shown_and_steers_no_terminal(run: Run) ->
     async with listening(Agent()) as url:
         done = await run(url)
     assert (done.code, done.out, done.err) == (0, SHOWN, "")
+
+
+async def test_the_schemes_of_a_merged_card_are_shown_once_and_in_words(run: Run) -> None:
+    """Cards of the bridge have the fields of 0.3 beside those of 1.0."""
+    http = {"scheme": "Bearer"}
+    schemes = {
+        "bearer": {"httpAuthSecurityScheme": http, "type": "http", **http},
+        "query": {"type": "apiKey", "in": "query", "name": "key"},
+        "login": {"oauth2SecurityScheme": {"flows": {}}},
+        "odd": {"type": "pigeon"},
+    }
+    async with listening(Agent({**CARD, "securitySchemes": schemes})) as url:
+        done = await run(url)
+    lines = done.out.partition("Security\n")[2].splitlines()[:4]
+    assert [line.strip() for line in lines] == [
+        "bearer: HTTP Bearer",
+        "query: API key in query key",
+        "login: access token of OAuth 2.0",
+        "odd: a scheme that the card does not describe",
+    ]
 
 
 async def test_the_card_of_a_bridge_is_shown_with_its_skills(bridge: Running, tmp_path: Path) -> None:

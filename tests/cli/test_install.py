@@ -509,7 +509,7 @@ def test_list_shows_what_of_ours_is_in_which_file(machine: Machine) -> None:
     machine.file("zed").write_text("{")
     broken = machine.install("--list")
     assert broken.returncode == 2
-    assert f"{machine.file('zed')}: it is no JSON" in broken.stderr
+    assert f"{machine.file('zed')}: it is not valid JSON" in broken.stderr
     assert "my-cursor" in broken.stdout
 
 

@@ -137,7 +137,7 @@ def test_another_key_holds_the_servers_of_another_host() -> None:
 
 BROKEN = [
     ('{"mcpServers": {', SLOT, r"line 1, column 17"),
-    ('{\n  "a": 1\n  "b": 2\n}', SLOT, r"no JSON.*line 3, column 3"),
+    ('{\n  "a": 1\n  "b": 2\n}', SLOT, r"not valid JSON.*line 3, column 3"),
     ('{\n  "a": 1, // one\n  "b": 2\n}', SLOT, r"holds a comment.*line 2, column 11"),
     ('{"mcpServers": {"a": {},}}', SLOT, r"a comma too many"),
     ('{"a": 1} x', LOOSE, r"something stands behind its end \(line 1, column 10"),

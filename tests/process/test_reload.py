@@ -92,6 +92,7 @@ async def serving(folder: Path, *parts: str, bridge: str = "") -> AsyncIterator[
             there.bridge = await stack.enter_async_context(Bridge(first.plan, own_url=NOWHERE).run())
             heard, logger = Heard(there.said), logging.getLogger("bridge.process.reload")
             logger.addHandler(heard)
+            logger.setLevel(logging.INFO)  # as the log of a bridge is by default
             stack.callback(logger.removeHandler, heard)
             await there.bridge.apply(first.plan)
             group = await stack.enter_async_context(anyio.create_task_group())

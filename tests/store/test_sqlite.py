@@ -58,9 +58,11 @@ asyncio.run(main(sys.argv[1]))
 """
 
 FILLS_THE_DISK = """
-import asyncio, resource, sys
+import asyncio, logging, resource, sys
 from bridge.store.records import Change, TaskHead, TaskOrigin
 from bridge.store.sqlite import SQLiteStore
+
+logging.basicConfig(stream=sys.stdout, format="%(message)s")
 
 async def main(path):
     unlimited = resource.getrlimit(resource.RLIMIT_FSIZE)
@@ -319,7 +321,9 @@ async def test_every_acknowledged_change_outlives_a_killed_process(
 
 @posix_only
 def test_a_full_disk_refuses_changes_until_there_is_room_again(tmp_path: Path) -> None:
-    filled, refused, recovered = printed_by(FILLS_THE_DISK, tmp_path / "tasks.db")
+    """One line of the log says it, without a traceback."""
+    logged, filled, refused, recovered = printed_by(FILLS_THE_DISK, tmp_path / "tasks.db")
+    assert logged.startswith(f"{tmp_path / 'tasks.db'}: changes cannot be stored: ")
     assert filled.split()[1:] == ["StoreError", "True"]
     assert refused == "StoreError None True"
     assert recovered == "True None"

@@ -121,7 +121,7 @@ async def test_a_hidden_argument_that_a_caller_sets_is_refused_like_an_unknown_o
     async with tracker().run() as server, team({"tracker": server.target}, RULES) as served:
         asked = await served.rpc.send(call_part("open_issue", title="x", repo="evil/repo"))
         assert state(asked) == "INPUT_REQUIRED"
-        assert "repo: it is no argument of this skill" in words(asked)
+        assert words(asked) == "open_issue has no argument repo. Your answer runs it without it."
         assert "acme" not in str(asked)
         again = await served.on(asked, {"data": {"repo": "evil/repo"}})
         assert state(again) == "INPUT_REQUIRED"
@@ -137,7 +137,7 @@ async def test_a_client_that_knows_the_schema_is_refused_a_hidden_argument_too()
     ):
         refused = await served.rpc.send(call_part("open_issue", title="x", repo="evil/repo"))
         assert state(refused) == "REJECTED"
-        assert words(refused) == "repo: no argument of open_issue"
+        assert words(refused) == "open_issue has no argument repo"
         assert server.calls == []
 
 

@@ -172,7 +172,7 @@ def test_a_profile_may_reject_instead_of_asking() -> None:
     end = decide(turn(call("add", a=1)), ALL, replace(OPTIONS, incomplete="reject"))
     assert end == End(
         TaskState.REJECTED,
-        "The arguments of add are not as its schema asks: b (number, required) [missing]",
+        "The arguments do not fit the schema of add: b (number, required) [missing]",
     )
 
 

@@ -32,7 +32,7 @@ from bridge.a2a.client.http_cache import (
     validators_of,
 )
 from bridge.a2a.client.interfaces import ConnectionPolicy, Trust
-from bridge.errors import PeerError, echoed
+from bridge.errors import PeerError, counted, echoed
 from bridge.http.client import NO_CREDENTIALS, CredentialsSource
 from bridge.http.private_addresses import AddressGuard, is_private_host
 
@@ -233,7 +233,8 @@ def _page_from(text: bytes, url: str, validators: dict[str, str]) -> _Page:
         raise PeerError(f"what is at {redacted_url(url)} is no catalog of agents: it has no list of `agents`")
     read = [_agent_from(one) for one in agents]
     if read.count(None):
-        logger.warning("%s lists %d agents without a name or a URL", redacted_url(url), read.count(None))
+        nameless = counted(read.count(None), "agent")
+        logger.warning("%s lists %s without a name or a URL", redacted_url(url), nameless)
     listed = tuple(agent for agent in read if agent is not None)
     return _Page(place=url, validators=validators, agents=listed, next_token=token)
 

@@ -17,7 +17,7 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 from bridge.cli.call.questions import is_question
 from bridge.cli.call.repeats import ShownParts
 from bridge.cli.render import can_ask, err, share_a_place, write, write_document
-from bridge.errors import UsageError
+from bridge.errors import UsageError, counted
 from bridge.file_names import named_by_type, safe_file_name
 from bridge.safe_text import with_visible_characters
 
@@ -260,7 +260,7 @@ def _words(part: Part) -> str:
     if part.raw is not None:
         name = f"{part.filename}, " if part.filename else ""
         size = len(base64_bytes(part.raw))
-        return f"[{name}{part.media_type or 'a file'}, {size} bytes: --save DIR keeps it]"
+        return f"[{name}{part.media_type or 'a file'}, {counted(size, 'byte')}: --save DIR keeps it]"
     return json.dumps(part.data, indent=2, ensure_ascii=False)
 
 

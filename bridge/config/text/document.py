@@ -24,12 +24,29 @@ from bridge.errors import ConfigError, UsageError
 from bridge.private_files import CONFIG_BYTES, read_regular
 
 _AT: Final = re.compile(r" \(at (?:line (?P<line>\d+), column (?P<column>\d+)|end of document)\)$")
-_SAID: Final = {"Illegal character '\\n'": "the text does not end on its line"}
+_SAID: Final[Mapping[str, str]] = {
+    "Illegal character '\\n'": "a text is not closed on its line",
+    "Unterminated string": "a text is not closed",
+    "Unclosed array": "a list is not closed: `]` is missing",
+    "Unclosed inline table": "a table in one line is not closed: `}` is missing",
+    "Invalid value": "a value is missing here, or it is none that TOML has: a text needs quotes",
+    "Invalid statement": "a line begins with a key or with `[table]`",
+    "Invalid initial character for a key part": "a key is missing here, or it needs quotes",
+    "Expected '=' after a key in a key/value pair": "`=` is missing after the key",
+    "Expected ']' at the end of a table declaration": "`]` is missing at the end of the table's name",
+    "Expected ']]' at the end of an array declaration": "`]]` is missing at the end of the table's name",
+    "Expected newline or end of document after a statement": "something follows the value: each key has a line",
+    "Invalid hex value": "an escape such as \\u00e9 needs hexadecimal digits",
+    "Unescaped '\\' in a string": 'a backslash in "double quotes" is written twice',
+    "Invalid date or datetime": "there is no such date or time",
+}
+"""The messages of `tomllib` in words for somebody who does not know its terms. Others are passed on."""
+_NOT_TOML: Final = "this is not valid TOML: "
 _UNENDED: Final = "Unterminated string"
 _OF_A_HOST: Final = frozenset(("mcpServers", "servers", "context_servers"))
 """Keys that identify the JSON file of an MCP host."""
 _LONE_CARRIAGE_RETURN: Final = (
-    "no TOML: lines end with a carriage return alone",
+    "this is not valid TOML: lines end with a carriage return alone",
     "save it with the line ends of Unix or Windows: a newline belongs to each",
 )
 _TWICE: Final = re.compile(r"Cannot (overwrite|declare|mutate)|Duplicate inline table key")
@@ -193,7 +210,7 @@ def _long_number(path: Path, text: str) -> Diagnostic:
     found = _LONG_NUMBER.search(text)
     line = text.count("\n", 0, found.start()) + 1 if found else 0
     source = "*" * len(text.split("\n")[line - 1])
-    return Diagnostic(path, "no TOML: a number has too many digits", "", line, 1, 1, source)
+    return Diagnostic(path, f"{_NOT_TOML}a number has too many digits", "", line, 1, 1, source)
 
 
 def _json(path: Path, text: str, what: str) -> Diagnostic | None:
@@ -226,8 +243,8 @@ def _syntax(path: Path, text: str, problem: str) -> Diagnostic:
         column, span = len(source) - len(source.lstrip()) + 1, len(source.strip())
     before = "\n".join(text.split("\n")[: line - 1])
     shown = masked_line(before, source, masked=message == _UNENDED)
-    message = _SAID.get(message, message)
-    return Diagnostic(path, f"no TOML: {message[:1].lower()}{message[1:]}", "", line, column, span, shown)
+    message = _SAID.get(message, f"{message[:1].lower()}{message[1:]}")
+    return Diagnostic(path, f"{_NOT_TOML}{message}", "", line, column, span, shown)
 
 
 SourceKind = Literal["default", "profile", "file", "environment", "command line"]

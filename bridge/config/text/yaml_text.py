@@ -63,7 +63,7 @@ def read_yaml(path: Path, what: str, within: tuple[str, ...], is_shown: IsShown)
         raise ConfigError([_syntax(path, text, exc)]) from exc
     except yaml.YAMLError as exc:
         raise ConfigError(
-            [Diagnostic(path, "no YAML: it holds a character that YAML does not allow")]
+            [Diagnostic(path, "this is not valid YAML: it holds a character that YAML does not allow")]
         ) from exc
     return document
 
@@ -231,7 +231,7 @@ def _syntax(path: Path, text: str, exc: yaml.MarkedYAMLError) -> Diagnostic:
     """A diagnostic from an error of PyYAML. The line is masked but for its key, because its values are not known."""
     mark = exc.problem_mark or exc.context_mark
     problem = _QUOTED.sub(_without_piece, ", ".join(filter(None, (exc.context, exc.problem))))
-    message = problem if isinstance(exc, _NotReadError) else f"no YAML: {problem}"
+    message = problem if isinstance(exc, _NotReadError) else f"this is not valid YAML: {problem}"
     if mark is None:
         return Diagnostic(path, message)
     masked = _KEY_OR_TEXT.sub(lambda found: found["key"] or "*", text)

@@ -24,7 +24,7 @@ from typing import Final
 import anyio
 
 from bridge.concurrency import Signal
-from bridge.errors import BusyError
+from bridge.errors import BusyError, counted
 from bridge.mcp.client.session import Session
 
 logger = logging.getLogger(__name__)
@@ -276,9 +276,9 @@ class CallQueue:
     def _withdraw_if_due(self) -> None:
         if self._blocker is not None and anyio.current_time() >= self._deadline:
             logger.info(
-                "the question of task %s was withdrawn, since %d calls wait for %s",
+                "the question of task %s was withdrawn, since %s for %s",
                 self._blocker.caller.task_id,
-                self.waiting,
+                f"{counted(self.waiting, 'call')} {'waits' if self.waiting == 1 else 'wait'}",
                 self._sessions[0].session.name,
             )
             self._blocker.withdraw()

@@ -24,7 +24,7 @@ from mcp.shared.inbound import mcp_param_headers
 from pydantic import JsonValue
 
 from bridge.concurrency import Backoff, Signal
-from bridge.errors import PeerError
+from bridge.errors import PeerError, counted
 from bridge.http.login_credentials import LoginNeededError
 from bridge.jsonvalues import JsonObject, json_bytes
 from bridge.mcp.client.dispatcher import OnTaskNews, Stamp, UnansweredBounds, Wire
@@ -165,7 +165,7 @@ class Link:
             held_bytes += len(json_bytes(page))
             if len(listed) > bounds.tools:
                 raise PeerError(
-                    f"{self.name} lists more than {bounds.tools} tools: `tools_most` is the limit"
+                    f"{self.name} lists more than {counted(bounds.tools, 'tool')}: `tools_most` is the limit"
                 )
             if held_bytes > bounds.bytes:
                 raise PeerError(

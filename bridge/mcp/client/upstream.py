@@ -23,7 +23,7 @@ import anyio
 import anyio.abc
 
 from bridge.concurrency import Signal
-from bridge.errors import BusyError
+from bridge.errors import BusyError, counted
 from bridge.http.caller_token import CallerToken
 from bridge.http.login_credentials import LoginToken
 from bridge.http.logins import CallerLogins
@@ -237,7 +237,10 @@ class Upstream:
             and not self._make_room_in_queue(principal, most)
         ):
             running = self._reserved.total() - self.waiting
-            raise QueueFullError(f"{self.name} is busy: {running} calls run and {self.waiting} wait")
+            runs, waits = ("runs" if running == 1 else "run"), ("waits" if self.waiting == 1 else "wait")
+            raise QueueFullError(
+                f"{self.name} is busy: {counted(running, 'call')} {runs} and {self.waiting} {waits}"
+            )
         self._reserved[principal] += 1
 
     def _make_room_in_queue(self, principal: str, most: int) -> bool:
@@ -418,7 +421,9 @@ class Upstream:
         """
         idle = next((key for key, own in self._own.items() if own.users == 0), None)
         if idle is None:
-            raise BusyError(f"all {self._rules.most} sessions with {self.name} are in use")
+            raise BusyError(
+                f"all sessions with {self.name} are in use ({self._rules.most}): `sessions_most` is the limit"
+            )
         self._drop_own(idle, self._own[idle])
 
     def _drop_own(self, key: tuple[str, ...], own: _Own) -> None:

@@ -136,8 +136,8 @@ def test_whole_numbers_are_seconds_too() -> None:
 @pytest.mark.parametrize(
     ("content", "said"),
     [
-        (b"[card", "no TOML: "),
-        (b"a = 1\na = 2\n", "no TOML: a key or table is there twice"),
+        (b"[card", "this is not valid TOML: "),
+        (b"a = 1\na = 2\n", "this is not valid TOML: a key or table is there twice"),
         (b"\xff\xfe", "it is not UTF-8"),
         (None, "there is no such file"),
     ],

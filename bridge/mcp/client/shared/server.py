@@ -21,7 +21,7 @@ import anyio
 import anyio.abc
 
 from bridge.concurrency import Backoff, Signal
-from bridge.errors import BridgeError, PeerError
+from bridge.errors import BridgeError, PeerError, counted
 from bridge.http.caller_token import CallerToken
 from bridge.mcp.client.call_queue import Claimant, OnHeld, SlotHold
 from bridge.mcp.client.contract import ToolQueue, ToolSession, ToolSlot
@@ -202,7 +202,10 @@ class SharedServer:
         most, calls = self._limits.most, self._reserved.total()
         is_greedy = self._reserved[principal] >= max(most - most // 4, 1)
         if (calls >= most or is_greedy) and not even_if_full:
-            raise QueueFullError(f"{self.name} is busy: {calls} calls of this worker run or wait")
+            run_or_wait = "runs or waits" if calls == 1 else "run or wait"
+            raise QueueFullError(
+                f"{self.name} is busy: {counted(calls, 'call')} of this worker {run_or_wait}"
+            )
         self._reserved[principal] += 1
 
     def release(self, principal: str) -> None:
