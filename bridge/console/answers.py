@@ -51,8 +51,9 @@ async def waiting_page(bridge: Bridge, visit: Visit) -> JsonObject:
             if page.next_page_token:
                 query = {"agent": one.agent.name, "state": state.word, "page": page.next_page_token}
                 more.append({**query, "next": f"/answer?{urlencode(query)}"})
+    unseen = 0 if agent else sum([await one.waiting_unseen() for one in operations_of(bridge, visit)])
     newest = sorted(rows, key=lambda row: str(row["since"]), reverse=True)
-    return {"tasks": [*newest], "total": total, "more": more, "is_part": bool(agent)}
+    return {"tasks": [*newest], "total": total, "more": more, "is_part": bool(agent), "unseen": unseen}
 
 
 async def answer(bridge: Bridge, visit: Visit, agent: str, task_id: str, body: JsonObject) -> None:

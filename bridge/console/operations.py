@@ -141,6 +141,17 @@ class AgentOperations:
                 total += asked.answerable_by(self.visitor, await self._all_in(state, asked))
         return total
 
+    async def waiting_unseen(self) -> int:
+        """How many tasks of others wait whose questions the visitor would see, were contents shown to operators."""
+        if not self.is_operator or self.sees_contents:
+            return 0
+        all_of_them = sum([len(await self.agent.engine.waiting_in(state)) for state in WAITING])
+        own = 0
+        for state in WAITING:
+            request = ListTasksRequest(status=state, page_size=1)
+            own += (await self._page(request, only_own=True)).total_size
+        return max(all_of_them - own, 0)
+
     async def _all_in(self, state: TaskState, asked: AskedQuestions) -> Mapping[str, int]:
         """The tasks of all in a state, by their ids, with since when. Whatever is not known of them is read."""
         since = await self.agent.engine.waiting_in(state)

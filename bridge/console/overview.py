@@ -31,7 +31,10 @@ async def overview(bridge: Bridge, visit: Visit, waiting: int) -> JsonObject:
         "load": await load_for(bridge, visit),
         "waiting": waiting,
     }
-    return {**told, "peers": [*_peers(bridge)]} if visit.reads_all else told
+    if not visit.reads_all:
+        return told
+    unseen = sum([await one.waiting_unseen() for one in operations_of(bridge, visit)])
+    return {**told, "unseen": unseen, "peers": [*_peers(bridge)]}
 
 
 async def load_for(bridge: Bridge, visit: Visit) -> JsonObject:

@@ -182,3 +182,22 @@ async def test_the_audit_tells_whose_task_an_operator_has_watched_without_its_pa
     assert [[one[name] for name in known] for one in lines if one["event"] == "read"] == [
         ["eyes", "ada", task]
     ]
+
+
+@pytest.mark.parametrize(("content", "who", "unseen"), [(False, EYES, 1), (False, OPS, 1), (True, OPS, 0)])
+async def test_without_console_content_it_is_said_how_many_wait_and_why_they_are_not_shown(
+    content: bool, who: Credential, unseen: int, tmp_path: Path
+) -> None:
+    async with with_a_task_of_ada(tmp_path, who, content=content) as (here, browser, _):
+        await here.calls("echo", who.token, text=7)
+        words = "1 task of others waits for an answer. What it asks is not shown to operators"
+        for path in ("/answer", ""):
+            assert (await browser.reads(path))["unseen"] == unseen
+            page = " ".join((await browser.opens(path)).text.replace("\n", " ").split())
+            assert (words in page) is bool(unseen)
+
+
+async def test_who_is_no_operator_is_told_nothing_of_others_who_wait(tmp_path: Path) -> None:
+    async with with_a_task_of_ada(tmp_path, ADA, content=False) as (_, browser, _task):
+        assert (await browser.reads("/answer"))["unseen"] == 0
+        assert "unseen" not in await browser.reads("")
