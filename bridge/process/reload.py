@@ -10,6 +10,7 @@ as they were that moment; only what it grants waits until the files have come to
 from __future__ import annotations
 
 import logging
+import os
 import time
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
@@ -56,6 +57,17 @@ class ReadConfig:
     log_level: str
     shown: Callable[[], Sequence[ShownValue]] = tuple
     """Gives each value with its source, and no secret."""
+
+
+_COPIES: Final = "CREDENTIALS_DIRECTORY"
+"""The variable in which systemd names the folder of a unit's credentials."""
+
+
+def _copies_of_systemd(files: Iterable[Path]) -> Path | None:
+    """The folder of the unit's credentials, if some of these files are in it."""
+    folder = os.environ.get(_COPIES)
+    is_read = folder is not None and any(file.is_relative_to(folder) for file in files)
+    return Path(folder) if folder is not None and is_read else None
 
 
 class TakesPlans(Protocol):
@@ -105,6 +117,12 @@ class Reload:
 
     def ask(self) -> None:
         """Request a reload, whether the files have changed or not."""
+        if (copies := _copies_of_systemd(self._last.files)) is not None:
+            logger.warning(
+                "the secrets in %s are copies that systemd made at the start of the unit: one that was changed since"
+                " takes `systemctl restart`",
+                copies,
+            )
         self._asked.set()
 
     async def run(self, bridge: TakesPlans) -> None:
@@ -139,7 +157,7 @@ class Reload:
                     # A folder is gone. A new one is noticed without a notification.
                     await anyio.sleep(_LOOK_MS / 1000)
             group.cancel_scope.cancel()
-        self.ask()
+        self._asked.set()
 
     async def _take_over(self, bridge: TakesPlans) -> None:
         try:

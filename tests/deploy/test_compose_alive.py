@@ -181,6 +181,8 @@ async def test_replicas_behind_nginx_are_one_agent_and_one_server_also_when_one_
             "COMPLETED"
         }
         assert (await client.get(f"{running.url}/readyz")).status_code == 404
+        listed = await client.get(f"{running.url}/agents")
+        assert (listed.status_code, [one["name"] for one in listed.json()["agents"]]) == (200, ["demo"])
         await a_stream_comes_event_by_event(agent)
         await a_session_goes_on_at_either_replica(running, client)
         the_role_that_only_reads_and_changes_rows_has_all_connections(running.server)

@@ -70,7 +70,9 @@ def test_a_bridge_may_end_in_its_time_and_ends_its_tool_servers_itself() -> None
 
 
 def test_the_file_of_the_unit_is_right_with_its_secret_and_its_folder(tmp_path: Path) -> None:
-    credential, place = setting("LoadCredential").split(":")
+    credential, place = setting("LoadCredential").split(
+        ":"
+    )  # a folder, whose files are named CREDENTIAL_FILE
     folders = {
         f"/run/credentials/{UNIT.name}/": tmp_path / "credentials",
         f"/var/lib/{setting('StateDirectory')}/": tmp_path / "state",
@@ -81,7 +83,7 @@ def test_the_file_of_the_unit_is_right_with_its_secret_and_its_folder(tmp_path: 
         folder.mkdir()
         text = text.replace(before, f"{folder}/")
     assert place.startswith(setting("WorkingDirectory"))
-    (tmp_path / "credentials" / credential).write_text("a-token")
+    (tmp_path / "credentials" / f"{credential}_ops_token").write_text("a-token")
     file = tmp_path / "bridge.toml"
     file.write_text(text)
     shutil.copy(SYSTEMD.parents[1] / "demo_server.py", tmp_path)

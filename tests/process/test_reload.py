@@ -17,9 +17,11 @@ import httpx2
 import pytest
 
 from bridge.assembly.bridge import Bridge
+from bridge.assembly.plan import Plan
 from bridge.assembly.telemetry import ReloadCount
 from bridge.cli import logs
 from bridge.cli.serve import loaded_from, read_from
+from bridge.config.tables.profile import load_profile
 from bridge.process.reload import ReadConfig, Reload
 from tests.support.command import logs_kept
 from tests.support.tool_server import ToolServer, listed
@@ -371,3 +373,16 @@ async def test_a_host_that_is_refused_is_told_the_key_of_the_file_that_adds_it(t
             assert refused.json()["error"]["message"].endswith(
                 '; its operator allows that with hosts = ["bridge.example"] in [bridge]'
             )
+
+
+@pytest.mark.parametrize("is_credential", [True, False])
+def test_a_reload_that_was_asked_for_says_that_copies_of_systemd_take_a_restart(
+    is_credential: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    folder = tmp_path / "credentials"
+    monkeypatch.setenv("CREDENTIALS_DIRECTORY", str(folder))
+    files = frozenset({(folder if is_credential else tmp_path) / "secrets_ops_token"})
+    first = ReadConfig(Plan(load_profile()), files, "text", "info")
+    Reload(lambda: first, first, lambda *_: None).ask()
+    told = [one.getMessage() for one in caplog.records]
+    assert [str(folder) in line and "systemctl restart" in line for line in told] == [True] * is_credential
