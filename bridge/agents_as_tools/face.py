@@ -145,6 +145,11 @@ class AgentsFace:
         return self._listing.unknown
 
     @property
+    def unread(self) -> Collection[str]:
+        """The keys of its catalogs that were never read."""
+        return self._unread
+
+    @property
     def remarks(self) -> tuple[Remark, ...]:
         """The rules of the configuration that have no effect, or cannot be followed."""
         return self._listing.remarks

@@ -54,7 +54,7 @@ from bridge.assembly.plan import (
 from bridge.assembly.published_agent import PublishedAgent, path_of, published
 from bridge.assembly.push import notified, push_signer
 from bridge.assembly.replicas import BridgeReplicas, SignOuts, replicas_of
-from bridge.assembly.routes import MCP, OWN_DOOR_HEADER, OwnDoor, Router, RoutingTable, readiness
+from bridge.assembly.routes import MCP, OWN_DOOR_HEADER, Fitness, OwnDoor, Router, RoutingTable, readiness
 from bridge.assembly.telemetry import telemetry_of
 from bridge.assembly.tool_servers import FirstConnections, StartObserver, ToolServers
 from bridge.assembly.workers import WorkerSharing
@@ -127,7 +127,7 @@ class Bridge:
             self._web,
             self._access,
             CatalogApp(self._listed, self._access, self._web, plan.profile.card.max_age_seconds),
-            self.readiness,
+            self._readiness_of,
             plan.place.proxies,
             self._login_desk,
             is_local=plan.place.is_local,
@@ -144,7 +144,9 @@ class Bridge:
                 packages for spans are not installed, or the audit cannot be opened.
         """
         async with AsyncExitStack() as stack:
-            self.telemetry = await stack.enter_async_context(telemetry_of(self._place, lambda: self._parts))
+            self.telemetry = await stack.enter_async_context(
+                telemetry_of(self._place, lambda: self._parts, lambda: self.fitness)
+            )
             self._hops = self.telemetry.hops
             push_url = self._place.public_url if self._over_http else None
             resources = shared_resources(
@@ -578,15 +580,29 @@ class Bridge:
         yield self._parts
         yield from (retiring.parts for retiring in self._retiring)
 
-    def readiness(self) -> tuple[bool, JsonObject]:
-        """Whether it can do its work, and its whole state as JSON; see `routes.readiness`."""
-        ready, report = readiness(self._parts, starting=self.app.routes.starting)
-        if self.replicas is not None:
+    def readiness(self) -> JsonObject:
+        """Whether it can do its work, as JSON; see `routes.readiness`."""
+        state = self._readiness_of("")
+        assert state is not None, "there is always a bridge"
+        return state
+
+    @property
+    def fitness(self) -> Fitness:
+        """Whether it can do its work."""
+        return Fitness(str(self.readiness()["status"]))
+
+    def _readiness_of(self, name: str) -> JsonObject | None:
+        """The same of the faces of a name; None if there are none."""
+        report = readiness(self._parts, starting=self.app.routes.starting, name=name)
+        if report is None:
+            return None
+        if self.replicas is not None and not name:
             report["replicas"] = self.replicas.report
         if self.telemetry.audit is not None and (fault := self.telemetry.audit.fault) is not None:
-            ready, report = False, {**report, "status": "not ready", "audit": fault}
-        closed = self._admission.closed
-        return (False, {**report, "status": "not ready", "access": closed}) if closed else (ready, report)
+            report |= {"status": Fitness.NOT_READY, "audit": fault}
+        if closed := self._admission.closed:
+            report |= {"status": Fitness.NOT_READY, "access": closed}
+        return report
 
 
 @dataclass(eq=False)

@@ -6,7 +6,7 @@ The routes may change at any time; a request in flight keeps its application.
 /mcp/NAME        an MCP server made of agents    /healthz    whether the process lives
 /login/...       the pages of a caller's login   /push       where remote agents notify the bridge of their tasks
 /console         the pages for people, if the plan has them
-/, /mcp          the only face of its kind       /readyz     whether it can do its work
+/, /mcp          the only face of its kind       /readyz     whether it can do its work; /readyz/NAME for one face
 /.well-known/oauth-protected-resource/mcp/NAME   who gives tokens for an MCP server
 /.well-known/jwks.json                           the public keys with which the bridge signs
 """
@@ -18,6 +18,8 @@ import json
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from enum import StrEnum
+from functools import partial
 from typing import Final
 from urllib.parse import urlsplit
 
@@ -58,6 +60,9 @@ OWN_DOOR_HEADER: Final = "X-MCP-A2A-Own"
 
 KEYS_PATH: Final = "/.well-known/jwks.json"
 """The path of the public keys of the bridge (RFC 7517)."""
+
+HEALTH_PATH: Final = "/healthz"
+READY_PATH: Final = "/readyz"
 
 _JSON: Final = "application/json"
 _AGAIN_SECONDS: Final = "1"
@@ -110,13 +115,14 @@ class Router:
         place: FaceAddress,
         access: Access,
         catalog: ASGIApp,
-        readiness: Callable[[], tuple[bool, JsonObject]],
+        readiness: Callable[[str], JsonObject | None],
         proxies: TrustedProxies = NO_PROXIES,
         logins: ASGIApp | None = None,
         *,
         is_local: bool = False,
     ) -> None:
-        """`logins` are the pages of callers' logins, where there may be any. `is_local` says that only this machine
+        """`readiness` gives the state of the bridge, or of the faces of a name; None is for a name that no face has.
+        `logins` are the pages of callers' logins, where there may be any. `is_local` says that only this machine
         reaches the bridge, unless a proxy stands between."""
         self.routes = RoutingTable(starting=True)
         self.key_sources: list[Callable[[], Sequence[JsonObject]]] = []
@@ -148,8 +154,8 @@ class Router:
     def _found(self, scope: Scope) -> tuple[ASGIApp, Scope]:
         path: str = scope["path"].removeprefix(scope.get("root_path", ""))
         routes = self.routes
-        if path in ("/healthz", "/readyz"):
-            return self._health(path == "/readyz", scope), scope
+        if path in (HEALTH_PATH, READY_PATH) or path.startswith(f"{READY_PATH}/"):
+            return self._health(path, scope), scope
         if path.rstrip("/") == AGENTS:
             return self._catalog, scope
         if path == KEYS_PATH and (keys := [key for source in self.key_sources for key in source()]):
@@ -235,19 +241,20 @@ class Router:
             return _json_answer(405, {"error": {"message": "This is read with GET"}}, {"Allow": "GET, HEAD"})
         return None
 
-    def _health(self, is_about_work: bool, scope: Scope) -> ASGIApp:
+    def _health(self, path: str, scope: Scope) -> ASGIApp:
         if (refused := self._read_only(scope, Headers(scope=scope))) is not None:
             return refused
-        if not is_about_work:
+        if path == HEALTH_PATH:
             return _json_answer(200, {"status": "ok"})
-        return self._tell_readiness
+        state = self._readiness(path.removeprefix(READY_PATH).strip("/"))
+        return self._nothing(path) if state is None else partial(self._tell_readiness, state)
 
-    async def _tell_readiness(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Say whether the bridge is ready, and to those who run it why not."""
-        ready, state = self._readiness()
+    async def _tell_readiness(self, state: JsonObject, scope: Scope, receive: Receive, send: Send) -> None:
+        """Say whether the bridge, or a face of it, is ready, and to those who run it why not."""
+        status = 503 if state["status"] == Fitness.NOT_READY else 200
         if not await self._shows_state(scope):
             state = {name: state[name] for name in _FOR_ALL if name in state}
-        await _json_answer(200 if ready else 503, state)(scope, receive, send)
+        await _json_answer(status, state)(scope, receive, send)
 
     async def _shows_state(self, scope: Scope) -> bool:
         """Whether the asker runs the bridge: an operator, or without credentials whoever is at this machine."""
@@ -281,28 +288,81 @@ def _json_answer(status: int, body: JsonObject, headers: Mapping[str, str] | Non
     return Response(json.dumps(body), status, headers=dict(headers or {}), media_type=_JSON)
 
 
-def readiness(parts: Parts, *, starting: bool) -> tuple[bool, JsonObject]:
-    """Whether the bridge is ready, and its whole state as JSON.
+class Fitness(StrEnum):
+    """Whether something that is served can do its work."""
 
-    A bridge is ready when everything has been started, every store takes writes, and each agent has a tool server that
-    is up. A remote agent that is down does not count: its tools stay listed, and calls of them say that it is down.
+    READY = "ready"
+    DEGRADED = "degraded"
+    """It can do a part of it: some of its peers, or of the faces, can not be called."""
+    NOT_READY = "not ready"
+
+    @staticmethod
+    def of(parts: Iterable[Fitness]) -> Fitness:
+        """That of the whole of these parts. A whole without parts has no work, and is ready for it."""
+        found = frozenset(parts)
+        if found <= {Fitness.READY}:
+            return Fitness.READY
+        return Fitness.NOT_READY if found == {Fitness.NOT_READY} else Fitness.DEGRADED
+
+
+def fitness_of_faces(parts: Parts) -> dict[tuple[str, str], Fitness]:
+    """That of each face, by `agents` or `mcp` and its name.
+
+    An agent made of tools needs a store that takes writes and a server that is up; an MCP server needs an agent that is
+    up. One that is published by the bridge itself is up as far as it can do its work.
     """
-    ready = not starting
-    agents: JsonObject = {}
+    found: dict[tuple[str, str], Fitness] = {}
     for one in parts.agents:
-        has_server = any(state.down is None for state in one.agent.sources)
-        ready = ready and has_server and one.engine.ready
-        agents[one.name] = {
+        servers = [_fitness(state.down is None) for state in one.agent.sources]
+        found["agents", one.name] = Fitness.of(servers) if one.engine.ready else Fitness.NOT_READY
+    for face in parts.faces:
+        own = {key for key, agent in face.offered.agents.items() if agent.own_card is not None}
+        agents = [
+            found.get(("agents", state.key), Fitness.READY)
+            if state.key in own and state.down is None
+            else _fitness(state.down is None)
+            for state in face.offered.face.sources
+        ]
+        catalogs = [Fitness.NOT_READY for _ in face.offered.face.unread]
+        found["mcp", face.offered.name] = Fitness.of([*agents, *catalogs])
+    return found
+
+
+def _fitness(is_up: bool) -> Fitness:
+    return Fitness.READY if is_up else Fitness.NOT_READY
+
+
+def readiness(parts: Parts, *, starting: bool, name: str = "") -> JsonObject | None:
+    """The state of the bridge as JSON, or of the faces of a name: NAME, agents/NAME or mcp/NAME. None if none has it.
+
+    What is served is ready when all of it has started and can do its work, and not ready when none of it can.
+    """
+    fits = {
+        (kind, face): fitness
+        for (kind, face), fitness in fitness_of_faces(parts).items()
+        if name in ("", face, f"{kind}/{face}")
+    }
+    if name and not fits and not starting:
+        return None
+    agents: JsonObject = {
+        one.name: {
+            "status": fits["agents", one.name],
             "store": "ok" if one.engine.ready else "takes no writes",
             "servers": {
                 key: {**state, **_busy(one.agent.upstreams[key])}
                 for key, state in _states(one.agent.sources).items()
             },
         }
-    faces: JsonObject = {
-        face.offered.name: {"agents": {**_states(face.offered.face.sources)}} for face in parts.faces
+        for one in parts.agents
+        if ("agents", one.name) in fits
     }
-    return ready, {"status": "ready" if ready else "not ready", "agents": agents, "mcp": faces}
+    offered = [face.offered for face in parts.faces if ("mcp", face.offered.name) in fits]
+    faces: JsonObject = {
+        one.name: {"status": fits["mcp", one.name], "agents": {**_states(one.face.sources)}}
+        for one in offered
+    }
+    status = Fitness.NOT_READY if starting else Fitness.of(fits.values())
+    return {"status": status, "agents": agents, "mcp": faces}
 
 
 def _states(states: Iterable[SourceState]) -> dict[str, JsonObject]:

@@ -20,6 +20,7 @@ from bridge.assembly.audit import BridgeAudit, audit_of
 from bridge.assembly.parts import Parts
 from bridge.assembly.plan import ProcessPlan, ServerPlan
 from bridge.assembly.published_agent import PublishedAgent
+from bridge.assembly.routes import Fitness, fitness_of_faces
 from bridge.errors import StoreError
 from bridge.http.login_credentials import LoginWish
 from bridge.mcp.client.transports.streamable_http import HttpTarget
@@ -76,14 +77,19 @@ class Telemetry:
     """What listens to the hops of one bridge."""
 
     def __init__(
-        self, place: ProcessPlan, parts: Callable[[], Parts], audit: BridgeAudit | None = None
+        self,
+        place: ProcessPlan,
+        parts: Callable[[], Parts],
+        fitness: Callable[[], Fitness],
+        audit: BridgeAudit | None = None,
     ) -> None:
-        """`parts` gives those that are served.
+        """`parts` gives those that are served, and `fitness` says whether the bridge can do its work.
 
         Raises:
             UsageError: the packages for spans are not installed.
         """
         self._parts = parts
+        self._fitness = fitness
         self.audit = audit
         """None writes none."""
         self._metrics = None if place.metrics is None else HopMetrics(self.names)
@@ -134,7 +140,7 @@ class Telemetry:
             return []
         read = self._metrics.read()
         parts = self._parts()
-        gauges = [*_gauges_of(parts), *await _stored(parts)]
+        gauges = [*_gauges_of(parts), *_fitness_gauges(parts, self._fitness()), *await _stored(parts)]
         gauges += self._metrics.counters(_foretold(parts))
         gauges += [] if self.audit is None else self.audit.families()
         # A thousand histograms take a while, and nothing else would run meanwhile.
@@ -142,14 +148,16 @@ class Telemetry:
 
 
 @asynccontextmanager
-async def telemetry_of(place: ProcessPlan, parts: Callable[[], Parts]) -> AsyncIterator[Telemetry]:
-    """Listen to the hops of a bridge as the plan says.
+async def telemetry_of(
+    place: ProcessPlan, parts: Callable[[], Parts], fitness: Callable[[], Fitness]
+) -> AsyncIterator[Telemetry]:
+    """Listen to the hops of a bridge as the plan says; see `Telemetry`.
 
     Raises:
         UsageError: the packages for spans are not installed, or the audit cannot be opened.
     """
     async with audit_of(place) as audit:
-        telemetry = Telemetry(place, parts, audit)
+        telemetry = Telemetry(place, parts, fitness, audit)
         try:
             yield telemetry
         finally:
@@ -198,6 +206,22 @@ def _gauges_of(parts: Parts) -> Iterator[MetricFamily]:
             for state, count in one.engine.running_by_state().items()
         ],
     )
+
+
+def _fitness_gauges(parts: Parts, whole: Fitness) -> Iterator[MetricFamily]:
+    """Whether the bridge and each of its faces can do their work: 1 for the status that holds, 0 for the others."""
+
+    def each(labels: SampleLabels, now: Fitness) -> Iterator[tuple[dict[str, str], float]]:
+        for one in Fitness:
+            yield {**dict(labels), "status": one.replace(" ", "_")}, float(one is now)
+
+    yield gauge("mcp_a2a_status", "Whether the bridge can do its work", [*each((), whole)])
+    faces = [
+        sample
+        for (kind, name), now in fitness_of_faces(parts).items()
+        for sample in each((("face", name), ("protocol", "a2a" if kind == "agents" else "mcp")), now)
+    ]
+    yield gauge("mcp_a2a_face_status", "Whether a face can do its work", faces)
 
 
 def _peers_up(parts: Parts) -> list[tuple[Mapping[str, str], float]]:

@@ -19,14 +19,14 @@ from bridge.version import __version__
 async def overview(bridge: Bridge, visit: Visit, waiting: int) -> JsonObject:
     """What the page tells. Faces that offer a visitor nothing, the peers, and why one is down, are for operators.
     `waiting` counts the tasks that wait."""
-    ready, _ = bridge.readiness()
+    status = bridge.fitness
     faces = [
         *(_agent(one, visit) for one in bridge.published),
         *(_server(one, visit) for one in bridge.offered),
     ]
     told: JsonObject = {
         "version": __version__,
-        "ready": ready,
+        "status": status,
         "faces": [face for face in faces if face["offers"] or visit.reads_all],
         "load": await load_for(bridge, visit),
         "waiting": waiting,
@@ -91,7 +91,7 @@ def _server(one: OfferedServer, visit: Visit) -> JsonObject:
 
 def _peers(bridge: Bridge) -> Iterator[JsonObject]:
     """The tool servers and agents that the faces are made of, each once."""
-    _, state = bridge.readiness()
+    state = bridge.readiness()
     known = {key: one for face in _values(state["agents"]) for key, one in _values_by_key(face["servers"])}
     queued = bridge.waiting_at_servers
     for key, upstream in bridge.upstreams.items():

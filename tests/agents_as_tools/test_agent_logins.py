@@ -274,12 +274,16 @@ async def test_a_login_is_never_for_another_place_than_the_agent(tmp_path: Path)
     assert made.resource == one.agent.url
 
 
+def state_of_desk(bridge: Any) -> Any:
+    return bridge.bridge.readiness()["mcp"]["team"]["agents"]["desk"]
+
+
 async def test_tools_of_an_agent_without_a_login_say_the_command_and_work_once_somebody_logs_in(
     tmp_path: Path,
 ) -> None:
     async with there(tmp_path) as one, one.tools(tmp_path) as bridge:
         needed = f"login needed at {one.agent.url}/: nobody has logged in. Run `mcp-a2a login desk`"
-        state = (await bridge.json("/readyz"))["mcp"]["team"]["agents"]["desk"]
+        state = (await bridge.json("/readyz", 503))["mcp"]["team"]["agents"]["desk"]
         assert (state["up"], state["why"]) == (False, needed)
         async with bridge.mcp("team") as host:
             is_error, words = await call_in(host)
@@ -287,16 +291,16 @@ async def test_tools_of_an_agent_without_a_login_say_the_command_and_work_once_s
             assert needed in words
             await one.log_in()
             assert await call_in(host) == (False, "done")
-        while not (await bridge.json("/readyz"))["mcp"]["team"]["agents"]["desk"]["up"]:
+        while not state_of_desk(bridge)["up"]:
             await anyio.sleep(0.01)
 
 
 async def test_an_agent_whose_card_needs_a_login_as_well_is_down_with_the_command(tmp_path: Path) -> None:
     async with there(tmp_path, shows_card=False) as one, one.tools(tmp_path) as bridge:
-        state = (await bridge.json("/readyz"))["mcp"]["team"]["agents"]["desk"]
+        state = (await bridge.json("/readyz", 503))["mcp"]["team"]["agents"]["desk"]
         assert "nobody has logged in. Run `mcp-a2a login desk`" in state["why"]
         await one.log_in()
-        while not (await bridge.json("/readyz"))["mcp"]["team"]["agents"]["desk"]["up"]:
+        while not state_of_desk(bridge)["up"]:
             await anyio.sleep(0.01)
         assert await called(bridge) == (False, "done")
 

@@ -213,7 +213,9 @@ async def test_a_server_that_is_down_is_said_and_fails_only_what_must_not_be_dow
         plan = {"one": server(one.target), "gone": server(url_at(NOWHERE))}
         async with live(tmp_path, servers=plan, published={"a": agent("one", "gone")}) as there:
             assert await there.skills("a") == ["echo", "hold"]
-            ready = (await there.json("/readyz"))["agents"]["a"]["servers"]["gone"]
+            told = await there.json("/readyz")
+            assert (told["status"], told["agents"]["a"]["status"]) == ("degraded", "degraded")
+            ready = told["agents"]["a"]["servers"]["gone"]
             assert ready["up"] is False
             assert "cannot be reached" in ready["why"]
             with pytest.raises(ExceptionGroup) as caught:
@@ -234,6 +236,74 @@ async def test_a_process_whose_agents_have_no_server_is_not_ready(tmp_path: Path
         assert await there.skills("a") == ["unavailable"]
 
 
+async def test_one_dead_server_takes_no_other_face_out_of_service(tmp_path: Path) -> None:
+    """Each face has a path of its own, and a name of two faces means both."""
+    async with servers("one") as (one,):
+        plan: dict[str, Any] = {
+            "servers": {"one": server(one.target), "gone": server(url_at(NOWHERE))},
+            "published": {"a": agent("one"), "b": agent("gone"), "c": agent("one", "gone")},
+            "offered": {
+                "a": OfferedPlan(("a",), PROFILE),
+                "b": OfferedPlan(("b",), PROFILE),
+                "m": OfferedPlan(("a", "b"), PROFILE),
+                "far": OfferedPlan(("away",), PROFILE),
+                "unread": OfferedPlan(("list",), PROFILE),
+            },
+            "agents": {"away": RemotePlan(NOWHERE)},
+            "catalogs": {"list": CatalogPlan(NOWHERE)},
+        }
+        async with live(tmp_path, **plan) as there:
+            told = await there.json("/readyz")
+            assert told["status"] == "degraded"
+            status = {
+                f"{kind}/{name}": one["status"]
+                for kind in ("agents", "mcp")
+                for name, one in told[kind].items()
+            }
+            assert status == {
+                "agents/a": "ready",
+                "agents/b": "not ready",
+                "agents/c": "degraded",
+                "mcp/a": "ready",
+                "mcp/b": "not ready",
+                "mcp/m": "degraded",
+                "mcp/far": "not ready",
+                "mcp/unread": "not ready",
+            }
+            for name, one_status in status.items():
+                alone = await there.json(f"/readyz/{name}", 503 if one_status == "not ready" else 200)
+                kind, _, face = name.partition("/")
+                assert alone["status"] == one_status
+                assert {key: [*value] for key, value in alone.items() if key != "status"} == {
+                    "agents": [],
+                    "mcp": [],
+                    kind: [face],
+                }
+            assert (await there.json("/readyz/a"))["mcp"]["a"] == told["mcp"]["a"]
+            assert (await there.json("/readyz/far", 503))["agents"] == {}
+            await there.json("/readyz/none", 404)
+            await there.json("/readyz/agents/m", 404)
+            assert (await there.client.post(f"{there.url}/readyz/a")).status_code == 405
+
+
+@pytest.mark.parametrize(
+    "plan",
+    [
+        {"servers": {"gone": server(url_at(NOWHERE))}, "published": {"a": agent("gone")}},
+        {"agents": {"away": RemotePlan(NOWHERE)}, "offered": {"m": OfferedPlan(("away",), PROFILE)}},
+        {
+            "servers": {"gone": server(url_at(NOWHERE))},
+            "published": {"a": agent("gone")},
+            "offered": {"m": OfferedPlan(("a",), PROFILE)},
+        },
+    ],
+    ids=["agent", "mcp", "both"],
+)
+async def test_where_no_peer_is_up_nothing_is_ready(plan: dict[str, Any], tmp_path: Path) -> None:
+    async with live(tmp_path, **plan) as there:
+        assert (await there.json("/readyz", 503))["status"] == "not ready"
+
+
 async def test_a_server_that_was_never_up_tells_strangers_no_reason_on_the_card(tmp_path: Path) -> None:
     plan = {"gone": server(url_at(NOWHERE))}
     async with live(tmp_path, servers=plan, published={"a": agent("gone")}) as there:
@@ -243,7 +313,7 @@ async def test_a_server_that_was_never_up_tells_strangers_no_reason_on_the_card(
         assert skill["description"] == words
         assert NOWHERE not in card.text
         assert "refused" not in card.text
-        why = there.bridge.readiness()[1]["agents"]["a"]["servers"]["gone"]["why"]  # type: ignore[index, call-overload]
+        why = there.bridge.readiness()["agents"]["a"]["servers"]["gone"]["why"]  # type: ignore[index, call-overload]
         assert NOWHERE in str(why)
 
 

@@ -25,6 +25,7 @@ from bridge.assembly.plan import (
     RemotePlan,
     ServerPlan,
 )
+from bridge.assembly.routes import Fitness
 from bridge.audit.recorder import AuditRecorder
 from bridge.console.app import ConsoleApp
 from bridge.errors import AuditAwayError, StoreAwayError
@@ -271,7 +272,7 @@ async def test_nothing_that_is_done_at_the_console_goes_to_a_peer_without_its_li
                 refused = [await browser.posts(*way) for way in ways]
                 states = [(await browser.reads(f"/tasks/tools/{one}"))["state"] for one in (asked, held)]
                 called = [name for name, _ in server.calls]
-            while not browser.bridge.readiness()[0]:
+            while browser.bridge.fitness is not Fitness.READY:
                 await anyio.sleep(0.05)
             taken = [await browser.posts(*way) for way in ways]
     assert [one.status_code for one in refused] == [503] * len(ways)

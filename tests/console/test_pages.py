@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -259,8 +260,29 @@ async def test_a_server_made_of_agents_that_are_down_is_told_with_the_reason(tmp
         (face,), (peer,) = told["faces"], told["peers"]
         assert (face["up"], face["down"], peer["name"], peer["up"]) == (False, ["far"], "far", False)
         assert "http://127.0.0.1:9" in peer["why"]
+        assert told["status"] == "not ready"
+        assert "nothing that is served can do its work" in (await browser.opens("")).text
         for path in ("", "/mapping"):
             assert (await browser.opens(path)).status_code == 200
+
+
+async def test_the_overview_says_that_a_part_is_down(tmp_path: Path) -> None:
+    place = ProcessPlan(console=True, keys=("k" * 32,), state=tmp_path, cache=tmp_path / "cache")
+    plan = wrapping(raw_command(), place)
+    offered = {"far": OfferedPlan(("far",), PROFILE)}
+    plan = replace(plan, agents={"far": RemotePlan("http://127.0.0.1:9")}, offered=offered)
+    async with console_of(plan) as bridge:
+        browser = ConsoleBrowser(bridge)
+        assert (await browser.reads(""))["status"] == "degraded"
+        assert "Degraded: a part of what is served cannot be called" in words_of(
+            (await browser.opens("")).text
+        )
+        await bridge.drain(0)
+
+
+def words_of(page: str) -> str:
+    """The words of a page."""
+    return " ".join(re.sub(r"<[^>]*>", "", page).split())
 
 
 async def test_a_call_that_waits_for_the_turn_of_its_tool_is_queued_on_the_overview(tmp_path: Path) -> None:

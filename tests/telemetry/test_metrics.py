@@ -166,7 +166,7 @@ async def test_what_a_reload_removes_is_gone_from_the_metrics(tmp_path: Path) ->
         after = await read(there.inner)
         await there.inner.apply(plan)
     assert any(dict(labels).get("peer") == "far" for _, labels in before)
-    assert {name for name, _ in after} == {"mcp_a2a_build_info"}
+    assert {name for name, _ in after} == {"mcp_a2a_build_info", "mcp_a2a_status"}
 
 
 async def test_what_has_the_same_name_on_both_sides_is_told_apart(tmp_path: Path) -> None:
@@ -188,6 +188,11 @@ async def test_what_has_the_same_name_on_both_sides_is_told_apart(tmp_path: Path
             await bridge.published[0].engine.drain(0)
     assert one(found, "mcp_a2a_peer_up", peer="far", protocol="mcp") == 1
     assert one(found, "mcp_a2a_peer_up", peer="far", protocol="a2a") == 0
+    assert one(found, "mcp_a2a_status", status="degraded") == 1
+    assert one(found, "mcp_a2a_status", status="ready") == 0
+    assert one(found, "mcp_a2a_face_status", face="tools", protocol="a2a", status="ready") == 1
+    assert one(found, "mcp_a2a_face_status", face="tools", protocol="mcp", status="not_ready") == 1
+    assert one(found, "mcp_a2a_face_status", face="tools", protocol="mcp", status="ready") == 0
     assert {key for key in found if key[0] == "mcp_a2a_streams"} == {
         ("mcp_a2a_streams", (("face", "tools"), ("protocol", protocol))) for protocol in ("a2a", "mcp")
     }

@@ -21,6 +21,7 @@ from bridge.access.verifiers import Credential
 from bridge.assembly.bridge import Bridge
 from bridge.assembly.parts import Parts
 from bridge.assembly.plan import ProcessPlan
+from bridge.assembly.routes import Fitness
 from bridge.assembly.telemetry import Telemetry
 from bridge.errors import UsageError
 from tests.support.asking import asking_command
@@ -299,7 +300,9 @@ async def test_what_else_a_host_does_with_a_task_has_a_link_to_the_call_that_beg
 
 async def test_a_short_queue_needs_no_further_variable(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("OTEL_BSP_MAX_QUEUE_SIZE", "100")
-    await Telemetry(ProcessPlan(traces=f"http://127.0.0.1:{free_port()}"), Parts).close()
+    await Telemetry(
+        ProcessPlan(traces=f"http://127.0.0.1:{free_port()}"), Parts, lambda: Fitness.READY
+    ).close()
 
 
 @pytest.mark.parametrize(
@@ -314,7 +317,7 @@ def test_a_variable_that_cannot_be_is_told_in_words(
 ) -> None:
     monkeypatch.setenv(variable, value)
     with pytest.raises(UsageError, match=rf"OTEL_\* say: .*{words}"):
-        Telemetry(ProcessPlan(traces=f"http://127.0.0.1:{free_port()}"), Parts)
+        Telemetry(ProcessPlan(traces=f"http://127.0.0.1:{free_port()}"), Parts, lambda: Fitness.READY)
 
 
 def test_without_the_packages_the_key_is_refused_with_what_to_install(
@@ -323,7 +326,7 @@ def test_without_the_packages_the_key_is_refused_with_what_to_install(
     monkeypatch.setitem(sys.modules, "opentelemetry.sdk.trace", None)
     monkeypatch.delitem(sys.modules, "bridge.telemetry.spans", raising=False)
     with pytest.raises(UsageError, match=r"pip install 'mcp-a2a\[otel\]'"):
-        Telemetry(ProcessPlan(traces="http://127.0.0.1:4318"), Parts)
+        Telemetry(ProcessPlan(traces="http://127.0.0.1:4318"), Parts, lambda: Fitness.READY)
 
 
 @pytest.mark.outside
