@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from uuid import uuid4
 
 import anyio
@@ -176,7 +176,11 @@ class AgentCall:
             conversation,
             skill_in_text=self._around.options.skill_in_text,
         )
-        return await self._send(message, None)
+        outcome = await self._send(message, None)
+        if context is not None and outcome.context_id is not None:
+            self._agent.begins_anew = outcome.context_id != context.context_id
+            self._shown = replace(self._shown, continues=context.context_id)
+        return outcome
 
     async def _come_back(self, state: str) -> Task | Message:
         """Pass on the answer to a question. A question that was answered before is not answered again."""

@@ -30,6 +30,8 @@ class FaceOptions:
     """The most bytes of a task, with its artifacts and messages."""
     skill_in_text: bool
     """Whether the skill is also named in the text of a message, for agents that ignore metadata."""
+    context_hint: bool
+    """Whether a result says in words how to go on with its conversation."""
     inline_limit_bytes: int
     """A larger part becomes a link to a resource of the face."""
     follow_up_seconds: int

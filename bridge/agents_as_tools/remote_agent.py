@@ -119,6 +119,8 @@ class RemoteAgent:
         self._client: AgentClient | None = None
         self._found: FoundCard | None = None
         self._on_behalf = on_behalf
+        self.begins_anew = False
+        """Whether it answered in another context, when a call last went on with one."""
         self.may_notify = push
         """Whether it may be asked to notify the bridge of its tasks."""
 

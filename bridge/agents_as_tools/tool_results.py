@@ -24,7 +24,7 @@ from bridge.translate.agent_questions import (
     status_with_question,
     with_lasting_keys,
 )
-from bridge.translate.blocks import ResultRules
+from bridge.translate.blocks import ResultRules, text_block
 from bridge.translate.extension_metadata import metadata_of_outcome
 from bridge.translate.result import (
     UnfinishedCall,
@@ -33,12 +33,19 @@ from bridge.translate.result import (
     server_error_in,
     unfinished_result,
 )
-from bridge.translate.skill_tools import AgentTool
+from bridge.translate.skill_tools import AgentTool, takes_context
 
 logger = logging.getLogger(__name__)
 
 _CONTEXT_META: Final = "mcp-a2a/context"
 """The `_meta` key of a result for the handle of its conversation."""
+
+
+_GO_ON: Final = "(To go on with this conversation, give context: {})"
+_BEGAN_ANEW: Final = (
+    "(The agent did not go on with the conversation of this context, but began another one: it may know nothing of what"
+    " was said before.)"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,6 +58,8 @@ class ToolResults:
     principal: str
     handles: Handles
     options: FaceOptions
+    continues: str | None = None
+    """The context that the call goes on with; None when it begins a conversation."""
 
     def answer(self, outcome: Task | Message) -> JsonObject:
         """The result of tools/call.
@@ -149,7 +158,7 @@ class ToolResults:
 
     def _with_context(self, result: JsonObject, context_id: str | None, task_id: str | None) -> JsonObject:
         """A result with the handle of its conversation, for tools that take one; a model sees only content."""
-        if self.tool is None or self.tool.original is not None or context_id is None:
+        if self.tool is None or context_id is None or not takes_context(self.tool):
             return result
         context = FarContext(self.agent.mark, context_id, task_id)
         try:
@@ -158,15 +167,19 @@ class ToolResults:
             logger.warning("%s: a conversation cannot be gone on with: %s", self.agent.key, exc)
             return result
         meta, content = result.get("_meta"), result.get("content")
-        block: JsonObject = {
-            "type": "text",
-            "text": f"(To go on with this conversation, give context: {handle})",
-        }
+        words = self._words_on_context(context_id, handle)
         return {
             **result,
-            "content": [*(content if isinstance(content, list) else ()), block],
+            "content": [*(content if isinstance(content, list) else ()), *map(text_block, words)],
             "_meta": {**(meta if isinstance(meta, dict) else {}), _CONTEXT_META: handle},
         }
+
+    def _words_on_context(self, context_id: str, handle: str) -> tuple[str, ...]:
+        """What a model is told of the conversation: how to go on with it, or that its agent did not."""
+        if self.continues not in (None, context_id):
+            return (_BEGAN_ANEW,)
+        is_told = self.options.context_hint and not self.agent.begins_anew
+        return (_GO_ON.format(handle),) if is_told else ()
 
 
 def failure(words: str) -> JsonObject:

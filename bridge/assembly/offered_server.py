@@ -215,6 +215,7 @@ def face_options_of(name: str, plan: OfferedPlan) -> FaceOptions:
         task_limit_bytes=chosen.task_limit_bytes,
         unnamed_most=chosen.unnamed_most,
         skill_in_text=chosen.skill_in_text,
+        context_hint=chosen.context_hint,
         inline_limit_bytes=chosen.part_inline_limit_bytes,
         cancel_seconds=plan.profile.run.cancel_grace_seconds,
         webhooks=WebhookOptions(chosen.push_poll_seconds, chosen.push_look_seconds, chosen.push_tasks),

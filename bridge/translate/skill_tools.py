@@ -113,6 +113,13 @@ def tools_of_agents(sources: Sequence[ToolSource], rules: ToolRules) -> tuple[Ag
     return tuple(_called(tool, names[wanted[id(tool)]], wanted[id(tool)]) for tool in found)
 
 
+def takes_context(tool: AgentTool) -> bool:
+    """Whether a host can go on with a conversation by this tool: the argument may be hidden from it."""
+    schema = tool.listed.get("inputSchema")
+    fields = schema.get("properties") if isinstance(schema, dict) else None
+    return tool.original is None and isinstance(fields, dict) and "context" in fields
+
+
 def skills_by_id(card: AgentCard) -> Mapping[str, AgentSkill]:
     """The skills of a card in its order. Of two skills with one id, the first counts."""
     found: dict[str, AgentSkill] = {}

@@ -111,6 +111,18 @@ async def test_arguments_are_filled_in_and_hidden_ones_stay_the_operators(tmp_pa
         assert len(agent.seen.said) == 1
 
 
+async def test_a_host_that_cannot_give_a_context_is_not_told_to(tmp_path: Path) -> None:
+    rules = {"context": ArgumentRule(hidden=True)}
+    async with (
+        foreign_agent() as agent,
+        serving(tmp_path, one(agent.url), {"plain": ToolOverride(arguments=rules)}) as there,
+        there.client() as host,
+    ):
+        done = await host.call_tool("plain", {"message": "hi"})
+        assert words_in(done) == "You said: hi"
+        assert "mcp-a2a/context" not in (done.meta or {})
+
+
 async def test_the_arguments_of_a_tool_of_ours_are_filled_in_too(tmp_path: Path) -> None:
     rules = {"text": ArgumentRule(default="from the operator", hidden=True)}
     async with (

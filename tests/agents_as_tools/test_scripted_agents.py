@@ -99,6 +99,31 @@ async def test_an_answer_that_is_said_again_answers_no_later_question(tmp_path: 
         assert words(await call(replayed))[0] == "3 messages"
 
 
+@each_mode
+async def test_an_agent_that_begins_anew_each_time_is_not_said_to_go_on(mode: str, tmp_path: Path) -> None:
+    """Until it does go on with a conversation."""
+    contexts = iter(("c-1", "c-2", "c-3", "c-3", "c-4"))
+
+    def script(method: str, params: Json) -> list[Json]:
+        return [{"task": {**task("COMPLETED", says("m", {"text": "ok"})), "contextId": next(contexts)}}]
+
+    async with hosted(tmp_path, script, mode=mode) as client:
+
+        async def call(**more: Any) -> tuple[str, Any]:
+            done = await client.call_tool("act", {"message": "go", **more})
+            ok, *hint = words(done)
+            assert ok == "ok"
+            return "".join(hint)[:32], (done.meta or {})["mcp-a2a/context"]
+
+        first, context = await call()
+        again, _ = await call(context=context)
+        third, context = await call()
+        kept, _ = await call(context=context)
+        last, _ = await call()
+    go_on = "(To go on with this conversation"
+    assert [first, again, third, kept, last] == [go_on, "(The agent did not go on with th", "", go_on, go_on]
+
+
 def streamed(*updates: Json) -> list[Json]:
     """The events of a task, from its beginning on."""
     about = {"taskId": "t-1", "contextId": "c-1"}

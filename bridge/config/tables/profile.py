@@ -277,6 +277,7 @@ class AgentsTable(_Table):
     found_most: PositiveInt
     skills_most: PositiveInt
     skill_in_text: bool
+    context_hint: bool
     part_inline_limit_bytes: Count
     agent_connect_seconds: PositiveFloat
     caller_tokens: PositiveInt
