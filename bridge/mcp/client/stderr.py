@@ -1,8 +1,9 @@
 """The stderr of a tool server that is a child process: what is logged, and what is kept for error messages.
 
-Stderr is free text, for people, with two exceptions. Servers of the Python SDK 1.x write a page of validation errors
-when they receive `server/discover`; its first line says enough. And a line that begins like an error is kept among
-the last words, even when the usage of a command follows it.
+Stderr is free text, for people, with three exceptions. Servers of the Python SDK 1.x write a page of validation errors
+when they receive `server/discover`, which is no fault of theirs: the page is for debugging alone. A line that begins
+like an error is kept among the last words, even when the usage of a command follows it. And what npm says beside its
+error is none of the last words.
 """
 
 from __future__ import annotations
@@ -28,17 +29,27 @@ _OF_INVALID: Final = re.compile(
     r"\s(?!\s*(DEBUG|INFO|WARNING|ERROR|CRITICAL)\s)|\w+(Request|Notification)(\.[\w.\[\]-]+)?$"
 )
 """The lines that follow: indented ones that do not begin a record of `rich`, and those that locate an error."""
+_PROBE: Final = "server/discover"
+"""What a page names that tells of the bridge's own probe. Other pages are shown."""
 _OF_INVALID_MOST: Final = 400
 """Lines. Twice as many as such a server writes through `rich`, which breaks its lines at 80 characters."""
 
 _ERROR: Final = re.compile(r"(fatal |fatal: )?error: ", re.IGNORECASE)
 """The beginning of a line that says what went wrong. Go commands (Cobra) write it above their usage."""
 
+_ASIDE: Final = re.compile(
+    r"(?i)npm (notice\b|warn\b|err\S*( \d+)?\s*$|err\S* A complete log\b|err\S* 404 (Note that|tarball, folder))"
+)
+"""What npm writes beside its error: news, warnings, empty lines, and where its log is."""
+
 _GIVEN: Final = "a child is given few variables: pass {} with --env {}, in a file with `env`"
 
 _LACKS: Final[Mapping[re.Pattern[str], str]] = {
     re.compile(r"(?i)npm err\S* code \w*(?:ISSUER_CERT|SELF_SIGNED|LEAF_SIGNATURE)"): _GIVEN.format(
         "the certificates of your network", "NODE_EXTRA_CA_CERTS"
+    ),
+    re.compile(r"(?i)npm err\S* code E404|was not found in the package registry"): (
+        "is the name of the package right?"
     ),
     re.compile(r"invalid peer certificate"): _GIVEN.format(
         "the certificates of your network", "SSL_CERT_FILE"
@@ -57,20 +68,22 @@ class LastWords:
     """The newest lines that a child wrote to its stderr, and the newest one that calls itself an error."""
 
     lines: deque[str] = field(default_factory=lambda: deque(maxlen=_LINES_KEPT))
+    asides: deque[str] = field(default_factory=lambda: deque(maxlen=_LINES_KEPT))
+    """What matters only where there is nothing else."""
     error: str = ""
     hint: str = ""
     """What may help, by the first line that a pattern of `_LACKS` matched."""
 
     def add(self, line: str) -> None:
         """Keep a line."""
-        self.lines.append(line)
+        (self.asides if _ASIDE.match(line) else self.lines).append(line)
         if _ERROR.match(line):
             self.error = line
         self.hint = self.hint or next((hint for mark, hint in _LACKS.items() if mark.search(line)), "")
 
     def __str__(self) -> str:
         above = [self.error] if self.error and self.error not in self.lines else []
-        kept = [*above, *self.lines]
+        kept = [*above, *(self.lines or self.asides)]
         words = f"; its last words: {' | '.join(kept)}" if kept else ""
         return f"{words}; {self.hint}" if self.hint else words
 
@@ -86,6 +99,8 @@ class StderrLog:
         self._logged = 0
         self._of_invalid = 0
         """How many of the next lines may still belong to a page of validation errors."""
+        self._held: str | None = None
+        """The first line of a page, until the page says what it is about."""
 
     def feed(self, chunk: bytes) -> None:
         """Take a chunk of stderr."""
@@ -96,12 +111,27 @@ class StderrLog:
             if line:
                 self._take(line)
 
+    def end(self) -> None:
+        """Log what is still held: stderr is closed."""
+        held, self._held = self._held, None
+        if held is not None:
+            self._keep(held)
+
     def _take(self, line: str) -> None:
         if self._of_invalid and _OF_INVALID.match(line):
             self._of_invalid -= 1
+            if self._held is not None and _PROBE in line:
+                line, self._held = f"{self._held}\n{line}", None
             logger.debug("%s: %s", self._name, line)
             return
-        self._of_invalid = _OF_INVALID_MOST if _INVALID.search(line) else 0
+        self.end()
+        if _INVALID.search(line):
+            self._of_invalid, self._held = _OF_INVALID_MOST, line
+            return
+        self._of_invalid = 0
+        self._keep(line)
+
+    def _keep(self, line: str) -> None:
         self._last_words.add(line)
         self._log(line)
 

@@ -212,6 +212,7 @@ class _Child:
         with suppress(*_GONE):
             while True:
                 log.feed(await self._process.stderr.receive())
+        log.end()
         self._silent.set()
 
     # To the process
