@@ -153,6 +153,25 @@ _TLS_FAULTS: Final = {
 }
 """OpenSSL's reasons when the other side does not speak TLS. The second is the name in newer releases."""
 
+_UNKNOWN_AUTHORITY: Final = (
+    "its certificate is of an authority that is not trusted here: name the authority with --ca FILE, or in a file with"
+    " tls.ca"
+)
+_CERTIFICATE_FAULTS: Final = {
+    2: _UNKNOWN_AUTHORITY,
+    9: "its certificate is not valid yet: is the clock of this machine right?",
+    10: "its certificate has expired: its operator has to renew it",
+    18: "its certificate is signed by itself, and so by nobody who is trusted here: --ca FILE, or tls.ca in a file, trusts"
+    " it",
+    19: _UNKNOWN_AUTHORITY,
+    20: _UNKNOWN_AUTHORITY,
+    21: _UNKNOWN_AUTHORITY,
+    23: "its certificate was revoked",
+    62: "its certificate is for another name than this address has",
+    64: "its certificate is for another address",
+}
+"""OpenSSL's codes for a certificate that is not trusted (`X509_V_ERR_...`)."""
+
 
 def reason_of(exc: BaseException) -> str:
     """Say why a connection failed, in the system's words where the system has a code for it."""
@@ -160,7 +179,9 @@ def reason_of(exc: BaseException) -> str:
     while step is not None:
         step = leaf_of(step)
         words = str(step) or words
-        if isinstance(step, ssl.SSLError):
+        if isinstance(step, ssl.SSLCertVerificationError):
+            words = _CERTIFICATE_FAULTS.get(step.verify_code, f"its certificate is refused: {step.verify_message}")
+        elif isinstance(step, ssl.SSLError):
             words = _TLS_FAULTS.get(step.reason or "", words)
         elif isinstance(step, OSError) and step.errno:
             words = os.strerror(step.errno) if step.errno > 0 else step.strerror or words

@@ -75,6 +75,12 @@ def certified_by(url: str, tls: PeerTls | None) -> dict[str, Any]:
     return {} if tls is None else {_CERTIFIED: (_place(httpx2.URL(url)), tls)}
 
 
+def shows_certificate(request: httpx2.Request) -> bool:
+    """Whether a request is one that shows the peer a certificate."""
+    certified = request.extensions.get(_CERTIFIED)
+    return certified is not None and certified[1].certificate is not None
+
+
 async def connect_guarded(host: str, port: int, guard: AddressGuard | None) -> httpcore2.AsyncNetworkStream:
     """Connect to a host, under a guard.
 

@@ -19,8 +19,11 @@ from pydantic import JsonValue, ValidationError
 from bridge.a2a.model.errors import PARSE_ERROR, TOO_LARGE, A2AError
 from bridge.a2a.wire.jsontext import parse_json
 from bridge.errors import PeerError, echoed, reason_of
+from bridge.http.client import shows_certificate
 from bridge.http.private_addresses import PrivateAddressError
 from bridge.jsonvalues import DEFAULT_MAX_VALUES, shortened_json
+
+_MAYBE_CERTIFICATE: Final = " (if it wants a certificate of its clients: --cert and --key, or tls in a file)"
 
 _NEVER_LEFT: Final = (
     httpx2.ConnectError,
@@ -83,10 +86,18 @@ async def exchange(http: httpx2.AsyncClient, outgoing: OutgoingRequest) -> Async
         kind = NotReachedError if isinstance(exc, _NEVER_LEFT) else UnansweredError
         unheard = "cannot be reached" if kind is NotReachedError else "gave no answer"
         fault = unheard if response is None else "broke off its answer"
-        raise kind(f"{redacted_url(outgoing.url)} {fault}: {reason_of(exc)}") from exc
+        hint = _MAYBE_CERTIFICATE if response is None and _was_shown_none(request, exc) else ""
+        raise kind(f"{redacted_url(outgoing.url)} {fault}: {reason_of(exc)}{hint}") from exc
     finally:
         if response is not None:
             await response.aclose()
+
+
+def _was_shown_none(request: httpx2.Request, exc: Exception) -> bool:
+    """Whether a server hung up on a TLS connection that showed no certificate. With TLS 1.3 a server tells only after the
+    handshake that it wants one, and may close the connection before anybody reads that."""
+    hung_up = isinstance(exc, httpx2.RemoteProtocolError | httpx2.ReadError)
+    return hung_up and request.url.scheme == "https" and not shows_certificate(request)
 
 
 async def response_body(response: httpx2.Response, limit_bytes: int) -> bytes:
