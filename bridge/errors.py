@@ -161,7 +161,7 @@ _CERTIFICATE_FAULTS: Final = {
     2: _UNKNOWN_AUTHORITY,
     9: "its certificate is not valid yet: is the clock of this machine right?",
     10: "its certificate has expired: its operator has to renew it",
-    18: "its certificate is signed by itself, and so by nobody who is trusted here: --ca FILE, or tls.ca in a file, trusts"
+    18: "its certificate is signed by itself, and by nobody who is trusted here: --ca FILE, or tls.ca in a file, trusts"
     " it",
     19: _UNKNOWN_AUTHORITY,
     20: _UNKNOWN_AUTHORITY,
@@ -180,7 +180,9 @@ def reason_of(exc: BaseException) -> str:
         step = leaf_of(step)
         words = str(step) or words
         if isinstance(step, ssl.SSLCertVerificationError):
-            words = _CERTIFICATE_FAULTS.get(step.verify_code, f"its certificate is refused: {step.verify_message}")
+            words = _CERTIFICATE_FAULTS.get(
+                step.verify_code, f"its certificate is refused: {step.verify_message}"
+            )
         elif isinstance(step, ssl.SSLError):
             words = _TLS_FAULTS.get(step.reason or "", words)
         elif isinstance(step, OSError) and step.errno:

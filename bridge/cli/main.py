@@ -46,7 +46,11 @@ _COMMANDS: Final = (
     "completion",
 )
 """The commands in the order of the help. Each is in the module of its name, except for those in `_MODULES`."""
-_MODULES: Final = {"call": "bridge.cli.call.command", "people": "bridge.cli.operate.people"}
+_MODULES: Final = {
+    "call": "bridge.cli.call.command",
+    "install": "bridge.cli.install.command",
+    "people": "bridge.cli.operate.people",
+}
 
 _SUMMARY_CHARACTERS: Final = 200
 """Longer than the first sentence of any command, so that click does not cut it."""

@@ -13,6 +13,7 @@ import sys
 import textwrap
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from getpass import getpass
 from typing import TYPE_CHECKING, Any, Final
 
 import click
@@ -127,6 +128,28 @@ def ask(line: str) -> str | None:
         err.print()
         return None
     return answer.rstrip("\r\n")
+
+
+def ask_secret(line: str) -> str | None:
+    """Ask a person at the terminal for what must not be seen there; None when they end the input instead."""
+    if os.name != "posix":
+        try:
+            return getpass(f"{with_visible_characters(line)} ")
+        except EOFError:
+            return None
+    import termios  # only POSIX has it
+
+    terminal = sys.stdin.fileno()
+    before = termios.tcgetattr(terminal)
+    silent = [*before[:3], before[3] & ~termios.ECHO, *before[4:]]
+    termios.tcsetattr(terminal, termios.TCSAFLUSH, silent)
+    try:
+        answer = ask(line)
+    finally:
+        termios.tcsetattr(terminal, termios.TCSAFLUSH, before)
+    if answer is not None:
+        err.print()  # the end of the typed line was not shown either
+    return answer
 
 
 def _wait_for_a_line() -> None:

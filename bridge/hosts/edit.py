@@ -13,6 +13,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
+from pydantic import JsonValue
+
 from bridge.errors import UsageError
 from bridge.jsonc import JsonMember, JsonNode, parse_jsonc
 from bridge.jsonvalues import JsonObject
@@ -91,6 +93,87 @@ def without_server(text: str, slot: Slot) -> str:
     return _proved(edited, slot, root, rest) if edited != text else text
 
 
+def with_input(text: str, inputs_key: str, asked: JsonObject, *, comments: bool) -> str:
+    """The text with an entry of what the host asks its user for; an entry with the same id is replaced.
+
+    Raises:
+        BrokenFileError: the text is not JSON, or not built as the host builds it.
+    """
+    root = _document(text, Slot("", "", comments))
+    listed = _listed(root, inputs_key)
+    holder = root.member(inputs_key)
+    if holder is None or holder.node.value is None:
+        added: list[JsonValue] = [asked]
+        edited = (
+            _insert(text, root, root, inputs_key, added)
+            if holder is None
+            else _replace(text, root, holder.node, added)
+        )
+        return _proved_as(edited, root, inputs_key, added, comments=comments)
+    here = [node for node in holder.node.elements if _id_of(node.value) == asked["id"]]
+    if here and _same(here[0].value, asked):
+        return text
+    edited = _replace(text, root, here[0], asked) if here else _append(text, root, holder.node, asked)
+    kept = [asked if one is not None and _id_of(one) == asked["id"] else one for one in listed]
+    return _proved_as(edited, root, inputs_key, kept if here else [*listed, asked], comments=comments)
+
+
+def without_input(text: str, inputs_key: str, input_id: str, *, comments: bool) -> str:
+    """The text without the entry of this id; the same text when there is none, or only with a comment beside it.
+
+    Raises:
+        BrokenFileError: the text is not JSON, or not built as the host builds it.
+    """
+    root = _document(text, Slot("", "", comments))
+    listed, holder = _listed(root, inputs_key), root.member(inputs_key)
+    nodes = holder.node.elements if holder is not None else ()
+    place = next((at for at, node in enumerate(nodes) if _id_of(node.value) == input_id), None)
+    if place is None or holder is None:
+        return text
+    if len(nodes) == 1:
+        start, end = holder.node.start + 1, holder.node.end - 1
+    elif place:
+        start, end = nodes[place - 1].end, nodes[place].end
+    else:
+        start, end = nodes[0].start, nodes[1].start
+    rest = text[start : nodes[place].start] + text[nodes[place].end : end]
+    if rest.strip(" \t\r\n,"):
+        return text
+    left = [one for at, one in enumerate(listed) if at != place]
+    return _proved_as(text[:start] + text[end:], root, inputs_key, left, comments=comments)
+
+
+def _listed(root: JsonNode, key: str) -> list[JsonValue]:
+    assert isinstance(root.value, dict)  # _document has looked
+    listed = root.value.get(key)
+    if listed is not None and not isinstance(listed, list):
+        raise BrokenFileError(f"its {key} is {_kind(listed)}, not a list")
+    return listed or []
+
+
+def _id_of(value: JsonValue) -> JsonValue:
+    return value.get("id") if isinstance(value, dict) else None
+
+
+def _append(text: str, root: JsonNode, holder: JsonNode, value: JsonObject) -> str:
+    """Add an element behind the last one, with the same layout."""
+    newline, unit, last = _newline(text), _unit(text, root), holder.elements[-1] if holder.elements else None
+    outer = _indent_at(text, holder.start)
+    inner = _indent_at(text, last.start) if last and _starts_line(text, last.start) else outer + unit
+    written = f"{newline}{inner}{_written(value, inner, unit, newline)}"
+    if last is not None:
+        return f"{text[: last.end]},{written}{text[last.end :]}"
+    kept = text[holder.start + 1 : holder.end - 1].rstrip()  # a comment, maybe
+    return f"{text[: holder.start + 1]}{kept}{written}{newline}{outer}{text[holder.end - 1 :]}"
+
+
+def _proved_as(edited: str, before: JsonNode, key: str, value: list[JsonValue], *, comments: bool) -> str:
+    assert isinstance(before.value, dict)  # _document has looked
+    if not _same(_document(edited, Slot("", "", comments)).value, {**before.value, key: value}):
+        raise BrokenFileError("it is written in a way that cannot be edited safely")
+    return edited
+
+
 def _document(text: str, slot: Slot) -> JsonNode:
     try:
         root = parse_jsonc(text, comments=slot.comments)
@@ -148,19 +231,19 @@ def _put(text: str, root: JsonNode, slot: Slot, entry: JsonObject) -> str:
     if holder is None:
         return _insert(text, root, root, slot.servers_key, {slot.name: entry})
     if holder.node.value is None:
-        return _replace(text, root, holder, {slot.name: entry})
+        return _replace(text, root, holder.node, {slot.name: entry})
     member = holder.node.member(slot.name)
     if member is None:
         return _insert(text, root, holder.node, slot.name, entry)
-    return _replace(text, root, member, entry)
+    return _replace(text, root, member.node, entry)
 
 
-def _replace(text: str, root: JsonNode, member: JsonMember, value: JsonObject) -> str:
-    written = _written(value, _indent_at(text, member.start), _unit(text, root), _newline(text))
-    return text[: member.node.start] + written + text[member.node.end :]
+def _replace(text: str, root: JsonNode, node: JsonNode, value: JsonValue) -> str:
+    written = _written(value, _indent_at(text, node.start), _unit(text, root), _newline(text))
+    return text[: node.start] + written + text[node.end :]
 
 
-def _insert(text: str, root: JsonNode, holder: JsonNode, key: str, value: JsonObject) -> str:
+def _insert(text: str, root: JsonNode, holder: JsonNode, key: str, value: JsonValue) -> str:
     """Add a member behind the last one, with the same layout."""
     newline, unit = _newline(text), _unit(text, root)
     last = holder.members[-1] if holder.members else None
@@ -200,7 +283,7 @@ def _without_line(text: str, start: int, end: int) -> str:
     return text[:start].rstrip(" \t") + text[blank.end() if blank else end :]
 
 
-def _written(value: JsonObject, indent: str, unit: str, newline: str) -> str:
+def _written(value: JsonValue, indent: str, unit: str, newline: str) -> str:
     lines = json.dumps(value, indent=unit, ensure_ascii=False).split("\n")
     return f"{newline}{indent}".join(lines)
 

@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Container, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import PurePath
+from types import MappingProxyType
 from typing import Final
 
 from bridge.errors import UsageError
@@ -21,6 +22,23 @@ COMMAND: Final = "mcp-a2a"
 _VERB: Final = "expose"
 _VERB_OF_FILES: Final = "serve"
 _STDIO: Final = "--stdio"
+
+SECRET_OPTIONS: Final = ("--bearer", "--api-key", "--header", "--cert")
+"""The options whose values are sent to every agent of an entry."""
+_TAKING: Final = frozenset(
+    {
+        *SECRET_OPTIONS,
+        "--key",
+        "--ca",
+        "--trust",
+        "--dialect",
+        "--mapping",
+        "--granularity",
+        "--answer-within-seconds",
+        "--name",
+    }
+)
+"""The options of `expose` that take a value."""
 
 _YAML_TIMEOUT_SECONDS: Final = 300
 """The timeout of an extension in Goose's own documentation."""
@@ -43,6 +61,12 @@ class Exposed:
     allow_private: bool = False
     dialect: str | None = None
     """The version of A2A that the agents speak."""
+    certificate: str | None = None
+    """The certificate that the agents are shown, as a file."""
+    key: str | None = None
+    """The private key of the certificate."""
+    ca: str | None = None
+    """The authorities that the agents' own certificates may come from."""
 
     def arguments(self, resolve: Callable[[str], str]) -> tuple[str, ...]:
         """The words behind the command; `resolve` makes a file's path absolute."""
@@ -54,6 +78,9 @@ class Exposed:
             options += ["--header", f"{name}={_absolute(value, resolve)}"]
         if self.api_key is not None:
             options += ["--api-key", _absolute(self.api_key, resolve)]
+        for option, file in (("--cert", self.certificate), ("--key", self.key), ("--ca", self.ca)):
+            if file is not None:
+                options += [option, resolve(file)]
         for origin in self.trusted:
             options += ["--trust", origin]
         if self.allow_private:
@@ -99,14 +126,14 @@ class Served:
         return (self.file, self.face)
 
 
-def require_readable(exposed: Exposed, host: Host) -> None:
-    """Refuse texts that this host would not pass on unchanged.
+def require_readable(exposed: Exposed, host: Host, asked: Container[str] = ()) -> None:
+    """Refuse texts that this host would not pass on unchanged. It asks its user for the variables in `asked`.
 
     Raises:
         UsageError: a secret is in a variable that the host does not see, or in a URL; or the host would take a text
             for a variable.
     """
-    variables = exposed.from_environment()
+    variables = [name for name in exposed.from_environment() if name not in asked]
     if variables and not host.from_shell:
         raise UsageError(
             f"{host.title} does not start from a shell and would not see {variables[0]}: "
@@ -117,17 +144,24 @@ def require_readable(exposed: Exposed, host: Host) -> None:
             raise UsageError(
                 "a password in a URL would stand in the host's file: give --bearer or --header instead"
             )
-    texts = (*exposed.urls, *exposed.headers, *exposed.trusted, exposed.mapping or "")
+    files = (exposed.mapping, exposed.certificate, exposed.key, exposed.ca)
+    texts = (*exposed.urls, *exposed.headers, *exposed.trusted, *filter(None, files))
     if any(host.reserved in text for text in texts):
         raise UsageError(f"{host.title} takes {host.reserved} for the beginning of a variable: leave it out")
 
 
 def entry_for(
-    program: Sequence[str], arguments: Sequence[str], host: Host, variables: Sequence[str] = ()
+    program: Sequence[str],
+    arguments: Sequence[str],
+    host: Host,
+    variables: Sequence[str] = (),
+    asked: Mapping[str, str] = MappingProxyType({}),
 ) -> JsonObject:
-    """The entry of a server in the host's file. The server reads secrets from `variables`."""
+    """The entry of a server in the host's file. The server reads secrets from `variables`; those in `asked` get the
+    values with which the host stands for what its user types."""
     typed: JsonObject = {"type": "stdio"} if host.typed else {}
-    named: JsonObject = {name: host.variable.format(name) for name in variables if host.variable}
+    passed_on = {name: host.variable.format(name) for name in variables if host.variable}
+    named: JsonObject = {**passed_on, **asked}
     passed: JsonObject = {"env": named} if named else {}
     return {**typed, "command": program[0], "args": [*program[1:], *arguments], **passed}
 
@@ -166,18 +200,50 @@ def is_passing(executable: PurePath) -> bool:
 
 def offered_by(entry: JsonObject) -> tuple[str, ...] | None:
     """What one of our entries offers: the URLs of agents, or a file and the server in it. None for other entries."""
-    return urls_of(entry) or _file_of(entry)
+    return urls_of(entry) or file_of(entry)
 
 
 def urls_of(entry: JsonObject) -> tuple[str, ...] | None:
     """The URLs of the agents that an entry exposes; None when the entry does not start `mcp-a2a expose`."""
     words = _words_behind(_VERB, entry)
-    return (
-        None if words is None else tuple(word for word in words if word.startswith(("http://", "https://")))
-    )
+    return None if words is None else tuple(words[at] for at in _places_of_urls(words))
 
 
-def _file_of(entry: JsonObject) -> tuple[str, ...] | None:
+def with_urls(entry: JsonObject, urls: Sequence[str]) -> JsonObject:
+    """An entry that exposes further agents, with the options that it has."""
+    arguments = entry["args"]
+    assert isinstance(arguments, list)
+    return {**entry, "args": [*arguments, *urls]}
+
+
+def without_urls(entry: JsonObject, is_meant: Callable[[str], bool]) -> JsonObject:
+    """An entry that exposes agents, without those that are meant."""
+    words, arguments = _words_behind(_VERB, entry) or (), entry["args"]
+    assert isinstance(arguments, list)
+    first = len(arguments) - len(words)
+    gone = {first + at for at in _places_of_urls(words) if is_meant(words[at])}
+    return {**entry, "args": [word for at, word in enumerate(arguments) if at not in gone]}
+
+
+def options_of(entry: JsonObject) -> tuple[tuple[str, str], ...]:
+    """The options with values of an entry that exposes agents: what holds for all of its agents."""
+    return options_in(_words_behind(_VERB, entry) or ())
+
+
+def options_in(words: Sequence[str]) -> tuple[tuple[str, str], ...]:
+    """The options with values among the words behind `expose`."""
+    return tuple((words[at], words[at + 1]) for at in range(len(words) - 1) if words[at] in _TAKING)
+
+
+def _places_of_urls(words: Sequence[str]) -> Iterator[int]:
+    """The places of the agents' URLs: of words that look so, and are no option's value."""
+    for at, word in enumerate(words):
+        if word.startswith(("http://", "https://")) and (at == 0 or words[at - 1] not in _TAKING):
+            yield at
+
+
+def file_of(entry: JsonObject) -> tuple[str, ...] | None:
+    """The configuration file that an entry serves, and the server in it; None for other entries."""
     match _words_behind(_VERB_OF_FILES, entry):
         case (file, option, face) if option == _STDIO:
             return Served(file, face).offers

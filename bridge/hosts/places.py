@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 from pathlib import Path, PurePath, PurePosixPath, PureWindowsPath
@@ -67,6 +67,8 @@ class Host:
     """How an entry's `env` refers to a shell variable, with `{}` for the name, if the host passes on only these."""
     reserved: str = "${"
     """The text that begins a variable anywhere in the host's file."""
+    inputs_key: str = ""
+    """The key of the list of what the host asks its user for and then keeps as secrets; empty if it has none."""
     is_yaml: bool = False
     """Whether the file is YAML, which is not edited: the user is told what to add."""
     user: Mapping[System, tuple[Template, ...]] = field(default_factory=dict)
@@ -144,6 +146,7 @@ HOSTS: Final[Mapping[str, Host]] = {
         "VS Code",
         servers_key="servers",
         comments=True,
+        inputs_key="inputs",
         user={
             System.MACOS: (Template("{support}/Code/User/mcp.json", ("{support}/Code/User",)),),
             System.WINDOWS: (Template("{roaming}/Code/User/mcp.json", ("{roaming}/Code/User",)),),
@@ -249,6 +252,11 @@ def user_places(host: Host, machine: Machine) -> tuple[HostFilePlace, ...]:
         )
         for template in host.user[machine.system]
     )
+
+
+def found_place(host: Host, machine: Machine, exists: Callable[[PurePath], bool]) -> HostFilePlace | None:
+    """The place of a host that is there; None when nothing shows that it is."""
+    return next((place for place in user_places(host, machine) if any(map(exists, place.signs))), None)
 
 
 def project_place(host: Host, folder: PurePath) -> HostFilePlace:

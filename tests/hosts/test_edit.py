@@ -7,7 +7,16 @@ from typing import Any
 
 import pytest
 
-from bridge.hosts.edit import BrokenFileError, Slot, server_in, with_server, without_server
+from bridge.hosts.edit import (
+    BrokenFileError,
+    Slot,
+    server_in,
+    with_input,
+    with_server,
+    without_input,
+    without_server,
+)
+from bridge.jsonc import parse_jsonc
 
 ENTRY: dict[str, Any] = {"command": "/bin/mcp-a2a", "args": ["expose", "https://a.example"]}
 SLOT = Slot("mcpServers", "ours")
@@ -155,3 +164,41 @@ def test_what_is_broken_is_refused_with_its_place(text: str, slot: Slot, words: 
     for edit in (lambda: with_server(text, slot, ENTRY), lambda: without_server(text, slot)):
         with pytest.raises(BrokenFileError, match=words):
             edit()
+
+
+ASKED: dict[str, Any] = {"type": "promptString", "id": "a-token", "password": True}
+INPUTS = [
+    (
+        "{}",
+        '{\n  "inputs": [\n    {\n      "type": "promptString",\n      "id": "a-token",\n'
+        '      "password": true\n    }\n  ]\n}',
+    ),
+    ('{"inputs": null, "z": 1}', None),
+    ('{"inputs": []}', None),
+    ('{\n  "inputs": [ // mine\n  ],\n}', None),
+    ('{\n  "inputs": [\n    {"id": "x"}, // one\n    {"id": "y"},\n  ],\n}', None),
+    ('{"inputs": [{"id": "x"}], "servers": {}}', None),
+]
+
+
+@pytest.mark.parametrize(("text", "edited"), INPUTS)
+def test_what_a_host_asks_for_goes_into_its_list_and_out_again(text: str, edited: str | None) -> None:
+    before = parse_jsonc(text).value
+    made = with_input(text, "inputs", ASKED, comments=True)
+    assert edited is None or made == edited
+    assert isinstance(before, dict)
+    there = before.get("inputs") or []
+    assert parse_jsonc(made).value == {**before, "inputs": [*there, ASKED]}
+    assert all(words in made for words in ("// mine", "// one") if words in text)
+    assert with_input(made, "inputs", ASKED, comments=True) == made
+    changed = with_input(made, "inputs", {**ASKED, "password": False}, comments=True)
+    assert parse_jsonc(changed).value == {**before, "inputs": [*there, {**ASKED, "password": False}]}
+    out = without_input(made, "inputs", "a-token", comments=True)
+    # A comment beside it may be about it: then it stays.
+    assert parse_jsonc(out).value == {**before, "inputs": [*there, ASKED] if "// mine" in text else there}
+    assert without_input(text, "inputs", "a-token", comments=True) == text
+
+
+def test_a_list_that_is_none_is_left_as_it_is() -> None:
+    with pytest.raises(BrokenFileError, match="its inputs is an object, not a list"):
+        with_input('{"inputs": {}}', "inputs", ASKED, comments=True)

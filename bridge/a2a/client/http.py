@@ -94,8 +94,8 @@ async def exchange(http: httpx2.AsyncClient, outgoing: OutgoingRequest) -> Async
 
 
 def _was_shown_none(request: httpx2.Request, exc: Exception) -> bool:
-    """Whether a server hung up on a TLS connection that showed no certificate. With TLS 1.3 a server tells only after the
-    handshake that it wants one, and may close the connection before anybody reads that."""
+    """Whether a server hung up on a TLS connection that showed no certificate. With TLS 1.3 a server tells only after
+    the handshake that it wants one, and may close the connection before anybody reads that."""
     hung_up = isinstance(exc, httpx2.RemoteProtocolError | httpx2.ReadError)
     return hung_up and request.url.scheme == "https" and not shows_certificate(request)
 

@@ -151,19 +151,21 @@ class Terminal:
 
 
 @asynccontextmanager
-async def at_terminal(*arguments: str, state: Path, results: bool = False) -> AsyncIterator[Terminal]:
-    """Run `call` at a terminal; `results` shows its results there too, instead of in a pipe."""
+async def at_terminal(
+    *arguments: str, state: Path, results: bool = False, name: str = "call", **more: str
+) -> AsyncIterator[Terminal]:
+    """Run `call`, or another command, at a terminal; `results` shows its results there too, instead of in a pipe."""
     screen, line = open_terminal()
     try:
         with anyio.fail_after(WAIT_SECONDS):
             start = partial(
                 Forked,
-                [sys.executable, "-P", "-m", "bridge", "call", *arguments],
+                [sys.executable, "-P", "-m", "bridge", name, *arguments],
                 stdin=line,
                 stdout=line if results else subprocess.PIPE,
                 stderr=line,
                 text=True,
-                env={**environment(state), "TERM": "xterm"},
+                env={**environment(state, **more), "TERM": "xterm"},
                 cwd=ROOT,
             )
             with await anyio.to_thread.run_sync(start) as process:

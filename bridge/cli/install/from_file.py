@@ -45,9 +45,9 @@ def face_of(options: Mapping[str, Any]) -> str:
     return options["face"] or _face(options, _loaded(options))
 
 
-def offers(options: Mapping[str, Any]) -> tuple[str, ...]:
-    """Identifies the server among others."""
-    return entry.Served(os.path.abspath(_file(options)), face_of(options)).offers
+def path_of(options: Mapping[str, Any]) -> str:
+    """The path of the file, which need not exist."""
+    return os.path.abspath(_file(options))
 
 
 def _face(options: Mapping[str, Any], loaded: LoadedConfig) -> str:

@@ -6,16 +6,22 @@ Each agent must give its card first. Then the server is started as the host woul
 from __future__ import annotations
 
 import os
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
+from uuid import uuid4
 
-from bridge.cli import install_file
+from bridge.cli.install import from_file
 from bridge.errors import PeerError, counted
 from bridge.hosts import places
 from bridge.short_names import name_from
 
 if TYPE_CHECKING:
+    from bridge.a2a.client.card import FoundCard
     from bridge.cli.card import AgentConnection
+    from bridge.cli.install.command import AskedSecret
     from bridge.jsonvalues import JsonObject
+
+_REFUSALS: Final = (401, 403, 407)
 
 _NAME_SECONDS: Final = 5.0
 """How long an agent may take to give its card for a name; afterwards the URL gives the name."""
@@ -47,7 +53,7 @@ def require_cards(options: dict[str, Any]) -> None:
     Raises:
         PeerError: an address gives no card. The message says what stands there.
     """
-    if not options["check"] or install_file.is_meant(options):
+    if not options["check"] or from_file.is_meant(options):
         return
     import anyio
 
@@ -64,17 +70,45 @@ async def _fault_of(connection: AgentConnection) -> str:
         found = await connection.card_to_show()
     except PeerError as exc:
         return str(exc)
-    from bridge.http.client import GuardedClient
+    return await refusal_of(connection, found)
 
-    async with GuardedClient() as http:
-        try:
-            connection.agent(http, found)
-        except PeerError as exc:
-            return str(exc)
+
+async def refusal_of(connection: AgentConnection, found: FoundCard) -> str:
+    """Why an agent refuses the credentials, in words; "" when it takes them, or does not say.
+
+    It is asked for a task that does not exist, which changes nothing. Whatever else it answers is no refusal.
+    """
+    import anyio
+    import httpx2
+
+    statuses: list[int] = []
+
+    async def note(response: httpx2.Response) -> None:
+        statuses.append(response.status_code)
+
+    try:
+        async with connection.client() as http:
+            http.event_hooks = {"response": [note, *http.event_hooks["response"]]}
+            agent = connection.agent(http, found)  # says which credentials the card asks for
+            with anyio.move_on_after(_NAME_SECONDS):
+                await agent.get(str(uuid4()))
+    except PeerError as exc:
+        # Where it answered anything else, it was reached, and let the call in.
+        return str(exc) if not statuses or statuses[-1] in _REFUSALS else ""
     return ""
 
 
-def check_as_host(options: dict[str, Any], host: places.Host, server: JsonObject) -> None:
+def token_folder() -> Path:
+    """The folder of the tokens that `install` was told."""
+    from bridge.hosts import secrets
+    from bridge.user_folders import state_folder
+
+    return state_folder() / secrets.FOLDER
+
+
+def check_as_host(
+    options: dict[str, Any], host: places.Host, server: JsonObject, secret: AskedSecret | None = None
+) -> None:
     """Start the server as the host would, and show its tools.
 
     Raises:
@@ -85,12 +119,14 @@ def check_as_host(options: dict[str, Any], host: places.Host, server: JsonObject
     import anyio
 
     from bridge.cli import logs, render
-    from bridge.cli.server_trial import ServerStart, tools_of
+    from bridge.cli.install.server_trial import ServerStart, tools_of
     from bridge.translate.own_tools import follow_ups
 
     logs.set_up("text", "warning")
     arguments = server["args"] if isinstance(server["args"], list) else []
-    start = ServerStart(str(server["command"]), [str(word) for word in arguments], _environment(host, server))
+    start = ServerStart(
+        str(server["command"]), [str(word) for word in arguments], _environment(host, server, secret)
+    )
     tools, words = anyio.run(tools_of, start)
     own_tools = {str(own["name"]) for own in follow_ups(1)}  # the argument does not change their names
     if {tool.name for tool in tools} <= own_tools:
@@ -104,9 +140,11 @@ def check_as_host(options: dict[str, Any], host: places.Host, server: JsonObject
         render.say(words.strip())
 
 
-def _environment(host: places.Host, server: JsonObject) -> dict[str, str]:
+def _environment(host: places.Host, server: JsonObject, secret: AskedSecret | None = None) -> dict[str, str]:
     """The variables that the host gives a server, where hosts differ."""
     given = dict(os.environ) if host.from_shell else places.desktop_environment(places.this_machine())
-    own = server.get("env")
-    named = own if isinstance(own, dict) else {}
-    return given | {name: str(value) for name, value in named.items() if value != host.variable.format(name)}
+    env = server.get("env")
+    named = env if isinstance(env, dict) else {}
+    typed = {secret.variable: os.environ[secret.variable]} if secret else {}
+    own = {name: str(value) for name, value in named.items() if value != host.variable.format(name)}
+    return given | own | typed

@@ -1,0 +1,306 @@
+"""`mcp-a2a install`. `edits.py` is what it does to a host's file, `dialog.py` what it asks at a terminal."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any, Final
+
+import click
+from click.core import ParameterSource
+
+from bridge import short_names
+from bridge.cli.expose import agents_options
+from bridge.cli.install import checks, from_file
+from bridge.errors import UsageError
+from bridge.hosts import entry, places
+from bridge.jsonvalues import JsonObject
+
+_PRINTED: Final = "mcp-json"
+_HOSTS: Final[Mapping[str, places.Host]] = {**places.HOSTS, _PRINTED: places.ANY_HOST}
+
+_NAME: Final = re.compile(r"[a-zA-Z0-9_-]{1,64}")
+"""Server names that every host accepts."""
+
+
+@click.command()
+@click.argument("host", type=click.Choice(list(_HOSTS)), metavar="HOST", required=False)
+@click.argument("urls", nargs=-1, metavar="[URL... | FILE.toml | NAME]")
+@click.option(
+    "--name",
+    help="The server's name in the host. Default: the name on the first agent's card, or in the file.",
+)
+@click.option("--face", metavar="NAME", help="With a file: the name of its MCP server (agents_as_tools).")
+@agents_options
+@click.option(
+    "--scope",
+    type=click.Choice([scope.value for scope in places.InstallScope]),
+    default=places.InstallScope.USER.value,
+    show_default=True,
+    help="For you everywhere, or for the project in the current folder.",
+)
+@click.option("--file", "path", metavar="PATH", help="Write this file instead of the host's own.")
+@click.option("--create", is_flag=True, help="Write the file even if the host is not found.")
+@click.option(
+    "--list",
+    "lists",
+    is_flag=True,
+    help="List the servers of mcp-a2a in the files of all hosts, or of HOST.",
+)
+@click.option(
+    "--add", is_flag=True, help="Add the agents to a server that is there: the only one, or --name."
+)
+@click.option(
+    "--remove", is_flag=True, help="Remove a server from the host's file, or agents from their server."
+)
+@click.option("--dry-run", is_flag=True, help="Show the changes, and write nothing.")
+@click.option(
+    "--check",
+    is_flag=True,
+    help="First read the agents' cards, try the credentials, start the server as the host would, and list its tools.",
+)
+def install(**options: Any) -> int:
+    """Add A2A agents to an MCP host, as a server that the host starts.
+
+    Name the agents by their URLs, or name a configuration file. Of a file, the command adds one MCP server. Without
+    arguments, at a terminal, the command finds the hosts that are there, and asks for everything.
+
+    \b
+    HOST is one of
+      claude-desktop, claude-code, cursor, vscode, gemini, windsurf, zed
+      goose         prints what to put into its YAML file
+      mcp-json      prints the server as JSON, for any other host
+
+    \b
+    mcp-a2a install
+    mcp-a2a install claude-desktop https://agent.example.com
+    mcp-a2a install claude-code --bearer env:TOKEN https://agent.example.com
+    mcp-a2a install cursor --bearer file:~/.secrets/token --check https://agent.example.com
+    mcp-a2a install cursor --add https://other.example.com
+    mcp-a2a install vscode --remove https://agent.example.com
+    mcp-a2a install claude-code bridge.toml --face team
+    mcp-a2a install --list
+
+    Everything else in the host's file stays as it is. The command keeps the last five backups beside the file. A secret
+    is written as the place that it is read from. env:NAME is for hosts that start from a shell (claude-code, gemini).
+
+    --remove takes the name of a server, the URLs of agents, or a file. Of a server with several agents, it removes the
+    named agents alone.
+    """
+    from bridge.cli import render
+    from bridge.cli.install import dialog, edits
+
+    if options["lists"]:
+        return _list(options)
+    if options["host"] is None:
+        if render.can_ask() and not _is_anything_said(options):
+            return dialog.install(options)
+        if not _is_anything_said(options):
+            context = click.get_current_context()
+            raise UsageError(f"which host? At a terminal, the command asks.\n\n{context.get_help()}")
+        raise UsageError(f"which host? One of {', '.join(_HOSTS)}")
+    host = _HOSTS[options["host"]]
+    options["urls"] = tuple(map(agent_of, options["urls"]))
+    _require_consistent(options, host)
+    if options["remove"]:
+        return edits.remove(options, host)
+    if options["add"]:
+        return edits.add_agents(options, host)
+    return put(options, host)
+
+
+@dataclass(frozen=True)
+class AskedSecret:
+    """A secret that the host asks its user for, and keeps."""
+
+    asked: JsonObject
+    """The entry of the host's list of inputs."""
+    variable: str
+    """The variable in which the server gets it."""
+    value: str = field(repr=False)
+    """The text in the host's file that stands for it."""
+
+
+def put(options: dict[str, Any], host: places.Host, secret: AskedSecret | None = None) -> int:
+    """Put a server into the host's file, or print it."""
+    from bridge.cli.install import edits
+
+    asked = {secret.variable: secret.value} if secret else {}
+    arguments, offers, variables = _offered_from(options, host, asked)
+    server = entry.entry_for(_program(), arguments, host, variables, asked)
+    if host.is_yaml or (options["host"] == _PRINTED and not options["path"]):
+        return _print(options, host, server)
+    return edits.add(options, host, server, offers, secret)
+
+
+def _is_anything_said(options: Mapping[str, Any]) -> bool:
+    context = click.get_current_context()
+    sources = map(context.get_parameter_source, options)
+    return any(source not in (None, ParameterSource.DEFAULT) for source in sources)
+
+
+def agent_of(word: str) -> str:
+    """The URL of an agent, given that or the URL of its card; any other word as it is."""
+    if "://" not in word:
+        return word
+    from bridge.a2a.client.card import base_url
+
+    base = base_url(word)
+    return word if base == word else base.rstrip("/")
+
+
+def _list(options: dict[str, Any]) -> int:
+    from bridge.cli.install import listing
+
+    if options["urls"] or options["remove"] or options["add"] or options["check"]:
+        raise UsageError("--list shows what there is: it takes a HOST, or nothing")
+    named = options["host"]
+    if named is not None and (named == _PRINTED or _HOSTS[named].is_yaml):
+        raise UsageError(f"the file of {named} is not read, so nothing is known of it")
+    return listing.show([_HOSTS[named]] if named else list(places.HOSTS.values()))
+
+
+def _require_consistent(options: dict[str, Any], host: places.Host) -> None:
+    if options["face"] and not from_file.is_meant(options):
+        raise UsageError("--face names an MCP server of a configuration file: name that file as well")
+    if not options["urls"] and not (options["remove"] and options["name"]):
+        if options["remove"]:
+            raise UsageError(
+                f"remove what? mcp-a2a install {options['host']} --remove NAME, URL... or FILE.toml"
+            )
+        raise UsageError(f"which agents? mcp-a2a install {options['host']} URL...")
+    if options["remove"] and options["check"]:
+        raise UsageError("--check starts a server: it does not go with --remove")
+    if options["remove"] and options["add"]:
+        raise UsageError("--add and --remove are opposites: give one of them")
+    if options["add"] and from_file.is_meant(options):
+        raise UsageError("--add takes the URLs of agents: a file is a server of its own")
+    project = options["scope"] == places.InstallScope.PROJECT
+    if options["path"] and project:
+        raise UsageError("--file names the file, so --scope has nothing to say")
+    changes = options["remove"] or options["add"]
+    if host.is_yaml and (changes or options["path"]):
+        raise UsageError(
+            f"{host.title} keeps its servers in YAML, which is not edited here: "
+            f"change {_user_file(host)} yourself, or with `goose configure`"
+        )
+    if host.is_yaml or (options["host"] == _PRINTED and not options["path"]):
+        given = {
+            "--remove": options["remove"],
+            "--add": options["add"],
+            "--dry-run": options["dry_run"],
+            "--scope project": project,
+        }
+        for option in (option for option, is_given in given.items() if is_given):
+            raise UsageError(
+                f"{options['host']} prints and has no file: {option} needs another host, or --file"
+            )
+    if options["name"] is not None and not is_name(options["name"]):
+        raise UsageError("--name takes at most 64 letters, digits, - and _: hosts take no more than that")
+
+
+def is_name(name: str) -> bool:
+    """Whether every host takes this name of a server."""
+    return _NAME.fullmatch(name) is not None
+
+
+def _offered_from(
+    options: dict[str, Any], host: places.Host, asked: Mapping[str, str]
+) -> tuple[tuple[str, ...], tuple[str, ...], Sequence[str]]:
+    """The arguments of the command, the offers that identify the server, and the variables that it reads."""
+    if from_file.is_meant(options):
+        served = from_file.served_from(options, host)
+        return served.arguments, served.offers, ()
+    exposed = exposed_from(options, host, asked)
+    return exposed.arguments(absolute), exposed.urls, exposed.from_environment()
+
+
+def exposed_from(
+    options: dict[str, Any], host: places.Host, asked: Mapping[str, str] = MappingProxyType({})
+) -> entry.Exposed:
+    """The options of `expose`, checked as `expose` does.
+
+    Raises:
+        UsageError: they do not fit together, or the host would not pass them on.
+    """
+    from bridge.cli import option_document
+    from bridge.cli.login import tls_given
+
+    files = {name: str(options[name]) if options[name] else None for name in ("cert", "key", "ca")}
+    exposed = entry.Exposed(
+        options["urls"],
+        options["bearer"],
+        options["header"],
+        options["api_key"],
+        options["trust"],
+        options["mapping"],
+        options["granularity"],
+        options["answer_within_seconds"],
+        options["allow_private"],
+        options["dialect"],
+        files["cert"],
+        files["key"],
+        files["ca"],
+    )
+    entry.require_readable(exposed, host, asked)
+    tls_given(options)
+    option_document.exposed({**options, "name": None}).require_right()
+    return exposed
+
+
+def absolute(path: str) -> str:
+    """A path as it is from any folder."""
+    return os.path.abspath(Path(path).expanduser())
+
+
+def _program() -> tuple[str, ...]:
+    """The words with which a host starts this installation.
+
+    Raises:
+        UsageError: the installation is temporary. (The message suggests no package name: the project has published
+            nothing, so the name `mcp-a2a` in a registry may belong to anybody.)
+    """
+    executable = Path(sys.executable)
+    if entry.is_passing(executable):
+        raise UsageError(
+            "this installation is one that uvx made for a single run, and goes away: "
+            "install it with `uv tool install` from where uvx got it, and run that"
+        )
+    return entry.installed_program(executable, lambda path: Path(path).is_file())
+
+
+def name_for(options: dict[str, Any]) -> str:
+    """The name of a new server: that of `--name`, of the file's server, or of the first agent."""
+    if options["name"]:
+        return str(options["name"])
+    if from_file.is_meant(options):
+        return short_names.short(from_file.face_of(options))
+    return checks.card_name(options) or short_names.name_for(options["urls"][0])
+
+
+def _print(options: dict[str, Any], host: places.Host, server: JsonObject) -> int:
+    from bridge.cli import render
+
+    checks.require_cards(options)
+    checks.check_as_host(options, host, server)
+    name = name_for(options)
+    if not host.is_yaml:
+        pasted = {host.servers_key: {name: server}}
+        render.write_document(json.dumps(pasted, indent=2, ensure_ascii=False) + "\n")
+        return 0
+    render.write_document(entry.yaml_for(name, server, host))
+    render.say(
+        f"{host.title} keeps its servers in YAML, which is not edited here: put this into {_user_file(host)} yourself,"
+        f" below the {host.servers_key} that are there. {host.afterwards}."
+    )
+    return 0
+
+
+def _user_file(host: places.Host) -> str:
+    return str(places.user_places(host, places.this_machine())[0].file)

@@ -1,0 +1,70 @@
+"""Where the server of an entry finds a secret that its user typed: what the host keeps itself, or a private file."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Final
+
+from bridge.errors import UsageError
+from bridge.jsonvalues import JsonObject
+from bridge.private_files import write_privately
+
+FOLDER: Final = "tokens"
+"""The folder of tokens in the folder for state."""
+
+
+def kept_in_file(folder: Path, name: str, token: str) -> Path:
+    """Write a token into a file that only this user can read. Another token in a file of that name stays.
+
+    Raises:
+        UsageError: the file cannot be written.
+    """
+    number = 1
+    while True:
+        file = folder / (name if number == 1 else f"{name}-{number}")
+        try:
+            if file.exists() and file.read_text(encoding="utf-8") != token:
+                number += 1
+                continue
+            write_privately(file, token.encode(), lasting=True)
+        except (OSError, UnicodeDecodeError) as exc:
+            raise UsageError(f"the token cannot be kept in {file}: {exc}") from exc
+        return file
+
+
+def files_in(folder: Path) -> frozenset[Path]:
+    """The files of tokens that there are."""
+    return frozenset(folder.iterdir()) if folder.is_dir() else frozenset()
+
+
+def variable_for(name: str) -> str:
+    """The variable in which a server of this name gets its token."""
+    return f"{re.sub(r'[^A-Z0-9]', '_', name.upper())}_TOKEN"
+
+
+def input_for(name: str) -> JsonObject:
+    """What VS Code asks its user for, and keeps: the token of a server of this name.
+
+    Source: code.visualstudio.com/docs/agents/reference/mcp-configuration, input variables.
+    """
+    return {
+        "type": "promptString",
+        "id": f"{name}-token",
+        "description": f"The token of {name}",
+        "password": True,
+    }
+
+
+def input_value(input_id: object) -> str:
+    """The text that VS Code replaces by what its user typed."""
+    return f"${{input:{input_id}}}"
+
+
+def inputs_in(server: JsonObject) -> Mapping[str, str]:
+    """The ids of the inputs that the variables of an entry stand for, by variable."""
+    named = server.get("env")
+    values = named if isinstance(named, dict) else {}
+    found = {name: re.fullmatch(r"\$\{input:(.+)\}", str(value)) for name, value in values.items()}
+    return {name: one[1] for name, one in found.items() if one is not None}
