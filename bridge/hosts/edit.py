@@ -182,7 +182,7 @@ def _document(text: str, slot: Slot) -> JsonNode:
     except json.JSONDecodeError as exc:
         raise BrokenFileError(_what_is_wrong(text, exc)) from exc
     except ValueError as exc:
-        raise BrokenFileError(f"it is this is not valid JSON: {exc}") from exc
+        raise BrokenFileError(f"it is not valid JSON: {exc}") from exc
     if not isinstance(root.value, dict):
         raise BrokenFileError(f"it holds {_kind(root.value)} where an object belongs")
     servers = root.value.get(slot.servers_key)
@@ -203,7 +203,7 @@ def _what_is_wrong(text: str, exc: json.JSONDecodeError) -> str:
     try:
         parse_jsonc(text)
     except (ValueError, RecursionError):
-        return f"it is this is not valid JSON: {exc.msg} ({where})"
+        return f"it is not valid JSON: {exc.msg} ({where})"
     return (
         f"it holds a comment or a comma too many, which this host does not read ({where}): take it out first"
     )
