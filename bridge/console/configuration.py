@@ -49,20 +49,26 @@ class ServedConfiguration(Protocol):
 
 
 def configuration(known: ServedConfiguration | None, visit: Visit) -> JsonObject:
-    """The page, which is for operators. With `all` in the query it tells the defaults, too."""
+    """The page, which is for operators. With `all` in the query it tells the defaults, too, and with `table` that table
+    alone."""
     if known is None:
         return {
             "known": False,
             "watched": False,
             "all": False,
+            "table": "",
             "sections": [],
             "paging": {},
             "read_at": None,
             "fault": [],
         }
-    shows_all = visit.query.get("all") == "yes"
-    values = [value for value in known.values if shows_all or value.source != DEFAULT_SOURCE]
-    paging = Paging.asked("/configuration", visit.query, "all")
+    shows_all, table = visit.query.get("all") == "yes", visit.query.get("table", "")
+    values = [
+        value
+        for value in known.values
+        if (shows_all or value.source != DEFAULT_SOURCE) and table in ("", _parted(value.path)[0])
+    ]
+    paging = Paging.asked("/configuration", visit.query, "all", "table")
     rows, shown = paging.entries("values", values, _row, alone=True, size=_VALUES_SIZE)
     sections: dict[str, list[JsonValue]] = {}
     for row in rows:
@@ -73,6 +79,7 @@ def configuration(known: ServedConfiguration | None, visit: Visit) -> JsonObject
         "known": True,
         "watched": known.is_watched,
         "all": shows_all,
+        "table": table,
         "sections": [{"name": name, "values": own} for name, own in sections.items()],
         "paging": shown,
         "read_at": None if read_at is None else timestamp(int(read_at * 1000)),

@@ -7,6 +7,7 @@ the form: the words of the check stand beside the fields.
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Sequence
 from typing import Final
 
@@ -21,6 +22,20 @@ _LONG: Final = 200
 
 _INPUTS: Final = {"email": "email", "uri": "url", "date": "date"}
 """The inputs of a browser for formats that they mean in the same way."""
+
+_NOT_OF_TYPE: Final = re.compile(
+    r"(?P<where>at [^:]*: )?.+ is not of type (?P<types>'\w+'(?:, '\w+')*)", re.DOTALL
+)
+_TYPES: Final = {
+    "integer": "a whole number, such as 5",
+    "number": "a number, such as 2.5",
+    "string": "a text",
+    "boolean": "yes or no",
+    "array": "a list",
+    "object": "an object",
+    "null": "nothing",
+}
+"""The types of JSON Schema in words."""
 
 _HINTS: Final = {"date-time": "2026-01-31T12:00:00Z", "time": "12:00:00Z"}
 """Examples for formats that no input of a browser means."""
@@ -125,4 +140,13 @@ def form_problems(schema: JsonObject, values: JsonObject) -> list[JsonObject]:
 
 def tool_problems(tool: Tool, arguments: JsonObject) -> list[JsonObject]:
     """The same for the arguments of a tool."""
-    return [{"name": one.name, "message": one.message} for one in problems_of(tool, arguments)]
+    return [{"name": one.name, "message": _in_words(one.message)} for one in problems_of(tool, arguments)]
+
+
+def _in_words(message: str) -> str:
+    """The message of the check, without the terms of JSON Schema where it is about a type."""
+    found = _NOT_OF_TYPE.fullmatch(message)
+    if found is None:
+        return message
+    kinds = [_TYPES.get(kind, kind) for kind in re.findall(r"'(\w+)'", found["types"])]
+    return f"{found['where'] or ''}This takes {' or '.join(kinds)}"

@@ -10,9 +10,11 @@ from collections.abc import Awaitable, Callable
 from typing import Final
 
 import anyio
+from pydantic import JsonValue
 from starlette.types import Receive, Scope, Send
 
 from bridge.a2a.model.objects import StreamResponse
+from bridge.a2a.model.progress import PROGRESS
 from bridge.a2a.server.service import Stream
 from bridge.console.gate import Visit
 from bridge.console.tab_streams import TabStream
@@ -91,7 +93,22 @@ def told_event(event: StreamResponse) -> JsonObject:
         "state": status.state.word,
         "at": status.timestamp or "",
         "words": _short(words),
+        "progress": progress_words(_numbers_in(event)),
     }
+
+
+def _numbers_in(event: StreamResponse) -> JsonValue:
+    """The numbers of the tool's progress that an event brings; that of a task brings the last ones."""
+    holder = event.status_update or event.task
+    return ((holder.metadata if holder else None) or {}).get(PROGRESS)
+
+
+def progress_words(numbers: JsonValue) -> str:
+    """Numbers of progress in words: `3 of 5`, or `3`; "" for what is none."""
+    if not isinstance(numbers, dict):
+        return ""
+    told = [one for one in (numbers.get("progress"), numbers.get("total")) if isinstance(one, int | float)]
+    return " of ".join(f"{one:g}" for one in told) if told else ""
 
 
 def _short(words: str) -> str:

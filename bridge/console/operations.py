@@ -206,7 +206,8 @@ class AgentOperations:
         Raises:
             A2AError: TASK_NOT_FOUND.
         """
-        task = await self._read(GET_TASK, GetTaskRequest(id=task_id))
+        late = replace(self._caller, comes_late=True)  # so that it has the last numbers of its progress
+        task = await self._read(GET_TASK, GetTaskRequest(id=task_id), late)
         if (owner := self.owner_of(task)) != self.visitor:
             self._bridge.tell_of_reading(self.visitor, self.agent.name, owner, task_id)
         return task

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator
+from urllib.parse import urlencode
 
 from bridge.a2a.client.http import redacted_url
 from bridge.assembly.bridge import Bridge
@@ -63,6 +64,7 @@ def _agent(one: PublishedAgent, visit: Visit) -> JsonObject:
     return {
         "kind": "agent",
         "name": one.name,
+        "path": f"/try?{urlencode({'part': f'agent/{one.name}'})}",
         "url": f"{visit.base_url}{one.path}",
         "offers": sum(usable.may_use(skill.names) for skill in one.agent.published),
         "noun": "skill",
@@ -79,6 +81,7 @@ def _server(one: OfferedServer, visit: Visit) -> JsonObject:
     return {
         "kind": "mcp",
         "name": one.name,
+        "path": f"/try?{urlencode({'part': f'mcp/{one.name}'})}",
         "url": f"{visit.base_url}{MCP}/{one.name}",
         "offers": sum(usable.may_use(tool.names) for tool in one.face.published),
         "noun": "tool",
@@ -99,6 +102,7 @@ def _peers(bridge: Bridge) -> Iterator[JsonObject]:
         yield {
             "kind": "tool server",
             "name": key or upstream.name,
+            "path": _table_of("tool_servers", key),
             "where": str(upstream.target),
             "says": "" if greeting is None else f"{greeting.name} {greeting.version}".strip(),
             "offers": len(upstream.listing.tools),
@@ -114,6 +118,7 @@ def _peers(bridge: Bridge) -> Iterator[JsonObject]:
         yield {
             "kind": "agent",
             "name": key,
+            "path": _table_of("agents", key) if key in bridge.plan.agents else "",
             "where": redacted_url(agent.url),
             "says": f"{agent.card.name} {agent.card.version}".strip() if agent.has_card else "",
             "offers": len(agent.card.skills) if agent.has_card else 0,
@@ -122,6 +127,11 @@ def _peers(bridge: Bridge) -> Iterator[JsonObject]:
             "unservable": [],
             **states.get(key, {"up": agent.down is None, "why": agent.down or ""}),
         }
+
+
+def _table_of(section: str, key: str) -> str:
+    """The path of the table of a peer on the page of the configuration; "" for one without a name."""
+    return f"/configuration?{urlencode({'table': f'{section}.{key}'})}" if key else ""
 
 
 def _values(value: object) -> Iterator[JsonObject]:

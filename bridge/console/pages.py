@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import cache
 from pathlib import Path
 from typing import Any, Final
@@ -70,9 +70,12 @@ NAVIGATION: Final = (
     ("/answer", "Answer"),
     ("/try", "Try"),
     ("/mapping", "Mapping"),
+)
+FOR_OPERATORS: Final = (
     ("/configuration", "Configuration"),
     ("/people", "People"),
 )
+"""Pages that nobody else may open, so that no menu of anybody else has them."""
 
 
 def page_response(visit: Visit, template: str, told: JsonObject, status: int = 200) -> Response:
@@ -85,12 +88,17 @@ def page_response(visit: Visit, template: str, told: JsonObject, status: int = 2
         "path": visit.path,
         "who": None if visit.principal is None else visit.principal.name,
         "is_open": visit.is_open,
-        "navigation": NAVIGATION,
+        "navigation": _navigation_for(visit),
         "version": __version__,
         "marks": {name: _mark(name) for name in STATIC},
     }
     text = _environment().get_template(template).render(**around, told=told)
     return Response(text, status, dict(HEADERS), "text/html; charset=utf-8")
+
+
+def _navigation_for(visit: Visit) -> Sequence[tuple[str, str]]:
+    is_operator = visit.principal is not None and visit.reads_all
+    return (*NAVIGATION, *FOR_OPERATORS) if is_operator else NAVIGATION
 
 
 def json_response(told: JsonObject, status: int = 200) -> Response:
@@ -126,6 +134,7 @@ def _environment() -> jinja2.Environment:
     found.filters["path"] = lambda segments: path_of(*segments)
     found.filters["minute"] = _minute
     found.filters["state"] = lambda word: word.replace("_", " ")
+    found.filters["span"] = span_words
     found.filters["count"] = lambda number, noun: f"{number} {noun}{'' if number == 1 else 's'}"
     return found
 
@@ -144,6 +153,22 @@ def _shortened(value: JsonValue) -> JsonValue:
 def _visible(value: Any) -> Any:
     """A value of an expression: hidden characters of a text become escapes, markup of ours stays."""
     return with_visible_characters(value) if type(value) is str else value
+
+
+def span_words(milliseconds: int) -> str:
+    """A duration for a person: `0.4 s`, `12 s`, `3 min 5 s`, `2 h 10 min`, `3 d 4 h`."""
+    seconds = milliseconds / 1000
+    if seconds < 10:
+        return f"{seconds:.1f} s"
+    for size, noun, smaller, less in _SPANS:
+        if seconds >= size:
+            rest = int(seconds % size // smaller)
+            return f"{int(seconds // size)} {noun}{f' {rest} {less}' if rest else ''}"
+    return f"{int(seconds)} s"
+
+
+_SPANS: Final = ((86_400, "d", 3600, "h"), (3600, "h", 60, "min"), (60, "min", 1, "s"))
+"""Units of a duration in seconds, each with the next smaller one."""
 
 
 def _minute(text: str) -> str:

@@ -11,6 +11,7 @@ from pydantic import JsonValue
 from bridge.a2a.model.objects import Message, Part, Task
 from bridge.jsonvalues import JsonObject
 from bridge.safe_text import web_link
+from bridge.translate.extension import ANSWER
 
 IMAGES: Final = frozenset({"image/png", "image/jpeg", "image/gif", "image/webp", "image/avif"})
 """What a browser draws and never runs. An SVG is offered as a file."""
@@ -107,11 +108,29 @@ def _is_large(cell: JsonValue) -> bool:
     return isinstance(cell, dict | list) or (isinstance(cell, str) and len(cell) > _SHORT)
 
 
+_ANSWERS: Final[Mapping[str, str]] = {
+    "accept": "answered",
+    "decline": "declined",
+    "cancel": "canceled the question",
+}
+"""What a message answers a question with, by the action in its metadata."""
+
+
+def answer_word(message: Message) -> str:
+    """What a message does with a question, in a word; "" if it does not say that. A yes without values allows."""
+    action = (message.metadata or {}).get(ANSWER)
+    if action == "accept" and not any(part.data or part.raw or part.url for part in message.parts):
+        is_text = any(part.text for part in message.parts)
+        return "answered" if is_text else "allowed"
+    return _ANSWERS.get(action, "") if isinstance(action, str) else ""
+
+
 def shown_message(message: Message, holder: str, link: Callable[[str], str]) -> JsonObject:
     """A message with who said it."""
     return {
         "by": "client" if message.role.value == "ROLE_USER" else "agent",
         "id": message.message_id,
+        "answers": answer_word(message),
         "parts": shown_parts(holder, message.parts, link),
     }
 

@@ -40,18 +40,25 @@ def questions_in(task: Task) -> tuple[AgentQuestion, ...]:
 
 
 def _form(question: AgentQuestion) -> JsonObject:
-    asked: JsonObject = {
-        "key": question.key,
-        "mode": question.mode,
-        "words": str(question.params.get("message", "")),
-    }
-    if question.mode == "url":
-        url = str(question.params.get("url", ""))
+    return form_of(question.key, question.params)
+
+
+def form_of(key: str, params: JsonObject) -> JsonObject:
+    """An elicitation of MCP as a form."""
+    mode = "url" if params.get("mode") == "url" else "form"
+    asked: JsonObject = {"key": key, "mode": mode, "words": str(params.get("message", ""))}
+    if mode == "url":
+        url = str(params.get("url", ""))
         return {**asked, "url": url, "web": web_link(url), "fields": []}
-    return {**asked, "fields": fields_of(schema_of(question))}
+    return {**asked, "fields": fields_of(schema_in(params))}
 
 
 def schema_of(question: AgentQuestion) -> JsonObject:
     """The schema of a question's form."""
-    schema = question.params.get("requestedSchema")
+    return schema_in(question.params)
+
+
+def schema_in(params: JsonObject) -> JsonObject:
+    """The schema of the form that an elicitation asks for."""
+    schema = params.get("requestedSchema")
     return schema if isinstance(schema, dict) else {}

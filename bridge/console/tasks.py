@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Mapping
 from typing import Final
 from urllib.parse import urlencode
 
 from bridge.a2a.model.life import ENDED
-from bridge.a2a.model.objects import ListTasksRequest, Role, Task, TaskState, timestamp
+from bridge.a2a.model.objects import ListTasksRequest, Role, Task, TaskState, milliseconds, timestamp
+from bridge.a2a.model.progress import PROGRESS
 from bridge.a2a.model.timeline import Moment, MomentKind, timeline_of
 from bridge.assembly.bridge import Bridge
 from bridge.console.gate import Visit
+from bridge.console.news import progress_words
 from bridge.console.operations import WAITING, AgentOperations, operations_of, operations_on
-from bridge.console.parts import shown_message, shown_parts
+from bridge.console.parts import answer_word, shown_message, shown_parts
 from bridge.console.paths import path_of
 from bridge.console.questions import asked_of
 from bridge.http.request_checks import RefusedError
@@ -31,6 +34,9 @@ _FIRST_SIZE: Final = 10
 
 _LOOKED_AT: Final = 1000
 """Tasks that one search for a skill looks at."""
+
+_LINE: Final = 200
+"""Characters of the words of a task in a list."""
 
 _ASKED: Final = ("agent", "state", "skill", "context", "principal")
 """What tasks are searched by. A principal is searched for by operators, who see the tasks of all."""
@@ -114,8 +120,37 @@ def row_of(task: Task, one: AgentOperations) -> JsonObject:
         "owner": one.owner_of(task),
         "context": task.context_id or "",
         "since": task.status.timestamp or "",
+        "took_ms": _took_ms(task),
+        "says": "" if one.withholds(task) else _says(task),
         "waits": task.status.state in WAITING,
     }
+
+
+def _took_ms(task: Task) -> int | None:
+    """How long a task took until its end, or has taken so far; None when nobody wrote down when it began."""
+    began = next((one.at_ms for one in timeline_of(task).moments if one.at_ms is not None), None)
+    if began is None or not task.status.timestamp:
+        return None
+    is_over = task.status.state in ENDED
+    until = milliseconds(task.status.timestamp) if is_over else int(time.time() * 1000)
+    return max(until - began, 0)
+
+
+def _says(task: Task) -> str:
+    """The line of a task in a list: how far it is, what it asks, or why it did not succeed. Nothing for a success."""
+    if task.status.state is TaskState.COMPLETED:
+        return ""
+    message = task.status.message
+    words = " ".join(part.text for part in (message.parts if message else ()) if part.text)
+    first = " ".join([*filter(None, [_numbers_of(task), words])]).strip().partition("\n")[0]
+    return first if len(first) <= _LINE else f"{first[:_LINE]}…"
+
+
+def _numbers_of(task: Task) -> str:
+    """How far a task at work is, in numbers; "" if its tool has reported none."""
+    if task.status.state is not TaskState.WORKING:
+        return ""
+    return progress_words((task.metadata or {}).get(PROGRESS))
 
 
 def path_of_task(agent: str, task_id: str) -> str:
@@ -153,6 +188,7 @@ async def task_page(bridge: Bridge, visit: Visit, name: str, task_id: str) -> Js
         "may_cancel": one.may_cancel(task),
         "withheld": one.withholds(task),
         "ended": status.state in ENDED,
+        "progress": "" if one.withholds(task) or status.state is not TaskState.WORKING else _says(task),
         "said": None if status.message is None else shown_message(status.message, "s", link),
         "artifacts": [
             {
@@ -165,25 +201,31 @@ async def task_page(bridge: Bridge, visit: Visit, name: str, task_id: str) -> Js
         "messages": [
             shown_message(message, f"m{number}", link) for number, message in enumerate(task.history or ())
         ],
-        **_timeline(task),
+        **_timeline(task, answers_in(task)),
         "a2a": task.to_object(),
         "mcp": {"call": None, "result": None} if one.withholds(task) else _as_mcp(task, one.agent.agent),
     }
 
 
-def _timeline(task: Task) -> JsonObject:
+def answers_in(task: Task) -> dict[str, str]:
+    """What the client's messages answer questions with, in a word, by their ids."""
+    found = {one.message_id: answer_word(one) for one in task.history or () if one.role is Role.USER}
+    return {message_id: word for message_id, word in found.items() if word}
+
+
+def _timeline(task: Task, answers: Mapping[str, str]) -> JsonObject:
     timeline = timeline_of(task)
     return {
-        "moments": [_moment(moment) for moment in timeline.moments],
+        "moments": [_moment(moment, answers) for moment in timeline.moments],
         "left_out": timeline.left_out,
         "left_out_before": timeline.place_left_out,
         "is_recorded": timeline.is_recorded,
     }
 
 
-def _moment(moment: Moment) -> JsonObject:
+def _moment(moment: Moment, answers: Mapping[str, str]) -> JsonObject:
     return {
-        "what": _MOMENTS.get(moment.kind, ""),
+        "what": answers.get(moment.message) or _MOMENTS.get(moment.kind, ""),
         "state": moment.state if moment.kind is MomentKind.STATE else "",
         "at": "" if moment.at_ms is None else timestamp(moment.at_ms),
         "by": moment.by,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import dataclass
 from functools import partial
 from typing import Final
 from urllib.parse import quote
@@ -22,6 +23,7 @@ from bridge.console.pages import json_response
 from bridge.console.paging import Paging
 from bridge.console.parts import IMAGES, SOUNDS, TEXT_MOST, shown_value
 from bridge.console.paths import path_of
+from bridge.console.questions import form_of, schema_in
 from bridge.console.tab_streams import TabStreams
 from bridge.console.trials import arguments_in, secret_header, secret_option
 from bridge.errors import AuditAwayError, counted
@@ -120,8 +122,9 @@ def _schema(tool: PublishedTool) -> JsonObject:
 async def call_tool(
     bridge: Bridge, tabs: TabStreams, visit: Visit, server: str, name: str, body: JsonObject
 ) -> ASGIApp:
-    """Call a tool and wait for its result, as an MCP host does that takes no questions. With `live` in the form, the
-    answer is a stream that tells the tool's progress, too.
+    """Call a tool and wait for its result, as an MCP host of 2026-07-28 does. With `live` in the form, the answer is a
+    stream that tells the tool's progress, too. A tool that asks gives its questions as forms; the page calls it again
+    with the answers, and with the `state` and the schemas that came with the questions.
 
     Raises:
         RefusedError: 404, there is no such tool for it; 400, the call is refused; 503, it cannot be written down, or
@@ -132,7 +135,7 @@ async def call_tool(
     arguments = arguments_in(body)
     if problems := form_problems(_schema(tool), arguments):
         raise WrongValuesError(problems)
-    call = partial(_called, one, visit, tool.name, arguments)
+    call = partial(_called, one, visit, tool.name, arguments, _round_in(body))
     if body.get("live") is True:
         return LiveTrial(tabs.take(visit), call)
     return json_response(await call(_report_to_nobody))
@@ -143,8 +146,45 @@ def _report_to_nobody(
 ) -> None: ...
 
 
+@dataclass(frozen=True)
+class _Round:
+    """The answers to what a tool asked, if it did."""
+
+    responses: JsonObject | None = None
+    state: str | None = None
+
+
+def _round_in(body: JsonObject) -> _Round:
+    """The answers in a form.
+
+    Raises:
+        RefusedError: 400, there is no state with them.
+        WrongValuesError: they do not fit the schemas of the questions. The page sends these back: whoever changes them
+            spares itself this check alone, since the agent checks what it gets.
+    """
+    answers, state, asked = body.get("answers"), body.get("state"), body.get("asked")
+    if not isinstance(answers, dict):
+        return _Round()
+    if not isinstance(state, str):
+        raise RefusedError(400, "Answers come with the state of their questions")
+    schemas = asked if isinstance(asked, dict) else {}
+    found: list[JsonObject] = []
+    for key, given in answers.items():
+        schema, content = schemas.get(key), given.get("content") if isinstance(given, dict) else None
+        if isinstance(schema, dict) and isinstance(content, dict):
+            found += [{**one, "question": key} for one in form_problems(schema, content)]
+    if found:
+        raise WrongValuesError(found)
+    return _Round(answers, state)
+
+
 async def _called(
-    one: OfferedServer, visit: Visit, name: str, arguments: JsonObject, report: ReportProgress
+    one: OfferedServer,
+    visit: Visit,
+    name: str,
+    arguments: JsonObject,
+    answered: _Round,
+    report: ReportProgress,
 ) -> JsonObject:
     here = visit.who.in_face(one.name)
     incoming = IncomingCall(
@@ -154,6 +194,11 @@ async def _called(
         may_use=here.may_use,
         may_see=here.may_see,
         caller=here.token,
+        is_modern=True,
+        takes_forms=True,
+        takes_urls=True,
+        input_responses=answered.responses,
+        request_state=answered.state,
         report=report,
     )
     try:
@@ -166,12 +211,28 @@ async def _called(
 
 
 def shown_result(result: JsonObject) -> JsonObject:
-    """A result as a page shows it, and the whole of it as JSON."""
+    """A result as a page shows it, and the whole of it as JSON. What the tool asks is in `asks`, as forms."""
     return {
+        "asks": _asked_in(result),
         "failed": result.get("isError") is True,
         "parts": _parts(result),
         "raw": _json_text(result),
     }
+
+
+def _asked_in(result: JsonObject) -> JsonObject | None:
+    requests, state = result.get("inputRequests"), result.get("requestState")
+    if result.get("resultType") != "input_required" or not isinstance(requests, dict):
+        return None
+    elicitations = {
+        key: params
+        for key, request in requests.items()
+        if isinstance(request, dict) and isinstance(params := request.get("params"), dict)
+    }
+    questions: list[JsonValue] = [
+        {**form_of(key, params), "schema": schema_in(params)} for key, params in elicitations.items()
+    ]
+    return {"state": state, "questions": questions}
 
 
 def _parts(result: JsonObject) -> list[JsonValue]:

@@ -14,6 +14,7 @@ from bridge.access.principals import Principal
 from bridge.access.verifiers import Credential
 from bridge.assembly.plan import Plan, ProcessPlan, PublishedPlan, ServerPlan
 from bridge.console.forms import fields_of, form_problems
+from bridge.jsonvalues import JsonObject
 from bridge.mcp.client.eras import Era
 from tests.console.test_tasks import PROFILE, WAIT_SECONDS, Served, served
 from tests.support.asking import asking_command
@@ -80,6 +81,22 @@ def test_what_is_wrong_is_told_beside_its_field() -> None:
         "color",
     ]
     assert form_problems(SCHEMA, {"name": "Ada"}) == []
+
+
+@pytest.mark.parametrize(
+    ("values", "words"),
+    [
+        ({"age": "five"}, "This takes a whole number, such as 5"),
+        ({"age": None}, "This takes a whole number, such as 5"),
+        ({"story": 7}, "This takes a text"),
+        ({"sure": "maybe"}, "This takes yes or no"),
+        ({"deep": {"x": "a"}}, "at x: This takes a number, such as 2.5"),
+        ({"age": 3}, "3 is less than the minimum of 18"),
+    ],
+)
+def test_a_value_of_another_type_is_refused_in_words(values: JsonObject, words: str) -> None:
+    (problem,) = form_problems(SCHEMA, {"name": "Ada", **values})
+    assert problem["message"] == words
 
 
 @asynccontextmanager

@@ -121,8 +121,24 @@ async def test_the_configuration_and_who_may_call_are_for_operators(path: str, t
     async with served(tmp_path, ADA, OPS) as here:
         ada = await signed_in(ConsoleBrowser(here.bridge), ADA)
         assert (await ada.opens(path)).status_code == 403
+        assert f'href="/console{path}"' not in (await ada.opens("")).text
         ops = await signed_in(ConsoleBrowser(here.bridge), OPS)
         assert (await ops.opens(path)).status_code == 200
+        assert f'href="/console{path}"' in (await ops.opens("")).text
+
+
+async def test_the_names_on_the_overview_lead_to_their_pages(tmp_path: Path) -> None:
+    async with served(tmp_path) as here:
+        page = await here.browser.reads("")
+        assert [face["path"] for face in page["faces"]] == ["/try?part=agent%2Fdevtools"]
+        assert [peer["path"] for peer in page["peers"]] == ["/configuration?table=tool_servers.tools"]
+        text = (await here.browser.opens("")).text
+        for one in (*page["faces"], *page["peers"]):
+            assert f'<a href="/console{one["path"]}">{one["name"]}</a>' in text
+            assert (await here.browser.opens(one["path"])).status_code == 200
+        assert '<a href="#peer-tools">tools</a>' in text
+        assert 'id="peer-tools"' in text
+        assert len((await here.browser.reads(page["faces"][0]["path"]))["agents"]) == 1
 
 
 async def test_people_are_told_with_what_each_may_use_and_no_secret(tmp_path: Path) -> None:
@@ -215,6 +231,9 @@ async def test_the_configuration_tells_where_each_value_is_from_and_no_secret(tm
         assert found["bridge.console"] == ("true", f"file {file}:2")
         assert found["principals.ada.bearer"] == ('{ env = "ADA" }', f"file {file}:9")
         assert "bridge.port" not in found
+        alone = await browser.reads("/configuration?table=tool_servers.a")
+        assert [section["name"] for section in alone["sections"]] == ["tool_servers.a"]
+        assert "No value of" in (await browser.opens("/configuration?table=tool_servers.b")).text
         everything = await browser.opens("/configuration?all=yes")
         assert "8080" in everything.text
         assert "hidden-" not in everything.text + str(told)

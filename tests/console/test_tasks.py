@@ -12,14 +12,20 @@ from typing import Any
 from uuid import uuid4
 
 import anyio
+import anyio.lowlevel
 import pytest
+from mcp.server import MCPServer
+from mcp.server.mcpserver import Context
 
+import bridge
 from bridge.a2a.model.objects import Part
 from bridge.access.principals import Principal
 from bridge.access.verifiers import Credential
 from bridge.assembly.bridge import Bridge
 from bridge.assembly.plan import AuditPlan, Plan, ProcessPlan, PublishedPlan, ServerPlan
+from bridge.assembly.plan_from_file import plan_from_file
 from bridge.config.tables.profile import Profile
+from bridge.console.pages import span_words
 from bridge.console.parts import file_of, media_headers, shown_part
 from bridge.jsonvalues import JsonObject
 from bridge.mcp.client.eras import Era
@@ -289,3 +295,91 @@ async def test_what_cannot_be_asked_for_is_refused_in_words(path: str, status: i
             status,
             True,
         )
+
+
+async def test_a_line_of_the_list_says_how_long_a_task_took_and_why_it_failed(tmp_path: Path) -> None:
+    async with served(tmp_path) as here:
+        await here.calls("echo", text="a")
+        failed = await here.calls("fail")
+        held = await here.calls("hold")
+        (whole,) = (await here.browser.reads("/tasks"))["lists"]
+        said = {task["skill"]: task for task in whole["tasks"]}
+        assert said["echo"]["says"] == ""
+        assert "fail" in said["fail"]["says"]
+        assert all(task["took_ms"] >= 0 for task in whole["tasks"])
+        text = (await here.browser.opens("/tasks")).text
+        assert f'<a href="/console/tasks/devtools/{failed}" title="{failed}">fail</a>' in text
+        assert "&#34;fail&#34;" in text
+        for task in (failed, held):
+            assert f">{task}<" not in text
+
+
+@pytest.mark.parametrize(
+    ("milliseconds", "words"),
+    [
+        (0, "0.0 s"),
+        (9949, "9.9 s"),
+        (59_999, "59 s"),
+        (60_000, "1 min"),
+        (185_000, "3 min 5 s"),
+        (7_800_000, "2 h 10 min"),
+        (86_400_000, "1 d"),
+        (273_600_000, "3 d 4 h"),
+    ],
+)
+def test_a_duration_is_said_in_its_two_largest_units(milliseconds: int, words: str) -> None:
+    assert span_words(milliseconds) == words
+
+
+async def test_a_task_at_work_shows_its_progress_line() -> None:
+    told, released = anyio.Event(), anyio.Event()
+    server = MCPServer("slow", log_level="CRITICAL")
+
+    @server.tool()
+    async def paint(context: Context[Any, Any]) -> str:
+        """Paint."""
+        await context.report_progress(3, 5, "the third wall")
+        told.set()
+        await released.wait()
+        return "painted"
+
+    tables = {
+        "bridge": {"store": "memory:", "console": True},
+        "tools_as_agent": {"devtools": {"from": ["slow"]}},
+    }
+    plan = plan_from_file(bridge.loads(tables, servers={"slow": server}))
+    plan = replace(plan, place=replace(plan.place, keys=("k" * 32,)))
+    with anyio.fail_after(WAIT_SECONDS):
+        async with console_of(plan) as served_bridge:
+            browser = ConsoleBrowser(served_bridge)
+            await browser.opens("/try/devtools/paint")
+            made = await browser.posts("/try/devtools/paint", {"arguments": {}})
+            path = made.json()["to"].removeprefix("/console")
+            await told.wait()
+            while not (page := await browser.reads(path))["progress"]:
+                await anyio.lowlevel.checkpoint()
+            assert page["progress"] == "3 of 5 the third wall"
+            assert 'id="progress" role="status">3 of 5 the third wall' in (await browser.opens(path)).text
+            (listed_now,) = (await browser.reads("/tasks"))["lists"]
+            assert listed_now["tasks"][0]["says"] == "the third wall"
+            released.set()
+            await served_bridge.drain(5)
+            assert (await browser.reads(path))["progress"] == ""
+
+
+async def test_what_was_allowed_reads_allowed(tmp_path: Path) -> None:
+    async with served(tmp_path, echo=SkillOverride(confirm=True)) as here:
+        await here.browser.opens("/tasks")
+        for action, word in (("accept", "allowed"), ("decline", "declined")):
+            task = await here.calls("echo", text="a")
+            page = await here.browser.reads(f"/tasks/devtools/{task}")
+            answers = {one["key"]: {} for one in page["questions"]}
+            body = {"mark": page["mark"], "action": action, "answers": answers}
+            assert (await here.browser.posts(f"/tasks/devtools/{task}/answer", body)).status_code == 200
+            page = await here.settled(task)
+            assert word in [moment["what"] for moment in page["moments"]]
+            assert [one["answers"] for one in page["messages"] if one["answers"]] == [word]
+            assert (
+                f'<span class="quiet">{word}</span>'
+                in (await here.browser.opens(f"/tasks/devtools/{task}")).text
+            )

@@ -27,6 +27,7 @@ from bridge.console.tool_trials import shown_block, shown_result
 from bridge.jsonvalues import JsonObject
 from bridge.mcp.client.eras import Era
 from bridge.mcp.server.face import ReportProgress
+from bridge.translate.overrides import SkillOverride
 from tests.console.test_news import SOON_SECONDS, visit_of
 from tests.console.test_tasks import BOB, HOSTILE, PROFILE, WAIT_SECONDS
 from tests.support.console import ConsoleBrowser
@@ -39,7 +40,10 @@ ADA = Credential(Principal("ada", skills=("devtools/*", "team/echo")), "token-of
 
 @asynccontextmanager
 async def offering(
-    tmp_path: Path, *credentials: Credential, names: Sequence[str] = ("echo", "fail")
+    tmp_path: Path,
+    *credentials: Credential,
+    names: Sequence[str] = ("echo", "fail"),
+    **overrides: SkillOverride,
 ) -> AsyncIterator[tuple[ConsoleBrowser, ToolServer]]:
     """A bridge whose server `team` is made of its own agent `devtools`."""
     late: list[Bridge] = []
@@ -59,7 +63,7 @@ async def offering(
                         server.target, Era.MODERN, PROFILE.server, PROFILE.run
                     )
                 },
-                published={"devtools": PublishedPlan(("tools",), PROFILE, "memory:")},
+                published={"devtools": PublishedPlan(("tools",), PROFILE, "memory:", overrides=overrides)},
                 offered={"team": OfferedPlan(("devtools",), PROFILE)},
             )
             bridge = Bridge(plan, own_url=url)
@@ -97,6 +101,54 @@ async def test_a_tool_is_called_and_its_result_shown_as_what_it_is(tmp_path: Pat
         assert failed["failed"] is True
         wrong = await browser.posts("/try/mcp/team/echo", {"arguments": {"text": 7}})
         assert (wrong.status_code, wrong.json()["problems"][0]["name"]) == (422, "text")
+
+
+@pytest.mark.outside
+async def test_a_tool_that_asks_shows_its_form_and_goes_on_with_the_answer(tmp_path: Path) -> None:
+    async with offering(tmp_path, echo=SkillOverride(confirm=True)) as (browser, server):
+        await browser.opens("/try/mcp/team/echo")
+        call = {"arguments": {"text": "hello"}}
+        asked = (await browser.posts("/try/mcp/team/echo", call)).json()
+        assert server.calls == []
+        assert (asked["failed"], asked["parts"]) == (False, [])
+        (question,) = asked["asks"]["questions"]
+        assert (question["mode"], question["fields"]) == ("form", [])
+        assert "echo" in question["words"]
+        answered = {**call, "state": asked["asks"]["state"], "asked": {question["key"]: question["schema"]}}
+        accepted = {"answers": {question["key"]: {"action": "accept", "content": {}}}}
+        result = (await browser.posts("/try/mcp/team/echo", {**answered, **accepted})).json()
+        assert (result["asks"], result["failed"]) == (None, False)
+        assert server.calls == [("echo", {"text": "hello"})]
+
+
+@pytest.mark.outside
+async def test_a_declined_question_of_a_tool_runs_nothing(tmp_path: Path) -> None:
+    async with offering(tmp_path, echo=SkillOverride(confirm=True)) as (browser, server):
+        await browser.opens("/try/mcp/team/echo")
+        call = {"arguments": {"text": "hello"}}
+        asks = (await browser.posts("/try/mcp/team/echo", call)).json()["asks"]
+        declined = {asks["questions"][0]["key"]: {"action": "decline"}}
+        result = await browser.posts(
+            "/try/mcp/team/echo", {**call, "state": asks["state"], "answers": declined}
+        )
+        assert result.json()["failed"] is True
+        assert server.calls == []
+
+
+@pytest.mark.outside
+async def test_answers_that_do_not_fit_are_told_beside_their_fields(tmp_path: Path) -> None:
+    async with offering(tmp_path) as (browser, _):
+        await browser.opens("/try/mcp/team/echo")
+        schema = {"type": "object", "properties": {"count": {"type": "integer"}}, "required": ["count"]}
+        body = {"arguments": {}, "state": "s", "asked": {"q": schema}}
+        wrong = {"q": {"action": "accept", "content": {"count": "five"}}}
+        refused = await browser.posts("/try/mcp/team/echo", {**body, "answers": wrong})
+        assert refused.status_code == 422
+        assert refused.json()["problems"] == [
+            {"name": "count", "message": "This takes a whole number, such as 5", "question": "q"}
+        ]
+        stateless = {"arguments": {}, "answers": wrong}
+        assert (await browser.posts("/try/mcp/team/echo", stateless)).status_code == 400
 
 
 @pytest.mark.outside

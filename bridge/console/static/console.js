@@ -45,7 +45,16 @@ function exact(text, value) {
 const parsed = (text) =>
   JSON.parse(text, (_, value, from) => (typeof value === "number" ? exact(from?.source ?? `${value}`, value) : value));
 
-const numberOf = (one) => (one.value.trim() === "" ? undefined : exact(one.value, Number(one.value)));
+// What is no number is refused here: JSON has no value for it, so the bridge would be told of nothing.
+function numberOf(one) {
+  const text = one.value.trim();
+  if (text === "") return undefined;
+  const value = /^[-+]?(\d+\.?\d*|\.\d+)(e[-+]?\d+)?$/i.test(text) ? Number(text) : NaN;
+  const isWhole = one.dataset.type === "integer";
+  if (!Number.isFinite(value) || (isWhole && !Number.isInteger(value)))
+    throw new RangeError(isWhole ? "This takes a whole number, such as 5" : "This takes a number, such as 2.5");
+  return exact(text, value);
+}
 
 const readers = {
   string: (one) => (one.value === "" && !one.required ? undefined : one.value),
@@ -68,7 +77,7 @@ function valuesOf(form) {
     try {
       value = readers[one.dataset.type](one);
     } catch (fault) {
-      const message = fault instanceof RangeError ? fault.message : "This is no JSON";
+      const message = fault instanceof RangeError ? fault.message : "This is not valid JSON: texts and keys need double quotes";
       throw { question: form.dataset.question, name: one.dataset.name, message };
     }
     if (value !== undefined) found[one.dataset.name] = value;
@@ -113,7 +122,84 @@ function bodyOf(form, action) {
       answers[one.dataset.question] = valuesOf(one);
     return { mark: form.dataset.mark, action, answers };
   }
+  if (form.round) {
+    const { state, questions } = form.round;
+    const contents = (one) => valuesOf([...form.querySelectorAll("[data-question]")].find((place) => place.dataset.question === one.key));
+    const answerTo = (one) => (action === "accept" ? { action, content: contents(one) } : { action });
+    return {
+      arguments: form.round.arguments,
+      state,
+      answers: Object.fromEntries(questions.map((one) => [one.key, answerTo(one)])),
+      asked: Object.fromEntries(questions.map((one) => [one.key, one.schema])),
+    };
+  }
   return { arguments: valuesOf(form) };
+}
+
+// The forms of questions that come with a result. templates/forms.html makes those of tasks in the same way.
+
+function made(name, more = {}, ...inner) {
+  const one = Object.assign(document.createElement(name), more);
+  one.append(...inner);
+  return one;
+}
+
+function inputOf(one, id) {
+  const options = { choice: one.options, boolean: [{ value: "true", label: "yes" }, { value: "false", label: "no" }] }[one.is];
+  if (options) {
+    const choices = [{ value: "", label: "–" }, ...options].map(({ value, label }) => made("option", { value, selected: value === one.value }, label));
+    return made("select", { id }, ...choices);
+  }
+  if (one.is === "words" || one.is === "json") return made("textarea", { id, rows: one.is === "json" ? 3 : 1, value: one.value, placeholder: one.is === "json" ? "JSON" : "" });
+  if (one.is === "text") return made("input", { id, type: one.input, placeholder: one.example, value: one.value });
+  return made("input", { id, inputMode: "decimal", autocomplete: "off", value: one.value });
+}
+
+function fieldOf(one, id) {
+  const kind = one.is === "choices" ? "any of these" : one.is === "choice" ? "one of these" : one.type;
+  const label = [one.label, " ", made("span", { className: "type" }, kind + (one.required ? ", required" : ""))];
+  const hint = one.hint ? [made("p", { className: "hint", id: `${id}-hint` }, one.hint)] : [];
+  const error = made("p", { className: "error", id: `${id}-error`, hidden: true });
+  error.dataset.errorOf = one.name;
+  let input;
+  let field;
+  if (one.is === "choices") {
+    const boxes = one.options.map(({ value, label: words }) => made("label", {}, made("input", { type: "checkbox", value, checked: one.value.includes(value) }), " ", words));
+    field = input = made("fieldset", { className: "field" }, made("legend", {}, ...label), ...hint, ...boxes, error);
+    if (one.required) input.dataset.required = "yes";
+  } else {
+    input = inputOf(one, id);
+    input.required = one.required;
+    field = made("div", { className: "field" }, made("label", { htmlFor: id }, ...label), ...hint, input, error);
+  }
+  input.dataset.type = ["text", "words"].includes(one.is) ? "string" : one.is;
+  input.dataset.name = one.name;
+  input.setAttribute("aria-describedby", `${one.hint ? `${id}-hint ` : ""}${id}-error`);
+  return field;
+}
+
+function questionForm(form, { state, questions }, given) {
+  const blocks = questions.map((one, place) => {
+    const words = made("div", { className: "words question" }, one.words);
+    const block = made("div", {}, words, ...one.fields.map((field, number) => fieldOf(field, `round-${place}-${number}`)));
+    if (one.mode === "url") {
+      const link = one.web ? made("a", { href: one.web, rel: "noreferrer noopener", target: "_blank" }, one.url) : made("code", { className: "wrap" }, one.url);
+      words.after(made("p", {}, link));
+    }
+    block.dataset.question = one.key;
+    return block;
+  });
+  const yes = questions.every((one) => one.mode === "url") ? "I have done that" : questions.some((one) => one.fields.length) ? "Answer" : "Allow";
+  const button = (value, words, className = "") => made("button", { type: "submit", value, className }, words);
+  const alert = made("p", { className: "error", hidden: true });
+  alert.setAttribute("role", "alert");
+  const actions = made("div", { className: "actions" }, button("accept", yes), button("decline", "Decline", "second"), button("cancel", "Cancel the question", "second"));
+  const asking = made("form", { className: "card" }, ...blocks, alert, actions);
+  Object.assign(asking.dataset, { action: form.dataset.action, kind: "round", follow: "yes" });
+  asking.round = { state, questions, arguments: given };
+  asking.begun = form.begun ?? form;
+  sends(asking);
+  return asking;
 }
 
 const RAW_MOST = 100000; // characters of a result that are shown as JSON; the file has all of it
@@ -137,11 +223,11 @@ function showProgress({ at, of, words }) {
   if (list.children.length > REPORTS_MOST) list.firstElementChild.remove();
 }
 
-function showResult(form, { failed, parts, raw }) {
+function showResult(form, { asks, failed, parts, raw }, given) {
   show(form, []);
   const place = document.getElementById("result");
-  place.querySelector("h2").textContent = failed ? "The tool failed" : "Result";
-  place.querySelector("div").replaceChildren(...parts.map(partOf));
+  place.querySelector("h2").textContent = asks ? "The agent asks" : failed ? "The tool failed" : "Result";
+  place.querySelector("div").replaceChildren(...(asks ? [questionForm(form, asks, given)] : parts.map(partOf)));
   const left = raw.length - RAW_MOST;
   place.querySelector("pre").textContent = left > 0 ? `${raw.slice(0, RAW_MOST)}\n… ${left} more characters are in the file` : raw;
   URL.revokeObjectURL(wholeResult);
@@ -153,11 +239,12 @@ function showResult(form, { failed, parts, raw }) {
 }
 
 // Runs a tool of an MCP server, and shows what it tells meanwhile.
-async function followCall(form, answer) {
+async function followCall(asking, answer, given) {
+  const form = asking.begun ?? asking; // the form of a question goes as its call goes on
   beginResult();
   for await (const { progress, result, refused } of events(answer.body)) {
     if (progress) showProgress(progress);
-    if (result) return showResult(form, result);
+    if (result) return showResult(form, result, given);
     if (refused) {
       document.getElementById("result").hidden = true;
       return show(form, [], refused.message);
@@ -201,7 +288,7 @@ function partOf(part) {
   return made("pre", part.text);
 }
 
-for (const form of document.querySelectorAll("form[data-action]")) {
+function sends(form) {
   form.noValidate = form.dataset.kind !== "plain";
   form.addEventListener("submit", async (event) => {
     event.preventDefault();
@@ -217,11 +304,11 @@ for (const form of document.querySelectorAll("form[data-action]")) {
     try {
       const answer = await post(form.dataset.action, form.dataset.follow ? { ...body, live: true } : body);
       if (answer.ok && answer.headers.get("Content-Type") === "text/event-stream") {
-        await followCall(form, answer);
+        await followCall(form, answer, body.arguments);
         return;
       }
       const said = await told(answer);
-      if (answer.ok && said.parts) showResult(form, said);
+      if (answer.ok && said.parts) showResult(form, said, body.arguments);
       else if (answer.ok) location.assign(said.to);
       else show(form, said.problems ?? [], said.error?.message ?? "That did not work");
     } catch {
@@ -232,6 +319,8 @@ for (const form of document.querySelectorAll("form[data-action]")) {
     }
   });
 }
+
+for (const form of document.querySelectorAll("form[data-action]")) sends(form);
 
 // The lines for a shell follow what is typed. The bridge makes them, so that only it knows how to quote.
 
@@ -312,7 +401,12 @@ let stateNow = document.querySelector("[data-state]")?.dataset.state;
 const EVENTS_MOST = 200; // shown as they come; those before are left out, and that is said
 const shownEvents = [];
 
-function showEvent({ what, state, at, words }) {
+function showEvent({ what, state, at, words, progress }) {
+  const line = document.getElementById("progress");
+  if (line && state === "working") {
+    line.textContent = [progress, words].filter(Boolean).join(" ") || line.textContent;
+    line.hidden = !line.textContent;
+  }
   if (what === "now") {
     if (state !== stateNow) location.reload();
     return;
@@ -326,7 +420,7 @@ function showEvent({ what, state, at, words }) {
   const quiet = document.createElement("span");
   quiet.className = "quiet";
   quiet.textContent = at ? ` ${at.slice(11, 23)}` : "";
-  item.append([what === "result" ? "a part of the result" : state, words].filter(Boolean).join(": "), quiet);
+  item.append([what === "result" ? "a part of the result" : state, [progress, words].filter(Boolean).join(" ")].filter(Boolean).join(": "), quiet);
   const moments = document.getElementById("moments");
   moments?.append(item);
   shownEvents.push(item);
