@@ -30,6 +30,7 @@ from bridge.translate import (
     extension,
     message_to_call,
     outcome,
+    refusals,
     result,
     skills,
     tool_names,
@@ -212,6 +213,41 @@ def _messages() -> Iterator[str]:
     yield "\n"
 
 
+_ANSWERS: Final = (
+    (
+        "`accept`",
+        "the form's data, unchanged",
+        "the form's data, or the text; for a URL nothing is sent, as the agent notices the visit by itself",
+    ),
+    (
+        "`decline`",
+        '`{"action": "decline"}` as data, and in metadata',
+        "the no of its form, where the form's schema declares one; else CancelTask, and the host is told that the "
+        "person declined",
+    ),
+    (
+        "`cancel`",
+        '`{"action": "cancel"}` as data, and in metadata: the server behind it decides, as it does directly',
+        "CancelTask, and the host is told so",
+    ),
+)
+
+
+def _forms_of_a_no() -> Iterator[str]:
+    """Which forms can say no, by the tables of the code."""
+
+    def listed(words: frozenset[str]) -> str:
+        return ", ".join(f"`{word}`" for word in sorted(words))
+
+    yield "\nA schema declares a no when exactly one of its fields is about consent alone, and no other field is "
+    yield f"required. That is a boolean, or a choice of `yes` and `no`, named {listed(refusals._CONSENTS)}; or a "
+    yield f"choice between some of these words and exactly one of {listed(refusals._REFUSALS)}, in a field of such a "
+    yield f"name or named {listed(refusals._DECISIONS)}. `is`, `i` and `user` in a name do not count. "
+    yield "Nothing else is taken for a no: false may be an answer like any other, or even the yes.\n\n"
+    yield "`task_reply` with `action` is such an answer, `tasks/update` is, and Ctrl+D and `--decline` of "
+    yield "`mcp-a2a call` are. When the agent does not cancel its task, the result is an error that says so.\n"
+
+
 def _questions() -> Iterator[str]:
     yield "## Questions\n\nA question of a remote agent is a form of its own when its "
     yield "schema is one that MCP has words for, else one field of text:\n\n"
@@ -223,11 +259,9 @@ def _questions() -> Iterator[str]:
         ),
     )
     yield f"\nFormats: {', '.join(f'`{one}`' for one in sorted(agent_questions._FORMATS))}. What a "
-    yield "host answers, as words for an agent that is told nothing else:\n\n"
-    yield from _table(
-        ("action", "words"),
-        ((f"`{action}`", _quoted(words)) for action, words in agent_questions._REFUSED.items()),
-    )
+    yield "host answers reaches the agent so. No words of the bridge stand where an answer should:\n\n"
+    yield from _table(("the host's answer", "with the bridge's extension", "any other agent"), _ANSWERS)
+    yield from _forms_of_a_no()
     yield "\nThe other way round, and what a client answers: [When a server asks](questions.md).\n\n"
     yield "### What a task says beside its tool\n\nSome words in a task's status message are the bridge's own. "
     yield "They are a part of the message, and stand\nin its metadata under a key, so that they can be told from "

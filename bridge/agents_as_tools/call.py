@@ -10,7 +10,7 @@ Messages go out on a task of their own, so that one whose task is not known yet 
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from uuid import uuid4
 
@@ -34,7 +34,7 @@ from bridge.agents_as_tools.caller_login import CallerLoginRound
 from bridge.agents_as_tools.handles import FarCall, FarContext, FarQuestion, Handles, tool_mark
 from bridge.agents_as_tools.mcp_tasks import task_fields
 from bridge.agents_as_tools.remote_agent import RemoteAgent
-from bridge.agents_as_tools.sending import AgentExchange, FaceRuntime, Sending
+from bridge.agents_as_tools.sending import AgentExchange, FaceRuntime, Sending, canceled_task
 from bridge.agents_as_tools.tool_results import ToolResults, failure
 from bridge.agents_as_tools.tools import PublishedTool
 from bridge.concurrency import turn
@@ -44,7 +44,9 @@ from bridge.jsonvalues import JsonObject
 from bridge.mcp.server.face import INVALID_PARAMS, IncomingCall, McpRefusal, ReportProgress
 from bridge.seal import HandleError, HandleTooLongError, request_digest
 from bridge.translate.agent_questions import (
+    AgentQuestion,
     AskingTask,
+    UnfitAnswerError,
     answer_message,
     as_answered,
     elicitation_modes_of,
@@ -60,6 +62,7 @@ from bridge.translate.call_to_message import (
 from bridge.translate.extension import PROGRESS
 from bridge.translate.extension_metadata import with_extension_metadata
 from bridge.translate.overrides import ArgumentRule, hidden_arguments_in, with_default_arguments
+from bridge.translate.refusals import Refusal, refusal_among
 from bridge.translate.skill_tools import AgentTool
 
 logger = logging.getLogger(__name__)
@@ -156,9 +159,9 @@ class AgentCall:
             if isinstance(following, dict):
                 return following
             outcome = await self._next(following, outcome)
-        return self._shown.answer(outcome)
+        return outcome if isinstance(outcome, dict) else self._shown.answer(outcome)
 
-    async def _first(self) -> Task | Message:
+    async def _first(self) -> Task | Message | JsonObject:
         """The first outcome: of a new message, or, for a host that comes back, of the task that it names."""
         arguments = self._given.arguments()
         state = self._login.state
@@ -182,16 +185,17 @@ class AgentCall:
             self._shown = replace(self._shown, continues=context.context_id)
         return outcome
 
-    async def _come_back(self, state: str) -> Task | Message:
+    async def _come_back(self, state: str) -> Task | Message | JsonObject:
         """Pass on the answer to a question. A question that was answered before is not answered again."""
         answered = self._given.question(state)
         trace.go_on(answered.task.trace)
         if (hop := trace.hop.get()) is not None:
             hop.task_id = answered.task.task_id
         task = await self._agent.client_for(self._incoming.on_behalf_of).get(answered.task.task_id)
-        if task.status.state in ENDED:
-            return task
         responses = self._incoming.input_responses or {}
+        if task.status.state in ENDED:
+            refusal = None if self._agent.extension_active else refusal_among(responses)
+            return task if refusal is None else self._shown.refused(refusal, task)
         lasting = self._shown.questions(task)
         # An agent that sends only its state does not say what it waits for.
         is_open = task.status.message is None or questions_mark(lasting) == answered.asked
@@ -199,14 +203,20 @@ class AgentCall:
         asked = {question.key for question in questions}
         if not is_open or not asked & responses.keys():
             return task if asked else await self._wait(task.id, None)
-        answer = answer_message(questions, responses, self._waiting(state, task))
-        return await self._next(answer, task)
+        return await self._next(self._answer(questions, responses, state, task), task)
 
-    async def _next(self, answer: Message | None, task: Task) -> Task | Message:
-        """Send an answer. With None, only wait: a URL was visited, and the agent notices that by itself.
+    async def _next(
+        self, answer: Message | Refusal | JsonObject | None, task: Task
+    ) -> Task | Message | JsonObject:
+        """Send an answer. With None, only wait: a URL was visited, and the agent notices that by itself. A refusal that
+        the agent cannot be told cancels its task.
 
         An answer may be too late. Then the task has ended without it, and its outcome is returned.
         """
+        if isinstance(answer, dict):
+            return answer
+        if isinstance(answer, Refusal):
+            return await self._refuse(answer, task)
         if answer is None:
             return await self._wait(task.id, task.status)
         try:
@@ -217,7 +227,27 @@ class AgentCall:
                 raise
             return now
 
-    async def _answer_to(self, task: Task) -> Message | JsonObject | None:
+    def _answer(
+        self, questions: Sequence[AgentQuestion], responses: JsonObject, state: str, task: Task
+    ) -> Message | Refusal | JsonObject | None:
+        """What a host's answers come to for the agent, or the result when they hold nothing to pass on."""
+        waiting = AskingTask(state, task.id, task.context_id, self._tool.skill_id)
+        try:
+            return answer_message(questions, responses, waiting)
+        except UnfitAnswerError as exc:
+            self._let_go = True
+            return self._shown.not_answered(task, str(exc))
+
+    async def _refuse(self, refusal: Refusal, task: Task) -> JsonObject:
+        self._let_go = True
+        client = self._agent.client_for(self._incoming.on_behalf_of)
+        try:
+            ended = await canceled_task(client, task.id, self._around.options.cancel_seconds)
+        except PeerError as exc:
+            return self._shown.refused_in_vain(refusal, task.id, exc)
+        return self._shown.refused(refusal, ended)
+
+    async def _answer_to(self, task: Task) -> Message | Refusal | JsonObject | None:
         """Ask the host what the agent asks. Gives the host's answer, or the result with which the host comes back."""
         incoming = self._incoming
         questions = self._shown.questions(task)
@@ -237,7 +267,7 @@ class AgentCall:
                 self._let_go = True
                 return self._shown.not_answered(task, str(exc))
             self._asking = None
-            return answer_message(questions, {**responses}, self._waiting(task.id, task))
+            return self._answer(questions, {**responses}, task.id, task)
         self._let_go = True
         question = FarQuestion(self._shown.far(task.id), questions_mark(questions))
         state = self._around.handles.of_question(question, incoming.principal, self._given.digest)
@@ -249,9 +279,6 @@ class AgentCall:
             },
             "requestState": state,
         }
-
-    def _waiting(self, state: str, task: Task) -> AskingTask:
-        return AskingTask(state, task.id, task.context_id, self._tool.skill_id)
 
     # Answers for hosts that take no questions, or cannot wait
 

@@ -37,14 +37,22 @@ from bridge.access.principals import OfferedNames
 from bridge.agents_as_tools.handles import FarCall
 from bridge.agents_as_tools.options import FaceOptions
 from bridge.agents_as_tools.remote_agent import RemoteAgent
-from bridge.agents_as_tools.sending import FaceRuntime, Sending
+from bridge.agents_as_tools.sending import FaceRuntime, Sending, canceled_task
 from bridge.agents_as_tools.tool_results import ToolResults, failure
 from bridge.errors import BridgeError, PeerError
 from bridge.http.token_endpoint import TokenError
 from bridge.jsonvalues import JsonObject
 from bridge.mcp.server.face import McpRefusal, TaskCaller, TaskWork, refusal_of
 from bridge.seal import HandleError
-from bridge.translate.agent_questions import AgentQuestion, AskingTask, answer_message, elicitation_modes_of
+from bridge.translate.agent_questions import (
+    AgentQuestion,
+    AskingTask,
+    UnfitAnswerError,
+    answer_message,
+    elicitation_modes_of,
+    questions_mark,
+)
+from bridge.translate.refusals import Refusal
 from bridge.translate.skill_tools import AgentTool
 
 logger = logging.getLogger(__name__)
@@ -62,6 +70,9 @@ _STATUS: Final[Mapping[TaskState, str]] = {
 _OVER: Final = frozenset({"completed", "failed", "cancelled"})
 _SHORTEST_WATCH_SECONDS: Final = 0.2
 """The shortest time between two reads of a watched task, however many events its agent sends."""
+
+_REFUSED_MOST: Final = 256
+"""The most refusals that are remembered. Beyond it, a task that was canceled shows only its agent's words."""
 
 FindTool = Callable[[str, str], tuple[RemoteAgent, AgentTool | None] | None]
 """Finds an agent and its tool by their marks. The tool is None when the agent no longer has it."""
@@ -95,6 +106,17 @@ class _OpenedTask:
         return TaskWork("" if tool is None else tool.name, self.agent.key, self.call.task.task_id)
 
 
+@dataclass(frozen=True, slots=True)
+class _Refused:
+    """A no that an agent could not be told, so that its task had to be canceled."""
+
+    refusal: Refusal
+    asked: str
+    """The mark of the questions that were refused."""
+    fault: PeerError | None
+    """Why the task could not be canceled."""
+
+
 class McpTasks:
     """Implements `bridge.mcp.server.face.TaskFace` over remote agents."""
 
@@ -111,6 +133,8 @@ class McpTasks:
         self._out_of_reach: dict[tuple[str, str], tuple[float, float]] = {}
         """Since when an agent has been out of reach, and when that was last seen: by its mark, and for want of a token
         by the principal that had none."""
+        self._refused: dict[tuple[str, str, str], _Refused] = {}
+        """The last refusals by agent, task and principal, for the words of their tasks."""
 
     def knows(self, task_id: str, caller: TaskCaller) -> bool:
         """See `TaskFace.knows`."""
@@ -144,8 +168,13 @@ class McpTasks:
         given = {key: value for key, value in responses.items() if key in questions}
         skill_id = opened.shown.tool.skill_id if opened.shown.tool else None
         waiting = AskingTask(task_id, task.id, task.context_id, skill_id)
-        answer = answer_message(list(questions.values()), given, waiting)
-        if answer is not None:
+        try:
+            answer = answer_message(list(questions.values()), given, waiting)
+        except UnfitAnswerError as exc:
+            raise refusal_of(exc) from exc
+        if isinstance(answer, Refusal):
+            await self._refuse(opened, answer, questions_mark(questions.values()))
+        elif answer is not None:
             await self._send(opened, answer)
 
     async def cancel(self, task_id: str, caller: TaskCaller) -> None:
@@ -200,9 +229,11 @@ class McpTasks:
             return self._fields(opened) | self._without_agent(opened, exc), None
         for principal in ("", opened.caller.principal):
             self._out_of_reach.pop((opened.agent.mark, principal), None)
+        refused = self._refused.get((opened.call.task.agent, task.id, opened.caller.principal))
         if task.status.state in ENDED:
             self._surroundings().webhooks.ended(opened.call.task, opened.caller.principal)
-        return self._fields(opened, task) | _as_it_stands(opened, task), task
+        shown = _after_refusal(opened, task, refused) or _as_it_stands(opened, task)
+        return self._fields(opened, task) | shown, task
 
     def _without_agent(self, opened: _OpenedTask, exc: PeerError) -> JsonObject:
         agent, now = opened.agent, anyio.current_time()
@@ -279,6 +310,18 @@ class McpTasks:
         elif sending.fault is not None:
             raise _not_passed_on("The answer", sending.fault)
 
+    async def _refuse(self, opened: _OpenedTask, refusal: Refusal, asked: str) -> None:
+        """Cancel a task since its agent cannot be told of a no. What came of that shows in the task from now on."""
+        task_id, caller = opened.call.task.task_id, opened.caller
+        fault: PeerError | None = None
+        try:
+            await canceled_task(opened.client, task_id, opened.options.cancel_seconds)
+        except PeerError as exc:
+            fault = exc
+        while len(self._refused) >= _REFUSED_MOST:
+            del self._refused[next(iter(self._refused))]
+        self._refused[opened.call.task.agent, task_id, caller.principal] = _Refused(refusal, asked, fault)
+
     def _opened(self, task_id: str, caller: TaskCaller) -> _OpenedTask:
         around = self._surroundings()
         try:
@@ -336,6 +379,23 @@ def _as_it_stands(opened: _OpenedTask, task: Task) -> JsonObject:
         data: JsonObject = {} if refusal.data is None else {"data": refusal.data}
         error: JsonObject = {"code": refusal.code, "message": refusal.message, **data}
         return {"status": "failed", "statusMessage": refusal.message, "error": error}
+
+
+def _after_refusal(opened: _OpenedTask, task: Task, refused: _Refused | None) -> JsonObject:
+    """What a task says of a no that its agent was not told. The same question is not asked again."""
+    if refused is None:
+        return {}
+    words = refused.refusal.said_of(opened.agent.key)
+    if task.status.state is TaskState.CANCELED:
+        own = text_of_parts(task.status.message.parts) if task.status.message else ""
+        told = f"{words}, so the task was canceled there. {own}".strip()
+        return {"status": "cancelled", "statusMessage": told}
+    if task.status.state in ENDED or questions_mark(opened.shown.questions(task)) != refused.asked:
+        return {}
+    if refused.fault is not None:
+        result = opened.shown.refused_in_vain(refused.refusal, task.id, refused.fault)
+        return {"status": "completed", "statusMessage": words, "result": _whole(result)}
+    return {"status": "working", "statusMessage": f"{words}, so the task is being canceled there"}
 
 
 def _questions(opened: _OpenedTask, task: Task) -> tuple[AgentQuestion, ...]:

@@ -14,20 +14,29 @@ from uuid import uuid4
 
 import anyio
 
+from bridge.a2a.client.client import AgentClient
 from bridge.a2a.client.follow import Pause, converse, wait_until_settled
-from bridge.a2a.model.life import ENDED, SETTLED
+from bridge.a2a.model.life import ENDED, INTERRUPTED, SETTLED
 from bridge.a2a.model.objects import Message, SendMessageConfiguration, SendMessageRequest, Task, TaskState
 from bridge.agents_as_tools.handles import FarTask
 from bridge.agents_as_tools.remote_agent import RemoteAgent
-from bridge.agents_as_tools.sending import FaceRuntime, UnnamedMessages
+from bridge.agents_as_tools.sending import FaceRuntime, UnnamedMessages, canceled_task
 from bridge.agents_as_tools.tool_results import ToolResults
 from bridge.agents_as_tools.tools import PublishedTool, Tools
 from bridge.errors import PeerError, echoed
 from bridge.jsonvalues import JsonObject
 from bridge.mcp.server.face import IncomingCall
-from bridge.translate.call_to_message import BadArgumentsError, MessageIds, message_from_reply
+from bridge.translate.agent_questions import AskingTask, answer_message
+from bridge.translate.call_to_message import (
+    BadArgumentsError,
+    MessageIds,
+    message_from_reply,
+    refusal_in_reply,
+)
 from bridge.translate.extension_metadata import with_extension_metadata
 from bridge.translate.overrides import hidden_arguments_in
+from bridge.translate.own_questions import ElicitAction
+from bridge.translate.refusals import Refusal
 from bridge.translate.skill_tools import AgentTool, find_skills, found_as_text
 
 
@@ -74,12 +83,10 @@ class FollowUp:
         self._require_task("answered")
         skill_id = self._skill_to_answer()
         task = await client.get(self._far.task_id)
-        conversation = MessageIds(str(uuid4()), task.context_id, task.id)
-        message = with_extension_metadata(
-            message_from_reply(self._incoming.arguments, conversation, skill_id),
-            self._agent.named_extensions,
-            self._incoming.meta,
-        )
+        answer = self._answer(task, skill_id)
+        if isinstance(answer, Refusal):
+            return await self._refuse(answer, client)
+        message = with_extension_metadata(answer, self._agent.named_extensions, self._incoming.meta)
         request = SendMessageRequest(message=message, configuration=SendMessageConfiguration())
         outcome: Task | Message | None = None
         with anyio.move_on_after(self._around.options.answer_within_seconds), self._hints() as pause:
@@ -88,6 +95,32 @@ class FollowUp:
         if outcome is None:
             self._around.webhooks.ask(self._agent, client, self._far, self._incoming.principal)
         return self._shown(outcome)
+
+    def _answer(self, task: Task, skill_id: str | None) -> Message | Refusal:
+        """The message that answers the task, or a no that its agent cannot be told.
+
+        Raises:
+            BadArgumentsError: the arguments are not as the tool's schema asks, or they refuse what was not asked.
+        """
+        questions = self._results.questions(task)
+        fields = frozenset(name for one in questions for name in one.names)
+        action = refusal_in_reply(self._incoming.arguments, fields)
+        if action is None:
+            conversation = MessageIds(str(uuid4()), task.context_id, task.id)
+            return message_from_reply(self._incoming.arguments, conversation, skill_id)
+        if task.status.state not in INTERRUPTED:
+            raise BadArgumentsError(f"action: the task asks nothing, it is {task.status.state.word}")
+        responses: JsonObject = {one.key: {"action": action} for one in questions}
+        waiting = AskingTask(task.id, task.id, task.context_id, skill_id)
+        return answer_message(questions, responses, waiting) or Refusal(ElicitAction(action))
+
+    async def _refuse(self, refusal: Refusal, client: AgentClient) -> JsonObject:
+        try:
+            task = await canceled_task(client, self._far.task_id, self._around.options.cancel_seconds)
+        except PeerError as exc:
+            return self._results.refused_in_vain(refusal, self._far.task_id, exc)
+        self._around.webhooks.ended(self._far, self._incoming.principal)
+        return self._results.refused(refusal, task)
 
     async def cancel(self) -> JsonObject:
         """End the task; raises as `result` does."""
@@ -148,11 +181,13 @@ class FollowUp:
     def _hints(self) -> AbstractContextManager[Pause]:
         return self._around.webhooks.waiting(self._far, self._incoming.principal)
 
+    @property
+    def _results(self) -> ToolResults:
+        incoming, around = self._incoming, self._around
+        return ToolResults(self._agent, None, incoming.principal, around.handles, around.options)
+
     def _shown(self, outcome: Task | Message | None) -> JsonObject:
-        handle = str(self._incoming.arguments["handle"])
-        shown = ToolResults(
-            self._agent, None, self._incoming.principal, self._around.handles, self._around.options
-        )
+        handle, shown = str(self._incoming.arguments["handle"]), self._results
         if isinstance(outcome, Message) or (outcome is not None and outcome.status.state in ENDED):
             self._around.webhooks.ended(self._far, self._incoming.principal)
             return shown.result(outcome)

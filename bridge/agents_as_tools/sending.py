@@ -16,8 +16,10 @@ import anyio
 import anyio.abc
 
 from bridge import trace
+from bridge.a2a.client.bindings import AgentRefusedError
 from bridge.a2a.client.client import AgentClient
 from bridge.a2a.client.follow import Listener
+from bridge.a2a.model.life import ENDED
 from bridge.a2a.model.objects import Message, StreamResponse, Task
 from bridge.agents_as_tools.handles import Handles
 from bridge.agents_as_tools.options import FaceOptions
@@ -89,6 +91,24 @@ class Sending:
         self.named.set()
         if (hop := trace.hop.get()) is not None:
             hop.task_id = task_id
+
+
+async def canceled_task(client: AgentClient, task_id: str, within_seconds: float) -> Task:
+    """A task after its cancellation, or as it has ended by itself. The agent hears of the cancellation also when the
+    host gives its request up meanwhile.
+
+    Raises:
+        PeerError: the agent does not cancel the task, or said nothing in time.
+    """
+    with anyio.CancelScope(shield=True), anyio.move_on_after(within_seconds):
+        try:
+            return await client.cancel(task_id)
+        except AgentRefusedError:
+            task = await client.get(task_id)
+            if task.status.state not in ENDED:
+                raise
+            return task
+    raise PeerError(f"the agent did not say within {within_seconds:g} s that it has canceled it")
 
 
 class UnnamedMessages:

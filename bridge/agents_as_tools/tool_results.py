@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
 from jsonschema.protocols import Validator
 
 from bridge import trace
+from bridge.a2a.model.life import ENDED
 from bridge.a2a.model.objects import Message, Task, TaskState, TaskStatus
 from bridge.agents_as_tools.handles import FarContext, FarTask, Handles, tool_mark
 from bridge.agents_as_tools.options import FaceOptions
 from bridge.agents_as_tools.remote_agent import RemoteAgent
 from bridge.agents_as_tools.resources import links_of
+from bridge.errors import PeerError
 from bridge.jsonvalues import JsonObject
 from bridge.mcp.server.face import INTERNAL_ERROR, INVALID_PARAMS, McpRefusal
 from bridge.seal import HandleTooLongError
@@ -26,6 +29,8 @@ from bridge.translate.agent_questions import (
 )
 from bridge.translate.blocks import ResultRules, text_block
 from bridge.translate.extension_metadata import metadata_of_outcome
+from bridge.translate.own_questions import ElicitAction
+from bridge.translate.refusals import Refusal
 from bridge.translate.result import (
     UnfinishedCall,
     result_from_message,
@@ -37,6 +42,11 @@ from bridge.translate.skill_tools import AgentTool, takes_context
 
 logger = logging.getLogger(__name__)
 
+_HOW_ENDED: Final[Mapping[ElicitAction, str]] = {
+    ElicitAction.DECLINE: ". The agent has not said how it is told of a no, so the task was canceled there",
+    ElicitAction.CANCEL: ", so the task was canceled there",
+}
+"""What came of a no, in words after `Refusal.said_of`."""
 _CONTEXT_META: Final = "mcp-a2a/context"
 """The `_meta` key of a result for the handle of its conversation."""
 
@@ -122,6 +132,31 @@ class ToolResults:
         handle = self.handle(task.id)
         how = "" if handle is None else f": answer again with task_reply and this handle: {handle}"
         return failure(f"{why}. The question of the agent {self.agent.key} is still open{how}")
+
+    def refused(self, refusal: Refusal, task: Task) -> JsonObject:
+        """The result of a call whose question got a no that the agent cannot be told, by its task after CancelTask. A
+        task that has ended by itself has the result that it has."""
+        if task.status.state in ENDED and task.status.state is not TaskState.CANCELED:
+            return self.answer(task)
+        words = refusal.said_of(self.agent.key)
+        if task.status.state is not TaskState.CANCELED:
+            asked = "The agent was asked to cancel its task, and has not ended it yet"
+            return failure(f"{words}. {asked}{self._to_look_again(task.id)}")
+        result = self.result(task)
+        content = result.get("content")
+        said: JsonObject = {"type": "text", "text": f"{words}{_HOW_ENDED[refusal.action]}."}
+        return {**result, "content": [said, *(content if isinstance(content, list) else ())]}
+
+    def refused_in_vain(self, refusal: Refusal, task_id: str, exc: PeerError) -> JsonObject:
+        """The result of such a call when the agent did not cancel its task, which may wait still."""
+        words = f"{refusal.said_of(self.agent.key)}. The agent was sent no answer, but its task could not be canceled"
+        return failure(f"{words}, and may wait still: {exc}{self._to_look_again(task_id)}")
+
+    def _to_look_again(self, task_id: str) -> str:
+        handle = self.handle(task_id)
+        return (
+            "" if handle is None else f". To see how it stands, call task_result with this handle: {handle}"
+        )
 
     def still_at_work(self, handle: str | None, after: str = "", of_handle: str = "") -> JsonObject:
         """The result that says that the agent still works. `of_handle` is added to the words about the handle."""

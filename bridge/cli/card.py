@@ -416,6 +416,13 @@ def _given_options(options: dict[str, Any]) -> Iterator[str]:
         yield "--allow-private"
 
 
+def has_extension(card: AgentCard) -> bool:
+    """Whether an agent declares the bridge's extension, by which it is told of a decline."""
+    from bridge.translate.extension import URI
+
+    return any(extension.uri == URI for extension in card.capabilities.extensions or ())
+
+
 def tool_on(card: AgentCard, skill: str | None) -> Tool | None:
     """The tool behind a skill, when the card tells it through our extension."""
     from bridge.cli import forms

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from bridge.cli.card import AgentConnection, call_options, tool_on
+from bridge.cli.card import AgentConnection, call_options, has_extension, tool_on
 from bridge.errors import PeerError, UsageError
 
 if TYPE_CHECKING:
@@ -327,23 +327,27 @@ def _words_of(task: Task, connection: AgentConnection, found: FoundCard) -> Iter
     if text:
         yield f"{'asks' if asks else 'says':<8} " + text.replace("\n", f"\n{'':<9}")
     if asks:
-        questions = answers.questions_in(task.status, lambda skill: tool_on(found.card, skill))
+        questions = answers.questions_in(
+            task.status, lambda skill: tool_on(found.card, skill), takes_refusals=has_extension(found.card)
+        )
         line = f"{connection.line('tasks')} {shlex.quote(task.id)}{' --all' if _owner_of(task) else ''}"
         yield f"{'answer':<8} {line} --reply {shlex.quote(answers.reply_for(questions))}"
-        if all(question.key is not None for question in questions):
-            yield f"{'decline':<8} {line} --decline"
+        yield f"{'decline':<8} {line} --decline"
 
 
 def _reply(connection: AgentConnection, found: FoundCard, view: CallView, options: dict[str, Any]) -> int:
     """Answer a task, then follow it as `call` does."""
     from bridge.cli.call.agent import AgentCalling
     from bridge.cli.call.arguments import CallRequest
+    from bridge.cli.call.questions import DeclinedError
 
     given = _object_in(options["reply"])
     request = CallRequest(None, {}, given, options["reply"] if given is None else None, options["decline"])
     talk = AgentCalling(connection, found, view, options["timeout_seconds"])
     try:
         return talk.run(talk.resumed(options["task_id"], request))
+    except DeclinedError:
+        return talk.decline()
     except KeyboardInterrupt:
         click.echo(err=True)
         talk.cancel()

@@ -20,10 +20,12 @@ from uuid import UUID
 from pydantic import JsonValue
 
 from bridge.a2a.model.objects import Message, Part, Role, Task, TaskState, TaskStatus, text_of_parts
+from bridge.errors import CallerError
 from bridge.jsonvalues import JsonObject
 from bridge.translate.arguments import properties_of, required_of
 from bridge.translate.extension import ANSWER, BLOCK, OCCASIONS, QUESTION, SKILL
 from bridge.translate.own_questions import ElicitAction
+from bridge.translate.refusals import Refusal, no_in_form
 
 TEXT_FIELD: Final = "answer"
 """The field of a form that asks for text."""
@@ -37,12 +39,6 @@ _NO_WORDS: Final[Mapping[TaskState, str]] = {
     TaskState.INPUT_REQUIRED: "The agent asks for more information",
     TaskState.AUTH_REQUIRED: "The agent asks you to authenticate",
 }
-_REFUSED: Final[Mapping[str, str]] = {
-    ElicitAction.ACCEPT: "Done",
-    ElicitAction.DECLINE: "The question was declined",
-    ElicitAction.CANCEL: "The question was canceled",
-}
-"""The text of an answer that holds nothing else, since a message needs at least one part."""
 
 _WEB: Final = frozenset({"http", "https"})
 _URL_NAMES: Final = ("url", "authUrl", "auth_url", "authorizationUrl", "authorization_url", "uri", "href")
@@ -60,6 +56,10 @@ _KEYWORDS: Final[Mapping[str, frozenset[str]]] = {
 _FORMATS: Final = frozenset({"email", "uri", "date", "date-time"})
 
 
+class UnfitAnswerError(CallerError):
+    """An answer that says yes, and has nothing that could be passed on."""
+
+
 @dataclass(frozen=True, slots=True)
 class AgentQuestion:
     """One question of an agent."""
@@ -75,11 +75,19 @@ class AgentQuestion:
     fields: frozenset[str] | None = None
     """The fields of a form that an agent described; other fields of an answer are dropped. None for a server's own
     form, whose answer is passed on unchanged."""
+    takes_refusals: bool = False
+    """Whether the agent has declared how it is told of a no: by the bridge's extension."""
 
     @property
     def mode(self) -> str:
         """`form` or `url`."""
         return str(self.params.get("mode", "form"))
+
+    @property
+    def names(self) -> frozenset[str]:
+        """The names of the fields of its form."""
+        form = self.params.get("requestedSchema")
+        return frozenset(properties_of(form)) if isinstance(form, dict) else frozenset()
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,7 +143,7 @@ def questions_of_agent(
         asked = () if url is None else (_for_url(_spoken(message, state), url, message.message_id),)
     if not asked and state is TaskState.INPUT_REQUIRED:
         asked = (_for_text(question_words(message, state), message.message_id, _key_of(message)),)
-    return asked
+    return tuple(replace(one, takes_refusals=extension_active) for one in asked)
 
 
 def with_lasting_keys(questions: Iterable[AgentQuestion], status: TaskStatus) -> tuple[AgentQuestion, ...]:
@@ -214,17 +222,24 @@ def _is_unsaid(part: Part, words: str, message: Message | None) -> bool:
 
 def answer_message(
     questions: Sequence[AgentQuestion], responses: Mapping[str, JsonValue], waiting: AskingTask
-) -> Message | None:
+) -> Message | Refusal | None:
     """The message that answers an agent; None when there is nothing to tell it.
 
     `responses` are ElicitResults by the keys of `questions`. A foreign agent that sent the user to a URL notices the
-    visit by itself; an agent that gave its question a key waits for an answer.
+    visit by itself; an agent that gave its question a key waits for an answer. A no goes to an agent only in a form
+    that it has declared; any other is a Refusal. Words of the bridge never stand where an answer should.
+
+    Raises:
+        UnfitAnswerError: an answer says yes, and holds nothing of what was asked for.
     """
     answered = [
         (one, _asked_for(one, result))
         for one in questions
         if (result := _result(responses.get(one.key))) is not None
     ]
+    if (refusal := _refusal_in(answered)) is not None:
+        return refusal
+    answered = [(question, _declared(question, result)) for question, result in answered]
     if not answered or all(_needs_no_words(question, result) for question, result in answered):
         return None
     parts, metadata = _one_answer(*answered[0]) if len(questions) == 1 else _keyed_answers(answered)
@@ -236,6 +251,34 @@ def answer_message(
         parts=(*parts,),
         metadata={**(metadata or {}), **({SKILL: waiting.skill_id} if waiting.skill_id else {})} or None,
     )
+
+
+def _refusal_in(answered: Sequence[tuple[AgentQuestion, JsonObject]]) -> Refusal | None:
+    """The no of which the agent cannot be told; None when there is none."""
+    untold = {
+        ElicitAction(str(result["action"])) for one, result in answered if not _can_be_told(one, result)
+    }
+    return next(
+        (Refusal(action) for action in (ElicitAction.CANCEL, ElicitAction.DECLINE) if action in untold), None
+    )
+
+
+def _can_be_told(question: AgentQuestion, result: JsonObject) -> bool:
+    if question.takes_refusals or result["action"] == ElicitAction.ACCEPT:
+        return True
+    return result["action"] == ElicitAction.DECLINE and _no_in(question) is not None
+
+
+def _no_in(question: AgentQuestion) -> JsonObject | None:
+    """The content of an agent's own form that says no."""
+    return None if question.fields is None else no_in_form(question.params.get("requestedSchema"))
+
+
+def _declared(question: AgentQuestion, result: JsonObject) -> JsonObject:
+    """An answer as the agent has declared that it takes it: a decline of its own form is content of that form."""
+    if question.takes_refusals or result["action"] != ElicitAction.DECLINE:
+        return result
+    return {"action": ElicitAction.ACCEPT.value, "content": _no_in(question)}
 
 
 def message_id_of(state: str, answer: JsonValue) -> str:
@@ -433,11 +476,19 @@ def _one_answer(question: AgentQuestion, result: JsonObject) -> tuple[list[Part]
         metadata[QUESTION] = question.own_key
     content = result.get("content", {})
     if result["action"] != ElicitAction.ACCEPT or question.mode == "url":
-        return [Part(text=_REFUSED[str(result["action"])])], metadata
+        # As data: a text could be taken for the answer itself.
+        return [Part(data={"action": result["action"]}, media_type="application/json")], metadata
     if question.text_field is not None and isinstance(content, dict):
-        text = content.get(question.text_field)
-        return [Part(text=text if isinstance(text, str) else json.dumps(content))], metadata
+        return [Part(text=_text_in(content, question.text_field))], metadata
     return [Part(data=content, media_type="application/json")], metadata
+
+
+def _text_in(content: JsonObject, field: str) -> str:
+    """The words of an answer; a host may give a number for them."""
+    value = content.get(field)
+    if isinstance(value, bool) or not isinstance(value, str | int | float):
+        raise UnfitAnswerError(f"The answer has no text in the field {field!r}, so nothing was passed on")
+    return value if isinstance(value, str) else json.dumps(value)
 
 
 def _keyed_answers(

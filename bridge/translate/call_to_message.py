@@ -22,6 +22,7 @@ from bridge.translate.arguments import describe, problems_of
 from bridge.translate.content import MAX_DATA_DEPTH
 from bridge.translate.extension import SKILL, URI
 from bridge.translate.files import standard_base64
+from bridge.translate.own_questions import ElicitAction
 from bridge.translate.own_tools import follow_ups
 from bridge.translate.skill_tools import AgentTool
 
@@ -77,11 +78,27 @@ def message_from_reply(
         BadArgumentsError: the arguments are not as its schema asks.
     """
     _require_fitting(_reply_tool(), arguments)
+    if "message" not in arguments:
+        raise BadArgumentsError("message: it is missing, and there is no action: what is the answer?")
     return _message(
         [Part(text=str(arguments["message"])), *_data_parts(arguments)],
         conversation,
         skill_metadata(skill_id),
     )
+
+
+def refusal_in_reply(arguments: JsonObject, fields: frozenset[str]) -> str | None:
+    """The no in the arguments of task_reply: its `action`, or data of exactly that shape when the question has no field
+    of this name. `fields` are the names that the question asked for. None for an answer.
+
+    Raises:
+        BadArgumentsError: the arguments are not as its schema asks.
+    """
+    _require_fitting(_reply_tool(), arguments)
+    said, data = arguments.get("action"), arguments.get("data")
+    if said is None and isinstance(data, dict) and data.keys() == {"action"} and "action" not in fields:
+        said = data["action"]
+    return said if said in (ElicitAction.DECLINE, ElicitAction.CANCEL) else None
 
 
 def context_in(arguments: JsonObject) -> str | None:

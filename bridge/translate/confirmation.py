@@ -56,7 +56,8 @@ _YES: Final = frozenset(
 _AROUND: Final = " \t\r\n.,;:!\"'`*_()"
 """The characters that are ignored around these words. A question mark is not among them: a question is no yes."""
 _REFUSES: Final = re.compile(
-    r"\W*(no|nope|n|not|never|don'?t|do not|stop|cancel|abort|decline\w*|den(y|ied)|reject\w*|refuse\w*)\b(?!\s*=)",
+    r"\W*(i\s+)?(no|nope|n|not|never|don['\u2019]?t|do not|won['\u2019]?t|will not|can['\u2019]?t|cannot|stop|cancel"
+    r"|abort|decline\w*|den(y|ied)|reject\w*|refuse\w*)\b(?!\s*=)",
     re.I,
 )
 """Matches the beginning of a refusal. In other questions a refusal is never guessed from words. Here it is: a refusal
@@ -121,6 +122,14 @@ def answer_to_confirmation(message: Message, metadata: JsonObject, tool: Tool) -
         if refusal in actions:
             return refusal
     return ElicitAction.ACCEPT if ElicitAction.ACCEPT in actions and None not in read else None
+
+
+def refuses_in_words(message: Message) -> bool:
+    """Whether the words of a message, or `false` as data, are a no to something that is only done or not done."""
+    text = text_of_parts(message.parts).strip()
+    data = [part.data for part in message.parts if part.kind == "data"] + list(json_in(text))
+    is_no = any(one is False or (isinstance(one, dict) and one.get("confirm") is False) for one in data)
+    return is_no or bool(_REFUSES.match(text))
 
 
 def beside_the_answer(message: Message, tool: Tool) -> Message:

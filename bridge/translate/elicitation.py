@@ -36,6 +36,7 @@ from bridge.translate.arguments import (
     properties_of,
     whole_numbers,
 )
+from bridge.translate.confirmation import answer_to_confirmation, refuses_in_words
 from bridge.translate.content import MAX_DATA_DEPTH
 from bridge.translate.extension import ANSWER, BLOCK, OCCASIONS, QUESTION
 from bridge.translate.message_to_call import answer_in, with_one_text
@@ -58,6 +59,10 @@ _WHICH: Final = (
     "several forms are open: answer with a data part that has the key of each, or name one in metadata"
 )
 
+_YES_OR_NO: Final = 'there is nothing to fill in: answer "yes" or "no"'
+_NOTHING_OF_FORM: Final = (
+    "the answer fills in none of its fields; to accept it as it is, send an empty data part"
+)
 _RESULT_KEYS: Final = frozenset({"action", "content"})
 """The fields of an ElicitResult, since an answer may have this shape."""
 _REFUSALS: Final = (ElicitAction.DECLINE, ElicitAction.CANCEL)
@@ -285,36 +290,68 @@ def _action_of(message: Message, fields: frozenset[str]) -> ElicitAction:
 def _answers(answers: Sequence[tuple[Elicitation, Message]], fill_defaults: bool) -> Answers:
     given: dict[str, JsonObject] = {}
     problems: dict[str, tuple[Problem, ...]] = {}
+    has_forms = any(question.form is not None for question, _ in answers)
     for question, message in answers:
         answer = _action_of(message, _fields(question))
         if answer is not ElicitAction.ACCEPT:
             given[question.key] = {"action": answer.value}
         elif question.form is None:
-            given[question.key] = {"action": "accept"}
+            # The words beside a form are about that. Alone, a no must not be told as a visit.
+            refuses = not has_forms and refuses_in_words(message)
+            given[question.key] = {"action": "decline" if refuses else "accept"}
         else:
-            content = _content(question.form, message, fill_defaults)
-            wrong = problems_of(question.form, content)
-            if wrong:
-                problems[question.key] = wrong
+            result = _filled_in(question.form, message, fill_defaults)
+            if isinstance(result, tuple):
+                problems[question.key] = result
             else:
-                given[question.key] = {"action": "accept", "content": _filled(content)}
+                given[question.key] = result
     return Answers(given, problems)
 
 
-def _filled(content: JsonObject) -> JsonObject:
+def _filled_in(form: Tool, message: Message, fill_defaults: bool) -> JsonObject | tuple[Problem, ...]:
+    """The ElicitResult of a form that a message fills in, or the problems with it."""
+    content, fields = _content(form, message), properties_of(form.input_schema)
+    if not fields:
+        # There is nothing but a yes or a no to say, and words that are neither are no yes.
+        is_yes = answer_to_confirmation(message, {}, form) or _says_yes_alone(message)
+        if is_yes in _REFUSALS:
+            return {"action": str(is_yes)}
+        if not is_yes:
+            return (Problem("", _YES_OR_NO),)
+    is_empty = bool(fields) and not content.keys() & fields.keys() and not _says_yes_alone(message)
+    content = _with_defaults(form, content) if fill_defaults else content
+    # Defaults alone are an answer only to a message that means to give none: other words may be a no.
+    nothing = (Problem("", _NOTHING_OF_FORM),) if is_empty else ()
+    return problems_of(form, content) or nothing or {"action": "accept", "content": _whole(content)}
+
+
+def _says_yes_alone(message: Message) -> bool:
+    """Whether a message accepts a form and fills in nothing: it says so in metadata, or is an empty answer as data."""
+    if (message.metadata or {}).get(ANSWER) == ElicitAction.ACCEPT:
+        return True
+    return bool(message.parts) and all(
+        part.kind == "data" and part.data in ({}, {"action": "accept"}, {"action": "accept", "content": {}})
+        for part in message.parts
+    )
+
+
+def _whole(content: JsonObject) -> JsonObject:
     return {name: whole_numbers(value) for name, value in content.items()}
 
 
-def _content(form: Tool, message: Message, fill_defaults: bool) -> JsonObject:
-    """The fields of a form that a message fills in."""
+def _content(form: Tool, message: Message) -> JsonObject:
+    """The fields of a form that a message fills in, without defaults."""
     fields = tuple(properties_of(form.input_schema))
     found = answer_in(message.parts, form, fields)
     inner = found.get("content")
     if set(found) == _RESULT_KEYS and isinstance(inner, dict) and not _RESULT_KEYS & set(fields):
         found = inner
-    content = coerced_fields(found, form)
-    if not fill_defaults:
-        return content
+    elif found == {"action": "accept"} and "action" not in fields:
+        found = {}
+    return coerced_fields(found, form)
+
+
+def _with_defaults(form: Tool, content: JsonObject) -> JsonObject:
     in_order: JsonObject = {}
     for name, prop in properties_of(form.input_schema).items():
         if name in content or "default" in prop:

@@ -64,9 +64,20 @@ def follow_ups(longest_wait_seconds: int) -> tuple[JsonObject, ...]:
         ),
         _own_tool(
             "task_reply",
-            "Answers what an agent asked in the middle of its task.",
-            {"handle": _HANDLE, "message": MESSAGE_FIELDS["message"], "data": MESSAGE_FIELDS["data"]},
-            ["handle", "message"],
+            "Answers what an agent asked in the middle of its task. If the person does not want to answer, give"
+            " `action` and no message.",
+            {
+                "handle": _HANDLE,
+                "message": {"type": "string", "description": "The answer, in words. Needed without action"},
+                "data": MESSAGE_FIELDS["data"],
+                "action": {
+                    "type": "string",
+                    "enum": ["decline", "cancel"],
+                    "description": "In place of an answer: the person declines, or cancels. Where the agent takes no"
+                    " such answer, its task is canceled",
+                },
+            },
+            ["handle"],
             {},
         ),
         _own_tool(

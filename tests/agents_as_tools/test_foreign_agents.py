@@ -203,19 +203,22 @@ async def test_a_client_with_elicitation_is_asked_twice(mode: str, streaming: bo
         assert others[1]["parts"][0]["data"] == {"count": 3, "gift": True}
 
 
-@pytest.mark.proves("map-ask-back", "mcp-elicit-outcome")
+@pytest.mark.proves("map-ask-back-no", "mcp-elicit-outcome")
 @each_mode
 @pytest.mark.parametrize("action", ["decline", "cancel"])
 @pytest.mark.parametrize("at", [0, 1])
-async def test_a_refusal_reaches_the_agent(at: int, action: Any, mode: str, tmp_path: Path) -> None:
+async def test_a_refusal_reaches_the_agent_as_the_end_of_its_task(
+    at: int, action: Any, mode: str, tmp_path: Path
+) -> None:
     accepted = types.ElicitResult(action="accept", content={"answer": "red"})
     answers = answering(*[accepted] * at, types.ElicitResult(action=action))
     async with hosted(tmp_path, mode, callback=answers) as (agent, client):
         result = await client.call_tool("ask", {"message": "order"})
         assert result.is_error
-        assert (result.meta or {})["mcp-a2a/state"] == REJECTED
-        assert f"Refused with {action}" in words(result)
-        assert len(agent.seen.said) == at + 2
+        assert (result.meta or {})["mcp-a2a/state"] == "TASK_STATE_CANCELED"
+        assert words(result).startswith("The person ")
+        assert len(agent.seen.said) == at + 1
+        assert agent.seen.canceled == agent.seen.tasks[:1]
 
 
 @pytest.mark.proves("map-ask-back")
@@ -292,14 +295,15 @@ async def test_who_has_to_sign_in_is_sent_to_the_url(mode: str, streaming: bool,
 @pytest.mark.proves("map-ask-back-url", "mcp-elicit-outcome")
 @each_mode
 @pytest.mark.parametrize("action", ["decline", "cancel"])
-async def test_who_does_not_sign_in_is_heard_by_the_agent(action: Any, mode: str, tmp_path: Path) -> None:
+async def test_who_does_not_sign_in_ends_the_task(action: Any, mode: str, tmp_path: Path) -> None:
     answers = answering(types.ElicitResult(action=action))
     async with hosted(tmp_path, mode, callback=answers) as (agent, client):
         result = await client.call_tool("sign_in_and_say", {"message": "go"})
         assert result.is_error
-        assert "Not signed in" in words(result)
+        assert words(result).startswith("The person ")
         assert answers.seen[0].url == told.SIGN_IN_URL
-        assert len(agent.seen.said) == 2
+        assert len(agent.seen.said) == 1
+        assert agent.seen.canceled == agent.seen.tasks[:1]
 
 
 @pytest.mark.proves("map-ask-back-url")

@@ -278,14 +278,19 @@ class _Any:
         return True
 
 
-async def test_a_refused_question_ends_the_task_as_the_agent_says(tmp_path: Path) -> None:
+@pytest.mark.proves("map-ask-back-no")
+@pytest.mark.parametrize(("action", "did"), [("decline", "declined"), ("cancel", "canceled")])
+async def test_a_refused_question_cancels_the_task_and_says_so(action: str, did: str, tmp_path: Path) -> None:
     async with tasks_of(tmp_path) as (client, agent):
         task = await late_task(client, agent, "ask_late")
         (key,) = await client.asked(task)
-        await client.answer(task, **{key: {"action": "decline"}})
+        for _ in range(2):  # the second time nothing is asked any more
+            await client.answer(task, **{key: {"action": action}})
         ended = await client.end(task)
-        assert ended["result"]["isError"] is True
-        assert "Refused with decline" in text_in(ended["result"])
+        assert ended["status"] == "cancelled"
+        assert ended["statusMessage"].startswith(f"The person {did} what the agent ")
+        assert agent.seen.canceled == agent.seen.tasks
+        assert len(agent.seen.said) == 1
 
 
 async def test_a_client_that_cannot_be_asked_is_given_the_question_in_words(tmp_path: Path) -> None:

@@ -188,8 +188,8 @@ async def asking(record: Recording, folder: Path, version: str) -> None:
         told.on("GetTask", task("INPUT_REQUIRED", *ASKS_WITH_FORM))
         await _answered(there, {"action": "accept", "content": {"sure": True}})
         told.on("SendStreamingMessage", {"task": task("INPUT_REQUIRED", {"text": "Which?"})})
-        told.then("SendStreamingMessage", {"task": task("REJECTED", WORDS)})
         told.on("GetTask", task("INPUT_REQUIRED", {"text": "Which?"}))
+        told.on("CancelTask", task("CANCELED", WORDS))
         await _answered(there, {"action": "decline"})
 
 

@@ -16,6 +16,7 @@ from bridge.translate.agent_questions import (
     TEXT_FIELD,
     AgentQuestion,
     AskingTask,
+    UnfitAnswerError,
     answer_message,
     elicitation_form_from,
     elicitation_modes_of,
@@ -41,6 +42,8 @@ from bridge.translate.elicitation import (
     state_of_questions,
 )
 from bridge.translate.extension import ANSWER, BLOCK, QUESTION
+from bridge.translate.own_questions import ElicitAction
+from bridge.translate.refusals import Refusal
 from tests.support.tools import tool
 
 INPUT, AUTH = TaskState.INPUT_REQUIRED, TaskState.AUTH_REQUIRED
@@ -84,8 +87,9 @@ def test_with_the_extension_the_questions_of_a_server_come_back_exactly(params: 
 
 
 @pytest.mark.proves("map-confirm", "map-ask-back-schema")
-@pytest.mark.parametrize("active", [True, False])
-@pytest.mark.parametrize("action", ["accept", "decline", "cancel"])
+@pytest.mark.parametrize(
+    ("action", "active"), [("accept", True), ("decline", True), ("cancel", True), ("accept", False)]
+)
 def test_our_question_for_a_yes_is_a_form_without_fields_whose_answer_is_explicit(
     action: str, active: bool
 ) -> None:
@@ -97,7 +101,7 @@ def test_our_question_for_a_yes_is_a_form_without_fields_whose_answer_is_explici
     empty = {"type": "object", "properties": {}}
     assert asked.params == {"mode": "form", "message": parts[0].text, "requestedSchema": empty}
     answer = answer_message([asked], {asked.key: {"action": action}}, WAITING)
-    assert answer is not None
+    assert isinstance(answer, Message)
     assert answer.metadata == {ANSWER: action, QUESTION: confirmation_key(digest)}
     assert answer_to_confirmation(answer, {}, wipe) == action
 
@@ -326,7 +330,7 @@ RESULTS: list[Any] = [
 def test_an_answer_reaches_the_server_behind_our_agent_exactly(result: Any) -> None:
     asked = questions_of_agent(*asked_by_us({"k": FORM}), extension_active=True)
     message = answer_message(asked, {"k": result}, WAITING)
-    assert message is not None
+    assert isinstance(message, Message)
     assert (message.task_id, message.context_id, message.role) == ("t", "c", Role.USER)
     open_ones = [
         elicitation_from("k", {**FORM, "requestedSchema": {"type": "object", "properties": {"name": {}}}})
@@ -341,7 +345,7 @@ def test_an_answer_that_looks_like_a_refusal_is_none() -> None:
     result: Any = {"action": "accept", "content": {"action": "decline"}}
     asked = questions_of_agent(*asked_by_us(params), extension_active=True)
     message = answer_message(asked, {"k": result}, WAITING)
-    assert message is not None
+    assert isinstance(message, Message)
     assert answers_from(message, [elicitation_from("k", params["k"])], fill_defaults=False).given == {
         "k": result
     }
@@ -355,41 +359,103 @@ def test_several_answers_reach_the_server_behind_our_agent_each(first: Any, seco
     form = {**FORM, "requestedSchema": {"type": "object", "properties": {"name": {}}}}
     asked = questions_of_agent(*asked_by_us(params), extension_active=True)
     message = answer_message(asked, {"a": first, "b": second}, WAITING)
-    assert message is not None
+    assert isinstance(message, Message)
     open_ones = [elicitation_from("a", form), elicitation_from("b", URL)]
     assert answers_from(message, open_ones, fill_defaults=False).given == {"a": first, "b": second}
     only = answer_message(asked, {"b": second}, WAITING)
-    assert only is not None
+    assert isinstance(only, Message)
     assert answers_from(only, open_ones, fill_defaults=False).given == {"b": second}
 
 
-@pytest.mark.proves("map-ask-back", "mcp-elicit-outcome")
-def test_an_answer_in_words_is_text_and_a_refusal_is_said_in_metadata() -> None:
+@pytest.mark.proves("map-ask-back")
+@pytest.mark.parametrize(("given", "words"), [("Rome", "Rome"), ("", ""), (3, "3")])
+def test_an_answer_in_words_is_text(given: Any, words: str) -> None:
     asked = ask(Part(text="Which city?"))
-    key = asked[0].key
-    accepted = answer_message(asked, {key: {"action": "accept", "content": {TEXT_FIELD: "Rome"}}}, WAITING)
-    assert accepted is not None
-    assert (accepted.parts, accepted.metadata) == ((Part(text="Rome"),), {ANSWER: "accept"})
-    refused = answer_message(asked, {key: {"action": "decline", "content": {"x": 1}}}, WAITING)
-    assert refused is not None
-    assert (refused.parts, refused.metadata) == (
-        (Part(text="The question was declined"),),
-        {ANSWER: "decline"},
-    )
+    accepted = {"action": "accept", "content": {TEXT_FIELD: given}}
+    answer = answer_message(asked, {asked[0].key: accepted}, WAITING)
+    assert isinstance(answer, Message)
+    assert (answer.parts, answer.metadata) == ((Part(text=words),), {ANSWER: "accept"})
+
+
+@pytest.mark.proves("map-ask-back")
+@pytest.mark.parametrize("content", [{}, {"city": "Rome"}, {TEXT_FIELD: None}, {TEXT_FIELD: True}, None])
+def test_a_yes_without_the_text_that_was_asked_for_is_no_answer(content: Any) -> None:
+    asked = ask(Part(text="Which city?"))
+    with pytest.raises(UnfitAnswerError, match="no text in the field 'answer'"):
+        answer_message(asked, {asked[0].key: {"action": "accept", "content": content}}, WAITING)
+
+
+@pytest.mark.proves("map-ask-back-no", "mcp-elicit-outcome")
+@pytest.mark.parametrize("action", ["decline", "cancel"])
+@pytest.mark.parametrize(
+    ("part", "state"),
+    [
+        (Part(text="Which city?"), INPUT),
+        (Part(data={"schema": FORM["requestedSchema"]}), INPUT),
+        (Part(data={"key": "k", "message": "Sure?", "mode": "confirm"}), INPUT),
+        (Part(url="https://a/x"), AUTH),
+        (Part(data={"key": "k", "mode": "url", "url": "https://a/x"}), AUTH),
+    ],
+)
+def test_a_no_that_an_agent_has_not_declared_is_no_message(part: Part, state: TaskState, action: str) -> None:
+    asked = ask(part, state=state)
+    told = answer_message(asked, {asked[0].key: {"action": action, "content": {"x": 1}}}, WAITING)
+    assert told == Refusal(ElicitAction(action))
+
+
+@pytest.mark.proves("map-ask-back-no")
+def test_a_decline_is_the_no_of_a_form_that_has_one_and_a_cancel_never_is() -> None:
+    form = {"type": "object", "properties": {"approved": {"type": "boolean"}}, "required": ["approved"]}
+    asked = ask(Part(text="Book it?"), Part(data={"schema": form}))
+    declined = answer_message(asked, {asked[0].key: {"action": "decline"}}, WAITING)
+    assert isinstance(declined, Message)
+    assert [part.data for part in declined.parts] == [{"approved": False}]
+    canceled = answer_message(asked, {asked[0].key: {"action": "cancel"}}, WAITING)
+    assert canceled == Refusal(ElicitAction.CANCEL)
+
+
+@pytest.mark.proves("map-ask-back-no")
+@pytest.mark.parametrize(
+    ("first", "second", "told"),
+    [
+        ("accept", "decline", ElicitAction.DECLINE),
+        ("decline", "accept", None),
+        ("decline", "cancel", ElicitAction.CANCEL),
+        ("cancel", "decline", ElicitAction.CANCEL),
+    ],
+)
+def test_one_no_of_several_that_cannot_be_told_is_a_refusal_of_all(
+    first: str, second: str, told: ElicitAction | None
+) -> None:
+    yes_or_no = {"type": "object", "properties": {"approved": {"type": "boolean"}}}
+    listed: list[Any] = [{"key": "a", "schema": yes_or_no}, {"key": "b", "schema": FORM["requestedSchema"]}]
+    asked = ask(Part(data={"questions": listed}))
+    answers: Any = {"a": {"action": first}, "b": {"action": second}}
+    answer = answer_message(asked, answers, WAITING)
+    assert answer == Refusal(told) if told else isinstance(answer, Message)
+
+
+@pytest.mark.proves("map-ask-back-no")
+@pytest.mark.parametrize("action", ["decline", "cancel"])
+def test_a_no_to_an_agent_of_ours_holds_no_words(action: str) -> None:
+    asked = questions_of_agent(*asked_by_us({"k": FORM}), extension_active=True)
+    answer = answer_message(asked, {"k": {"action": action}}, WAITING)
+    assert isinstance(answer, Message)
+    assert [part.data for part in answer.parts] == [{"action": action}]
+    assert answer.metadata == {ANSWER: action, QUESTION: "k"}
 
 
 @pytest.mark.proves("map-ask-back-url")
-def test_a_foreign_agent_that_sent_someone_to_a_url_is_only_told_of_a_refusal() -> None:
+def test_a_foreign_agent_that_sent_someone_to_a_url_notices_the_visit_itself() -> None:
     asked = ask(Part(url="https://a/x"), state=AUTH)
     assert answer_message(asked, {asked[0].key: {"action": "accept"}}, WAITING) is None
-    assert answer_message(asked, {asked[0].key: {"action": "decline"}}, WAITING) is not None
 
 
 @pytest.mark.proves("map-ask-back-url")
 def test_an_agent_of_ours_that_sent_someone_to_a_url_is_told_when_it_is_done() -> None:
     asked = questions_of_agent(*asked_by_us({"k": URL}), extension_active=True)
     message = answer_message(asked, {"k": {"action": "accept"}}, WAITING)
-    assert message is not None
+    assert isinstance(message, Message)
     assert answers_from(message, [elicitation_from("k", URL)]).given == {"k": {"action": "accept"}}
 
 
@@ -416,7 +482,7 @@ def test_the_same_answer_to_another_question_or_of_another_task_is_another_messa
         status = TaskStatus(state=INPUT, message=message.model_copy(update={"message_id": asked_by}))
         asked = with_lasting_keys(questions_of_agent(status.message, INPUT, extension_active=True), status)
         answer = answer_message(asked, {asked[0].key: RESULTS[0]}, AskingTask(task_id, task_id, "c"))
-        assert answer is not None
+        assert isinstance(answer, Message)
         assert (answer.metadata or {})[QUESTION] == "k"
         return answer.message_id
 

@@ -93,6 +93,8 @@ def data(value: Any) -> dict[str, Any]:
         (message("no"), "decline"),
         (message(" No, leave it"), "decline"),
         (message("don't"), "decline"),
+        (message("I won't"), "decline"),
+        (message("I do not want that"), "decline"),
         (message("Do not do that"), "decline"),
         (message("STOP"), "decline"),
         (message("cancel"), "decline"),

@@ -327,10 +327,69 @@ def test_defaults_are_filled_unless_the_client_knows_the_schema() -> None:
     assert content(said({"name": "Ada", "color": "red"}), form()) == {"name": "Ada", "color": "red"}
 
 
+EMPTY: Final = elicitation_from("k", {"message": "Delete all of it?"})
+OPTIONAL: Final = elicitation_from(
+    "k",
+    {
+        "message": "How?",
+        "requestedSchema": {
+            "type": "object",
+            "properties": {"all": {"type": "boolean", "default": True}, "why": {"type": "string"}},
+        },
+    },
+)
+
+
+@pytest.mark.proves("map-answers", "map-refuse")
+@pytest.mark.parametrize(
+    ("message", "action"),
+    [
+        (said("yes"), "accept"),
+        (said("Go ahead."), "accept"),
+        (said({}), "accept"),
+        (said(True), "accept"),
+        (said({"action": "accept"}), "accept"),
+        (said({"action": "accept", "content": {}}), "accept"),
+        (said({"confirm": True}), "accept"),
+        (said("done", answer="accept"), "accept"),
+        (said("no"), "decline"),
+        (said("No, never do that"), "decline"),
+        (said(False), "decline"),
+        (said({"confirm": False}), "decline"),
+        (said("no", answer="accept"), "decline"),
+        (said({"action": "cancel"}), "cancel"),
+    ],
+)
+def test_a_form_without_fields_takes_a_clear_yes_or_a_clear_no(message: Message, action: str) -> None:
+    assert given(message, EMPTY)["k"]["action"] == action
+
+
+@pytest.mark.proves("map-answers", "map-refuse")
+@pytest.mark.parametrize("message", [said("what is that?"), said("yes?"), said(5), said({"approved": False})])
+def test_a_form_without_fields_is_not_accepted_by_any_other_word(message: Message) -> None:
+    answers = answers_from(message, [EMPTY])
+    assert (dict(answers.given), [*answers.problems]) == ({}, ["k"])
+
+
+@pytest.mark.proves("map-answers", "map-refuse")
+@pytest.mark.parametrize("message", [said("no"), said("What?"), said(False), said({"confirm": False})])
+def test_a_message_that_fills_in_nothing_does_not_accept_the_defaults(message: Message) -> None:
+    answers = answers_from(message, [OPTIONAL])
+    assert (dict(answers.given), [*answers.problems]) == ({}, ["k"])
+
+
 @pytest.mark.proves("map-answers")
-def test_a_form_without_fields_is_accepted_by_any_word() -> None:
-    empty = elicitation_from("k", {"message": "Ready?"})
-    assert given(said("go on"), empty) == {"k": {"action": "accept", "content": {}}}
+@pytest.mark.parametrize(
+    "message", [said({}), said({"action": "accept"}), said({"action": "accept", "content": {}})]
+)
+def test_an_empty_answer_that_says_so_accepts_the_defaults(message: Message) -> None:
+    assert content(message, OPTIONAL) == {"all": True}
+
+
+@pytest.mark.proves("map-answers", "map-refuse")
+@pytest.mark.parametrize("message", [said("no"), said("I do not want to"), said(False), said("Never!")])
+def test_words_of_refusal_are_no_visit(message: Message) -> None:
+    assert given(message, visit()) == {"connect": {"action": "decline"}}
 
 
 @pytest.mark.proves("map-answers")

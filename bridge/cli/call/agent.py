@@ -13,7 +13,7 @@ from uuid import uuid4
 
 from bridge.cli.call import questions as answers
 from bridge.cli.call.arguments import CallRequest
-from bridge.cli.card import AgentConnection, tool_on
+from bridge.cli.card import AgentConnection, has_extension, tool_on
 from bridge.errors import PeerError, UsageError
 
 if TYPE_CHECKING:
@@ -63,6 +63,7 @@ class AgentCalling:
 
         Raises:
             UsageError: there is an answer, and the task asks nothing, or something else.
+            DeclinedError: the answer is a no, and the agent cannot be told: `decline` is what is left.
         """
         import anyio
 
@@ -99,12 +100,18 @@ class AgentCalling:
             self._view.settle()
             if self._state not in ASKING or not can_ask():
                 return self._code()
-            answer = answers.answer_to(self._questions(), is_first=self._answered is None)
-            if answer is None:
-                self.cancel()
-                return 1
+            try:
+                answer = answers.answer_to(self._questions(), is_first=self._answered is None)
+            except answers.DeclinedError:
+                return self.decline()
             self._answered = self._status
             anyio.run(self._turn, self.message(*answer))
+
+    def decline(self) -> int:
+        """Cancel the task, since the person declined and the agent cannot be told; return the exit code."""
+        self._view.declined()
+        self.cancel()
+        return 1
 
     def cancel(self) -> None:
         """Cancel the task, if there is one that still runs."""
@@ -129,7 +136,7 @@ class AgentCalling:
 
     def _questions(self) -> list[answers.CallQuestion]:
         assert self._status is not None
-        return answers.questions_in(self._status, self._tool)
+        return answers.questions_in(self._status, self._tool, takes_refusals=has_extension(self._card))
 
     def _tool(self, skill: str) -> Tool | None:
         return tool_on(self._card, skill)
@@ -153,7 +160,7 @@ class AgentCalling:
         self._view.unanswered(
             reason,
             f"{self._connection.line('call')} {answer}",
-            declinable=all(question.key is not None for question in questions),
+            answers.how_declined(questions),
         )
         return answers.EXIT_UNANSWERED
 

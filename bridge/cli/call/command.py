@@ -108,7 +108,8 @@ def call(**options: Any) -> int:
     mcp-a2a call --text "What can you do?" https://agent.example.com
     mcp-a2a call echo message=hello -- npx -y @modelcontextprotocol/server-everything
 
-    When the agent asks a question, the terminal shows it. Ctrl+D declines it. Ctrl+C cancels the task. Without a
+    When the agent asks a question, the terminal shows it. Ctrl+D declines it, or cancels the task where the agent has
+    not said how it is told of a no. Ctrl+C cancels the task. Without a
     terminal a call of a tool that asks is cancelled, and a task goes on waiting. --task answers it later:
 
     \b
@@ -121,6 +122,7 @@ def call(**options: Any) -> int:
     import anyio
 
     from bridge.a2a.client.card import NoCardError
+    from bridge.cli.call.questions import DeclinedError
     from bridge.cli.call.results import CallView
 
     if options["server"]:
@@ -143,6 +145,8 @@ def call(**options: Any) -> int:
     try:
         message = talk.resumed(options["task_id"], request) if options["task_id"] else talk.opened(request)
         return talk.begin(message) if options["no_wait"] and message else talk.run(message)
+    except DeclinedError:
+        return talk.decline()
     except KeyboardInterrupt:
         click.echo(err=True)  # whatever was being typed, what follows stands on a line of its own
         talk.cancel()

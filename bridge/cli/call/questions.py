@@ -9,11 +9,10 @@ from __future__ import annotations
 import json
 import shlex
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
 from bridge.cli import forms
-from bridge.errors import UsageError
 
 if TYPE_CHECKING:
     from pydantic import JsonValue
@@ -27,7 +26,7 @@ EXIT_UNANSWERED: Final = 3
 
 _JSON: Final = "application/json"
 _DECLINES: Final = " (Ctrl+D declines)"
-_CANCELS: Final = " (Ctrl+D cancels the task)"
+_ENDS: Final = " (Ctrl+D declines, which cancels the task)"
 _DONE: Final = "done"
 """The answer after a visit."""
 _YES: Final = "yes"
@@ -42,14 +41,27 @@ class CallQuestion:
     """One question of an agent."""
 
     key: str | None
-    """The question's key in the answer. A question without a key cannot be declined."""
+    """The question's key in the answer, if the agent gave it one."""
     words: str
     """The question in words, if it is one of several."""
     is_visit: bool
     """Whether the person does something at a URL, and only reports that it is done."""
     form: forms.Form | None
     is_confirmation: bool = False
-    """Whether the person is asked to allow a call."""
+    """Whether the person is asked to allow something, and fills in nothing."""
+    takes_refusals: bool = False
+    """Whether the agent has declared how it is told of a no: by the bridge's extension."""
+
+    @property
+    def no(self) -> JsonObject | None:
+        """The content of the question's form that says no, if its schema declares one."""
+        from bridge.translate.refusals import no_in_form
+
+        return None if self.form is None else no_in_form(self.form.tool.input_schema)
+
+
+class DeclinedError(Exception):
+    """The person declined, and the agent has not said how it is told of that: its task has to be canceled."""
 
 
 def is_question(data: JsonValue) -> bool:
@@ -57,8 +69,16 @@ def is_question(data: JsonValue) -> bool:
     return isinstance(data, dict) and ("questions" in data or "schema" in data or data.get("mode") == "url")
 
 
-def questions_in(status: TaskStatus, tool_of: Callable[[str], Tool | None]) -> list[CallQuestion]:
-    """The questions of a task, at least one. `tool_of` gives the tool behind a skill, if the card tells it."""
+def questions_in(
+    status: TaskStatus, tool_of: Callable[[str], Tool | None], *, takes_refusals: bool
+) -> list[CallQuestion]:
+    """The questions of a task, at least one. `tool_of` gives the tool behind a skill, if the card tells it.
+    `takes_refusals` is as for `CallQuestion`."""
+    found = _questions_in(status, tool_of)
+    return [replace(one, takes_refusals=takes_refusals) for one in found]
+
+
+def _questions_in(status: TaskStatus, tool_of: Callable[[str], Tool | None]) -> list[CallQuestion]:
     from bridge.translate.extension import QUESTION
 
     message = status.message
@@ -76,7 +96,7 @@ def questions_in(status: TaskStatus, tool_of: Callable[[str], Tool | None]) -> l
             listed = [_question(one, tool_of) for one in several if isinstance(one, dict)]
             return [one for one in listed if one.key is not None] or [only]
         if (form := forms.form_from(data, tool_of)) is not None:
-            return [CallQuestion(only.key, "", False, form)]
+            return [CallQuestion(only.key, "", False, form, not form.names)]
     return [only]
 
 
@@ -85,47 +105,74 @@ def _question(data: JsonObject, tool_of: Callable[[str], Tool | None]) -> CallQu
     text = words if isinstance(words, str) else ""
     if (url := data.get("url")) is not None:
         text = f"{text}\n{url}"
-    return CallQuestion(key if isinstance(key, str) else None, text, form is None, form)
+    confirms = form is not None and not form.names
+    return CallQuestion(key if isinstance(key, str) else None, text, form is None, form, confirms)
 
 
 # At the terminal
 
 
-def answer_to(questions: list[CallQuestion], *, is_first: bool) -> AnswerParts | None:
-    """Ask the person at the terminal; None means to cancel the task. The first question says how to decline."""
+def answer_to(questions: list[CallQuestion], *, is_first: bool) -> AnswerParts:
+    """Ask the person at the terminal. The first question says how to decline.
+
+    Raises:
+        DeclinedError: the person declined, and the agent cannot be told.
+    """
     from bridge.a2a.model.objects import Part
     from bridge.cli import render
 
     if len(questions) == 1:
         (question,) = questions
         given = _asked(question, is_first=is_first)
-        if given is None:
-            return declined(questions) if question.key is not None else None
-        return _answer(question, given)
+        return declined(questions) if given is None else _answer(question, given)
     answers: JsonObject = {}
     for place, question in enumerate(questions):
         assert question.key is not None
         render.say(question.words)
         given = _asked(question, is_first=is_first and place == 0)
-        if given is None:
-            answers[question.key] = {"action": "decline"}
-        else:
-            answers[question.key] = given if isinstance(given, dict) else {}
+        answers[question.key] = _decline(question) if given is None else _keyed(question, given)
     return (Part(data=answers, media_type=_JSON),), None
 
 
 def _asked(question: CallQuestion, *, is_first: bool) -> str | JsonObject | None:
-    """Ask one question; None when the person ends the input."""
+    """Ask one question; None when the person ends the input, or says no where there is only a yes or a no."""
     from bridge.cli import render
 
-    hint = (_CANCELS if question.key is None else _DECLINES) if is_first or question.is_visit else ""
-    if question.form is not None:
+    can_be_told = question.takes_refusals or question.no is not None
+    hint = (_DECLINES if can_be_told else _ENDS) if is_first or question.is_visit else ""
+    if question.form is not None and not question.is_confirmation:
         return forms.filled_in(question.form, hint)
-    if question.is_visit:
+    if question.is_visit or question.is_confirmation:
         doing = "to confirm" if question.is_confirmation else "once that is done"
         words = render.ask(f"Press Enter {doing}{hint}")
-        return None if words is None else words or _chosen_by_enter(question)
+        if words is None or _refuses(words):
+            return None
+        # A form without fields is answered as one.
+        return words or ({} if question.form is not None else _chosen_by_enter(question))
     return render.ask(f"Your answer:{hint}")
+
+
+def _refuses(words: str) -> bool:
+    from bridge.a2a.model.objects import Message, Part, Role
+    from bridge.translate.confirmation import refuses_in_words
+
+    said = Message(message_id="-", role=Role.USER, parts=(Part(text=words),))
+    return refuses_in_words(said)
+
+
+def _keyed(question: CallQuestion, given: str | JsonObject) -> JsonObject:
+    """The answer to one of several questions. Words beside a yes are for the agent to judge."""
+    if isinstance(given, dict):
+        return given
+    return {"action": "accept"} if given == _chosen_by_enter(question) else {"answer": given}
+
+
+def _decline(question: CallQuestion) -> JsonObject:
+    if question.takes_refusals:
+        return {"action": "decline"}
+    if (no := question.no) is not None:
+        return no
+    raise DeclinedError
 
 
 # On the command line
@@ -163,16 +210,18 @@ def declined(questions: list[CallQuestion]) -> AnswerParts:
     """The answer that declines all questions.
 
     Raises:
-        UsageError: a question cannot be declined.
+        DeclinedError: the agent cannot be told.
     """
     from bridge.a2a.model.objects import Part
     from bridge.translate.extension import ANSWER, QUESTION
 
-    if any(question.key is None for question in questions):
-        raise UsageError("the agent does not say how its question is declined: answer it, or cancel the task")
-    key: JsonObject = {QUESTION: questions[0].key} if len(questions) == 1 else {}
-    # Refusing is never said in words alone, which could be taken for the answer.
-    return (Part(text="declined"),), {**key, ANSWER: "decline"}
+    if all(question.takes_refusals for question in questions):
+        # As data, never in words, which could be taken for the answer.
+        key: JsonObject = {QUESTION: questions[0].key} if len(questions) == 1 and questions[0].key else {}
+        return (Part(data={"action": "decline"}, media_type=_JSON),), {**key, ANSWER: "decline"}
+    said: JsonObject = {str(question.key): _decline(question) for question in questions}
+    data = _decline(questions[0]) if len(questions) == 1 else said
+    return (Part(data=data, media_type=_JSON),), None
 
 
 def reply_for(questions: list[CallQuestion]) -> str:
@@ -183,9 +232,17 @@ def reply_for(questions: list[CallQuestion]) -> str:
             str(one.key): dict.fromkeys(one.form.names, "...") if one.form else {} for one in questions
         }
         return json.dumps(example, ensure_ascii=False)
-    if question.form is not None:
+    if question.form is not None and not question.is_confirmation:
         return json.dumps(dict.fromkeys(question.form.names, "..."), ensure_ascii=False)
+    if question.is_confirmation:
+        return _YES
     return _chosen_by_enter(question) if question.is_visit else "..."
+
+
+def how_declined(questions: list[CallQuestion]) -> str:
+    """What --decline does with these questions, in words."""
+    are_told = all(question.takes_refusals or question.no is not None for question in questions)
+    return "declines" if are_told else "declines, which cancels the task"
 
 
 def words_for(questions: list[CallQuestion]) -> str:
@@ -193,8 +250,10 @@ def words_for(questions: list[CallQuestion]) -> str:
     if len(questions) > 1:
         return f"--json {shlex.quote(reply_for(questions))}"
     (question,) = questions
-    if question.form is not None:
-        return " ".join(shlex.quote(f"{name}=...") for name in question.form.names) or "--json '{}'"
+    if question.form is not None and not question.is_confirmation:
+        return " ".join(shlex.quote(f"{name}=...") for name in question.form.names)
+    if question.is_confirmation:
+        return f"--text {_YES}"
     return f"--text {_chosen_by_enter(question)}" if question.is_visit else "--text ..."
 
 
@@ -214,5 +273,7 @@ def _answer(question: CallQuestion, given: str | JsonObject, *, is_of_several: b
         # An agent that asks in words may read only text.
         return (Part(text=arguments_in_words(given)), part), None
     # Other words than these, and data, are for the agent to judge: they may be no yes at all.
-    is_left_open = question.is_confirmation and given != _YES
+    is_yes_alone = question.is_confirmation or question.is_visit
+    is_yes = given == _chosen_by_enter(question) or (question.form is not None and not given)
+    is_left_open = is_yes_alone and not is_yes
     return (part,), {QUESTION: question.key, **({} if is_left_open else {ANSWER: "accept"})}

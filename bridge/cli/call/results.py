@@ -96,10 +96,17 @@ class CallView:
         if not self._json_lines:
             write(f"{task_id}\n")
 
-    def unanswered(self, reason: str, command: str, *, declinable: bool) -> None:
+    def unanswered(self, reason: str, command: str, how_declined: str) -> None:
         """Say that nobody can answer the question, and which command answers it."""
-        decline = " (--decline in place of the answer declines)" if declinable else ""
+        decline = f" (--decline in place of the answer {how_declined})"
         self._fault(f"The task waits for an answer, and {reason}. To answer it{decline}:\n{command}")
+
+    def declined(self) -> None:
+        """Say that the person declined, and that the agent cannot be told."""
+        self._say(
+            "You declined. The agent has not said how it is told of a no, so it is sent no answer, and its task is"
+            " canceled."
+        )
 
     def unasked(self) -> None:
         """Say that nobody can answer a tool's question, so that its call is over."""

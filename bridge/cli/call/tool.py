@@ -361,8 +361,8 @@ class ToolCalling:
             if not render.can_ask():
                 raise _NobodyToAskError
             first, self._has_asked = not self._has_asked, True
-            asked = answers.questions_in(status, lambda _: tool)
-            return answers.answer_to(asked, is_first=first) or answers.declined(asked)
+            asked = answers.questions_in(status, lambda _: tool, takes_refusals=True)
+            return answers.answer_to(asked, is_first=first)
 
         assert self._patience is not None
         self._patience.pause()

@@ -34,12 +34,14 @@ from bridge.translate.extension import URI
 from tests.support import forked
 from tests.support.agents import give, say, serving
 from tests.support.asking import asking_command
+from tests.support.booking_agent import APPROVAL, Books
 from tests.support.command import ROOT, WAIT_SECONDS, environment
 from tests.support.faults import RESET_AFTER_HEAD, cut_after
 from tests.support.forked import Forked
 from tests.support.limits import client_options
 from tests.support.proxy import proxy_to
 from tests.support.running import Running, config_for, listening, profile_with, raw_command, running
+from tests.support.scripted_agent import scripted_agent
 from tests.support.terminals import open_terminal
 
 
@@ -898,16 +900,28 @@ async def test_what_no_task_can_be_told_is_one_message(arguments: list[str], wor
     assert (done.code, done.err) == (2, f"mcp-a2a: {words}\n")
 
 
-async def test_a_question_without_a_name_cannot_be_declined(run: Run) -> None:
-    async def script(job: Job) -> None:
-        await say(job, TaskState.INPUT_REQUIRED, "What then?")
+@pytest.mark.proves("map-ask-back-no")
+async def test_declining_cancels_the_task_of_an_agent_that_has_declared_no_form_for_it(run: Run) -> None:
+    agent = Books()
+    async with scripted_agent(agent) as url:
+        asked = await run(url, "--text", "book", "act")
+        assert "(--decline in place of the answer declines, which cancels the task)" in asked.err
+        done = await run(url, "--task", "t-1", "--decline")
+    assert done.code == 1
+    assert "You declined. The agent has not said how it is told of a no" in done.err
+    assert "canceled: Not booked." in done.err
+    assert (len(agent.said), agent.cancels) == (1, 1)
 
-    async with serving(script) as (url, _):
-        asked = await run(url, "act")
-        assert "--decline" not in asked.err
-        done = await run(url, "--task", asked.task_id, "--decline")
-    assert done.code == 2
-    assert "the agent does not say how its question is declined" in done.err
+
+@pytest.mark.proves("map-ask-back-no")
+async def test_declining_says_no_in_the_form_of_an_agent_that_has_one(run: Run) -> None:
+    agent = Books({"text": "Book it?"}, {"data": {"schema": APPROVAL}})
+    async with scripted_agent(agent) as url:
+        asked = await run(url, "--text", "book", "act")
+        assert "(--decline in place of the answer declines)" in asked.err
+        await run(url, "--task", "t-1", "--decline")
+    assert [part["data"] for part in agent.said[1]["parts"]] == [{"approved": False}]
+    assert agent.cancels == 0
 
 
 # At a terminal
@@ -955,6 +969,57 @@ async def test_enter_confirms_a_call(typed: str, code: int, tmp_path: Path) -> N
         terminal.type(typed)
         done = await terminal.end()
     assert done.code == code
+
+
+@pytest.mark.proves("cli-call", "map-ask-back-no")
+@pytest.mark.parametrize(("end", "code"), [("declined", 1), ("interrupted", 130)])
+async def test_a_no_at_the_terminal_cancels_the_task_of_an_agent_that_cannot_be_told(
+    end: str, code: int, tmp_path: Path
+) -> None:
+    agent = Books()
+    async with (
+        scripted_agent(agent) as url,
+        at_terminal(url, "act", "--text", "book", state=tmp_path) as terminal,
+    ):
+        await terminal.until("Your answer: (Ctrl+D declines, which cancels the task) ")
+        if end == "declined":
+            terminal.type("\x04")
+        else:
+            terminal.interrupt()
+        done = await terminal.end()
+    assert done.code == code
+    assert "canceled: Not booked." in done.err
+    assert (len(agent.said), agent.cancels) == (1, 1)
+
+
+@pytest.mark.proves("cli-call", "map-ask-back-no")
+@pytest.mark.parametrize(
+    ("typed", "answer"), [("\n", {}), ("no\n", {"action": "decline"}), ("\x04", {"action": "decline"})]
+)
+@pytest.mark.parametrize(
+    "asks",
+    [
+        ({"data": {"key": "k", "message": "Delete all?", "schema": {"type": "object", "properties": {}}}},),
+        ({"text": "Visit it"}, {"data": {"key": "k", "mode": "url", "url": "https://example.com/x"}}),
+    ],
+    ids=["form", "url"],
+)
+async def test_a_no_to_what_is_only_confirmed_is_no_yes(
+    asks: Any, typed: str, answer: Any, tmp_path: Path
+) -> None:
+    agent = Books(*asks, state="INPUT_REQUIRED" if len(asks) == 1 else "AUTH_REQUIRED", key="k")
+    declared = {"capabilities": {"streaming": True, "extensions": [{"uri": URI}]}}
+    async with (
+        scripted_agent(agent, declared) as url,
+        at_terminal(url, "act", "--text", "book", state=tmp_path) as terminal,
+    ):
+        await terminal.until("Press Enter ")
+        terminal.type(typed)
+        await terminal.end()
+    (part,) = agent.said[1]["parts"]
+    assert part.get("data", {}) == answer
+    said = agent.said[1]["metadata"][f"{URI}/answer"]
+    assert said == ("decline" if answer else "accept")
 
 
 @pytest.mark.proves("cli-call", "map-elicitation-both")
