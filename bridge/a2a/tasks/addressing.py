@@ -1,10 +1,11 @@
 """Which task a message goes to: the one that it names, the one of its context that asks, or a new one.
 
-A message that names only a context answers the one task there that asks, if the agent takes it as an answer.
+A message that names only a context answers the one task there that asks, if the agent takes it as an answer and no
+other task there is at work: a client whose other calls run may well mean one more call.
 
 Nothing is changed here, and no work is planned.
 
-Spec: A2A 1.0 section 3.4 (contexts and tasks).
+Spec: A2A 1.0 sections 3.4 (contexts and tasks) and 3.4.3 (a message without a task id may begin a task).
 """
 
 from __future__ import annotations
@@ -26,6 +27,7 @@ from bridge.access.principals import Principal
 from bridge.store.contract import Store
 from bridge.store.records import Query
 
+_AT_WORK: Final = (TaskState.SUBMITTED, TaskState.WORKING)
 _NAMED_BESIDE: Final = 5
 """The most waiting tasks of a context that a new task there mentions."""
 
@@ -100,9 +102,26 @@ class Addressing:
         if found.total == 1:
             live = await self._at_rest(found.tasks[0].task_id, principal)
             answer = replace(turn, task=live.task, kept=live.kept)
-            if live.task.status.state is TaskState.INPUT_REQUIRED and self._agent.takes_as_answer(answer):
+            is_asking = live.task.status.state is TaskState.INPUT_REQUIRED
+            if (
+                is_asking
+                and self._agent.takes_as_answer(answer)
+                and not await self._is_at_work(context_id, principal)
+            ):
                 return answer, live
         return replace(turn, beside=tuple(task.task_id for task in found.tasks)), None
+
+    async def _is_at_work(self, context_id: str, principal: Principal) -> bool:
+        """Whether a task of the principal in a context is at work, at this replica or at another one."""
+        for state in _AT_WORK:
+            if (await self._store.list(Query(principal.name, 1, context_id, state.value))).total:
+                return True
+        # Without an await after this look. A task may have begun that is not stored yet.
+        return any(
+            live.state in _AT_WORK
+            for live in self._tasks
+            if live.origin.context_id == context_id and live.origin.owner == principal.name
+        )
 
     async def _at_rest(self, task_id: str, principal: Principal) -> LiveTask:
         """The principal's task. Work that has asked must first listen for the answer or return; this waits for it."""

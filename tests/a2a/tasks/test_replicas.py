@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from dataclasses import replace
 from typing import Any
 
@@ -702,6 +703,67 @@ async def test_a_message_of_a_context_answers_the_task_that_another_replica_hold
         assert (await two.engine.cancel(other.id, ALICE)).status.state is X
         done = await task_of(two.engine, asked({"text": "this"}, contextId="talk"), ALICE)
         assert (done.id, done.status.state, texts(done)) == (task.id, C, ["this"])
+
+
+class AsksOrWorks(Scripted):
+    """Works for ever on "busy", and asks about all else. Takes "this" as an answer."""
+
+    def __init__(self) -> None:
+        super().__init__(self._work)
+
+    def takes_as_answer(self, turn: Turn) -> bool:
+        return text_of_parts(turn.message.parts) == "this"
+
+    async def _work(self, job: Job) -> None:
+        if text_of_parts(job.turn.message.parts) == "busy":
+            await say(job, W)
+            await anyio.sleep_forever()
+        await say(job, C if job.turn.task else INPUT)
+
+
+@asynccontextmanager
+async def asking_and_working() -> AsyncIterator[tuple[Replica, Replica, Task]]:
+    """Two replicas, and a task that asks in the context "talk"."""
+    agent = AsksOrWorks()
+    async with pair(agent.script) as (one, two):
+        for replica in (one, two):
+            replica.engine._intake._addressing._agent = agent
+        yield one, two, await task_of(one.engine, asked({"text": "first"}, contextId="talk"), ALICE)
+
+
+@pytest.mark.proves("a2a-in-context")
+async def test_a_message_of_a_context_is_no_answer_while_another_task_there_is_at_work() -> None:
+    async with asking_and_working() as (one, two, asking):
+        busy = await task_of(
+            one.engine, asked({"text": "busy"}, contextId="talk", configuration=AT_ONCE), ALICE
+        )
+        elsewhere = asked({"text": "busy"}, contextId="elsewhere", configuration=AT_ONCE)
+        await task_of(two.engine, elsewhere, ALICE)
+        for replica in (one, two):
+            new = await task_of(replica.engine, asked({"text": "this"}, contextId="talk"), ALICE)
+            assert (new.status.state, new.id in (asking.id, busy.id)) == (INPUT, False)
+            await replica.engine.cancel(new.id, ALICE)
+        await two.engine.cancel(busy.id, ALICE)
+        done = await task_of(two.engine, asked({"text": "this"}, contextId="talk"), ALICE)
+        assert (done.id, done.status.state) == (asking.id, C)
+
+
+@pytest.mark.proves("a2a-in-context")
+async def test_a_task_that_is_not_stored_yet_is_at_work_too() -> None:
+    async with asking_and_working() as (one, _, asking):
+        one.store.hold_writes()
+        tasks: list[Task] = []
+
+        async def send(text: str) -> None:
+            request = asked({"text": text}, contextId="talk", configuration=AT_ONCE)
+            tasks.append(await task_of(one.engine, request, ALICE))
+
+        async with anyio.create_task_group() as group:
+            for text in ("busy", "this"):
+                group.start_soon(send, text)
+                await anyio.wait_all_tasks_blocked()
+            one.store.let_writes()
+        assert len({asking.id, *(task.id for task in tasks)}) == 3
 
 
 async def test_work_that_another_replica_began_first_gives_back_what_was_kept_for_it() -> None:
