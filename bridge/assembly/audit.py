@@ -38,6 +38,16 @@ class BridgeAudit:
         """Why no call is let through; None if nothing is in the way."""
         return None if self.gate is None else self._journal.fault
 
+    @property
+    def fault_of_disk(self) -> str | None:
+        """Why no line can be written at the moment; None while they can."""
+        return self._journal.fault
+
+    @property
+    def lost_lines(self) -> int:
+        """How many lines could not be written."""
+        return self._journal.lost_lines
+
     def families(self) -> list[MetricFamily]:
         """Whether lines can be written, and how many could not be, as metrics."""
         words = "Whether the lines of the audit can be written"

@@ -157,6 +157,14 @@ class BridgeReplicas:
         why: JsonObject = {"why": _AWAY} if self._registry.failure else {}
         return {"own": self._registry.epoch, "others": others, **why}
 
+    @property
+    def others(self) -> list[tuple[str, ServedPlan]]:
+        """The other replicas that live: where each is reached, or its epoch, and which plan it serves."""
+        return [
+            (entry.address or f"epoch {epoch}", self._plan_of(entry))
+            for epoch, entry in sorted(self._registry.others.items())
+        ]
+
     def _compare(self) -> None:
         """Log each replica that began to serve another plan, or the same one again."""
         if not self._own:

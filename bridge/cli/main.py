@@ -29,6 +29,7 @@ _COMMANDS: Final = (
     "serve",
     "init",
     "check",
+    "doctor",
     "people",
     "show",
     "install",
@@ -50,6 +51,7 @@ _MODULES: Final = {
     "call": "bridge.cli.call.command",
     "install": "bridge.cli.install.command",
     "people": "bridge.cli.operate.people",
+    "doctor": "bridge.cli.operate.doctor",
 }
 
 _SUMMARY_CHARACTERS: Final = 200
@@ -101,6 +103,7 @@ def cli() -> None:
     Call a tool of an MCP server:         mcp-a2a call greet name=Ada -- python server.py
     Move tasks to PostgreSQL:             mcp-a2a store move old.toml new.toml
     Verify an audit:                      mcp-a2a audit verify audit.jsonl*
+    See what is wrong with a bridge:      mcp-a2a doctor
     Give a colleague a token:             mcp-a2a people add ann
     Make a key that signs cards:          mcp-a2a keys new card.pem
 

@@ -45,10 +45,12 @@ from bridge.a2a.server.service import Stream
 from bridge.a2a.tasks.callers import CallContext
 from bridge.access.principals import EVERYONE, OperatorRole
 from bridge.assembly.bridge import Bridge
+from bridge.assembly.health.findings import FAILURES_MOST, failure_of
 from bridge.assembly.published_agent import PublishedAgent
 from bridge.console.gate import Visit
 from bridge.errors import AuditAwayError, StoreAwayError
 from bridge.http.request_checks import RefusedError
+from bridge.jsonvalues import JsonObject
 from bridge.trace import Hop
 from bridge.translate.own_questions import asks_for_skill
 
@@ -151,6 +153,14 @@ class AgentOperations:
             request = ListTasksRequest(status=state, page_size=1)
             own += (await self._page(request, only_own=True)).total_size
         return max(all_of_them - own, 0)
+
+    async def failures(self) -> list[JsonObject]:
+        """The newest tasks that have failed, without their reasons where those are not for the visitor."""
+        found: list[Task] = []
+        for state in (TaskState.FAILED, TaskState.REJECTED):
+            request = ListTasksRequest(status=state, page_size=FAILURES_MOST, history_length=0)
+            found += (await self._page(request, only_own=False)).tasks
+        return [failure_of(task, self.agent.name, shows_reason=not self.withholds(task)) for task in found]
 
     async def _all_in(self, state: TaskState, asked: AskedQuestions) -> Mapping[str, int]:
         """The tasks of all in a state, by their ids, with since when. Whatever is not known of them is read."""

@@ -220,6 +220,16 @@ def _faults_of_time(file: Path, now: datetime) -> Iterator[tuple[str, str]]:
         yield "certificate", f"the certificate in {file} counts from {begin:%Y-%m-%d} on"
 
 
+def certificate_end(file: Path) -> datetime | None:
+    """When the certificate in a file ends; None where that cannot be read."""
+    from cryptography import x509  # takes long to import, and is needed for this alone
+
+    try:
+        return x509.load_pem_x509_certificate(file.read_bytes()).not_valid_after_utc
+    except (OSError, ValueError):
+        return None
+
+
 class UnreadableCertificateError(ssl.SSLError):
     """A client has shown a certificate of its authority that cannot be read."""
 

@@ -247,6 +247,11 @@ class Engine:
         return not self._closing and self._store.failure is None
 
     @property
+    def store_failure(self) -> str | None:
+        """Why the store takes no writes, in words; None while it does."""
+        return self._store.failure
+
+    @property
     def running(self) -> int:
         """The number of tasks with running work."""
         return sum(live.running is not None for live in self._tasks)

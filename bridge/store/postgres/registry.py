@@ -315,6 +315,12 @@ class PostgresRegistry:
                 self.on_hint(word)
 
 
+async def entries_in(connection: AsyncConnection) -> dict[int, ReplicaEntry]:
+    """The replicas that are in the list, by their epochs, for somebody who is none of them."""
+    found = await connection.execute(Namespace.of_replicas().sql(_ENTRIES))
+    return _entries_in(await found.fetchall())
+
+
 def _entries_in(rows: Sequence[tuple[Any, ...]]) -> dict[int, ReplicaEntry]:
     return {
         epoch: ReplicaEntry(

@@ -1,0 +1,234 @@
+"""What a plan and this machine tell without a running bridge: certificates, credentials, audit, disk and clock.
+
+It reads files, and waits for no peer. What a secret is, is never told.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import os
+import shutil
+import time
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from enum import StrEnum
+from pathlib import Path
+from typing import Final
+
+from bridge.a2a.model.objects import Task, timestamp
+from bridge.access.verifiers import Scheme
+from bridge.assembly.plan import STANDARD_OUTPUT, Plan, SharedStore
+from bridge.config.tables.values import MEMORY_STORE
+from bridge.http.tls import certificate_end, faults_of, peer_faults_of
+from bridge.jsonvalues import JsonObject
+from bridge.mcp.client.transports.streamable_http import HttpTarget
+from bridge.user_folders import state_folder
+
+FAILURES_MOST: Final = 10
+"""Failed tasks that are told, the newest first."""
+
+_SOON_DAYS: Final = 21
+"""A certificate or token that ends within so many days is told of before it does."""
+_DAY_SECONDS: Final = 86_400
+_FULL_BYTES: Final = 64 * 1024 * 1024
+"""Free space with which a store may stop taking writes at any moment: a log of SQLite and a task of some size."""
+_LOW_BYTES: Final = 1024 * 1024 * 1024
+_AHEAD_SECONDS: Final = 60.0
+"""How far in the future a file may have been written, before the clock is taken for wrong."""
+_REASON_CHARACTERS: Final = 300
+
+
+class Grade(StrEnum):
+    """How a finding is."""
+
+    GOOD = "good"
+    WARN = "warn"
+    """It works, and will not for long, or not all of it."""
+    BAD = "bad"
+
+
+@dataclass(frozen=True)
+class HealthFinding:
+    """One thing that was looked at."""
+
+    area: str
+    """`store`, `peers`, `credentials`, `certificates`, `replicas`, `audit`, `disk` or `clock`."""
+    name: str
+    grade: Grade
+    words: str
+    mend: str = ""
+    """The command that mends it; "" if there is none, or nothing to mend."""
+
+    def to_object(self) -> JsonObject:
+        """As JSON."""
+        return {
+            "area": self.area,
+            "name": self.name,
+            "grade": self.grade.value,
+            "words": self.words,
+            "mend": self.mend,
+        }
+
+
+def machine_findings(plan: Plan, now: datetime | None = None) -> list[HealthFinding]:
+    """Everything that the plan and this machine tell."""
+    now = now or datetime.now(UTC)
+    return [
+        *_certificates(plan, now),
+        *_tokens_of_peers(plan, now.timestamp()),
+        *_rotations(plan),
+        *_audit(plan),
+        *_disks(plan),
+        *_clock(plan, now.timestamp()),
+    ]
+
+
+def peer_mend(kind: str, name: str, where: str, *, needs_login: bool) -> str:
+    """The command that mends a peer that cannot be called, or shows what it says: `kind` is its table in the file, and
+    `where` its command or its URL."""
+    if needs_login:
+        return f"mcp-a2a login {name}"
+    if kind == "tool_servers":
+        return f"curl -si {where}" if where.startswith(("http://", "https://")) else where
+    return f"mcp-a2a card {where}"
+
+
+def failure_of(task: Task, agent: str, *, shows_reason: bool) -> JsonObject:
+    """A failed task as `doctor` and the console tell it."""
+    reason = ""
+    if shows_reason and task.status.message is not None:
+        reason = " ".join(part.text for part in task.status.message.parts if part.text)
+    return {
+        "at": task.status.timestamp or timestamp(0),
+        "agent": agent,
+        "task": task.id,
+        "state": task.status.state.word,
+        "reason": reason if len(reason) <= _REASON_CHARACTERS else f"{reason[:_REASON_CHARACTERS]}...",
+        "is_withheld": not shows_reason,
+    }
+
+
+def ends(area: str, name: str, end: float, now: float, mend: str) -> HealthFinding:
+    """The finding about something that counts until `end`, in seconds since the epoch."""
+    day = f"{datetime.fromtimestamp(end, UTC):%Y-%m-%d %H:%M} UTC"
+    left = end - now
+    if left <= 0:
+        return HealthFinding(area, name, Grade.BAD, f"expired on {day}", mend)
+    days = int(left // _DAY_SECONDS)
+    grade = Grade.WARN if days < _SOON_DAYS else Grade.GOOD
+    how_long = f"{days} days" if days != 1 else "1 day"
+    return HealthFinding(
+        area, name, grade, f"ends on {day}, in {how_long}", mend if grade is Grade.WARN else ""
+    )
+
+
+def _certificates(plan: Plan, now: datetime) -> Iterator[HealthFinding]:
+    shown = (
+        [("bridge.tls", plan.place.tls.certificate, faults_of(plan.place.tls, now))] if plan.place.tls else []
+    )
+    for path, tls in plan.tls_of_peers():
+        if tls.certificate is not None:
+            shown.append((".".join((*path, "tls")), tls.certificate, peer_faults_of(tls, now)))
+    for name, file, faults in shown:
+        words = [words for _, words in faults]
+        renew = f"put the renewed certificate in the place of {file}; nothing is restarted"
+        if words:
+            yield HealthFinding("certificates", name, Grade.BAD, "; ".join(words), renew)
+        elif (end := certificate_end(file)) is not None:
+            yield ends("certificates", name, end.timestamp(), now.timestamp(), renew)
+
+
+def _tokens_of_peers(plan: Plan, now: float) -> Iterator[HealthFinding]:
+    """The fixed tokens for peers that say when they end."""
+    tokens = {f"agents.{name}": one.bearer or "" for name, one in plan.agents.items()}
+    for name, server in plan.servers.items():
+        if isinstance(server.target, HttpTarget):
+            said = {key.lower(): value for key, value in server.target.headers.items()}
+            tokens[f"tool_servers.{name}"] = said.get("authorization", "").removeprefix("Bearer ")
+    for name, catalog in plan.catalogs.items():
+        said = {key.lower(): value for key, value in catalog.headers.items()}
+        tokens[f"catalogs.{name}"] = said.get("authorization", "").removeprefix("Bearer ")
+    for title, token in tokens.items():
+        if (end := _end_in(token)) is not None:
+            mend = "put the new token in its place; a bridge that runs takes over a changed file"
+            yield ends("credentials", title, end, now, mend)
+
+
+def _end_in(token: str) -> float | None:
+    """When a JSON Web Token ends, as it says itself (RFC 7519 section 4.1.4); None for any other token."""
+    parts = token.split(".")
+    if len(parts) != 3:
+        return None
+    try:
+        said = json.loads(base64.urlsafe_b64decode(parts[1] + "=" * (-len(parts[1]) % 4)))
+        end = said.get("exp") if isinstance(said, dict) else None
+        return float(end) if isinstance(end, int | float) else None
+    except (ValueError, RecursionError, OverflowError):
+        return None
+
+
+def _rotations(plan: Plan) -> Iterator[HealthFinding]:
+    """The people with two tokens, of whom the older one should go."""
+    tokens = Counter(one.principal.name for one in plan.credentials if one.scheme is Scheme.BEARER)
+    for name, number in tokens.items():
+        if number > 1:
+            words = "has two tokens: the older one still counts"
+            mend = f"mcp-a2a people rotate {name} --finish"
+            yield HealthFinding("credentials", f"principals.{name}", Grade.WARN, words, mend)
+
+
+def _audit(plan: Plan) -> Iterator[HealthFinding]:
+    audit = plan.place.audit
+    if audit is None or audit.file == STANDARD_OUTPUT:
+        return
+    place = next(one for one in (audit.file, *audit.file.parents) if one.exists())
+    if not os.access(place, os.W_OK):
+        yield HealthFinding(
+            "audit", str(audit.file), Grade.BAD, f"{place} cannot be written", f"ls -ld {place}"
+        )
+        return
+    words = f"{audit.file.stat().st_size} bytes" if audit.file.exists() else "is not begun yet"
+    yield HealthFinding("audit", str(audit.file), Grade.GOOD, words)
+
+
+def _disks(plan: Plan) -> Iterator[HealthFinding]:
+    """The free space of each file system that the bridge writes to."""
+    place, found = plan.place, dict[int, tuple[Path, list[str]]]()
+    state = place.state or state_folder()
+    wanted = {"state": state}
+    if place.audit is not None and place.audit.file != STANDARD_OUTPUT:
+        wanted["audit"] = place.audit.file.parent
+    for name, one in plan.published.items():
+        if not isinstance(one.store, SharedStore) and one.store != MEMORY_STORE:
+            wanted[f"store of {name}"] = Path(one.store).parent if one.store else state
+    for what, folder in wanted.items():
+        there = next(one for one in (folder.absolute(), *folder.absolute().parents) if one.exists())
+        found.setdefault(there.stat().st_dev, (there, []))[1].append(what)
+    for folder, whats in found.values():
+        yield _disk(folder, ", ".join(whats))
+
+
+def _disk(folder: Path, what: str) -> HealthFinding:
+    usage = shutil.disk_usage(folder)
+    grade = Grade.BAD if usage.free < _FULL_BYTES else Grade.WARN if usage.free < _LOW_BYTES else Grade.GOOD
+    words = f"{usage.free // 1024**2:,} MiB free of {usage.total // 1024**2:,} ({what})"
+    mend = "" if grade is Grade.GOOD else f"du -xsh {folder}/* | sort -h"
+    return HealthFinding("disk", str(folder), grade, words, mend)
+
+
+def _clock(plan: Plan, now: float) -> Iterator[HealthFinding]:
+    """Whether a file of the bridge was written in the future: then this clock was set back, and tokens seem to live
+    too long."""
+    state = plan.place.state or state_folder()
+    ahead = 0.0
+    if state.is_dir():
+        ahead = max((one.stat().st_mtime - now for one in state.iterdir() if one.is_file()), default=0.0)
+    words = f"{datetime.fromtimestamp(now, UTC):%Y-%m-%d %H:%M:%S} UTC"
+    if ahead > _AHEAD_SECONDS:
+        words += f", and a file in {state} was written {ahead:,.0f} s later than that"
+        yield HealthFinding("clock", time.tzname[0], Grade.WARN, words, "timedatectl status")
+    else:
+        yield HealthFinding("clock", time.tzname[0], Grade.GOOD, words)

@@ -1,0 +1,195 @@
+"""`mcp-a2a doctor`: what a bridge lacks, and the command that mends each thing."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+import click
+
+from bridge.errors import PeerError, UsageError
+
+if TYPE_CHECKING:
+    import httpx2
+
+    from bridge.jsonvalues import JsonObject
+
+_WAIT_SECONDS: Final = 30.0
+_AT_FAULT: Final = 1
+_MARKS: Final = {"good": "✓", "warn": "!", "bad": "✗"}
+_CONSOLE: Final = "/console"
+_CSRF: Final = r'data-csrf="([^"]+)"'
+
+
+@click.command()
+@click.argument("target", required=False, metavar="[FILE | URL]")
+@click.option(
+    "--bearer", metavar="env:NAME|file:PATH", help="With a URL: the token of an operator of the bridge."
+)
+@click.option(
+    "--ca", type=click.Path(path_type=Path), help="With a URL: the authorities that its certificate is from."
+)
+@click.option("--json", "as_json", is_flag=True, help="Print the findings as JSON.")
+@click.option(
+    "--wait-seconds",
+    type=click.FloatRange(min=0, min_open=True, max=3600),
+    default=_WAIT_SECONDS,
+    show_default=True,
+    help="How long servers and agents may take to answer.",
+)
+def doctor(**options: Any) -> int:
+    """Look at everything that a bridge needs, and say which command mends what is wrong.
+
+    FILE defaults to bridge.toml in the current folder. With a file the command looks by itself, also while a bridge
+    runs on it: at the store, the peers, credentials and their ends, certificates, replicas and their plans, the audit,
+    the disk, the clock, and the last ten tasks that failed, with their reasons. It changes nothing.
+
+    \b
+    mcp-a2a doctor
+    mcp-a2a doctor team.toml
+    mcp-a2a doctor https://desk.example.com --bearer env:OPS_TOKEN
+    mcp-a2a doctor --json | jq '.findings[] | select(.grade == "bad")'
+
+    With a URL it asks the bridge there, which tells an operator the same on the first page of its console
+    (`console = true`). Without the console it reads `/readyz`, which tells less.
+
+    Exit codes: 0 nothing is broken; 1 something is, or nothing answers at the URL; 2 the file has mistakes, or the
+    token is of no operator.
+    """
+    import anyio
+
+    target = options["target"] or ""
+    is_url = target.startswith(("http://", "https://"))
+    if not is_url and (options["bearer"] or options["ca"]):
+        raise UsageError("--bearer and --ca go with the URL of a bridge")
+    told = (
+        anyio.run(_asked, target, options)
+        if is_url
+        else _looked_at(Path(target) if target else None, options)
+    )
+    if options["as_json"]:
+        from bridge.cli import render
+
+        render.write_document(json.dumps(told, indent=2, ensure_ascii=False) + "\n")
+    else:
+        _print(told)
+    return 0 if told["ok"] else _AT_FAULT
+
+
+def _looked_at(file: Path | None, options: dict[str, Any]) -> JsonObject:
+    import anyio
+
+    from bridge.cli import logs
+    from bridge.cli.serve import found, loaded_from, plan_of
+    from bridge.process.doctor import health_of_file
+
+    plan = plan_of(loaded_from(found(file), {}))
+    logs.set_up("text", "error")
+    return anyio.run(health_of_file, plan, options["wait_seconds"]).to_object()
+
+
+async def _asked(url: str, options: dict[str, Any]) -> JsonObject:
+    """What the bridge at a URL tells of itself.
+
+    Raises:
+        UsageError: the token is missing, or is of no operator.
+        PeerError: nothing answers there, or it is no bridge.
+    """
+    import ssl
+
+    import httpx2
+
+    from bridge.config.text.secrets import secret_from
+
+    token = secret_from(options["bearer"]) if options["bearer"] else None
+    if options["bearer"] and token is None:
+        raise UsageError("--bearer takes env:NAME or file:PATH")
+    verify = ssl.create_default_context(cafile=options["ca"]) if options["ca"] else True
+    root = url.rstrip("/")
+    async with httpx2.AsyncClient(timeout=options["wait_seconds"], verify=verify) as client:
+        try:
+            told = await _console(client, root, token)
+            return told if told is not None else await _readiness(client, root, token)
+        except (httpx2.HTTPError, ValueError) as exc:
+            raise PeerError(f"{root} does not answer as a bridge: {exc or type(exc).__name__}") from exc
+
+
+async def _console(client: httpx2.AsyncClient, root: str, token: str | None) -> JsonObject | None:
+    """What the first page of the console tells; None where there is no console."""
+    import re
+
+    page = await client.get(f"{root}{_CONSOLE}")
+    if page.status_code == 404:
+        return None
+    if token is not None and (found := re.search(_CSRF, page.text)):
+        headers = {"Origin": "/".join(root.split("/")[:3]), "X-CSRF-Token": found[1]}
+        signed = await client.post(f"{root}{_CONSOLE}/sign-in", json={"token": token}, headers=headers)
+        if signed.status_code >= 400:
+            raise UsageError(f"{root} does not take this token ({signed.status_code})")
+    answer = await client.get(f"{root}{_CONSOLE}", headers={"Accept": "application/json"})
+    if answer.status_code == 401:
+        raise UsageError(f"{root} asks who you are: give --bearer env:NAME with the token of an operator")
+    if answer.status_code == 403:
+        return None
+    told = answer.raise_for_status().json()
+    if "health" not in told:
+        raise UsageError(f"{root} tells its health to operators: this token is of somebody else")
+    is_well = all(one["grade"] != "bad" for one in told["health"])
+    return {"ok": is_well, "findings": told["health"], "failures": told["failures"]}
+
+
+async def _readiness(client: httpx2.AsyncClient, root: str, token: str | None) -> JsonObject:
+    """What `/readyz` tells, as findings."""
+    headers = {"Authorization": f"Bearer {token}"} if token else {}
+    answer = await client.get(f"{root}/readyz", headers=headers)
+    state = answer.json()
+    findings: list[Any] = []
+
+    def found(area: str, name: str, why: str | None, mend: str) -> None:
+        grade, words = ("good", "is well") if why is None else ("bad", why)
+        findings.append(
+            {"area": area, "name": name, "grade": grade, "words": words, "mend": mend if why else ""}
+        )
+
+    for name, agent in state.get("agents", {}).items():
+        found("store", name, None if agent.get("store") == "ok" else str(agent.get("store")), "mcp-a2a check")
+    sources = [one.get("servers", {}) for one in state.get("agents", {}).values()]
+    sources += [one.get("agents", {}) for one in state.get("mcp", {}).values()]
+    for key, one in {key: one for source in sources for key, one in source.items()}.items():
+        found("peers", key, None if one.get("up") else str(one.get("why") or "is down"), "mcp-a2a check")
+    is_ready = answer.status_code == 200
+    if not findings:
+        words = (
+            f"{state.get('status', 'unknown')}; an operator's token (--bearer) or `console = true` tells more"
+        )
+        found("peers", root, None if is_ready else words, "mcp-a2a check")
+    return {"ok": is_ready, "findings": findings, "failures": []}
+
+
+def _print(told: JsonObject) -> None:
+    from bridge.cli import render
+
+    findings: Any = told["findings"]
+    area = ""
+    for one in findings:
+        if one["area"] != area:
+            area = one["area"]
+            render.heading(area.capitalize())
+        render.result(f"  {_MARKS.get(one['grade'], '?')} {one['name']}: {one['words']}")
+        if one["mend"]:
+            render.result(f"      {one['mend']}")
+    failures: Any = told["failures"]
+    if failures:
+        render.heading("The last failures")
+    for one in failures:
+        reason = one["reason"] or ("(console_content is off)" if one["is_withheld"] else "")
+        render.result(f"  {one['at']} {one['agent']} {one['state']} {one['task']}")
+        if reason:
+            render.result(f"      {reason}")
+    broken = sum(one["grade"] == "bad" for one in findings)
+    soon = sum(one["grade"] == "warn" for one in findings)
+    what = "1 thing is broken" if broken == 1 else f"{broken} things are broken"
+    verdict = what if broken else "nothing is broken"
+    render.result("")
+    render.result(f"{verdict}{f', {soon} to look at' if soon else ''}")

@@ -1,0 +1,157 @@
+"""`mcp-a2a doctor`: what a bridge lacks, each with the command that mends it, of a file and of a bridge that runs."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.support.command import Wrapping, run_here
+from tests.support.files import DEVTOOLS, RAW, started, written
+from tests.support.ports import free_port
+from tests.support.postgres import database_url, new_agent
+
+HEAD = "[bridge]\nstore = 'tasks.db'\n"
+GONE = "[tool_servers.gone]\nurl = 'http://127.0.0.1:9/mcp'\nfail = 'open'\n"
+BOTH = "[tools_as_agent.devtools]\nfrom = ['raw', 'gone']\n"
+PEOPLE = (
+    "[principals.ops]\nbearer = { env = 'OPS' }\noperator = 'answer'\n"
+    "[principals.ann]\nbearer = { env = 'ANN' }\n"
+)
+TOKENS = {"OPS": "ops-token", "ANN": "ann-token"}
+
+
+def doctor(folder: Path, *words: str, **more: str) -> subprocess.CompletedProcess[str]:
+    variables = {"XDG_CACHE_HOME": str(folder / "c"), **TOKENS, **more}
+    return run_here("doctor", *words, state=folder / "state", folder=folder, **variables)
+
+
+def told_by(folder: Path, *words: str, **more: str) -> dict[str, Any]:
+    done = doctor(folder, "--json", *words, **more)
+    told: dict[str, Any] = json.loads(done.stdout)
+    assert done.returncode == (0 if told["ok"] else 1)
+    return told
+
+
+def broken_in(told: dict[str, Any]) -> dict[str, tuple[str, str]]:
+    return {one["name"]: (one["area"], one["mend"]) for one in told["findings"] if one["grade"] == "bad"}
+
+
+@contextmanager
+def running(folder: Path, *parts: str) -> Iterator[Wrapping]:
+    path = written(folder, *parts)
+    with started("serve", str(path), "--port", state=folder / "state", until="Try it", **TOKENS) as bridge:
+        yield bridge
+
+
+def fails_a_task(folder: Path, bridge: Wrapping, *words: str) -> None:
+    done = run_here(
+        "call",
+        f"http://127.0.0.1:{bridge.port}/agents/devtools",
+        "fail",
+        *words,
+        state=folder / "c",
+        **TOKENS,
+    )
+    assert done.returncode == 1, done.stderr
+
+
+def test_a_file_without_a_fault_is_well_and_nothing_is_made(tmp_path: Path) -> None:
+    written(tmp_path, HEAD, RAW, DEVTOOLS)
+    told = told_by(tmp_path)
+    assert told["ok"]
+    assert {one["area"] for one in told["findings"]} == {"store", "peers", "disk", "clock"}
+    assert not list(tmp_path.rglob("*.db"))
+    assert doctor(tmp_path).stdout.splitlines()[-1] == "nothing is broken"
+
+
+def test_each_thing_that_is_broken_has_its_command(tmp_path: Path) -> None:
+    (tmp_path / "tasks.devtools.db").write_text(
+        "this was never a database, and is long enough to be looked at"
+    )
+    written(tmp_path, HEAD, RAW, GONE, BOTH)
+    told = told_by(tmp_path, "--wait-seconds", "5")
+    assert broken_in(told) == {
+        "bridge.store": ("store", ""),
+        "tool_servers.gone": ("peers", "curl -si http://127.0.0.1:9/mcp"),
+    }
+    shown = doctor(tmp_path, "--wait-seconds", "5").stdout
+    assert "  ✗ tool_servers.gone: " in shown
+    assert "      curl -si http://127.0.0.1:9/mcp\n" in shown
+    assert shown.splitlines()[-1] == "2 things are broken"
+
+
+def test_the_last_failures_are_told_with_their_reasons_while_the_bridge_runs(tmp_path: Path) -> None:
+    with running(tmp_path, HEAD, RAW, DEVTOOLS) as bridge:
+        fails_a_task(tmp_path, bridge)
+        for told in (told_by(tmp_path), told_by(tmp_path, f"http://127.0.0.1:{bridge.port}")):
+            assert told["ok"]
+        (failure,) = told_by(tmp_path)["failures"]
+    assert (failure["agent"], failure["state"]) == ("devtools", "failed")
+    assert failure["reason"]
+
+
+def test_a_bridge_that_runs_tells_an_operator_the_same_as_the_first_page_of_its_console(
+    tmp_path: Path,
+) -> None:
+    with running(
+        tmp_path, HEAD, "console = true\nconsole_content = true\n", RAW, GONE, BOTH, PEOPLE
+    ) as bridge:
+        url = f"http://127.0.0.1:{bridge.port}"
+        fails_a_task(tmp_path, bridge, "--bearer", "env:ANN")
+        told = told_by(tmp_path, url, "--bearer", "env:OPS")
+        assert broken_in(told) == {"tool_servers.gone": ("peers", "curl -si http://127.0.0.1:9/mcp")}
+        (failure,) = told["failures"]
+        assert (failure["agent"], failure["state"], bool(failure["reason"])) == ("devtools", "failed", True)
+        for words, said in (
+            (("--bearer", "env:ANN"), "this token is of somebody else"),
+            ((), "give --bearer env:NAME with the token of an operator"),
+        ):
+            done = doctor(tmp_path, url, *words)
+            assert done.returncode == 2
+            assert said in done.stderr
+
+
+def test_without_contents_the_reasons_of_failures_stay_with_their_owners(tmp_path: Path) -> None:
+    with running(tmp_path, HEAD, "console = true\n", RAW, DEVTOOLS, PEOPLE) as bridge:
+        fails_a_task(tmp_path, bridge, "--bearer", "env:ANN")
+        url = f"http://127.0.0.1:{bridge.port}"
+        (failure,) = told_by(tmp_path, url, "--bearer", "env:OPS")["failures"]
+        assert (failure["reason"], failure["is_withheld"]) == ("", True)
+
+
+def test_nothing_at_a_url_is_said(tmp_path: Path) -> None:
+    done = doctor(tmp_path, f"http://127.0.0.1:{free_port()}")
+    assert done.returncode == 1
+    assert "does not answer as a bridge" in done.stderr
+
+
+def test_options_for_a_url_do_not_go_with_a_file(tmp_path: Path) -> None:
+    done = doctor(tmp_path, "--bearer", "env:OPS")
+    assert done.returncode == 2
+    assert "go with the URL of a bridge" in done.stderr
+
+
+@pytest.mark.parametrize("line", ["", "public_url = 'https://other.example.com'\n"])
+def test_the_replicas_in_a_database_are_told_with_whether_they_serve_the_same(
+    line: str, tmp_path: Path
+) -> None:
+    agent = new_agent()
+    head = "[bridge]\nstore = { env = 'DATABASE_URL' }\nkeys = [{ env = 'KEY' }]\nreplica_url = 'http://one.example'\n"
+    variables = {"DATABASE_URL": database_url(), "KEY": f"{agent}{'k' * 40}"}
+    tables = (RAW, f"[tools_as_agent.{agent}]\nfrom = ['raw']\n")
+    path = written(tmp_path, head, *tables)
+    with started(
+        "serve", str(path), "--no-reload", "--port", state=tmp_path / "s", until="Try it", **variables
+    ):
+        written(tmp_path, head, line, *tables)
+        told = told_by(tmp_path, **variables)
+    there = {one["name"]: one for one in told["findings"]}
+    words = "serves another configuration" if line else "serves the same configuration"
+    assert there["http://one.example"]["words"].startswith(words)
+    assert there["of the database"]["grade"] == "good"
