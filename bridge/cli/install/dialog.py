@@ -16,11 +16,12 @@ import click
 from bridge import short_names
 from bridge.cli import render
 from bridge.cli.install import checks, command
-from bridge.errors import PeerError, UsageError
+from bridge.errors import PeerError, UsageError, telling_of
 from bridge.hosts import places, secrets
 
 if TYPE_CHECKING:
     from bridge.a2a.client.card import FoundCard
+    from bridge.a2a.model.objects import AgentCard
     from bridge.cli.card import AgentConnection
 
 _NO: Final = frozenset({"n", "no"})
@@ -29,9 +30,10 @@ _NO: Final = frozenset({"n", "no"})
 def install(options: dict[str, Any]) -> int:
     """Ask for the hosts, the agent, its name and its token, and add it to each host.
 
+    Returns the exit code: it is not 0 if a host's file could not be edited, or the server does not work there.
+
     Raises:
-        UsageError: no host is there, or its file cannot be edited.
-        PeerError: the server does not work as the host would start it.
+        UsageError: no host is there.
         click.Abort: the person ended the input.
     """
     found = _found_hosts()
@@ -42,16 +44,22 @@ def install(options: dict[str, Any]) -> int:
             " host takes"
         )
     chosen = _chosen(found)
-    url = _agent()
+    url, found_card = _agent()
     options = {**options, "urls": (url,), "check": True}
     name = _name(options)
-    token = _token(options, name)
+    option = _option_for(found_card.card)
+    token = _token(url, found_card, option, secrets.variable_for(name))
     files = ", ".join(str(file) for _, file in chosen)
     if _asked(f"Add {name} ({url}) to {files}? [Y/n]").lower() in _NO:
         _leave()
+    code = 0
     for key, _ in chosen:
-        _put({**options, "host": key, "name": name}, places.HOSTS[key], token)
-    return 0
+        try:
+            _put({**options, "host": key, "name": name}, places.HOSTS[key], option, token)
+        except (PeerError, UsageError) as exc:  # the other hosts have nothing to do with it
+            render.complain(f"{places.HOSTS[key].title}: {exc}{exc.detail}")
+            code = max(code, telling_of(exc).exit_code)
+    return code
 
 
 def _found_hosts() -> list[tuple[str, Path]]:
@@ -79,8 +87,8 @@ def _chosen(found: Sequence[tuple[str, Path]]) -> list[tuple[str, Path]]:
         render.say(f"Type a number from 1 to {len(found)}.")
 
 
-def _agent() -> str:
-    """The URL of an agent. Its card was read."""
+def _agent() -> tuple[str, FoundCard]:
+    """The URL of an agent, and its card."""
     import anyio
 
     while True:
@@ -88,15 +96,27 @@ def _agent() -> str:
         if not url:
             continue
         try:
-            card = anyio.run(_connection(url).card_to_show).card
+            found = anyio.run(_connection(url).card_to_show)
         except (PeerError, UsageError) as exc:
             render.say(str(exc))
             continue
+        card = found.card
         skills = ", ".join(skill.id for skill in card.skills[:5])
         more = f" and {len(card.skills) - 5} more" if len(card.skills) > 5 else ""
         render.say(f"{card.name}: {card.description.strip().partition(chr(10))[0]}")
         render.say(f"Its skills: {skills}{more}" if skills else "It names no skills.")
-        return url
+        return url, found
+
+
+def _option_for(card: AgentCard) -> str:
+    """The option that sends what the agent asks for."""
+    schemes = card.security_schemes or {}
+    needed = {name for one in card.security_requirements or () for name in one.schemes}
+    fields = {field for name in needed or schemes for field in schemes.get(name, {})}
+    kinds = {
+        field for field in fields if field.endswith("SecurityScheme")
+    }  # the others are of older versions
+    return "api_key" if kinds == {"apiKeySecurityScheme"} else "bearer"
 
 
 def _name(options: dict[str, Any]) -> str:
@@ -108,35 +128,27 @@ def _name(options: dict[str, Any]) -> str:
         render.say("Hosts take at most 64 letters, digits, - and _.")
 
 
-def _token(options: dict[str, Any], name: str) -> str:
-    """A token that the agent takes; "" without one."""
+def _token(url: str, found: FoundCard, option: str, variable: str) -> str:
+    """A token, or API key, that the agent takes; "" without one."""
     import anyio
 
-    url, variable = options["urls"][0], secrets.variable_for(name)
+    word = "API key" if option == "api_key" else "Token"
     while True:
-        answer = render.ask_secret("Token for it (not shown; Enter for none):")
+        answer = render.ask_secret(f"{word} for it (not shown; Enter for none):")
         if answer is None:
             _leave()
         token = answer.strip()
         if not token.isascii() or not token.isprintable():
-            render.say("A token has printable characters of ASCII alone.")
+            render.say("It has characters that HTTP does not carry.")
             continue
         os.environ[variable] = token  # read by the trials of this process, and by nothing that outlives it
-        connection = _connection(url, f"env:{variable}" if token else None)
-        if not (fault := anyio.run(_refusal, connection)):
+        connection = _connection(url, **({option: f"env:{variable}"} if token else {}))
+        if not (fault := anyio.run(checks.refusal_of, connection, found)):
             return token
-        render.say(fault)
+        render.say(f"{fault}. (Ctrl+D leaves, and nothing is written.)")
 
 
-async def _refusal(connection: AgentConnection) -> str:
-    try:
-        found: FoundCard = await connection.card_to_show()
-    except PeerError as exc:
-        return str(exc)
-    return await checks.refusal_of(connection, found)
-
-
-def _put(options: dict[str, Any], host: places.Host, token: str) -> None:
+def _put(options: dict[str, Any], host: places.Host, option: str, token: str) -> None:
     name = options["name"]
     if not token:
         command.put(options, host)
@@ -144,13 +156,13 @@ def _put(options: dict[str, Any], host: places.Host, token: str) -> None:
     if host.inputs_key:
         asked, variable = secrets.input_for(name), secrets.variable_for(name)
         secret = command.AskedSecret(asked, variable, secrets.input_value(asked["id"]))
-        command.put({**options, "bearer": f"env:{variable}"}, host, secret)
+        command.put({**options, option: f"env:{variable}"}, host, secret)
         render.say(f"{host.title} asks for the token when it first starts {name}, and keeps it.")
         return
     before = secrets.files_in(checks.token_folder())
     file = secrets.kept_in_file(checks.token_folder(), name, token)
     try:
-        command.put({**options, "bearer": f"file:{file}"}, host)
+        command.put({**options, option: f"file:{file}"}, host)
     except BaseException:
         if file not in before:
             file.unlink(missing_ok=True)
@@ -158,10 +170,10 @@ def _put(options: dict[str, Any], host: places.Host, token: str) -> None:
     render.say(f"The token is in {file}, which only you can read.")
 
 
-def _connection(url: str, bearer: str | None = None) -> AgentConnection:
+def _connection(url: str, **secret: str) -> AgentConnection:
     from bridge.cli.card import AgentConnection
 
-    return AgentConnection.from_options({"url": url, "header": (), "bearer": bearer})
+    return AgentConnection.from_options({"url": url, "header": (), **secret})
 
 
 def _asked(line: str) -> str:

@@ -283,8 +283,13 @@ def _remove_whole(draft: _Draft, name: str, server: JsonObject) -> None:
     draft.remove(name)
     draft.said.append(f"{name} is no longer in {draft.file.path}")
     for option, value in entry.options_of(server):
-        if option == "--bearer" and Path(value.removeprefix("file:")).parent == checks.token_folder():
-            draft.said.append(f"Its token is still in {value.removeprefix('file:')}: delete that file")
+        if (
+            option in ("--bearer", "--api-key")
+            and Path(value.removeprefix("file:")).parent == checks.token_folder()
+        ):
+            draft.said.append(
+                f"Its token is still in {value.removeprefix('file:')}: delete that file, unless another server uses it"
+            )
 
 
 def _remove_file(draft: _Draft, options: Mapping[str, Any]) -> None:

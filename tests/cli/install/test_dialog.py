@@ -40,6 +40,15 @@ def locked(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
         yield f"{bridge.url}/agents/devtools"
 
 
+@pytest.fixture(scope="module")
+def keyed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """An agent that lets in whoever has the API key."""
+    folder = tmp_path_factory.mktemp("keyed")
+    file = written(folder, RAW, DEVTOOLS, "[principals.ann]\napi_key = { env = 'ANN' }\n")
+    with started("serve", str(file), "--port", state=folder, until="/agents/devtools", ANN=TOKEN) as bridge:
+        yield f"{bridge.url}/agents/devtools"
+
+
 @asynccontextmanager
 async def dialog(home: Path, *folders: str) -> AsyncIterator[Terminal]:
     """The command on a machine that has the hosts of these folders."""
@@ -100,6 +109,31 @@ async def test_a_token_is_tried_is_never_shown_and_goes_into_a_private_file(
     assert (file.read_text(), stat.S_IMODE(file.stat().st_mode)) == (TOKEN, 0o600)
     written = (tmp_path / ".cursor" / "mcp.json").read_text()
     assert json.loads(written)["mcpServers"]["mine"]["args"] == ["expose", "--bearer", f"file:{file}", locked]
+
+
+async def test_an_api_key_is_asked_for_and_one_broken_file_takes_no_other_host(
+    keyed: str, tmp_path: Path
+) -> None:
+    (tmp_path / ".cursor").mkdir()
+    (tmp_path / ".cursor" / "mcp.json").write_text("{")
+    async with dialog(tmp_path, ".config/zed") as terminal:
+        await answered(
+            terminal,
+            ("[1]", "1, 2"),
+            (ADDRESS, keyed),
+            ("Name of", "mine"),
+            ("API key for it (not shown; Enter for none):", TOKEN),
+            ("[Y/n]", ""),
+        )
+        done = await terminal.end()
+    assert done.code == 2, done.err
+    said = " ".join(done.err.split())  # lines are wrapped at a terminal
+    assert f"Cursor: {tmp_path}/.cursor/mcp.json: it is not valid JSON" in said
+    assert (tmp_path / ".cursor" / "mcp.json").read_text() == "{"
+    file = tmp_path / "state" / "mcp-a2a" / "tokens" / "mine"
+    servers = json.loads((tmp_path / ".config" / "zed" / "settings.json").read_text())["context_servers"]
+    assert servers["mine"]["args"] == ["expose", "--api-key", f"file:{file}", keyed]
+    assert (file.read_text(), TOKEN in done.err) == (TOKEN, False)
 
 
 async def test_a_host_that_keeps_secrets_asks_for_the_token_itself(locked: str, tmp_path: Path) -> None:
