@@ -12,10 +12,12 @@ import anyio
 import anyio.abc
 import httpx2
 
-from bridge.a2a.client.card import FoundCard, LockedCardError
+from bridge.a2a.client.card import FoundCard
+from bridge.a2a.client.card_places import LockedCardError
 from bridge.a2a.client.client import AgentClient, ClientOptions
 from bridge.a2a.client.http import redacted_url
 from bridge.a2a.client.http_cache import DistrustedError
+from bridge.a2a.client.interfaces import address_notes
 from bridge.a2a.model.objects import AgentCard
 from bridge.a2a.wire.canonical_card import CardProof
 from bridge.agents_as_tools.on_behalf import OnBehalf
@@ -359,7 +361,10 @@ class RemoteAgent:
         Raises:
             PeerError: the card names no interface that the bridge can call.
         """
-        self._card, self.deviations = found.card, found.deviations
+        notes = address_notes(found, self._options.trust)
+        for note in notes:
+            logger.warning("%s: %s", self.key, note)
+        self._card, self.deviations = found.card, (*found.deviations, *notes)
         self._names_settled = self._source.is_settled
         try:
             self._client, self._found = AgentClient(self._http, found, self._options), found

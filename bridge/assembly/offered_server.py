@@ -14,7 +14,8 @@ from pathlib import Path
 import anyio
 import httpx2
 
-from bridge.a2a.client.card import CardSource, VerifiesCards, base_url
+from bridge.a2a.client.card import CardSource, VerifiesCards
+from bridge.a2a.client.card_places import base_url
 from bridge.a2a.client.catalog import CatalogEntry, CatalogSource, Selection
 from bridge.a2a.client.client import ClientOptions, Deadlines
 from bridge.a2a.client.credentials import Credentials, card_credentials

@@ -7,7 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TypeAlias
 
-from bridge.a2a.client.card import agent_url, base_url
+from bridge.a2a.client.card_places import agent_url, base_url
 from bridge.a2a.client.http import origin_of
 from bridge.a2a.wire.canonical_card import CardForm
 from bridge.access.issuers import IntrospectionClient, Issuer, IssuerPlace, LoginClient

@@ -271,7 +271,7 @@ class AgentConnection:
 
     @property
     def _how_to_log_in(self) -> str:
-        from bridge.a2a.client.card import base_url
+        from bridge.a2a.client.card_places import base_url
         from bridge.a2a.client.http import redacted_url
 
         return f"Run `mcp-a2a login {redacted_url(base_url(self.url))}`"
@@ -298,12 +298,8 @@ class AgentConnection:
         """
         import anyio
 
-        from bridge.a2a.client.card import (
-            NoCardError,
-            UnknownVersionError,
-            UnverifiedCardError,
-            fetch_card,
-        )
+        from bridge.a2a.client.card import UnknownVersionError, UnverifiedCardError, fetch_card
+        from bridge.a2a.client.card_places import NoCardError
         from bridge.a2a.client.credentials import card_credentials
         from bridge.a2a.client.http import NotReachedError, redacted_url
         from bridge.a2a.client.version_question import version_question
@@ -357,7 +353,7 @@ class AgentConnection:
         Raises:
             PeerError: as `card`, also when there is a server that gives none.
         """
-        from bridge.a2a.client.card import LockedCardError, NoCardError
+        from bridge.a2a.client.card_places import LockedCardError, NoCardError
 
         try:
             return await self.card()

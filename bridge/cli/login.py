@@ -171,7 +171,7 @@ def _needless(peer: str, plan: Plan) -> UsageError:
 
 
 def _wish_at(url: str, file: Path | None, options: dict[str, Any]) -> LoginWish:
-    from bridge.a2a.client.card import base_url
+    from bridge.a2a.client.card_places import base_url
     from bridge.http.login_credentials import LoginWish
 
     return LoginWish(
@@ -200,7 +200,7 @@ class StoredLogin:
     @property
     def shown(self) -> str:
         """The URL without its query, in which a key may stand."""
-        from bridge.a2a.client.card import base_url
+        from bridge.a2a.client.card_places import base_url
         from bridge.http.logins import LoginKey, peer_of
 
         return LoginKey(peer_of(base_url(self.url))).shown
@@ -250,7 +250,7 @@ def stored_login(url: str, *, allow_private: bool, tls: PeerTls | None) -> Login
     if not (state_folder() / LOGINS).is_dir():
         return None  # before the import of a store, for which a host that starts `expose` would wait
 
-    from bridge.a2a.client.card import base_url
+    from bridge.a2a.client.card_places import base_url
     from bridge.http.login_credentials import LoginWish
     from bridge.store.login_files import LoginFiles
 

@@ -367,6 +367,18 @@ class PeerAuth(httpx2.Auth):
         return bool(lacked) and await self._source.widened(shown, lacked)
 
 
+_REGISTERED: Final = {
+    name.lower(): name
+    for name in ("Basic", "Bearer", "Digest", "DPoP", "GNAP", "HOBA", "Mutual", "Negotiate")
+}
+"""The authentication schemes of HTTP as IANA's registry writes them."""
+
+
+def registered_scheme(name: str) -> str:
+    """The name of an authentication scheme as it is registered: some servers compare it letter by letter."""
+    return _REGISTERED.get(name.lower(), name)
+
+
 def wants_login(response: httpx2.Response) -> bool:
     """Whether a peer refuses a request and says where a person may log in (RFC 9728 section 5.1)."""
     return response.status_code == 401 and "resource_metadata" in response.headers.get("www-authenticate", "")

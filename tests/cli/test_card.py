@@ -200,8 +200,9 @@ async def test_the_address_of_an_mcp_server_is_told_as_what_it_is(run: Run) -> N
         done = await run(url)
     assert (done.code, done.out) == (1, "")
     assert done.err == (
-        f"mcp-a2a: {url} answered HTTP 406 Not Acceptable. It is an MCP server: mcp-a2a wrap {url} makes an agent"
-        f" of it, and mcp-a2a call {url} calls its tools\n"
+        f"mcp-a2a: {url} answered HTTP 406 Not Acceptable; there is no agent card at {url}/.well-known/agent-card.json"
+        f" or {url}/.well-known/agent.json. It is an MCP server: mcp-a2a wrap {url} makes an agent of it, and"
+        f" mcp-a2a call {url} calls its tools\n"
     )
 
 

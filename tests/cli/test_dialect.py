@@ -34,7 +34,7 @@ async def test_an_agent_that_tells_its_version_is_called_in_it(monkeypatch: pyte
     agent = FirstAgent(REFUSED)
     async with scripted_agent(agent, is_unsaid=True) as url:
         done = await command("call", monkeypatch)(url, "--text", "Hello")
-    assert (done.code, agent.methods) == (0, ["message/send", "tasks/sendSubscribe"])
+    assert (done.code, agent.methods) == (0, ["message/send", "tasks/sendSubscribe", "tasks/get"])
 
 
 @pytest.mark.proves("map-version-asked")
@@ -53,7 +53,7 @@ async def test_a_command_whose_agent_tells_no_version_says_which_option_does(
 @pytest.mark.parametrize(
     ("words", "methods"),
     [
-        (("call", "--text", "Hello"), ["tasks/sendSubscribe"]),
+        (("call", "--text", "Hello"), ["tasks/sendSubscribe", "tasks/get"]),
         (("card",), []),
         (("tasks", "t"), ["tasks/get"]),
     ],

@@ -14,7 +14,8 @@ import anyio
 import httpx2
 import pytest
 
-from bridge.a2a.client.card import CARD_LIMIT_BYTES, CardSource, FoundCard
+from bridge.a2a.client.card import CardSource, FoundCard
+from bridge.a2a.client.card_places import CARD_LIMIT_BYTES
 from bridge.a2a.client.catalog import CatalogSource
 from bridge.a2a.client.client import AgentClient
 from bridge.a2a.client.follow import TaskLostError, converse

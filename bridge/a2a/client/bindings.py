@@ -17,10 +17,13 @@ from pydantic import JsonValue
 from pydantic_core import to_json
 
 from bridge.a2a.client.http import (
+    NotTakenError,
     OutgoingRequest,
     UnansweredError,
     json_from,
     redacted_url,
+    refusal_words,
+    retry_after_seconds,
     status_words,
     url_from,
 )
@@ -38,7 +41,8 @@ _LIMITED_BY: Final = ": `answer_json_values` of `[agents]` is the limit"
 
 _BY_CODE: Final = {kind.jsonrpc_code: kind for kind in KINDS.values() if not kind.at_http_level}
 
-_GATEWAY: Final = frozenset({429, 502, 503, 504})
+_TOO_MANY: Final = 429
+_GATEWAY: Final = frozenset({502, 503, 504})
 """The statuses with which a proxy says that the agent did not answer."""
 
 
@@ -97,7 +101,7 @@ class ClientBinding(ABC):
         except PeerError:
             if response.is_success:
                 raise
-            raise http_status_error(response) from None
+            raise http_status_error(response, text) from None
 
     def __str__(self) -> str:
         return redacted_url(self.interface.url)
@@ -129,10 +133,14 @@ class JsonRpc(ClientBinding):
     def result(self, text: bytes, response: httpx2.Response) -> JsonValue:
         """The result in the envelope. An error in the envelope counts before the HTTP status."""
         answer = self._answer(text, response)
-        if isinstance(answer, dict) and isinstance(error := answer.get("error"), dict):
+        if (
+            isinstance(answer, dict)
+            and isinstance(error := answer.get("error"), dict)
+            and (error or not answer.get("result"))
+        ):
             raise AgentRefusedError(self.dialect.jsonrpc_refusal(error))
         if not response.is_success:
-            raise http_status_error(response)
+            raise http_status_error(response, text)
         if not isinstance(answer, dict) or "result" not in answer:
             raise PeerError(
                 f"{self} answered with something that is no JSON-RPC answer: {shortened_json(answer)}"
@@ -172,7 +180,7 @@ class HttpJson(ClientBinding):
         if (refusal := self.dialect.http_refusal(answer, response.status_code)) is not None:
             raise AgentRefusedError(refusal)
         if not response.is_success:
-            raise http_status_error(response)
+            raise http_status_error(response, text)
         return answer
 
 
@@ -184,7 +192,18 @@ def binding_of(interface: AgentInterface, dialect: Dialect, max_values: int) -> 
     return _SPOKEN[interface.protocol_binding.upper()](interface, dialect, max_values)
 
 
-def http_status_error(response: httpx2.Response) -> PeerError:
-    """The exception for an HTTP error status without an A2A error."""
+def http_status_error(response: httpx2.Response, text: bytes = b"") -> PeerError:
+    """The exception for an HTTP error status without an A2A error, with what the body says."""
+    words, said, again = status_words(response), refusal_words(text, response), retry_after_seconds(response)
+    if said:
+        words = f"{words}: {said}"
+    if response.has_redirect_location:
+        words = (
+            f"{words}: it redirects to {redacted_url(response.headers['location'])}, which is not followed"
+        )
+    if again:
+        words = f"{words} (it asks to wait for {again:g} s)"
+    if response.status_code == _TOO_MANY:
+        return NotTakenError(f"{words}. The agent did not take the message", retry_after_seconds=again)
     kind = UnansweredError if response.status_code in _GATEWAY else PeerError
-    return kind(status_words(response))
+    return kind(words)

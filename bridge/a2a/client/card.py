@@ -12,28 +12,21 @@ Spec: A2A 1.0 section 8; 8.4.3 (signatures); 8.6 (caching)."""
 from __future__ import annotations
 
 import time
-from collections.abc import Awaitable, Callable, Iterable, Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
 from http import HTTPStatus
 from pathlib import Path
-from types import MappingProxyType
-from typing import Annotated, Final, NoReturn, Protocol
+from typing import NoReturn, Protocol
 
 import httpx2
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, JsonValue, ValidationError
+from pydantic import BaseModel, ConfigDict
 
+from bridge.a2a.client.card_places import LockedCardError, looked_for
+from bridge.a2a.client.card_reading import read_card
 from bridge.a2a.client.http import (
     NotReachedError,
-    OutgoingRequest,
-    exchange,
     json_from,
-    origin_of,
     redacted_url,
-    response_body,
-    status_words,
-    url_from,
-    url_within,
-    validation_faults,
 )
 from bridge.a2a.client.http_cache import (
     CachedResource,
@@ -45,35 +38,16 @@ from bridge.a2a.client.http_cache import (
     may_be_stored,
     validators_of,
 )
-from bridge.a2a.model import objects
 from bridge.a2a.model.objects import AgentCard
 from bridge.a2a.wire.canonical_card import CardForm, CardProof
-from bridge.a2a.wire.rest import CARD_PATH, OLDER_CARD_PATH
-from bridge.a2a.wire.versions import HEADER, VERSIONS
+from bridge.a2a.wire.versions import VERSIONS
 from bridge.concurrency import Signal
 from bridge.errors import PeerError
-from bridge.http.client import NO_CREDENTIALS, CredentialsSource, PeerAuth, guarded_by, wants_login
+from bridge.http.client import NO_CREDENTIALS, CredentialsSource
 from bridge.http.private_addresses import AddressGuard
 from bridge.http.probe import FaultExplainer, WantedKind, explained
 from bridge.http.token_endpoint import TokenError
 from bridge.jsonvalues import JsonObject
-
-CARD_LIMIT_BYTES: Final = 16 * 1024 * 1024
-"""The bound on a card. A card with a thousand tools and their schemas has a few megabytes."""
-
-_REDIRECTS: Final = 5
-_STREAM: Final = "text/event-stream"
-"""A media type that no card has: such an answer might never end."""
-ABSENT: Final = (404, 405, 410)
-"""The statuses that mean that there is no card at a URL, so that the next URL may be tried."""
-
-
-class NoCardError(PeerError):
-    """A server answers and has no card. It may not be an agent."""
-
-
-class LockedCardError(NoCardError):
-    """A server gives no card to those who have not logged in, and says where a person may."""
 
 
 class UnverifiedCardError(DistrustedError):
@@ -111,6 +85,8 @@ class FoundCard:
     """The version of A2A that the agent told when it was asked, because its card does not say one."""
     is_open: bool = False
     """Whether neither the card nor the agent has told the version."""
+    is_readable: bool = False
+    """Whether an open card is of a version that may be presumed."""
     proof: CardProof | None = None
     """Who has signed it, where keys are pinned. Then the card holds what is signed, and nothing else of the text."""
 
@@ -140,12 +116,9 @@ async def fetch_card(
         UnknownVersionError: as for `ask_version`.
         PeerError: the server cannot be reached, or its answer is not a card.
     """
-    for card_url in (card_urls := candidate_card_urls(url)):
-        found = await read_url(http, card_url, credentials, guard)
-        if found is not None:
-            proof = await _proof(found[1], card_url, pins)
-            return await _told(found_card(card_url, found[1], proof=proof), ask_version)
-    raise no_card_at(card_urls)
+    card_url, _, text = await looked_for(http, url, credentials, guard)
+    proof = await _proof(text, card_url, pins)
+    return await _told(found_card(card_url, text, proof=proof), ask_version)
 
 
 async def _proof(text: bytes, url: str, pins: VerifiesCards | None) -> CardProof | None:
@@ -166,15 +139,10 @@ async def _told(found: FoundCard, ask_version: AskVersion | None) -> FoundCard:
     try:
         told = await ask_version(found)
     except UnknownVersionError:
-        if VERSIONS.presumed(found.url) is None:
+        if not found.is_readable:
             raise
         return found
     return found_card(found.url, found.text, told, found.proof)
-
-
-def no_card_at(card_urls: Iterable[str]) -> NoCardError:
-    """The error for an agent without a card at any of these URLs."""
-    return NoCardError(f"there is no agent card at {' or '.join(map(redacted_url, card_urls))}")
 
 
 def found_card(url: str, text: bytes, told_version: str = "", proof: CardProof | None = None) -> FoundCard:
@@ -187,10 +155,12 @@ def found_card(url: str, text: bytes, told_version: str = "", proof: CardProof |
     where = redacted_url(url)
     value = json_from(text, where) if proof is None else proof.inside
     told = told_version if told_version in VERSIONS.tellable else ""
-    card, deviations = _card_from(VERSIONS.card_from(value, url, told), where)
+    card, deviations = read_card(VERSIONS.card_from(value, url, told), where)
     if proof is not None and proof.form is CardForm.SDK:
         deviations = ()  # what is required and empty is not signed in this form
-    return FoundCard(url, text, card, deviations, told, not told and VERSIONS.leaves_open(value), proof)
+    is_open = not told and VERSIONS.leaves_open(value)
+    is_readable = VERSIONS.presumed(url) is not None or VERSIONS.misnames(value)
+    return FoundCard(url, text, card, deviations, told, is_open, is_readable, proof)
 
 
 def card_from(text: bytes, where: str, place: str = "") -> tuple[AgentCard, tuple[str, ...]]:
@@ -199,124 +169,7 @@ def card_from(text: bytes, where: str, place: str = "") -> tuple[AgentCard, tupl
     Raises:
         PeerError: the text is not a card of a supported version.
     """
-    return _card_from(VERSIONS.card_from(json_from(text, where), place), where)
-
-
-def _card_from(value: JsonValue, where: str) -> tuple[AgentCard, tuple[str, ...]]:
-    try:
-        return AgentCard.model_validate(value), ()
-    except ValidationError as strict:
-        if isinstance(value, dict) and "supportedInterfaces" not in value and "url" in value:
-            version = value.get("protocolVersion", "another version, which it does not say")
-            raise PeerError(
-                f"the card at {where} is of A2A {version}, and this client speaks {', '.join(VERSIONS.names)}: "
-                "supportedInterfaces is missing"
-            ) from strict
-        try:
-            return _CardAsRead.model_validate(value), validation_faults(strict)
-        except ValidationError as exc:
-            raise PeerError(
-                f"what is at {where} is no agent card: {'; '.join(validation_faults(exc))}"
-            ) from exc
-
-
-_UNSAID: Final = VERSIONS.current.version
-"""The version of an interface that names none: the version that introduced `supportedInterfaces`."""
-
-
-class _SkillAsRead(objects.AgentSkill):
-    """A skill for reading, which requires only what is needed to call it."""
-
-    description: str = ""
-    tags: objects.Several[str] = ()
-
-
-class _InterfaceAsRead(objects.AgentInterface):
-    """An interface for reading, which may lack its version."""
-
-    protocol_version: Annotated[str, BeforeValidator(lambda version: version or _UNSAID)] = _UNSAID
-
-
-class _CardAsRead(AgentCard):
-    """A card for reading, which requires only what is needed to call its agent."""
-
-    supported_interfaces: Annotated[objects.Several[_InterfaceAsRead], Field(min_length=1)]
-    description: str = ""
-    version: str = ""
-    capabilities: objects.AgentCapabilities = objects.AgentCapabilities()
-    default_input_modes: objects.Several[str] = ()
-    default_output_modes: objects.Several[str] = ()
-    skills: objects.Several[_SkillAsRead] = ()
-
-
-def candidate_card_urls(url: str) -> tuple[str, ...]:
-    """The URLs where the card of the agent at `url` may be, in the order in which they are tried."""
-    parsed = url_from(url).copy_with(fragment=None)
-    if parsed.path.endswith(".json"):
-        return (str(parsed),)
-    below = (parsed.copy_with(path=parsed.path.rstrip("/") + path) for path in (CARD_PATH, OLDER_CARD_PATH))
-    return (*map(str, below), str(parsed))
-
-
-def base_url(url: str) -> str:
-    """The URL of an agent itself, given that or the URL of its card at a well-known path."""
-    parsed = url_from(url)
-    for path in (CARD_PATH, OLDER_CARD_PATH):
-        if parsed.path.endswith(path):
-            return str(parsed.copy_with(path=parsed.path.removesuffix(path) or "/"))
-    return url
-
-
-def agent_url(url: str) -> str:
-    """The same, without a user, a query and a fragment."""
-    return str(url_from(base_url(url)).copy_with(userinfo=b"", query=None, fragment=None))
-
-
-async def read_url(
-    http: httpx2.AsyncClient,
-    url: str,
-    credentials: CredentialsSource,
-    guard: AddressGuard | None = None,
-    validators: Mapping[str, str] = MappingProxyType({}),
-) -> tuple[httpx2.Response, bytes] | None:
-    """The response and the body at a URL; None if nothing is there. The body is empty for a 304.
-
-    `validators` are the conditional headers. Redirects are followed within the origin, with the credentials. `guard`
-    judges the connection; a `ConnectionPolicy` makes it.
-
-    Raises:
-        NoCardError: the server answers with another client error (4xx): a LockedCardError if it wants a login.
-        PeerError: the server cannot be reached, or answers with an error or too many redirects.
-    """
-    headers = {**validators, HEADER: VERSIONS.current.version, "Accept": "application/json"}
-    asked = OutgoingRequest(
-        "GET", url, headers, extensions=guarded_by(guard), auth=PeerAuth(url_from(url), credentials)
-    )
-    for _ in range(_REDIRECTS + 1):
-        async with exchange(http, asked) as response:
-            if response.has_redirect_location:
-                asked = replace(asked, url=_redirect_target(asked.url, response.headers["location"]))
-                continue
-            if response.status_code in ABSENT or response.headers.get("content-type", "").startswith(_STREAM):
-                return None
-            if response.status_code == HTTPStatus.NOT_MODIFIED:
-                return response, b""
-            if not response.is_success:
-                fault = NoCardError if response.is_client_error else PeerError
-                raise (LockedCardError if wants_login(response) else fault)(status_words(response))
-            return response, await response_body(response, CARD_LIMIT_BYTES)
-    raise PeerError(f"{redacted_url(url)} redirects more than {_REDIRECTS} times")
-
-
-def _redirect_target(url: str, location: str) -> str:
-    following = url_within(url, location)
-    if origin_of(str(following)) != origin_of(url):
-        raise PeerError(
-            f"{redacted_url(url)} redirects to another origin, {redacted_url(str(following))}, which is not followed: "
-            "give that URL itself if you trust it"
-        )
-    # A user name in the redirect would replace the credentials, and only the user may choose them.
-    return str(following.copy_with(userinfo=url_from(url).userinfo))
+    return read_card(VERSIONS.card_from(json_from(text, where), place), where)
 
 
 class _StoredProof(BaseModel):
@@ -400,13 +253,9 @@ class CardSource(CachedResource[_StoredCard, FoundCard]):
         return await explained(fault, self._http, self.url, WantedKind.AGENT, self._guard, within_seconds)
 
     async def _fetch(self, held: _CachedCard | None) -> _CachedCard:
-        known = held.kept.place if held else ""
-        for card_url in sorted(candidate_card_urls(self.url), key=lambda candidate: candidate != known):
-            conditions = held.kept.validators if held and known == card_url else {}
-            answer = await read_url(self._http, card_url, self._credentials, self._guard, conditions)
-            if answer is not None:
-                return await self._taken(held, card_url, *answer)
-        raise no_card_at(candidate_card_urls(self.url))
+        known, validators = (held.kept.place, held.kept.validators) if held else ("", {})
+        found = await looked_for(self._http, self.url, self._credentials, self._guard, known, validators)
+        return await self._taken(held, *found)
 
     async def _taken(
         self, held: _CachedCard | None, card_url: str, response: httpx2.Response, text: bytes
@@ -451,7 +300,7 @@ class CardSource(CachedResource[_StoredCard, FoundCard]):
             raise PeerError(f"the card at {redacted_url(kept.place)} was verified by other keys")
         proof = CardProof(stored.key_id, stored.form, stored.inside, stored.outside) if stored else None
         found = found_card(kept.place, kept.text.encode(), kept.told_version, proof)
-        if found.is_open and self._ask_version is not None and VERSIONS.presumed(kept.place) is None:
+        if found.is_open and self._ask_version is not None and not found.is_readable:
             raise PeerError(
                 f"nobody has asked yet for the version of the agent at {redacted_url(kept.place)}"
             )

@@ -20,7 +20,7 @@ from typing import Final
 import httpx2
 from pydantic import BaseModel, ConfigDict, JsonValue
 
-from bridge.a2a.client.card import read_url
+from bridge.a2a.client.card_places import read_url
 from bridge.a2a.client.http import json_from, origin_of, redacted_url, url_from, url_within
 from bridge.a2a.client.http_cache import (
     CachedResource,

@@ -16,7 +16,7 @@ from typing import Final
 
 from bridge.a2a.model.objects import AgentCard
 from bridge.errors import PeerError, UsageError
-from bridge.http.client import CredentialsSource, PeerCredentials, fixed_credentials
+from bridge.http.client import CredentialsSource, PeerCredentials, fixed_credentials, registered_scheme
 from bridge.http.later_login import LaterCredentials, LaterLogin
 from bridge.http.login_credentials import OpenCredentials
 from bridge.http.oauth import TokenCredentials, TokenSource
@@ -202,12 +202,14 @@ def _placed(card: AgentCard, name: str, credentials: Credentials) -> _Placed | s
         if where == "header" and _has_header(credentials, field_name):
             return None
         if where not in ("header", "query", "cookie") or not field_name:
-            return f"{name} (an API key whose place the card does not say)"
+            is_given = bool(credentials.headers)  # by one who knows what the agent wants
+            return None if is_given else f"{name} (an API key whose place the card does not say)"
         return _Placed(where, field_name, value) if value else f"{name} (API key, {where} {field_name})"
     if kind == "httpAuthSecurityScheme" or kind in _TOKEN_KINDS:
         if _has_header(credentials, "Authorization"):
             return None
-        http_scheme = str(scheme.get("scheme") or "Bearer") if kind == "httpAuthSecurityScheme" else "Bearer"
+        named = str(scheme.get("scheme") or "") if kind == "httpAuthSecurityScheme" else ""
+        http_scheme = registered_scheme(named or "Bearer")
         value = own or (credentials.bearer if http_scheme.lower() == "bearer" else None)
         if value:
             return _Placed("header", "Authorization", f"{http_scheme} {value}")
@@ -217,7 +219,7 @@ def _placed(card: AgentCard, name: str, credentials: Credentials) -> _Placed | s
     if kind == "mtlsSecurityScheme":
         has_one = credentials.tls is not None and credentials.tls.certificate is not None
         return None if has_one else f"{name} (a client certificate: `tls` of the agent in a file)"
-    return f"{name} (the card does not describe it)"
+    return None if credentials.headers else f"{name} (the card does not describe it)"
 
 
 def takes_logins(card: AgentCard) -> bool:

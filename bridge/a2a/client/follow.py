@@ -33,7 +33,7 @@ from bridge.a2a.client.fold import (
     more_complete,
     weight_of_message,
 )
-from bridge.a2a.client.http import NotReachedError, UnansweredError
+from bridge.a2a.client.http import NotReachedError, NotTakenError, UnansweredError
 from bridge.a2a.model.life import ENDED, SETTLED
 from bridge.a2a.model.objects import (
     UNNAMED,
@@ -142,6 +142,7 @@ async def converse(
 
     Raises:
         NotReachedError: the message was never sent.
+        NotTakenError: the agent says that it took no message.
         OutcomeUnknownError: the message was sent, and the stream was lost before its first event.
         AgentRefusedError: the agent refused the message.
         TaskLostError: the task is known, and its agent has been out of reach for too long.
@@ -414,7 +415,7 @@ class _Following:
         """What `_subscribe` returns, of a stream that tells everything; None if the agent refuses subscriptions."""
         try:
             return await self.listen(self._client.subscribe(task_id)) is not None
-        except (NotReachedError, UnansweredError) as exc:
+        except (NotReachedError, NotTakenError, UnansweredError) as exc:
             logger.debug("%s cannot be listened to: %s", self._client, exc)
             return False
         except PeerError as exc:
@@ -442,6 +443,8 @@ class _Following:
                 if not is_told:
                     is_told, seconds = True, self._pace.outage_seconds
                     logger.warning("task %s is asked for again for up to %g s: %s", task_id, seconds, exc)
+                if isinstance(exc, NotTakenError):
+                    pause_seconds = max(pause_seconds, exc.retry_after_seconds)
                 if anyio.current_time() + pause_seconds > given_up_at:
                     lost = f"{self._client} has been out of reach for {self._pace.outage_seconds:g} s: {exc}"
                     raise TaskLostError(lost, task_id, self.task) from exc
@@ -492,4 +495,4 @@ def is_transient(exc: PeerError) -> bool:
     """Whether a read that failed may succeed a little later."""
     if isinstance(exc, AgentRefusedError):
         return exc.kind is not None and exc.kind.http_status == _UNAVAILABLE
-    return isinstance(exc, NotReachedError | UnansweredError)
+    return isinstance(exc, NotReachedError | NotTakenError | UnansweredError)

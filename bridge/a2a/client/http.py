@@ -9,8 +9,10 @@ import codecs
 import json
 import re
 from collections.abc import AsyncIterator, Mapping
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from email.utils import parsedate_to_datetime
 from typing import Any, Final
 
 import httpx2
@@ -41,6 +43,15 @@ class NotReachedError(PeerError):
 
 class UnansweredError(PeerError):
     """The request was sent, and no complete answer came. Whether it was carried out is unknown."""
+
+
+class NotTakenError(PeerError):
+    """The request was sent, and the peer says that it took none: it may be sent again a little later."""
+
+    def __init__(self, message: str, *, retry_after_seconds: float = 0, detail: str = "") -> None:
+        super().__init__(message, detail=detail)
+        self.retry_after_seconds = retry_after_seconds
+        """How long the peer asks to be left alone; 0 if it does not say."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -215,6 +226,52 @@ def status_words(response: httpx2.Response) -> str:
     words = f"{redacted_url(str(response.url))} answered HTTP {response.status_code} {response.reason_phrase}".rstrip()
     scheme = response.headers.get("www-authenticate", "").partition(" ")[0]
     return f"{words} (it asks for credentials: {scheme})" if scheme else words
+
+
+_MOST_WORDS: Final = 300
+"""How many characters of a peer's own words about an error are shown."""
+_WORDS: Final = ("message", "detail", "error_description", "title", "error", "errors", "msg", "reason")
+"""The fields in which servers say what is wrong, that with the most to say first: FastAPI, problem+json (RFC 9457),
+google.rpc.Status, OAuth."""
+
+
+def refusal_words(text: bytes, response: httpx2.Response) -> str:
+    """What a peer says about an error in the body of its response, in one bounded line; empty if it says nothing that
+    people read."""
+    media_type = response.headers.get("content-type", "").partition(";")[0].strip().lower()
+    head = text[: 16 * _MOST_WORDS]
+    try:
+        words = _words_in(json.loads(text)) if text[:1] in (b"{", b"[", b'"') else ""
+    except (ValueError, RecursionError):
+        words = ""
+    if not words and media_type in ("", "text/plain") and not head.lstrip().startswith(b"<"):
+        words = head.decode("utf-8", "replace")
+    line = " ".join("".join(one if one.isprintable() else " " for one in words).split())
+    return line if len(line) <= _MOST_WORDS else f"{line[: _MOST_WORDS - 4]} ..."
+
+
+def _words_in(value: JsonValue, depth: int = 4) -> str:
+    """The words in the JSON of an error."""
+    if isinstance(value, str):
+        return value
+    if isinstance(value, list):
+        return "; ".join(filter(None, (_words_in(one, depth - 1) for one in value[:5]))) if depth else ""
+    if not isinstance(value, dict) or not depth:
+        return ""
+    said = [words for name in _WORDS if (words := _words_in(value.get(name), depth - 1))]
+    return ": ".join(dict.fromkeys(reversed(said[:2]))) if value.get("title") else next(iter(said), "")
+
+
+def retry_after_seconds(response: httpx2.Response) -> float:
+    """How long a peer asks to be left alone: seconds, or a date (RFC 9110 section 10.2.3); 0 if it does not say."""
+    said = response.headers.get("retry-after", "").strip()
+    if said.isdecimal() and said.isascii():
+        return float(said[:9])
+    with suppress(ValueError, TypeError):
+        at = parsedate_to_datetime(said)
+        at = at if at.tzinfo else at.replace(tzinfo=UTC)
+        return max(0.0, (at - datetime.now(UTC)).total_seconds())
+    return 0.0
 
 
 def validation_faults(exc: ValidationError) -> tuple[str, ...]:

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
+from typing import Final
 
 from bridge.a2a.client.card import FoundCard
 from bridge.a2a.client.http import origin_of, redacted_url, url_from
@@ -28,6 +29,11 @@ from bridge.http.private_addresses import (
     is_private_host,
     refusing_private,
 )
+from bridge.http.request_checks import is_loopback
+
+_ANY: Final = ("0.0.0.0", "::")
+"""The unspecified addresses, at which a server listens and nobody is called."""
+_LOCALHOST: Final = "localhost"
 
 
 @dataclass(frozen=True)
@@ -94,13 +100,50 @@ def permitted_interfaces(
     Raises:
         PeerError: no interface is left. The message says why the first one may not be called, and how to allow it.
     """
-    spoken = interfaces_of(found.card, versions)
+    spoken = tuple(
+        (reachable(found, one, trust), dialect) for one, dialect in interfaces_of(found.card, versions)
+    )
     refusals = [_refusal(found, one.url, trust, has_credentials) for one, _ in spoken]
     if all(refusals):
         raise PeerError(refusals[0] or "")
     permitted = [pair for pair, refusal in zip(spoken, refusals, strict=True) if not refusal]
     version = permitted[0][1].version
     return tuple(pair for pair in permitted if pair[1].version == version)
+
+
+def reachable(found: FoundCard, interface: AgentInterface, trust: Trust) -> AgentInterface:
+    """The interface at an address that means the agent's machine here, too.
+
+    A card that was read from another machine may name the address at which its server listens (`0.0.0.0`), or the
+    name that the machine has for itself. From here those lead to this machine. What stands on the card is meant if its
+    user has said so. A public card that names a loopback address is left to be refused: only a name and the unspecified
+    addresses are no address of a network.
+    """
+    parsed, own = url_from(interface.url), url_from(found.url).host
+    host = parsed.host.strip("[]").rstrip(".").lower()
+    if origin_of(interface.url) in trust.origins:
+        return interface
+    if host not in _ANY:
+        is_here = is_loopback(own) or trust.allow_private or not is_loopback(host)
+        if is_here or (host != _LOCALHOST and not is_private_host(own)):
+            return interface
+    return interface.changed(url=str(parsed.copy_with(host=own)))
+
+
+def address_notes(found: FoundCard, trust: Trust) -> tuple[str, ...]:
+    """In words, which interfaces of a card are called at another address than it names."""
+    notes = []
+    for one in found.card.supported_interfaces:
+        try:
+            called = reachable(found, one, trust).url
+        except PeerError:
+            continue  # no URL
+        if called != one.url:
+            notes.append(
+                f"it says to call {redacted_url(one.url)}, which leads to this machine from here, and is called at "
+                f"{redacted_url(called)}"
+            )
+    return tuple(notes)
 
 
 @dataclass

@@ -19,7 +19,8 @@ import httpx2
 from pydantic import JsonValue
 
 from bridge.a2a.client.bindings import binding_of
-from bridge.a2a.client.card import FoundCard, NoCardError, agent_url, candidate_card_urls, fetch_card
+from bridge.a2a.client.card import FoundCard, fetch_card
+from bridge.a2a.client.card_places import NoCardError, agent_url, candidate_card_urls
 from bridge.a2a.client.credentials import code_flow, scheme_of
 from bridge.a2a.client.http import NotReachedError, OutgoingRequest, exchange
 from bridge.a2a.client.interfaces import ConnectionPolicy, Trust, interface_guard, permitted_interfaces

@@ -21,12 +21,15 @@ from pydantic import JsonValue, ValidationError
 
 from bridge.a2a.client.bindings import EVENT_STREAM, ClientBinding
 from bridge.a2a.client.http import (
+    OutgoingRequest,
     UnansweredError,
     exchange,
     is_json,
+    origin_of,
     response_body,
     status_words,
     url_from,
+    url_within,
     validation_faults,
 )
 from bridge.a2a.model.life import ENDED
@@ -53,6 +56,8 @@ logger = logging.getLogger(__name__)
 _MOST_TOLD: Final = 200
 """How many notes about an agent's answers are remembered, so that none is logged again and again."""
 _CHALLENGE: Final = "www-authenticate"
+_SAME_AGAIN: Final = (307, 308)
+"""The redirects that keep the method and the body."""
 _ENDED: Final = frozenset(state.word for state in ENDED)
 
 
@@ -303,13 +308,25 @@ class HttpTransport(Transport):
             parameters[binding.dialect.extensions_header] = ", ".join(terms.extensions)
         headers = {**traced, **parameters, **outgoing.headers, "Accept": accept}
         asked = replace(outgoing, headers=headers, extensions=extensions, auth=self._auth)
-        async with exchange(self._http, asked) as response:
+        async with self._redirected_once(asked) as response:
             if terms.how_to_log_in and wants_login(response):
                 raise LoginNeededError(f"login needed: {status_words(response)}. {terms.how_to_log_in}")
             if terms.tokens is not None and response.status_code == 401 and _CHALLENGE in response.headers:
                 is_callers = isinstance(terms.tokens, LoginToken) and terms.tokens.is_callers
                 refused = LoginNeededError if is_callers else PeerError
                 raise refused(f"{status_words(response)}. {terms.tokens.if_refused}".rstrip(". "))
+            yield response
+
+    @asynccontextmanager
+    async def _redirected_once(self, asked: OutgoingRequest) -> AsyncIterator[httpx2.Response]:
+        """The response to a request, which is sent again as it is where a 307 or 308 within its origin says so: so
+        servers add or remove the slash at the end of a path. Elsewhere no credentials go, and no message."""
+        async with exchange(self._http, asked) as response:
+            target = _within_origin(asked.url, response)
+            if target is None:
+                yield response
+                return
+        async with exchange(self._http, replace(asked, url=target)) as response:
             yield response
 
     def _tell(self, reading: Reading) -> None:
@@ -333,6 +350,20 @@ class HttpTransport(Transport):
         return PeerError(
             f"{self} answered with something that is no {wanted}: {'; '.join(validation_faults(exc))}"
         )
+
+
+def _within_origin(url: str, response: httpx2.Response) -> str | None:
+    """Where a response sends the same request on to, within the origin; None if it does not."""
+    if response.status_code not in _SAME_AGAIN or not response.has_redirect_location:
+        return None
+    here = url_from(url)
+    try:
+        target = url_within(url, response.headers["location"])
+        is_own = origin_of(str(target)) == origin_of(url)
+    except PeerError:
+        return None
+    # A user name in the redirect would replace the credentials, and only the user may choose them.
+    return str(target.copy_with(userinfo=here.userinfo)) if is_own else None
 
 
 def _tell_of_task(hop: Hop, task: Model | None) -> None:

@@ -25,7 +25,7 @@ from bridge.a2a.push.signatures import PushSigner
 from bridge.a2a.tasks.webhooks import SealedWebhook, place_of
 from bridge.a2a.wire.rest import MEDIA_TYPE
 from bridge.a2a.wire.versions import HEADER, VERSIONS
-from bridge.http.client import GuardedTransport, guarded_by
+from bridge.http.client import GuardedTransport, guarded_by, registered_scheme
 from bridge.http.private_addresses import AddressGuard, PrivateAddressError, addresses_of, refusing_private
 from bridge.store.outbox import OutboxRow
 from bridge.version import __version__
@@ -118,7 +118,7 @@ class PushClient:
             if not credentials and authentication.scheme.lower() == "bearer":
                 credentials = self.signer.token(webhook_id, seconds, row.event, config.url, task_id)
             if credentials:
-                headers["Authorization"] = f"{authentication.scheme} {credentials}"
+                headers["Authorization"] = f"{registered_scheme(authentication.scheme)} {credentials}"
         guard = None if place in self.allow else self.guard
         return httpx2.Request(
             "POST", config.url, headers=headers, content=row.event, extensions=guarded_by(guard)

@@ -65,8 +65,18 @@ def says_no_version(card: JsonObject) -> bool:
     return _names_url(card) and not card.get("protocolVersion")
 
 
+def misnames_version(card: JsonObject) -> bool:
+    """Whether a card says a version whose cards it is not one of: such as 1.0, and its URL as before 1.0."""
+    return _names_url(card) and bool(card.get("protocolVersion")) and not is_of_0_3(card)
+
+
+def is_json_rpc(card: JsonObject) -> bool:
+    """Whether the URL that a card from before 1.0 names takes JSON-RPC."""
+    return (card.get("preferredTransport") or JSONRPC) == JSONRPC
+
+
 def _names_url(card: JsonObject) -> bool:
-    return "supportedInterfaces" not in card and isinstance(card.get("url"), str)
+    return not card.get("supportedInterfaces") and isinstance(card.get("url"), str)
 
 
 def with_authentication(card: AgentCard) -> AgentCard:

@@ -323,20 +323,12 @@ class Reading:
     def _fields(
         self, model: type[Model], value: JsonObject, where: str, nested: Mapping[str, _Mend]
     ) -> JsonObject:
-        """The fields of an object that can be read, each alone. `nested` reads what is not valid as it is."""
-        read: JsonObject = {}
-        for name, given in _by_alias(model, value).items():
-            if given is None and name != "data":
-                continue
-            adapter = _adapters_of(model).get(name)
-            if adapter is None or _takes(adapter, given):
-                read[name] = given
-            elif name in nested:
-                if (mended := nested[name](given)) is not None:
-                    read[name] = mended
-            elif given != "":
-                self._note(f"{name} of {where} cannot be read: {shortened_json(given)}")
-        return read
+        """See `fields_alone`. What is left out is noted."""
+
+        def note(name: str, given: JsonValue) -> None:
+            self._note(f"{name} of {where} cannot be read: {shortened_json(given)}")
+
+        return fields_alone(model, value, nested, note)
 
     def _each(self, value: JsonValue, mend: _Mend) -> JsonValue:
         """The items of a list that can be read. What is no list is its one item."""
@@ -375,6 +367,32 @@ class Reading:
             yield {**part, "text": _whole(text)}
         if half and goes_on_as:
             self._halves[goes_on_as] = half
+
+
+def fields_alone(
+    model: type[Model],
+    value: JsonObject,
+    nested: Mapping[str, Callable[[JsonValue], JsonValue]],
+    note: Callable[[str, JsonValue], None],
+) -> JsonObject:
+    """The fields of an object that can be read, each alone, by their names on the wire; null is absent.
+
+    `nested` reads what is not valid as it is, and gives None where nothing of it can be read. `note` is told of what is
+    left out.
+    """
+    read: JsonObject = {}
+    for name, given in _by_alias(model, value).items():
+        if given is None and name != "data":
+            continue
+        adapter = _adapters_of(model).get(name)
+        if adapter is None or _takes(adapter, given):
+            read[name] = given
+        elif name in nested:
+            if (mended := nested[name](given)) is not None:
+                read[name] = mended
+        elif given != "":
+            note(name, given)
+    return read
 
 
 def _says_something(value: JsonObject) -> bool:

@@ -32,6 +32,7 @@ from bridge.a2a.wire.rest import MEDIA_TYPE, PLAIN_MEDIA_TYPE, OperationRoutes, 
 from bridge.a2a.wire.tolerant import normalized_event, normalized_task, normalized_task_page
 from bridge.jsonvalues import JsonObject
 
+_ERRORS_FROM: Final = 400
 _CONFIGS: Final = "/tasks/{taskId}/pushNotificationConfigs"
 _ROUTES: Final = (
     route("POST", "/message:send", operations.SEND_MESSAGE),
@@ -134,7 +135,7 @@ class V1_0(Dialect):
         return card
 
     def has_card(self, card: JsonObject) -> bool:
-        return "supportedInterfaces" in card
+        return bool(card.get("supportedInterfaces"))
 
     def card_from(self, card: JsonObject) -> JsonObject:
         return card
@@ -158,6 +159,13 @@ class V1_0(Dialect):
     def jsonrpc_refusal(self, error: JsonObject) -> ErrorObject:
         return refusal_from(error, error.get("data"))
 
-    def http_refusal(self, body: JsonValue, status: int) -> ErrorObject | None:  # noqa: ARG002 - the body says it
+    def http_refusal(self, body: JsonValue, status: int) -> ErrorObject | None:
         error = body.get("error") if isinstance(body, dict) else None
+        if isinstance(body, dict) and status >= _ERRORS_FROM and _is_status(body):
+            error = body  # without its wrapper
         return refusal_from(error, error.get("details")) if isinstance(error, dict) else None
+
+
+def _is_status(body: JsonObject) -> bool:
+    """Whether an object is a google.rpc.Status: its code is a number, and problem+json (RFC 9457) has none."""
+    return isinstance(body.get("code"), int) and isinstance(body.get("message"), str)

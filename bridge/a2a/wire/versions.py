@@ -40,7 +40,10 @@ named: no client of these says a version."""
 _VERSION: Final = re.compile(r"(\d+\.\d+)(\.\d+)?")
 _TOLD: Final[Mapping[int, str]] = {
     INVALID_PARAMS.jsonrpc_code: _ASSUMED,
-    **dict.fromkeys((METHOD_NOT_FOUND.jsonrpc_code, INVALID_REQUEST.jsonrpc_code), _FIRST),
+    **dict.fromkeys(
+        (METHOD_NOT_FOUND.jsonrpc_code, INVALID_REQUEST.jsonrpc_code, VERSION_NOT_SUPPORTED.jsonrpc_code),
+        _FIRST,
+    ),
     **dict.fromkeys((400, 404, 405), _FIRST),
 }
 """The version of an agent, by how it refuses a message of 0.3 without parameters: by the code of its error, or else by
@@ -176,9 +179,15 @@ class Versions:
 
     def leaves_open(self, value: JsonValue) -> bool:
         """Whether nothing on a card from before 1.0 says its version, so that its agent has to be asked."""
-        if not isinstance(value, dict) or not older_card.says_no_version(value):
+        if not isinstance(value, dict):
             return False
-        return not any(one.has_card(value) for one in self._dialects)
+        if self.misnames(value):
+            return older_card.is_json_rpc(value)
+        return older_card.says_no_version(value) and not any(one.has_card(value) for one in self._dialects)
+
+    def misnames(self, value: JsonValue) -> bool:
+        """Whether a card says a version and is written as those before 1.0 are, so that it may be of either."""
+        return isinstance(value, dict) and older_card.misnames_version(value)
 
     def presumed(self, place: str) -> str | None:
         """The version of an open card that was found at this URL, where its agent does not tell it: only the
@@ -190,6 +199,10 @@ class Versions:
         is of the version that its agent `told`, or else of the presumed one, or else it is read as one of 0.3."""
         if not isinstance(value, dict):
             return value
+        if self.misnames(value):
+            # Whoever does not know the methods of 0.3 knows those of the version that the card says.
+            told = self.current.version if told == _FIRST else _ASSUMED
+            return older_card.read(value, told)
         if self.leaves_open(value):
             return self._spoken[told or self.presumed(place) or _ASSUMED, JSONRPC].card_from(value)
         return next((one.card_from(value) for one in self._dialects if one.has_card(value)), value)

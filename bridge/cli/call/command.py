@@ -121,7 +121,7 @@ def call(**options: Any) -> int:
     """
     import anyio
 
-    from bridge.a2a.client.card import NoCardError
+    from bridge.a2a.client.card_places import NoCardError
     from bridge.cli.call.questions import DeclinedError
     from bridge.cli.call.results import CallView
 

@@ -15,11 +15,12 @@ import anyio
 import httpx2
 import pytest
 from starlette.requests import Request
-from starlette.responses import PlainTextResponse, RedirectResponse, Response, StreamingResponse
+from starlette.responses import JSONResponse, PlainTextResponse, RedirectResponse, Response, StreamingResponse
 from starlette.types import Receive, Scope, Send
 
 from bridge.a2a.client.bindings import AgentRefusedError
-from bridge.a2a.client.card import CARD_LIMIT_BYTES, FoundCard, card_from, fetch_card
+from bridge.a2a.client.card import FoundCard, card_from, fetch_card
+from bridge.a2a.client.card_places import CARD_LIMIT_BYTES
 from bridge.a2a.client.client import AgentClient
 from bridge.a2a.client.credentials import Credentials
 from bridge.a2a.client.http import NotReachedError, UnansweredError, origin_of, redacted_url
@@ -188,7 +189,8 @@ async def test_when_there_is_no_card_every_place_that_was_looked_at_is_named(
     async with answering(lambda _: Response(status_code=404)) as url:
         with pytest.raises(PeerError) as refused:
             await fetch_card(http, f"{url}/x")
-    places = (f"{url}/x{CARD_PATH}", f"{url}/x/.well-known/agent.json", f"{url}/x")
+    below = (f"{url}/x{CARD_PATH}", f"{url}/x/.well-known/agent.json", f"{url}/x")
+    places = (*below, f"{url}{CARD_PATH}", f"{url}/.well-known/agent.json")
     assert str(refused.value) == f"there is no agent card at {' or '.join(places)}"
 
 
@@ -204,10 +206,7 @@ async def test_when_there_is_no_card_every_place_that_was_looked_at_is_named(
             json.dumps({**CARD, "supportedInterfaces": [{"url": "u"}]}),
             "supportedInterfaces.0.protocolBinding is m",
         ),
-        (
-            json.dumps({"name": "x", "url": "u", "protocolVersion": "0.1.0"}),
-            "is of A2A 0.1.0, and this client speaks 1.0, 0.3",
-        ),
+        (json.dumps({"url": "u", "protocolVersion": "0.1.0"}), "is no agent card: name is missing"),
     ],
 )
 def test_what_is_no_card_is_refused_by_field(text: bytes | str, words: str) -> None:
@@ -663,7 +662,6 @@ def elsewhere(*urls: str, at: str = "https://agent.example.com/card") -> FoundCa
     "url",
     [
         "http://127.0.0.1:8080/",
-        "http://localhost/",
         "http://[::1]/",
         "http://[::ffff:10.0.0.1]/",
         "https://10.1.2.3/",
@@ -782,7 +780,7 @@ async def test_an_agent_that_keeps_silent_is_left_by_a_deadline(http: httpx2.Asy
 
 @pytest.mark.proves("map-call-once", "map-trust")
 @pytest.mark.parametrize("status", [302, 307, 308])
-async def test_a_message_is_not_redirected(status: int, http: httpx2.AsyncClient) -> None:
+async def test_a_message_is_not_redirected_to_another_origin(status: int, http: httpx2.AsyncClient) -> None:
     asked: list[str] = []
 
     def other(request: Request) -> Response:
@@ -791,9 +789,44 @@ async def test_a_message_is_not_redirected(status: int, http: httpx2.AsyncClient
 
     async with answering(other) as there, answering(lambda _: RedirectResponse(there, status)) as url:
         agent = AgentClient(http, card_at(url), client_options(credentials=Credentials(bearer="s3cret")))
-        with pytest.raises(PeerError, match=f"answered HTTP {status}"):
+        with pytest.raises(PeerError, match=f"answered HTTP {status}.*redirects to {there}.*not followed"):
             await agent.send(saying("x"))
     assert asked == []
+
+
+@pytest.mark.proves("map-agent-read-alone", "map-trust")
+@pytest.mark.parametrize("binding", ["JSONRPC", "HTTP+JSON"])
+@pytest.mark.parametrize(("status", "is_followed"), [(302, False), (307, True), (308, True)])
+async def test_a_message_is_sent_on_once_within_its_origin(
+    status: int, is_followed: bool, binding: str, http: httpx2.AsyncClient
+) -> None:
+    asked: list[tuple[str, str, bytes]] = []
+    again = False
+
+    async def answer(request: Request) -> Response:
+        path = request.url.path
+        asked.append((path, request.headers.get("authorization", ""), await request.body()))
+        if again or not path.endswith("/moved"):
+            return RedirectResponse(f"{path}/moved", status)
+        result = {"message": {"messageId": "m", "role": "ROLE_AGENT", "parts": [{"text": "fine"}]}}
+        return JSONResponse(result if binding == "HTTP+JSON" else {"result": result})
+
+    async with answering(answer) as url:
+        options = client_options(credentials=Credentials(bearer="s3cret"))
+        interface = {"url": f"{url}/a2a", "protocolBinding": binding, "protocolVersion": "1.0"}
+        agent = AgentClient(http, card_at(f"{url}/a2a", supportedInterfaces=[interface]), options)
+        if is_followed:
+            sent = await agent.send(saying("x"))
+            assert isinstance(sent, Message)
+            assert sent.parts[0].text == "fine"
+            (first, *auth), (second, *auth_again) = asked
+            assert (auth, second) == (auth_again, f"{first}/moved")
+            assert auth[0] == "Bearer s3cret"
+        again = True
+        asked.clear()
+        with pytest.raises(PeerError, match=f"answered HTTP {status}"):
+            await agent.send(saying("x"))
+        assert len(asked) == (2 if is_followed else 1)
 
 
 @pytest.mark.proves("a2a-3.1.2-read")

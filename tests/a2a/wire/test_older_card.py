@@ -7,7 +7,7 @@ from typing import Any, Final
 
 import pytest
 
-from bridge.a2a.client.card import card_from
+from bridge.a2a.client.card import card_from, found_card
 from bridge.a2a.client.interfaces import interfaces_of
 from bridge.a2a.model.objects import AgentCard
 from bridge.a2a.wire.versions import VERSIONS
@@ -138,19 +138,20 @@ def test_an_older_card_without_a_transport_is_spoken_to_over_json_rpc(version: s
     assert (dialect.version, dialect.bindings) == ("0.3", ("JSONRPC",))
 
 
-@pytest.mark.proves("map-dialect")
-@pytest.mark.parametrize(
-    ("changes", "version"),
-    [
-        ({"protocolVersion": "0.1.0"}, "0.1.0"),
-        ({"protocolVersion": "1.0"}, "1.0"),
-    ],
-)
-def test_a_card_of_a_generation_that_is_not_spoken_is_refused_by_name(
-    changes: dict[str, Any], version: str
+@pytest.mark.proves("map-dialect", "map-agent-read-alone")
+@pytest.mark.parametrize("version", ["0.1.0", "1.0", "1.0.0", "2"])
+@pytest.mark.parametrize("newer", [{}, {"supportedInterfaces": []}, {"supportedInterfaces": None}])
+def test_a_card_that_says_a_version_it_is_not_written_in_is_tried_at_its_url(
+    version: str, newer: dict[str, Any]
 ) -> None:
-    with pytest.raises(PeerError, match=f"the card at here is of A2A {version}.*, and this client speaks"):
-        read(**changes)
+    text = json.dumps({**OLD, "protocolVersion": version, **newer, "additionalInterfaces": None}).encode()
+    for told, spoken in (("", "0.3"), ("0.3", "0.3"), ("0.1", "1.0")):  # it knows the methods of 0.3, or not
+        found = found_card("https://a.example/card.json", text, told)
+        [(interface, dialect)] = interfaces_of(found.card)
+        assert (interface.url, dialect.version) == (OLD["url"], spoken)
+        assert found.is_open is (not told)
+        [(_, chosen)] = interfaces_of(found.card, VERSIONS.chosen("1.0"))
+        assert chosen.version == "1.0"
 
 
 @pytest.mark.proves("a2a03-5.6-declared", "map-merged-card", "a2a01-5.1-card", "a2a01-5.5.3-no-secret")
@@ -215,16 +216,32 @@ def test_an_agent_whose_card_says_another_version_is_spoken_to_as_told() -> None
 @pytest.mark.parametrize(
     "changes",
     [
-        {"additionalInterfaces": ["x"]},
-        {"additionalInterfaces": "x"},
         {"security": [{"key": []}, "key"]},
         {"security": "key"},
-        {"securitySchemes": {"key": "apiKey"}},
     ],
     ids=str,
 )
-def test_what_is_of_a_wrong_type_on_an_older_card_is_refused_and_never_left_out(
+def test_a_requirement_that_cannot_be_read_stops_an_older_card(
     changes: dict[str, Any],
 ) -> None:
     with pytest.raises(PeerError, match="is no agent card"):
         read(**changes)
+
+
+@pytest.mark.proves("map-agent-read-alone")
+@pytest.mark.parametrize(
+    ("changes", "note"),
+    [
+        ({"additionalInterfaces": ["x"]}, 'interface 2 cannot be used and is left out: "x"'),
+        ({"additionalInterfaces": "x"}, 'interface 2 cannot be used and is left out: "x"'),
+        ({"provider": {"organization": "x"}}, "provider cannot be read"),
+        ({"signatures": [{"signature": 5}]}, "signatures cannot be read"),
+        ({"skills": [*OLD["skills"], {"description": "d"}]}, "skill 2 cannot be used and is left out"),
+    ],
+    ids=str,
+)
+def test_what_nobody_needs_does_not_stop_an_older_card(changes: dict[str, Any], note: str) -> None:
+    card, deviations = card_from(json.dumps({**OLD, **changes}).encode(), "here")
+    assert any(one.startswith(note) for one in deviations), deviations
+    assert [one.id for one in card.skills] == [one["id"] for one in OLD["skills"]]
+    assert card.supported_interfaces[0].url == OLD["url"]

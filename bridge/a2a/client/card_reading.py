@@ -1,0 +1,182 @@
+"""Agent cards as they are written: strictly where a client has to call, tolerantly elsewhere. Pure.
+
+A card that lacks only what a client can do without is accepted, and its deviations are listed. A card that is not valid
+is read field by field: null is absent, as Go writes unset lists; an interface or a skill that cannot be used is left
+out; and what nobody needs stops nothing. What is left out is listed, too.
+
+Spec: A2A 1.0 section 4.4.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Annotated, Final
+
+from pydantic import BeforeValidator, Field, JsonValue, ValidationError
+
+from bridge.a2a.client.http import validation_faults
+from bridge.a2a.model import objects
+from bridge.a2a.model.objects import AgentCard
+from bridge.a2a.wire.reading import fields_alone
+from bridge.a2a.wire.versions import VERSIONS
+from bridge.errors import PeerError
+from bridge.jsonvalues import shortened_json
+
+_UNSAID: Final = VERSIONS.current.version
+"""The version of an interface that names none: the version that introduced `supportedInterfaces`."""
+_MOST_NOTES: Final = 20
+_NEEDED: Final = "security requirement"
+
+
+class _SkillAsRead(objects.AgentSkill):
+    """A skill for reading, which requires only what is needed to call it."""
+
+    description: str = ""
+    tags: objects.Several[str] = ()
+
+
+class _InterfaceAsRead(objects.AgentInterface):
+    """An interface for reading, which may lack its version."""
+
+    protocol_version: Annotated[str, BeforeValidator(lambda version: version or _UNSAID)] = _UNSAID
+
+
+class _CardAsRead(AgentCard):
+    """A card for reading, which requires only what is needed to call its agent."""
+
+    supported_interfaces: Annotated[objects.Several[_InterfaceAsRead], Field(min_length=1)]
+    description: str = ""
+    version: str = ""
+    capabilities: objects.AgentCapabilities = objects.AgentCapabilities()
+    default_input_modes: objects.Several[str] = ()
+    default_output_modes: objects.Several[str] = ()
+    skills: objects.Several[_SkillAsRead] = ()
+
+
+def read_card(value: JsonValue, where: str) -> tuple[AgentCard, tuple[str, ...]]:
+    """A card in the form of 1.0, and what in it is not as the specification asks; `where` is said of it.
+
+    Raises:
+        PeerError: the value is no card.
+    """
+    try:
+        return AgentCard.model_validate(value), ()
+    except ValidationError as strict:
+        try:
+            return _CardAsRead.model_validate(value), validation_faults(strict)
+        except ValidationError as exc:
+            left = _Left()
+            try:
+                card = _CardAsRead.model_validate(left.card(value))
+            except ValidationError:
+                raise PeerError(
+                    f"what is at {where} is no agent card: {'; '.join(validation_faults(exc))}"
+                ) from exc
+            return card, (*validation_faults(strict), *left.out)
+
+
+class _Left:
+    """Reads a card field by field, and keeps what is left out."""
+
+    def __init__(self) -> None:
+        self.out: list[str] = []
+
+    def card(self, value: JsonValue) -> JsonValue:
+        """What of a card can be read."""
+        if not isinstance(value, dict):
+            return value
+        nested: Mapping[str, Callable[[JsonValue], JsonValue]] = {
+            "supportedInterfaces": lambda given: self._each(given, "interface", self._interface),
+            "skills": lambda given: self._each(given, "skill", self._skill),
+            "capabilities": self._capabilities,
+            "securityRequirements": lambda given: self._each(given, _NEEDED, self._requirement),
+            "securitySchemes": self._schemes,
+            "name": lambda given: given,  # a card without a name is none
+        }
+        return fields_alone(_CardAsRead, value, nested, self._note)
+
+    def _interface(self, value: JsonValue) -> JsonValue:
+        if not isinstance(value, dict):
+            return value
+        return fields_alone(_InterfaceAsRead, value, {}, self._note)
+
+    def _skill(self, value: JsonValue) -> JsonValue:
+        """A skill, named by its id where it has no name, and the reverse."""
+        if not isinstance(value, dict):
+            return value
+        read = fields_alone(
+            _SkillAsRead,
+            value,
+            {"securityRequirements": lambda given: self._each(given, _NEEDED, self._requirement)},
+            self._note,
+        )
+        name = read.get("id") or read.get("name")
+        return {**read, "id": name, "name": read.get("name") or name} if name else value
+
+    def _capabilities(self, value: JsonValue) -> JsonValue:
+        if not isinstance(value, dict):
+            return None
+        nested: Mapping[str, Callable[[JsonValue], JsonValue]] = {
+            "extensions": lambda given: self._each(given, "extension", self._extension)
+        }
+        return fields_alone(objects.AgentCapabilities, value, nested, self._note)
+
+    def _extension(self, value: JsonValue) -> JsonValue:
+        if not isinstance(value, dict):
+            return value
+        return fields_alone(objects.AgentExtension, value, {}, self._note)
+
+    def _requirement(self, value: JsonValue) -> JsonValue:
+        """A requirement whose scopes may be written as a plain list, or be null."""
+        schemes = value.get("schemes", value) if isinstance(value, dict) else None
+        if not isinstance(schemes, dict):
+            return value
+        return {
+            "schemes": {
+                name: scopes
+                if isinstance(scopes, dict)
+                else {"list": scopes if isinstance(scopes, list) else []}
+                for name, scopes in schemes.items()
+            }
+        }
+
+    def _schemes(self, value: JsonValue) -> JsonValue:
+        if not isinstance(value, dict):
+            return None
+        return {name: one for name, one in value.items() if isinstance(one, dict)}
+
+    def _each(self, value: JsonValue, word: str, read: Callable[[JsonValue], JsonValue]) -> JsonValue:
+        """The items of a list that can be read."""
+        kept: list[JsonValue] = []
+        for number, one in enumerate(value if isinstance(value, list) else [value]):
+            mended = read(one)
+            if word == _NEEDED or (mended is not None and _KINDS[word](mended)):
+                kept.append(mended)  # what is needed and cannot be read stops the card
+            else:
+                self._add(f"{word} {number + 1} cannot be used and is left out: {shortened_json(one)}")
+        return kept
+
+    def _note(self, name: str, given: JsonValue) -> None:
+        self._add(f"{name} cannot be read and is left out: {shortened_json(given)}")
+
+    def _add(self, words: str) -> None:
+        if len(self.out) < _MOST_NOTES:
+            self.out.append(words)
+
+
+def _is(model: type[objects.Model]) -> Callable[[JsonValue], bool]:
+    def is_one(value: JsonValue) -> bool:
+        try:
+            model.model_validate(value)
+        except ValidationError:
+            return False
+        return True
+
+    return is_one
+
+
+_KINDS: Final[Mapping[str, Callable[[JsonValue], bool]]] = {
+    "interface": _is(_InterfaceAsRead),
+    "skill": _is(_SkillAsRead),
+    "extension": _is(objects.AgentExtension),
+}
