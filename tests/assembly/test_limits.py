@@ -87,7 +87,14 @@ def test_what_a_profile_says_has_no_default_in_the_code() -> None:
         "EngineLimits": {"store_pace"},
         "FaceOptions": {"title", "instructions"},
         "McpLimits": {"sessions", "session_idle_seconds", "list_ttl_ms"},
-        "FollowPace": {"first_seconds", "most_seconds", "stale_seconds", "late_seconds"},
+        "FollowPace": {
+            "end_seconds",
+            "first_seconds",
+            "late_seconds",
+            "most_seconds",
+            "piece_seconds",
+            "stale_seconds",
+        },
         "ToolCall": {"input_responses", "meta", "request_state"},
         "HttpTarget": {
             "callers",

@@ -20,6 +20,7 @@ from bridge.a2a.client.http import (
     NotTakenError,
     OutgoingRequest,
     UnansweredError,
+    UnreadableError,
     json_from,
     redacted_url,
     refusal_words,
@@ -142,7 +143,7 @@ class JsonRpc(ClientBinding):
         if not response.is_success:
             raise http_status_error(response, text)
         if not isinstance(answer, dict) or "result" not in answer:
-            raise PeerError(
+            raise UnreadableError(
                 f"{self} answered with something that is no JSON-RPC answer: {shortened_json(answer)}"
             )
         return answer["result"]

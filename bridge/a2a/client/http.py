@@ -45,6 +45,10 @@ class UnansweredError(PeerError):
     """The request was sent, and no complete answer came. Whether it was carried out is unknown."""
 
 
+class UnreadableError(PeerError):
+    """A text from a peer is no JSON, or no answer in its envelope."""
+
+
 class NotTakenError(PeerError):
     """The request was sent, and the peer says that it took none: it may be sent again a little later."""
 
@@ -190,8 +194,9 @@ def json_from(
         if exc.kind is TOO_LARGE:
             most = f"more than {max_values} values and keys"
             raise PeerError(f"{where} answered with {most}, which is not taken{limited_by}") from exc
-        fault = "something that is no JSON" if exc.kind is PARSE_ERROR else "what is not taken"
-        raise PeerError(f"{where} answered with {fault}: {exc}") from exc
+        if exc.kind is PARSE_ERROR:
+            raise UnreadableError(f"{where} answered with something that is no JSON: {exc}") from exc
+        raise PeerError(f"{where} answered with what is not taken: {exc}") from exc
 
 
 def is_json(text: bytes) -> bool:
@@ -203,8 +208,16 @@ def is_json(text: bytes) -> bool:
     return True
 
 
-_HALVES: Final = re.compile(rb"(?<!\\)((?:\\\\)*)\\u[dD][89a-fA-F][0-9a-fA-F]{2}")
+_HALF: Final = re.compile(
+    rb"\\u[dD](?:[89aAbB][0-9a-fA-F]{2}(?!\\u[dD][c-fC-F])"
+    rb"|(?<!\\u[dD][89aAbB][0-9a-fA-F]{2}\\u[dD])[c-fC-F][0-9a-fA-F]{2})"
+)
 """The escape of half a character, which JavaScript writes where it cuts a text between the halves."""
+
+
+def has_halves(text: bytes) -> bool:
+    """Whether a JSON text has halves of characters."""
+    return b"\\u" in text and _HALF.search(text) is not None
 
 
 def _lenient_json(text: bytes, max_values: int) -> JsonValue:
@@ -213,10 +226,10 @@ def _lenient_json(text: bytes, max_values: int) -> JsonValue:
     try:
         return parse_json(text, max_values=max_values)
     except A2AError as exc:
-        if exc.kind is not PARSE_ERROR or not _HALVES.search(text):
+        if exc.kind is not PARSE_ERROR or not has_halves(text):
             raise
         # The other parser knows no bounds: the text keeps them with any other letter in place of the halves.
-        parse_json(_HALVES.sub(rb"\1?", text), max_values=max_values)
+        parse_json(_HALF.sub(rb"\\u003f", text), max_values=max_values)
         value: JsonValue = json.loads(text)
         return value
 

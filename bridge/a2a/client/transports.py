@@ -23,7 +23,9 @@ from bridge.a2a.client.bindings import EVENT_STREAM, ClientBinding
 from bridge.a2a.client.http import (
     OutgoingRequest,
     UnansweredError,
+    UnreadableError,
     exchange,
+    has_halves,
     is_json,
     origin_of,
     response_body,
@@ -188,13 +190,13 @@ class HttpTransport(Transport):
     ) -> AnswerT:
         dialect = self._binding.dialect
         params = dialect.params_of(operation, request)
+        reading = Reading(request)
         seconds = None if operation is SEND_MESSAGE else self._terms.deadlines.answer_seconds
         try:
             with anyio.fail_after(seconds):
-                value = await self._value(operation, params, hop)
+                value = await self._value(operation, params, reading, hop)
         except TimeoutError as exc:
             raise UnansweredError(f"{self} did not answer within {seconds:g} s") from exc
-        reading = Reading(request)
         try:
             answer = dialect.answer_from(operation, value, reading)
         except ValidationError as exc:
@@ -202,14 +204,16 @@ class HttpTransport(Transport):
         self._tell(reading)
         return answer
 
-    async def _value(self, operation: AnyOperation, params: JsonObject, hop: Hop | None) -> JsonValue:
+    async def _value(
+        self, operation: AnyOperation, params: JsonObject, reading: Reading, hop: Hop | None
+    ) -> JsonValue:
         """The answer of an operation as JSON, with what it leaves to be read elsewhere."""
         async with self._exchange(operation, params, hop) as response:
-            value = self._result(await response_body(response, self._terms.limit_bytes), response)
+            value = self._result(await response_body(response, self._terms.limit_bytes), response, reading)
         while unread := self._binding.dialect.unread(operation, params, value):
             assert isinstance(value, dict)
             try:
-                read = {name: await self._value(*asked, hop) for name, asked in unread.items()}
+                read = {name: await self._value(*asked, reading, hop) for name, asked in unread.items()}
             except LoginNeededError as exc:  # the agent has taken the operation itself
                 raise PeerError(str(exc)) from exc
             value = {**value, **read}
@@ -245,7 +249,13 @@ class HttpTransport(Transport):
             is_stream = response.headers.get("content-type", "").startswith(EVENT_STREAM)
             async with aclosing(self._texts(response) if is_stream else self._body(response)) as texts:
                 async for text in texts:
-                    events = reader.read(self._result(text, response))
+                    try:
+                        events = reader.read(self._result(text, response, reading))
+                    except UnreadableError as exc:
+                        if not is_stream:
+                            raise
+                        reading.note(str(exc))
+                        events = ()
                     self._tell(reading)
                     for event in events:
                         has_begun = True
@@ -338,8 +348,9 @@ class HttpTransport(Transport):
                 self._told.add(note)
                 logger.warning("%s: %s", self, note)
 
-    def _result(self, text: bytes, response: httpx2.Response) -> JsonValue:
+    def _result(self, text: bytes, response: httpx2.Response, reading: Reading) -> JsonValue:
         self._show(text)
+        reading.is_cut = has_halves(text)
         return self._binding.result(text, response)
 
     def _show(self, text: bytes) -> None:

@@ -12,7 +12,7 @@ Spec: A2A 1.0 sections 3.2.3, 4.1 and 4.2; 5.7 (a reader ignores what it does no
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import lru_cache
 from typing import Annotated, Any, Final, cast
 
@@ -69,6 +69,7 @@ class Reading:
         "_state",
         "_task_id",
         "_unnamed",
+        "is_cut",
         "notes",
     )
 
@@ -82,6 +83,8 @@ class Reading:
         self._halves: dict[str, str] = {}
         """The first half of a character that the last piece of a text ended with, by what the text is of."""
         self._unnamed = 0
+        self.is_cut = False
+        """Whether the text of the next object has halves of characters."""
         match request:
             case GetTaskRequest() | CancelTaskRequest() | SubscribeToTaskRequest():
                 self._task_id = request.id
@@ -94,10 +97,12 @@ class Reading:
 
     def events(self, value: JsonValue) -> tuple[StreamResponse, ...]:
         """The events in an event of a stream, none where nothing in it is understood."""
+        if self.is_cut:
+            value = _uncut(value, self._halves)
         try:
             events: tuple[StreamResponse, ...] = (StreamResponse.model_validate(value),)
         except ValidationError:
-            events = tuple(self._events(_with_whole_characters(value)))
+            events = tuple(self._events(value))
         for event in events:
             self._know(event)
         return events
@@ -108,10 +113,12 @@ class Reading:
         Raises:
             ValidationError: nothing in the value is one.
         """
+        if self.is_cut:
+            value = _uncut(value, None)
         try:
             return model.model_validate(value)
         except ValidationError:
-            mended = self._answer(model, _with_whole_characters(value))
+            mended = self._answer(model, value)
             if mended is None:
                 raise
             return model.model_validate(mended)
@@ -157,17 +164,17 @@ class Reading:
         read = _by_alias(StreamResponse, value) if isinstance(value, dict) else {}
         held = [(name, one) for name in payloads if isinstance(one := read.get(name), dict)]
         if not held:
-            self._note(f"an event of a kind that is not known: {shortened_json(value)}")
+            self.note(f"an event of a kind that is not known: {shortened_json(value)}")
         for name in payloads:
             if held and (other := read.get(name)) and not isinstance(other, dict):
-                self._note(f"{name} cannot be read: {shortened_json(other)}")
+                self.note(f"{name} cannot be read: {shortened_json(other)}")
         for name, payload in held:
             if (mended := payloads[name](payload) if payload else None) is None:
                 continue
             try:
                 yield StreamResponse.model_validate({name: mended})
             except ValidationError as exc:
-                self._note(f"{name} cannot be read: {exc.errors(include_url=False)[0]['msg']}")
+                self.note(f"{name} cannot be read: {exc.errors(include_url=False)[0]['msg']}")
 
     def _task(self, value: JsonObject) -> JsonObject:
         task_id = _text(value.get("id")) or self._task_id or _named_inside(value, "taskId") or UNNAMED
@@ -189,7 +196,7 @@ class Reading:
             Task.model_validate(value)
         except ValidationError:
             if not isinstance(value, dict) or not _text(value.get("id")):
-                self._note(f"a task of the list has no id and is left out: {shortened_json(value)}")
+                self.note(f"a task of the list has no id and is left out: {shortened_json(value)}")
                 return None
             return self._task(value)
         return value
@@ -202,7 +209,7 @@ class Reading:
     def _status_update(self, value: JsonObject) -> JsonObject | None:
         read = self._fields(TaskStatusUpdateEvent, value, "a status update", {"status": self._status})
         if "status" not in read:
-            self._note("a status update without a status")
+            self.note("a status update without a status")
             return None
         return {**read, **self._owner(read)}
 
@@ -210,7 +217,7 @@ class Reading:
         is_more = value.get("append") is True
 
         def artifact(given: JsonValue) -> JsonValue:
-            return self._artifact(given, self._artifact_id if is_more else "", goes_on=True)
+            return self._artifact(given, self._artifact_id if is_more else "")
 
         read = self._fields(TaskArtifactUpdateEvent, value, "an artifact update", {"artifact": artifact})
         # Without parts it only says that the artifact is complete.
@@ -244,7 +251,7 @@ class Reading:
             return _STATE_NUMBERS[value - 1].value
         if not value:
             return None
-        self._note(f"the state {shortened_json(value)} is not known, so the task counts as still at work")
+        self.note(f"the state {shortened_json(value)} is not known, so the task counts as still at work")
         return TaskState.WORKING.value
 
     def _message_if_any(self, value: JsonValue) -> JsonValue:
@@ -261,7 +268,7 @@ class Reading:
         where = f"message {message_id}"
         nested: Mapping[str, _Mend] = {
             "role": self._role_of,
-            "parts": lambda given: self._parts(given, where, message_id),
+            "parts": lambda given: self._parts(given, where),
         }
         read = self._fields(Message, value, where, nested)
         is_echo = message_id == self._message_id
@@ -274,24 +281,22 @@ class Reading:
     def _role_of(self, value: JsonValue) -> JsonValue:
         return Role.USER.value if value == 1 else None
 
-    def _artifact(self, value: JsonValue, unnamed: str = "", *, goes_on: bool = False) -> JsonValue:
+    def _artifact(self, value: JsonValue, unnamed: str = "") -> JsonValue:
         if not isinstance(value, dict):
             return None
         artifact_id = _text(value.get("artifactId") or value.get("artifact_id")) or unnamed or self._new_id()
         where = f"artifact {artifact_id}"
-        halves = artifact_id if goes_on else ""
-        nested: Mapping[str, _Mend] = {"parts": lambda given: self._parts(given, where, halves)}
+        nested: Mapping[str, _Mend] = {"parts": lambda given: self._parts(given, where)}
         read = self._fields(Artifact, value, where, nested)
         return {**read, "artifactId": artifact_id} if read.get("parts") else None
 
-    def _parts(self, value: JsonValue, where: str, goes_on_as: str) -> JsonValue:
-        listed = value if isinstance(value, list) else [] if value is None else [value]
-        parts = [
+    def _parts(self, value: JsonValue, where: str) -> JsonValue:
+        listed = value if isinstance(value, list) else [value] if value else []
+        return [
             part
             for number, one in enumerate(listed, 1)
             for part in self._part(one, f"part {number} of {where}")
         ]
-        return [*self._with_whole_characters(parts, goes_on_as)]
 
     def _part(self, value: JsonValue, where: str) -> Iterator[JsonObject]:
         """A part, or the several parts that stand in its place."""
@@ -313,10 +318,10 @@ class Reading:
         unknown = {name: item for name, item in beside.items() if name not in _BESIDE and item}
         if not found and (unknown or held):
             words = f"{where} is of a kind that cannot be read and is left out: {shortened_json(value)}"
-            self._note(words)
+            self.note(words)
             yield {"text": f"[{words[0].upper()}{words[1:]}]", "metadata": {UNREAD: _whole(words)}}
         elif not found:
-            self._note(f"{where} has no content")
+            self.note(f"{where} has no content")
 
     # Fields
 
@@ -326,7 +331,7 @@ class Reading:
         """See `fields_alone`. What is left out is noted."""
 
         def note(name: str, given: JsonValue) -> None:
-            self._note(f"{name} of {where} cannot be read: {shortened_json(given)}")
+            self.note(f"{name} of {where} cannot be read: {shortened_json(given)}")
 
         return fields_alone(model, value, nested, note)
 
@@ -337,36 +342,18 @@ class Reading:
             if (mended := mend(one)) is not None:
                 read.append(mended)
             elif one and not isinstance(one, dict):
-                self._note(f"what is left out cannot be read: {shortened_json(one)}")
+                self.note(f"what is left out cannot be read: {shortened_json(one)}")
         return read
 
     def _new_id(self) -> str:
         self._unnamed += 1
         return f"{UNNAMED}:{self._unnamed}"
 
-    def _note(self, words: str) -> None:
+    def note(self, words: str) -> None:
+        """Note what was not understood."""
         words = _whole(words)
         if words not in self.notes and len(self.notes) < _MOST_NOTES:
             self.notes.append(words)
-
-    # Characters that are cut in two
-
-    def _with_whole_characters(self, parts: list[JsonObject], goes_on_as: str) -> Iterator[JsonObject]:
-        """The parts without halves of characters. A half at the end of a text belongs to the next text: of these
-        parts, or of the next piece of what `goes_on_as` names."""
-        half = self._halves.pop(goes_on_as, "")
-        for number, part in enumerate(parts):
-            text = part.get("text")
-            if not isinstance(text, str):
-                yield part
-                continue
-            text, half = half + text, ""
-            is_last = number == len(parts) - 1
-            if text and _is_first_half(text[-1]) and (goes_on_as or not is_last):
-                text, half = text[:-1], text[-1]
-            yield {**part, "text": _whole(text)}
-        if half and goes_on_as:
-            self._halves[goes_on_as] = half
 
 
 def fields_alone(
@@ -456,13 +443,37 @@ def _is_valid(model: type[Model], value: JsonValue) -> bool:
     return True
 
 
-def _with_whole_characters(value: JsonValue, name: str = "") -> JsonValue:
-    """A value without halves of characters, but for texts of parts, whose halves may belong together."""
-    if isinstance(value, dict):
-        return {key: _with_whole_characters(item, key) for key, item in value.items()}
+def _uncut(value: JsonValue, halves: dict[str, str] | None) -> JsonValue:
+    """A value without halves of characters. `halves` has the first halves that texts ended with, by the message or the
+    artifact that goes on in the next event; None where nothing goes on."""
+    if isinstance(value, str):
+        return _whole(value)
     if isinstance(value, list):
-        return [_with_whole_characters(item) for item in value]
-    return _whole(value) if isinstance(value, str) and name != "text" else value
+        return [_uncut(one, halves) for one in value]
+    if not isinstance(value, dict):
+        return value
+    if isinstance(parts := value.get("parts"), list):
+        about = _text(value.get("artifactId")) or _text(value.get("messageId"))
+        value = {**value, "parts": [*_joined_halves(parts, halves, about)]}
+    return {name: _uncut(item, halves) for name, item in value.items()}
+
+
+def _joined_halves(
+    parts: Sequence[JsonValue], halves: dict[str, str] | None, about: str
+) -> Iterator[JsonValue]:
+    """Parts in whose texts a half at the end has gone to the next text: of these parts, or of the next event."""
+    half = halves.pop(about, "") if halves else ""
+    for number, part in enumerate(parts):
+        text = part.get("text") if isinstance(part, dict) else None
+        if not isinstance(part, dict) or not isinstance(text, str):
+            yield part
+            continue
+        text, half = half + text, ""
+        if _is_first_half(text[-1:]) and (halves is not None or number < len(parts) - 1):
+            text, half = text[:-1], text[-1]
+        yield {**part, "text": text}
+    if half and halves is not None:
+        halves[about] = half
 
 
 def _is_first_half(letter: str) -> bool:

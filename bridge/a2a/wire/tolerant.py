@@ -122,7 +122,8 @@ def _with_parts(value: JsonObject) -> JsonObject:
 
 
 def _is_odd(part: JsonObject) -> bool:
-    return "file" in part or "url" in part
+    raw = part.get("raw")
+    return "file" in part or "url" in part or (isinstance(raw, str) and raw.startswith("data:"))
 
 
 def file_in(part: JsonObject) -> JsonObject:

@@ -22,6 +22,7 @@ from bridge.a2a.model.operations import AnyOperation
 from bridge.a2a.wire.push_spelling import ProtoPushSpelling
 from bridge.a2a.wire.rest import OperationRoutes, route
 from bridge.a2a.wire.spelling import Spelling, noted, restored
+from bridge.a2a.wire.tolerant import content_of_url
 from bridge.a2a.wire.v0_3 import V0_3, data_in, data_out, file_out
 from bridge.jsonvalues import JsonObject
 
@@ -119,12 +120,14 @@ class _ProtoSpelling(Spelling):
         if isinstance(file, dict):
             del read["file"]
             read |= {_FROM_FILE.get(name, name): item for name, item in file.items()}
+            if read.get("raw") and read.get("url"):
+                del read["url"]  # the bytes count before their URI
             if isinstance(raw := read.get("raw"), str):
                 read["raw"] = _once(raw, str(read.get("mediaType", "")))
         data = read.get("data")
         if isinstance(data, dict) and data.keys() <= {"data"}:
             read["data"] = data.get("data", {})
-        return data_in(restored(read))
+        return data_in(restored(content_of_url(read)))
 
 
 def _by_json_names(value: JsonValue) -> JsonValue:
