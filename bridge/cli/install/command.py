@@ -149,7 +149,7 @@ def agent_of(word: str) -> str:
     """The URL of an agent, given that or the URL of its card; any other word as it is."""
     if "://" not in word:
         return word
-    from bridge.a2a.client.card import base_url
+    from bridge.a2a.client.card_places import base_url
 
     base = base_url(word)
     return word if base == word else base.rstrip("/")

@@ -155,7 +155,7 @@ def _key(offer: str) -> str:
     """What tells an offer from others: the URLs of an agent and of its card are one, with a slash at the end or not."""
     if "://" not in offer:
         return offer
-    from bridge.a2a.client.card import base_url
+    from bridge.a2a.client.card_places import base_url
 
     return base_url(offer).rstrip("/")
 
