@@ -28,6 +28,7 @@ import bridge
 
 MODULES: Final = {
     "mcp.client._transport": {"TransportStreams"},
+    "mcp.shared._context_streams": {"create_context_streams"},
     "referencing._core": {"Resolver"},
 }
 """Module to what is imported of it, where the one or the other is private."""
@@ -47,6 +48,11 @@ INHERITED: Final[dict[str, set[str]]] = {
         "_write_stream",
     },
     "httpx2.AsyncClient": {"_init_transport"},
+    "mcp.client.streamable_http.StreamableHTTPTransport": {
+        "_handle_json_response",
+        "_handle_sse_event",
+        "_in_flight_posts",
+    },
     "mcp.client.auth.oauth2.OAuthClientProvider": {
         "_expected_issuer",
         "_perform_authorization",

@@ -34,8 +34,8 @@ from bridge.http.tls import PeerTls, TlsFiles
 from bridge.http.token_endpoint import OAuthClient
 from bridge.http.token_exchange import CallerTokens
 from bridge.mcp.client.eras import Era
-from bridge.mcp.client.link import ListBounds
-from bridge.mcp.client.session import SessionPace
+from bridge.mcp.client.listing import ListBounds
+from bridge.mcp.client.opening import SessionPace
 from bridge.mcp.client.transports.streamable_http import HttpTarget, ServerTarget
 from bridge.mcp.client.upstream import SessionRules
 from bridge.store.database_sight import DatabaseSight
@@ -93,13 +93,16 @@ class ServerPlan:
         """The plan of a server, with the settings of a profile."""
         pace = SessionPace(
             connect_seconds=server.connect_seconds,
+            start_seconds=server.start_seconds,
             longest_pause_seconds=server.longest_pause_seconds,
             retire_seconds=server.retire_seconds,
             settle_seconds=server.settle_seconds,
             concurrency=run.concurrency,
             attribution_seconds=server.attribution_seconds,
             unanswered_most=server.unanswered_most,
-            list_bounds=ListBounds(server.tools_most, server.tools_limit_bytes, server.schema_values),
+            list_bounds=ListBounds(
+                server.tools_most, server.tools_limit_bytes, server.schema_values, server.relist_seconds
+            ),
         )
         rules = SessionRules(
             per=server.session,

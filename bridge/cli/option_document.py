@@ -311,12 +311,17 @@ def _server(options: Mapping[str, Any]) -> dict[str, Any]:
         raise UsageError("--only is for --from-json")
     if not words:
         raise UsageError("Missing argument: the URL of a server, -- COMMAND ARGS..., or --from-json FILE")
-    era = {"era": None if options["era"] == "auto" else options["era"]}
+    more = {**era_of(options), "connect_seconds": options["connect_seconds"]}
     if not words[0].startswith(_WEB):
-        return {**server_of(words, options), **era}
+        return {**server_of(words, options), **more}
     if len(words) > 1:
         raise UsageError(f"give a URL or a command, not both: {' '.join(shown_words(words))}")
-    return {**server_at(words[0], options), **era}
+    return {**server_at(words[0], options), **more}
+
+
+def era_of(options: Mapping[str, Any]) -> dict[str, Any]:
+    """The key for `--era`; without a value when it says nothing."""
+    return {"era": None if options["era"] == "auto" else options["era"]}
 
 
 def server_at(url: str, options: Mapping[str, Any]) -> dict[str, Any]:
@@ -389,6 +394,11 @@ def _unsaid_of_wrapped(options: Mapping[str, Any]) -> Iterator[str]:
         yield (
             "a host's file cannot say --allow-private: give its server a table [tool_servers.NAME] of its own,"
             " with `allow_private = true`"
+        )
+    if options["from_json"] and options["connect_seconds"] is not None:
+        yield (
+            "a host's file cannot say --connect-seconds: write `connect_seconds` into the table [server] of a profile,"
+            " and name the profile with --mapping"
         )
     yield from _passwords_in(options["target"][:1])
 

@@ -14,7 +14,7 @@ from bridge.cli.card import tls_options, with_options
 from bridge.cli.login import with_stored_logins
 
 if TYPE_CHECKING:
-    from bridge.assembly.plan import Plan
+    from bridge.assembly.plan import Plan, ServerPlan
     from bridge.cli.option_document import Asked
 
 
@@ -107,6 +107,11 @@ def serving_options(log_level: str) -> Callable[[_Command], _Command]:
     help="The server's generation of MCP: legacy is 2025-11-25 and older, modern 2026-07-28.",
 )
 @click.option(
+    "--connect-seconds",
+    type=click.FloatRange(min=0, min_open=True),
+    help="How long a server may take to start and to list its tools. Default: the profile's (30).",
+)
+@click.option(
     "--call-timeout-seconds",
     type=click.FloatRange(min=0, min_open=True),
     help="How long a tool may take. Default: the profile's.",
@@ -155,18 +160,25 @@ def plan_from(asked: Asked, options: dict[str, Any]) -> Plan:
     Raises:
         UsageError: the options do not fit together, or a secret cannot be read.
     """
-    from bridge.mcp.client.transports.streamable_http import HttpTarget
-
     plan = with_stored_logins(asked.plan())
-    if options["from_json"] and options["allow_private"]:
-        allowed = {
-            name: replace(one, target=replace(one.target, allow_private=True))
-            for name, one in plan.servers.items()
-            if isinstance(one.target, HttpTarget)
-        }
-        return replace(plan, servers={**plan.servers, **allowed})
-    if options["from_json"] or options["name"]:
+    if options["from_json"]:
+        return replace(plan, servers={name: _adjusted(one, options) for name, one in plan.servers.items()})
+    if options["name"]:
         return plan
     # The server itself gives the name, once it is connected.
     ((server,), (agent,)) = plan.servers.values(), plan.published.values()
     return replace(plan, servers={"": server}, published={"": replace(agent, servers=("",))})
+
+
+def _adjusted(server: ServerPlan, options: dict[str, Any]) -> ServerPlan:
+    """A server of a host's file, with the options that such a file cannot hold."""
+    from bridge.mcp.client.transports.streamable_http import HttpTarget
+
+    target, seconds = server.target, options["connect_seconds"]
+    if isinstance(target, HttpTarget) and options["allow_private"]:
+        target = replace(target, allow_private=True)
+    if seconds is None:
+        return replace(server, target=target)
+    if isinstance(target, HttpTarget):
+        target = replace(target, connect_seconds=seconds)
+    return replace(server, target=target, pace=replace(server.pace, connect_seconds=seconds))

@@ -6,7 +6,8 @@ shown.
 
 Texts may hold variables as hosts know them: `${NAME}`, `${NAME:-default}`, `${env:NAME}`. Variables that only a host
 can fill in, like `${input:ID}`, are refused. A server is shown with the names of its variables, not their values. Keys
-that say how a host treats a server are ignored.
+that say how a host treats a server are ignored. `era` is a key of the bridge alone; hosts ignore it. `"type": "sse"` is
+HTTP+SSE; any other type of a URL is found out.
 
 Sources: code.claude.com/docs/en/mcp, cursor.com/docs/mcp,
 code.visualstudio.com/docs/agents/reference/mcp-configuration.
@@ -46,7 +47,7 @@ _TEXT: Final = re.compile(r'"(?:[^"\\\n]|\\.)*"?(?P<key>[ \t]*:)?')
 _IN_A_TEXT: Final = re.compile(r'[^"\s]')
 _SECRET_MEMBERS: Final = frozenset(("args", "env", "headers", "auth", "inputs"))
 _SHOWN_MEMBERS: Final = frozenset(
-    ("command", "cwd", "disabled", "envFile", "httpUrl", "serverUrl", "type", "url")
+    ("command", "cwd", "disabled", "envFile", "era", "httpUrl", "serverUrl", "transport", "type", "url")
 )
 """Members of a server that are shown. Other members may be secrets of an unknown host."""
 
@@ -83,10 +84,14 @@ def _server(
     for key in ("env", "headers"):
         if (settings := filled.get(key)) is not None:
             table[key] = _as_secrets(settings, place)
+    if filled.get("era") is not None:
+        table["era"] = filled["era"]
     if "command" in filled:
         table["command"] = [filled["command"], *filled.get("args", [])]
     elif url:
         table["url"] = filled[url]
+        if "sse" in (filled.get("type"), filled.get("transport")):
+            table["transport"] = "sse"
     shown = _shown(entry, table, url)
     try:
         return ToolServerTable.model_validate(table, context=reading).shown_as(shown), []

@@ -1,4 +1,6 @@
-"""The wire of MCP that both sides share: names of methods and extensions, and messages as lines of stdio.
+"""The wire of MCP that both sides share: names of methods and extensions, and the reader of messages.
+
+All transports read with `messages_in`, so that a peer is understood alike over each of them.
 
 A line above the limit is not kept whole. It may be the answer to a call, so its first and its last bytes are kept: one
 of them holds the id.
@@ -8,16 +10,27 @@ Spec: MCP 2026-07-28 basic/transports (stdio)."""
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
-from contextlib import suppress
+import re
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import Final, Literal
+from typing import Any, Final, Literal
 
 from mcp.shared.message import SessionMessage
-from mcp_types import jsonrpc_message_adapter
-from pydantic_core import PydanticSerializationError
+from mcp_types import (
+    INTERNAL_ERROR,
+    ErrorData,
+    JSONRPCError,
+    JSONRPCMessage,
+    JSONRPCNotification,
+    JSONRPCRequest,
+    JSONRPCResponse,
+    RequestId,
+    jsonrpc_message_adapter,
+)
+from pydantic import JsonValue
+from pydantic_core import PydanticSerializationError, from_json
 
-from bridge.jsonvalues import JsonObject
+from bridge.jsonvalues import JsonObject, shortened_json
 
 ELICIT: Final[Literal["elicitation/create"]] = "elicitation/create"
 """The server asks the user something (client/elicitation)."""
@@ -28,6 +41,22 @@ TASKS_EXTENSION: Final = "io.modelcontextprotocol/tasks"
 
 ENDS_KEPT_BYTES: Final = 256
 """How much of both ends of a line above the limit is kept, to find the id in it."""
+
+_LENIENT: Final = json.JSONDecoder(strict=False)
+"""Takes control characters in strings."""
+_BEFORE_JSON: Final = "\ufeff \t\r\n"
+_MORE_JSON: Final = re.compile(r"[\ufeff\s]*")
+_ANSWER_FIELDS: Final = frozenset({"id", "result", "error"})
+"""The fields of an answer. An object of these alone is one, even without `jsonrpc`."""
+
+_NOTIFICATIONS: Final = "notifications/"
+"""Some peers write `"id": null` into what has no id."""
+_OTHER_SIDES: Final[Mapping[type[JSONRPCMessage], tuple[str, ...]]] = {
+    JSONRPCResponse: ("error",),
+    JSONRPCRequest: ("error", "result"),
+    JSONRPCNotification: ("error", "result", "id"),
+}
+"""The fields that a message of each kind has not; the SDK passes them over."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,15 +104,159 @@ class LineSplitter:
             self._parts = [kept[-ENDS_KEPT_BYTES:]]
 
 
-def message_in(line: bytes) -> SessionMessage | ValueError:
-    """The message in a line. Returns a ValueError when there is none; it holds the line when that is no JSON."""
-    with suppress(ValueError):
-        return SessionMessage(jsonrpc_message_adapter.validate_json(line, by_name=False))
-    try:  # invalid UTF-8 is replaced
-        text = line.decode("utf-8", "replace")
-        return SessionMessage(jsonrpc_message_adapter.validate_json(text, by_name=False))
-    except ValueError as exc:
-        return exc
+class UnreadableError(ValueError):
+    """A text, or a part of a batch, that is no message of MCP."""
+
+    def __init__(
+        self,
+        words: str,
+        text: str,
+        request_id: RequestId | None = None,
+        method: str = "",
+        *,
+        is_json: bool = True,
+    ) -> None:
+        """`text` is the whole text. `request_id` is the id of the request that this answers, or, if it has a
+        `method`, the id of the request that it is."""
+        super().__init__(words)
+        self.text = text
+        self.is_json = is_json
+        self.request_id = request_id
+        self.method = method
+
+
+Read = SessionMessage | UnreadableError
+
+
+def messages_in(text: bytes | str) -> list[Read]:
+    """The messages in a text: one, or those of a batch. What is no message is an UnreadableError.
+
+    What peers get wrong is read as far as its meaning is certain: a byte order mark, bytes that are no UTF-8, half of
+    a surrogate pair (each becomes the replacement character), a control character in a string, text after the message,
+    no `jsonrpc` in an answer, an id such as `7.0`, `params` that are no object, an error of another form. An object
+    that has neither `jsonrpc` nor the form of an answer is no message: servers log such objects to stdout.
+    """
+    if (plain := plain_message_in(text)) is not None:
+        return [plain]
+    decoded = text if isinstance(text, str) else text.decode("utf-8", "replace")
+    try:
+        values = _values_in(decoded)
+    except (ValueError, RecursionError):
+        return [UnreadableError("it is no JSON", decoded, is_json=False)]
+    parts = [part for value in values for part in (value if isinstance(value, list) else [value])]
+    return [_message_from(part, decoded) for part in parts] or [UnreadableError("it is empty", decoded)]
+
+
+def plain_message_in(text: bytes | str) -> SessionMessage | None:
+    """The message in a text that is written as JSON-RPC says; None for any other text."""
+    try:
+        message = jsonrpc_message_adapter.validate_json(text, by_name=False)
+    except ValueError:
+        return None
+    return None if _has_other_side(message, text) else SessionMessage(message)
+
+
+def _has_other_side(message: JSONRPCMessage, text: bytes | str) -> bool:
+    """Whether a text may say more than the message that the SDK found in it: an error beside a result, a result of a
+    request, an id of a notification."""
+    others = _OTHER_SIDES.get(type(message), ())
+    if not any(_names(text, name) for name in others):
+        return False
+    said = from_json(text)
+    return any(said.get(name) is not None for name in others)
+
+
+def _names(text: bytes | str, name: str) -> bool:
+    """Whether a key of this name, or a string that is this name, may stand in a JSON text."""
+    quoted = f'"{name}"'
+    return quoted in text if isinstance(text, str) else quoted.encode() in text
+
+
+def _values_in(text: str) -> list[JsonValue]:
+    """The JSON values at the beginning of a text. What follows them is passed over.
+
+    Raises:
+        ValueError, RecursionError: it begins with none.
+    """
+    rest = text.lstrip(_BEFORE_JSON)
+    value, end = _LENIENT.raw_decode(rest)
+    values = [value]
+    while end < len(rest) and (more := _MORE_JSON.match(rest, end)) is not None and more.end() < len(rest):
+        try:
+            value, end = _LENIENT.raw_decode(rest, more.end())
+        except ValueError:
+            break
+        values.append(value)
+    return [_whole(value) for value in values]
+
+
+def _whole(value: JsonValue) -> JsonValue:
+    """The value without halves of surrogate pairs, which UTF-8 cannot carry."""
+    text = json.dumps(value, ensure_ascii=False)
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        whole: JsonValue = json.loads(text.encode("utf-16", "surrogatepass").decode("utf-16", "replace"))
+        return whole
+    return value
+
+
+def _message_from(said: JsonValue, text: str) -> Read:
+    if not isinstance(said, dict):
+        return UnreadableError("it is no object", text)
+    request_id, method = _id_from(said.get("id")), said.get("method")
+    result, error = said.get("result"), said.get("error")
+    names = _ANSWER_FIELDS if request_id is not None or "error" in said else frozenset[str]()
+    if "jsonrpc" not in said and not said.keys() <= names:
+        asked = method if isinstance(method, str) else ""
+        return UnreadableError("it is no JSON-RPC", text, request_id if asked else None, asked)
+    if error or ("error" in said and error is not None and not isinstance(result, dict)):
+        return _message(JSONRPCError(jsonrpc="2.0", id=request_id, error=_error_from(error)))
+    if "result" in said and request_id is not None:
+        if isinstance(result, dict):
+            return _message(JSONRPCResponse(jsonrpc="2.0", id=request_id, result=result))
+        return UnreadableError(f"its result is no object: {shortened_json(result)}", text, request_id)
+    if not isinstance(method, str):
+        return UnreadableError("it is neither a request nor an answer", text, request_id)
+    params = said.get("params")
+    named: dict[str, Any] = {"params": params} if isinstance(params, dict) else {}
+    if request_id is None:
+        if said.get("id") is not None or ("id" in said and not method.startswith(_NOTIFICATIONS)):
+            return UnreadableError("its id is neither a text nor a whole number", text, None, method)
+        return _message(JSONRPCNotification(jsonrpc="2.0", method=method, **named))
+    return _message(JSONRPCRequest(jsonrpc="2.0", id=request_id, method=method, **named))
+
+
+def _message(message: JSONRPCMessage) -> SessionMessage:
+    return SessionMessage(message)
+
+
+def _id_from(value: JsonValue) -> RequestId | None:
+    if isinstance(value, float) and value.is_integer():
+        return int(value)
+    return value if isinstance(value, int | str) and not isinstance(value, bool) else None
+
+
+def _error_from(error: JsonValue) -> ErrorData:
+    """The error in whatever form it came. What is no message or data of it stands in its words."""
+    if not isinstance(error, dict):
+        return ErrorData(code=INTERNAL_ERROR, message=_words_of(error))
+    words = _words_of(error if error.get("message") is None else error["message"])
+    return ErrorData(code=_code_from(error.get("code")), message=words, data=error.get("data"))
+
+
+def _words_of(value: JsonValue) -> str:
+    return value if isinstance(value, str) else shortened_json(value)
+
+
+def _code_from(code: JsonValue) -> int:
+    """INTERNAL_ERROR for a code that is no number."""
+    if isinstance(code, bool) or not isinstance(code, int | float | str):
+        return INTERNAL_ERROR
+    try:
+        return int(code)
+    except (ValueError, OverflowError):
+        return INTERNAL_ERROR
 
 
 def line_of(message: SessionMessage) -> bytes:

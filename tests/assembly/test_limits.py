@@ -22,8 +22,8 @@ from bridge.config.load import load
 from bridge.http.connections import ConnectionLimits
 from bridge.http.server import RequestLimits
 from bridge.mcp.client.dispatcher import UnansweredBounds
-from bridge.mcp.client.link import ListBounds
-from bridge.mcp.client.session import SessionPace
+from bridge.mcp.client.listing import ListBounds
+from bridge.mcp.client.opening import SessionPace
 from bridge.mcp.client.transports.stdio import ChildPace, StdioTarget
 from bridge.mcp.client.transports.streamable_http import HttpTarget
 from bridge.mcp.client.upstream import SessionRules
@@ -105,6 +105,7 @@ def test_what_a_profile_says_has_no_default_in_the_code() -> None:
             "tls",
             "allow_private",
             "on_command_line",
+            "transport",
             "seen",
         },
         "Quota": {"total_bytes", "each_bytes"},

@@ -96,6 +96,8 @@ WRAPPED = [
         URL,
     ],
     ["--name", "a", "--allow-private", URL],
+    ["--name", "a", "--connect-seconds", "90", URL],
+    ["--name", "a", "--connect-seconds", "90", "--fail", "open", "--", "x"],
     ["--name", "a", "--public-url", "https://b.example/x/", "--allow-host", "A.example", URL],
     ["--name", "a", "--host", "0.0.0.0", "--allow-unauthenticated", "--fail", "open", URL],
 ]
@@ -241,6 +243,16 @@ def test_the_servers_of_a_host_are_one_agent(tmp_path: Path) -> None:
     assert of_file == asked
     one = plan_of_options(wrap.wrap, "--from-json", "mcp.json", "--only", "two")
     assert list(one.published) == ["two"]
+
+
+def test_the_servers_of_a_hosts_file_may_take_as_long_as_the_option_says(tmp_path: Path) -> None:
+    host_file(tmp_path)
+    chosen = ("--from-json", "mcp.json", "--only", "two", "--connect-seconds", "90")
+    servers = plan_of_options(wrap.wrap, *chosen).servers.values()
+    assert {one.pace.connect_seconds for one in servers} == {90}
+    done = run_here("wrap", "--print-toml", *chosen, state=tmp_path, folder=tmp_path)
+    assert done.returncode == 2
+    assert "a host's file cannot say --connect-seconds" in done.stderr
 
 
 @pytest.mark.parametrize(

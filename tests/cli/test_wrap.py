@@ -225,6 +225,14 @@ def test_a_free_port_is_said_and_names_the_store(tmp_path: Path) -> None:
         bridge.stop()
 
 
+def test_a_server_that_takes_too_long_to_start_is_told_with_what_to_change(tmp_path: Path) -> None:
+    silent = ("--", sys.executable, "-c", "import sys; sys.stdin.read()")
+    done = run_here("wrap", "--port", "0", "--connect-seconds", "0.3", *silent, state=tmp_path)
+    assert done.returncode == 1
+    assert "is not up within 0.3 s (`connect_seconds` is the limit)" in done.stderr
+    assert "its process is waited for up to 300 s (`start_seconds`)" in done.stderr
+
+
 def test_one_token_for_two_principals_is_refused(tmp_path: Path) -> None:
     options = ("--auth", "ada=bearer:env:TOKEN", "--auth", "bob=bearer:env:TOKEN")
     done = run_here("wrap", *options, "--", "x", state=tmp_path, TOKEN="t")

@@ -47,6 +47,36 @@ def test_a_url_goes_by_the_names_that_hosts_give_it(key: str, tmp_path: Path) ->
     assert found.request_headers() == headers
 
 
+@pytest.mark.parametrize(
+    ("said", "transport"),
+    [
+        ({"type": "sse"}, "sse"),
+        ({"transport": "sse"}, "sse"),
+        ({"type": "http"}, "auto"),
+        ({"type": "streamable-http"}, "auto"),
+        ({"type": ["sse"]}, "auto"),
+        ({}, "auto"),
+    ],
+)
+def test_a_url_of_the_older_transport_is_one_by_its_type(
+    said: dict[str, Any], transport: str, tmp_path: Path
+) -> None:
+    assert server(tmp_path, {"url": "https://a.example/sse", **said}).transport == transport
+
+
+def test_a_type_says_nothing_of_a_command(tmp_path: Path) -> None:
+    assert server(tmp_path, {"command": "a", "type": "sse"}).transport == "auto"
+
+
+def test_an_entry_may_say_the_era_of_its_server(tmp_path: Path) -> None:
+    assert server(tmp_path, {"command": "a", "era": "legacy"}).era == "legacy"
+    assert server(tmp_path, {"command": "a", "era": None}).era == "auto"
+    path = tmp_path / "mcp.json"
+    path.write_text('{"mcpServers": {"a": {"command": "a", "era": "older"}}}')
+    (fault,) = read_host_file(path, {}).refused["a"]
+    assert "older" in str(fault)
+
+
 def test_what_stands_in_plain_is_taken_and_never_shown(tmp_path: Path) -> None:
     found = server(tmp_path, {"command": "a", "env": {"A": TOKEN}})
     assert found.variables() == {"A": TOKEN}

@@ -11,7 +11,7 @@ from mcp.shared.message import SessionMessage
 from bridge.agents_as_tools.handles import FarContext, FarQuestion, FarTask, Handles
 from bridge.http.sse import SseEvent, SseReader
 from bridge.mcp.client.faults import answer_to_overlong, id_of_cut_message
-from bridge.mcp.messages import LineSplitter, OverlongLine, line_of, message_in
+from bridge.mcp.messages import LineSplitter, OverlongLine, line_of, messages_in
 from bridge.seal import (
     MAX_HANDLE_CHARACTERS,
     HandleError,
@@ -120,12 +120,19 @@ async def check_lines(case: tuple[bytes, list[bytes]]) -> None:
         else:
             assert len(line) <= _LIMIT_BYTES
             id_of_cut_message(line[:200], line[-200:])
-            message = message_in(line)
-        assert isinstance(message, SessionMessage | ValueError)
-        if isinstance(message, SessionMessage):
-            written = line_of(message)
-            assert written.endswith(b"\n")
-            assert b"\n" not in written[:-1]
+            for read in messages_in(line):
+                check_written(read)
+            continue
+        check_written(message)
+
+
+def check_written(read: SessionMessage | ValueError) -> None:
+    """A message that was read can be written as one line."""
+    assert isinstance(read, SessionMessage | ValueError)
+    if isinstance(read, SessionMessage):
+        written = line_of(read)
+        assert written.endswith(b"\n")
+        assert b"\n" not in written[:-1]
 
 
 _HANDLES: Final = Handles(Seal([b"k" * 32, b"old" * 16]), lambda: 1_000_000.0)

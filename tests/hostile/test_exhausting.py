@@ -31,7 +31,7 @@ from bridge.a2a.model.objects import (
 from bridge.errors import PeerError
 from bridge.mcp.client.eras import Era
 from bridge.mcp.client.faults import VALUES_LIMITED_BY, ServerLostError
-from bridge.mcp.client.session import SessionPace
+from bridge.mcp.client.opening import SessionPace
 from bridge.mcp.client.transports.stdio import StdioTarget
 from bridge.mcp.client.upstream import Upstream
 from bridge.mcp.client.values import OnProgress

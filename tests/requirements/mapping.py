@@ -446,6 +446,7 @@ MAPPING: Final = (
         "architecture",
         {
             "mcp-raw": "What a server says of a tool, in a result or in an error is handed on whole",
+            "mcp-odd": "An answer is read however it is written, or its call fails at once; the rest is passed over",
             "mcp-child": "A child is spoken to however it writes, and ended with all that it started",
         },
     ),

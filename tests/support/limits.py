@@ -19,8 +19,8 @@ from bridge.assembly.plan import ServerPlan
 from bridge.config.tables.profile import load_profile
 from bridge.jsonvalues import JsonObject
 from bridge.mcp.client.eras import Era
-from bridge.mcp.client.link import ListBounds
-from bridge.mcp.client.session import SessionPace
+from bridge.mcp.client.listing import ListBounds
+from bridge.mcp.client.opening import SessionPace
 from bridge.mcp.client.transports.stdio import ChildPace, StdioTarget
 from bridge.mcp.client.transports.streamable_http import HttpTarget
 from bridge.mcp.client.upstream import SessionRules

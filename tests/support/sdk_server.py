@@ -46,6 +46,8 @@ class Tools:
     pages: int = 1
     endless: bool = False
     """After each page of the list comes the first one."""
+    unlisted: bool = False
+    """The list is refused."""
     names: list[str] = field(default_factory=lambda: list(NAMES))
     listings: int = 0
     """How often the list was asked for, from its beginning."""
@@ -74,6 +76,8 @@ class Tools:
     async def list(
         self, context: Context, params: types.PaginatedRequestParams | None
     ) -> types.ListToolsResult:
+        if self.unlisted:
+            raise MCPError(-32603, "not now")
         start = int(params.cursor) if params and params.cursor else 0
         self.listings += start == 0
         size = -(-len(self.names) // self.pages)
@@ -106,6 +110,13 @@ class Tools:
                 return _said("grown")
             case "ask" | "ask-tool":
                 return await _ask(context, is_caught=params.name == "ask-tool")
+            case "ask-everything":
+                try:
+                    return await _ask(context, is_caught=False)
+                except MCPError as exc:
+                    return _said(f"Elicitation not supported or error: {exc}")
+            case "quote":
+                return _said(arguments["text"])
             case "hold":
                 self.waiting += 1
                 self._move()

@@ -91,6 +91,13 @@ class _WithServer(click.Command):
 @click.option(
     "--env", "variables", multiple=True, metavar="NAME[=VALUE]", help="Variable for the command. Repeatable."
 )
+@click.option(
+    "--era",
+    type=click.Choice(["auto", "legacy", "modern"]),
+    default="auto",
+    show_default=True,
+    help="The generation of MCP of a server: legacy is 2025-11-25 and older, modern 2026-07-28.",
+)
 @call_options
 def call(**options: Any) -> int:
     """Call a skill of an agent or a tool of an MCP server, and show the result.
@@ -136,6 +143,8 @@ def call(**options: Any) -> int:
         found = anyio.run(connection.card)
     except NoCardError as exc:
         return _call_of_url(request, view, options, exc)
+    if options["era"] != "auto":
+        raise UsageError("--era is for an MCP server: there is an agent at the URL")
     if request.asks_for_list and not options["task_id"]:
         view.skills(found.card)
         return 0

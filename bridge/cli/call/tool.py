@@ -28,7 +28,7 @@ from bridge.cli.call import questions as answers
 from bridge.cli.call.arguments import CallRequest
 from bridge.cli.call.results import CallView
 from bridge.cli.login import with_stored_logins
-from bridge.cli.option_document import plan_of, server_at, server_of
+from bridge.cli.option_document import era_of, plan_of, server_at, server_of
 from bridge.errors import PeerError, UsageError, echoed, leaf_of
 from bridge.file_names import named_by_type
 from bridge.jsonvalues import JsonObject
@@ -105,7 +105,7 @@ def server_from(options: Mapping[str, Any]) -> Plan:
     """
     words = options["server"]
     table = server_of(words, options) if words else server_at(options["url"], options)
-    return with_stored_logins(plan_of({"tool_servers": {"server": table}}))
+    return with_stored_logins(plan_of({"tool_servers": {"server": {**table, **era_of(options)}}}))
 
 
 class ToolCalling:
@@ -119,7 +119,7 @@ class ToolCalling:
         self._saves: bool = options["save"] is not None
         self._timeout_seconds: float | None = options["timeout_seconds"]
         (server,) = plan.servers.values()
-        self._session = Session(str(server.target), server.target, pace=server.pace)
+        self._session = Session(str(server.target), server.target, era=server.era, pace=server.pace)
         self._task_ttl_ms = round(plan.profile.run.task_timeout_seconds * 1000)
         if options["trace"]:
             self._session.on_hop = self._hop

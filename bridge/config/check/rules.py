@@ -57,6 +57,7 @@ _GOES_WITH: Final = {
     "auth": "url",
     "login": "url",
     "tls": "url",
+    "transport": "url",
 }
 """Keys of a tool server, each with the key that it depends on."""
 
@@ -71,6 +72,7 @@ _INSTEAD: Final = {
     "headers": "write `env`",
     "auth": "write `env`",
     "tls": "take it out: a command is reached without TLS",
+    "transport": "take it out: a command speaks MCP over stdio",
 }
 
 

@@ -260,6 +260,10 @@ class ToolServerTable(Table):
     tls: PeerTlsTable | None = Field(
         default=None, description="the certificate that its URL is shown, and the authority of its own"
     )
+    transport: Literal["auto", "sse"] = Field(
+        default="auto",
+        description="how its URL is spoken to: `sse` is HTTP+SSE alone, `auto` tries Streamable HTTP first",
+    )
     era: Literal["auto", "legacy", "modern"] = Field(
         default="auto",
         description="its generation of MCP: `legacy` is 2025-11-25 and older, `modern` 2026-07-28",
@@ -291,6 +295,10 @@ class ToolServerTable(Table):
     connect_seconds: PositiveFloat | None = Field(
         default=None, description="the time limit from the start of a connection to the list of tools"
     )
+    start_seconds: PositiveFloat | None = Field(
+        default=None,
+        description="how long its process is waited for that is alive and not yet up, where `fail` is `open`",
+    )
     longest_pause_seconds: PositiveFloat | None = Field(
         default=None, description="the longest pause between two attempts to connect"
     )
@@ -300,6 +308,11 @@ class ToolServerTable(Table):
     settle_seconds: NotNegative | None = Field(
         default=None,
         description="the time without news of changed tools after which the bridge lists them again",
+    )
+    relist_seconds: PositiveFloat | None = Field(
+        default=None,
+        description="the shortest time between two lists of its tools where its `ttlMs` asks for them, and the longest "
+        "where it announces changes that are none",
     )
     child_flush_seconds: NotNegative | None = Field(
         default=None,

@@ -131,9 +131,11 @@ class ServerTable(_Table):
 
     fail: Literal["open", "closed"]
     connect_seconds: PositiveFloat
+    start_seconds: PositiveFloat
     longest_pause_seconds: PositiveFloat
     retire_seconds: NotNegative
     settle_seconds: NotNegative
+    relist_seconds: PositiveFloat
     session: Literal["shared", "principal", "context"]
     sessions: PositiveInt
     sessions_most: PositiveInt

@@ -54,13 +54,12 @@ from mcp_types import (
     RequestId,
 )
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
-from pydantic import ValidationError
 
 from bridge.jsonvalues import JsonObject, exceeds_floats, json_bytes
 from bridge.mcp.client.elicitation_routing import MODES, ElicitationRouter
 from bridge.mcp.client.faults import FLOODED, UNREACHABLE, error_of
 from bridge.mcp.client.values import OnProgress, ProgressReport
-from bridge.mcp.messages import ELICIT, TASKS_EXTENSION
+from bridge.mcp.messages import ELICIT, TASKS_EXTENSION, UnreadableError
 from bridge.trace import OnHop
 
 logger = logging.getLogger(__name__)
@@ -293,7 +292,12 @@ class Wire(JSONRPCDispatcher):
         return MCPError.from_error_data(error_of(UNREACHABLE, words))
 
     def _resolve_pending(self, request_id: RequestId | None, outcome: dict[str, Any] | ErrorData) -> None:
-        """Settle the request that an answer belongs to, of `ask` or of the SDK's session."""
+        """Settle the request that an answer belongs to, of `ask` or of the SDK's session.
+
+        An error that names no request may be about a notification, so no request that waits is settled by it.
+        """
+        if request_id is None and isinstance(outcome, ErrorData):
+            self._pass_over("an error that names no request", repr(outcome.message[:_SHOWN_CHARACTERS]))
         answer = self._answers.get(coerce_request_id(request_id)) if request_id is not None else None
         if answer is None:
             super()._resolve_pending(request_id, outcome)
@@ -309,15 +313,7 @@ class Wire(JSONRPCDispatcher):
         super()._fan_out_closed()
 
     async def _unreadable(self, exc: Exception) -> None:
-        """Handle input that is no message, or a message that the SDK cannot read.
-
-        An answer still settles the call that waits for it. Anything else is a warning once, then a debug record,
-        since a server that logs to stdout does so often.
-        """
-        answer = _answer_in(exc)
-        if answer is not None:
-            self._resolve_pending(*answer)
-            return
+        """Handle input that is no message, or a message above a limit."""
         self._pass_over("something beside MCP messages", _beginning(exc))
 
     def _pass_over(self, kind: str, words: str) -> None:
@@ -414,46 +410,12 @@ def _weight_of(request: JSONRPCRequest) -> int:
     return len(json_bytes([request.id, request.method, request.params]))
 
 
-def _line_in(exc: Exception) -> str:
-    """The line that the SDK could not read; "" when the error is another one."""
-    found = exc.errors(include_url=False) if isinstance(exc, ValidationError) else []
-    line = found[0]["input"] if found else ""
-    return line if isinstance(line, str) else ""
-
-
 def _beginning(exc: Exception) -> str:
     """The beginning of the input, for a log line. Text that may be a result is not shown."""
-    line = _line_in(exc)
-    if line.lstrip().startswith("{"):
-        return f"{len(line)} characters that look like JSON"
-    return repr(line[:_SHOWN_CHARACTERS]) if line else str(exc).partition("\n")[0][:200]
-
-
-def _answer_in(exc: Exception) -> tuple[RequestId, dict[str, Any] | ErrorData] | None:
-    """The answer in a line that Python's parser reads and the SDK's does not; None when there is none.
-
-    JavaScript servers that cut a text in the middle of a surrogate pair send half of it, which UTF-8 cannot carry.
-    It becomes the replacement character.
-    """
-    try:
-        message = json.loads(_line_in(exc) or "null")
-        whole = (
-            json.dumps(message, ensure_ascii=False)
-            .encode("utf-16", "surrogatepass")
-            .decode("utf-16", "replace")
-        )
-        message = json.loads(whole)
-    except (ValueError, RecursionError):
-        return None
-    if not isinstance(message, dict) or not isinstance(message.get("id"), str | int):
-        return None
-    result, error = message.get("result"), message.get("error")
-    if isinstance(result, dict):
-        return message["id"], result
-    if isinstance(error, dict) and isinstance(error.get("code"), int):
-        words = str(error.get("message", ""))
-        return message["id"], ErrorData(code=error["code"], message=words, data=error.get("data"))
-    return None
+    text = exc.text if isinstance(exc, UnreadableError) else ""
+    if text.lstrip("\ufeff \t").startswith(("{", "[")):
+        return f"{len(text)} characters that look like JSON"
+    return repr(text[:_SHOWN_CHARACTERS]) if text else str(exc).partition("\n")[0][:200]
 
 
 def _progress_from(params: Mapping[str, Any]) -> ProgressReport | None:

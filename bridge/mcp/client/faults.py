@@ -12,8 +12,6 @@ from mcp.shared.message import SessionMessage
 from mcp_types import (
     CONNECTION_CLOSED,
     INTERNAL_ERROR,
-    INVALID_REQUEST,
-    PARSE_ERROR,
     ErrorData,
     JSONRPCError,
     RequestId,
@@ -22,7 +20,7 @@ from pydantic import JsonValue
 
 from bridge.errors import PeerError
 from bridge.jsonvalues import JsonObject, holds_more_values
-from bridge.mcp.messages import ENDS_KEPT_BYTES, OverlongLine, message_in
+from bridge.mcp.messages import ENDS_KEPT_BYTES, OverlongLine, UnreadableError, messages_in
 
 FAULT_KEY: Final = "mcp-a2a/fault"
 """A key in the data of a JSON-RPC error. It marks an error that the bridge's transport made, not the server."""
@@ -32,11 +30,14 @@ STATUS_KEY: Final = "mcp-a2a/http-status"
 
 UNREACHABLE: Final = "unreachable"
 SESSION_LOST: Final = "session-lost"
+SESSION_DOUBTED: Final = "session-doubted"
 HTTP_STATUS: Final = "http-status"
 BROKEN_OFF: Final = "broken-off"
 TOO_LARGE: Final = "too-large"
 NO_MCP: Final = "no-mcp"
 FLOODED: Final = "flooded"
+UNREADABLE: Final = "unreadable"
+OLD_TRANSPORT: Final = "old-transport"
 CALLER_GONE: Final = "caller-gone"
 LOGIN_NEEDED: Final = "login-needed"
 LOGIN_REFUSED: Final = "login-refused"
@@ -52,16 +53,42 @@ _SDK_SAYS: Final[Mapping[tuple[int, str], str]] = {
     (CONNECTION_CLOSED, "SSE stream failed: the response is larger than "): TOO_LARGE,
     (CONNECTION_CLOSED, "SSE stream failed: the response holds more than "): TOO_LARGE,
     (CONNECTION_CLOSED, "SSE stream "): BROKEN_OFF,
-    (PARSE_ERROR, "Failed to parse JSON response"): NO_MCP,
-    (PARSE_ERROR, "Failed to parse SSE message"): NO_MCP,
 }
 """Code and beginning of the message of errors that the SDK itself makes. The codes alone do not suffice, since servers
 use them, too. The first match counts."""
 
 
-_NO_WAY_TO_ASK: Final = "Cannot send 'elicitation/create': this transport context has no back-channel"
-"""The error of a Python SDK server under 2026-07-28 when a tool asks in the older way (`ctx.elicit`). The code is
-INVALID_REQUEST. Frameworks on top of the SDK may turn it into a result with isError."""
+_NO_WAY_TO_ASK: Final = re.compile(
+    r"Cannot send 'elicitation/create': this transport context has no back-channel"
+    r"|Method 'elicitation/create' is not supported by the negotiated protocol version"
+)
+"""The errors of servers of the Python and the TypeScript SDK under 2026-07-28 when a tool asks in the older way
+(`ctx.elicit`, `elicitInput`). Frameworks on top of the SDK may turn them into a result with isError."""
+
+_SAID_OF_IT: Final = 100
+"""The most characters before and after the error in a result without isError, which tools make that catch the error.
+With more around it, the text may be about something else."""
+
+
+_NO_SESSION: Final = re.compile(
+    r"\b(no valid|invalid|unknown|missing|expired) (mcp )?session\b"
+    r"|\bsession( id)? (not found|is required|expired)\b|\bno transport found for session",
+    re.IGNORECASE,
+)
+"""The words with which servers say, with an HTTP status of 4xx, that they do not know a session. The pattern is narrow,
+since the request is sent again: a tool's own error that mentions a session must not match."""
+
+_MAYBE_NO_SESSION: Final = re.compile(
+    _NO_SESSION.pattern
+    + r"|\b(no such|no active|unrecognized|invalid or (missing|expired)|missing or invalid) (mcp[ -]?)?session"
+    r"|\bsession(s|[ _-]?id)?[ :=]+(with id )?\S{0,128} ?(was |is |has |have |does |could )*"
+    r"(not (be )?(found|exist|valid|known|recognized|active)|expired|unknown|invalid|terminated|been \w+)"
+    r"|\bsession[ _-]?(not[ _-]?found|does not exist|(has )?(expired|been \w+))"
+    r"|\bsession (is )?(unknown|invalid|terminated|closed)"
+    r"|\binvalid[ _-]session|\b(server|session) (is )?not (yet )?initialized|\bbefore initialization was complete",
+    re.IGNORECASE,
+)
+"""Words that may say the same. The server is asked once more before they are believed."""
 
 
 class ServerDownError(PeerError):
@@ -113,11 +140,35 @@ def fault_of(error: MCPError) -> str | None:
 def cannot_ask(answer: ServerRefusedError | JsonObject) -> bool:
     """Whether a call failed because the server asks in a way that its version of the protocol no longer has."""
     if isinstance(answer, ServerRefusedError):
-        return answer.code == INVALID_REQUEST and str(answer).startswith(_NO_WAY_TO_ASK)
-    if answer.get("isError") is not True or not isinstance(content := answer.get("content"), list):
+        return _NO_WAY_TO_ASK.match(str(answer)) is not None
+    content = answer.get("content")
+    if not isinstance(content, list):
         return False
     texts = [block.get("text") for block in content if isinstance(block, dict)]
-    return any(isinstance(text, str) and _NO_WAY_TO_ASK in text for text in texts)
+    found = [(text, _NO_WAY_TO_ASK.search(text)) for text in texts if isinstance(text, str)]
+    if answer.get("isError") is True:
+        return any(error for _, error in found)
+    return len(content) == 1 and any(
+        error and error.start() <= _SAID_OF_IT and len(text) - error.end() <= _SAID_OF_IT
+        for text, error in found
+    )
+
+
+def means_session_lost(status: int, words: str) -> bool:
+    """Whether an error page says that the session is unknown: 404 by the specification, other 4xx from many servers."""
+    return status == 404 or (400 <= status < 500 and bool(_NO_SESSION.search(words)))
+
+
+def phrase_of_lost_session(words: str) -> str:
+    """The words that may say that a session is unknown; "" if there are none."""
+    found = _MAYBE_NO_SESSION.search(words)
+    return found[0] if found else ""
+
+
+def doubts_session(error: MCPError) -> bool:
+    """Whether a request failed with words that may say that the session is unknown."""
+    fault = fault_of(error)
+    return fault == SESSION_DOUBTED or (fault is None and bool(phrase_of_lost_session(error.message)))
 
 
 def status_of(error: MCPError) -> int | None:
@@ -132,6 +183,26 @@ def error_of(kind: str, message: str, status: int | None = None) -> ErrorData:
     return ErrorData(code=INTERNAL_ERROR, message=message, data={FAULT_KEY: kind, **told})
 
 
+def received_in(text: bytes | str) -> list[SessionMessage | Exception]:
+    """What a server says in a text, see `messages_in`. An answer that cannot be read becomes the error of its call,
+    which would else wait for it in vain."""
+    return [_settled(read) for read in messages_in(text)]
+
+
+def _settled(read: SessionMessage | UnreadableError) -> SessionMessage | UnreadableError:
+    if isinstance(read, SessionMessage) or read.method:
+        return read
+    request_id = read.request_id
+    if request_id is None and not read.is_json:
+        head, tail = read.text[:ENDS_KEPT_BYTES].encode(), read.text[-ENDS_KEPT_BYTES:].encode()
+        if b'"jsonrpc"' in head + tail:  # else it may be a line of a log
+            request_id = id_of_cut_message(head, tail)
+    if request_id is None:
+        return read
+    error = error_of(UNREADABLE, f"its answer cannot be read: {read}")
+    return SessionMessage(JSONRPCError(jsonrpc="2.0", id=request_id, error=error))
+
+
 _MEMBER: Final = re.compile(rb'[{,]\s*"([^"\\]*)"\s*:\s*')
 _SCALAR: Final = re.compile(rb'("(?:[^"\\]|\\.)*"|-?\d+|true|false|null)\s*(?=[,}])')
 _LAST_ID: Final = re.compile(
@@ -141,11 +212,12 @@ _LAST_ID: Final = re.compile(
 
 def within_limits(
     line: bytes | OverlongLine, limit_bytes: int, max_values: int
-) -> SessionMessage | ValueError:
-    """The message in a line, or the error that replaces one above a limit; a ValueError when the line is no message."""
+) -> list[SessionMessage | Exception]:
+    """What a server says in a line, see `received_in`, or the error that replaces a line above a limit."""
     if isinstance(line, OverlongLine):
-        return answer_to_overlong(line, limit_bytes)
-    return answer_to_many_values(line, max_values) or message_in(line)
+        return [answer_to_overlong(line, limit_bytes)]
+    instead = answer_to_many_values(line, max_values)
+    return received_in(line) if instead is None else [instead]
 
 
 def answer_to_many_values(text: bytes, max_values: int) -> SessionMessage | ValueError | None:

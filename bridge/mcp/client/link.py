@@ -24,9 +24,9 @@ from mcp.shared.inbound import mcp_param_headers
 from pydantic import JsonValue
 
 from bridge.concurrency import Backoff, Signal
-from bridge.errors import PeerError, counted
+from bridge.errors import PeerError
 from bridge.http.login_credentials import LoginNeededError
-from bridge.jsonvalues import JsonObject, json_bytes
+from bridge.jsonvalues import JsonObject
 from bridge.mcp.client.dispatcher import OnTaskNews, Stamp, UnansweredBounds, Wire
 from bridge.mcp.client.elicitation_routing import ElicitationRouter
 from bridge.mcp.client.eras import Era, negotiate
@@ -44,42 +44,55 @@ from bridge.mcp.client.faults import (
     ServerDownError,
     ServerLostError,
     ServerRefusedError,
+    doubts_session,
     fault_of,
 )
+from bridge.mcp.client.listing import ListBounds, listed_tools
 from bridge.mcp.client.stderr import LastWords
 from bridge.mcp.client.transports.http_sse import http_sse, may_be_http_sse
 from bridge.mcp.client.transports.in_process import InProcessTarget, in_process
 from bridge.mcp.client.transports.stdio import StdioTarget, child
-from bridge.mcp.client.transports.streamable_http import ServerTarget, streamable_http
-from bridge.mcp.client.values import Asker, Greeting, OnProgress, ToolCall, ToolListing
-from bridge.mcp.tools import SchemaBudget, Tool, tools_from
+from bridge.mcp.client.transports.streamable_http import HttpTarget, ServerTarget, streamable_http
+from bridge.mcp.client.values import Asker, Greeting, OnProgress, ProgressReport, ToolCall, ToolListing
+from bridge.mcp.tools import Tool
 from bridge.safe_text import web_link
 from bridge.version import __version__
 
 logger = logging.getLogger(__name__)
 
 CLIENT: Final = types.Implementation(name="mcp-a2a", version=__version__)
-MAX_PAGES: Final = 1000
-"""The most pages of one tools/list, so that a server that never ends its list cannot hang the bridge."""
-
-
-@dataclass(frozen=True, slots=True)
-class ListBounds:
-    """How much a server may list, on all pages together."""
-
-    tools: int
-    bytes: int
-    """The same as the limit of a card, since a card holds all tools."""
-    schema_values: int
-    """The most values in all schemas together."""
+_PING_SECONDS: Final = 10.0
+"""How long a server may take to say whether it still knows the session."""
+_FIRST_LEGACY_ID: Final = 16
+"""Above the ids of the handshake, which the SDK's dispatcher gives."""
 
 
 class RefusedHandshakeError(PeerError):
     """The server answered the handshake with an error."""
 
 
+class EndedAtGreetingError(PeerError):
+    """The server ended before it said anything of MCP."""
+
+
+class SilentServerError(PeerError):
+    """The server said nothing of MCP in time."""
+
+
 class NoStreamableHttpError(PeerError):
-    """The URL answers Streamable HTTP as servers of the older transport do."""
+    """The URL answers Streamable HTTP as servers of the older transport may do."""
+
+    def __init__(self, fault: PeerError, *, is_certain: bool) -> None:
+        """`is_certain` says whether the specification names this answer."""
+        super().__init__(str(fault), detail=fault.detail)
+        self.fault = fault
+        self.is_certain = is_certain
+
+    def also(self, other: BaseException) -> PeerError:
+        """The fault of a URL that is no server of the older transport either, for this reason."""
+        if not self.is_certain:
+            return self.fault
+        return PeerError(f"{self.fault}, and it is no server of the older HTTP+SSE: {other}")
 
 
 @dataclass(frozen=True)
@@ -89,11 +102,18 @@ class Deadline:
     seconds: float
     ends_at: float
     """On the clock of the event loop, in seconds."""
+    setting: str = "connect_seconds"
+    """The name of the setting that limits it."""
 
     @classmethod
-    def after(cls, seconds: float) -> Deadline:
+    def after(cls, seconds: float, setting: str = "connect_seconds") -> Deadline:
         """A deadline that lies `seconds` from now."""
-        return cls(seconds, anyio.current_time() + seconds)
+        return cls(seconds, anyio.current_time() + seconds, setting)
+
+    @property
+    def words(self) -> str:
+        """The time that was not kept, for messages."""
+        return f"within {self.seconds:g} s (`{self.setting}` is the limit)"
 
 
 @dataclass
@@ -108,6 +128,8 @@ class Link:
     questions: ElicitationRouter
     last_words: LastWords
     is_child: bool
+    request_ids: Iterator[int]
+    """See `_request_ids`."""
     listening: anyio.Event = field(default_factory=anyio.Event)
     """Set once changes of the tools are heard, or cannot be: the server announces none, or refused to."""
     tools_changed: anyio.Event = field(default_factory=anyio.Event)
@@ -115,8 +137,6 @@ class Link:
     """Set when no new call may be sent: the connection or its session is gone, or another connection replaces it."""
     why_lost: str = ""
     """Why the bridge itself ended the connection, in words; empty when it did not. Set before `lost`."""
-    request_ids: Iterator[int] = field(default_factory=lambda: count(secrets.randbits(40)))
-    """They start at random: a call that is made again needs another id (basic/patterns/mrtr), also after a restart."""
     calls: int = 0
     """How many requests are under way."""
     drained: Signal = field(default_factory=Signal)
@@ -151,32 +171,10 @@ class Link:
         """All pages of tools/list.
 
         Raises:
-            PeerError: the server cannot list its tools, or lists more than `bounds` or MAX_PAGES.
+            PeerError: the server cannot list its tools, or lists more than `bounds`.
         """
-        listed: list[JsonValue] = []
-        cursor: JsonValue = None
-        held_bytes = 0
-        for _ in range(MAX_PAGES):
-            page = await self.request("tools/list", {} if cursor is None else {"cursor": cursor})
-            tools = page.get("tools")
-            if not isinstance(tools, list):
-                raise PeerError(f"{self.name} answered tools/list without a list of tools")
-            listed += tools
-            held_bytes += len(json_bytes(page))
-            if len(listed) > bounds.tools:
-                raise PeerError(
-                    f"{self.name} lists more than {counted(bounds.tools, 'tool')}: `tools_most` is the limit"
-                )
-            if held_bytes > bounds.bytes:
-                raise PeerError(
-                    f"{self.name} lists tools of more than {bounds.bytes} bytes: `tools_limit_bytes` is the limit"
-                )
-            before, cursor = cursor, page.get("nextCursor")
-            if cursor is None:
-                return ToolListing(*tools_from(listed, SchemaBudget(bounds.schema_values)))
-            if cursor == before:
-                break
-        raise PeerError(f"{self.name} never ends its list of tools ({len(listed)} so far)")
+        is_legacy = self.era is Era.LEGACY
+        return await listed_tools(self.name, self.request, bounds, is_legacy=is_legacy)
 
     @property
     def takes_calls_as_tasks(self) -> bool:
@@ -202,6 +200,14 @@ class Link:
             NotTakenError: the server did not take the request.
             ServerLostError: the connection ended before the answer.
         """
+        has_begun = False
+
+        def heard(report: ProgressReport) -> None:
+            nonlocal has_begun
+            has_begun = True
+            if on_progress is not None:
+                on_progress(report)
+
         params: JsonObject = {"name": tool.name, "arguments": call.arguments}
         if call.input_responses is not None:
             params["inputResponses"] = call.input_responses
@@ -212,11 +218,15 @@ class Link:
         headers = mcp_param_headers(tool.header_names, call.arguments)
         with (
             self.questions.of_call(asker, as_task="task" in params),
-            self.wire.progress_to(on_progress) as asked,
+            self.wire.progress_to(heard if on_progress else None) as asked,
         ):
-            return await self.request(
-                "tools/call", params, name=tool.name, headers=headers, meta={**call.meta, **asked, **meta}
-            )
+            stamped = {**call.meta, **asked, **meta}
+            try:
+                return await self.request("tools/call", params, name=tool.name, headers=headers, meta=stamped)
+            except NotTakenError as exc:
+                if has_begun:
+                    raise ServerLostError(f"{exc}; the call had begun") from exc
+                raise
 
     @contextmanager
     def about_task(self, task_id: str, asker: Asker, on_news: OnTaskNews) -> Iterator[None]:
@@ -245,11 +255,27 @@ class Link:
             sent = {**params, "_meta": stamped} if stamped else params
             return await self.wire.ask(next(self.request_ids), method, sent, stamped_headers)
         except MCPError as exc:
+            if doubts_session(exc) and await self._has_lost_session(exc):
+                self.lost.set()
+                raise NotTakenError(f"{self.name} no longer knows the session: {exc.message}") from exc
             raise self._error_from(exc) from exc
         finally:
             self.calls -= 1
             if self.calls == 0:
                 self.drained.tell()
+
+    async def _has_lost_session(self, said: MCPError) -> bool:
+        """Whether the server says of a ping, too, that it does not know the session. A tool may say so of a session of
+        its own, and then it has run."""
+        if self.is_child or self.era is not Era.LEGACY:
+            return False
+        with anyio.move_on_after(_PING_SECONDS):
+            try:
+                await self.wire.ask(next(self.request_ids), "ping", {}, self.stamp.headers("ping", None, {}))
+            except MCPError as exc:
+                is_same = doubts_session(exc) and exc.message == said.message
+                return is_same or fault_of(exc) == SESSION_LOST
+        return False
 
     def _error_from(self, exc: MCPError) -> PeerError:
         match fault_of(exc):
@@ -326,21 +352,27 @@ async def open_link(
     attribution_seconds: float,
     on_question: Callable[[], None],
     unanswered_most: int,
+    last_words: LastWords | None = None,
     over_http_sse: bool = False,
+    is_guess: bool = False,
 ) -> AsyncIterator[Link]:
     """Connect to a server and complete the handshake before the deadline.
 
     `attribution_seconds` and `on_question` are those of `ElicitationRouter`; `unanswered_most` is the `most` of
-    `UnansweredBounds`.
+    `UnansweredBounds`. `last_words` takes what a child says on its stderr. `is_guess` says that the URL may well not be
+    of the transport; then its first event, too, is waited for only until the deadline.
 
     Raises:
         UsageError: the server's command cannot be started (in a group of exceptions).
+        EndedAtGreetingError: the server ended during the handshake.
+        SilentServerError: the server said nothing before the deadline.
         RefusedHandshakeError: the server refused the handshake of this era.
         NoStreamableHttpError: the URL may be one of the older transport, HTTP+SSE.
         PeerError: the server cannot be reached, or does not speak MCP.
     """
-    last_words, holder = LastWords(), _Holder()
-    async with _streams(name, target, last_words, holder.fault, over_http_sse) as streams:
+    last_words, holder, is_child = last_words or LastWords(), _Holder(), isinstance(target, StdioTarget)
+    opening_seconds = max(deadline.ends_at - anyio.current_time(), 0) if is_guess else None
+    async with _streams(name, target, last_words, holder.fault, over_http_sse, opening_seconds) as streams:
         questions = ElicitationRouter(name, attribution_seconds, on_question)
         bounds = UnansweredBounds(unanswered_most, target.result_limit_bytes)
         wire = Wire(name, streams, questions, holder.tools_changed, bounds)
@@ -348,16 +380,21 @@ async def open_link(
             client_info=CLIENT, dispatcher=wire, elicitation_callback=_answered_by_the_wire
         ) as session:
             with anyio.CancelScope(deadline=deadline.ends_at) as greeting:
-                spoken = await _greet(session, era, name, last_words)
+                spoken = await _greet(session, era, name, last_words, is_url=isinstance(target, HttpTarget))
             if greeting.cancelled_caught:
-                raise PeerError(
-                    f"{name} was reached, but said nothing of MCP within {deadline.seconds:g} s",
-                    detail=str(last_words),
+                raise SilentServerError(
+                    f"{name} was reached, but said nothing of MCP {deadline.words}", detail=str(last_words)
                 )
             stamp = Stamp.of(session, CLIENT)
-            is_child = isinstance(target, StdioTarget)
-            holder.link = Link(name, wire, session, spoken, stamp, questions, last_words, is_child)
+            ids = _request_ids(spoken)
+            holder.link = Link(name, wire, session, spoken, stamp, questions, last_words, is_child, ids)
             yield holder.link
+
+
+def _request_ids(era: Era) -> Iterator[int]:
+    """The ids of requests. A modern server needs another id for a call that is made again, also after a restart
+    (basic/patterns/mrtr), so they start at random there. Older servers may have 32 bits for them, or fewer."""
+    return count(_FIRST_LEGACY_ID if era is Era.LEGACY else secrets.randbits(30))
 
 
 async def _answered_by_the_wire(
@@ -367,26 +404,36 @@ async def _answered_by_the_wire(
     raise NotImplementedError
 
 
-async def _greet(session: ClientSession, era: Era, name: str, last_words: LastWords) -> Era:
+async def _greet(session: ClientSession, era: Era, name: str, last_words: LastWords, *, is_url: bool) -> Era:
     try:
         return await negotiate(session, era)
     except MCPError as exc:
-        fault = fault_of(exc)
-        if fault == BROKEN_OFF:
-            raise PeerError(f"{name} ended before it said anything of MCP", detail=str(last_words)) from exc
-        if fault == NO_MCP:
-            raise PeerError(_no_mcp(name)) from exc
-        if era is not Era.MODERN and may_be_http_sse(exc):
-            raise NoStreamableHttpError(exc.message) from exc
-        if fault == CALLER_GONE:
-            raise CallerTokenGoneError(f"{name}: {exc.message}") from exc
-        if fault in (LOGIN_NEEDED, LOGIN_REFUSED):
-            raise LoginNeededError(exc.message) from exc
-        if fault:
-            raise (ServerDownError if fault == UNREACHABLE else PeerError)(exc.message) from exc
-        raise RefusedHandshakeError(f"{name} refused the MCP handshake: {exc.message}") from exc
+        fault = _fault_of_greeting(exc, name, last_words)
+        if is_url and era is not Era.MODERN and (is_certain := may_be_http_sse(exc)) is not None:
+            raise NoStreamableHttpError(fault, is_certain=is_certain) from exc
+        raise fault from exc
     except (RuntimeError, ValueError) as exc:
         raise PeerError(f"{name} does not speak MCP as we know it: {exc}") from exc
+
+
+def _fault_of_greeting(exc: MCPError, name: str, last_words: LastWords) -> PeerError:
+    match fault_of(exc):
+        case None:
+            return RefusedHandshakeError(f"{name} refused the MCP handshake: {exc.message}")
+        case fault if fault == BROKEN_OFF:
+            return EndedAtGreetingError(
+                f"{name} ended before it said anything of MCP", detail=str(last_words)
+            )
+        case fault if fault == NO_MCP:
+            return PeerError(_no_mcp(name))
+        case fault if fault == CALLER_GONE:
+            return CallerTokenGoneError(f"{name}: {exc.message}")
+        case fault if fault in (LOGIN_NEEDED, LOGIN_REFUSED):
+            return LoginNeededError(exc.message)
+        case fault if fault == UNREACHABLE:
+            return ServerDownError(exc.message)
+        case _:
+            return PeerError(exc.message)
 
 
 def _no_mcp(name: str) -> str:
@@ -415,6 +462,7 @@ async def _streams(
     last_words: LastWords,
     on_fault: Callable[[str], None],
     over_http_sse: bool,
+    opening_seconds: float | None,
 ) -> AsyncIterator[TransportStreams]:
     if isinstance(target, StdioTarget):
         async with child(target, name, last_words) as streams:
@@ -422,7 +470,9 @@ async def _streams(
     elif isinstance(target, InProcessTarget):
         async with in_process(target, name, last_words) as streams:
             yield streams
+    elif over_http_sse:
+        async with http_sse(target, on_fault, opening_seconds) as streams:
+            yield streams
     else:
-        transport = http_sse if over_http_sse else streamable_http
-        async with transport(target, on_fault) as streams:
+        async with streamable_http(target, on_fault) as streams:
             yield streams

@@ -74,7 +74,7 @@ from __future__ import annotations
 import logging
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import AsyncExitStack, ExitStack, asynccontextmanager, contextmanager, nullcontext
-from dataclasses import dataclass
+from dataclasses import replace
 from functools import partial
 from typing import Final
 
@@ -99,14 +99,9 @@ from bridge.mcp.client.faults import (
     cannot_ask,
 )
 from bridge.mcp.client.known_servers import Fact, ServerMemory
-from bridge.mcp.client.link import (
-    Deadline,
-    Link,
-    ListBounds,
-    NoStreamableHttpError,
-    RefusedHandshakeError,
-    open_link,
-)
+from bridge.mcp.client.link import Deadline, Link, RefusedHandshakeError
+from bridge.mcp.client.listing import ListingPace
+from bridge.mcp.client.opening import Opener, SessionPace
 from bridge.mcp.client.transports.streamable_http import HttpTarget, ServerTarget, explained_at, is_local
 from bridge.mcp.client.values import Asker, Greeting, OnProgress, ToolCall, ToolListing
 from bridge.mcp.messages import state_of_result
@@ -122,36 +117,11 @@ STEADY_SECONDS: Final = 10.0
 """A connection that lasted this long resets the pauses. After a shorter one they go on growing: a server that dies
 as soon as it is up is not started five times a second."""
 
-_HTTP_SSE: Final = "http-sse"
-"""The value of `Fact.TRANSPORT` for a server that is reached over HTTP+SSE."""
-
 _LONGEST_SETTLING: Final = 10
 """A server that goes on announcing changes is listed after this many times `settle_seconds`."""
 
 _LISTEN_SECONDS: Final = 5.0
 """How long the first listing waits for the server to acknowledge that it announces changes."""
-
-
-@dataclass(frozen=True, slots=True)
-class SessionPace:
-    """The limits of a session with a server, in time, in calls and in size."""
-
-    connect_seconds: float
-    """The longest time from the start of a connection until the tools are listed. A call waits as long for a server
-    that has gone down, and for one attempt once it has been down for longer."""
-    longest_pause_seconds: float
-    """The longest pause between two attempts to connect."""
-    retire_seconds: float
-    """How long the calls of a connection that is replaced may go on."""
-    settle_seconds: float
-    """How long the server has to announce no change before its tools are listed again."""
-    concurrency: int
-    """The most calls at the same time."""
-    attribution_seconds: float
-    """How long a question that may belong to several calls waits for all but one of them to end."""
-    unanswered_most: int
-    """The most requests of the server whose answers it has not read."""
-    list_bounds: ListBounds
 
 
 class Session:
@@ -202,11 +172,17 @@ class Session:
         self._era = era
         self._memory = memory or ServerMemory(None)
         self._pace = pace
+        self._opener = Opener(
+            target,
+            era,
+            self._memory,
+            pace,
+            on_question,
+        )
         self._tell_of_trace = partial(
             trace.told_to_peer, is_local=is_local(target), baggage_keys=baggage_keys
         )
         self._on_change = on_change
-        self._on_question = on_question
         self._link: Link | None = None
         self._up = anyio.Event()
         self._tried = anyio.Event()
@@ -285,6 +261,7 @@ class Session:
                     raise ServerRefusedError(exc.code, words, exc.data) from exc
                 raise
             if link.era is Era.MODERN and cannot_ask(result):
+                result["isError"] = True  # some servers put it into a result as any other text
                 result["content"] = [*_blocks(result), {"type": "text", "text": self._let_it_ask(link)}]
             return result
 
@@ -389,7 +366,10 @@ class Session:
             self._attempts += 1
             self._wanted = anyio.Event()
             try:
-                link: Link = await tasks.start(self._hold)
+                async with anyio.create_task_group() as waiting:
+                    waiting.start_soon(self._opener.tell_of_start, self.name, self._is_late)
+                    link: Link = await tasks.start(self._hold)
+                    waiting.cancel_scope.cancel()
             except Exception as exc:  # noqa: BLE001 - whatever stops a connection is why the server is down
                 fault = await self._explained(leaf_of(exc))
                 self._at_fault = UsageError if isinstance(fault, UsageError) else PeerError
@@ -415,6 +395,11 @@ class Session:
                 await self._wanted.wait()
                 await anyio.sleep(FIRST_PAUSE_SECONDS / 4)
 
+    def _is_late(self, words: str, detail: str) -> None:
+        """Count a process as down that is still starting."""
+        self._at_fault = PeerError
+        self._went_down(words, detail)
+
     async def _explained(self, fault: BaseException) -> BaseException:
         """Why a connection failed. A URL is probed, once for each fault, for what answers there instead of MCP."""
         if (
@@ -428,12 +413,11 @@ class Session:
     async def _hold(self, *, task_status: anyio.abc.TaskStatus[Link]) -> None:
         """One connection, from start to end. Gives the link to the owner once its tools are listed."""
         server = str(self.target)
-        era = self._era if self._era is not Era.AUTO else self._remembered_era(server)
-        deadline = Deadline.after(self._pace.connect_seconds)
+        era, deadline = self._opener.next_era(), self._opener.deadline()
         held: Link | None = None
         try:
             async with AsyncExitStack() as stack:
-                link = await self._open(stack, era, deadline)
+                link = await self._opener.open(stack, self.name, era, deadline)
                 tasks = await stack.enter_async_context(anyio.create_task_group())
                 tasks.start_soon(link.watch)
                 listing = await self._first_listing(link, deadline)
@@ -457,46 +441,6 @@ class Session:
             logger.debug("%s: the connection ended with %r", self.name, leaf_of(exc))
             held.lost.set()
 
-    async def _open(self, stack: AsyncExitStack, era: Era, deadline: Deadline) -> Link:
-        """Connect. A URL that does not speak Streamable HTTP is tried over HTTP+SSE, the transport of older servers."""
-        server, name = str(self.target), self.name
-        open_one = partial(
-            open_link,
-            name,
-            self.target,
-            deadline=deadline,
-            attribution_seconds=self._pace.attribution_seconds,
-            on_question=self._on_question,
-            unanswered_most=self._pace.unanswered_most,
-        )
-        if self._memory.recall(Fact.TRANSPORT, server) == _HTTP_SSE:
-            try:
-                return await stack.enter_async_context(open_one(Era.LEGACY, over_http_sse=True))
-            except Exception as exc:
-                fault = leaf_of(exc)
-                if isinstance(fault, ServerDownError):
-                    raise
-                logger.debug("%s is no longer reached over HTTP+SSE: %s", name, fault)
-                self._memory.forget(Fact.TRANSPORT, server)
-        try:
-            return await stack.enter_async_context(open_one(era))
-        except Exception as exc:
-            fault = leaf_of(exc)
-            if not isinstance(fault, NoStreamableHttpError):
-                raise
-        try:
-            link = await stack.enter_async_context(open_one(Era.LEGACY, over_http_sse=True))
-        except Exception as exc:
-            raise PeerError(f"{fault}, and it is no server of the older HTTP+SSE: {leaf_of(exc)}") from exc
-        self._memory.remember(Fact.TRANSPORT, server, _HTTP_SSE)
-        return link
-
-    def _remembered_era(self, server: str) -> Era:
-        """Skips the probe for a server that was legacy, and for one that can only ask as legacy servers do. A modern
-        server answers the probe at once, so it is probed again."""
-        was_legacy = self._memory.recall(Fact.ERA, server) == Era.LEGACY
-        return Era.LEGACY if was_legacy or self._memory.recall(Fact.MUTE, server) else Era.AUTO
-
     async def _first_listing(self, link: Link, deadline: Deadline) -> ToolListing:
         """The tools. They are listed only after changes are listened to, so that no change is missed.
 
@@ -507,17 +451,36 @@ class Session:
             with anyio.move_on_after(_LISTEN_SECONDS):
                 await link.listening.wait()
             return await link.list_tools(self._pace.list_bounds)
-        raise PeerError(
-            f"{self.name} did not list its tools within {deadline.seconds:g} s of being connected to",
-            detail=str(link.last_words),
-        )
+        raise PeerError(f"{self.name} did not list its tools {deadline.words}", detail=str(link.last_words))
 
     async def _follow(self, link: Link) -> None:
         """List the tools again after the server has announced changes and then none for `settle_seconds`.
 
         Ends once another link has replaced this one.
         """
+        pace = ListingPace(self._pace.list_bounds)
         while link is self._link:
+            why = await self._due_again(link, pace)
+            link.tools_changed = anyio.Event()
+            try:
+                with anyio.fail_after(self._pace.connect_seconds):
+                    listing = await link.list_tools(self._pace.list_bounds)
+            except (PeerError, TimeoutError) as exc:
+                logger.warning("%s: %s, but cannot be listed: %s", self.name, why, _words(exc))
+                pace.note(is_news=False)
+                continue
+            if link is self._link:
+                is_news = not listing.is_same(self.listing)
+                pace.note(is_news=is_news)
+                if is_news:
+                    self._listed(listing)
+                else:
+                    self.listing = replace(self.listing, fresh_seconds=listing.fresh_seconds)
+
+    async def _due_again(self, link: Link, pace: ListingPace) -> str:
+        """Wait until the tools are to be listed again. Returns why, for messages."""
+        fresh_until = pace.fresh_until(self.listing, announces_changes=link.announces_changes)
+        with anyio.CancelScope(deadline=fresh_until):
             await link.tools_changed.wait()
             # A server that never stops announcing is listed all the same, now and then.
             with anyio.move_on_after(self._pace.settle_seconds * _LONGEST_SETTLING):
@@ -525,18 +488,13 @@ class Session:
                     link.tools_changed = anyio.Event()
                     with anyio.move_on_after(self._pace.settle_seconds):
                         await link.tools_changed.wait()
-            link.tools_changed = anyio.Event()
-            try:
-                with anyio.fail_after(self._pace.connect_seconds):
-                    listing = await link.list_tools(self._pace.list_bounds)
-                if link is self._link:
-                    self._listed(listing)
-            except (PeerError, TimeoutError) as exc:
-                logger.warning("%s: its tools changed, but cannot be listed: %s", self.name, _words(exc))
+            await anyio.sleep(pace.seconds_left)
+            return "its tools changed"
+        return "its list of tools is no longer fresh"
 
     def _came_up(self, link: Link, listing: ToolListing) -> None:
         if self._tried.is_set():
-            logger.info("%s is up again", self.name)
+            logger.info("%s is up%s", self.name, " again" if self._link else "")
         self._link, self.greeting, self.down, self.needs_login = link, link.greeting, None, False
         self._down_since = None
         link.wire.on_hop = self.on_hop

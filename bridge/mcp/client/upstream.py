@@ -34,7 +34,8 @@ from bridge.mcp.client.contract import OwnSession
 from bridge.mcp.client.eras import Era
 from bridge.mcp.client.kept_listings import KeptListing
 from bridge.mcp.client.known_servers import Fact, ServerMemory
-from bridge.mcp.client.session import Session, SessionPace
+from bridge.mcp.client.opening import SessionPace
+from bridge.mcp.client.session import Session
 from bridge.mcp.client.transports.stdio import StdioTarget
 from bridge.mcp.client.transports.streamable_http import HttpTarget, ServerTarget
 from bridge.mcp.client.values import Greeting, ToolListing

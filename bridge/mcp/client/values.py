@@ -28,11 +28,22 @@ class ToolListing:
 
     tools: tuple[Tool, ...] = ()
     left_out: tuple[UnservableTool, ...] = ()
+    odd: str = ""
+    """What is wrong with the list itself, which may have more tools; empty if nothing is."""
+    fresh_seconds: float | None = None
+    """How long the list is fresh, by the server's word (MCP 2026-07-28 `ttlMs`); None if it does not say."""
+
+    def is_same(self, other: ToolListing) -> bool:
+        """Whether the server has listed the same as in another list."""
+        return (self.left_out, self.odd) == (other.left_out, other.odd) and [
+            one.listed for one in self.tools
+        ] == [one.listed for one in other.tools]
 
     def faults_since(self, before: ToolListing) -> list[str]:
         """What is wrong with tools of this listing and was not wrong in an earlier one, in words."""
         known = {tool.name: tool.unchecked for tool in before.tools}
         return [
+            *([self.odd] if self.odd and self.odd != before.odd else []),
             *(
                 f"not all arguments of the tool {tool.name} are checked: {tool.unchecked}"
                 for tool in self.tools

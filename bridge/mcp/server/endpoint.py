@@ -17,7 +17,8 @@ from typing import Final
 import anyio
 from mcp.server.auth.middleware.bearer_auth import AuthenticatedUser
 from mcp.server.auth.provider import AccessToken
-from mcp_types import INVALID_REQUEST
+from mcp.shared.message import SessionMessage
+from mcp_types import INVALID_REQUEST, RequestId
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 from starlette.datastructures import Headers
 from starlette.requests import ClientDisconnect
@@ -40,6 +41,7 @@ from bridge.http.request_checks import (
     require_once,
 )
 from bridge.jsonvalues import JsonObject, holds_more_values
+from bridge.mcp.messages import line_of, messages_in, plain_message_in
 from bridge.mcp.server.resource_metadata import METADATA_PATH
 from bridge.mcp.server.shared_sessions import HOP, SharedSessions
 from bridge.trace import UNHEARD, Hops
@@ -278,6 +280,8 @@ class Endpoint:
         body = await request_body(receive, headers, self.body_bytes)
         if holds_more_values(body, self.json_values):
             raise RefusedError(413, f"The message holds more than {self.json_values} values and keys")
+        # What is judged below is what the SDK reads.
+        body = _readable_body(body)
         if user.changes != self.access.changes:
             await self._readmit(user, headers)
         if user.principal.scopes or self.caller_issuers():
@@ -322,6 +326,30 @@ class Endpoint:
             raise RefusedError(403, words, insufficient_scope(scope, user.metadata_url, held))
 
 
+class _NoMessageError(RefusedError):
+    """A body that is no message, and yet has the id of a request."""
+
+    def __init__(self, words: str, request_id: RequestId) -> None:
+        super().__init__(400, words)
+        self.request_id = request_id
+
+
+def _readable_body(body: bytes) -> bytes:
+    """The body in the form that the SDK reads; unchanged if nothing else can be read in it.
+
+    Raises:
+        _NoMessageError: it is no message, and yet has the id of a request.
+    """
+    if plain_message_in(body) is not None or len(found := messages_in(body)) != 1:
+        return body
+    read = found[0]
+    if isinstance(read, SessionMessage):
+        return line_of(read)
+    if read.request_id is not None:
+        raise _NoMessageError(f"The body is no JSON-RPC message: {read}", read.request_id)
+    return body
+
+
 def _call_in(body: bytes) -> tuple[str, JsonObject] | None:
     """The name and arguments of a tools/call; None for any other message, and for what the SDK will refuse."""
     try:
@@ -352,5 +380,6 @@ def _stopping() -> RefusedError:
 
 def _refusal(refused: RefusedError) -> Response:
     error = {"code": INVALID_REQUEST, "message": str(refused)}
-    body = json.dumps({"jsonrpc": "2.0", "id": None, "error": error})
+    request_id = refused.request_id if isinstance(refused, _NoMessageError) else None
+    body = json.dumps({"jsonrpc": "2.0", "id": request_id, "error": error})
     return Response(body, refused.status, headers=refused.headers, media_type=_JSON)

@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import logging
 import os
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Iterable
 from contextlib import asynccontextmanager, closing, suppress
 from dataclasses import dataclass
 from functools import partial
@@ -36,11 +36,11 @@ from mcp_types import (
     JSONRPCError,
     JSONRPCNotification,
     JSONRPCRequest,
+    RequestId,
 )
-from pydantic_core import from_json
 
 from bridge.jsonvalues import holds_more_values
-from bridge.mcp.messages import LineSplitter, OverlongLine, line_of, message_in
+from bridge.mcp.messages import LineSplitter, OverlongLine, UnreadableError, line_of, messages_in
 from bridge.mcp.server.pipes import CHUNK_BYTES, PipeReader, PipeWriter
 
 logger = logging.getLogger(__name__)
@@ -77,7 +77,7 @@ async def stdio_streams(limit_bytes: int, max_values: int) -> AsyncIterator[Stdi
     reader, writer = PipeReader(wire_in, "stdin"), StdoutWriter(wire_out, outgoing)
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(writer.run, tasks.cancel_scope)
-        read = partial(_message_or_refusal, limit_bytes=limit_bytes, max_values=max_values)
+        read = partial(_messages_or_refusals, limit_bytes=limit_bytes, max_values=max_values)
         tasks.start_soon(_read, reader, LineSplitter(limit_bytes), read, _Eras(legacy, modern), sink.clone())
         try:
             yield StdioClient((legacy_messages, modern_messages), sink)
@@ -145,7 +145,7 @@ def _is_modern(request: JSONRPCRequest) -> bool:
 async def _read(
     wire_in: PipeReader,
     lines: LineSplitter,
-    read: Callable[[bytes | OverlongLine], SessionMessage],
+    read: Callable[[bytes | OverlongLine], Iterable[SessionMessage]],
     received: _Eras,
     sink: ServerMessages,
 ) -> None:
@@ -154,11 +154,11 @@ async def _read(
             for line in lines.feed(chunk):
                 if isinstance(line, bytes) and (not line or line.isspace()):
                     continue
-                message = read(line)
-                if isinstance(message.message, JSONRPCError) and message.message.id is None:
-                    await sink.send(message)
-                else:
-                    await received.send(message)
+                for message in read(line):
+                    if isinstance(message, _Refusal):
+                        await sink.send(message)
+                    else:
+                        await received.send(message)
 
 
 async def _chunk(wire_in: PipeReader) -> bytes:
@@ -170,24 +170,29 @@ async def _chunk(wire_in: PipeReader) -> bytes:
         return b""
 
 
-def _message_or_refusal(line: bytes | OverlongLine, limit_bytes: int, max_values: int) -> SessionMessage:
+class _Refusal(SessionMessage):
+    """The error that answers a line which is no message."""
+
+
+def _messages_or_refusals(
+    line: bytes | OverlongLine, limit_bytes: int, max_values: int
+) -> Iterable[SessionMessage]:
     if isinstance(line, OverlongLine):
-        return _refusal(INVALID_REQUEST, f"The message is larger than {limit_bytes} bytes")
+        return [_refusal(INVALID_REQUEST, f"The message is larger than {limit_bytes} bytes")]
     if holds_more_values(line, max_values):
-        return _refusal(INVALID_REQUEST, f"The message holds more than {max_values} values and keys")
-    message = message_in(line)
-    if isinstance(message, SessionMessage):
-        return message
-    try:
-        from_json(line)
-    except ValueError:
+        return [_refusal(INVALID_REQUEST, f"The message holds more than {max_values} values and keys")]
+    return [read if isinstance(read, SessionMessage) else _refusal_of(read) for read in messages_in(line)]
+
+
+def _refusal_of(read: UnreadableError) -> _Refusal:
+    if not read.is_json:
         return _refusal(PARSE_ERROR, "The line is no JSON")
-    return _refusal(INVALID_REQUEST, "The line is no JSON-RPC message")
+    return _refusal(INVALID_REQUEST, f"The line is no JSON-RPC message: {read}", read.request_id)
 
 
-def _refusal(code: int, words: str) -> SessionMessage:
+def _refusal(code: int, words: str, request_id: RequestId | None = None) -> _Refusal:
     logger.warning("from the client: %s", words)
-    return SessionMessage(JSONRPCError(jsonrpc="2.0", id=None, error=ErrorData(code=code, message=words)))
+    return _Refusal(JSONRPCError(jsonrpc="2.0", id=request_id, error=ErrorData(code=code, message=words)))
 
 
 class StdoutWriter:

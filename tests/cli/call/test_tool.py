@@ -71,6 +71,22 @@ async def test_a_tool_at_a_url_is_called_where_no_agent_card_is(place: str, run:
     assert (done.code, done.out, done.err) == (0, "hi\n", "completed\n")
 
 
+@pytest.mark.proves("cli-call-tool", "mcp-eras")
+@pytest.mark.parametrize(("era", "asked"), [("legacy", False), ("auto", True)])
+async def test_the_era_of_a_server_may_be_said(era: str, asked: bool, run: Run) -> None:
+    async with HttpServer(only="legacy").run() as server:
+        done = await run("--era", era, server.url, "echo", "text=hi")
+        assert (done.code, done.out) == (0, "hi\n")
+        assert ("server/discover" in server.posted) is asked
+
+
+async def test_the_era_is_none_of_an_agent(run: Run) -> None:
+    async with running(config_for(raw_command())) as bridge:
+        done = await run("--era", "legacy", bridge.base_url, "echo", "text=hi")
+    assert (done.code, done.out) == (2, "")
+    assert "--era is for an MCP server" in done.err
+
+
 async def test_an_exposed_agent_is_called_as_a_tool(run: Run, tmp_path: Path) -> None:
     async with running(config_for(raw_command())) as bridge, exposing(tmp_path, bridge.base_url) as face:
         assert "echo" in (await run(face.url)).out

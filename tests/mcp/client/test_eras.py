@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import sys
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -23,11 +25,13 @@ from bridge.errors import PeerError
 from bridge.mcp.client.dispatcher import UnansweredBounds, Wire
 from bridge.mcp.client.elicitation_routing import ElicitationRouter
 from bridge.mcp.client.eras import Era, negotiate
-from bridge.mcp.client.faults import ServerRefusedError
+from bridge.mcp.client.faults import ServerDownError, ServerRefusedError, cannot_ask
 from bridge.mcp.client.known_servers import Fact, ServerMemory
 from bridge.mcp.client.link import CLIENT
 from bridge.mcp.client.session import Session
-from tests.support.limits import call_of, session_pace, url_at
+from bridge.mcp.client.transports.stdio import StdioTarget
+from tests.support.limits import call_of, command_of, session_pace, url_at
+from tests.support.processes import children_with
 from tests.support.running import listening
 from tests.support.sdk_server import HttpServer, Tools
 
@@ -183,7 +187,138 @@ async def test_the_deadline_of_a_connection_holds_until_its_tools_are_listed() -
             async with session.run():
                 with pytest.raises(PeerError) as failed:
                     await session.ready()
-    assert str(failed.value).startswith("tools did not list its tools within 1 s of being connected to")
+    words = "tools did not list its tools within 1 s (`connect_seconds` is the limit)"
+    assert str(failed.value).startswith(words)
+
+
+# Processes that start slowly, or end at the question for their era
+
+INITIALIZE_FIRST: Final = """
+import json, sys
+for number, line in enumerate(sys.stdin):
+    message = json.loads(line)
+    if number == 0:
+        with open(sys.argv[1], "a") as file:
+            print(message["method"], file=file)
+        if message["method"] != "initialize" or "never" in sys.argv:
+            sys.exit("Error: expect initialized request")
+    result = {
+        "initialize": {"protocolVersion": "2025-11-25", "capabilities": {"tools": {}}, "serverInfo": INFO},
+        "tools/list": {"tools": [{"name": "echo", "inputSchema": {"type": "object"}}]},
+        "tools/call": {"content": [{"type": "text", "text": "hello"}]},
+    }.get(message["method"])
+    if "id" in message:
+        print(json.dumps({"jsonrpc": "2.0", "id": message["id"], "result": result}), flush=True)
+""".replace("INFO", repr(INFO))
+
+
+def initialize_first(file: Path, *options: str) -> StdioTarget:
+    """A server that ends when its first message is not `initialize`; its starts are noted in a file."""
+    return command_of((sys.executable, "-S", "-E", "-c", INITIALIZE_FIRST, str(file), *options))
+
+
+@asynccontextmanager
+async def started(target: StdioTarget, era: Era = Era.AUTO, **more: Any) -> AsyncIterator[Session]:
+    session = Session("tools", target, era=era, **{"pace": PACE, **more})
+    with anyio.fail_after(30):
+        async with session.run():
+            yield session
+
+
+async def test_a_process_that_ends_at_the_question_for_its_era_is_started_again_with_initialize(
+    tmp_path: Path,
+) -> None:
+    noted, file = tmp_path / "starts", tmp_path / "servers.json"
+    for starts in (["server/discover", "initialize"], ["initialize"]):
+        noted.write_text("")
+        async with started(initialize_first(noted), memory=ServerMemory(file)) as session:
+            await session.ready()
+            assert text_of(await session.call(call_of("echo", {}))) == "hello"
+        assert noted.read_text().split() == starts
+
+
+async def test_a_process_that_ends_by_either_handshake_is_down_for_a_reason_that_names_the_era(
+    tmp_path: Path,
+) -> None:
+    ended = "tools ended before it said anything of MCP"
+    async with started(initialize_first(tmp_path / "starts", "never")) as session:
+        with pytest.raises(PeerError) as failed:
+            await session.ready()
+        assert str(failed.value) == f'{ended}, by either handshake (era = "auto")'
+        assert "expect initialized request" in failed.value.detail
+    async with started(initialize_first(tmp_path / "starts"), Era.MODERN) as session:
+        with pytest.raises(PeerError) as failed:
+            await session.ready()
+        hint = 'a server that takes `initialize` alone as its first message needs era = "legacy"'
+        assert str(failed.value) == f"{ended}; {hint}"
+    async with started(initialize_first(tmp_path / "starts"), Era.LEGACY) as session:
+        await session.ready()
+
+
+STARTS_SLOWLY: Final = """
+import json, os, sys
+with open(sys.argv[1]) as gate:
+    gate.read()
+print("starting", file=sys.stderr, flush=True)
+for line in sys.stdin:
+    message = json.loads(line)
+    result = {
+        "initialize": {"protocolVersion": "2025-11-25", "capabilities": {"tools": {}}, "serverInfo": INFO},
+        "tools/list": {"tools": [{"name": "pid", "inputSchema": {"type": "object"}}]},
+        "tools/call": {"content": [{"type": "text", "text": str(os.getpid())}]},
+    }.get(message["method"])
+    said = {"error": {"code": -32601, "message": "what?"}} if result is None else {"result": result}
+    if "id" in message:
+        print(json.dumps({"jsonrpc": "2.0", "id": message["id"], **said}), flush=True)
+""".replace("INFO", repr(INFO))
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="the start is held up by a FIFO")
+@pytest.mark.parametrize("era", [Era.AUTO, Era.LEGACY])
+async def test_a_process_that_starts_slowly_counts_as_down_and_is_waited_for(
+    era: Era, tmp_path: Path
+) -> None:
+    gate = tmp_path / "gate"
+    os.mkfifo(gate)
+    slow = command_of((sys.executable, "-S", "-E", "-c", STARTS_SLOWLY, str(gate)))
+    pace = session_pace(connect_seconds=0.2, start_seconds=60, longest_pause_seconds=0.1)
+    up = anyio.Event()
+    sessions: list[Session] = []
+
+    def look() -> None:
+        if sessions and sessions[0].down is None:
+            up.set()
+
+    async with started(slow, era, pace=pace, on_change=look) as session:
+        sessions.append(session)
+        with pytest.raises(PeerError) as failed:
+            await session.ready()
+        assert str(failed.value) == (
+            "tools was started, but is not up within 0.2 s (`connect_seconds` is the limit); where `fail` is "
+            '"open", its process is waited for up to 60 s (`start_seconds`)'
+        )
+        with pytest.raises(ServerDownError, match="tools is down: tools was started, but is not up"):
+            await session.call(call_of("pid", {}))
+        (process,) = children_with(str(gate))
+        async with await anyio.open_file(gate, "w") as opened:
+            await opened.write("go")
+        await up.wait()
+        assert text_of(await session.call(call_of("pid", {}))) == str(process)
+
+
+async def test_a_process_that_never_comes_up_is_begun_anew_after_start_seconds(tmp_path: Path) -> None:
+    silent = command_of((sys.executable, "-S", "-E", "-c", "import sys; sys.stdin.read()"))
+    pace = session_pace(connect_seconds=0.1, start_seconds=0.3, longest_pause_seconds=1000)
+    gave_up = anyio.Event()
+    sessions: list[Session] = []
+
+    def look() -> None:
+        if sessions and "`start_seconds` is the limit" in (sessions[0].down or ""):
+            gave_up.set()
+
+    async with started(silent, pace=pace, on_change=look) as session:
+        sessions.append(session)
+        await gave_up.wait()
 
 
 # Servers that cannot ask under the version that they speak
@@ -201,7 +336,7 @@ async def connected(server: HttpServer, era: Era, memory: ServerMemory) -> Async
 
 
 def asker() -> HttpServer:
-    return HttpServer(tools=Tools(names=["ask", "ask-tool", "hold"]))
+    return HttpServer(tools=Tools(names=["ask", "ask-tool", "ask-everything", "hold"]))
 
 
 @pytest.mark.parametrize("tool", ["ask", "ask-tool"])
@@ -225,6 +360,47 @@ async def test_a_server_that_cannot_ask_is_spoken_to_by_the_older_handshake_from
         async with connected(server, Era.AUTO, ServerMemory(file)) as session:
             assert text_of(await session.call(call_of(tool, {}))) == "cancel"
         assert "server/discover" not in server.posted
+
+
+async def test_the_error_as_the_text_of_a_result_is_a_server_that_cannot_ask() -> None:
+    """The everything-servers of both SDKs catch it, and say it like any other text."""
+    async with asker().run() as server, connected(server, Era.AUTO, ServerMemory(None)) as session:
+        said = await failure(session, "ask-everything")
+        assert said.startswith("Elicitation not supported or error: Cannot send 'elicitation/create'")
+        assert said.endswith(f"From now on the bridge speaks to it by {OLDER}: call again.")
+        assert text_of(await session.call(call_of("ask-everything", {}))) == "cancel"
+
+
+NO_BACK_CHANNEL: Final = (
+    "Cannot send 'elicitation/create': this transport context has no back-channel for server-initiated "
+    "requests."
+)
+TYPESCRIPT: Final = (
+    "Method 'elicitation/create' is not supported by the negotiated protocol version (wire era 2026-07-28)"
+)
+
+
+@pytest.mark.parametrize("text", [NO_BACK_CHANNEL, TYPESCRIPT, f"Elicitation error: {TYPESCRIPT}"])
+async def test_either_sdk_says_in_a_text_that_it_cannot_ask(text: str) -> None:
+    assert cannot_ask({"content": [{"type": "text", "text": text}]})
+    assert cannot_ask({"content": [{"type": "text", "text": "x" * 500 + text}], "isError": True})
+    assert cannot_ask(ServerRefusedError(-32603, text)) is not text.startswith("Elicitation error")
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "x" * 500 + NO_BACK_CHANNEL,
+        NO_BACK_CHANNEL + " In other words, " + "x" * 500,
+        "elicitation/create",
+        "Cannot send 'sampling/createMessage': this transport context has no back-channel",
+    ],
+)
+async def test_a_text_that_is_about_the_error_is_an_answer_like_any_other(text: str) -> None:
+    result: Any = {"content": [{"type": "text", "text": text}]}
+    assert not cannot_ask(result)
+    two = [{"type": "text", "text": NO_BACK_CHANNEL}, {"type": "text", "text": "and more"}]
+    assert not cannot_ask({"content": two})
 
 
 async def test_calls_that_run_while_the_connection_is_made_anew_come_to_their_end() -> None:

@@ -32,7 +32,8 @@ from bridge.mcp.client.contract import resource_of
 from bridge.mcp.client.eras import Era
 from bridge.mcp.client.faults import ServerDownError, ServerLostError, ServerRefusedError
 from bridge.mcp.client.known_servers import Fact, ServerMemory, remembered_in
-from bridge.mcp.client.session import Session, SessionPace
+from bridge.mcp.client.opening import SessionPace
+from bridge.mcp.client.session import Session
 from bridge.mcp.client.transports.stdio import StdioTarget
 from bridge.mcp.client.transports.streamable_http import ServerTarget
 from bridge.mcp.client.upstream import QueueFullError, SessionRules, Upstream
@@ -188,10 +189,14 @@ async def test_all_pages_are_read_over_http(era: Era) -> None:
 
 
 @pytest.mark.proves("mcp-pages")
-async def test_a_list_that_never_ends_is_given_up() -> None:
-    async with HttpServer(Tools(endless=True)).run() as server, met(url_at(server.url), ready=False) as there:
-        with pytest.raises(PeerError, match="tools never ends its list of tools"):
-            await there.upstream.ready()
+async def test_of_a_list_that_never_ends_what_was_listed_is_served_with_a_warning(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    async with HttpServer(Tools(endless=True)).run() as server, met(url_at(server.url)) as there:
+        assert there.names == list(NAMES)
+        assert await there.text("echo", text="hello") == "hello"
+    assert "tools: its list of tools ends after" in caplog.text
+    assert "its nextCursor never advances" in caplog.text
 
 
 @pytest.mark.proves("mcp-bad-tool", "mcp-unsound-schema")
@@ -242,11 +247,11 @@ async def test_a_change_that_cannot_be_listed_is_warned_of_and_the_tools_stay(
 ) -> None:
     tools = Tools()
     async with HttpServer(tools).run() as server, met(url_at(server.url), Era.MODERN) as there:
-        tools.endless = True
+        tools.unlisted = True
         await there.text("grow")
         await _logged(caplog, "its tools changed, but cannot be listed")
         assert there.names == list(NAMES)
-        tools.endless = False
+        tools.unlisted = False
         await there.text("grow")
         await there.changes.until(lambda: "grown-2" in there.names)
 
@@ -695,12 +700,13 @@ async def test_a_command_that_is_no_server_is_a_clear_message(argv: tuple[str, .
 
 @pytest.mark.proves("map-lost")
 async def test_a_child_that_says_nothing_is_given_up() -> None:
-    pace = session_pace(connect_seconds=0.3)
+    pace = session_pace(connect_seconds=0.3, start_seconds=0.3)
     async with met(
         command_of((sys.executable, "-c", "import sys; sys.stdin.read()")), pace=pace, ready=False
     ) as there:
         await there.changes.until(lambda: there.upstream.down != "not connected yet")
-        assert there.upstream.down == "tools was reached, but said nothing of MCP within 0.3 s"
+        limit = "`connect_seconds` is the limit"
+        assert there.upstream.down == f"tools was reached, but said nothing of MCP within 0.3 s ({limit})"
 
 
 # HTTP servers that fail
@@ -787,7 +793,10 @@ async def test_a_server_without_a_stream_of_its_own_is_no_lost_session() -> None
         (Response(status_code=307, headers={"Location": "https://other.test/mcp"}), "https://other.test/mcp"),
         (HTMLResponse("<h1>Welcome</h1>"), "text/html"),
         (JSONResponse({"hello": "world"}), "tools answers with what is no MCP"),
-        (PlainTextResponse("data: what\n\n", headers={"Content-Type": "text/event-stream"}), "is no MCP"),
+        (
+            PlainTextResponse("data: what\n\n", headers={"Content-Type": "text/event-stream"}),
+            "before it said anything of MCP",
+        ),
     ],
     ids=["401", "500", "403", "404", "redirect", "page", "json", "events"],
 )
@@ -1035,6 +1044,8 @@ async def test_a_caller_of_a_serial_server_that_is_full_is_told_that_one_call_ru
 class OldServer:
     """A server that speaks HTTP+SSE at /sse, and what was posted there by mistake."""
 
+    refusal: Response = field(default_factory=lambda: Response(status_code=405))
+    """What a POST to /sse is answered with."""
     url: str = ""
     mistakes: int = 0
 
@@ -1048,7 +1059,7 @@ class OldServer:
                 await transport.handle_post_message(scope, receive, send)
             elif scope["method"] != "GET":
                 self.mistakes += 1
-                await Response(status_code=405)(scope, receive, send)
+                await self.refusal(scope, receive, send)
             else:
                 async with transport.connect_sse(scope, receive, send) as streams:
                     await server.run(*streams, server.create_initialization_options())
@@ -1071,6 +1082,52 @@ async def test_a_url_of_the_older_transport_is_found_out_and_remembered(tmp_path
         async with met(url_at(server.url), Era.AUTO, memory=ServerMemory(file)) as there:
             assert await there.text("echo", text="hello") == "hello"
         assert server.mistakes == mistakes, "it is not tried in another way any more"
+
+
+FIRST_POSTS: Final = {
+    "403": Response(status_code=403),
+    "406": PlainTextResponse("Not Acceptable", 406),
+    "415": Response(status_code=415),
+    "422": JSONResponse({"detail": [{"loc": ["query", "session_id"]}]}, 422),
+    "500": PlainTextResponse("Internal Server Error", 500),
+    "501": Response(status_code=501),
+    "200 and nothing": Response(status_code=200),
+    "200 and a page": HTMLResponse("<h1>Welcome</h1>"),
+    "200 and JSON": JSONResponse({"status": "ok"}),
+    "200 and an endpoint": Response(
+        "event: endpoint\ndata: /messages/?session_id=1\n\n", media_type="text/event-stream"
+    ),
+    "202": Response(status_code=202),
+}
+
+
+@pytest.mark.proves("mcp-http-sse")
+@pytest.mark.parametrize("era", [Era.AUTO, Era.LEGACY])
+@pytest.mark.parametrize("first", FIRST_POSTS)
+async def test_a_url_of_the_older_transport_is_found_out_however_it_answers_a_post(
+    first: str, era: Era
+) -> None:
+    async with (
+        OldServer(FIRST_POSTS[first]).run() as server,
+        met(url_at(server.url), era, memory=ServerMemory(None)) as there,
+    ):
+        assert await there.text("echo", text="hello") == "hello"
+
+
+@pytest.mark.proves("mcp-http-sse")
+async def test_a_server_that_is_said_to_speak_the_older_transport_is_spoken_to_in_no_other() -> None:
+    async with (
+        OldServer().run() as server,
+        met(url_at(server.url, transport="sse"), Era.AUTO) as there,
+    ):
+        assert await there.text("echo", text="hello") == "hello"
+        assert server.mistakes == 0
+    async with (
+        HttpServer().run() as newer,
+        met(url_at(newer.url, transport="sse"), Era.AUTO, ready=False) as there,
+    ):
+        with pytest.raises(PeerError, match="GET for its events"):
+            await there.upstream.ready()
 
 
 @pytest.mark.proves("mcp-http-sse")

@@ -18,7 +18,7 @@ from bridge.access.principals import Principal
 from bridge.access.verifiers import Access, Credential, verifiers_of
 from tests.support.mcp_face import FORM, Face
 from tests.support.mcp_serving import PROGRAM, served, wire_to
-from tests.support.mcp_wire import LEGACY, MODERN, Http, Json, Lines, lines_to, messages_of, opening
+from tests.support.mcp_wire import LEGACY, MODERN, Http, Json, Lines, lines_to, messages_of, opening, request
 
 ROOT: Final = Path(__file__).parents[3]
 ERAS: Final = [LEGACY, MODERN]
@@ -122,6 +122,82 @@ async def test_a_line_that_is_no_message_is_answered_and_the_next_one_is_read() 
             assert (answer["id"], answer["error"]["code"]) == (None, code)
             assert words in answer["error"]["message"]
         assert (await lines.tool(1, "echo"))["result"]
+
+
+def _odd(call: Json, kind: str) -> bytes:
+    """The call as a host writes it that gets something wrong, at the place of `MARK` or elsewhere."""
+    plain = json.dumps(call)
+    return {
+        "half a surrogate pair": plain.replace("MARK", "\\ud83d").encode(),
+        "a byte order mark": b"\xef\xbb\xbf" + plain.encode(),
+        "a byte of latin-1": plain.replace("MARK", "\xe9").encode("latin-1"),
+        "a raw tab": plain.replace("MARK", "\t").encode(),
+        "a batch of one": f"[{plain}]".encode(),
+        "an id such as 7.0": plain.replace('"id": 7', '"id": 7.0').encode(),
+    }[kind]
+
+
+ODD: Final = {
+    "half a surrogate pair": "\ufffd",
+    "a byte order mark": "MARK",
+    "a byte of latin-1": "\ufffd",
+    "a raw tab": "\t",
+    "a batch of one": "MARK",
+    "an id such as 7.0": "MARK",
+}
+
+
+@pytest.mark.proves("mcp-response-id")
+@pytest.mark.parametrize("version", ERAS)
+@pytest.mark.parametrize("kind", ODD)
+async def test_a_request_that_is_written_oddly_is_read_and_answered_with_its_id(
+    version: str, kind: str
+) -> None:
+    params = {"name": "echo", "arguments": {"a": "MARK"}}
+    async with lines_to(PROGRAM, version) as lines:
+        sent = request(7, "tools/call", params, version, None)
+        await lines.write(_odd(sent, kind) + b"\n")
+        answer = await lines.receive()
+        assert (answer["id"], answer["result"]["structuredContent"]["arguments"]["a"]) == (7, ODD[kind])
+    async with wire_to(version) as (http, _):
+        posted = await http.client.post(http.url, content=_odd(sent, kind), headers=http.headers(sent))
+        (answer,) = messages_of(posted)
+        assert (answer["id"], answer["result"]["structuredContent"]["arguments"]["a"]) == (7, ODD[kind])
+
+
+@pytest.mark.proves("mcp-response-id")
+@pytest.mark.parametrize("version", ERAS)
+@pytest.mark.parametrize(
+    "change",
+    [{"params": [1]}, {"params": None}, {"jsonrpc": None}, {"method": 5}],
+    ids=["a list for params", "null for params", "no jsonrpc", "a number for method"],
+)
+async def test_a_request_that_is_refused_is_refused_with_its_id(version: str, change: Json) -> None:
+    async with lines_to(PROGRAM, version) as lines, wire_to(version) as (http, _):
+        call = http.message(7, "tools/call", {"name": "echo"})
+        headers = http.headers(call)
+        call = {**call, **change}
+        if call["jsonrpc"] is None:
+            del call["jsonrpc"]
+        text = json.dumps(call).encode()
+        await lines.write(text + b"\n")
+        answer = await lines.receive()
+        assert (answer["id"], answer["error"]["code"]) in ((7, -32600), (7, -32602))
+        (answer,) = messages_of(await http.client.post(http.url, content=text, headers=headers))
+        assert answer["id"] == 7
+        assert "error" in answer
+
+
+@pytest.mark.proves("web-auth")
+@pytest.mark.parametrize("kind", ODD)
+async def test_a_call_that_is_written_oddly_takes_the_rights_that_it_always_takes(kind: str) -> None:
+    limited = Principal("ada", scopes=(("tools", frozenset({"echo"})),), skills=())
+    access = Access(verifiers_of([Credential(limited, "token-a")]))
+    async with wire_to(MODERN, access=access) as (http, _):
+        call = http.message(7, "tools/call", {"name": "echo", "arguments": {"a": "MARK"}})
+        headers = {**http.headers(call), "authorization": "Bearer token-a"}
+        posted = await http.client.post(http.url, content=_odd(call, kind), headers=headers)
+        assert posted.status_code == 403
 
 
 @pytest.mark.any_loop

@@ -118,6 +118,7 @@ def state_frame(server: DescribedServer) -> JsonObject:
     return {
         "tools": [tool.listed for tool in server.listing.tools],
         "left_out": [[one.name, one.reason] for one in server.listing.left_out],
+        "odd": server.listing.odd,
         "greeting": None if server.greeting is None else asdict(server.greeting),
         "down": server.down,
     }
@@ -129,7 +130,7 @@ def state_in(frame: Mapping[str, Any], schema_values: int) -> ServerState:
     left_out = tuple(UnservableTool(name, reason) for name, reason in frame["left_out"])
     greeting = frame["greeting"]
     return ServerState(
-        ToolListing(tools, left_out + faulty),
+        ToolListing(tools, left_out + faulty, frame["odd"]),
         None if greeting is None else Greeting(**greeting),
         frame["down"],
     )

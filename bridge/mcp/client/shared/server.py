@@ -27,7 +27,7 @@ from bridge.mcp.client.call_queue import Claimant, OnHeld, SlotHold
 from bridge.mcp.client.contract import ToolQueue, ToolSession, ToolSlot
 from bridge.mcp.client.faults import ServerDownError
 from bridge.mcp.client.kept_listings import KeptListing
-from bridge.mcp.client.session import SessionPace
+from bridge.mcp.client.opening import SessionPace
 from bridge.mcp.client.shared.frames import ServerState, SessionPlace, fault_in, opening, state_in
 from bridge.mcp.client.shared.holder import HeldServers
 from bridge.mcp.client.shared.passed import PassedQueue

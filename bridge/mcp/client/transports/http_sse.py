@@ -23,11 +23,13 @@ from mcp import MCPError
 from mcp.client._transport import TransportStreams
 from mcp.shared.message import SessionMessage
 from mcp_types import (
+    INVALID_REQUEST,
     ErrorData,
     JSONRPCError,
     JSONRPCMessage,
     JSONRPCNotification,
     JSONRPCRequest,
+    JSONRPCResponse,
     RequestId,
     jsonrpc_message_adapter,
 )
@@ -40,11 +42,15 @@ from bridge.mcp.client.faults import (
     BROKEN_OFF,
     HTTP_STATUS,
     LIMITED_BY,
+    NO_MCP,
+    OLD_TRANSPORT,
     TOO_LARGE,
     ServerDownError,
     answer_to_many_values,
     error_of,
+    fault_of,
     id_of_cut_message,
+    received_in,
     status_of,
 )
 from bridge.mcp.client.transports.streamable_http import (
@@ -54,9 +60,7 @@ from bridge.mcp.client.transports.streamable_http import (
     HttpTarget,
     beginning_of,
     client_of,
-    means_session_lost,
 )
-from bridge.mcp.messages import message_in
 
 logger = logging.getLogger(__name__)
 
@@ -65,30 +69,43 @@ POSTS_AT_ONCE: Final = 32
 cancellation waits for calls."""
 
 _OPENING_FACTOR: Final = 3
-"""The server has to name the endpoint within this many times `connect_seconds`."""
+"""The server has to name the endpoint within this many times `connect_seconds`, unless another time is set."""
 
 _ENDS_BYTES: Final = 200
 """How much of each end of an event that is too large is kept, to find the id in it."""
 
 _READ_BUFFER: Final = 16
 _OLD_TRANSPORT_STATUSES: Final = frozenset({400, 404, 405})
+_OF_ANY_SERVER: Final = frozenset({401, 407, 429, 502, 503, 504})
+"""The statuses that say nothing of the transport."""
+_NO_ANSWER_TO_POST: Final = ("server answered a request with 202 Accepted", "Unexpected content type: ")
+"""The SDK's own words for a response to a POST that is no answer. The code is INVALID_REQUEST."""
 _INITIALIZED: Final = "notifications/initialized"
 _CANCELLED: Final = "notifications/cancelled"
 
 _SseEvents = AsyncGenerator[SseEvent, None]
 
 
-def may_be_http_sse(error: MCPError) -> bool:
-    """Whether a handshake over Streamable HTTP failed as it does at a server of the old transport.
+def may_be_http_sse(error: MCPError) -> bool | None:
+    """Whether a handshake over Streamable HTTP failed as it does at a server of the old transport: as the specification
+    says (True), or as it also may (False); None if it did not.
 
     Spec: MCP 2025-11-25 basic/transports, backwards compatibility.
     """
-    return status_of(error) in _OLD_TRANSPORT_STATUSES
+    status, fault = status_of(error), fault_of(error)
+    if fault == OLD_TRANSPORT or status in _OLD_TRANSPORT_STATUSES:
+        return True
+    is_odd = fault is None and error.code == INVALID_REQUEST and error.message.startswith(_NO_ANSWER_TO_POST)
+    is_refused = status is not None and status >= 400 and status not in _OF_ANY_SERVER
+    return False if is_odd or is_refused or fault in (NO_MCP, BROKEN_OFF) else None
 
 
 @asynccontextmanager
-async def http_sse(target: HttpTarget, on_fault: Callable[[str], None]) -> AsyncIterator[TransportStreams]:
-    """Connect to a server over HTTP+SSE. `on_fault` is called with the kind of each fault.
+async def http_sse(
+    target: HttpTarget, on_fault: Callable[[str], None], opening_seconds: float | None = None
+) -> AsyncIterator[TransportStreams]:
+    """Connect to a server over HTTP+SSE. `on_fault` is called with the kind of each fault. `opening_seconds` is how
+    long the server may take to name its endpoint.
 
     The streams end when the server ends its events. No redirect is followed: headers hold credentials.
 
@@ -106,7 +123,7 @@ async def http_sse(target: HttpTarget, on_fault: Callable[[str], None]) -> Async
         reads_out,
         writes_in,
         writes_out,
-        _opened(target, listener) as (endpoint, events),
+        _opened(target, listener, opening_seconds) as (endpoint, events),
         anyio.create_task_group() as tasks,
     ):
         connection = _SseConnection(target, on_fault, poster, endpoint, reads_in)
@@ -119,7 +136,7 @@ async def http_sse(target: HttpTarget, on_fault: Callable[[str], None]) -> Async
 
 @asynccontextmanager
 async def _opened(
-    target: HttpTarget, client: httpx2.AsyncClient
+    target: HttpTarget, client: httpx2.AsyncClient, seconds: float | None
 ) -> AsyncIterator[tuple[httpx2.URL, _SseEvents]]:
     """Open the event stream. Yields the address for POSTs, and the events after the one that named it.
 
@@ -127,7 +144,8 @@ async def _opened(
         ServerDownError: the server cannot be reached.
         PeerError: the server does not answer as one of this transport does, or not in time.
     """
-    seconds = _OPENING_FACTOR * target.connect_seconds
+    if seconds is None:
+        seconds = _OPENING_FACTOR * target.connect_seconds
     headers = {"accept": "text/event-stream", "cache-control": "no-store"}
     async with AsyncExitStack() as stack:
         try:
@@ -193,9 +211,9 @@ def _status_words(response: httpx2.Response) -> str:
 
 
 class _PostTransport(FaultMappingTransport):
-    def says_session_lost(self, request: httpx2.Request, status: int, body: bytes) -> bool:  # noqa: ARG002
-        """Reads plain text: the session is part of the address, and servers do not answer in JSON-RPC."""
-        return means_session_lost(status, body.decode("utf-8", "replace"))
+    def is_of_session(self, request: httpx2.Request) -> bool:  # noqa: ARG002
+        """Each message is: the session is part of the address."""
+        return True
 
 
 @dataclass
@@ -225,22 +243,23 @@ class _SseConnection:
         try:
             async for event in events:
                 if event.type == "message" and event.data:
-                    await self.arrived.send(self._message_in(event))
+                    for item in self._received_in(event):
+                        await self.arrived.send(item)
         except httpx2.RequestError as exc:
             logger.info("%s: its events broke off: %s", self.target, reason_of(exc))
             self.on_fault(BROKEN_OFF)
 
-    def _message_in(self, event: SseEvent) -> SessionMessage | Exception:
+    def _received_in(self, event: SseEvent) -> list[SessionMessage | Exception]:
         if event.tail is not None:
             self.on_fault(TOO_LARGE)
             words = f"a message is larger than {self.target.result_limit_bytes} bytes: {LIMITED_BY}"
             answered = id_of_cut_message(event.data, event.tail)
-            return ValueError(words) if answered is None else _answer(answered, error_of(TOO_LARGE, words))
+            return [ValueError(words) if answered is None else _answer(answered, error_of(TOO_LARGE, words))]
         instead = answer_to_many_values(event.data, self.target.result_json_values)
         if instead is None:
-            return message_in(event.data)
+            return received_in(event.data)
         self.on_fault(TOO_LARGE)
-        return instead
+        return [instead]
 
     async def _send_all(
         self, outgoing: MemoryObjectReceiveStream[SessionMessage], tasks: anyio.abc.TaskGroup
@@ -298,9 +317,9 @@ class _SseConnection:
         headers = {"content-type": "application/json"}
         async with self.client.stream("POST", self.endpoint, content=body, headers=headers) as response:
             if response.is_success:
-                # The body is not used, but a connection is used again only when its response was read to the end.
+                # A connection is used again only when its response was read to the end.
                 with anyio.move_on_after(self.target.connect_seconds):
-                    await beginning_of(response)
+                    await self._hand_on_answer(await beginning_of(response), message)
                 return None
             if response.status_code >= 400:
                 with suppress(ValidationError):
@@ -310,6 +329,17 @@ class _SseConnection:
             self.on_fault(HTTP_STATUS)
             words = f"{self.target} answered a message with {_status_words(response)}"
             return error_of(HTTP_STATUS, words, response.status_code)
+
+    async def _hand_on_answer(self, body: bytes, message: JSONRPCMessage) -> None:
+        """Hand on the answer in the response to a POST, where servers may give it. Most give no JSON there."""
+        if not isinstance(message, JSONRPCRequest) or not body.lstrip().startswith((b"{", b"[")):
+            return
+        for item in received_in(body):
+            answer = item.message if isinstance(item, SessionMessage) else None
+            if isinstance(answer, JSONRPCResponse | JSONRPCError):
+                answer.id = message.id
+                with suppress(anyio.BrokenResourceError):  # the session reads no more
+                    await self.arrived.send(SessionMessage(answer))
 
 
 def _answer(request_id: RequestId, error: ErrorData) -> SessionMessage:

@@ -23,7 +23,7 @@ from mcp.shared.message import SessionMessage
 from bridge.errors import UsageError
 from bridge.mcp.client.faults import within_limits
 from bridge.mcp.client.stderr import LastWords
-from bridge.mcp.messages import LineSplitter, line_of, message_in
+from bridge.mcp.messages import LineSplitter, line_of, messages_in
 
 logger = logging.getLogger(__name__)
 
@@ -113,7 +113,8 @@ class _Run:
         with suppress(*_GONE):
             async with self._outgoing, self._to_server:
                 async for message in self._outgoing:
-                    await self._to_server.send(message_in(line_of(message).rstrip()))
+                    for read in messages_in(line_of(message).rstrip()):
+                        await self._to_server.send(read)
 
     async def pass_to_bridge(self) -> None:
         """Pass the server's messages on, those within the limits."""
@@ -123,7 +124,8 @@ class _Run:
             async with self._received, self._from_server:
                 async for message in self._from_server:
                     for line in lines.feed(line_of(message)):
-                        await self._received.send(within_limits(line, limit_bytes, max_values))
+                        for read in within_limits(line, limit_bytes, max_values):
+                            await self._received.send(read)
 
     async def end(self) -> None:
         """End the messages, and wait for the server to end. The caller shields this, and cancels what is left."""

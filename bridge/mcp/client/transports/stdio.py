@@ -196,7 +196,10 @@ class _Child:
     async def _deliver(self, line: bytes | OverlongLine) -> None:
         if isinstance(line, bytes) and (not line or line.isspace()):
             return
-        item = within_limits(line, self._limit_bytes, self._max_values)
+        for item in within_limits(line, self._limit_bytes, self._max_values):
+            await self._pass_on(item)
+
+    async def _pass_on(self, item: SessionMessage | Exception) -> None:
         try:
             self._received.send_nowait(item)
         except anyio.WouldBlock:

@@ -8,17 +8,17 @@ from __future__ import annotations
 
 import json
 import logging
-import re
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import aclosing, asynccontextmanager
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Any, Final
+from typing import Any, Final, Literal
 from urllib.parse import urlsplit
 
 import httpx2
 from mcp.client._transport import TransportStreams
-from mcp.client.streamable_http import streamable_http_client
+from mcp.shared.message import SessionMessage
+from mcp_types import ErrorData, JSONRPCError
 
 from bridge.errors import PeerError, reason_of
 from bridge.http.caller_token import CallerToken
@@ -49,22 +49,26 @@ from bridge.http.request_checks import is_loopback
 from bridge.http.tls import PeerTls
 from bridge.http.token_endpoint import OAuthClient, TokenError
 from bridge.http.token_exchange import CallerTokenError, CallerTokens
-from bridge.jsonvalues import holds_more_values
+from bridge.jsonvalues import json_bytes
 from bridge.mcp.client.faults import (
     BROKEN_OFF,
     CALLER_GONE,
     HTTP_STATUS,
-    LIMITED_BY,
     LOGIN_NEEDED,
     LOGIN_REFUSED,
+    SESSION_DOUBTED,
     SESSION_LOST,
     TOO_LARGE,
     UNREACHABLE,
-    VALUES_LIMITED_BY,
     error_of,
+    means_session_lost,
+    phrase_of_lost_session,
 )
+from bridge.mcp.client.transports.bounded_bodies import Bounds, TooLargeError, unpacked
 from bridge.mcp.client.transports.in_process import InProcessTarget
+from bridge.mcp.client.transports.lenient_streams import lenient_streams
 from bridge.mcp.client.transports.stdio import StdioTarget
+from bridge.mcp.messages import messages_in, plain_message_in
 from bridge.notices import NOBODY, TokenListener
 
 logger = logging.getLogger(__name__)
@@ -73,26 +77,17 @@ _ERROR_BODY_BYTES: Final = 64 * 1024
 """How much of an error page is read, to tell it from a JSON-RPC error."""
 
 _EVENTS: Final = "text/event-stream"
-_EVENT_END: Final = re.compile(rb"\r\n\r\n|\n\n|\r\r")
-_LINE_END: Final = re.compile(rb"\r\n|\r|\n")
-_ENDS_BYTES: Final = 3
-"""How many bytes of the separator after an event may stand in the chunk before."""
-_OF_PACKING: Final = frozenset({b"content-encoding", b"content-length", b"transfer-encoding"})
-"""The headers that describe the transfer of a body, which is not passed on as it came."""
+_JSON: Final = "application/json"
+_MAY_BE_JSON: Final = frozenset(
+    {"", "text/json", "text/plain", "application/json-rpc", "application/octet-stream"}
+)
+"""What servers call JSON beside its own name."""
 
 NOT_SENT: Final = (httpx2.ConnectError, httpx2.ConnectTimeout, httpx2.ProxyError, httpx2.UnsupportedProtocol)
 """The errors before a request was sent. After any other error, the server may have acted on the request."""
 
 LIMITS: Final = httpx2.Limits(max_connections=None, keepalive_expiry=2.0)
 """Idle connections are closed sooner than servers do it (uvicorn: 5 s), which could meet a request on its way."""
-
-_NO_SESSION: Final = re.compile(
-    r"\b(no valid|invalid|unknown|missing|expired) (mcp )?session\b"
-    r"|\bsession( id)? (not found|is required|expired)\b|\bno transport found for session",
-    re.IGNORECASE,
-)
-"""The words with which servers say, with HTTP 400, that they do not know a session. The pattern is narrow, since the
-request is sent again: a tool's own error that mentions a session must not match."""
 
 
 @dataclass(frozen=True)
@@ -118,6 +113,8 @@ class HttpTarget:
     """Whether the server was given on the command line, not in a file. A refusal says how to allow it there."""
     heard_by: TokenListener = field(default=NOBODY, compare=False, kw_only=True)
     """Who is told of the access tokens for the server."""
+    transport: Literal["auto", "sse"] = field(default="auto", kw_only=True)
+    """`sse` reaches it over HTTP+SSE alone; `auto` tries Streamable HTTP first."""
     seen: RebindingJudge = field(default_factory=RebindingJudge, repr=False, compare=False)
 
     @property
@@ -209,7 +206,7 @@ async def streamable_http(
     transport = FaultMappingTransport(target, on_fault, limits=LIMITS)
     async with (
         client_of(target, transport) as client,
-        streamable_http_client(target.url, http_client=client, max_sse_event_size=None) as streams,
+        lenient_streams(target.url, client) as streams,
     ):
         yield streams
 
@@ -267,7 +264,7 @@ class FaultMappingTransport(GuardedTransport):
         self._how_to_log_in = target.how_to_log_in
         self._tokens = target.tokens
         self._is_callers = target.has_login_of_caller
-        self._bounds = _Bounds(target.result_limit_bytes, target.result_json_values)
+        self._bounds = Bounds(target.result_limit_bytes, target.result_json_values)
         self._on_fault = on_fault
 
     async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:
@@ -283,8 +280,12 @@ class FaultMappingTransport(GuardedTransport):
         if response.status_code >= 400:
             return await self._error_page(request, response)
         kind = response.headers.get("content-type", "").lower()
-        unpacked = _unpacked(request, response, self._bounds, in_events=kind.startswith(_EVENTS))
-        return await self._whole(request, unpacked) if kind.startswith("application/json") else unpacked
+        plain = unpacked(request, response, self._bounds, in_events=kind.startswith(_EVENTS))
+        if kind.startswith(_JSON):
+            return await self._whole(request, plain)
+        if request.method == "POST" and kind.partition(";")[0].strip() in _MAY_BE_JSON:
+            return _named_json(await self._whole(request, plain))
+        return plain
 
     def without_token(self, request: httpx2.Request, fault: PeerError) -> httpx2.Response:
         """The response for a request without a token. A token that lacks scopes for it serves other requests; without
@@ -306,7 +307,7 @@ class FaultMappingTransport(GuardedTransport):
         """Read a body that is one JSON text whole, so that a fault in it can still become an error."""
         try:
             self._bounds.require_few_values(await response.aread())
-        except _TooLargeError as exc:
+        except TooLargeError as exc:
             return self._fault(request, 502, TOO_LARGE, str(exc))
         except (httpx2.StreamError, httpx2.HTTPError) as exc:
             return self._fault(request, 502, BROKEN_OFF, str(exc))
@@ -323,20 +324,19 @@ class FaultMappingTransport(GuardedTransport):
 
     async def _told(self, request: httpx2.Request, response: httpx2.Response) -> httpx2.Response:
         body = await beginning_of(response)
-        if self.says_session_lost(request, response.status_code, body):
-            return self._fault(
-                request, response.status_code, SESSION_LOST, f"{self._name} no longer knows the session"
-            )
-        refuses_login = self._is_callers and response.status_code == 401
-        if _jsonrpc_error(body) is not None and not refuses_login:
-            return httpx2.Response(
-                response.status_code,
-                headers={"content-type": "application/json"},
-                content=body,
-                request=request,
-            )
-        status = response.status_code
+        status, error = response.status_code, _jsonrpc_error(body)
+        said = body.decode("utf-8", "replace") if error is None else error.message
+        wants_token = "www-authenticate" in response.headers
+        if self.is_of_session(request) and not wants_token and means_session_lost(status, said):
+            # Not with its own status: a 401 would be taken for a refused token.
+            return self._fault(request, 404, SESSION_LOST, f"{self._name} no longer knows the session")
+        refuses_login = self._is_callers and status == 401
+        if error is not None and not refuses_login:
+            is_plain = plain_message_in(body) is not None
+            return _json_response(request, status, body if is_plain else _error_body(error))
         words = f"{self._name} answered HTTP {status} {response.reason_phrase}".rstrip()
+        if self.is_of_session(request) and not wants_token and (phrase := phrase_of_lost_session(said)):
+            return self._fault(request, status, SESSION_DOUBTED, f"{words}: {phrase}")
         if wants_login(response) and self._how_to_log_in:
             words += f". {self._how_to_log_in}"
         elif status == 401 and self._tokens is not None and (hint := self._tokens.if_refused):
@@ -345,120 +345,27 @@ class FaultMappingTransport(GuardedTransport):
             words += f": the token lacks the scopes {' '.join(lacked)}"
         return self._fault(request, status, LOGIN_REFUSED if refuses_login else HTTP_STATUS, words)
 
-    def says_session_lost(self, request: httpx2.Request, status: int, body: bytes) -> bool:
-        """Whether an error page says that the server does not know the session of a message.
+    def is_of_session(self, request: httpx2.Request) -> bool:
+        """Whether a request is a message of a session.
 
-        Only for messages: a server without a stream of its own may answer the GET for it with 404, too.
+        Only messages are: a server without a stream of its own may answer the GET for it with 404, too.
         """
-        if request.method != "POST" or "mcp-session-id" not in request.headers:
-            return False
-        return means_session_lost(status, _jsonrpc_error(body) or "")
+        return request.method == "POST" and "mcp-session-id" in request.headers
 
     def _fault(self, request: httpx2.Request, status: int, kind: str, message: str) -> httpx2.Response:
         self._on_fault(kind)
         error = error_of(kind, message, status if kind == HTTP_STATUS else None)
-        body = json.dumps({"jsonrpc": "2.0", "id": None, "error": error.model_dump()}).encode()
-        return httpx2.Response(
-            status, headers={"content-type": "application/json"}, content=body, request=request
-        )
+        return _json_response(request, status, _error_body(error))
 
 
-class _TooLargeError(httpx2.SSEError):
-    """The response is above a limit. The SDK passes on the message of an SSEError, and does not resume the stream."""
-
-
-@dataclass(frozen=True, slots=True)
-class _Bounds:
-    """The limits of one message, in bytes and in values."""
-
-    size: int
-    values: int
-
-    def require_size(self, size: int) -> None:
-        """Raises _TooLargeError when a size in bytes is above the limit."""
-        if size > self.size:
-            raise _TooLargeError(f"the response is larger than {self.size} bytes: {LIMITED_BY}")
-
-    def require_few_values(self, text: bytes) -> None:
-        """Raises _TooLargeError when a JSON text holds too many values and keys."""
-        if holds_more_values(text, self.values):
-            raise _TooLargeError(
-                f"the response holds more than {self.values} values and keys: {VALUES_LIMITED_BY}"
-            )
-
-
-def _unpacked(
-    request: httpx2.Request, packed: httpx2.Response, bounds: _Bounds, *, in_events: bool
-) -> httpx2.Response:
-    """The same response without its content encoding. The limits count the unpacked bytes."""
-    # As bytes: a header value beyond ASCII could not be encoded again.
-    headers = [(name, value) for name, value in packed.headers.raw if name.lower() not in _OF_PACKING]
-    return httpx2.Response(
-        packed.status_code,
-        headers=headers,
-        stream=(_BoundedEvents if in_events else _BoundedBody)(packed, bounds),
-        request=request,
-        extensions=packed.extensions,
-    )
-
-
-class _BoundedBody(httpx2.AsyncByteStream):
-    """An unpacked response body. When it breaks off or is too large, it raises an error that the SDK handles."""
-
-    def __init__(self, packed: httpx2.Response, bounds: _Bounds) -> None:
-        self._packed = packed
-        self._bounds = bounds
-        self._size = 0
-
-    async def __aiter__(self) -> AsyncIterator[bytes]:
-        try:
-            # Chunks of 1 MiB at most, even when a few bytes unpack to much more.
-            async with aclosing(self._packed.aiter_bytes()) as chunks:
-                async for chunk in chunks:
-                    self._judge(chunk)
-                    yield chunk
-        except _TooLargeError:
-            raise
-        except (httpx2.TransportError, httpx2.DecodingError) as exc:
-            raise httpx2.StreamError(f"the response broke off: {reason_of(exc)}") from exc
-
-    def _judge(self, chunk: bytes) -> None:
-        self._size += len(chunk)
-        self._bounds.require_size(self._size)
-
-    async def aclose(self) -> None:
-        await self._packed.aclose()
-
-
-class _BoundedEvents(_BoundedBody):
-    """A stream of events. Each event is bounded; the stream itself is not.
-
-    An event is checked before its end is passed on, so that the SDK never sees an event that is too large.
-    """
-
-    def __init__(self, packed: httpx2.Response, bounds: _Bounds) -> None:
-        super().__init__(packed, bounds)
-        self._event = bytearray()
-        """The part of the current event that has arrived."""
-
-    def _judge(self, chunk: bytes) -> None:
-        rest = self._event[-_ENDS_BYTES:]
-        end, *others = _EVENT_END.split(rest + chunk)
-        if not others:
-            self._event += chunk
-            self._bounds.require_size(len(self._event))
-            return
-        self._event[len(self._event) - len(rest) :] = end
-        self._bounds.require_size(max(len(self._event), *map(len, others)))
-        for event in (self._event, *others[:-1]):
-            if len(event) > self._bounds.values:
-                self._bounds.require_few_values(_data_of(event))
-        self._event = bytearray(others[-1])
-
-
-def _data_of(event: bytes | bytearray) -> bytes:
-    """The data of an event, without its framing."""
-    return b"\n".join(line[5:] for line in _LINE_END.split(event) if line.startswith(b"data:"))
+def _named_json(response: httpx2.Response) -> httpx2.Response:
+    """The response, called JSON if it is."""
+    try:
+        json.loads(response.content)
+    except (ValueError, RecursionError):
+        return response
+    response.headers["content-type"] = _JSON
+    return response
 
 
 async def beginning_of(response: httpx2.Response) -> bytes:
@@ -479,18 +386,19 @@ async def beginning_of(response: httpx2.Response) -> bytes:
     return b"".join(chunks)
 
 
-def means_session_lost(status: int, words: str) -> bool:
-    """Whether an answer says that the session is unknown: 404 by the specification, 400 from many servers."""
-    return status == 404 or (status == 400 and bool(_NO_SESSION.search(words)))
+def _json_response(request: httpx2.Request, status: int, body: bytes) -> httpx2.Response:
+    return httpx2.Response(status, headers={"content-type": _JSON}, content=body, request=request)
 
 
-def _jsonrpc_error(body: bytes) -> str | None:
-    """The message of a JSON-RPC error; None when the body is not a JSON-RPC error."""
-    try:
-        parsed = json.loads(body)
-    except ValueError:
+def _error_body(error: ErrorData) -> bytes:
+    """The SDK takes an error in a response for that of the request, whatever its id."""
+    return json_bytes({"jsonrpc": "2.0", "id": None, "error": error.model_dump()})
+
+
+def _jsonrpc_error(body: bytes) -> ErrorData | None:
+    """The JSON-RPC error in a body; None when the body is not a JSON-RPC error."""
+    if b'"jsonrpc"' not in body:
         return None
-    if not isinstance(parsed, dict) or parsed.get("jsonrpc") != "2.0" or "error" not in parsed:
-        return None
-    error = parsed["error"]
-    return str(error.get("message", "")) if isinstance(error, dict) else ""
+    read = messages_in(body)[0]
+    message = read.message if isinstance(read, SessionMessage) else None
+    return message.error if isinstance(message, JSONRPCError) else None

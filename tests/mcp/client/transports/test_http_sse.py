@@ -219,8 +219,11 @@ async def test_a_server_of_the_old_transport_is_told_by_how_it_answers_the_new_o
     assert may_be_http_sse(await _handshake_error(real.url))
 
 
-@pytest.mark.parametrize(("status", "may_be"), [(400, True), (401, False), (403, False), (500, False)])
-async def test_only_some_statuses_stand_for_the_old_transport(status: int, may_be: bool) -> None:
+@pytest.mark.parametrize(
+    ("status", "may_be"),
+    [(400, True), (405, True), (401, None), (403, False), (500, False), (429, None), (503, None)],
+)
+async def test_only_some_statuses_may_stand_for_the_old_transport(status: int, may_be: bool | None) -> None:
     async with listening(PlainTextResponse("no", status)) as root_url:
         assert may_be_http_sse(await _handshake_error(root_url)) is may_be
 

@@ -22,7 +22,8 @@ from bridge.mcp.client.faults import (
     TOO_LARGE,
     UNREACHABLE,
 )
-from bridge.mcp.client.transports.streamable_http import FaultMappingTransport, _BoundedEvents, _Bounds
+from bridge.mcp.client.transports.bounded_bodies import BoundedEvents, Bounds
+from bridge.mcp.client.transports.streamable_http import FaultMappingTransport
 from tests.support.limits import url_at
 from tests.support.ports import free_port
 
@@ -222,7 +223,7 @@ async def test_the_values_of_each_event_are_counted_however_it_is_cut(end: bytes
             yield sent[start : start + size]
 
     got = bytearray()
-    stream = _BoundedEvents(httpx2.Response(200, content=pieces()), _Bounds(LIMIT_BYTES, VALUES))
+    stream = BoundedEvents(httpx2.Response(200, content=pieces()), Bounds(LIMIT_BYTES, VALUES))
 
     async def read() -> None:
         async for piece in stream:

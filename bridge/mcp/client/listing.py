@@ -1,0 +1,183 @@
+"""All pages of a server's list of tools, however it pages, and when the list is asked for again.
+
+Spec: MCP 2026-07-28 server/utilities/pagination and server/utilities/caching.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field
+from typing import Final
+
+import anyio
+from mcp_types import INVALID_PARAMS
+from pydantic import JsonValue
+
+from bridge.concurrency import Backoff
+from bridge.errors import PeerError, counted
+from bridge.jsonvalues import JsonObject, json_bytes, shortened_json
+from bridge.mcp.client.faults import ServerRefusedError
+from bridge.mcp.client.values import ToolListing
+from bridge.mcp.tools import SchemaBudget, tools_from
+
+MAX_PAGES: Final = 1000
+"""The most pages of one tools/list, so that a server that never ends its list cannot hang the bridge."""
+
+_FIRST_GAP_SECONDS: Final = 0.5
+"""The shortest time between two listings once a list was announced that was the same as before. It doubles with each
+such list."""
+_LONGEST_FRESH_SECONDS: Final = 24 * 3600.0
+"""A list that is fresh for longer is asked for again after a day."""
+
+
+@dataclass(frozen=True, slots=True)
+class ListBounds:
+    """How much a server may list, on all pages together, and how often it is asked."""
+
+    tools: int
+    bytes: int
+    """The same as the limit of a card, since a card holds all tools."""
+    schema_values: int
+    """The most values in all schemas together."""
+    gap_seconds: float
+    """The shortest time after which a list is asked for again because it is no longer fresh, and the longest pause
+    between the listings of a server that announces changes without any."""
+
+
+Ask = Callable[[str, JsonObject], Awaitable[JsonObject]]
+
+
+async def listed_tools(name: str, ask: Ask, bounds: ListBounds, *, is_legacy: bool) -> ToolListing:
+    """All pages of tools/list, as far as the server lets itself be paged; what stops it is said in the listing.
+
+    Raises:
+        PeerError: the server cannot list its tools, or lists more than `bounds`.
+    """
+    pages = _Pages(name, bounds, is_legacy=is_legacy)
+    params: JsonObject = {}
+    while not pages.is_last:
+        try:
+            page = await ask("tools/list", params)
+        except ServerRefusedError as exc:
+            if not params or exc.code != INVALID_PARAMS:
+                raise
+            pages.end(f"the server refuses its own cursor: {exc}")
+        else:
+            pages.add(page)
+            params = {"cursor": pages.cursor}
+    return pages.listing()
+
+
+@dataclass
+class _Pages:
+    """The pages that have come."""
+
+    name: str
+    bounds: ListBounds
+    is_legacy: bool = field(kw_only=True)
+    cursor: JsonValue = None
+    is_last: bool = False
+    _odd: str = ""
+    _tools: list[JsonValue] = field(default_factory=list)
+    _known: set[bytes] = field(default_factory=set)
+    _cursors: set[str] = field(default_factory=set)
+    _bytes: int = 0
+    _pages: int = 0
+    _fresh_seconds: float | None = None
+
+    def add(self, page: JsonObject) -> None:
+        """Take one page.
+
+        Raises:
+            PeerError: it is no page, or lists more than the bounds.
+        """
+        tools = page.get("tools")
+        if not isinstance(tools, list):
+            raise PeerError(f"{self.name} answered tools/list without a list of tools")
+        news = self._news_in(tools)
+        self._tools += news
+        self._bytes += len(json_bytes(page))
+        self._pages += 1
+        self._require_bounds()
+        self._take_freshness(page)
+        self.cursor = page.get("nextCursor")
+        if self.cursor is None:
+            self.is_last = True
+        elif (odd := self._oddity(advances=bool(news) or not tools)) is not None:
+            self.end(odd)
+
+    def _news_in(self, tools: list[JsonValue]) -> list[JsonValue]:
+        """The tools of a page. One that is on an earlier page, all of it, is there because the server does not page."""
+        texts = [json_bytes(tool) for tool in tools]
+        news = [tool for tool, text in zip(tools, texts, strict=True) if text not in self._known]
+        self._known.update(texts)
+        return news
+
+    def _require_bounds(self) -> None:
+        if len(self._tools) > self.bounds.tools:
+            raise PeerError(
+                f"{self.name} lists more than {counted(self.bounds.tools, 'tool')}: `tools_most` is the limit"
+            )
+        if self._bytes > self.bounds.bytes:
+            words = f"{self.name} lists tools of more than {self.bounds.bytes} bytes"
+            raise PeerError(f"{words}: `tools_limit_bytes` is the limit")
+
+    def _take_freshness(self, page: JsonObject) -> None:
+        """A list is as fresh as the page that is so for the shortest time."""
+        ttl_ms = page.get("ttlMs")
+        if not isinstance(ttl_ms, int) or isinstance(ttl_ms, bool) or ttl_ms <= 0 or self.is_legacy:
+            return
+        seconds = min(ttl_ms, _LONGEST_FRESH_SECONDS * 1000) / 1000
+        self._fresh_seconds = min(seconds, self._fresh_seconds or seconds)
+
+    def _oddity(self, *, advances: bool) -> str | None:
+        """Why no further page can be asked for, although the server says that there is one."""
+        cursor = self.cursor
+        if not isinstance(cursor, str):
+            return f"its nextCursor is no text: {shortened_json(cursor)}"
+        if not cursor and self.is_legacy:
+            return "its nextCursor is empty"
+        if cursor in self._cursors or not advances:
+            return "its nextCursor never advances"
+        if self._pages == MAX_PAGES:
+            return f"it has more than {MAX_PAGES} pages"
+        self._cursors.add(cursor)
+        return None
+
+    def end(self, odd: str) -> None:
+        """Ask for no further page, for this reason."""
+        self.is_last, self._odd = True, odd
+
+    def listing(self) -> ToolListing:
+        """The tools of all pages."""
+        tools, left_out = tools_from(self._tools, SchemaBudget(self.bounds.schema_values))
+        odd = f"its list of tools ends after {len(self._tools)}: {self._odd}" if self._odd else ""
+        return ToolListing(tools, left_out, odd, self._fresh_seconds)
+
+
+class ListingPace:
+    """When a list is asked for again: after changes were announced, or once it is no longer fresh."""
+
+    def __init__(self, bounds: ListBounds) -> None:
+        self._gap_seconds = bounds.gap_seconds
+        self._gaps = Backoff(_FIRST_GAP_SECONDS, bounds.gap_seconds)
+        self._not_before = -float("inf")
+
+    def fresh_until(self, listing: ToolListing, *, announces_changes: bool) -> float:
+        """Until when, by the clock of the event loop, a list that has just come is fresh; infinite without end."""
+        if listing.fresh_seconds is None or announces_changes:
+            return float("inf")
+        return anyio.current_time() + max(listing.fresh_seconds, self._gap_seconds)
+
+    def note(self, *, is_news: bool) -> None:
+        """Note that a list has come. A server that announces lists without news is listened to less and less."""
+        if is_news:
+            self._gaps.reset()
+            self._not_before = -float("inf")
+        else:
+            self._not_before = anyio.current_time() + self._gaps.next()
+
+    @property
+    def seconds_left(self) -> float:
+        """How long the next list may not be asked for."""
+        return max(self._not_before - anyio.current_time(), 0)

@@ -1,0 +1,223 @@
+"""How a connection to a tool server is opened: over which transport, and by which handshake.
+
+A process may take longer to start (docker pull, the first npx or uvx, a model that is loaded) than a connection may:
+then it counts as down and is waited for all the same.
+
+What is found out is remembered for the next time. A server is asked in the newest way first, and in an older way when
+it answers as older servers do:
+
+* A URL that does not speak Streamable HTTP is tried over HTTP+SSE.
+* A process that ends at a first message other than `initialize` (rmcp before 3.0) is started again with `initialize`.
+
+Spec: MCP 2025-11-25 basic/transports (backwards compatibility), 2026-07-28 basic/versioning.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from contextlib import AbstractAsyncContextManager, AsyncExitStack
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, Final, Protocol
+
+import anyio
+
+from bridge.errors import PeerError, leaf_of
+from bridge.mcp.client.eras import Era
+from bridge.mcp.client.faults import ServerDownError
+from bridge.mcp.client.known_servers import Fact, ServerMemory
+from bridge.mcp.client.link import (
+    Deadline,
+    EndedAtGreetingError,
+    Link,
+    NoStreamableHttpError,
+    SilentServerError,
+    open_link,
+)
+from bridge.mcp.client.listing import ListBounds
+from bridge.mcp.client.stderr import LastWords
+from bridge.mcp.client.transports.stdio import StdioTarget
+from bridge.mcp.client.transports.streamable_http import HttpTarget, ServerTarget
+
+logger = logging.getLogger(__name__)
+
+_HTTP_SSE: Final = "http-sse"
+"""The value of `Fact.TRANSPORT` for a server that is reached over HTTP+SSE."""
+
+_ERA_HINT: Final = 'a server that takes `initialize` alone as its first message needs era = "legacy"'
+
+
+_TOLD_EACH_SECONDS: Final = 10.0
+"""How often a person is told that a process is still starting."""
+
+
+@dataclass(frozen=True, slots=True)
+class SessionPace:
+    """The limits of a session with a server, in time, in calls and in size."""
+
+    connect_seconds: float
+    """The longest time from the start of a connection until the tools are listed. A call waits as long for a server
+    that has gone down, and for one attempt once it has been down for longer."""
+    start_seconds: float
+    """The longest time that a process may take for it, if that is more. After `connect_seconds` it counts as down, and
+    goes on starting: one that is ended then and begun anew would never come up."""
+    longest_pause_seconds: float
+    """The longest pause between two attempts to connect."""
+    retire_seconds: float
+    """How long the calls of a connection that is replaced may go on."""
+    settle_seconds: float
+    """How long the server has to announce no change before its tools are listed again."""
+    concurrency: int
+    """The most calls at the same time."""
+    attribution_seconds: float
+    """How long a question that may belong to several calls waits for all but one of them to end."""
+    unanswered_most: int
+    """The most requests of the server whose answers it has not read."""
+    list_bounds: ListBounds
+
+
+class _OpenLink(Protocol):
+    def __call__(
+        self, era: Era, *, over_http_sse: bool = False, is_guess: bool = False
+    ) -> AbstractAsyncContextManager[Link]: ...
+
+
+class Opener:
+    """Opens the connections of one session."""
+
+    def __init__(
+        self,
+        target: ServerTarget,
+        era: Era,
+        memory: ServerMemory,
+        pace: SessionPace,
+        on_question: Callable[[], None],
+    ) -> None:
+        """`on_question` is that of `open_link`."""
+        self._target = target
+        self._server = str(target)
+        self._era = era
+        self._memory = memory
+        self._open_link = partial(
+            open_link,
+            attribution_seconds=pace.attribution_seconds,
+            on_question=on_question,
+            unanswered_most=pace.unanswered_most,
+        )
+        self._pace = pace
+        self.last_words = LastWords()
+        """What the latest child has said on its stderr."""
+        self._was_silent = False
+        """Whether the last process said nothing at all to the question for its era."""
+
+    def next_era(self) -> Era:
+        """The era by which the next connection is opened. This skips the probe for a server that was legacy, for one
+        that can only ask as legacy servers do, and once for a process that the probe may have silenced. A modern server
+        answers the probe at once, so it is probed again."""
+        if self._era is not Era.AUTO:
+            return self._era
+        was_legacy = self._memory.recall(Fact.ERA, self._server) == Era.LEGACY
+        is_mute = self._memory.recall(Fact.MUTE, self._server) is not None
+        return Era.LEGACY if was_legacy or is_mute or self._was_silent else Era.AUTO
+
+    def deadline(self) -> Deadline:
+        """When a connection that begins now has to be up."""
+        pace = self._pace
+        if isinstance(self._target, StdioTarget) and pace.start_seconds > pace.connect_seconds:
+            return Deadline.after(pace.start_seconds, "start_seconds")
+        return Deadline.after(pace.connect_seconds)
+
+    async def tell_of_start(self, name: str, is_late: Callable[[str, str], None]) -> None:
+        """Tell people of a process that is starting. `is_late` is called with words and details once it has taken
+        longer than a connection may."""
+        if not isinstance(self._target, StdioTarget):
+            return
+        pace, began = self._pace, anyio.current_time()
+        due = pace.connect_seconds if pace.start_seconds > pace.connect_seconds else float("inf")
+        while True:
+            passed = anyio.current_time() - began
+            await anyio.sleep(min(_TOLD_EACH_SECONDS, due - passed))
+            passed = anyio.current_time() - began
+            if passed >= due:
+                due = float("inf")
+                is_late(self._late_words(name), str(self.last_words))
+            else:
+                logger.info("%s is still starting, for %.0f s now", name, passed)
+
+    def _late_words(self, name: str) -> str:
+        pace = self._pace
+        limit = f"within {pace.connect_seconds:g} s (`connect_seconds` is the limit)"
+        waited = f"its process is waited for up to {pace.start_seconds:g} s (`start_seconds`)"
+        return f'{name} was started, but is not up {limit}; where `fail` is "open", {waited}'
+
+    async def open(self, stack: AsyncExitStack, name: str, era: Era, deadline: Deadline) -> Link:
+        """Connect; the connection ends with `stack`.
+
+        Raises:
+            UsageError, PeerError: as `open_link` does.
+        """
+
+        def open_one(
+            era: Era, *, over_http_sse: bool = False, is_guess: bool = False
+        ) -> AbstractAsyncContextManager[Link]:
+            self.last_words = LastWords()
+            more: dict[str, Any] = {
+                "over_http_sse": over_http_sse,
+                "is_guess": is_guess,
+                "last_words": self.last_words,
+            }
+            return self._open_link(name, self._target, era, deadline, **more)
+
+        if isinstance(self._target, StdioTarget):
+            return await self._open_process(stack, name, era, open_one)
+        if not isinstance(self._target, HttpTarget):
+            return await stack.enter_async_context(open_one(era))
+        if self._target.transport == "sse":
+            return await stack.enter_async_context(open_one(Era.LEGACY, over_http_sse=True))
+        return await self._open_url(stack, name, era, open_one)
+
+    async def _open_process(self, stack: AsyncExitStack, name: str, era: Era, open_one: _OpenLink) -> Link:
+        self._was_silent = False
+        try:
+            return await stack.enter_async_context(open_one(era))
+        except Exception as exc:
+            fault = leaf_of(exc)
+            self._was_silent = era is Era.AUTO and isinstance(fault, SilentServerError)
+            if not isinstance(fault, EndedAtGreetingError) or era is Era.LEGACY:
+                raise
+            if era is Era.MODERN:
+                raise PeerError(f"{fault}; {_ERA_HINT}", detail=fault.detail) from exc
+        logger.info("%s ended when it was asked for its era; it is started again with `initialize`", name)
+        try:
+            return await stack.enter_async_context(open_one(Era.LEGACY))
+        except Exception as exc:
+            fault = leaf_of(exc)
+            if not isinstance(fault, EndedAtGreetingError):
+                raise
+            words = f'{fault}, by either handshake (era = "auto")'
+            raise PeerError(words, detail=fault.detail) from exc
+
+    async def _open_url(self, stack: AsyncExitStack, name: str, era: Era, open_one: _OpenLink) -> Link:
+        if self._memory.recall(Fact.TRANSPORT, self._server) == _HTTP_SSE:
+            try:
+                return await stack.enter_async_context(open_one(Era.LEGACY, over_http_sse=True))
+            except Exception as exc:
+                fault = leaf_of(exc)
+                if isinstance(fault, ServerDownError):
+                    raise
+                logger.debug("%s is no longer reached over HTTP+SSE: %s", name, fault)
+                self._memory.forget(Fact.TRANSPORT, self._server)
+        try:
+            return await stack.enter_async_context(open_one(era))
+        except Exception as exc:
+            fault = leaf_of(exc)
+            if not isinstance(fault, NoStreamableHttpError):
+                raise
+        try:
+            old = open_one(Era.LEGACY, over_http_sse=True, is_guess=not fault.is_certain)
+            link = await stack.enter_async_context(old)
+        except Exception as exc:
+            raise fault.also(leaf_of(exc)) from exc
+        self._memory.remember(Fact.TRANSPORT, self._server, _HTTP_SSE)
+        return link

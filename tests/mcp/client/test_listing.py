@@ -1,0 +1,169 @@
+"""Lists of tools however they are paged, and when they are asked for again."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Final
+
+import anyio
+import pytest
+
+from bridge.errors import PeerError
+from bridge.jsonvalues import JsonObject
+from bridge.mcp.client.faults import ServerRefusedError
+from bridge.mcp.client.listing import MAX_PAGES, ListingPace, listed_tools
+from bridge.mcp.client.values import ToolListing
+from tests.support.limits import list_bounds
+
+pytestmark = pytest.mark.proves("mcp-pages", "mcp-changed")
+
+Page = dict[str, Any]
+
+
+def page(*names: str, **more: Any) -> Page:
+    return {"tools": [{"name": name, "inputSchema": {"type": "object"}} for name in names], **more}
+
+
+class Pager:
+    """A server that gives these pages, one after the other, and the last one again and again."""
+
+    def __init__(self, *pages: Page | Exception) -> None:
+        self.pages = pages
+        self.asked: list[JsonObject] = []
+
+    async def __call__(self, method: str, params: JsonObject) -> JsonObject:
+        assert method == "tools/list"
+        given = self.pages[min(len(self.asked), len(self.pages) - 1)]
+        self.asked.append(params)
+        if isinstance(given, Exception):
+            raise given
+        return given
+
+
+async def listed(server: Pager, *, is_legacy: bool = True, **bounds: Any) -> ToolListing:
+    return await listed_tools("tools", server, list_bounds(**bounds), is_legacy=is_legacy)
+
+
+def names_of(listing: ToolListing) -> list[str]:
+    return [tool.name for tool in listing.tools]
+
+
+async def test_all_pages_are_listed() -> None:
+    server = Pager(page("a", nextCursor="1"), page(nextCursor="2"), page("b"))
+    listing = await listed(server)
+    assert (names_of(listing), listing.odd) == (["a", "b"], "")
+    assert server.asked == [{}, {"cursor": "1"}, {"cursor": "2"}]
+
+
+ODD: Final[dict[str, tuple[Sequence[Page | Exception], list[str], str, int]]] = {
+    "empty": ([page("a", nextCursor="")], ["a"], "its nextCursor is empty", 1),
+    "a number": ([page("a", nextCursor=0)], ["a"], "its nextCursor is no text: 0", 1),
+    "false": ([page("a", nextCursor=False)], ["a"], "its nextCursor is no text: false", 1),
+    "always the same": ([page("a", nextCursor="1")], ["a"], "its nextCursor never advances", 2),
+    "in a circle": (
+        [page("a", nextCursor="1"), page("b", nextCursor="2"), page("c", nextCursor="1")],
+        ["a", "b", "c"],
+        "its nextCursor never advances",
+        3,
+    ),
+    "of the first page for ever": (
+        [page("a", nextCursor="1"), page("a", nextCursor="2")],
+        ["a"],
+        "its nextCursor never advances",
+        2,
+    ),
+    "refused": (
+        [page("a", nextCursor="1"), ServerRefusedError(-32602, "Invalid cursor")],
+        ["a"],
+        "the server refuses its own cursor: Invalid cursor",
+        2,
+    ),
+}
+
+
+@pytest.mark.parametrize("kind", ODD)
+async def test_a_cursor_that_leads_nowhere_ends_the_list_and_is_said(kind: str) -> None:
+    pages, names, words, asked = ODD[kind]
+    server = Pager(*pages)
+    listing = await listed(server)
+    assert names_of(listing) == names
+    assert listing.odd == f"its list of tools ends after {len(names)}: {words}"
+    assert listing.faults_since(ToolListing()) == [listing.odd]
+    assert len(server.asked) == asked
+
+
+async def test_an_empty_cursor_is_a_cursor_to_a_modern_server() -> None:
+    server = Pager(page("a", nextCursor=""), page("b"))
+    listing = await listed(server, is_legacy=False)
+    assert (names_of(listing), listing.odd) == (["a", "b"], "")
+    assert server.asked == [{}, {"cursor": ""}]
+
+
+async def test_a_list_without_end_is_bounded() -> None:
+    class Endless(Pager):
+        async def __call__(self, method: str, params: JsonObject) -> JsonObject:
+            number = len(self.asked)
+            self.asked.append(params)
+            return page(nextCursor=str(number))
+
+    server = Endless()
+    assert f"more than {MAX_PAGES} pages" in (await listed(server)).odd
+    assert len(server.asked) == MAX_PAGES
+    with pytest.raises(PeerError, match="`tools_most` is the limit"):
+        await listed(Pager(page("a", "b", "c")), tools=2)
+    with pytest.raises(PeerError, match="`tools_limit_bytes` is the limit"):
+        await listed(Pager(page("a", "b", "c")), bytes=20)
+
+
+async def test_an_error_of_the_first_page_is_an_error() -> None:
+    with pytest.raises(ServerRefusedError):
+        await listed(Pager(ServerRefusedError(-32602, "no")))
+    with pytest.raises(ServerRefusedError):
+        await listed(Pager(page("a", nextCursor="1"), ServerRefusedError(-32603, "no")))
+
+
+FRESH: Final = {
+    "absent": ({}, None),
+    "null": ({"ttlMs": None}, None),
+    "zero": ({"ttlMs": 0}, None),
+    "negative": ({"ttlMs": -5}, None),
+    "a text": ({"ttlMs": "5000"}, None),
+    "true": ({"ttlMs": True}, None),
+    "five seconds": ({"ttlMs": 5000}, 5.0),
+    "for ever": ({"ttlMs": 10**400}, 24 * 3600.0),
+}
+
+
+@pytest.mark.parametrize("kind", FRESH)
+async def test_a_list_is_as_fresh_as_a_modern_server_says(kind: str) -> None:
+    said, seconds = FRESH[kind]
+    assert (await listed(Pager(page("a", **said)), is_legacy=False)).fresh_seconds == seconds
+    assert (await listed(Pager(page("a", **said)))).fresh_seconds is None
+
+
+async def test_a_list_of_several_pages_is_as_fresh_as_the_one_that_is_so_for_the_shortest_time() -> None:
+    server = Pager(page("a", nextCursor="1", ttlMs=9000), page("b", nextCursor="2", ttlMs=2000), page("c"))
+    assert (await listed(server, is_legacy=False)).fresh_seconds == 2
+
+
+async def test_a_list_is_asked_for_when_it_is_no_longer_fresh_and_no_change_would_be_announced() -> None:
+    pace = ListingPace(list_bounds(gap_seconds=60))
+    listing, now = ToolListing(fresh_seconds=100), anyio.current_time()
+    assert pace.fresh_until(listing, announces_changes=False) - now == pytest.approx(100, abs=1)
+    assert pace.fresh_until(listing, announces_changes=True) == float("inf")
+    short = ToolListing(fresh_seconds=0.001)
+    assert pace.fresh_until(short, announces_changes=False) - now == pytest.approx(60, abs=1)
+    assert pace.fresh_until(ToolListing(), announces_changes=False) == float("inf")
+
+
+async def test_a_server_that_announces_what_is_no_news_is_listened_to_less() -> None:
+    pace = ListingPace(list_bounds(gap_seconds=60))
+    assert pace.seconds_left == 0
+    left = []
+    for _ in range(10):
+        pace.note(is_news=False)
+        left.append(pace.seconds_left)
+    assert 0 < left[0] <= 0.5
+    assert 30 < left[-1] <= 60
+    pace.note(is_news=True)
+    assert pace.seconds_left == 0
