@@ -10,6 +10,7 @@ Messages go out on a task of their own, so that one whose task is not known yet 
 from __future__ import annotations
 
 import logging
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from uuid import uuid4
@@ -35,7 +36,7 @@ from bridge.agents_as_tools.handles import FarCall, FarContext, FarQuestion, Han
 from bridge.agents_as_tools.mcp_tasks import task_fields
 from bridge.agents_as_tools.remote_agent import RemoteAgent
 from bridge.agents_as_tools.sending import AgentExchange, FaceRuntime, Sending, canceled_task
-from bridge.agents_as_tools.tool_results import ToolResults, failure
+from bridge.agents_as_tools.tool_results import ToolResults, failure, same_question
 from bridge.agents_as_tools.tools import PublishedTool
 from bridge.concurrency import turn
 from bridge.errors import AuditAwayError, PeerError
@@ -98,6 +99,8 @@ class AgentCall:
         """Whether the agent has answered a message."""
         self._asking: Task | None = None
         """The task whose question is open at a legacy host."""
+        self._times = Counter[str]()
+        """How often the host was asked each question in this call, in the rounds before too."""
         self._let_go = False
 
     async def __call__(self) -> JsonObject:
@@ -188,6 +191,7 @@ class AgentCall:
     async def _come_back(self, state: str) -> Task | Message | JsonObject:
         """Pass on the answer to a question. A question that was answered before is not answered again."""
         answered = self._given.question(state)
+        self._times[answered.same] = answered.times
         trace.go_on(answered.task.trace)
         if (hop := trace.hop.get()) is not None:
             hop.task_id = answered.task.task_id
@@ -254,6 +258,10 @@ class AgentCall:
         taken = ({"form"} if incoming.takes_forms else set()) | ({"url"} if incoming.takes_urls else set())
         if not questions or not elicitation_modes_of(questions) <= taken:
             return self._question_in_words(task)
+        self._times[same := same_question(questions)] += 1
+        if self._times[same] > self._around.options.answer_tries:
+            # Whoever answers by itself would be asked for ever; in words it is up to a person or a model.
+            return self._question_in_words(task)
         if not incoming.is_modern:
             self._asking = task
             try:
@@ -269,7 +277,7 @@ class AgentCall:
             self._asking = None
             return self._answer(questions, {**responses}, task.id, task)
         self._let_go = True
-        question = FarQuestion(self._shown.far(task.id), questions_mark(questions))
+        question = FarQuestion(self._shown.far(task.id), questions_mark(questions), same, self._times[same])
         state = self._around.handles.of_question(question, incoming.principal, self._given.digest)
         return {
             "resultType": "input_required",

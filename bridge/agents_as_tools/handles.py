@@ -7,6 +7,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
 from hashlib import blake2b
+from typing import Final
 
 from bridge.seal import (
     LIFETIME_SECONDS,
@@ -46,6 +47,10 @@ class FarQuestion:
     task: FarTask
     asked: str
     """Tells this question from later ones of the same task, which may have the same keys; see `questions_mark`."""
+    same: str = ""
+    """Tells the question from others of the task, but not from the same one asked again; see `same_question`."""
+    times: int = 1
+    """How often it was asked."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,6 +101,10 @@ def tool_mark(skill_id: str | None) -> str:
     return agent_mark(skill_id or "")
 
 
+_BETWEEN: Final = "."
+"""Stands between what a requestState says of its question."""
+
+
 class Handles:
     """Seals and opens handles. A handle is valid for one purpose and one principal."""
 
@@ -107,7 +116,8 @@ class Handles:
         """The requestState of a question, valid for the same request only."""
         task, expires = question.task, self._expires(HandlePurpose.REQUEST_STATE)
         binding = HandleBinding(HandlePurpose.REQUEST_STATE, principal, request)
-        return self._sealed_with_trace(task, (task.task_id, question.asked), expires, binding)
+        asked = _BETWEEN.join((question.asked, question.same, str(question.times)))
+        return self._sealed_with_trace(task, (task.task_id, asked), expires, binding)
 
     def of_task(self, task: FarTask, principal: str) -> str:
         """The handle of a task, for the follow-up tools."""
@@ -159,8 +169,9 @@ class Handles:
         handle = self._seal.open(text, binding, self._now_seconds())
         if not 2 <= len(handle.ids) <= 3:
             raise HandleError
-        task_id, asked, *trace = handle.ids
-        return FarQuestion(FarTask(handle.agent, task_id, "", *trace), asked)
+        task_id, said, *trace = handle.ids
+        asked, same, times = (*said.split(_BETWEEN), "", "1")[:3]  # earlier releases sealed the mark alone
+        return FarQuestion(FarTask(handle.agent, task_id, "", *trace), asked, same, int(times))
 
     def task(self, text: str, principal: str) -> FarTask:
         """The task that a handle names; raises as `question` does."""

@@ -32,6 +32,8 @@ class FaceOptions:
     """Whether the skill is also named in the text of a message, for agents that ignore metadata."""
     context_hint: bool
     """Whether a result says in words how to go on with its conversation."""
+    answer_tries: int
+    """How often the same question is asked in one call before the host gets it in words."""
     inline_limit_bytes: int
     """A larger part becomes a link to a resource of the face."""
     follow_up_seconds: int

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
 import logging
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Final
 
@@ -215,6 +217,12 @@ class ToolResults:
             return (_BEGAN_ANEW,)
         is_told = self.options.context_hint and not self.agent.begins_anew
         return (_GO_ON.format(handle),) if is_told else ()
+
+
+def same_question(questions: Iterable[AgentQuestion]) -> str:
+    """A short digest of what is asked, without the keys: it is the same when an agent asks the same again."""
+    asked = [{key: item for key, item in one.params.items() if key != "elicitationId"} for one in questions]
+    return hashlib.sha256(json.dumps(asked, sort_keys=True).encode()).hexdigest()[:8]
 
 
 def failure(words: str) -> JsonObject:

@@ -213,6 +213,7 @@ def face_options_of(name: str, plan: OfferedPlan) -> FaceOptions:
         task_poll_seconds=chosen.task_poll_seconds,
         task_ttl_seconds=chosen.task_ttl_seconds,
         outage_seconds=chosen.outage_seconds,
+        answer_tries=plan.profile.run.answer_tries,
         task_limit_bytes=chosen.task_limit_bytes,
         unnamed_most=chosen.unnamed_most,
         skill_in_text=chosen.skill_in_text,

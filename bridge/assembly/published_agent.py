@@ -166,6 +166,7 @@ def agent_options_of(face: str, plan: PublishedPlan, *, push: bool) -> AgentOpti
         queue_timeout_seconds=profile.run.queue_timeout_seconds,
         input_timeout_seconds=profile.run.input_timeout_seconds,
         held_answer_seconds=profile.run.held_answer_seconds,
+        answer_tries=profile.run.answer_tries,
         cancel_grace_seconds=profile.run.cancel_grace_seconds,
         inline_limit_bytes=profile.content.inline_limit_bytes,
         links_most=profile.content.links_most,

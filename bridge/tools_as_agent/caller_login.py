@@ -200,7 +200,7 @@ class LoginGate:
     ) -> _Outcome:
         """Wait for a message or for the page, whichever says something first."""
         options, turn = self._options, job.turn
-        pace = QuestionPace(self._server, math.inf, options.held_answer_seconds, 0)
+        pace = QuestionPace(self._server, math.inf, options.held_answer_seconds, options.answer_tries, 0)
         asker = TaskAsker(job, PausableDeadline(options.call_timeout_seconds), pace, keep, {}, None)
         found: list[_Outcome] = []
         faults: list[BridgeError] = []

@@ -27,6 +27,8 @@ class AgentOptions:
     """How long the client may take to answer."""
     held_answer_seconds: float
     """How long before a question a message may have come that answers it without naming it."""
+    answer_tries: int
+    """How many answers may not fit a question before the call ends."""
     cancel_grace_seconds: float
     """How long a call may go on after its question was not answered in time."""
     inline_limit_bytes: int

@@ -51,6 +51,8 @@ class OwnQuestion(_OfTrace):
     source_key: str = ""
     tool_name: str = ""
     """With `source_key`, the tool. Its id may come to be that of another tool; empty in values of earlier releases."""
+    tries: int = 0
+    """How many answers did not fit so far."""
     kind: Literal["own-question"] = "own-question"
 
     def to_bytes(self) -> bytes:
@@ -70,6 +72,8 @@ class Confirmation(_OfTrace):
     source_key: str = ""
     tool_name: str = ""
     """See `OwnQuestion`."""
+    tries: int = 0
+    """How many answers were neither a yes nor a no so far."""
     kind: Literal["confirmation"] = "confirmation"
 
     def to_bytes(self) -> bytes:
@@ -114,6 +118,8 @@ class ServerQuestion(_OfTrace):
     no other replica's process of that server is given it."""
     login: LoginWait | None = None
     """What goes on by itself once the caller has logged in; None if the server itself asks."""
+    tries: int = 0
+    """How many answers did not fit so far."""
     kind: Literal["server-question"] = "server-question"
 
     def to_bytes(self) -> bytes:

@@ -230,6 +230,7 @@ class CallInRounds:
             self._queue.session.name,
             options.input_timeout_seconds,
             options.held_answer_seconds,
+            options.answer_tries,
             options.cancel_grace_seconds,
             self._token if slot is not None else None,
         )

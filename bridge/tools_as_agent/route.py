@@ -83,6 +83,8 @@ _REFUSED: Final[Mapping[own_questions.ElicitAction, End]] = {
 _NOT_CONFIGURED: Final = (
     "The bridge's configuration of {} gives the tool what it does not take; the bridge's log says more"
 )
+_MISFITS: Final = "The question is not asked again after {} answers that do not fit"
+_NEITHER: Final = "Neither a yes nor a no came in {} answers, so the skill was not run"
 _TOGETHER: Final = "the arguments do not go together as the tool's schema asks"
 
 
@@ -99,13 +101,14 @@ def decide(turn: Turn, skills: Skills, options: AgentOptions) -> Decision:
     whole = replace(turn, message=with_metadata(turn.message, turn.metadata)) if turn.metadata else turn
     match kept:
         case ServerQuestion():
-            return _answered(kept, whole, skills)
+            return _answered(kept, whole, skills, options)
         case FollowedTask():
             return Follow(kept)
         case Confirmation():
             return _confirmed(kept, turn, skills, options)
         case _:
-            return _understood(kept, whole, skills, options)
+            decision = _understood(kept, whole, skills, options)
+            return decision if kept is None else _unless_in_vain(kept, decision, options)
 
 
 def skill_named_by(turn: Turn, skills: Skills, options: AgentOptions) -> str | None:
@@ -135,13 +138,16 @@ def is_answer(turn: Turn, skills: Skills, options: AgentOptions) -> bool:
             return False
 
 
-def _answered(asked: ServerQuestion, turn: Turn, skills: Skills) -> Decision:
+def _answered(asked: ServerQuestion, turn: Turn, skills: Skills, options: AgentOptions) -> Decision:
     """Decide on an answer to the server's questions."""
     open_ones = open_questions(asked)
     answers = answers_from(turn.message, open_ones, fill_defaults=URI not in turn.extensions)
     answered = replace(asked, given={**asked.given, **answers.given})
     if left := open_questions(answered):
-        return ask_server_questions(answered, left, answers.problems)
+        tries = asked.tries + bool(answers.problems)
+        if tries >= options.answer_tries:
+            return End(TaskState.FAILED, words_on_misfits(tries, left, answers.problems))
+        return ask_server_questions(replace(answered, tries=tries), left, answers.problems)
     if asked.way is ResumeMode.AGAIN:
         actions = {answer["action"] for answer in answered.given.values()}
         for refusal, end in _REFUSED.items():
@@ -152,6 +158,34 @@ def _answered(asked: ServerQuestion, turn: Turn, skills: Skills) -> Decision:
     if skill is None:
         return no_longer_there(asked.skill_id)
     return RunTool(skill, asked.arguments, answered)
+
+
+def words_on_misfits(
+    tries: int, questions: Sequence[Elicitation], problems: Mapping[str, Sequence[Problem]]
+) -> str:
+    """Why a question is not asked again, in words."""
+    wrong = [
+        describe(one.form, problem)
+        for one in questions
+        if one.form is not None
+        for problem in problems.get(one.key, ())
+    ]
+    return f"{_MISFITS.format(tries)}: {'; '.join(wrong)}"
+
+
+def _unless_in_vain(asked: OwnQuestion, decision: Decision, options: AgentOptions) -> Decision:
+    """The decision after an answer to a question of the bridge. An answer that mends none of what was asked for is one
+    try; after the last one the question is not asked again."""
+    if not isinstance(decision, RequireInput):
+        return decision
+    again = resume_state_from(decision.kept)
+    if not isinstance(again, OwnQuestion) or again.skill_id != asked.skill_id:
+        return decision
+    tries = asked.tries + (set(asked.fields) <= set(again.fields))
+    if tries >= options.answer_tries:
+        words = next((part.text for part in decision.parts if part.text), "")
+        return End(TaskState.REJECTED, f"{_MISFITS.format(tries)}. {words}")
+    return replace(decision, kept=replace(again, tries=tries).to_bytes())
 
 
 def open_questions(asked: ServerQuestion) -> list[Elicitation]:
@@ -223,7 +257,20 @@ def _confirmed(asked: Confirmation, turn: Turn, skills: Skills, options: AgentOp
     if named is None and arguments_named_in(beside) is None:
         call = without_unknown_arguments(call, asked, skill.tool)
     decision = _checked(call, skill, turn, options)
-    return confirmation(decision, call) if isinstance(decision, RunTool) else decision
+    decision = confirmation(decision, call) if isinstance(decision, RunTool) else decision
+    return _unless_never_confirmed(asked, decision, options)
+
+
+def _unless_never_confirmed(asked: Confirmation, decision: Decision, options: AgentOptions) -> Decision:
+    """The decision after an answer that is neither a yes nor a no. Another call than that is a new question."""
+    again = resume_state_from(decision.kept) if isinstance(decision, RequireInput) else None
+    if not isinstance(decision, RequireInput) or not isinstance(again, Confirmation):
+        return decision
+    if again.digest != asked.digest:
+        return decision
+    if asked.tries + 1 >= options.answer_tries:
+        return End(TaskState.REJECTED, _NEITHER.format(asked.tries + 1))
+    return replace(decision, kept=replace(again, tries=asked.tries + 1).to_bytes())
 
 
 def _asked_about(asked: OwnQuestion | Confirmation, skills: Skills) -> Skill | None:

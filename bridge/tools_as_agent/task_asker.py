@@ -31,6 +31,7 @@ from bridge.tools_as_agent.bridge_notes import (
     words_on_contention,
 )
 from bridge.tools_as_agent.resume_state import ElicitationsByKey
+from bridge.tools_as_agent.route import words_on_misfits
 from bridge.trace import TraceContext
 from bridge.translate.arguments import Problem
 from bridge.translate.elicitation import (
@@ -92,6 +93,8 @@ class _OpenQuestion:
     question: Elicitation
     occasion: str
     answer: JsonObject = field(default_factory=lambda: dict(CANCEL))
+    misfits: int = 0
+    """How many answers did not fit."""
     stored: Commit | None = None
     """Awaited until the message with the answer is stored."""
     answered: anyio.Event = field(default_factory=anyio.Event)
@@ -107,6 +110,8 @@ class QuestionPace:
     """How long the client may take to answer."""
     held_answer_seconds: float
     """How long before a question a message may have come that answers it."""
+    tries: int
+    """How many answers may not fit before the question is given up."""
     wind_up_seconds: float
     """How long the call may go on after no answer came."""
     token: CallerToken | None = None
@@ -295,12 +300,26 @@ class TaskAsker:
                 one.answer, one.stored = answer, stored
                 one.answered.set()
             if self._unanswered():
-                self._show(answers.problems)
+                self._show_again(answers.problems)
             else:
                 self._is_asking = False
                 self._listen_no_more()
 
         return accepted
+
+    def _show_again(self, problems: Mapping[str, tuple[Problem, ...]]) -> None:
+        """Ask what is still open, or give it up after too many answers that do not fit."""
+        for key in problems:
+            self._open[key].misfits += 1
+        misfits = max(one.misfits for one in self._open.values())
+        if misfits < self._pace.tries:
+            self._show(problems)
+            return
+        self.gave_up = words_on_misfits(misfits, self._unanswered(), problems)
+        self._is_asking = False
+        self._listen_no_more()
+        for waiting in tuple(self._waits):
+            waiting.cancel()
 
     def _unanswered(self) -> list[Elicitation]:
         return [one.question for one in self._open.values() if not one.answered.is_set()]

@@ -8,7 +8,7 @@ from typing import Any, Final
 import mcp_types as types
 import pytest
 
-from tests.agents_as_tools.test_scripted_agents import hosted, words
+from tests.agents_as_tools.test_scripted_agents import hosted, says, task, words
 from tests.support.booking_agent import APPROVAL, Books
 from tests.support.exposing import answering
 from tests.support.scripted_agent import Json
@@ -146,3 +146,27 @@ async def test_a_yes_without_the_words_that_were_asked_for_is_not_passed_on(
         assert "no text in the field 'answer'" in words(result)[0]
         assert "task_reply" in words(result)[0]
         assert (len(agent.said), agent.cancels) == (1, 0)
+
+
+class AsksForEver:
+    """Asks the same whatever it is told."""
+
+    def __init__(self) -> None:
+        self.said = 0
+
+    def __call__(self, method: str, params: Json) -> list[Json]:
+        self.said += method != "GetTask" and "message" in params
+        asks = task("INPUT_REQUIRED", says(f"q-{self.said}", {"text": "Which day?"}))
+        return [asks if method == "GetTask" else {"task": asks}]
+
+
+@pytest.mark.proves("map-ask-again")
+@each_mode
+async def test_a_question_that_is_asked_again_and_again_is_put_in_words(mode: str, tmp_path: Path) -> None:
+    answer = types.ElicitResult(action="accept", content={"answer": "Monday"})
+    agent, answers = AsksForEver(), answering(*[answer] * 3)
+    async with hosted(tmp_path, agent, mode=mode, callback=answers) as client:
+        result = await client.call_tool("act", {"message": "book"})
+        assert words(result)[0].startswith("Which day?")
+        assert (result.meta or {})["mcp-a2a/unfinished"]["tool"] == "task_reply"
+        assert (len(answers.seen), agent.said) == (3, 4)

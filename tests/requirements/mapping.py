@@ -254,6 +254,9 @@ MAPPING: Final = (
             "map-ask-back": (
                 "A question of an agent is an elicitation where the host takes one, else words with a handle"
             ),
+            "map-ask-again": (
+                "A question that gets misfitting answers is asked three times, and then in words or not at all"
+            ),
             "map-ask-back-no": (
                 "A no reaches an agent in a form that it has declared, else its task is canceled; it is asked once"
             ),

@@ -40,6 +40,7 @@ def options_with(**chosen: Any) -> AgentOptions:
         "input_timeout_seconds": 1.0,
         "cancel_grace_seconds": 1.0,
         "held_answer_seconds": 5,
+        "answer_tries": 3,
         "inline_limit_bytes": 1,
         "links_most": 1,
         "links_limit_bytes": 1,

@@ -223,3 +223,15 @@ async def test_an_answer_names_another_skill_or_the_arguments_in_its_metadata(
             done = await served.on(asked, {"text": "7"}, metadata=metadata)
         said_by(done)
         assert server.calls == [called]
+
+
+@pytest.mark.proves("map-confirm", "map-ask-again")
+async def test_a_confirmation_is_not_asked_again_after_three_answers_that_are_neither_yes_nor_no() -> None:
+    async with acting().run() as server, team({"notes": server.target}, agent=OPTIONS) as served:
+        asked = await served.rpc.send(call_part("wipe", note=5))
+        for _ in range(2):
+            assert state(await served.on(asked, {"text": "maybe"})) == "AUTH_REQUIRED"
+        ended = await served.on(asked, {"text": "maybe"})
+        assert state(ended) == "REJECTED"
+        assert "Neither a yes nor a no came in 3 answers" in words(ended)
+        assert server.calls == []

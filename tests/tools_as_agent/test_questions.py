@@ -739,3 +739,45 @@ async def test_metadata_refuses_although_the_parts_would_fill_the_form() -> None
         done = await client.answer_to(await client.ask("ask"), {"name": "Ada"}, **{ANSWER: "decline"})
         assert outcome(done) == "decline"
         assert await client.server_saw() == DECLINED
+
+
+@pytest.mark.proves("map-ask-again")
+@both_eras
+async def test_a_question_is_not_asked_again_after_three_answers_that_do_not_fit(era: str) -> None:
+    async with asking(era) as client:
+        task = await client.ask("ask")
+        for _ in range(2):
+            task = await client.answer_to(task, {"name": 7})
+            assert state_of(task) == "INPUT_REQUIRED"
+        task = await client.answer_to(task, {"name": 7})
+        assert state_of(task) == "FAILED"
+        assert "not asked again after 3 answers that do not fit" in words_of(task)
+        assert await client.server_saw() == ([{"action": "cancel"}] if era == "legacy" else [])
+
+
+@pytest.mark.proves("map-ask-again")
+async def test_how_often_a_question_is_asked_again_is_configured() -> None:
+    async with asking("modern", run={"answer_tries": 1}) as client:
+        task = await client.answer_to(await client.ask("ask"), {"name": 7})
+        assert state_of(task) == "FAILED"
+
+
+@pytest.mark.proves("map-ask-again")
+async def test_arguments_are_not_asked_for_again_after_three_answers_that_do_not_fit() -> None:
+    async with asking("modern") as client:
+        task = await client.send(call_part("add", a=1))
+        for _ in range(2):
+            task = await client.answer_to(task, {"b": "much"})
+            assert state_of(task) == "INPUT_REQUIRED"
+        task = await client.answer_to(task, {"b": "much"})
+        assert state_of(task) == "REJECTED"
+        assert "not asked again after 3 answers that do not fit" in words_of(task)
+
+
+@pytest.mark.proves("map-ask-again")
+async def test_an_answer_that_mends_something_is_no_try() -> None:
+    async with asking("modern", run={"answer_tries": 1}) as client:
+        task = await client.send(call_part("add"))
+        task = await client.answer_to(task, {"a": 1})
+        assert state_of(task) == "INPUT_REQUIRED"
+        assert outcome(await client.answer_to(task, {"b": 2})) == '{"sum": 3}'

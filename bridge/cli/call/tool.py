@@ -40,6 +40,7 @@ from bridge.mcp.client.tasks import follow, handle_from
 from bridge.mcp.client.values import ProgressReport, ToolCall
 from bridge.mcp.messages import ELICIT
 from bridge.mcp.tools import Tool
+from bridge.tools_as_agent.route import words_on_misfits
 from bridge.tools_as_agent.task_asker import PausableDeadline
 from bridge.translate import own_questions
 from bridge.translate.arguments import Problem, coerced_fields, describe, problems_of, properties_of
@@ -120,6 +121,7 @@ class ToolCalling:
         self._timeout_seconds: float | None = options["timeout_seconds"]
         (server,) = plan.servers.values()
         self._session = Session(str(server.target), server.target, era=server.era, pace=server.pace)
+        self._tries = plan.profile.run.answer_tries
         self._task_ttl_ms = round(plan.profile.run.task_timeout_seconds * 1000)
         if options["trace"]:
             self._session.on_hop = self._hop
@@ -234,9 +236,11 @@ class ToolCalling:
 
     async def _checked(self, arguments: JsonObject, tool: Tool) -> JsonObject:
         """The arguments as the tool's schema accepts them. The person is asked for missing and wrong ones."""
+        tries = 0
         while problems := problems_of(tool, arguments):
             fields = [one.name for one in problems if one.name in properties_of(tool.input_schema)]
-            if not fields or not render.can_ask():
+            tries += 1
+            if not fields or not render.can_ask() or tries > self._tries:
                 faults = [f"  {describe(tool, problem)}" for problem in problems]
                 raise UsageError("\n".join([f"{tool.name} does not take these arguments:", *faults]))
             parts = own_questions.arguments(tool.name, tool, arguments, problems)
@@ -338,10 +342,11 @@ class ToolCalling:
         """Put questions to the person at the terminal; see `Asker.ask`.
 
         Raises:
-            PeerError: a question cannot be asked.
+            PeerError: a question cannot be asked, or no answer fits it.
         """
         given: dict[str, JsonObject] = {}
         problems: Mapping[str, tuple[Problem, ...]] = {}
+        misfits = 0
         for params in questions.values():
             self._tell({"method": ELICIT, "params": params})
         while left := [
@@ -350,6 +355,9 @@ class ToolCalling:
             found = answers_from(await self._asked(_status_of(left, problems), None), left)
             given |= found.given
             problems = found.problems
+            misfits += bool(problems)
+            if misfits >= self._tries:
+                raise PeerError(words_on_misfits(misfits, left, problems))
         return given
 
     async def _asked(self, status: TaskStatus, tool: Tool | None) -> Message:

@@ -116,6 +116,7 @@ class RunTable(_Table):
     queue_timeout_seconds: PositiveFloat
     input_timeout_seconds: PositiveFloat
     held_answer_seconds: NotNegative
+    answer_tries: PositiveInt
     cancel_grace_seconds: PositiveFloat
     drain_seconds: NotNegative
     concurrency: PositiveInt
