@@ -41,6 +41,9 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
+_FULL: Final = 13
+"""SQLITE_FULL, as https://www.sqlite.org/rescode.html has it."""
+
 REMEMBERED_TASKS: Final = 50_000
 """How many unfinished tasks the thread remembers, about 20 MB. Above that it reads their positions again."""
 
@@ -300,6 +303,10 @@ class Writer:
         """Log what failed, unless it has since the last success. A full or broken disk needs no traceback: it is not in
         this code."""
         if self._trouble is None:
+            if getattr(cause, "sqlite_errorcode", None) == _FULL:
+                words = "the disk is full: %s takes no changes, and new work is refused until there is room"
+                logger.error(words, self._name)
+                return
             has_reason = _is_storage_fault(cause)
             reason = f": {cause}" if has_reason else ""
             logger.error("%s: %s%s", self._name, what, reason, exc_info=None if has_reason else cause)

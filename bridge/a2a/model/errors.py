@@ -249,6 +249,20 @@ def task_not_cancelable(task: Task) -> A2AError:
     )
 
 
+_OF_FULL_DISKS: Final = ("disk is full", "No space left", "could not extend file")
+"""What SQLite, the system and PostgreSQL say of a disk without room."""
+
+
+def cannot_store(why: str) -> A2AError:
+    """UNAVAILABLE: the store takes no writes. `why` may name places, so a client is told of it only whether a disk is
+    full."""
+    if any(words in why for words in _OF_FULL_DISKS):
+        return temporarily_unavailable(
+            "The disk of the bridge is full, so it cannot store tasks at the moment"
+        )
+    return temporarily_unavailable("The bridge cannot store tasks at the moment")
+
+
 def temporarily_unavailable(why: str) -> A2AError:
     """UNAVAILABLE: the bridge takes no messages at the moment, and the client should try again."""
     return A2AError(UNAVAILABLE, why, headers={"Retry-After": "5"})

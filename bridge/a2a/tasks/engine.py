@@ -89,6 +89,7 @@ from bridge import trace
 from bridge.a2a.model.errors import (
     A2AError,
     Violation,
+    cannot_store,
     invalid_params,
     task_has_ended,
     task_not_cancelable,
@@ -152,7 +153,7 @@ from bridge.a2a.tasks.sessions import SessionOwnership
 from bridge.a2a.tasks.watcher import Watcher
 from bridge.a2a.tasks.webhooks import Webhooks
 from bridge.access.principals import EVERYONE, OperatorRole, Principal
-from bridge.errors import BridgeError, StoreError
+from bridge.errors import BridgeError, StoreConflictError, StoreError
 from bridge.jsonvalues import JsonObject
 from bridge.store.contract import Store
 from bridge.store.records import StoredTask
@@ -162,6 +163,9 @@ from bridge.trace import Hop
 logger = logging.getLogger(__name__)
 
 
+_STORED_SECONDS: Final = 2.0
+"""How long a stream waits for its message to be stored before it begins. Clients give one up that says nothing for 5 s,
+and a database that is away may take longer."""
 _STOPPED: Final = "The bridge was stopped while this task was running"
 _BROKE: Final = "The bridge failed while it worked on this task; its log says why"
 _SILENT: Final = "The work on this task ended without a result"
@@ -375,7 +379,28 @@ class Engine:
             request, caller = await self._answering(request, caller)
         accepted = await self._take(request, caller, watch=True)
         assert accepted.watcher is not None
+        if not isinstance(accepted.live, DraftTask):
+            await self._begun(accepted, accepted.watcher)
         return _shown_events(caller, accepted.watcher)
+
+    async def _begun(self, accepted: AcceptedMessage, watcher: Watcher) -> None:
+        """Wait a moment until a message is stored, before which its stream has no event anyway: once a stream has
+        begun, nothing says why it ends without one.
+
+        Raises:
+            A2AError: UNAVAILABLE, the message could not be stored.
+        """
+        try:
+            with anyio.move_on_after(_STORED_SECONDS):
+                await accepted.stored
+        except StoreConflictError:
+            return  # whoever waits for the task is told
+        except StoreError as exc:
+            watcher.close()
+            raise cannot_store(str(exc)) from exc
+        except BaseException:
+            watcher.close()
+            raise
 
     async def get(self, task_id: str, history_length: int | None, caller: CallContext) -> Task:
         """The visible state of a task.
@@ -653,7 +678,7 @@ class Engine:
         if self._closing:
             raise temporarily_unavailable("The bridge is stopping")
         if self._store.failure is not None:
-            raise temporarily_unavailable("The bridge cannot store tasks at the moment")
+            raise cannot_store(self._store.failure)
 
 
 def _canceled_by(operator: str) -> JsonObject | None:

@@ -22,7 +22,7 @@ from typing import Final, NoReturn
 import anyio
 import anyio.abc
 
-from bridge.a2a.model.errors import task_not_found, temporarily_unavailable
+from bridge.a2a.model.errors import cannot_store, task_not_found
 from bridge.a2a.model.life import ENDED, INTERRUPTED, EventMaker, IdsAndClock
 from bridge.a2a.model.objects import Part, Task, TaskState, milliseconds
 from bridge.a2a.model.task_names import named_id
@@ -300,7 +300,7 @@ class TaskRegistry:
                 return await self._awaited(live, seq, settled=settled)
             return await live.reached(seq, settled=settled)
         except StoreError as exc:
-            raise temporarily_unavailable("The bridge cannot store tasks at the moment") from exc
+            raise cannot_store(f"{exc} {exc.__cause__ or ''}") from exc
 
     def now_ms(self) -> int:
         """The time, in milliseconds since the epoch."""
