@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, wait
 from dataclasses import replace
 from functools import partial
+from itertools import islice
 from queue import SimpleQueue
 from typing import Any, Final, TypeVar
 from uuid import uuid4
@@ -118,6 +119,7 @@ class ToolCalling:
         self._view = view
         self._json_lines: bool = options["json_output"]
         self._saves: bool = options["save"] is not None
+        self._links_most = plan.profile.content.links_most
         self._timeout_seconds: float | None = options["timeout_seconds"]
         (server,) = plan.servers.values()
         self._session = Session(str(server.target), server.target, era=server.era, pace=server.pace)
@@ -293,7 +295,8 @@ class ToolCalling:
         """The contents behind the links of a result that only this connection can open, to be saved."""
         content = result.get("content")
         read: dict[str, Sequence[JsonValue]] = {}
-        for uri in links_to_read(content if isinstance(content, list) else []):
+        links = links_to_read(content if isinstance(content, list) else [])
+        for uri in islice(links, self._links_most):  # the others are shown as links
             try:
                 read[uri] = await resource_of(self._session, uri)
             except PeerError as exc:

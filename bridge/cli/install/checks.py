@@ -48,19 +48,24 @@ def card_name(options: dict[str, Any]) -> str:
 
 
 def require_cards(options: dict[str, Any]) -> None:
-    """With `--check`, read the card of each agent.
+    """With `--check`, read the card of each agent, and try the credentials. Of a file, agents may be down.
 
     Raises:
-        PeerError: an address gives no card. The message says what stands there.
+        PeerError: an address gives no card, or an agent refuses the credentials. The message says what stands there.
     """
-    if not options["check"] or from_file.is_meant(options):
+    if not options["check"]:
         return
     import anyio
 
     from bridge.cli.card import AgentConnection
 
-    connections = [AgentConnection.from_options({**options, "url": url}) for url in options["urls"]]
-    faults = [fault for one in connections if (fault := anyio.run(_fault_of, one))]
+    if from_file.is_meant(options):
+        named = from_file.connections_of(options)
+        refused = [name for name, one in named.items() if anyio.run(_is_refused, one)]
+        faults = [f"{named[name].url} does not take the credentials of [agents.{name}]" for name in refused]
+    else:
+        connections = [AgentConnection.from_options({**options, "url": url}) for url in options["urls"]]
+        faults = [fault for one in connections if (fault := anyio.run(_fault_of, one))]
     if faults:
         raise PeerError("\n".join([*faults, "Nothing was written"]))
 
@@ -73,15 +78,26 @@ async def _fault_of(connection: AgentConnection) -> str:
     return await refusal_of(connection, found)
 
 
-async def refusal_of(connection: AgentConnection, found: FoundCard) -> str:
+async def _is_refused(connection: AgentConnection) -> bool:
+    """Whether an agent that is there refuses the credentials."""
+    statuses: list[int] = []
+    try:
+        await refusal_of(connection, await connection.card_to_show(), statuses)
+    except PeerError:
+        return False
+    return bool(statuses) and statuses[-1] in _REFUSALS
+
+
+async def refusal_of(connection: AgentConnection, found: FoundCard, heard: list[int] | None = None) -> str:
     """Why an agent refuses the credentials, in words; "" when it takes them, or does not say.
 
-    It is asked for a task that does not exist, which changes nothing. Whatever else it answers is no refusal.
+    It is asked for a task that does not exist, which changes nothing. Whatever else it answers is no refusal. `heard`
+    gets the HTTP status of each answer.
     """
     import anyio
     import httpx2
 
-    statuses: list[int] = []
+    statuses = [] if heard is None else heard
 
     async def note(response: httpx2.Response) -> None:
         statuses.append(response.status_code)

@@ -12,6 +12,7 @@ from bridge.errors import UsageError
 from bridge.hosts import entry
 
 if TYPE_CHECKING:
+    from bridge.cli.card import AgentConnection
     from bridge.config.load import LoadedConfig
     from bridge.hosts.places import Host
 
@@ -43,6 +44,30 @@ def served_from(options: Mapping[str, Any], host: Host) -> entry.Served:
 def face_of(options: Mapping[str, Any]) -> str:
     """The name of the MCP server in the file."""
     return options["face"] or _face(options, _loaded(options))
+
+
+def connections_of(options: Mapping[str, Any]) -> Mapping[str, AgentConnection]:
+    """The connections to the file's agents with secrets of their own that the server offers, by their names."""
+    from bridge.assembly.plan_from_file import plan_from_file
+    from bridge.cli.card import AgentConnection
+
+    loaded = _loaded(options)
+    plan = plan_from_file(loaded)
+    offered = plan.offered[_face(options, loaded)]
+    found = {name: plan.agents[name] for name in offered.sources if name in plan.agents}
+    return {
+        name: AgentConnection(
+            one.url,
+            {**one.headers, **({"Authorization": f"Bearer {one.bearer}"} if one.bearer else {})},
+            one.trusted,
+            one.api_key,
+            bool(one.allow_private),
+            dialect=one.dialect,
+            tls=one.tls,
+        )
+        for name, one in found.items()
+        if one.bearer or one.api_key or one.headers or one.tls
+    }
 
 
 def path_of(options: Mapping[str, Any]) -> str:

@@ -9,8 +9,11 @@ from typing import Any
 
 import pytest
 
+from tests.cli.install.test_dialog import TOKEN, locked
 from tests.support.command import ROOT, run_here
 from tests.support.files import DEVTOOLS, RAW, TEAM, written
+
+__all__ = ["locked"]
 
 OTHER = "[agents_as_tools.a-server-with-quite-a-long-name]\nfrom = ['devtools']\n"
 
@@ -105,3 +108,16 @@ def test_before_it_is_written_it_is_started_as_the_host_would(tmp_path: Path) ->
     done = install(tmp_path, "claude-code", "bridge.toml", "--check", PYTHONPATH=str(ROOT))
     assert done.returncode == 0, done.stderr
     assert "19 tools, as Claude Code would see them" in done.stdout
+
+
+def test_check_tries_the_credentials_of_the_agents_of_a_file(locked: str, tmp_path: Path) -> None:
+    far = f"[agents.far]\ncard = '{locked}'\nauth.bearer = {{ env = 'T' }}\n"
+    away = "[agents.away]\ncard = 'http://127.0.0.1:1'\n"
+    written(tmp_path, far, away, "[agents_as_tools.team]\nfrom = ['far', 'away']\n")
+    check = ("claude-code", "bridge.toml", "--check")
+    done = install(tmp_path, *check, PYTHONPATH=str(ROOT), T="wrong")
+    assert (done.returncode, done.stdout) == (1, ""), done.stderr
+    assert f"{locked} does not take the credentials of [agents.far]\nNothing was written" in done.stderr
+    assert not (tmp_path / ".claude.json").exists()
+    done = install(tmp_path, *check, PYTHONPATH=str(ROOT), T=TOKEN)
+    assert done.returncode == 0, done.stderr
