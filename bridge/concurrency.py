@@ -7,16 +7,19 @@ from __future__ import annotations
 import logging
 import math
 from collections import Counter
-from collections.abc import AsyncIterator, Callable, Hashable, Iterator, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Hashable, Iterator, Mapping
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, contextmanager, nullcontext
 from dataclasses import dataclass, field
 from random import Random
 from typing import Final, Generic, TypeVar
 
 import anyio
+import anyio.to_thread
+from anyio.lowlevel import RunVar
 
 from bridge.errors import BusyError
 
+ResultT = TypeVar("ResultT")
 KeyT = TypeVar("KeyT", bound=Hashable)
 """Names a tool, or work that one task at a time may do."""
 
@@ -53,6 +56,90 @@ class Signal:
     async def wait(self) -> None:
         """Wait for the next `tell`."""
         await self.next.wait()
+
+
+class SlowWork(Exception):
+    """Some pure work has used up the time that it may take on the loop. `finish` does the rest of it in a worker.
+
+    Whoever is async catches it, runs `finish` in a worker, and calls again what raised this, which finds it done. So
+    what may raise it changes nothing before that.
+    """
+
+    def __init__(self, finish: Callable[[], None], forget: Callable[[], object]) -> None:
+        super().__init__("this takes too long to be done at once")
+        self.finish = finish
+        """Does the work, in bounded time, and remembers its result."""
+        self.forget = forget
+        """Forgets the result."""
+
+
+SLOW_MOST: Final = 30
+"""How often one call may go on in a worker."""
+_TURN_SECONDS: Final = 10.0
+"""How long one waits for the worker."""
+_worker: Final = RunVar[anyio.CapacityLimiter]("the worker for slow work")
+"""One worker a loop: several would take the interpreter from the loop together."""
+
+
+async def with_slow_work(action: Callable[[], Awaitable[ResultT]]) -> ResultT:
+    """Call something whose slow work goes on in a worker.
+
+    Raises:
+        BusyError: the worker was busy with others' work, or there is too much of it.
+    """
+    forgotten: list[Callable[[], object]] = []
+    try:
+        while True:
+            try:
+                return await action()
+            except SlowWork as exc:
+                if len(forgotten) == SLOW_MOST:
+                    raise BusyError("this would take too long to be checked") from exc
+                forgotten.append(exc.forget)
+                await _in_worker(exc.finish)
+    finally:
+        for forget in forgotten:
+            forget()
+
+
+async def _in_worker(finish: Callable[[], None]) -> None:
+    try:
+        limiter = _worker.get()
+    except LookupError:
+        _worker.set(limiter := anyio.CapacityLimiter(1))
+    holder = object()
+    with anyio.move_on_after(_TURN_SECONDS) as waiting:
+        await limiter.acquire_on_behalf_of(holder)
+    if waiting.cancelled_caught:
+        raise BusyError(f"much is being checked, so this was given up after {_TURN_SECONDS:g} s")
+    try:
+        await anyio.to_thread.run_sync(finish)
+    finally:
+        limiter.release_on_behalf_of(holder)
+
+
+async def done_slowly(work: Callable[[], ResultT]) -> ResultT:
+    """The same for work that is not async."""
+
+    async def action() -> ResultT:
+        return work()
+
+    return await with_slow_work(action)
+
+
+def done_at_once(work: Callable[[], ResultT]) -> ResultT:
+    """Work whose slow parts are done here, where nothing else has to go on."""
+    forgotten: list[Callable[[], object]] = []
+    try:
+        while True:
+            try:
+                return work()
+            except SlowWork as exc:
+                forgotten.append(exc.forget)
+                exc.finish()
+    finally:
+        for forget in forgotten:
+            forget()
 
 
 @contextmanager

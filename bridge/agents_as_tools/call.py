@@ -13,6 +13,7 @@ import logging
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from uuid import uuid4
 
 import anyio
@@ -38,7 +39,7 @@ from bridge.agents_as_tools.remote_agent import RemoteAgent
 from bridge.agents_as_tools.sending import AgentExchange, FaceRuntime, Sending, canceled_task
 from bridge.agents_as_tools.tool_results import ToolResults, failure, same_question
 from bridge.agents_as_tools.tools import PublishedTool
-from bridge.concurrency import turn
+from bridge.concurrency import done_slowly, turn
 from bridge.errors import AuditAwayError, PeerError
 from bridge.http.login_credentials import LoginNeededError
 from bridge.jsonvalues import JsonObject
@@ -162,7 +163,9 @@ class AgentCall:
             if isinstance(following, dict):
                 return following
             outcome = await self._next(following, outcome)
-        return outcome if isinstance(outcome, dict) else self._shown.answer(outcome)
+        if isinstance(outcome, dict):
+            return outcome
+        return await done_slowly(partial(self._shown.answer, outcome))
 
     async def _first(self) -> Task | Message | JsonObject:
         """The first outcome: of a new message, or, for a host that comes back, of the task that it names."""
@@ -176,11 +179,14 @@ class AgentCall:
             context_id=context.context_id if context else None,
             reference_task_ids=(context.task_id,) if context and context.task_id else (),
         )
-        message = message_from_call(
-            self._tool,
-            arguments,
-            conversation,
-            skill_in_text=self._around.options.skill_in_text,
+        message = await done_slowly(
+            partial(
+                message_from_call,
+                self._tool,
+                arguments,
+                conversation,
+                skill_in_text=self._around.options.skill_in_text,
+            )
         )
         outcome = await self._send(message, None)
         if context is not None and outcome.context_id is not None:

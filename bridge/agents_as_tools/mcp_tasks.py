@@ -13,6 +13,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import Final
 
 import anyio
@@ -39,6 +40,7 @@ from bridge.agents_as_tools.options import FaceOptions
 from bridge.agents_as_tools.remote_agent import RemoteAgent
 from bridge.agents_as_tools.sending import FaceRuntime, Sending, canceled_task
 from bridge.agents_as_tools.tool_results import ToolResults, failure
+from bridge.concurrency import done_slowly
 from bridge.errors import BridgeError, PeerError
 from bridge.http.token_endpoint import TokenError
 from bridge.jsonvalues import JsonObject
@@ -232,7 +234,9 @@ class McpTasks:
         refused = self._refused.get((opened.call.task.agent, task.id, opened.caller.principal))
         if task.status.state in ENDED:
             self._surroundings().webhooks.ended(opened.call.task, opened.caller.principal)
-        shown = _after_refusal(opened, task, refused) or _as_it_stands(opened, task)
+        shown = _after_refusal(opened, task, refused) or await done_slowly(
+            partial(_as_it_stands, opened, task)
+        )
         return self._fields(opened, task) | shown, task
 
     def _without_agent(self, opened: _OpenedTask, exc: PeerError) -> JsonObject:

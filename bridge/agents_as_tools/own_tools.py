@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import replace
+from functools import partial
 from typing import Final
 from uuid import uuid4
 
@@ -23,6 +24,7 @@ from bridge.agents_as_tools.remote_agent import RemoteAgent
 from bridge.agents_as_tools.sending import FaceRuntime, UnnamedMessages, canceled_task
 from bridge.agents_as_tools.tool_results import ToolResults
 from bridge.agents_as_tools.tools import PublishedTool, Tools
+from bridge.concurrency import done_slowly
 from bridge.errors import PeerError, echoed
 from bridge.jsonvalues import JsonObject
 from bridge.mcp.server.face import IncomingCall
@@ -83,7 +85,7 @@ class FollowUp:
         self._require_task("answered")
         skill_id = self._skill_to_answer()
         task = await client.get(self._far.task_id)
-        answer = self._answer(task, skill_id)
+        answer = await done_slowly(partial(self._answer, task, skill_id))
         if isinstance(answer, Refusal):
             return await self._refuse(answer, client)
         message = with_extension_metadata(answer, self._agent.named_extensions, self._incoming.meta)

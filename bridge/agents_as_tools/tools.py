@@ -19,7 +19,7 @@ from typing import Final
 from bridge.access.principals import OfferedNames
 from bridge.jsonvalues import JsonObject
 from bridge.mcp.tools import tools_from
-from bridge.translate.arguments import problems_of
+from bridge.translate.arguments import quick_problems_of
 from bridge.translate.overrides import (
     ABSENT,
     NEVER_GIVEN,
@@ -217,7 +217,7 @@ def _on_arguments(one: PublishedTool, overrides: Mapping[str, ToolOverride]) -> 
     for name in sorted(_named_exactly(one, overrides) - declared_arguments(schema)):
         yield Remark(("tools", one.default_name, "arguments", name), "the tool has no such argument")
     # Always a schema: a tool without a usable one is not listed.
-    for problem in problems_of(
+    for problem in quick_problems_of(
         tools_from([{"name": one.name, "inputSchema": schema}])[0][0],
         with_default_arguments({}, schema, rules),
     ):

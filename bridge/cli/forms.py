@@ -11,6 +11,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
+from bridge.concurrency import done_at_once
 from bridge.errors import UsageError
 
 if TYPE_CHECKING:
@@ -24,6 +25,8 @@ _LETTERS: Final = {"y": True, "n": False}
 """Short forms of yes and no."""
 _NAMING: Final = frozenset({"required", "additionalProperties", "dependentRequired"})
 """Keywords of a schema whose error messages name properties."""
+_MOST_ERRORS: Final = 1000
+"""The most errors among which that of one field is looked for."""
 _FAULT_CHARACTERS: Final = 300
 """The longest message of a fault, since its value could fill a page."""
 _ELSEWHERE: Final = frozenset(
@@ -150,18 +153,21 @@ def _fault(value: JsonValue, name: str, form: Form) -> str | None:
     nested = form.nested(name)
     if nested is None or form.behind is None or not isinstance(value, str):
         return _fault_in(form.tool, name, value)
-    meant = coerced(value, name, form.behind, json_first=True)
+    behind = form.behind
+    meant = done_at_once(lambda: coerced(value, name, behind, json_first=True))
     fault = _fault_in(form.behind, name, meant)
     return f"{name} takes JSON, and this is none" if fault and not json_in(value) else fault
 
 
 def _fault_in(tool: Tool, name: str, value: JsonValue) -> str | None:
     """The first fault that a tool's schema finds in one argument, with its values in JSON."""
+    from bridge.mcp.schemas import UncheckableError, errors_of
+
     try:
-        found = (one for one in tool.validator.iter_errors({name: value}) if one.absolute_path)
-        fault = next((one for one in found if one.absolute_path[0] == name), None)
-    except RecursionError:  # the server has the only word on it
+        errors = done_at_once(lambda: errors_of(tool.validator, {name: value}, _MOST_ERRORS))
+    except UncheckableError:  # the server has the only word on it
         return None
+    fault = next((one for one in errors if one.absolute_path and one.absolute_path[0] == name), None)
     if fault is None:
         return None
     words = fault.message
@@ -197,7 +203,7 @@ def typed(text: str, name: str, tool: Tool | None) -> JsonValue:
         return _chosen(text, choices)
     if field.get("type") == "boolean" and (letter := text.strip().lower()) in _LETTERS:
         return _LETTERS[letter]
-    return coerced(text, name, tool)
+    return done_at_once(lambda: coerced(text, name, tool))
 
 
 def typed_all(texts: tuple[str, ...], name: str, tool: Tool | None) -> JsonValue:

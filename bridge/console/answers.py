@@ -5,6 +5,7 @@ The answer goes to the task as a message, as any client of its agent would send 
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Final
 from urllib.parse import urlencode
 
@@ -12,6 +13,7 @@ from pydantic import JsonValue
 
 from bridge.a2a.model.objects import Task
 from bridge.assembly.bridge import Bridge
+from bridge.concurrency import done_slowly
 from bridge.console.forms import WrongValuesError, form_problems
 from bridge.console.gate import Visit
 from bridge.console.operations import WAITING, AgentOperations, operations_of, operations_on
@@ -75,7 +77,7 @@ async def answer(bridge: Bridge, visit: Visit, agent: str, task_id: str, body: J
         raise RefusedError(400, "An answer accepts, declines or cancels")
     contents = given if isinstance(given, dict) else {}
     if action == ElicitAction.ACCEPT:
-        _require_fitting(questions, contents)
+        await done_slowly(partial(_require_fitting, questions, contents))
     await _send(
         one, task, questions, {one.key: _response(str(action), contents.get(one.key)) for one in questions}
     )

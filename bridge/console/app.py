@@ -41,7 +41,7 @@ from bridge.console.tab_streams import TabStreams
 from bridge.console.tasks import path_of_task, task_list, task_page
 from bridge.console.tool_trials import call_tool, tool_list, tool_page
 from bridge.console.trials import run, skill_list, skill_page
-from bridge.errors import StoreAwayError
+from bridge.errors import BusyError, StoreAwayError
 from bridge.http.request_checks import RefusedError
 from bridge.jsonvalues import JsonObject
 
@@ -87,6 +87,8 @@ class ConsoleApp:
             refused.headers.update(exc.headers)
         except ValidationError:
             response = _refusal(visit, 400, "Nothing can be asked for by such a name")
+        except BusyError as exc:
+            response = _refusal(visit, 503, str(exc))
         except StoreAwayError as exc:
             logger.debug("a page failed: %s", exc)  # the store itself tells once that it is away
             response = _refusal(visit, 503, "The bridge cannot reach its stored tasks at the moment")

@@ -16,6 +16,7 @@ from bridge.assembly.bridge import Bridge
 from bridge.assembly.call_lines import command_line, mcp_line
 from bridge.assembly.offered_server import OfferedServer
 from bridge.assembly.routes import MCP
+from bridge.concurrency import done_slowly
 from bridge.console.forms import WrongValuesError, fields_of, form_problems
 from bridge.console.gate import Visit
 from bridge.console.live_trials import LiveTrial
@@ -133,7 +134,7 @@ async def call_tool(
     """
     one, tool = _tool(bridge, visit, server, name)
     arguments = arguments_in(body)
-    if problems := form_problems(_schema(tool), arguments):
+    if problems := await done_slowly(partial(form_problems, _schema(tool), arguments)):
         raise WrongValuesError(problems)
     call = partial(_called, one, visit, tool.name, arguments, _round_in(body))
     if body.get("live") is True:

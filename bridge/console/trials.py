@@ -14,6 +14,7 @@ from bridge.access.verifiers import Scheme
 from bridge.assembly.bridge import Bridge
 from bridge.assembly.call_lines import a2a_line, command_line
 from bridge.assembly.published_agent import PublishedAgent
+from bridge.concurrency import done_slowly
 from bridge.console.forms import WrongValuesError, fields_of, tool_problems
 from bridge.console.gate import Visit
 from bridge.console.operations import operations_on
@@ -157,7 +158,7 @@ async def run(bridge: Bridge, visit: Visit, name: str, skill_id: str, body: Json
     """
     one = operations_on(bridge, visit, name)
     skill, arguments = _skill(one.agent, visit, skill_id), arguments_in(body)
-    if problems := tool_problems(skill.tool, arguments):
+    if problems := await done_slowly(partial(tool_problems, skill.tool, arguments)):
         raise WrongValuesError(problems)
     data: JsonObject = {"skill": skill_id, "arguments": arguments}
     task = await one.send(

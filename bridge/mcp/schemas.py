@@ -1,50 +1,59 @@
 """Compiles the schemas of tools and forms, and checks values against them in bounded time. Pure.
 
 Neither the schemas nor the values are trusted. Nothing is fetched, depth and references are bounded, and every check
-ends after a number of steps. A value that cannot be checked here is left to the server.
+ends after a number of steps. One that takes longer than the loop can wait goes on in a worker, for some time. A value
+that cannot be checked here is left to the server.
 
 Spec: JSON Schema 2020-12 and the dialects before it.
 """
 
 from __future__ import annotations
 
-import json
+import hashlib
+import marshal
 import re
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
 from copy import deepcopy
-from functools import lru_cache
+from dataclasses import dataclass
+from functools import lru_cache, partial
 from itertools import islice
 from typing import Any, Final
 from urllib.parse import unquote
 
-from jsonschema import Draft202012Validator, FormatChecker
+from jsonschema import Draft3Validator, Draft202012Validator
 from jsonschema.exceptions import SchemaError, ValidationError
 from jsonschema.protocols import Validator
 from jsonschema.validators import extend, validator_for
 from pydantic import JsonValue
-from pydantic_core import SchemaError as BadSchemaError
-from pydantic_core import SchemaValidator, core_schema
 from referencing import Registry, Resource, Specification
 from referencing._core import Resolver
 from referencing.exceptions import Unresolvable
 from referencing.jsonschema import DRAFT202012, UnknownDialect, specification_with
 
+from bridge.concurrency import SlowWork
 from bridge.jsonvalues import JsonObject, is_deeper, values_in
 from bridge.mcp.schema_fast_path import is_plainly_valid, plainly_accepts
+from bridge.mcp.schema_keywords import (
+    KEYWORDS,
+    MAX_STEPS,
+    CheckTime,
+    OutOfTimeError,
+    Steps,
+    TooManyStepsError,
+    passed_over,
+)
 
 MAX_SCHEMA_DEPTH: Final = 40
 """The most levels in a tool's schema. Deeper schemas serve only to exhaust their readers. a2a-sdk, whose JSON goes
 through protocol buffers, cannot read a card with a schema of 45 levels."""
 
-MAX_STEPS: Final = 100_000
-"""The most keywords that one check evaluates, plus MAX_STEPS_A_VALUE for each value that is checked. A schema whose
-references fan out would take exponentially many."""
 MAX_STEPS_A_VALUE: Final = 200
+"""The steps of a check that each checked value adds to MAX_STEPS."""
 
-MAX_REFERENCES: Final = 64
-"""The most nested references of one check; values may be nested as deep. Python's own recursion limit must not be
-reached: the library that stores the schemas panics there."""
+LOOP_SECONDS: Final = 0.005
+"""How long a check may take where nothing else runs meanwhile."""
+WORKER_SECONDS: Final = 2.0
+"""How long one may take in a worker, rests included, before the value is left to the server."""
 
 _ODD_FACTOR: Final = 100
 """How much more a value costs in a schema that is not plainly valid. The meta-schema takes 0.7 ms for each subschema,
@@ -217,68 +226,98 @@ def errors_of(
 
     Raises:
         UncheckableError: endless recursion or references, a reference that leads nowhere, a pattern that only
-            JavaScript can read, a number beyond floats.
+            JavaScript can read, a number beyond floats; or a check that took too long in a worker, too.
+        SlowWork: it takes more than LOOP_SECONDS. See `SlowWork`.
     """
     if plainly_accepts(validator.schema, value):  # type: ignore[arg-type]  # the protocol says Mapping or bool
         return []
-    formats = validator.format_checker  # type: ignore[attr-defined]  # the protocol lags behind
-    counted = validator.evolve(format_checker=_Steps(formats, steps + MAX_STEPS_A_VALUE * values_in(value)))
+    check = _Check(validator, value, most, steps + MAX_STEPS_A_VALUE * values_in(value))
     try:
-        return list(islice(counted.iter_errors(value), most))
-    except (RecursionError, OverflowError, re.error, Unresolvable, _TooManyStepsError) as exc:
-        raise UncheckableError(str(exc)) from exc
+        return check.errors(CheckTime(LOOP_SECONDS))
+    except OutOfTimeError:
+        return _VERDICTS.of(check)
 
 
-class _TooManyStepsError(Exception):
-    pass
+@dataclass(frozen=True, slots=True, eq=False)
+class _Check:
+    validator: Validator
+    value: JsonValue
+    most: int
+    steps: int
 
-
-class _Steps(FormatChecker):
-    """Counts the steps of one check. It is a format checker, since the library passes nothing else into a check."""
-
-    def __init__(self, formats: FormatChecker | None, steps: int) -> None:
-        super().__init__(formats=())
-        self._formats = formats
-        self._left = steps
-        self._references = 0
-
-    def check(self, instance: object, format: str) -> None:  # noqa: A002 - the library's name
-        if self._formats is not None:
-            self._formats.check(instance, format)
-
-    @contextmanager
-    def reference(self) -> Iterator[None]:
-        """Count one more nested reference while this is open."""
-        self._references += 1
+    def errors(self, allowed: CheckTime) -> list[ValidationError]:
+        """The errors. Raises UncheckableError, OutOfTimeError."""
+        formats = self.validator.format_checker  # type: ignore[attr-defined]  # the protocol lags behind
+        counted = self.validator.evolve(format_checker=Steps(formats, self.steps, allowed))
         try:
-            if self._references > MAX_REFERENCES:
-                raise _TooManyStepsError("the check follows too many references into one another")
-            yield
-        finally:
-            self._references -= 1
+            return list(islice(counted.iter_errors(self.value), self.most))
+        except (RecursionError, OverflowError, re.error, Unresolvable, TooManyStepsError) as exc:
+            raise UncheckableError(str(exc)) from exc
 
-    def step(self) -> None:
-        self._left -= 1
-        if self._left < 0:
-            raise _TooManyStepsError("the check takes too many steps")
+    def digest(self) -> bytes:
+        """Tells the check from all others. (JSON would not do: to write it takes ten times as long.)"""
+        formats = id(self.validator.format_checker)  # type: ignore[attr-defined]  # the protocol lags behind
+        said = (
+            type(self.validator).__name__,
+            formats,
+            self.validator.schema,
+            self.value,
+            self.most,
+            self.steps,
+        )
+        return hashlib.blake2b(
+            marshal.dumps(said, _WITHOUT_REFERENCES),  # type: ignore[arg-type]  # JSON all through
+            digest_size=16,
+        ).digest()
+
+
+_WITHOUT_REFERENCES: Final = 2
+"""The version of the format in which equal values have equal bytes."""
+
+
+class _Verdicts:
+    """The verdicts of slow checks, each as long as the work that wanted it goes on. Several threads use it."""
+
+    def __init__(self) -> None:
+        self._made: dict[bytes, list[ValidationError] | UncheckableError] = {}
+
+    def of(self, check: _Check) -> list[ValidationError]:
+        """The verdict on a check that has run out of time on the loop. Raises UncheckableError, SlowWork."""
+        digest = check.digest()
+        match self._made.get(digest):
+            case None:
+                forget = partial(self._made.pop, digest, None)
+                raise SlowWork(partial(self._make, check, digest), forget)
+            case UncheckableError() as fault:
+                raise UncheckableError(str(fault))
+            case errors:
+                return errors
+
+    def _make(self, check: _Check, digest: bytes) -> None:
+        verdict: list[ValidationError] | UncheckableError
+        try:
+            verdict = check.errors(CheckTime(WORKER_SECONDS, in_worker=True))
+        except UncheckableError as exc:
+            verdict = exc
+        except OutOfTimeError:
+            verdict = UncheckableError("the check takes too long")
+        self._made[digest] = verdict
+
+
+_VERDICTS: Final = _Verdicts()
 
 
 @lru_cache
 def _quick(kind: type[Validator], has_patterns: bool) -> type[Validator]:
     """The dialect with checks in linear time, so that a client's value cannot stall the bridge.
 
-    The library compares all pairs of unique items, and its patterns may backtrack exponentially. It uses such
-    patterns for unevaluated properties, too. Where there are patterns, that keyword is left to the server.
+    The library uses patterns that may backtrack exponentially for unevaluated properties, too. Where there are
+    patterns, that keyword is left to the server.
     """
-    checks: dict[str, Any] = {
-        **kind.VALIDATORS,
-        "uniqueItems": _unique_items,
-        "pattern": _pattern,
-        "patternProperties": _pattern_properties,
-        "additionalProperties": _additional_properties,
-    }
-    if has_patterns:
-        checks["unevaluatedProperties"] = _passed_over
+    ours = {**KEYWORDS, **({"unevaluatedProperties": passed_over} if has_patterns else {})}
+    if kind is Draft3Validator:
+        del ours["type"]  # a type may be a schema there
+    checks: dict[str, Any] = {name: ours.get(name, check) for name, check in kind.VALIDATORS.items()}
     counted = {
         keyword: _bounded(_counted(check)) if keyword in _REFERENCES else _counted(check)
         for keyword, check in checks.items()
@@ -289,7 +328,7 @@ def _quick(kind: type[Validator], has_patterns: bool) -> type[Validator]:
 
 def _counted(check: Any) -> Any:
     def counting(validator: Any, wanted: JsonValue, instance: JsonValue, schema: JsonObject) -> Any:
-        if isinstance(validator.format_checker, _Steps):
+        if isinstance(validator.format_checker, Steps):
             validator.format_checker.step()
         return check(validator, wanted, instance, schema)
 
@@ -302,17 +341,13 @@ def _bounded(check: Any) -> Any:
     ) -> Iterator[ValidationError]:
         steps = (
             validator.format_checker
-            if isinstance(validator.format_checker, _Steps)
-            else _Steps(None, MAX_STEPS)
+            if isinstance(validator.format_checker, Steps)
+            else Steps(None, MAX_STEPS)
         )
         with steps.reference():
             yield from check(validator, wanted, instance, schema) or ()
 
     return bounding
-
-
-def _passed_over(_: Any, __: JsonValue, ___: JsonValue, ____: JsonObject) -> Iterator[ValidationError]:
-    return iter(())
 
 
 def _names(schema: JsonValue, *keywords: str) -> bool:
@@ -322,81 +357,6 @@ def _names(schema: JsonValue, *keywords: str) -> bool:
             _names(inner, *keywords) for inner in schema.values()
         )
     return isinstance(schema, list) and any(_names(inner, *keywords) for inner in schema)
-
-
-@lru_cache(maxsize=4096)
-def _matcher(pattern: str) -> SchemaValidator | None:
-    """A matcher in linear time for a pattern; None when there is none, as for lookaround and backreferences."""
-    try:
-        return SchemaValidator(core_schema.str_schema(pattern=pattern, regex_engine="rust-regex"))
-    except BadSchemaError:
-        return None
-
-
-def matches(pattern: JsonValue, text: str, *, unknown: bool) -> bool:
-    """Whether a pattern is found in a text; `unknown` when linear time does not suffice."""
-    matcher = _matcher(pattern) if isinstance(pattern, str) else None
-    return unknown if matcher is None else matcher.isinstance_python(text)
-
-
-def _pattern(
-    _: Validator, pattern: JsonValue, instance: JsonValue, __: JsonObject
-) -> Iterator[ValidationError]:
-    if isinstance(instance, str) and not matches(pattern, instance, unknown=True):
-        yield ValidationError(f"{instance!r} does not match {pattern!r}")
-
-
-def _pattern_properties(
-    validator: Any, schemas: JsonObject, instance: JsonValue, _: JsonObject
-) -> Iterator[ValidationError]:
-    if isinstance(instance, dict):
-        for pattern, schema in schemas.items():
-            for name, value in instance.items():
-                if matches(pattern, name, unknown=False):
-                    yield from validator.descend(value, schema, path=name, schema_path=pattern)
-
-
-def _additional_properties(
-    validator: Any, wanted: JsonValue, instance: JsonValue, schema: JsonObject
-) -> Iterator[ValidationError]:
-    if not isinstance(instance, dict):
-        return
-    extras = unexpected_properties(schema, instance)
-    if isinstance(wanted, dict):
-        for name in extras:
-            yield from validator.descend(instance[name], wanted, path=name)
-    elif wanted is False and extras:
-        yield ValidationError(f"Additional properties are not allowed ({', '.join(map(repr, extras))})")
-
-
-def unexpected_properties(schema: JsonObject, instance: JsonObject) -> list[str]:
-    """The properties of an object that match neither a name nor a pattern of its schema."""
-    known, patterns = schema.get("properties", {}), schema.get("patternProperties", {})
-    assert isinstance(known, dict)
-    assert isinstance(patterns, dict)
-    return [
-        name
-        for name in instance
-        if name not in known and not any(matches(pattern, name, unknown=True) for pattern in patterns)
-    ]
-
-
-def _unique_items(
-    _: Validator, wanted: JsonValue, instance: JsonValue, __: JsonObject
-) -> Iterator[ValidationError]:
-    if wanted and isinstance(instance, list):
-        spelled = {json.dumps(_plain(item), sort_keys=True) for item in instance}
-        if len(spelled) < len(instance):
-            yield ValidationError("has items that are not unique")
-
-
-def _plain(value: JsonValue) -> JsonValue:
-    """The value with equal numbers written alike: 1.0 becomes 1."""
-    if isinstance(value, dict):
-        return {name: _plain(item) for name, item in value.items()}
-    if isinstance(value, list):
-        return [_plain(item) for item in value]
-    return int(value) if isinstance(value, float) and value.is_integer() else value
 
 
 def _require_own_references(

@@ -18,7 +18,7 @@ from bridge.a2a.tasks.agent import PlannedWork, Turn, WorkName
 from bridge.a2a.tasks.draft import BriefWork
 from bridge.access.challenges import token_challenge
 from bridge.access.principals import OfferedNames, Principal
-from bridge.concurrency import ToolLimiters
+from bridge.concurrency import SlowWork, ToolLimiters
 from bridge.mcp.client.contract import OwnSession, ToolServer
 from bridge.mcp.client.upstream import QueueFullError
 from bridge.source_state import SourceState
@@ -214,7 +214,10 @@ class ToolsAgent:
 
     def call_meant(self, message: Message) -> SkillCall | None:
         """The call that the first message of a task means with the present skills; None if it means none."""
-        call = call_from_message(message, {}, self._skills.tools, self._options.route)
+        try:
+            call = call_from_message(message, {}, self._skills.tools, self._options.route)
+        except SlowWork:  # it was understood once, and only a page asks
+            return None
         return call if isinstance(call, SkillCall) else None
 
     def card(self, base_url: str) -> AgentCard:

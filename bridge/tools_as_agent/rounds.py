@@ -18,7 +18,7 @@ import anyio
 from bridge import trace
 from bridge.a2a.model.objects import Part, TaskState
 from bridge.a2a.tasks.agent import Job
-from bridge.concurrency import turn
+from bridge.concurrency import done_slowly, turn
 from bridge.errors import PeerError
 from bridge.http.caller_token import CallerToken
 from bridge.jsonvalues import JsonObject
@@ -255,7 +255,9 @@ class CallInRounds:
             is_of_process=self._is_process and asked_now.state is not None,
         )
         if left := open_questions(asked):
-            held = answers_held(self._job.held, left, self._options.held_answer_seconds)
+            held = await done_slowly(
+                partial(answers_held, self._job.held, left, self._options.held_answer_seconds)
+            )
             given |= held
             asked = replace(asked, given=given)
         if left := open_questions(asked):

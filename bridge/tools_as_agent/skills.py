@@ -21,7 +21,7 @@ from bridge.access.challenges import insufficient_scope
 from bridge.access.principals import OfferedNames, Principal, ScopeRule
 from bridge.mcp.tools import Tool
 from bridge.tools_as_agent.options import AgentOptions
-from bridge.translate.arguments import problems_of, properties_of
+from bridge.translate.arguments import properties_of, quick_problems_of
 from bridge.translate.overrides import (
     ABSENT,
     NEVER_GIVEN,
@@ -281,7 +281,7 @@ def _on_skill(skill: Skill, overrides: Mapping[str, SkillOverride]) -> Iterator[
         yield Remark(("skills", skill.id, "reply"), words)
     if not rules:
         return
-    for problem in problems_of(skill.tool, with_default_arguments({}, schema, rules)):
+    for problem in quick_problems_of(skill.tool, with_default_arguments({}, schema, rules)):
         where = ("skills", skill.id, "arguments", problem.name)
         if problem.name in rules and rules[problem.name].default is not ABSENT:
             yield Remark((*where, "default"), problem.message)

@@ -11,6 +11,7 @@ import math
 import secrets
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Final
 
 import anyio
@@ -18,6 +19,7 @@ import anyio
 from bridge import trace
 from bridge.a2a.model.objects import Message, Part, TaskState
 from bridge.a2a.tasks.agent import Commit, HeldMessage, Job, Turn
+from bridge.concurrency import done_slowly
 from bridge.http.caller_token import CallerToken
 from bridge.jsonvalues import JsonObject
 from bridge.mcp.client.contract import ToolSlot
@@ -188,7 +190,8 @@ class TaskAsker:
             if answers[key] is None
         }
         asked = [one.question for one in mine.values()]
-        for key, answer in answers_held(self._job.held, asked, self._pace.held_answer_seconds).items():
+        held = partial(answers_held, self._job.held, asked, self._pace.held_answer_seconds)
+        for key, answer in (await done_slowly(held)).items():
             answers[key] = answer
             del mine[key]
         if mine:
@@ -336,6 +339,7 @@ def answers_held(
     """
     since = anyio.current_time() - within_seconds
     given: dict[str, JsonObject] = {}
+    used: list[HeldMessage] = []
     for one in tuple(held):
         left = [question for question in questions if question.key not in given]
         message = with_metadata(one.turn.message, one.turn.metadata)
@@ -344,8 +348,10 @@ def answers_held(
         else:
             found = fitting_answers(message, left) if one.since >= since else {}
         if found:
-            held.remove(one)
+            used.append(one)
             given |= found
+    for one in used:  # once nothing can ask for a worker any more
+        held.remove(one)
     return given
 
 

@@ -15,9 +15,11 @@ from pydantic import JsonValue
 
 from bridge.a2a.model.errors import A2AError
 from bridge.a2a.wire.jsontext import parse_json
+from bridge.concurrency import SlowWork
 from bridge.errors import echoed
 from bridge.jsonvalues import JsonObject
-from bridge.mcp.schemas import UncheckableError, errors_of, resolved, unexpected_properties, validator_within
+from bridge.mcp.schema_keywords import UnexpectedNamesError
+from bridge.mcp.schemas import UncheckableError, errors_of, resolved, validator_within
 from bridge.mcp.tools import Tool
 
 MAX_PROBLEMS: Final = 20
@@ -56,6 +58,9 @@ def problems_of(tool: Tool, arguments: JsonObject) -> tuple[Problem, ...]:
 
     Empty when the arguments cannot be checked here (endless recursion, a pattern that only JavaScript can read, a
     number beyond floats): then only the server checks them.
+
+    Raises:
+        SlowWork: the check has to go on in a worker. So does each function here that reads an argument by its schema.
     """
     found: dict[str, Problem] = {}
     try:
@@ -68,6 +73,14 @@ def problems_of(tool: Tool, arguments: JsonObject) -> tuple[Problem, ...]:
     order = {name: place for place, name in enumerate(properties_of(tool.input_schema))}
     ordered = sorted(found.values(), key=lambda problem: order.get(problem.name, len(order)))
     return tuple(ordered[:MAX_PROBLEMS])
+
+
+def quick_problems_of(tool: Tool, arguments: JsonObject) -> tuple[Problem, ...]:
+    """The same, where nobody calls the tool; empty if that takes too long."""
+    try:
+        return problems_of(tool, arguments)
+    except SlowWork:
+        return ()
 
 
 def properties_of(schema: JsonObject) -> dict[str, JsonObject]:
@@ -275,12 +288,9 @@ def _problems_from(error: ValidationError) -> Iterable[Problem]:
         yield Problem("", _short(error.message))
 
 
-def _unexpected(error: ValidationError) -> list[str]:
+def _unexpected(error: ValidationError) -> Sequence[str]:
     """The unknown properties in an error of `additionalProperties`."""
-    schema, instance = error.schema, error.instance
-    if error.validator_value is not False or not isinstance(schema, dict) or not isinstance(instance, dict):
-        return []
-    return unexpected_properties(schema, instance)
+    return error.cause.names if isinstance(error.cause, UnexpectedNamesError) else ()
 
 
 def _short(message: str) -> str:

@@ -9,13 +9,17 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from itertools import islice
 from typing import Final
 
 from pydantic import JsonValue
 
+from bridge.concurrency import SlowWork
 from bridge.jsonvalues import JsonObject
-from bridge.mcp.schemas import UncheckableError, errors_of, matches, resolved, validator_within
+from bridge.mcp.patterns import PatternTooSlowError
+from bridge.mcp.schema_keywords import matches
+from bridge.mcp.schemas import UncheckableError, errors_of, resolved, validator_within
 from bridge.mcp.tools import Tool
 from bridge.translate.arguments import properties_of, required_of
 from bridge.translate.pattern_examples import text_for
@@ -80,7 +84,7 @@ def example_of(tool: Tool) -> JsonObject | None:
 def _fits(tool: Tool, schema: JsonObject, value: JsonValue) -> bool:
     try:
         return not errors_of(validator_within(tool.validator, schema), value, 1, _MAX_STEPS)
-    except UncheckableError:
+    except (UncheckableError, SlowWork):
         return False
 
 
@@ -217,7 +221,9 @@ def _texts(schema: JsonObject) -> Iterator[JsonValue]:
         quoted = [text for _, text in _QUOTED.findall(description)] if isinstance(description, str) else []
         made = [text for more in (0, least) if (text := text_for(pattern, more)) is not None]
         # A pattern that cannot be matched in linear time passes every check, so a text is not known to fit.
-        yield from (text for text in (*quoted, *made) if matches(pattern, text, unknown=False))
+        # Nobody has called yet, so none but a light pattern is compiled for it.
+        with suppress(PatternTooSlowError):
+            yield from (text for text in (*quoted, *made) if matches(pattern, text, unknown=False))
         return
     plain = _FORMATS.get(str(schema.get("format")), "dGV4dA==" if "contentEncoding" in schema else _PLAIN)
     yield (plain * (-(-least // len(plain)) if least > len(plain) else 1))[

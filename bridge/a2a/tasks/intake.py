@@ -8,12 +8,15 @@ Spec: A2A 1.0 sections 3.1.1, 3.3.1 (idempotency), 3.4 (contexts and tasks).
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import partial
 
 from bridge import trace
 from bridge.a2a.model.errors import (
+    OVERLOADED,
+    A2AError,
     Violation,
     invalid_params,
     task_history_is_full,
@@ -53,8 +56,8 @@ from bridge.a2a.tasks.sessions import SessionHold, SessionOwnership
 from bridge.a2a.tasks.watcher import Watcher
 from bridge.a2a.tasks.webhooks import AskedWebhook, Webhooks
 from bridge.access.principals import Principal
-from bridge.concurrency import Signal, one_at_a_time
-from bridge.errors import StoreConflictError, StoreError
+from bridge.concurrency import Signal, done_slowly, one_at_a_time, with_slow_work
+from bridge.errors import BusyError, StoreConflictError, StoreError
 from bridge.jsonvalues import JsonObject
 from bridge.store.contract import Store
 from bridge.store.outbox import Webhook
@@ -183,7 +186,9 @@ class Intake:
         name = message.task_id if caller.names_tasks else None
         began_by = message.message_id if name is None else beginning_of(name)
         async with one_at_a_time(self._taking, (principal.name, began_by)):
-            accepted = await self._take_in(request, caller, limits, require_running, watch=watch, only=only)
+            take_in = partial(self._take_in, request, caller, limits, require_running, watch=watch, only=only)
+            with _busy_as_error():
+                accepted = await with_slow_work(take_in)
             if self._is_shared:
                 await _stored_or_closed(accepted)
             return accepted
@@ -266,7 +271,8 @@ class Intake:
         if live is not None and is_at_work:
             hop.skill, hop.peer = self._work_of(live)
         else:
-            hop.skill, hop.peer, _ = self._agent.work_meant(turn)
+            with _busy_as_error():
+                hop.skill, hop.peer, _ = await done_slowly(partial(self._agent.work_meant, turn))
 
     def tell_of_refusal(self, live: LiveTask) -> None:
         """Tell the hop of a request, if somebody listens, what it would have been about. Nothing goes to the peer."""
@@ -460,6 +466,14 @@ class Intake:
         else:
             note(commit)
         return AcceptedMessage(live, live.next_seq - 1, watcher, commit, is_held)
+
+
+@contextmanager
+def _busy_as_error() -> Iterator[None]:
+    try:
+        yield
+    except BusyError as exc:
+        raise A2AError(OVERLOADED, str(exc), headers={"Retry-After": "5"}) from exc
 
 
 async def _stored_or_closed(accepted: AcceptedMessage) -> None:

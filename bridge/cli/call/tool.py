@@ -30,6 +30,7 @@ from bridge.cli.call.arguments import CallRequest
 from bridge.cli.call.results import CallView
 from bridge.cli.login import with_stored_logins
 from bridge.cli.option_document import era_of, plan_of, server_at, server_of
+from bridge.concurrency import done_at_once, done_slowly
 from bridge.errors import PeerError, UsageError, echoed, leaf_of
 from bridge.file_names import named_by_type
 from bridge.jsonvalues import JsonObject
@@ -226,7 +227,7 @@ class ToolCalling:
     def _arguments(self, tool: Tool) -> JsonObject:
         request = self._request
         if request.text is not None:
-            found = arguments_in((Part(text=request.text),), tool, None)
+            found = done_at_once(partial(arguments_in, (Part(text=request.text),), tool, None))
             if not found:
                 raise UsageError(f"--text does not say which argument of {tool.name} it is for")
             return found
@@ -239,7 +240,7 @@ class ToolCalling:
     async def _checked(self, arguments: JsonObject, tool: Tool) -> JsonObject:
         """The arguments as the tool's schema accepts them. The person is asked for missing and wrong ones."""
         tries = 0
-        while problems := problems_of(tool, arguments):
+        while problems := await done_slowly(partial(problems_of, tool, arguments)):
             fields = [one.name for one in problems if one.name in properties_of(tool.input_schema)]
             tries += 1
             if not fields or not render.can_ask() or tries > self._tries:
@@ -253,7 +254,8 @@ class ToolCalling:
                 is not own_questions.ElicitAction.ACCEPT
             ):
                 raise _DeclinedError
-            given = coerced_fields(answer_in(answer.parts, tool, fields), tool)
+            answered = partial(answer_in, answer.parts, tool, fields)
+            given = await done_slowly(lambda answered=answered: coerced_fields(answered(), tool))  # type: ignore[misc]
             arguments = {**arguments, **given}
         return arguments
 
@@ -355,7 +357,9 @@ class ToolCalling:
         while left := [
             elicitation_from(key, params) for key, params in questions.items() if key not in given
         ]:
-            found = answers_from(await self._asked(_status_of(left, problems), None), left)
+            found = await done_slowly(
+                partial(answers_from, await self._asked(_status_of(left, problems), None), left)
+            )
             given |= found.given
             problems = found.problems
             misfits += bool(problems)

@@ -105,7 +105,7 @@ async def _tools(scene: Scene) -> list[dict[str, Any]]:
 ATTACKS: Final = (
     Attack("10000 skills", partial(many_skills, count=10_000)),
     Attack("20000 skills", partial(many_skills, count=20_000)),
-    Attack("a catalog of no ports", odd_catalog),
+    Attack("a catalog of no ports", odd_catalog, wait_most_seconds=0.5),
     Attack(
         "messages without end",
         partial(endless_stream, event={"message": SAID}, size_bytes=250 * MEGABYTE, taken=True),

@@ -110,6 +110,8 @@ class Attack:
     service: Service = Service.KEPT
     most_bytes: int = 128 * MEGABYTE
     """What the process may take at most, above what it had before."""
+    wait_most_seconds: float | None = None
+    """How long an honest call may wait at most; as long as it likes if not said."""
     log_most_bytes: int = 200_000
     """What it may write into its log."""
     descriptors: int | None = None

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from tests.hostile.attacks import agents, bodies, principals, stores, strangers, tool_servers
+from tests.hostile.attacks import agents, bodies, principals, schemas, stores, strangers, tool_servers
 from tests.hostile.attacks.attack import Attack
 
 ATTACKS: Final[tuple[Attack, ...]] = (
@@ -13,5 +13,6 @@ ATTACKS: Final[tuple[Attack, ...]] = (
     *tool_servers.ATTACKS,
     *agents.ATTACKS,
     *principals.ATTACKS,
+    *schemas.ATTACKS,
     *stores.ATTACKS,
 )

@@ -79,6 +79,8 @@ async def run_attack(attack: Attack, place: Workplace) -> Report:
         peak, log = peak_rss_bytes(scene.pid) - before, scene.log.stat().st_size - log_before
         faults += [*_beyond(attack, peak, log), *_unserved(attack.service, told["outcomes"]), *out_of_service]
         waits = told["waits"] or [0.0]
+        if attack.wait_most_seconds is not None and max(waits) > attack.wait_most_seconds:
+            faults.append(f"an honest call waited {max(waits):.2f} s, {attack.wait_most_seconds:g} at most")
         return Report(
             attack.name,
             came_to,
