@@ -14,8 +14,9 @@ from typing import Final
 from pydantic import JsonValue
 
 from bridge.jsonvalues import JsonObject
-from bridge.mcp.tools import Tool, tools_from
+from bridge.mcp.tools import SchemaBudget, Tool, tools_from
 from bridge.translate.arguments import problems_of, required_of, resolved_properties, type_words
+from bridge.translate.elicitation import FORM_COST
 
 _LONG: Final = 200
 """Characters from which on a text has more than one line."""
@@ -134,7 +135,7 @@ def _as_typed(kind: str, value: JsonValue) -> JsonValue:
 
 def form_problems(schema: JsonObject, values: JsonObject) -> list[JsonObject]:
     """What is wrong with the values of a form, each with the name of its field, or "" for the whole."""
-    tools, _ = tools_from([{"name": "form", "inputSchema": schema}])
+    tools, _ = tools_from([{"name": "form", "inputSchema": schema}], SchemaBudget(FORM_COST))
     return tool_problems(tools[0], values) if tools else []
 
 

@@ -136,7 +136,7 @@ async def call_tool(
     arguments = arguments_in(body)
     if problems := await done_slowly(partial(form_problems, _schema(tool), arguments)):
         raise WrongValuesError(problems)
-    call = partial(_called, one, visit, tool.name, arguments, _round_in(body))
+    call = partial(_called, one, visit, tool.name, arguments, await done_slowly(partial(_round_in, body)))
     if body.get("live") is True:
         return LiveTrial(tabs.take(visit), call)
     return json_response(await call(_report_to_nobody))

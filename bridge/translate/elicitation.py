@@ -26,7 +26,7 @@ from bridge.a2a.model.errors import A2AError, Violation, invalid_params
 from bridge.a2a.model.objects import Message, Part, TaskState, milliseconds
 from bridge.errors import PeerError
 from bridge.jsonvalues import JsonObject, exceeds_floats, is_deeper
-from bridge.mcp.schemas import validator_of
+from bridge.mcp.schemas import schema_cost, validator_of
 from bridge.mcp.tools import Tool
 from bridge.translate.arguments import (
     Problem,
@@ -47,6 +47,10 @@ MAX_QUESTION_BYTES: Final = 262_144
 
 FORMS_REMEMBERED: Final = 64
 """How many validators of forms are cached. A tool mostly asks with the same form each time."""
+
+FORM_COST: Final = 10_000
+"""The dearest schema of a form that is compiled, in values of a plainly valid one: tens of milliseconds. The answer
+to a dearer one is checked by the server alone."""
 
 REMEMBERED_FORM_BYTES: Final = 16_384
 """The validator of a larger form is not cached, since it takes many times the size of the form."""
@@ -122,7 +126,8 @@ def elicitation_from(key: str, params: JsonObject, *, is_login: bool = False) ->
     try:
         if not isinstance(schema, dict):
             raise ValueError("its schema is no object")  # noqa: TRY004 - one kind of error for one kind of reader
-        form = Tool(key, {}, schema, _form_validator(schema))
+        is_small = schema_cost(schema) <= FORM_COST
+        form = Tool(key, {}, schema, _form_validator(schema if is_small else {}))
     except ValueError as exc:
         raise PeerError(f"The form that the tool asks to fill in is none: {exc}") from exc
     return Elicitation(key, params, form)

@@ -14,6 +14,7 @@ from bridge.concurrency import SlowWork, done_at_once, done_slowly
 from bridge.mcp.patterns import MOST_WEIGHT, Patterns, PatternTooSlowError, cost_of
 from bridge.mcp.schema_keywords import PATTERNS
 from bridge.mcp.schemas import UncheckableError, errors_of, validator_of
+from bridge.translate.elicitation import elicitation_from
 
 MANY = 20_000
 OBJECTS = [
@@ -175,3 +176,13 @@ def test_a_schema_with_heavy_patterns_compiles_none_until_it_is_called() -> None
     checked = validator_of(schema)
     assert len(PATTERNS) == before
     assert done_at_once(partial(errors_of, checked, {f"p{n}": "a" for n in range(300)}, 9)) == []
+
+
+def test_a_form_that_is_dear_to_compile_is_asked_and_its_answer_left_to_the_server() -> None:
+    properties = {f"p{n}": {"type": "string", "$anchor": f"a{n}"} for n in range(5_000)}
+    question = elicitation_from(
+        "k", {"message": "?", "requestedSchema": {"type": "object", "properties": properties}}
+    )
+    assert question.form is not None
+    assert question.form.validator.schema == {}
+    assert len(question.form.input_schema["properties"]) == 5_000  # type: ignore[arg-type]

@@ -15,6 +15,7 @@ from itertools import count
 from typing import Final
 
 import anyio
+import anyio.to_thread
 import mcp_types as types
 from mcp import ClientSession, MCPError
 from mcp.client._transport import TransportStreams

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 import anyio
+import anyio.to_thread
 from mcp_types import INVALID_PARAMS
 from pydantic import JsonValue
 
@@ -28,6 +29,9 @@ _FIRST_GAP_SECONDS: Final = 0.5
 such list."""
 _LONGEST_FRESH_SECONDS: Final = 24 * 3600.0
 """A list that is fresh for longer is asked for again after a day."""
+
+_LONG_LIST_BYTES: Final = 100_000
+"""A list of tools beyond this is read off the loop. Most have a tenth of it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +69,8 @@ async def listed_tools(name: str, ask: Ask, bounds: ListBounds, *, is_legacy: bo
         else:
             pages.add(page)
             params = {"cursor": pages.cursor}
-    return pages.listing()
+    # The schemas of a long list take a second or two to compile.
+    return await anyio.to_thread.run_sync(pages.listing) if pages.is_long else pages.listing()
 
 
 @dataclass
@@ -84,6 +89,11 @@ class _Pages:
     _bytes: int = 0
     _pages: int = 0
     _fresh_seconds: float | None = None
+
+    @property
+    def is_long(self) -> bool:
+        """Whether the list is to be read off the loop."""
+        return self._bytes > _LONG_LIST_BYTES
 
     def add(self, page: JsonObject) -> None:
         """Take one page.
