@@ -6,7 +6,7 @@ import json
 import sys
 from typing import Final
 
-from pydantic import JsonValue
+from pydantic import JsonValue, ValidationError
 from pydantic_core import PydanticSerializationError, to_json
 
 JsonObject = dict[str, JsonValue]
@@ -100,3 +100,25 @@ def shortened_json(value: object) -> str:
     """A value as JSON for a message, cut when it is long."""
     text = json.dumps(value, ensure_ascii=False, default=str)
     return text if len(text) <= 80 else f"{text[:70]} ..."
+
+
+def validation_faults(exc: ValidationError, *, with_values: bool = True) -> tuple[str, ...]:
+    """The invalid fields of a validation error, ten at most, with the values that were found."""
+    found = []
+    for error in exc.errors(include_url=False, include_context=False):
+        field = ".".join(str(step) for step in error["loc"])
+        if error["type"] == "missing":
+            found.append(f"{field} is missing")
+        else:
+            words = error["msg"].removeprefix("Value error, ")
+            value = f"; found {shortened_json(error['input'])}" if with_values else ""
+            found.append(f"{field or 'the whole'}: {words}{value}")
+    return tuple(found[:10])
+
+
+def words_of(exc: Exception) -> str:
+    """An error in one line for a person: of a validation its faults, field by field, and not pydantic's page. No value
+    is shown, since it may be a secret."""
+    if isinstance(exc, ValidationError):
+        return "; ".join(validation_faults(exc, with_values=False))
+    return str(exc)

@@ -140,6 +140,26 @@ async def test_a_tool_server_that_is_down_is_a_plain_peer_error() -> None:
     assert "no licence" in "".join(caught.value.__notes__)
 
 
+async def test_a_handshake_that_is_none_is_told_field_by_field_in_one_line() -> None:
+    program = """
+import json, sys
+for line in sys.stdin:
+    asked = json.loads(line)
+    no = {"error": {"code": -32601, "message": "no"}}
+    said = {"result": {"protocolVersion": 7}} if asked["method"] == "initialize" else no
+    print(json.dumps({"jsonrpc": "2.0", "id": asked.get("id"), **said}), flush=True)
+"""
+    command = [sys.executable, "-c", program]
+    file = {**GREETING, "tool_servers": {"demo": {"command": command, "fail": "closed"}}}
+    with pytest.raises(PeerError) as caught:
+        async with bridge.open(bridge.loads(file)):
+            pytest.fail("it is none")
+    assert str(caught.value) == (
+        "demo does not speak MCP as the bridge knows it: capabilities is missing;"
+        " protocolVersion: Input should be a valid string; serverInfo is missing"
+    )
+
+
 async def test_a_command_that_is_not_there_is_a_plain_usage_error() -> None:
     file = {**GREETING, "tool_servers": {"demo": {"command": ["no-such-command"], "fail": "closed"}}}
     with pytest.raises(UsageError, match="no-such-command"):

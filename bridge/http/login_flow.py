@@ -38,6 +38,7 @@ from bridge.http.login_provider import BegunSignal, LoginProvider, challenge_of,
 from bridge.http.logins import BegunLogin, Login, LoginLead
 from bridge.http.private_addresses import PrivateAddressError
 from bridge.http.token_endpoint import TokenError, code_in
+from bridge.jsonvalues import words_of
 from bridge.safe_text import with_visible_characters
 
 _LONGEST_WORDS: Final = 400
@@ -100,7 +101,7 @@ async def begin_login(
     except (OAuthFlowError, ValidationError) as exc:
         is_other = "issuer mismatch" in str(exc) and not wish.issuer
         hint = ". If you trust the first of the two, set `issuer` to it (--issuer)" if is_other else ""
-        raise LoginFlowError(f"no login at {wish.key.shown}: {_shown(str(exc))}{hint}") from exc
+        raise LoginFlowError(f"no login at {wish.key.shown}: {_shown(words_of(exc))}{hint}") from exc
     except (httpx2.HTTPError, httpx2.InvalidURL) as exc:
         raise LoginFlowError(f"no login at {wish.key.shown}: {reason_of(exc)}") from exc
     except (TokenError, PrivateAddressError) as exc:

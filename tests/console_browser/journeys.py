@@ -253,6 +253,53 @@ def test_a_tool_of_agents_is_tried_as_a_host_calls_it(tab: Tab) -> None:
     expect(page.locator("#result .words")).to_contain_text("<img src=x onerror=alert(1)>")
 
 
+def test_a_tool_whose_agent_asks_shows_the_form_and_goes_on_with_the_answer(tab: Tab) -> None:
+    page = tab.opens("/try/mcp/team/trigger-elicitation-request")
+    page.get_by_role("button", name="Run").click()
+    expect(page.get_by_role("heading", name="The agent asks")).to_be_visible()
+    asked = page.locator("#result form")
+    asked.get_by_label("Integer").fill("many")
+    asked.get_by_role("button", name="Answer").click()
+    expect(asked.get_by_text("This takes a whole number, such as 5")).to_be_visible()
+    asked.get_by_label("Integer").fill("42")
+    asked.get_by_label("String", exact=False).first.fill("Ada")
+    asked.get_by_role("button", name="Answer").click()
+    expect(page.get_by_role("heading", name="Result")).to_be_visible()
+    expect(page.locator("#result")).to_contain_text("42")
+
+
+@pytest.mark.parametrize("button", ["Decline", "Cancel the question"])
+def test_the_question_of_a_tool_is_refused_in_the_browser(button: str, tab: Tab) -> None:
+    page = tab.opens("/try/mcp/team/trigger-elicitation-request")
+    page.get_by_role("button", name="Run").click()
+    asked = page.locator("#result form")
+    asked.get_by_role("button", name=button).click()
+    expect(asked).to_have_count(0)
+    expect(page.locator("#result h2")).not_to_have_text("Running")
+
+
+@pytest.mark.parametrize("words", ["five", "0x10", "2,5", "1e999", "--1"])
+def test_a_number_field_refuses_words_in_words(words: str, tab: Tab) -> None:
+    page = tab.opens("/try/mcp/team/get-sum")
+    page.get_by_label("a number, required").fill(words)
+    page.get_by_label("b number, required").fill(" 2.5 ")
+    page.get_by_role("button", name="Run").click()
+    expect(page.get_by_text("This takes a number, such as 2.5")).to_be_visible()
+    expect(page.get_by_label("a number, required")).to_be_focused()
+
+
+def test_a_list_says_how_long_tasks_took_and_names_lead_to_their_pages(tab: Tab) -> None:
+    page = tab.opens("/tasks")
+    row = page.get_by_role("row").nth(1)
+    expect(row.locator("td[data-label=Took]")).to_contain_text(" s")
+    page = tab.opens()
+    page.get_by_role("rowheader", name="devtools").get_by_role("link").click()
+    expect(page.get_by_role("heading", name="devtools")).to_be_visible()
+    page = tab.opens()
+    page.get_by_role("heading", name="everything").get_by_role("link").click()
+    expect(page.get_by_text("mcp-server-everything").first).to_be_visible()
+
+
 def test_the_lines_to_copy_do_in_a_shell_what_was_typed(tab: Tab) -> None:
     said = f'it\'s "here" $HOME `id` $(id) !! \\\\ \u00e4 {HOSTILE}'
     for path, agent in (("devtools", "agents/devtools"), ("mcp/team", "mcp/team")):

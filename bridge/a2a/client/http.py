@@ -16,14 +16,14 @@ from email.utils import parsedate_to_datetime
 from typing import Any, Final
 
 import httpx2
-from pydantic import JsonValue, ValidationError
+from pydantic import JsonValue
 
 from bridge.a2a.model.errors import PARSE_ERROR, TOO_LARGE, A2AError
 from bridge.a2a.wire.jsontext import parse_json
 from bridge.errors import PeerError, echoed, reason_of
 from bridge.http.client import shows_certificate
 from bridge.http.private_addresses import PrivateAddressError
-from bridge.jsonvalues import DEFAULT_MAX_VALUES, shortened_json
+from bridge.jsonvalues import DEFAULT_MAX_VALUES
 
 _MAYBE_CERTIFICATE: Final = " (if it wants a certificate of its clients: --cert and --key, or tls in a file)"
 
@@ -285,16 +285,3 @@ def retry_after_seconds(response: httpx2.Response) -> float:
         at = at if at.tzinfo else at.replace(tzinfo=UTC)
         return max(0.0, (at - datetime.now(UTC)).total_seconds())
     return 0.0
-
-
-def validation_faults(exc: ValidationError) -> tuple[str, ...]:
-    """The invalid fields of a validation error, ten at most, with the values that were found."""
-    found = []
-    for error in exc.errors(include_url=False, include_context=False):
-        field = ".".join(str(step) for step in error["loc"])
-        if error["type"] == "missing":
-            found.append(f"{field} is missing")
-        else:
-            words = error["msg"].removeprefix("Value error, ")
-            found.append(f"{field or 'the whole'}: {words}; found {shortened_json(error['input'])}")
-    return tuple(found[:10])

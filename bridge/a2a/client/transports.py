@@ -32,7 +32,6 @@ from bridge.a2a.client.http import (
     status_words,
     url_from,
     url_within,
-    validation_faults,
 )
 from bridge.a2a.model.life import ENDED
 from bridge.a2a.model.objects import AgentInterface, Model, SendMessageResponse, StreamResponse, Task
@@ -46,7 +45,7 @@ from bridge.http.oauth import TokenSource
 from bridge.http.private_addresses import AddressGuard
 from bridge.http.request_checks import is_loopback
 from bridge.http.sse import SseReader
-from bridge.jsonvalues import JsonObject
+from bridge.jsonvalues import JsonObject, validation_faults
 from bridge.trace import UNHEARD, Hop, Hops, OnHop, told_to_peer
 
 ANSWER_LIMIT_BYTES: Final = 64 * 1024 * 1024

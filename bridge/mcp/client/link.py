@@ -27,7 +27,7 @@ from pydantic import JsonValue
 from bridge.concurrency import Backoff, Signal
 from bridge.errors import PeerError
 from bridge.http.login_credentials import LoginNeededError
-from bridge.jsonvalues import JsonObject
+from bridge.jsonvalues import JsonObject, words_of
 from bridge.mcp.client.dispatcher import OnTaskNews, Stamp, UnansweredBounds, Wire
 from bridge.mcp.client.elicitation_routing import ElicitationRouter
 from bridge.mcp.client.eras import Era, negotiate
@@ -414,7 +414,7 @@ async def _greet(session: ClientSession, era: Era, name: str, last_words: LastWo
             raise NoStreamableHttpError(fault, is_certain=is_certain) from exc
         raise fault from exc
     except (RuntimeError, ValueError) as exc:
-        raise PeerError(f"{name} does not speak MCP as we know it: {exc}") from exc
+        raise PeerError(f"{name} does not speak MCP as the bridge knows it: {words_of(exc)}") from exc
 
 
 def _fault_of_greeting(exc: MCPError, name: str, last_words: LastWords) -> PeerError:
