@@ -147,7 +147,7 @@ class TokenQuestions:
             request = self._http.build_request("POST", url, data=form, headers=self._client_headers())
             guard = self._source.guard(url)
         except (httpx2.InvalidURL, ValueError) as exc:
-            raise DocumentError("its introspection_endpoint is no URL") from exc
+            raise DocumentError("its introspection_endpoint is not a URL") from exc
         limits = DocumentLimits(self._limits.document_bytes, self._limits.fetch_seconds)
         return await fetched_json(self._http, request, limits, guard)
 
@@ -189,7 +189,7 @@ def _time_in(claims: Mapping[str, Any], name: str, default: float) -> float:
     """A claim that is a time, in seconds since the epoch; the default if it is not there.
 
     Raises:
-        WrongTokenError: it is no number, or none that a time can have.
+        WrongTokenError: it is not a number, or none that a time can have.
     """
     if name not in claims:
         return default

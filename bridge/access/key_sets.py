@@ -206,7 +206,7 @@ class KeySource:
         try:
             request = self._http.build_request("GET", url)
         except (httpx2.InvalidURL, ValueError) as exc:
-            raise ValueError("it leads to what is no URL") from exc
+            raise ValueError("it leads to something that is not a URL") from exc
         return await fetched_json(self._http, request, limits, self.guard(url))
 
     def guard(self, url: str) -> AddressGuard | None:

@@ -132,7 +132,7 @@ def keys_in(document: object, most: int) -> tuple[IssuerKey, ...]:
     """
     listed = document.get("keys") if isinstance(document, dict) else None
     if not isinstance(listed, list):
-        raise ValueError("it is no JSON Web Key Set")  # noqa: TRY004 - it is what was fetched that is wrong
+        raise ValueError("it is not a JSON Web Key Set")  # noqa: TRY004 - it is what was fetched that is wrong
     if len(listed) > most:
         raise ValueError(f"it has {len(listed)} keys, and {most} are the most")
     keys = tuple(key for one in listed if (key := _key_in(one)) is not None)

@@ -70,7 +70,7 @@ class FollowUp:
         longest = self._around.options.follow_up_seconds
         wanted = self._incoming.arguments.get("wait_seconds", longest)
         if not isinstance(wanted, int | float) or isinstance(wanted, bool):
-            raise BadArgumentsError("wait_seconds: it is no number")
+            raise BadArgumentsError("wait_seconds: it is not a number")
         seconds = min(max(wanted, 0), longest)
         if UnnamedMessages.is_id(self._far.task_id):
             return await self._unnamed_within(seconds)

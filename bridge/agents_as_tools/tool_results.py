@@ -201,7 +201,7 @@ class ToolResults:
         try:
             handle = self.handles.of_context(context, self.principal)
         except HandleTooLongError as exc:
-            logger.warning("%s: a conversation cannot be gone on with: %s", self.agent.key, exc)
+            logger.warning("%s: a conversation cannot be continued: %s", self.agent.key, exc)
             return result
         meta, content = result.get("_meta"), result.get("content")
         words = self._words_on_context(context_id, handle)

@@ -273,7 +273,7 @@ class Bridge:
             turned_away = self._turned_away(plan)
             self._revoked |= turned_away
             if turned_away:
-                logger.warning("let in no more, before anything else of the file counts: %s", turned_away)
+                logger.warning("no longer let in, before the rest of the file is taken over: %s", turned_away)
             return bool(turned_away)
         return False
 
@@ -290,7 +290,7 @@ class Bridge:
             known = {**plan.issuers, **self._read.issuers}
             left = {name: known[name] for name in self._admission.trusted}
             self._read = replace(self._read, credentials=self._admission.credentials, issuers=left)
-            logger.warning("let in no more all the same: %s", turned_away)
+            logger.warning("no longer let in, although the file is refused: %s", turned_away)
 
     async def drain(self, seconds: float) -> None:
         """Refuse new work, and wait at most `seconds` for running work."""

@@ -52,7 +52,7 @@ def _keys_in(plan: Plan) -> Iterator[tuple[int, CardKey | str]]:
         except UsageError as exc:
             yield number, str(exc)
             continue
-        yield number, "the key is there twice" if key.signing.id in seen else key
+        yield number, "the key appears twice" if key.signing.id in seen else key
         seen.add(key.signing.id)
 
 

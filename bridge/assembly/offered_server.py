@@ -421,7 +421,7 @@ def _warn(words: Iterable[str]) -> None:
 
 async def other_than_agent(url: str, guard: AddressGuard | None = None) -> str | None:
     """Say what stands at a URL that gives no card, and what to do; None when that is unknown."""
-    fault = PeerError(f"{redacted_url(url)} is no A2A agent")
+    fault = PeerError(f"{redacted_url(url)} is not an A2A agent")
     async with GuardedClient() as http:
         told = await explained(fault, http, url, WantedKind.AGENT, guard)
     return None if told is fault else str(told)

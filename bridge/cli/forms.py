@@ -156,7 +156,7 @@ def _fault(value: JsonValue, name: str, form: Form) -> str | None:
     behind = form.behind
     meant = done_at_once(lambda: coerced(value, name, behind, json_first=True))
     fault = _fault_in(form.behind, name, meant)
-    return f"{name} takes JSON, and this is none" if fault and not json_in(value) else fault
+    return f"{name} takes JSON, and this is not JSON" if fault and not json_in(value) else fault
 
 
 def _fault_in(tool: Tool, name: str, value: JsonValue) -> str | None:

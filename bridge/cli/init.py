@@ -130,7 +130,7 @@ def _server_from(text: str) -> tuple[str, str | Sequence[str]]:
     try:
         words = shlex.split(target)
     except ValueError as exc:
-        raise UsageError(f"{target!r} is no command: {exc}") from exc
+        raise UsageError(f"{target!r} is not a command: {exc}") from exc
     if not words:
         raise UsageError("a server is named by its URL, or by the command that starts it")
     return name or slug(name_of(words)), words
@@ -174,7 +174,7 @@ def _require_url(url: str) -> None:
         TypeAdapter(HttpUrl).validate_python(url)
     except ValidationError as exc:
         raise UsageError(
-            f"{shown_url(url)!r} is no URL of a server: it begins with http:// or https://"
+            f"{shown_url(url)!r} is not a URL of a server: it begins with http:// or https://"
         ) from exc
 
 

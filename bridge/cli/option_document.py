@@ -360,7 +360,7 @@ def server_of(words: Sequence[str], options: Mapping[str, Any]) -> dict[str, Any
     meant = url_with_scheme(words[0]) if len(words) == 1 and shutil.which(words[0]) is None else None
     if meant is not None and not Path(words[0]).exists():
         raise UsageError(
-            f"{words[0]!r} is no command; an address begins with its scheme: did you mean {meant}?"
+            f"{words[0]!r} is not a command; an address begins with its scheme: did you mean {meant}?"
         )
     variables = dict(map(child_variable_in, options["variables"]))
     return {"command": list(words), "cwd": str(Path.cwd()), "env": variables}
@@ -459,7 +459,7 @@ def _require_host(url: str) -> None:
         place = urlsplit(url)
         leads = place.scheme in ("http", "https") and bool(place.hostname) and place.port != 0
     except ValueError as exc:
-        raise UsageError(f"{shown_url(url)!r} is no URL: {exc}") from exc
+        raise UsageError(f"{shown_url(url)!r} is not a URL: {exc}") from exc
     if not leads:
         raise UsageError(f"{shown_url(url)!r} names no host")
 

@@ -255,7 +255,7 @@ class ConsoleGate:
         except A2AError as exc:
             raise RefusedError(400, str(exc)) from exc
         if not isinstance(value, dict):
-            raise RefusedError(400, "The body is no JSON object")
+            raise RefusedError(400, "The body is not a JSON object")
         return value
 
     # Signing in and out

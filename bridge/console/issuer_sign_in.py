@@ -111,10 +111,10 @@ class IssuerSignIn:
         state = visit.query.get("state", "")
         # Not counted as a failure: a page of another site can send any browser here.
         if begun is None or not hmac.compare_digest(state.encode(), begun.proof.state.encode()):
-            raise RefusedError(403, "This sign-in was not begun in this browser, or long ago. Begin anew")
+            raise RefusedError(403, "This sign-in was not begun in this browser, or long ago. Begin again")
         self._answered = {one: until for one, until in self._answered.items() if until > now}
         if state in self._answered:
-            raise RefusedError(410, "This sign-in was answered before. Begin anew")
+            raise RefusedError(410, "This sign-in was answered before. Begin again")
         self._answered[state] = begun.until
         issuer = self._named(begun.issuer)
         with self._asked(issuer):

@@ -68,7 +68,7 @@ class LoginLanding:
         try:
             target = urlsplit(rest.partition(" ")[0])
         except ValueError:
-            return HTTPStatus.BAD_REQUEST, "This is no URL."
+            return HTTPStatus.BAD_REQUEST, "This is not a URL."
         hosts = [
             value.strip()
             for name, _, value in (one.partition(":") for one in lines)

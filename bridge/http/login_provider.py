@@ -368,7 +368,7 @@ def _place(url: str) -> tuple[str, bytes]:
     try:
         parsed = httpx2.URL(url)
     except (httpx2.InvalidURL, ValueError) as exc:  # of a peer
-        raise OAuthFlowError(f"the login leads to what is no URL: {exc}") from exc
+        raise OAuthFlowError(f"the login leads to something that is not a URL: {exc}") from exc
     return parsed.scheme, parsed.netloc
 
 
@@ -409,7 +409,7 @@ def _refresh_url_of(lead: LoginLead) -> str:
     (RFC 6749 section 6).
 
     Raises:
-        OAuthFlowError: it is no URL that anything may be sent to.
+        OAuthFlowError: it is not a URL that anything may be sent to.
     """
     if not lead.refresh_url:
         return ""
@@ -432,7 +432,7 @@ def _require_reach(url: str) -> None:
         place = urlsplit(url)
         has_port = place.port != 0
     except ValueError as exc:
-        raise OAuthFlowError(f"the login leads to what is no URL: {exc}") from exc
+        raise OAuthFlowError(f"the login leads to something that is not a URL: {exc}") from exc
     if not has_port:
         raise OAuthFlowError("the login leads to port 0, and there is no such port")
     is_here = place.scheme == "http" and is_loopback(place.hostname or "")

@@ -102,7 +102,7 @@ class TlsPoint:
             UsageError: a file cannot be used.
         """
         self._files = files
-        refusal = "the new certificate is refused, and the last one is shown on"
+        refusal = "the new certificate is refused, and the previous one stays in use"
         self._followed = _FollowedContext(files.all, lambda: server_context(files), refusal)
         self._followed.now()
 

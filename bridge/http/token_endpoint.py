@@ -335,7 +335,7 @@ def secret_endpoint(metadata_url: str, metadata: JsonObject, name: str) -> str:
     """An endpoint of an authorization server that a secret may be sent to.
 
     Raises:
-        TokenError: the metadata does not name it, or it is no URL, or neither https nor on this machine.
+        TokenError: the metadata does not name it, or it is not a URL, or neither https nor on this machine.
     """
     endpoint = metadata.get(name)
     if not isinstance(endpoint, str):
@@ -348,7 +348,7 @@ def secret_endpoint(metadata_url: str, metadata: JsonObject, name: str) -> str:
         if place.port == 0:
             raise ValueError("there is no port 0")
     except ValueError as exc:
-        raise TokenError(f"{metadata_url} names a {name} that is no URL") from exc
+        raise TokenError(f"{metadata_url} names a {name} that is not a URL") from exc
     if "@" in place.netloc or (
         place.scheme != "https" and not (place.scheme == "http" and is_loopback(host))
     ):
@@ -396,15 +396,15 @@ def code_in(answer: Mapping[str, str], issuer: str, state: str, *, says_issuer: 
     """
     iss = answer.get("iss")
     if not secrets.compare_digest(answer.get("state", "").encode(), state.encode()):
-        raise TokenError("the answer is not the one to this login. Begin anew")
+        raise TokenError("the answer is not the one to this login. Begin again")
     if error := answer.get("error"):
         words = ": ".join(filter(None, [error, answer.get("error_description")]))
         raise TokenError(f"{issuer} gave no code: {_shown(words)}")
     if iss != issuer and (iss is not None or says_issuer):
         said = "no issuer" if iss is None else f"the issuer {_shown(iss)}"
         raise TokenError(
-            f"the answer names {said} in `iss`, and the login is at {issuer}: the code was sent nowhere. Begin anew; if"
-            " it happens again, ask those who run the issuer"
+            f"the answer names {said} in `iss`, and the login is at {issuer}: the code was sent nowhere. Begin"
+            " again; if it happens again, ask those who run the issuer"
         )
     if not answer.get("code"):
         raise TokenError(f"{issuer} answered without a code")

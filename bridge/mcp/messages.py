@@ -142,7 +142,7 @@ def messages_in(text: bytes | str) -> list[Read]:
     try:
         values = _values_in(decoded)
     except (ValueError, RecursionError):
-        return [UnreadableError("it is no JSON", decoded, is_json=False)]
+        return [UnreadableError("it is not JSON", decoded, is_json=False)]
     parts = [part for value in values for part in (value if isinstance(value, list) else [value])]
     return [_message_from(part, decoded) for part in parts] or [UnreadableError("it is empty", decoded)]
 
@@ -209,7 +209,7 @@ def _message_from(said: JsonValue, text: str) -> Read:
     names = _ANSWER_FIELDS if request_id is not None or "error" in said else frozenset[str]()
     if "jsonrpc" not in said and not said.keys() <= names:
         asked = method if isinstance(method, str) else ""
-        return UnreadableError("it is no JSON-RPC", text, request_id if asked else None, asked)
+        return UnreadableError("it is not JSON-RPC", text, request_id if asked else None, asked)
     if error or ("error" in said and error is not None and not isinstance(result, dict)):
         return _message(JSONRPCError(jsonrpc="2.0", id=request_id, error=_error_from(error)))
     if "result" in said and request_id is not None:

@@ -109,7 +109,7 @@ def validator_of(schema: JsonObject) -> Validator:
     try:
         _require_own_references(root, Registry().resolver_with_root(root), dialect, set())
     except (AttributeError, TypeError) as exc:  # the library expects schemas wherever a reference may lead
-        raise ValueError("its schema refers to what is no schema") from exc
+        raise ValueError("its schema refers to something that is not a schema") from exc
     quick = _quick(kind, _names(schema, "patternProperties"))
     return quick(_without_dialect(schema), registry=Registry())
 

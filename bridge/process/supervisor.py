@@ -384,7 +384,7 @@ class Supervisor:
                 " stopped. Their last lines in the log say more"
             )
         else:
-            logger.error("worker %d died, since %s; it is started anew", worker.number, why)
+            logger.error("worker %d died, since %s; it is started again", worker.number, why)
         self._moved.tell()
 
     # Who runs which tool server

@@ -129,7 +129,7 @@ def elicitation_from(key: str, params: JsonObject, *, is_login: bool = False) ->
         is_small = schema_cost(schema) <= FORM_COST
         form = Tool(key, {}, schema, _form_validator(schema if is_small else {}))
     except ValueError as exc:
-        raise PeerError(f"The form that the tool asks to fill in is none: {exc}") from exc
+        raise PeerError(f"The tool asks with a form that is not valid: {exc}") from exc
     return Elicitation(key, params, form)
 
 

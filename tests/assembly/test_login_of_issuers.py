@@ -265,7 +265,7 @@ async def test_a_wrong_answer_of_an_issuer_is_not_sent_on(
     [
         ({"authorization_endpoint": None}, "names no authorization_endpoint"),
         ({"authorization_endpoint": "http://login.example/"}, "no https:// URL"),
-        ({"authorization_endpoint": "https://login.example/'; url=x"}, "that is no URL"),
+        ({"authorization_endpoint": "https://login.example/'; url=x"}, "that is not a URL"),
         ({"issuer": "https://other.example"}, "is the metadata of another issuer"),
     ],
 )

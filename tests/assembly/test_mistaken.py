@@ -31,14 +31,14 @@ async def test_a_page_beside_a_card_that_is_out_of_order_says_nothing(
 ) -> None:
     async with listening(site(card_status)) as url:
         found = await other_than_agent(url)
-    assert (found is not None and "is no A2A agent. It is a web page" in found) == is_page
+    assert (found is not None and "is not an A2A agent. It is a web page" in found) == is_page
 
 
 async def test_an_mcp_server_is_named_with_the_command_that_wraps_it() -> None:
     async with HttpServer().run() as server:
         found = await other_than_agent(f"{server.url}?key=s3cret")
     assert found == (
-        f"{server.url} is no A2A agent. It is an MCP server: mcp-a2a wrap {server.url} makes an agent of it, and"
+        f"{server.url} is not an A2A agent. It is an MCP server: mcp-a2a wrap {server.url} makes an agent of it, and"
         f" mcp-a2a call {server.url} calls its tools"
     )
 

@@ -124,7 +124,7 @@ async def test_replicas_give_one_card_one_tag_though_each_signs_it_for_itself(tm
     ("keys", "words"),
     [
         (("none",), r"bridge\.card_keys\[0\]: it holds no private key in PEM"),
-        ((pem(), pem()), r"bridge\.card_keys\[1\]: the key is there twice"),
+        ((pem(), pem()), r"bridge\.card_keys\[1\]: the key appears twice"),
     ],
 )
 async def test_a_key_that_cannot_sign_is_refused_and_the_last_ones_go_on(

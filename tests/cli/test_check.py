@@ -103,8 +103,8 @@ def test_an_address_that_is_no_agent_is_told_as_what_it_is_and_has_no_tools(tmp_
         )
         found = found_in(tmp_path)
     one, two = found["faults"]
-    assert one.startswith(f"agents.one cannot be called: {server} is no A2A agent. It is an MCP server")
-    assert two.startswith(f"agents.two cannot be called: {page} is no A2A agent. It is a web page")
+    assert one.startswith(f"agents.one cannot be called: {server} is not an A2A agent. It is an MCP server")
+    assert two.startswith(f"agents.two cannot be called: {page} is not an A2A agent. It is a web page")
     assert [face["rows"] for face in found["faces"]] == [[]]
 
 
@@ -242,7 +242,7 @@ def test_a_file_of_keys_that_cannot_be_used_is_a_fault_without_a_connection(tmp_
     done = check(tmp_path, "--json", "--offline")
     [fault] = json.loads(done.stdout)["faults"]
     assert fault.startswith("agents.old: signed_by.file: the keys in ")
-    assert fault.endswith("keys.json cannot be used: it is no JSON Web Key Set")
+    assert fault.endswith("keys.json cannot be used: it is not a JSON Web Key Set")
 
 
 @pytest.mark.parametrize("scheme", ["bearer", "api_key"])

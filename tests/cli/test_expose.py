@@ -197,8 +197,8 @@ def test_an_address_that_is_no_agent_is_told_as_what_it_is(options: tuple[str, .
     with an_mcp_server() as server, a_web_page() as page:
         done = run_here("expose", *options, server, page, state=tmp_path, XDG_CACHE_HOME=str(tmp_path))
     assert (done.returncode, done.stdout) == (1, "")
-    assert f"mcp-a2a: {server} is no A2A agent. It is an MCP server: " in done.stderr
-    assert f"{page} is no A2A agent. It is a web page. " in done.stderr
+    assert f"mcp-a2a: {server} is not an A2A agent. It is an MCP server: " in done.stderr
+    assert f"{page} is not an A2A agent. It is a web page. " in done.stderr
     assert "Traceback" not in done.stderr
 
 

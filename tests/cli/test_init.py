@@ -98,10 +98,10 @@ def test_a_file_that_is_there_is_not_written_over(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (["--server", "http://"], "is no URL"),
-        (["--server", "'"], "is no command"),
+        (["--server", "http://"], "is not a URL"),
+        (["--server", "'"], "is not a command"),
         (["--server", ""], "a server is named by"),
-        (["--agent", "research.example.com"], "is no URL"),
+        (["--agent", "research.example.com"], "is not a URL"),
         (["--agent", f"Research={URL}"], "a name takes"),
         (["--agent", URL, "--agent", URL], "the same name"),
         (["no/such/folder.toml"], "cannot write"),

@@ -83,9 +83,9 @@ def test_what_is_printed_is_the_very_document_that_is_served(
         (["expose", "--answer-within-seconds", "nan", URL], "--answer-within-seconds takes"),
         (
             ["expose", "--bearer", "env:TOKEN", "--header", "Authorization=env:OTHER", URL],
-            "--header: the header Authorization is there twice",
+            "--header: the header Authorization appears twice",
         ),
-        (["wrap", "--header", "X-A=b", "--header", "x-a=c", URL], "--header: the header x-a is there twice"),
+        (["wrap", "--header", "X-A=b", "--header", "x-a=c", URL], "--header: the header x-a appears twice"),
         (["expose", "--trust", "nonsense", URL], "'nonsense' names no host"),
         (
             ["call", "--bearer", "env:TOKEN", "tool", "--", "x"],

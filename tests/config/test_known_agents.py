@@ -43,7 +43,7 @@ a2a:
         auth: { type: oauth2, token_url: https://id.example.com, client_secret_env: BILLING_SECRET }
 """
 NO_OAUTH = (
-    "it asks for OAuth 2, of which such a file does not name the issuer: write an [agents] table of this name with"
+    "it asks for OAuth 2, and such a file does not name the issuer: write an [agents] table of this name with"
     " `auth.oauth2`"
 )
 

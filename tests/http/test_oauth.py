@@ -286,7 +286,7 @@ async def test_the_metadata_of_another_issuer_gets_no_secret() -> None:
         ("https://169.254.169.254/token", "leads to 169.254.169.254, a private address"),
         ("http://login.example/token", "no https:// URL"),
         ("https://user@login.example/token", "no https:// URL"),
-        ("https://[/token", "that is no URL"),
+        ("https://[/token", "that is not a URL"),
         (7, "names no token_endpoint"),
     ],
 )

@@ -164,7 +164,7 @@ async def test_an_address_that_was_learned_is_not_looked_at() -> None:
         await HTMLResponse("<h1>Welcome</h1>")(scope, receive, send)  # type: ignore[arg-type]
 
     async with listening(app) as url, httpx2.AsyncClient() as http:
-        with pytest.raises(PeerError, match="no JSON: ") as failed:
+        with pytest.raises(PeerError, match="not JSON: ") as failed:
             await CardSource(http, url, None, card_bounds(), is_learned=True).refresh()
     assert "web page" not in str(failed.value)
     assert asked == ["GET"]

@@ -101,7 +101,7 @@ async def test_a_broken_new_certificate_is_refused_with_one_line_and_the_last_on
                 shutil.copyfile(authority.issues("bridge", HERE, as_file="other").key, files.key)
     assert len(set(serials)) == 1
     assert caplog.messages == [
-        "the new certificate is refused, and the last one is shown on: "
+        "the new certificate is refused, and the previous one stays in use: "
         f"the key in {files.key} is not that of the certificate in {files.certificate}"
     ]
 

@@ -78,7 +78,7 @@ def asks(arguments: Json) -> bool:
 
 
 def _rounds(arguments: Json) -> list[dict[str, Json]]:
-    """What is asked after the first step, after the second, and so on; no key is there twice."""
+    """What is asked after the first step, after the second, and so on; no key appears twice."""
     if arguments.get("ask_twice"):
         return [{"first-1": field_form("first")}, {"second-2": field_form("second")}]
     if arguments.get("ask_two"):

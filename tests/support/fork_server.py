@@ -239,7 +239,7 @@ def _open_stream(name: str, mode: str, unbuffered: bool) -> None:
 
 def _run(start: Start) -> None:
     if start.is_module:
-        sys.modules.pop(_imported(start)[0], None)  # or `runpy` would warn that it is there twice
+        sys.modules.pop(_imported(start)[0], None)  # or `runpy` would warn that it appears twice
         runpy.run_module(start.name, run_name="__main__", alter_sys=True)
     else:
         runpy.run_path(start.name, run_name="__main__")

@@ -144,7 +144,7 @@ class JsonRpc(ClientBinding):
             raise http_status_error(response, text)
         if not isinstance(answer, dict) or "result" not in answer:
             raise UnreadableError(
-                f"{self} answered with something that is no JSON-RPC answer: {shortened_json(answer)}"
+                f"{self} answered with something that is not a JSON-RPC answer: {shortened_json(answer)}"
             )
         return answer["result"]
 

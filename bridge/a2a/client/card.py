@@ -128,7 +128,7 @@ async def _proof(text: bytes, url: str, pins: VerifiesCards | None) -> CardProof
     where = redacted_url(url)
     value = json_from(text, where)
     if not isinstance(value, dict):
-        raise PeerError(f"what is at {where} is no agent card")
+        raise PeerError(f"what is at {where} is not an agent card")
     return await pins.proof_of(value, where)
 
 

@@ -72,7 +72,7 @@ class KeyFile:
         except OSError as exc:
             raise UsageError(f"the keys in {self._file} cannot be read: {exc.strerror}") from exc
         except (ValueError, RecursionError) as exc:
-            why = "it is no JSON" if isinstance(exc, json.JSONDecodeError | RecursionError) else str(exc)
+            why = "it is not JSON" if isinstance(exc, json.JSONDecodeError | RecursionError) else str(exc)
             raise UsageError(f"the keys in {self._file} cannot be used: {why}") from exc
 
     def text_if_any(self) -> bytes:

@@ -171,7 +171,7 @@ def _require_object(response: httpx2.Response, text: bytes, url: str) -> None:
         json_from(text, redacted_url(url))
     except PeerError as exc:
         raise NoObjectError(str(exc)) from exc
-    raise NoObjectError(f"what is at {redacted_url(url)} is no agent card")
+    raise NoObjectError(f"what is at {redacted_url(url)} is not an agent card")
 
 
 def base_url(url: str) -> str:

@@ -69,7 +69,7 @@ def read_card(value: JsonValue, where: str) -> tuple[AgentCard, tuple[str, ...]]
                 card = _CardAsRead.model_validate(left.card(value))
             except ValidationError:
                 raise PeerError(
-                    f"what is at {where} is no agent card: {'; '.join(validation_faults(exc))}"
+                    f"what is at {where} is not an agent card: {'; '.join(validation_faults(exc))}"
                 ) from exc
             return card, (*validation_faults(strict), *left.out)
 

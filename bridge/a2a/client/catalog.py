@@ -230,7 +230,9 @@ def _page_from(text: bytes, url: str, validators: dict[str, str]) -> _Page:
     agents = value.get("agents") if isinstance(value, dict) else None
     token = (value.get("nextPageToken") or "") if isinstance(value, dict) else None
     if not isinstance(agents, list) or not isinstance(token, str):
-        raise PeerError(f"what is at {redacted_url(url)} is no catalog of agents: it has no list of `agents`")
+        raise PeerError(
+            f"what is at {redacted_url(url)} is not a catalog of agents: it has no list of `agents`"
+        )
     read = [_agent_from(one) for one in agents]
     if read.count(None):
         nameless = counted(read.count(None), "agent")

@@ -141,9 +141,9 @@ def url_from(url: str) -> httpx2.URL:
         httpx2.InvalidURL,
         ValueError,
     ) as exc:  # ValueError: half a surrogate, or what the parser did not foresee
-        raise PeerError(f"{echoed(redacted_url(url))!r} is no URL: {echoed(str(exc))}") from exc
+        raise PeerError(f"{echoed(redacted_url(url))!r} is not a URL: {echoed(str(exc))}") from exc
     if parsed.port is not None and not 0 < parsed.port < 1 << 16:
-        raise PeerError(f"{echoed(redacted_url(url))!r} is no URL: there is no port {parsed.port}")
+        raise PeerError(f"{echoed(redacted_url(url))!r} is not a URL: there is no port {parsed.port}")
     return parsed
 
 
@@ -156,7 +156,7 @@ def url_within(base: str, reference: str) -> httpx2.URL:
     try:
         joined = str(url_from(base).join(reference))
     except (httpx2.InvalidURL, ValueError) as exc:
-        raise PeerError(f"{echoed(redacted_url(reference))!r} is no URL: {echoed(str(exc))}") from exc
+        raise PeerError(f"{echoed(redacted_url(reference))!r} is not a URL: {echoed(str(exc))}") from exc
     return url_from(joined)
 
 
@@ -195,7 +195,7 @@ def json_from(
             most = f"more than {max_values} values and keys"
             raise PeerError(f"{where} answered with {most}, which is not taken{limited_by}") from exc
         if exc.kind is PARSE_ERROR:
-            raise UnreadableError(f"{where} answered with something that is no JSON: {exc}") from exc
+            raise UnreadableError(f"{where} answered with something that is not JSON: {exc}") from exc
         raise PeerError(f"{where} answered with what is not taken: {exc}") from exc
 
 

@@ -134,7 +134,7 @@ class CallRequest:
 
 def _require_one_purpose(options: dict[str, Any], skill: str | None, says_something: bool) -> None:
     if options["task_id"] and skill is not None:
-        raise UsageError(f"give a skill or --task, not both: {skill!r} is no KEY=VALUE")
+        raise UsageError(f"give a skill or --task, not both: {skill!r} is not KEY=VALUE")
     if options["decline"] and not options["task_id"]:
         raise UsageError("--decline takes --task: which task asks?")
     if options["task_id"] and options["no_wait"] and not (says_something or options["decline"]):

@@ -233,7 +233,7 @@ def _header_faults(path: KeyPath, table: Mapping[str, Any]) -> Iterator[ConfigFa
                 f"write {HOW_TO_REFER}",
             )
         if header.lower() in named:
-            message = f"the header {header} is there twice: {named[header.lower()]} sets it too"
+            message = f"the header {header} appears twice: {named[header.lower()]} sets it too"
             yield ConfigFault(where, message, on_key=True)
         named.setdefault(header.lower(), f"`{header}`")
 
@@ -269,7 +269,7 @@ def _card_key_faults(bridge: Mapping[str, Any]) -> Iterator[ConfigFault]:
         if isinstance(keys, list) and one in keys:
             yield ConfigFault(
                 ("bridge", "card_keys", number),
-                "a key of `keys` seals handles and signs notifications, and is none for cards",
+                "a key of `keys` seals handles and signs notifications, and cannot sign cards",
                 "make one of its own: mcp-a2a keys new card.pem",
             )
 

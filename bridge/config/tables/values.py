@@ -133,7 +133,7 @@ def _url(given: str, info: ValidationInfo) -> str:
         place = urlsplit(given)
         leads = place.scheme in ("http", "https") and bool(place.hostname) and place.port != 0
     except ValueError as exc:
-        raise refused("`{key}` is no URL") from exc
+        raise refused("`{key}` is not a URL") from exc
     if not leads or not given.isprintable() or " " in given:
         raise refused("`{key}` takes a URL that begins with http:// or https:// and names a host")
     if "@" in place.netloc and not reading_of(info).on_command_line:
@@ -236,7 +236,7 @@ def _database(given: object, info: ValidationInfo) -> str | Secret:
         place = urlsplit(url)
         has_password = bool(place.password) or not _DATABASE_SECRETS.isdisjoint(parse_qs(place.query))
     except ValueError as exc:
-        raise refused("`{key}` is no URL") from exc
+        raise refused("`{key}` is not a URL") from exc
     if has_password and not isinstance(found, Secret):
         raise refused(
             "`{key}` holds a password, which does not stand in the file in plain", f"write {HOW_TO_REFER}"

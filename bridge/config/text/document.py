@@ -239,7 +239,7 @@ def _syntax(path: Path, text: str, problem: str) -> Diagnostic:
     source = text.split("\n")[line - 1]
     column, span = (int(found["column"]) if found and found["column"] else len(source) + 1), 1
     if _TWICE.match(message):
-        message = "a key or table is there twice"
+        message = "a key or table appears twice"
         column, span = len(source) - len(source.lstrip()) + 1, len(source.strip())
     before = "\n".join(text.split("\n")[: line - 1])
     shown = masked_line(before, source, masked=message == _UNENDED)

@@ -137,7 +137,7 @@ def _read(path: Path | None) -> dict[str, str]:
     try:
         return _known_in(path) if path else {}
     except UsageError as exc:
-        logger.warning("what was remembered of servers is started anew: %s", exc)
+        logger.warning("what was remembered of servers is started again: %s", exc)
         return {}
 
 

@@ -438,7 +438,7 @@ def _fault_of_greeting(exc: MCPError, name: str, last_words: LastWords) -> PeerE
 
 
 def _no_mcp(name: str) -> str:
-    return f"{name} answers with what is no MCP; is it the address of an MCP server?"
+    return f"{name} does not answer as an MCP server does; is it the address of an MCP server?"
 
 
 class _Holder:

@@ -348,7 +348,7 @@ class Session:
             return f'{failed}; era = "modern" is set for it, and with era = "legacy" it can ask.'
         self._memory.remember(Fact.MUTE, str(self.target), "yes")
         if not link.lost.is_set():
-            link.why_lost = "it is connected to anew by the older handshake"
+            link.why_lost = "it is connected again by the older handshake"
             link.lost.set()
             self._wanted.set()
         how = "the older handshake, under which it can ask"

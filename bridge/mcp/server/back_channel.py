@@ -104,7 +104,9 @@ class LegacyElicitation:
         except MCPError as exc:
             raise PeerError(f"The client could not ask for input: {exc.error.message}") from exc
         except ValidationError as exc:
-            raise PeerError("The client answered a question with what is no ElicitResult") from exc
+            raise PeerError(
+                "The client answered a question with something that is not an ElicitResult"
+            ) from exc
         return answer.model_dump(by_alias=True)
 
 

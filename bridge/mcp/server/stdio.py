@@ -186,8 +186,8 @@ def _messages_or_refusals(
 
 def _refusal_of(read: UnreadableError) -> _Refusal:
     if not read.is_json:
-        return _refusal(PARSE_ERROR, "The line is no JSON")
-    return _refusal(INVALID_REQUEST, f"The line is no JSON-RPC message: {read}", read.request_id)
+        return _refusal(PARSE_ERROR, "The line is not JSON")
+    return _refusal(INVALID_REQUEST, f"The line is not a JSON-RPC message: {read}", read.request_id)
 
 
 def _refusal(code: int, words: str, request_id: RequestId | None = None) -> _Refusal:

@@ -196,7 +196,7 @@ class PostgresRegistry:
                 lambda connection: connection.execute(self._place.sql(_TELL), (sorted(plans), outages, epoch))
             )
         except StoreError as exc:
-            logger.debug("what this replica tells of itself is told later: %s", exc)
+            logger.debug("this replica cannot report its state now and tries again: %s", exc)
 
     async def find(self, epoch: int) -> ReplicaEntry | None:
         """See `ReplicaRegistry.find`. One that this replica has not seen yet is read."""
@@ -260,7 +260,7 @@ class PostgresRegistry:
 
     def renewed(self) -> None:
         """Have one epoch more. Sessions of an earlier one go on, where their clients still come here."""
-        logger.warning("this replica was silent for so long that others took it for dead; it is listed anew")
+        logger.warning("this replica was silent for so long that others took it for dead; it is listed again")
         self._mine.add(self._epochs.number)
 
     def looked(self, look: EpochLook) -> None:
@@ -293,7 +293,7 @@ class PostgresRegistry:
             is_dead = epoch in self._found_dead
             self._found_dead.discard(epoch)
             if address is not None and address in there:
-                continue  # it is listed anew
+                continue  # it is listed again
             logger.log(
                 logging.WARNING if is_dead else logging.INFO,
                 "the replica %s %s; its tasks go on here or at others",

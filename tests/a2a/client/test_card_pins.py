@@ -186,7 +186,7 @@ async def test_a_file_without_usable_keys_is_said(signer: Signer, tmp_path: Path
     pins = CardPins(KeyFile(path), STRICT, KeyFile(path).text_if_any)
     for text, words in (
         (None, "cannot be read: No such file"),
-        ("{", "it is no JSON"),
+        ("{", "it is not JSON"),
         ('{"keys": []}', "no public key for signatures"),
         ('{"keys": [{"kty": "oct", "k": "AAAA", "kid": "x"}]}', "no public key for signatures"),
         (" " * (1024 * 1024 + 1), "more than 1048576 bytes"),

@@ -189,7 +189,7 @@ async def test_a_public_name_that_leads_inside_is_left_before_anything_is_sent()
         with pytest.raises(PeerError, match="which is a private address"):
             await CardSource(http, entry.card_url, None, card_bounds(), guard=guard).refresh()
         assert neighbour.asked == []
-        with pytest.raises(PeerError, match="no agent card"):
+        with pytest.raises(PeerError, match="not an agent card"):
             await CardSource(http, entry.card_url, None, card_bounds()).refresh()
         assert neighbour.asked != []
 
@@ -253,7 +253,7 @@ async def test_odd_agents_are_left_out_and_the_others_taken(caplog: pytest.LogCa
 async def test_what_is_no_catalog_is_said_to_be_none(page: Any) -> None:
     catalog = Catalog([])
     catalog.pages[""] = page
-    with pytest.raises(PeerError, match="is no catalog of agents"):
+    with pytest.raises(PeerError, match="is not a catalog of agents"):
         await public_source(catalog).refresh()
 
 

@@ -198,15 +198,15 @@ async def test_when_there_is_no_card_every_place_that_was_looked_at_is_named(
 @pytest.mark.parametrize(
     ("text", "words"),
     [
-        (b"<html>", "is no JSON"),
+        (b"<html>", "is not JSON"),
         (b"[]", "the whole: Input should be a valid dictionary or instance of .*; found \\[\\]"),
         (json.dumps({**CARD, "name": 7}), "name: Input should be a valid string; found 7"),
-        (json.dumps({"name": "x"}), "is no agent card: supportedInterfaces is missing"),
+        (json.dumps({"name": "x"}), "is not an agent card: supportedInterfaces is missing"),
         (
             json.dumps({**CARD, "supportedInterfaces": [{"url": "u"}]}),
             "supportedInterfaces.0.protocolBinding is m",
         ),
-        (json.dumps({"url": "u", "protocolVersion": "0.1.0"}), "is no agent card: name is missing"),
+        (json.dumps({"url": "u", "protocolVersion": "0.1.0"}), "is not an agent card: name is missing"),
     ],
 )
 def test_what_is_no_card_is_refused_by_field(text: bytes | str, words: str) -> None:
@@ -318,7 +318,7 @@ async def test_an_agent_that_cannot_be_reached_is_named_with_the_reason(http: ht
     with pytest.raises(PeerError) as refused:
         await fetch_card(http, "http://user:secret@127.0.0.1:1/x?key=secret")
     assert str(refused.value) == f"http://127.0.0.1:1/x{CARD_PATH} cannot be reached: Connection refused"
-    with pytest.raises(PeerError, match="is no URL"):
+    with pytest.raises(PeerError, match="is not a URL"):
         await fetch_card(http, "http://[::1")
 
 
@@ -866,15 +866,15 @@ async def test_a_stream_may_be_answered_with_one_object(http: httpx2.AsyncClient
             "application/json",
             "refused: no \\(-32600\\)",
         ),
-        (200, "hello", "application/json", "is no JSON"),
-        (200, '{"jsonrpc":"2.0","id":1}', "application/json", "is no JSON-RPC answer"),
+        (200, "hello", "application/json", "is not JSON"),
+        (200, '{"jsonrpc":"2.0","id":1}', "application/json", "is not a JSON-RPC answer"),
         (
             200,
             '{"jsonrpc":"2.0","id":1,"result":{}}',
             "application/json",
             "is no StreamResponse: an event of a kind that is not known: {}",
         ),
-        (200, "data: {}\n\n", "text/event-stream", "is no JSON-RPC answer"),
+        (200, "data: {}\n\n", "text/event-stream", "is not a JSON-RPC answer"),
         (200, events_of({"weather": "fine"}), "text/event-stream", 'of a kind that is not known: {"weather'),
         (200, "data: " + "x" * 70_000, "text/event-stream", "sent an event of more than 65536 bytes"),
         (200, '"' + "x" * 70_000 + '"', "application/json", "answered with more than 65536 bytes"),

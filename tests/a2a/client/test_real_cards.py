@@ -87,7 +87,7 @@ def test_an_interface_that_cannot_be_used_is_left_out() -> None:
     assert [one.url for one in read.supported_interfaces] == ["https://agent.example.com/"]
     assert sum(one.startswith("interface ") for one in deviations) == 2
     for none in ([], ["x"], None):
-        with pytest.raises(PeerError, match="is no agent card"):
+        with pytest.raises(PeerError, match="is not an agent card"):
             card_from(json.dumps({**NEWER, "supportedInterfaces": none}).encode(), "here")
 
 

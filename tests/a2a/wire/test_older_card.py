@@ -224,7 +224,7 @@ def test_an_agent_whose_card_says_another_version_is_spoken_to_as_told() -> None
 def test_a_requirement_that_cannot_be_read_stops_an_older_card(
     changes: dict[str, Any],
 ) -> None:
-    with pytest.raises(PeerError, match="is no agent card"):
+    with pytest.raises(PeerError, match="is not an agent card"):
         read(**changes)
 
 

@@ -889,7 +889,7 @@ async def test_a_task_at_work_is_watched_to_its_end(run: Run) -> None:
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        (["echo", "--task", "t"], "give a skill or --task, not both: 'echo' is no KEY=VALUE"),
+        (["echo", "--task", "t"], "give a skill or --task, not both: 'echo' is not KEY=VALUE"),
         (["--task", "t", "--decline", "a=b"], "give an answer or --decline, not both"),
         (["--task", "t", "--no-wait"], "--no-wait with --task takes an answer, too"),
         (["echo", "--decline"], "--decline takes --task: which task asks?"),
@@ -1122,7 +1122,7 @@ async def test_an_argument_that_is_asked_for_as_json_names_its_fields_and_is_che
     async with listening(foreign) as url, at_terminal(url, "act", state=tmp_path) as terminal:
         for asked, answer in (
             ("What to change (as JSON), each with old (required), new: (Ctrl+D declines) ", "[{\n"),
-            ("edits takes JSON, and this is none\n", '[{"new": 1}]\n'),
+            ("edits takes JSON, and this is not JSON\n", '[{"new": 1}]\n'),
             ('at 0: "old" is a required property\n', '{"old": "it\'s"}\n'),
             ('{"old": "it\'s"} is not of type "array"\n', '[{"old": "a"}]\n'),
         ):

@@ -137,7 +137,7 @@ def test_whole_numbers_are_seconds_too() -> None:
     ("content", "said"),
     [
         (b"[card", "this is not valid TOML: "),
-        (b"a = 1\na = 2\n", "this is not valid TOML: a key or table is there twice"),
+        (b"a = 1\na = 2\n", "this is not valid TOML: a key or table appears twice"),
         (b"\xff\xfe", "it is not UTF-8"),
         (None, "there is no such file"),
     ],

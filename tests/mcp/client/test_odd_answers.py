@@ -111,7 +111,7 @@ UNREADABLE: Final = {
     "a result that is null": ('{"jsonrpc":"2.0","id":ID,"result":null}', "its result is no object: null"),
     "a result that is a list": ('{"jsonrpc":"2.0","id":ID,"result":[]}', "its result is no object: []"),
     "neither result nor error": ('{"jsonrpc":"2.0","id":ID}', "it is neither a request nor an answer"),
-    "a broken line": ('{"jsonrpc":"2.0","id":ID,"result":{"content":[{"type":"te', "it is no JSON"),
+    "a broken line": ('{"jsonrpc":"2.0","id":ID,"result":{"content":[{"type":"te', "it is not JSON"),
 }
 
 

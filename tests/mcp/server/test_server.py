@@ -377,6 +377,6 @@ async def test_progress_comes_in_order_before_the_result_and_only_when_it_is_ask
 
 @pytest.mark.proves("mcp-utf8")
 async def test_half_a_character_in_a_request_comes_back_as_something_whole() -> None:
-    async with wire_to(MODERN) as (http, _):  # (a legacy client is told that it is no JSON)
+    async with wire_to(MODERN) as (http, _):  # (a legacy client is told that it is not JSON)
         echoed = await http.tool(1, "echo", text="half \ud83d.")
         assert echoed["result"]["structuredContent"]["arguments"]["text"].startswith("half ")

@@ -112,8 +112,8 @@ async def test_nothing_but_the_protocol_is_on_stdout_and_it_ends_with_stdin(vers
 async def test_a_line_that_is_no_message_is_answered_and_the_next_one_is_read() -> None:
     async with lines_to(PROGRAM, MODERN) as lines:
         for line, code, words in (
-            (b"{nonsense\n", -32700, "no JSON"),
-            (b'{"a": 1}\n', -32600, "no JSON-RPC message"),
+            (b"{nonsense\n", -32700, "not JSON"),
+            (b'{"a": 1}\n', -32600, "not a JSON-RPC message"),
             (b"x" * (17 << 20) + b"\n", -32600, "larger than 16777216 bytes"),
             (b"[" + b"{}," * 130_000 + b"0]\n", -32600, "more than 250000 values"),
         ):
