@@ -228,7 +228,7 @@ async def test_progress_without_a_number_is_said_once(caplog: pytest.LogCaptureF
     assert [
         (record.name, record.exc_info) for record in caplog.records if record.levelno >= logging.WARNING
     ] == [("bridge.mcp.client.dispatcher", None)]
-    assert "tools sends progress without a number, which is passed over: 'much'" in caplog.text
+    assert "tools sends progress without a number. It is ignored: 'much'" in caplog.text
 
 
 async def test_a_result_of_a_million_values_fails_its_call_before_one_is_made() -> None:

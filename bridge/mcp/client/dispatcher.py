@@ -15,6 +15,7 @@ from __future__ import annotations
 import itertools
 import json
 import logging
+import re
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import Context
@@ -55,6 +56,7 @@ from mcp_types import (
 )
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 
+from bridge.errors import counted
 from bridge.jsonvalues import JsonObject, exceeds_floats, json_bytes
 from bridge.mcp.client.elicitation_routing import MODES, ElicitationRouter
 from bridge.mcp.client.faults import FLOODED, UNREACHABLE, error_of
@@ -77,6 +79,8 @@ _HANDSHAKE: Final = frozenset({"server/discover", "initialize"})
 server sends later; here the deadline of the connection counts alone. `initialize` must not be cancelled."""
 
 _SHOWN_CHARACTERS: Final = 80
+_MAY_BE_A_RESULT: Final = re.compile(r'"(jsonrpc|result|content|structuredContent)"\s*:')
+"""What a line has that may be an answer, and so hold what a tool gave."""
 """How much of an ignored message stands in the log."""
 
 _CLOSED: Final = "Connection closed"
@@ -314,13 +318,13 @@ class Wire(JSONRPCDispatcher):
 
     async def _unreadable(self, exc: Exception) -> None:
         """Handle input that is no message, or a message above a limit."""
-        self._pass_over("something beside MCP messages", _beginning(exc))
+        self._pass_over("a line that is not an MCP message", _beginning(exc))
 
     def _pass_over(self, kind: str, words: str) -> None:
         """Log a message that is ignored: a warning once for each kind, since there may be thousands."""
         level = logging.DEBUG if kind in self._warned else logging.WARNING
         self._warned.add(kind)
-        logger.log(level, "%s sends %s, which is passed over: %s", self._name, kind, words)
+        logger.log(level, "%s sends %s. It is ignored: %s", self._name, kind, words)
 
     def _see(self, method: str, params: Mapping[str, Any]) -> None:
         if self.on_hop is not None:
@@ -411,10 +415,11 @@ def _weight_of(request: JSONRPCRequest) -> int:
 
 
 def _beginning(exc: Exception) -> str:
-    """The beginning of the input, for a log line. Text that may be a result is not shown."""
+    """The beginning of the input, for a log line. Text that may be a result is not shown. A server that logs JSON to
+    stdout is shown its line."""
     text = exc.text if isinstance(exc, UnreadableError) else ""
-    if text.lstrip("\ufeff \t").startswith(("{", "[")):
-        return f"{len(text)} characters that look like JSON"
+    if text.lstrip("\ufeff \t").startswith(("{", "[")) and _MAY_BE_A_RESULT.search(text):
+        return f"{counted(len(text), 'character')} of JSON, and {exc}"
     return repr(text[:_SHOWN_CHARACTERS]) if text else str(exc).partition("\n")[0][:200]
 
 

@@ -146,7 +146,24 @@ async def test_what_is_no_message_is_passed_over(
 ) -> None:
     async with speaking(transport, [BESIDE[kind], PLAIN]) as session:
         assert await said(session) == "fine"
-    assert "passed over" in caplog.text
+    assert "sends a line that is not an MCP message. It is ignored: " in caplog.text
+
+
+LOGGED: Final = '{"level":"info","msg":"started on port 7"}'
+HALF: Final = '{"jsonrpc":"2.0","result":{"content":[{"type":"text","text":"a secret"}]}}'
+
+
+@pytest.mark.parametrize(
+    ("line", "shown"), [(LOGGED, repr(LOGGED)), (HALF, "74 characters of JSON")], ids=["log", "result"]
+)
+async def test_a_line_that_a_server_logs_is_shown_and_one_that_may_be_a_result_is_not(
+    line: str, shown: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with speaking("stdio", [line, PLAIN]) as session:
+        assert await said(session) == "fine"
+    assert f"sends a line that is not an MCP message. It is ignored: {shown}" in caplog.text
+    assert "a secret" not in caplog.text
+    assert "validation error" not in caplog.text
 
 
 @pytest.mark.parametrize("transport", ["stdio", "HTTP+SSE"])
@@ -156,7 +173,7 @@ async def test_an_error_that_names_no_request_fails_none_that_waits(
     """It may be about a notification, which some servers answer so."""
     async with speaking(transport, [NAMES_NONE, PLAIN]) as session:
         assert await said(session) == "fine"
-    assert "sends an error that names no request, which is passed over: 'what?'" in caplog.text
+    assert "sends an error that names no request. It is ignored: 'what?'" in caplog.text
 
 
 @pytest.mark.parametrize("transport", ["events", "bodies"])
