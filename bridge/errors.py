@@ -15,6 +15,9 @@ from typing import Final, Literal
 
 from bridge.diagnostics import Diagnostic, in_order, render
 
+UNAUTHORIZED: Final = "unauthorized"
+"""The outcome of a call whose peer does not take the credentials of the bridge (HTTP 401)."""
+
 
 class BridgeError(Exception):
     """An error that a person has to be told of.
@@ -22,10 +25,12 @@ class BridgeError(Exception):
     `str()` gives one message for a terminal and for a peer: no traceback, no secret.
     """
 
-    def __init__(self, message: str = "", *, detail: str = "") -> None:
+    def __init__(self, message: str = "", *, detail: str = "", outcome: str = "") -> None:
         super().__init__(message)
         self.detail = detail
         """Details for the person who runs the bridge, never for a peer: for example, the stderr of a child."""
+        self.outcome = outcome
+        """The outcome of a call that it ends, where that has a word of its own; empty otherwise."""
 
 
 class OwnError(BridgeError):

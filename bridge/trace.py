@@ -57,6 +57,11 @@ OnHop = Callable[[str, str], None]
 HTTP headers, and credentials in a URL, are not part of it."""
 
 
+_FAILED: Final = "failed"
+_REFUSALS: Final = frozenset({"unauthorized"})
+"""The outcomes of a request to a peer that are also told of the request which it follows from, if that fails."""
+
+
 @dataclass(frozen=True, slots=True)
 class TraceContext:
     """The trace that a request belongs to: each part valid, or None."""
@@ -129,6 +134,8 @@ class Hop:
     request that was canceled itself is `canceled`, whatever its task is."""
     error: str = ""
     """The kind of fault that ended the hop; empty without one."""
+    peer_refused: str = ""
+    """The outcome of a request that a peer did not take, which follows from this one."""
     answer: Literal["none", "begun", "whole"] = "none"
     """How much of a streamed answer has come. Who stops to read what has begun is at no fault, and neither is a
     connection that breaks after the whole."""
@@ -188,7 +195,10 @@ class Hop:
 
     @property
     def outcome(self) -> str:
-        """The fault, or the state without one."""
+        """The fault, or the state without one. A call that failed since a peer did not take it has that as its
+        outcome."""
+        if self.peer_refused and self.state == _FAILED:
+            return self.peer_refused
         return self.error or self.state or "done"
 
     @property
@@ -206,8 +216,10 @@ class Hop:
             if kind is CancelledError:
                 self.state = "canceled"  # before there was an answer; nobody is at fault
             elif not self.error:
-                self.error = kind.__name__
+                self.error = getattr(exc, "outcome", "") or kind.__name__
         self.seconds = time.perf_counter() - self._since
+        if self.side == "client" and (taken := hop.get()) is not None:
+            taken.peer_refused = self.error if self.error in _REFUSALS else ""
         for listener in self.listeners:
             listener.ended(self)
 

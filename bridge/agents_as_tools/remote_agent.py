@@ -22,7 +22,7 @@ from bridge.a2a.model.objects import AgentCard
 from bridge.a2a.wire.canonical_card import CardProof
 from bridge.agents_as_tools.on_behalf import OnBehalf
 from bridge.concurrency import Backoff, border
-from bridge.errors import PeerError
+from bridge.errors import UNAUTHORIZED, PeerError
 from bridge.http.caller_token import Caller
 from bridge.http.later_login import LaterLogin
 from bridge.http.login_credentials import LoginNeededError, LoginToken
@@ -115,9 +115,15 @@ class RemoteAgent:
         """What is wrong with its card."""
         self._lack = ""
         """Why there is no token of a login for it."""
+        self._refused = ""
+        """Why it takes no request with the bridge's credentials, although its card is good; empty while it does."""
+        self._has_refused = False
+        self._hides_card = False
+        """Whether its card is not given to the bridge for want of credentials."""
         self._source = source
         self._http = http
-        self._options = options
+        # What an agent says of the credentials of a caller is not about the bridge's.
+        self._options = options if on_behalf else replace(options, on_refusal=self._hear_refusal)
         self._client: AgentClient | None = None
         self._found: FoundCard | None = None
         self._on_behalf = on_behalf
@@ -272,6 +278,7 @@ class RemoteAgent:
         except PeerError as exc:
             fault = self._with_hint(exc)
             if self._client is None:
+                self._hides_card = fault is exc and exc.outcome == UNAUTHORIZED
                 self._be(str(fault))
             if fault is exc:
                 raise
@@ -374,15 +381,35 @@ class RemoteAgent:
             raise
         self._be(None)
 
+    def _hear_refusal(self, words: str) -> None:
+        """Note that it has not taken a request for want of credentials; with no words, that it has taken one."""
+        if words == self._refused:
+            return
+        is_news, self._refused = bool(words) != bool(self._refused), words
+        self._be(self._fault)
+        if is_news and words:
+            level = (
+                logging.INFO if self._has_refused else logging.WARNING
+            )  # one operation may refuse, again and again
+            logger.log(level, "%s does not take the credentials of the bridge: %s", self.key, words)
+            self._has_refused = True
+        elif is_news:
+            logger.info("%s takes the credentials of the bridge again", self.key)
+
     def _distrust(self, fault: DistrustedError) -> None:
         """Call it no more, although its card was good before."""
         self._client = self._found = None
         self._be(str(fault))
 
     def _be(self, fault: str | None) -> None:
-        """Set what is wrong with its card; None when nothing is. It is down without a login, too."""
+        """Set what is wrong with its card; None when nothing is. It is down without a login, too, and while it does not
+        take the bridge's credentials."""
         self._fault = fault
-        self._state = self._state.then(fault or self._lack or None, self._now_ms())
+        self._hides_card = self._hides_card and fault is not None
+        refuses = self._hides_card or (not fault and not self._lack and bool(self._refused))
+        self._state = self._state.then(
+            fault or self._lack or self._refused or None, self._now_ms(), is_unauthorized=refuses
+        )
 
 
 async def read_cards(agents: list[RemoteAgent], within_seconds: float) -> None:

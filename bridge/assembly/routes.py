@@ -369,6 +369,7 @@ def _states(states: Iterable[SourceState]) -> dict[str, JsonObject]:
     return {
         state.key: {
             "up": state.down is None,
+            "state": state.word,
             "since": timestamp(state.since_ms),
             **({} if state.down is None else {"why": state.down}),
         }

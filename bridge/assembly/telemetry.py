@@ -170,6 +170,11 @@ def _gauges_of(parts: Parts) -> Iterator[MetricFamily]:
     yield gauge("mcp_a2a_build_info", "The version of the bridge", [({"version": __version__}, 1.0)])
     yield gauge("mcp_a2a_peer_up", "Whether a tool server or an agent can be called", _peers_up(parts))
     yield gauge(
+        "mcp_a2a_peer_unauthorized",
+        "Whether a tool server or an agent does not take the credentials of the bridge",
+        _peers_unauthorized(parts),
+    )
+    yield gauge(
         "mcp_a2a_login_usable",
         "Whether the login of a person at a peer can be used; 0 when a person has to log in",
         [(labels, float(is_usable)) for labels, is_usable in _logins(parts)],
@@ -228,10 +233,23 @@ def _peers_up(parts: Parts) -> list[tuple[Mapping[str, str], float]]:
     """Whether each peer can be called. A tool server and an agent may have the same name."""
     servers = {key: server.down is None for key, server in parts.upstreams.items()}
     agents = {state.key: state.down is None for face in parts.faces for state in face.offered.face.sources}
+    return _of_peers(servers, agents)
+
+
+def _peers_unauthorized(parts: Parts) -> list[tuple[Mapping[str, str], float]]:
+    """Whether each peer refuses the credentials of the bridge."""
+    servers = {key: server.is_unauthorized for key, server in parts.upstreams.items()}
+    states = [state for face in parts.faces for state in face.offered.face.sources]
+    return _of_peers(servers, {state.key: state.is_unauthorized for state in states})
+
+
+def _of_peers(
+    servers: Mapping[str, bool], agents: Mapping[str, bool]
+) -> list[tuple[Mapping[str, str], float]]:
     return [
-        ({"peer": peer, "protocol": protocol}, float(is_up))
+        ({"peer": peer, "protocol": protocol}, float(holds))
         for protocol, peers in (("mcp", servers), ("a2a", agents))
-        for peer, is_up in peers.items()
+        for peer, holds in peers.items()
     ]
 
 

@@ -120,7 +120,7 @@ def _peers(bridge: Bridge) -> Iterator[JsonObject]:
             "noun": "tool",
             "queued": queued[key],
             "unservable": [f"{tool.name}: {tool.reason}" for tool in upstream.listing.left_out],
-            **known.get(key, {"up": upstream.down is None, "why": upstream.down or ""}),
+            **known.get(key, _state("up" if upstream.down is None else "down", upstream.down)),
         }
     states = {key: one for face in _values(state["mcp"]) for key, one in _values_by_key(face["agents"])}
     remote = {agent.key: agent for one in bridge.offered for agent in one.remote_agents}
@@ -136,13 +136,17 @@ def _peers(bridge: Bridge) -> Iterator[JsonObject]:
             "noun": "skill",
             "queued": queued[key],
             "unservable": [],
-            **states.get(key, {"up": agent.down is None, "why": agent.down or ""}),
+            **states.get(key, _state(agent.state.word, agent.down)),
         }
 
 
 def _table_of(section: str, key: str) -> str:
     """The path of the table of a peer on the page of the configuration; "" for one without a name."""
     return f"/configuration?{urlencode({'table': f'{section}.{key}'})}" if key else ""
+
+
+def _state(word: str, down: str | None) -> JsonObject:
+    return {"up": down is None, "state": word, "why": down or ""}
 
 
 def _values(value: object) -> Iterator[JsonObject]:

@@ -143,7 +143,11 @@ async def explained(
         rest=plain.geturl().partition("://")[2],
     )
     words = str(fault)
-    return type(fault)(f"{words if words.endswith(('?', '.')) else f'{words}.'} {hint}", detail=fault.detail)
+    return type(fault)(
+        f"{words if words.endswith(('?', '.')) else f'{words}.'} {hint}",
+        detail=fault.detail,
+        outcome=fault.outcome,
+    )
 
 
 class FaultExplainer:
@@ -160,7 +164,7 @@ class FaultExplainer:
         if str(fault) != self._fault:
             self._words = str(await self._explain(fault))
             self._fault = str(fault)
-        return type(fault)(self._words, detail=fault.detail)
+        return type(fault)(self._words, detail=fault.detail, outcome=fault.outcome)
 
 
 async def kind_at(

@@ -85,7 +85,10 @@ class SkillSourceStates:
     def _state_of(self, source: SkillSource) -> SourceState:
         down, now_ms = source.upstream.down, self._now_ms()
         before = self._states.get(source.key, SourceState(source.key, down, now_ms))
-        return before.then(down, now_ms, needs_login=source.upstream.needs_login)
+        upstream = source.upstream
+        return before.then(
+            down, now_ms, needs_login=upstream.needs_login, is_unauthorized=upstream.is_unauthorized
+        )
 
 
 logger = logging.getLogger(__name__)

@@ -29,7 +29,7 @@ from bridge.a2a.client.http import (
 )
 from bridge.a2a.wire.rest import CARD_PATH, OLDER_CARD_PATH
 from bridge.a2a.wire.versions import HEADER, VERSIONS
-from bridge.errors import PeerError
+from bridge.errors import UNAUTHORIZED, PeerError
 from bridge.http.client import CredentialsSource, PeerAuth, guarded_by, wants_login
 from bridge.http.private_addresses import AddressGuard
 
@@ -219,7 +219,9 @@ async def read_url(
                 return response, b""
             if not response.is_success:
                 fault = NoCardError if response.is_client_error else PeerError
-                raise (LockedCardError if wants_login(response) else fault)(status_words(response))
+                kind = LockedCardError if wants_login(response) else fault
+                outcome = UNAUTHORIZED if response.status_code == HTTPStatus.UNAUTHORIZED else ""
+                raise kind(status_words(response), outcome=outcome)
             return response, await response_body(response, CARD_LIMIT_BYTES)
     raise PeerError(f"{redacted_url(url)} redirects more than {_REDIRECTS} times")
 

@@ -9,7 +9,7 @@ Spec: A2A 1.0 sections 3.1 (operations), 8.3 (which interface).
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Callable
 from contextlib import aclosing
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -86,6 +86,8 @@ class ClientOptions:
     """The versions that the client speaks."""
     how_to_log_in: str = ""
     """The hint for an agent that wants the login of a person; empty if it gets a token already."""
+    on_refusal: Callable[[str], None] = lambda _: None
+    """See `TransportOptions.on_refusal`."""
 
 
 class AgentClient(Performer):
@@ -235,6 +237,7 @@ def http_transports(
         peer=options.peer,
         hops=options.hops,
         how_to_log_in=options.how_to_log_in,
+        on_refusal=options.on_refusal,
     )
     return [
         HttpTransport(

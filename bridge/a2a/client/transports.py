@@ -38,7 +38,7 @@ from bridge.a2a.model.objects import AgentInterface, Model, SendMessageResponse,
 from bridge.a2a.model.operations import SEND_MESSAGE, AnswerT, AnyOperation, RequestT, Streamed, Unary
 from bridge.a2a.wire.reading import Reading
 from bridge.a2a.wire.versions import HEADER as VERSION_HEADER
-from bridge.errors import PeerError
+from bridge.errors import UNAUTHORIZED, PeerError
 from bridge.http.client import CredentialsSource, PeerAuth, guarded_by, wants_login
 from bridge.http.login_credentials import LoginNeededError, LoginToken
 from bridge.http.oauth import TokenSource
@@ -97,6 +97,9 @@ class TransportOptions:
     """The hint for an agent that wants the login of a person."""
     tokens: TokenSource | None = None
     """Where the access tokens among the credentials come from."""
+    on_refusal: Callable[[str], None] = lambda _: None
+    """Called with the words of a request that the agent does not take for want of credentials, and with none after one
+    that it takes."""
 
 
 class Performer(ABC):
@@ -318,12 +321,18 @@ class HttpTransport(Transport):
         headers = {**traced, **parameters, **outgoing.headers, "Accept": accept}
         asked = replace(outgoing, headers=headers, extensions=extensions, auth=self._auth)
         async with self._redirected_once(asked) as response:
+            is_unauthorized = response.status_code == 401
+            if is_unauthorized or response.is_success:
+                terms.on_refusal(status_words(response) if is_unauthorized else "")
             if terms.how_to_log_in and wants_login(response):
                 raise LoginNeededError(f"login needed: {status_words(response)}. {terms.how_to_log_in}")
             if terms.tokens is not None and response.status_code == 401 and _CHALLENGE in response.headers:
                 is_callers = isinstance(terms.tokens, LoginToken) and terms.tokens.is_callers
                 refused = LoginNeededError if is_callers else PeerError
-                raise refused(f"{status_words(response)}. {terms.tokens.if_refused}".rstrip(". "))
+                words = f"{status_words(response)}. {terms.tokens.if_refused}".rstrip(". ")
+                raise refused(words, outcome="" if is_callers else UNAUTHORIZED)
+            if is_unauthorized and hop is not None:
+                hop.error = UNAUTHORIZED
             yield response
 
     @asynccontextmanager

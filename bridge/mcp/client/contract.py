@@ -161,6 +161,11 @@ class ToolServer(DescribedServer, Protocol):
         ...
 
     @property
+    def is_unauthorized(self) -> bool:
+        """Whether it is down since it does not take the credentials of the bridge."""
+        ...
+
+    @property
     def holds(self) -> tuple[SlotHold, ...]:
         """The calls that keep their slots while their clients are asked something, as far as this process knows."""
         ...

@@ -25,7 +25,7 @@ from mcp.shared.inbound import mcp_param_headers
 from pydantic import JsonValue
 
 from bridge.concurrency import Backoff, Signal
-from bridge.errors import PeerError
+from bridge.errors import UNAUTHORIZED, PeerError
 from bridge.http.login_credentials import LoginNeededError
 from bridge.jsonvalues import JsonObject, words_of
 from bridge.mcp.client.dispatcher import OnTaskNews, Stamp, UnansweredBounds, Wire
@@ -47,6 +47,7 @@ from bridge.mcp.client.faults import (
     ServerRefusedError,
     doubts_session,
     fault_of,
+    status_of,
 )
 from bridge.mcp.client.listing import ListBounds, listed_tools
 from bridge.mcp.client.stderr import LastWords
@@ -301,7 +302,7 @@ class Link:
             case fault if fault == NO_MCP:
                 return ServerLostError(_no_mcp(self.name))
             case _:
-                return ServerLostError(f"{self.name}: {exc.message}")
+                return ServerLostError(f"{self.name}: {exc.message}", outcome=_outcome_of(exc))
 
     async def watch(self) -> None:
         """Set `lost` when the connection ends, and listen for changes of the tools. Runs as long as the link."""
@@ -434,7 +435,11 @@ def _fault_of_greeting(exc: MCPError, name: str, last_words: LastWords) -> PeerE
         case fault if fault == UNREACHABLE:
             return ServerDownError(exc.message)
         case _:
-            return PeerError(exc.message)
+            return PeerError(exc.message, outcome=_outcome_of(exc))
+
+
+def _outcome_of(exc: MCPError) -> str:
+    return UNAUTHORIZED if status_of(exc) == 401 else ""
 
 
 def _no_mcp(name: str) -> str:

@@ -84,7 +84,7 @@ from pydantic import JsonValue
 
 from bridge import trace
 from bridge.concurrency import Backoff
-from bridge.errors import BridgeError, PeerError, UsageError, leaf_of
+from bridge.errors import UNAUTHORIZED, BridgeError, PeerError, UsageError, leaf_of
 from bridge.http.login_credentials import LoginNeededError
 from bridge.http.probe import FaultExplainer
 from bridge.jsonvalues import JsonObject
@@ -138,11 +138,14 @@ class Session:
         baggage_keys: frozenset[str] = frozenset(),
         on_change: Callable[[], None] = lambda: None,
         on_question: Callable[[], None] = lambda: None,
+        on_refusal: Callable[[str], None] = lambda _: None,
         peer: str | None = None,
         hops: Hops = UNHEARD,
     ) -> None:
         """`on_change` is called when the tools have changed, or the server went up or down. `on_question` is called
-        when the server asks something in the middle of a call and does not name the call. `peer` is the server's name
+        when the server asks something in the middle of a call and does not name the call. `on_refusal` is called with
+        the words of a request that the server does not take for want of credentials, and with none after one that it
+        takes. `peer` is the server's name
         for those who listen to hops; None if that is `name`.
 
         `baggage_keys` are the keys of a trace's baggage that are sent to a server on another machine.
@@ -158,6 +161,8 @@ class Session:
         """Why the server cannot be called, in words; None while it can."""
         self.needs_login = False
         """Whether it is down until a person logs in."""
+        self.is_unauthorized = False
+        """Whether it is down since the server does not take the bridge's credentials."""
         self._is_over = False
         """Whether the token or the login of the caller in whose name it is counts no more, so that it never connects
         again."""
@@ -183,6 +188,7 @@ class Session:
             trace.told_to_peer, is_local=is_local(target), baggage_keys=baggage_keys
         )
         self._on_change = on_change
+        self._on_refusal = on_refusal
         self._link: Link | None = None
         self._up = anyio.Event()
         self._tried = anyio.Event()
@@ -306,6 +312,16 @@ class Session:
     async def _on_link(self, request: Callable[[Link], Awaitable[JsonObject]]) -> JsonObject:
         """Send a request. When the server has not taken it, send it once more, on a new connection."""
         try:
+            result = await self._taken_on_link(request)
+        except PeerError as exc:
+            if exc.outcome == UNAUTHORIZED:
+                self._on_refusal(str(exc))
+            raise
+        self._on_refusal("")
+        return result
+
+    async def _taken_on_link(self, request: Callable[[Link], Awaitable[JsonObject]]) -> JsonObject:
+        try:
             return await request(await self._connected())
         except NotTakenError as exc:
             logger.debug("%s: %s; sending again", self.name, exc)
@@ -374,6 +390,7 @@ class Session:
                 fault = await self._explained(leaf_of(exc))
                 self._at_fault = UsageError if isinstance(fault, UsageError) else PeerError
                 self.needs_login = isinstance(fault, LoginNeededError)
+                self.is_unauthorized = isinstance(fault, PeerError) and fault.outcome == UNAUTHORIZED
                 self._went_down(_words(fault), fault.detail if isinstance(fault, BridgeError) else "")
                 self._is_over = isinstance(fault, CallerTokenGoneError)
                 self._failed = self._attempts
@@ -496,6 +513,7 @@ class Session:
         if self._tried.is_set():
             logger.info("%s is up%s", self.name, " again" if self._link else "")
         self._link, self.greeting, self.down, self.needs_login = link, link.greeting, None, False
+        self.is_unauthorized = False
         self._down_since = None
         link.wire.on_hop = self.on_hop
         self._wanted = anyio.Event()

@@ -122,11 +122,16 @@ class Upstream:
             pace=self._pace,
             baggage_keys=baggage_keys,
             on_question=self._go_serial,
+            on_refusal=self._hear_refusal,
             peer=name,
             hops=hops,
         )
         is_serial = self._memory.recall(Fact.SERIAL, str(target)) is not None
         self._slots_each = 1 if is_serial else self._pace.concurrency
+        self._on_change = on_change
+        self._refused = ""
+        """Why it takes no call with the bridge's credentials, although it is connected; empty while it does."""
+        self._has_refused = False
         self._first = self._make(name, on_change=on_change)
         self._shared = self._queue(
             self._first, most_sessions=max(self._rules.shared, 1), open_another=self._open
@@ -150,6 +155,24 @@ class Upstream:
         yield self._shared
         for own in tuple(self._own.values()):
             yield own.queue
+
+    def _hear_refusal(self, words: str) -> None:
+        """Note that the server has not taken a request for want of credentials; with no words, that it has taken one.
+        What it says of the credentials of a caller is not about the bridge's."""
+        if words == self._refused or self._callers is not None or self.logins is not None:
+            return
+        is_news, self._refused = bool(words) != bool(self._refused), words
+        if not is_news:
+            return
+        if words:
+            level = (
+                logging.INFO if self._has_refused else logging.WARNING
+            )  # a single tool may refuse, again and again
+            logger.log(level, "%s does not take the credentials of the bridge: %s", self.name, words)
+            self._has_refused = True
+        else:
+            logger.info("%s takes the credentials of the bridge again", self.name)
+        self._on_change()
 
     def _go_serial(self) -> None:
         """Run one call at a time in each session, since the server asks without naming the call."""
@@ -192,8 +215,14 @@ class Upstream:
 
     @property
     def down(self) -> str | None:
-        """Why the server cannot be called, in words; None while it can."""
-        return self._first.down
+        """Why the server cannot be called, in words; None while it can. One that takes no credentials is asked all the
+        same with each call: it may take them again."""
+        return self._first.down or self._refused or None
+
+    @property
+    def is_unauthorized(self) -> bool:
+        """Whether it is down since it does not take the credentials of the bridge."""
+        return self._first.is_unauthorized or (self._first.down is None and bool(self._refused))
 
     @property
     def needs_login(self) -> bool:

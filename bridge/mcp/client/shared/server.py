@@ -160,6 +160,11 @@ class SharedServer:
         return False
 
     @property
+    def is_unauthorized(self) -> bool:
+        """False: a command is shown no credentials."""
+        return False
+
+    @property
     def holds(self) -> tuple[SlotHold, ...]:
         """The calls that keep their slots; known to the holder alone."""
         return self._local.holds if self._is_holder else ()

@@ -20,7 +20,7 @@ from mcp.client._transport import TransportStreams
 from mcp.shared.message import SessionMessage
 from mcp_types import ErrorData, JSONRPCError
 
-from bridge.errors import PeerError, reason_of
+from bridge.errors import PeerError, echoed, reason_of
 from bridge.http.caller_token import CallerToken
 from bridge.http.client import (
     CredentialsSource,
@@ -331,10 +331,11 @@ class FaultMappingTransport(GuardedTransport):
             # Not with its own status: a 401 would be taken for a refused token.
             return self._fault(request, 404, SESSION_LOST, f"{self._name} no longer knows the session")
         refuses_login = self._is_callers and status == 401
-        if error is not None and not refuses_login:
+        if error is not None and status != 401:
             is_plain = plain_message_in(body) is not None
             return _json_response(request, status, body if is_plain else _error_body(error))
         words = f"{self._name} answered HTTP {status} {response.reason_phrase}".rstrip()
+        words += f" ({echoed(error.message)})" if error is not None else ""
         if self.is_of_session(request) and not wants_token and (phrase := phrase_of_lost_session(said)):
             return self._fault(request, status, SESSION_DOUBTED, f"{words}: {phrase}")
         if wants_login(response) and self._how_to_log_in:
