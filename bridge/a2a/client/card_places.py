@@ -113,7 +113,8 @@ def _nowhere(
     kind = min((type(fault) for fault in faults), key=_FAULTS.index)
     missing = [place for place in absent if place in own]
     others = (str(no_card_at(missing)),) if missing else ()
-    return kind("; ".join(dict.fromkeys([*map(str, faults), *others])) + foreign)
+    outcome = next((fault.outcome for fault in faults if fault.outcome), "")
+    return kind("; ".join(dict.fromkeys([*map(str, faults), *others])) + foreign, outcome=outcome)
 
 
 def _urls_on(text: bytes) -> list[str]:
