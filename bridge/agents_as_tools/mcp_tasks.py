@@ -11,7 +11,7 @@ that the plain call would have had; `failed` is what would have been a JSON-RPC 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from functools import partial
 from typing import Final
@@ -39,7 +39,7 @@ from bridge.agents_as_tools.handles import FarCall
 from bridge.agents_as_tools.options import FaceOptions
 from bridge.agents_as_tools.remote_agent import RemoteAgent
 from bridge.agents_as_tools.sending import FaceRuntime, Sending, canceled_task
-from bridge.agents_as_tools.tool_results import ToolResults, failure
+from bridge.agents_as_tools.tool_results import ToolResults, failure, same_question
 from bridge.concurrency import done_slowly
 from bridge.errors import BridgeError, PeerError
 from bridge.http.token_endpoint import TokenError
@@ -73,8 +73,9 @@ _OVER: Final = frozenset({"completed", "failed", "cancelled"})
 _SHORTEST_WATCH_SECONDS: Final = 0.2
 """The shortest time between two reads of a watched task, however many events its agent sends."""
 
-_REFUSED_MOST: Final = 256
-"""The most refusals that are remembered. Beyond it, a task that was canceled shows only its agent's words."""
+_REMEMBERED_MOST: Final = 256
+"""The most refusals that are remembered, and the most answers. Beyond it, a task that was canceled shows only its
+agent's words, and one that asks the same again is at its first try."""
 
 FindTool = Callable[[str, str], tuple[RemoteAgent, AgentTool | None] | None]
 """Finds an agent and its tool by their marks. The tool is None when the agent no longer has it."""
@@ -137,6 +138,8 @@ class McpTasks:
         by the principal that had none."""
         self._refused: dict[tuple[str, str, str], _Refused] = {}
         """The last refusals by agent, task and principal, for the words of their tasks."""
+        self._answered: dict[tuple[str, str, str], int] = {}
+        """How often questions were answered, by task, principal and what is asked."""
 
     def knows(self, task_id: str, caller: TaskCaller) -> bool:
         """See `TaskFace.knows`."""
@@ -178,6 +181,7 @@ class McpTasks:
             await self._refuse(opened, answer, questions_mark(questions.values()))
         elif answer is not None:
             await self._send(opened, answer)
+            self._note_answer(opened, questions.values())
 
     async def cancel(self, task_id: str, caller: TaskCaller) -> None:
         """See `TaskFace.cancel`. An agent may refuse to cancel, which is no error."""
@@ -234,10 +238,25 @@ class McpTasks:
         refused = self._refused.get((opened.call.task.agent, task.id, opened.caller.principal))
         if task.status.state in ENDED:
             self._surroundings().webhooks.ended(opened.call.task, opened.caller.principal)
-        shown = _after_refusal(opened, task, refused) or await done_slowly(
-            partial(_as_it_stands, opened, task)
-        )
+        shown = _after_refusal(opened, task, refused) or self._asked_too_often(opened, task)
+        shown = shown or await done_slowly(partial(_as_it_stands, opened, task))
         return self._fields(opened, task) | shown, task
+
+    def _note_answer(self, opened: _OpenedTask, questions: Iterable[AgentQuestion]) -> None:
+        """Note that a question was answered, by what it asks."""
+        key = opened.call.task.task_id, opened.caller.principal, same_question(questions)
+        times = self._answered.pop(key, 0)
+        while len(self._answered) >= _REMEMBERED_MOST:
+            del self._answered[next(iter(self._answered))]
+        self._answered[key] = times + 1
+
+    def _asked_too_often(self, opened: _OpenedTask, task: Task) -> JsonObject:
+        """The task with its question in words, when the same was answered again and again; empty otherwise."""
+        questions = _questions(opened, task)
+        key = task.id, opened.caller.principal, same_question(questions)
+        if not questions or self._answered.get(key, 0) < opened.options.answer_tries:
+            return {}
+        return {"status": "completed", "result": _whole(opened.shown.question_in_words(task))}
 
     def _without_agent(self, opened: _OpenedTask, exc: PeerError) -> JsonObject:
         agent, now = opened.agent, anyio.current_time()
@@ -322,7 +341,7 @@ class McpTasks:
             await canceled_task(opened.client, task_id, opened.options.cancel_seconds)
         except PeerError as exc:
             fault = exc
-        while len(self._refused) >= _REFUSED_MOST:
+        while len(self._refused) >= _REMEMBERED_MOST:
             del self._refused[next(iter(self._refused))]
         self._refused[opened.call.task.agent, task_id, caller.principal] = _Refused(refusal, asked, fault)
 

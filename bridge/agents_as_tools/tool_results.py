@@ -49,6 +49,7 @@ _HOW_ENDED: Final[Mapping[ElicitAction, str]] = {
     ElicitAction.CANCEL: ", so the task was canceled there",
 }
 """What came of a no, in words after `Refusal.said_of`."""
+_NEW_EACH_TIME: Final = frozenset({"elicitationId", "url", "_meta"})
 _CONTEXT_META: Final = "mcp-a2a/context"
 """The `_meta` key of a result for the handle of its conversation."""
 
@@ -220,8 +221,11 @@ class ToolResults:
 
 
 def same_question(questions: Iterable[AgentQuestion]) -> str:
-    """A short digest of what is asked, without the keys: it is the same when an agent asks the same again."""
-    asked = [{key: item for key, item in one.params.items() if key != "elicitationId"} for one in questions]
+    """A short digest of what is asked, without the keys: it is the same when an agent asks the same again. A link may
+    be new each time."""
+    asked = [
+        {key: item for key, item in one.params.items() if key not in _NEW_EACH_TIME} for one in questions
+    ]
     return hashlib.sha256(json.dumps(asked, sort_keys=True).encode()).hexdigest()[:8]
 
 

@@ -51,6 +51,7 @@ logger = logging.getLogger(__name__)
 
 _QUESTION: Final = "login"
 _WANTED: Final = "{} wants you to log in"
+_STILL_NOT: Final = "{} messages came, and still no login at {}, so it was not called. Log in, and call again"
 _DECLINED: Final = "You declined to log in at {}, so it was not called"
 _NO_RIGHT: Final = "You may not use the skill {} any more, so it was not called"
 
@@ -96,9 +97,13 @@ class LoginGate:
             PeerError: the place of the logins cannot be read.
             StoreError: another replica goes on with the task, or the store cannot write.
         """
-        while (since := await self.since(job, after)) is None:
+        for _ in range(self._options.answer_tries):
+            if (since := await self.since(job, after)) is not None:
+                return since
             if not await self._goes_on(job, decision.skill_id, await self._asked(job, decision, after)):
                 return None
+        if (since := await self.since(job, after)) is None:
+            await _reject(job, _STILL_NOT.format(self._options.answer_tries, self._server))
         return since
 
     async def since(self, job: Job, after: float = 0.0) -> float | None:

@@ -170,3 +170,26 @@ async def test_a_question_that_is_asked_again_and_again_is_put_in_words(mode: st
         assert words(result)[0].startswith("Which day?")
         assert (result.meta or {})["mcp-a2a/unfinished"]["tool"] == "task_reply"
         assert (len(answers.seen), agent.said) == (3, 4)
+
+
+@pytest.mark.proves("map-ask-again", "map-ask-back-url")
+@each_mode
+async def test_a_link_that_is_opened_and_wanted_again_and_again_is_put_in_words(
+    mode: str, tmp_path: Path
+) -> None:
+    asked = 0
+
+    def ask(method: str, params: Json) -> list[Json]:
+        nonlocal asked
+        asked += method != "GetTask" and "message" in params
+        link = {
+            "data": {"key": "login", "mode": "url", "message": "Log in", "url": f"https://a.test/{asked}"}
+        }
+        asks = task("AUTH_REQUIRED", says(f"q-{asked}", {"text": "Log in"}, link))
+        return [asks if method == "GetTask" else {"task": asks}]
+
+    answers = answering(*[types.ElicitResult(action="accept")] * 3)
+    async with hosted(tmp_path, ask, mode=mode, callback=answers) as client:
+        result = await client.call_tool("act", {"message": "book"})
+        assert words(result)[0].startswith("Log in")
+        assert (len(answers.seen), asked) == (3, 4)

@@ -49,6 +49,8 @@ async def asking(
     told = [ASKS]
 
     def ask(method: str, params: Json) -> list[Json]:
+        if method == "CancelTask":
+            return [{"error": {"code": -32002, "message": "No way"}}]
         if params.get("message", {}).get("taskId"):  # the answer: the same words are a new question
             told.append(asked_as(f"m-{len(told) + 1}"))
         return [told[-1] if method == "GetTask" else {"task": told[-1]}]
@@ -133,3 +135,31 @@ async def test_what_a_host_is_let_in_with_is_not_sent_to_an_agent(knowing: Knowi
         token = clients["ada"].http.client.headers["authorization"].removeprefix("Bearer ")
     assert heard
     assert not [headers for headers in heard if "authorization" in headers or token in str(headers)]
+
+
+@pytest.mark.proves("map-ask-again")
+async def test_a_task_that_asks_the_same_again_and_again_gives_its_question_in_words(tmp_path: Path) -> None:
+    async with asking(tmp_path, capabilities=TAKES_ALL) as clients:
+        ada = clients["ada"]
+        task = await ada.call("act", message="paint")
+        for _ in range(3):
+            (key,) = (await ada.get(task))["inputRequests"]
+            await ada.answer(task, **{key: accepted(answer="red")})
+        ended = await ada.get(task)
+        assert ended["status"] == "completed"
+        assert "task_reply" in ended["result"]["content"][0]["text"]
+
+
+@pytest.mark.proves("map-ask-back-no")
+async def test_a_task_whose_agent_does_not_cancel_it_after_a_no_says_so_and_asks_no_more(
+    tmp_path: Path,
+) -> None:
+    async with asking(tmp_path, capabilities=TAKES_ALL) as clients:
+        ada = clients["ada"]
+        task = await ada.call("act", message="paint")
+        (key,) = (await ada.get(task))["inputRequests"]
+        await ada.answer(task, **{key: {"action": "decline"}})
+        ended = await ada.get(task)
+        assert ended["status"] == "completed"
+        assert ended["result"]["isError"] is True
+        assert "could not be canceled" in ended["result"]["content"][0]["text"]

@@ -418,6 +418,23 @@ async def test_a_message_brings_no_login_and_renews_the_link(tmp_path: Path) -> 
         await here.becomes("alice", task, "TASK_STATE_COMPLETED")
 
 
+@pytest.mark.proves("map-ask-again")
+async def test_who_says_three_times_that_it_has_logged_in_and_has_not_is_not_asked_again(
+    tmp_path: Path,
+) -> None:
+    async with office(tmp_path) as here:
+        task, link = await here.asked("alice")
+        said = {"taskId": task["id"], "parts": [{"text": "done"}]}
+        for _ in range(2):
+            again, before = await here.send("alice", said), link
+            while (link := link_in(await here.becomes("alice", again, "TASK_STATE_AUTH_REQUIRED"))) == before:
+                await anyio.sleep(0.01)
+        await here.send("alice", said)
+        ended = await here.becomes("alice", task, "TASK_STATE_REJECTED")
+        assert "still no login" in str(ended["status"])
+        assert here.calls == []
+
+
 async def test_a_task_that_waits_while_its_server_gets_another_url_goes_on_with_the_next_message(
     tmp_path: Path,
 ) -> None:
