@@ -31,6 +31,17 @@ TAKEN: Final[dict[str, dict[str, Any]]] = {
     "another port": {"port": 9000, "replicaUrl": "http://[$(POD_IP)]:9000"},
     "a long drain": {"drainSeconds": 600, "preStopSeconds": 15},
     "one file": {"files": {"bridge.toml": "[bridge]\nport = 8080\n", "profile.toml": None}},
+    "metrics, console and an ingress": {
+        "console": True,
+        "metrics": {"enabled": True, "port": 9999},
+        "ingress": {
+            "enabled": True,
+            "className": "nginx",
+            "host": "agents.example.com",
+            "tlsSecretName": "agents-tls",
+            "annotations": {"nginx.ingress.kubernetes.io/proxy-buffering": "off"},
+        },
+    },
     "everything": {
         "image": {"repository": "images.example.com/team/mcp-a2a", "tag": "1.2.3", "pullPolicy": "Always"},
         "imagePullSecrets": [{"name": "images"}],
@@ -49,6 +60,8 @@ REFUSED: Final[dict[str, tuple[dict[str, Any], str]]] = {
     "no pause before the end": ({"preStopSeconds": 0}, "preStopSeconds"),
     "no file to serve": ({"files": {"bridge.toml": ""}}, "bridge.toml"),
     "a port for root": ({"port": 80}, "port"),
+    "metrics at a port for root": ({"metrics": {"port": 80}}, "port"),
+    "an ingress for no host": ({"ingress": {"enabled": True, "host": ""}}, "host"),
 }
 
 
@@ -230,6 +243,44 @@ def test_each_pod_names_its_own_address_to_the_others() -> None:
     assert variables["MCP_A2A_SERVE_REPLICA_URL"]["value"] == "http://$(POD_IP):8080"
     assert [*variables] == ["POD_IP", "MCP_A2A_SERVE_REPLICA_URL"]  # one that is used stands before
     assert rendered("no address of each").environment == {}
+
+
+# What is turned on
+
+
+def test_metrics_console_and_ingress_are_off_until_they_are_turned_on() -> None:
+    found = rendered("as it is")
+    assert found.container["args"] == ["serve", "bridge.toml", "--no-reload", "--port", "8080"]
+    assert [one["name"] for one in found.container["ports"]] == ["http"]
+    assert "Ingress" not in found.manifests
+
+
+def test_metrics_have_a_port_of_each_pod_and_are_in_no_service() -> None:
+    found = rendered("metrics, console and an ingress")
+    assert found.container["args"][-3:] == ["--console", "--metrics", "0.0.0.0:9999"]
+    assert {one["name"]: one["containerPort"] for one in found.container["ports"]} == {
+        "http": 8080,
+        "metrics": 9999,
+    }
+    assert [one["name"] for one in found.manifests["Service"]["spec"]["ports"]] == ["http"]
+    annotations = found.manifests["Deployment"]["spec"]["template"]["metadata"]["annotations"]
+    assert annotations["prometheus.io/port"] == "9999"
+
+
+def test_the_ingress_leads_its_host_to_the_service_with_its_certificate() -> None:
+    found = rendered("metrics, console and an ingress").manifests
+    spec = found["Ingress"]["spec"]
+    assert (spec["ingressClassName"], spec["tls"]) == (
+        "nginx",
+        [{"hosts": ["agents.example.com"], "secretName": "agents-tls"}],
+    )
+    (rule,) = spec["rules"]
+    (path,) = rule["http"]["paths"]
+    assert (rule["host"], path["path"]) == ("agents.example.com", "/")
+    assert path["backend"]["service"] == {
+        "name": found["Service"]["metadata"]["name"],
+        "port": {"name": found["Service"]["spec"]["ports"][0]["name"]},
+    }
 
 
 # Files

