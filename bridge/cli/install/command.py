@@ -18,7 +18,7 @@ from click.core import ParameterSource
 from bridge import short_names
 from bridge.cli.expose import agents_options
 from bridge.cli.install import checks, from_file
-from bridge.errors import UsageError
+from bridge.errors import PeerError, UsageError
 from bridge.hosts import entry, places
 from bridge.jsonvalues import JsonObject
 
@@ -151,7 +151,10 @@ def agent_of(word: str) -> str:
         return word
     from bridge.a2a.client.card_places import base_url
 
-    base = base_url(word)
+    try:
+        base = base_url(word)
+    except PeerError:  # whoever uses it says what is wrong
+        return word
     return word if base == word else base.rstrip("/")
 
 

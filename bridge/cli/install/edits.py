@@ -153,11 +153,9 @@ def _keys(offers: Sequence[str]) -> frozenset[str]:
 
 def _key(offer: str) -> str:
     """What tells an offer from others: the URLs of an agent and of its card are one, with a slash at the end or not."""
-    if "://" not in offer:
-        return offer
-    from bridge.a2a.client.card_places import base_url
+    from bridge.cli.install.command import agent_of
 
-    return base_url(offer).rstrip("/")
+    return agent_of(offer).rstrip("/") if "://" in offer else offer
 
 
 # Agents are added to a server

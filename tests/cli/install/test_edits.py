@@ -152,6 +152,21 @@ def test_an_entry_with_a_url_as_the_value_of_an_option_is_known_again(machine: M
     assert machine.install("cursor", "--list").stdout.splitlines()[-1] == f"  one  {ONE}"
 
 
+def test_an_entry_that_is_odd_is_in_the_way_of_no_other(machine: Machine) -> None:
+    odd = {"command": "/x/mcp-a2a", "args": ["expose", "http://["]}
+    others = {"odd": odd, "none": {"command": "mcp-a2a"}, "text": "x", "list": {"command": 3, "args": {}}}
+    machine.file("cursor").write_text(json.dumps({"mcpServers": others}))
+    assert machine.install("cursor", ONE).returncode == 0
+    assert machine.install("cursor", "--add", TWO, "--name", "one").returncode == 0
+    assert machine.install("cursor", "--remove", ONE).returncode == 0
+    assert machine.install("cursor", "--remove", TWO, "--name", "one").returncode == 0
+    done = machine.install("cursor", "http://[")
+    assert (done.returncode, "is no URL" in done.stderr) == (2, True), done.stderr
+    assert machine.install("cursor", "--remove", "odd").returncode == 0
+    del others["odd"]
+    assert json.loads(machine.file("cursor").read_text()) == {"mcpServers": others}
+
+
 def test_certificates_are_passed_on_by_their_files(machine: Machine) -> None:
     authority = Authority(machine.project)
     issued = authority.issues("bridge")
