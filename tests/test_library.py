@@ -115,6 +115,19 @@ async def test_an_object_stands_in_for_the_command_of_a_file(tmp_path: Path) -> 
         assert await skills_of(app) == ["greet"]
 
 
+async def test_an_object_stands_in_for_a_server_of_a_hosts_file(tmp_path: Path) -> None:
+    host = tmp_path / "mcp.json"
+    host.write_text(json.dumps({"mcpServers": {"demo": {"command": "no-such-command"}}}))
+    file = {**GREETING, "import": {"mcp_json": str(host)}}
+    async with bridge.open(bridge.loads(file, servers={"demo": greeter()})) as app:
+        assert await skills_of(app) == ["Say hello"]
+
+
+def test_a_face_of_an_unknown_server_is_refused_beside_an_object() -> None:
+    with pytest.raises(ConfigError, match="`other`"):
+        bridge.loads({"tools_as_agent": {"demo": {"from": ["other"]}}}, servers={"demo": greeter()})
+
+
 def test_an_object_that_is_no_server_is_named() -> None:
     with pytest.raises(UsageError, match=r"tool server demo: builtins\.dict is no MCP server"):
         bridge.loads(GREETING, servers={"demo": {}})  # type: ignore[dict-item]

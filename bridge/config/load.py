@@ -15,7 +15,7 @@ from typing import Any, Final
 from pydantic import ValidationError
 
 from bridge.config.check.plain_tables import tables_at
-from bridge.config.check.rules import OF_ENDPOINTS, is_shared_store, rule_faults
+from bridge.config.check.rules import OF_ENDPOINTS, ImportedNames, is_shared_store, rule_faults
 from bridge.config.check.validation_faults import validation_faults_of, without_guesses
 from bridge.config.import_file import LeftOut
 from bridge.config.imports import Imports, read_imports, tables_in
@@ -28,6 +28,7 @@ from bridge.config.tables.models import (
     Config,
     PrincipalTable,
     ToolsAsAgentTable,
+    ToolServerTable,
 )
 from bridge.config.tables.profile import (
     NoProfileError,
@@ -179,7 +180,7 @@ def _of_text(
 
 
 def _with_servers(data: dict[str, Any], servers: Mapping[str, object]) -> dict[str, Any]:
-    """The data with a table for each object, which says nothing of a command or a URL."""
+    """The data without what the tables of objects say of a command or a URL."""
     if not servers:
         return data
     tables = data.get("tool_servers", {})
@@ -188,7 +189,7 @@ def _with_servers(data: dict[str, Any], servers: Mapping[str, object]) -> dict[s
     changed = {
         name: {key: value for key, value in table.items() if key not in OF_ENDPOINTS}
         for name in servers
-        if isinstance(table := tables.get(name, {}), dict)
+        if isinstance(table := tables.get(name), dict)
     }
     return {**data, "tool_servers": {**tables, **changed}}
 
@@ -214,12 +215,12 @@ def _loaded(
     found = _LoadFindings(document, imports.faults, imports.elsewhere)
     profiles = _profiles(found)
     config = _config(reading, found)
-    found.faults += rule_faults(document.data, imports.names(), frozenset(servers))
+    found.faults += rule_faults(document.data, _names(imports, servers), frozenset(servers))
     found.elsewhere += [*imports.wanted_and_refused(document.data), *imports.emptied(document.data)]
     found.faults += _shared_tokens(document.data, reading)
     document.refuse(without_guesses(found.faults), found.elsewhere)
     assert config is not None, "what is wrong with it has been raised"
-    config = _with_imports(config, imports)
+    config = _with_imports(config, imports, servers)
     return LoadedConfig(
         reading.folder,
         config,
@@ -232,11 +233,23 @@ def _loaded(
     )
 
 
-def _with_imports(config: Config, imports: Imports) -> Config:
-    """The configuration with the peers of imported files, and with faces that do without those left out."""
+def _names(imports: Imports, servers: Collection[str]) -> ImportedNames:
+    """The names that the file may use beside its own: those of imported files, and those of objects."""
+    names = imports.names()
+    of_servers = names.get("tool_servers", frozenset())
+    return {**names, "tool_servers": None if of_servers is None else of_servers | frozenset(servers)}
+
+
+def _with_imports(config: Config, imports: Imports, servers: Collection[str] = ()) -> Config:
+    """The configuration with the peers of imported files and a table for each object that has none, and with faces
+    that do without those left out."""
     left_out = imports.left_out()
     changes = {
-        "tool_servers": {**config.tool_servers, **tables_in(imports.tool_servers)},
+        "tool_servers": {
+            **{name: ToolServerTable() for name in servers},
+            **config.tool_servers,
+            **tables_in(imports.tool_servers),
+        },
         "agents": {**config.agents, **tables_in(imports.agents)},
         "agents_as_tools": {
             name: face.model_copy(
