@@ -78,7 +78,7 @@ async def webhooks_of(
         return
     allow = place.push.allow
     records = WebhookRecords(signer.keys)
-    rules = WebhookRules(WebhookLimits(table.each_task, table.each_principal), allow)
+    rules = WebhookRules(WebhookLimits(table.each_task, table.each_principal, table.ended_bytes), allow)
     webhooks = Webhooks(store, records, rules, ids, tell=tell, face=face)
     bounds = PushBounds(table.attempt_seconds, table.answer_limit_bytes)
     async with AsyncExitStack() as stack:

@@ -79,6 +79,8 @@ class WebhookLimits:
 
     each_task: int
     each_owner: int
+    ended_bytes: int = 16 * 1024 * 1024
+    """What of ended tasks is sent in a minute for the webhooks that one owner creates on them, in bytes."""
 
 
 OnRows = Callable[[Collection[str] | None], None]

@@ -84,6 +84,7 @@ from types import TracebackType
 from typing import Final, Self, overload
 
 import anyio
+import anyio.to_thread
 
 from bridge import trace
 from bridge.a2a.model.errors import (
@@ -143,7 +144,14 @@ from bridge.a2a.tasks.callers import CallContext
 from bridge.a2a.tasks.draft import DraftTask
 from bridge.a2a.tasks.idempotency import MessageBook
 from bridge.a2a.tasks.intake import AcceptedMessage, EngineLimits, Intake
-from bridge.a2a.tasks.listing import listed_task, query_from, response_from
+from bridge.a2a.tasks.listing import (
+    HEAVY_CONTAINERS,
+    bounded,
+    containers_in,
+    listed_task,
+    query_from,
+    response_from,
+)
 from bridge.a2a.tasks.live import LiveTask, refused_commit
 from bridge.a2a.tasks.moments import MomentLines, line_of
 from bridge.a2a.tasks.others import OtherReplicas
@@ -423,8 +431,15 @@ class Engine:
         query = query_from(request, caller.principal)
         if caller.operator is not None and (hop := trace.hop.get()) is not None:
             hop.owner = EVERYONE
-        listing = await self._store.list(query if caller.operator is None else replace(query, owner=None))
-        return response_from(listing, [_listed_for(caller, row) for row in listing.tasks], request)
+        listing = bounded(
+            await self._store.list(query if caller.operator is None else replace(query, owner=None))
+        )
+        tasks = []
+        for row in listing.tasks:
+            read = partial(_listed_for, caller, row)
+            is_heavy = containers_in(row) > HEAVY_CONTAINERS
+            tasks.append(await anyio.to_thread.run_sync(read) if is_heavy else read())
+        return response_from(listing, tasks, request)
 
     async def cancel(self, task_id: str, caller: CallContext) -> Task:
         """Cancel a task. The first terminal state wins.

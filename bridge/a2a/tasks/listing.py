@@ -8,6 +8,7 @@ from __future__ import annotations
 import base64
 import logging
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Final
 
 from bridge.a2a.model.errors import Violation, invalid_params
@@ -31,6 +32,14 @@ logger = logging.getLogger(__name__)
 DEFAULT_PAGE_SIZE: Final = 50
 """Section 3.1.4: what an absent pageSize means."""
 
+PAGE_BYTES: Final = 8 * 1024 * 1024
+"""The most that the tasks of a page may take in the store. A task more than fits begins the next page."""
+PAGE_CONTAINERS: Final = 50_000
+"""The most objects and arrays in them, as far as the text tells, unknown fields with all others: a text of `{},{},`
+takes a hundred times its size once it is read. A task of a few answers has some dozens."""
+HEAVY_CONTAINERS: Final = 2_000
+"""A task with more is read off the loop."""
+
 _BEYOND_ANY_TIME: Final = 2**53
 """Milliseconds. The bound keeps numbers that a store cannot compare out of tokens that a client made up."""
 
@@ -52,6 +61,22 @@ def query_from(request: ListTasksRequest, principal: Principal) -> Query:
         status_from_ms=None if since is None else milliseconds(since),
         after=_cursor_from(request.page_token) if request.page_token else None,
     )
+
+
+def containers_in(row: StoredTask) -> int:
+    """How many objects and arrays a stored task holds at most: brackets in texts count as well."""
+    return sum(text.count(b"{") + text.count(b"[") for text in (row.snapshot, *row.events))
+
+
+def bounded(listing: TaskPage) -> TaskPage:
+    """The first tasks of a page, as many as are within PAGE_BYTES and PAGE_CONTAINERS, and at least one."""
+    left_bytes, left_containers = PAGE_BYTES, PAGE_CONTAINERS
+    for place, row in enumerate(listing.tasks):
+        left_bytes -= len(row.snapshot) + sum(map(len, row.events))
+        left_containers -= containers_in(row)
+        if place and (left_bytes < 0 or left_containers < 0):
+            return replace(listing, tasks=listing.tasks[:place], more=True)
+    return listing
 
 
 def response_from(listing: TaskPage, tasks: Sequence[Task], request: ListTasksRequest) -> ListTasksResponse:

@@ -147,6 +147,7 @@ class Webhooks:
         self._rules = rules
         self._ids = ids
         self._new_mark = new_mark
+        self._of_ended = _EndedTasks()
 
     # In a message
 
@@ -186,21 +187,33 @@ class Webhooks:
     async def create(
         self, config: TaskPushNotificationConfig, task_id: str, owner: str, extensions: frozenset[str]
     ) -> TaskPushNotificationConfig:
-        """Add a webhook to a task, or replace the one of its id. That of an ended task gets the task.
+        """Add a webhook to a task, or replace the one of its id. That of an ended task gets the task, once a minute.
 
         Raises:
-            A2AError: INVALID_PARAMS, or OVERLOADED if there are too many.
+            A2AError: INVALID_PARAMS, or OVERLOADED if there are too many, or much was sent of ended tasks already.
         """
-        webhook = self.made(AskedWebhook(self._checked(config), extensions), task_id, owner)
+        checked, now_ms = self._checked(config), self._ids.now_ms()
+        webhook = self.made(AskedWebhook(checked, extensions), task_id, owner)
+        if not self._of_ended.has_room(
+            owner, self._rules.limits.ended_bytes, now_ms
+        ) and await self._has_ended(task_id):
+            raise _too_much_of_ended()
         try:
             has_ended = await self._store.outbox.add(webhook, self._rules.limits)
         except WebhookLimitError as exc:
             raise _too_many(self._rules.limits) from exc
         except StoreConflictError as exc:
             raise task_not_found(task_id) from exc
-        if has_ended and (row := await self.row_of(task_id)) is not None:
+        mark = blake2b(checked.model_dump_json().encode(), digest_size=12).digest()
+        is_due = has_ended and not self._of_ended.was_sent(webhook.key, mark, now_ms)
+        if is_due and (row := await self.row_of(task_id)) is not None:
+            self._of_ended.sends(webhook.key, mark, owner, len(row.event), now_ms)
             await self._store.outbox.put(webhook.key, row)
         return self._shown(webhook)
+
+    async def _has_ended(self, task_id: str) -> bool:
+        stored = await self._store.load(task_id)
+        return stored is not None and stored.head.ended
 
     async def row_of(self, task_id: str) -> OutboxRow | None:
         """A task as it is now, as a row; None if it is gone."""
@@ -248,7 +261,9 @@ class Webhooks:
 
     async def delete(self, task_id: str, request: DeleteTaskPushNotificationConfigRequest) -> Empty:
         """Delete a webhook, and what is still to be sent to it. One that is not there is deleted already."""
-        await self._store.outbox.remove(WebhookKey(task_id, request.id))
+        key = WebhookKey(task_id, request.id)
+        await self._store.outbox.remove(key)
+        self._of_ended.forget(key)
         return Empty()
 
     def _shown(self, webhook: Webhook) -> TaskPushNotificationConfig:
@@ -315,6 +330,45 @@ class Webhooks:
         return None
 
 
+class _EndedTasks:
+    """What was sent of ended tasks to webhooks that were created after their end. Each such creation sends the whole
+    task, which is a thousand times as large as the request, to where the client says."""
+
+    def __init__(self) -> None:
+        self._sent: dict[WebhookKey, tuple[bytes, int]] = {}
+        """The mark of the config that was last sent its task, and when."""
+        self._bytes: dict[str, tuple[int, int]] = {}
+        """By owner: when its minute began, and what was sent in it."""
+
+    def has_room(self, owner: str, most_bytes: int, now_ms: int) -> bool:
+        """Whether more may be sent for an owner. The last task of a minute may go beyond the bound."""
+        since, sent = self._bytes.get(owner, (now_ms, 0))
+        return sent < most_bytes or not 0 <= now_ms - since < _MINUTE_MS
+
+    def was_sent(self, key: WebhookKey, mark: bytes, now_ms: int) -> bool:
+        """Whether the same config was sent its task in the last minute."""
+        sent, sent_ms = self._sent.get(key, (b"", 0))
+        return sent == mark and 0 <= now_ms - sent_ms < _MINUTE_MS
+
+    def forget(self, key: WebhookKey) -> None:
+        """The config is gone, and with it what waited to be sent: one that is created again is sent its task."""
+        self._sent.pop(key, None)
+
+    def sends(self, key: WebhookKey, mark: bytes, owner: str, size: int, now_ms: int) -> None:
+        """Note that a task is sent."""
+        since, sent = self._bytes.get(owner, (now_ms, 0))
+        is_new = not 0 <= now_ms - since < _MINUTE_MS
+        self._bytes[owner] = (now_ms, size) if is_new else (since, sent + size)
+        self._sent[key] = mark, now_ms
+        if len(self._sent) > _MARKS_MOST:
+            self._sent = dict([*self._sent.items()][_MARKS_MOST // 2 :])
+            self._bytes = {one: at for one, at in self._bytes.items() if 0 <= now_ms - at[0] < _MINUTE_MS}
+
+
+_MINUTE_MS: Final = 60_000
+_MARKS_MOST: Final = 2_000
+
+
 def _fault_of_secret(text: str | None) -> str | None:
     if not text or (len(text) <= MAX_SECRET and _VISIBLE.fullmatch(text)):
         return None
@@ -333,6 +387,15 @@ def _too_many(limits: WebhookLimits) -> A2AError:
         f"There are too many push notification configs: at most {limits.each_task} a task and {limits.each_owner} of"
         " all tasks of yours; delete some",
         headers={"Retry-After": "5"},
+    )
+
+
+def _too_much_of_ended() -> A2AError:
+    return A2AError(
+        OVERLOADED,
+        "Much was sent already to the push notification configs that you created on ended tasks: try again in a minute,"
+        " or read the task",
+        headers={"Retry-After": "60"},
     )
 
 

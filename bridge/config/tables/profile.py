@@ -234,6 +234,7 @@ class PushTable(_Table):
     """`[push]`"""
 
     each_task: PositiveInt
+    ended_bytes: PositiveInt
     each_principal: PositiveInt
     pauses_seconds: Annotated[list[PositiveFloat], Field(min_length=1, max_length=64)]
     jitter_percent: Annotated[int, Field(ge=0, le=100)]

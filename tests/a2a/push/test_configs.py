@@ -14,7 +14,7 @@ from bridge.a2a.tasks.webhooks import WebhookRecords
 from bridge.a2a.wire.versions import VERSIONS
 from bridge.access.principals import LOCAL
 from bridge.store.memory import MemoryStore
-from bridge.store.outbox import WebhookLimits
+from bridge.store.outbox import WebhookKey, WebhookLimits
 from tests.a2a.push.test_sender import two_pieces
 from tests.support.agents import Clock, serving
 from tests.support.drivers import HttpJsonDriver, JsonRpcDriver, new_client
@@ -299,3 +299,40 @@ async def test_nothing_of_a_webhook_is_kept_in_the_open() -> None:
         await driver.call("CreateTaskPushNotificationConfig", taskId=task_id, url=URL, **SECRET)
         [webhook] = await place.store.outbox.of_task(task_id)
         assert not any(secret in webhook.config for secret in (b"t-1", b"c-1", b"hooks.example.com"))
+
+
+async def test_an_ended_task_is_sent_once_a_minute_to_one_config_and_within_bounds_to_all_of_one_owner() -> (
+    None
+):
+    size = 0
+    async with served(WebhookLimits(each_task=9, each_owner=9, ended_bytes=1)) as place:
+        driver = JsonRpcDriver(place.http, place.url)
+        task_id = (await driver.send(GO))["id"]
+        create, outbox = "CreateTaskPushNotificationConfig", place.store.outbox
+        key = WebhookKey(task_id, "one")
+
+        async def rows() -> int:
+            """How many rows wait for the webhook; they are taken as sent."""
+            nonlocal size
+            count = 0
+            while (row := await outbox.first(key)) is not None:
+                await outbox.sent(key, row.seq)
+                count, size = count + 1, len(row.event)
+            return count
+
+        await driver.call(create, taskId=task_id, id="one", url=URL)
+        assert await rows() == 1
+        # The bound of all is used up: an ended task is sent no more, and the creation is refused.
+        refused = await driver.refused(create, taskId=task_id, id="two", url=f"{URL}/2")
+        assert refused.reason == "OVERLOADED"
+        assert [one.key.webhook_id for one in await outbox.of_task(task_id)] in (["one"], [])
+
+    async with served(WebhookLimits(each_task=9, each_owner=9, ended_bytes=3 * size)) as place:
+        driver, outbox = JsonRpcDriver(place.http, place.url), place.store.outbox
+        task_id = (await driver.send(GO))["id"]
+        key = WebhookKey(task_id, "one")
+        sent = []
+        for token in ("a", "a", "a", "b", "a"):
+            await driver.call(create, taskId=task_id, id="one", url=URL, token=token)
+            sent.append(await rows())
+        assert sent == [1, 0, 0, 1, 1]  # the same config once, another one at once

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import base64
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from bridge.a2a.model.errors import INVALID_PARAMS, A2AError
 from bridge.a2a.model.objects import ListTasksRequest, Task
-from bridge.a2a.tasks.listing import query_from, response_from
+from bridge.a2a.tasks.listing import bounded, query_from, response_from
 from bridge.access.principals import ANONYMOUS, LOCAL, Principal
 from bridge.store.records import Cursor, Query, StoredTask, TaskHead, TaskOrigin, TaskPage
 
@@ -137,3 +138,24 @@ def test_a_token_that_is_not_ours_is_invalid(made_up: str) -> None:
     with pytest.raises(A2AError, match="pageToken") as refused:
         query_from(request(pageToken=made_up), ALICE)
     assert refused.value.kind is INVALID_PARAMS
+
+
+@pytest.mark.parametrize(
+    ("texts", "kept"),
+    [
+        ([b"{}"] * 100, 100),
+        ([b"{}," * 20_000] * 100, 2),
+        ([b"[]" * 60_000, b"{}"], 1),
+        ([b"x" * (3 << 20)] * 9, 2),
+        ([b"x" * (9 << 20), b"x"], 1),
+        ([], 0),
+    ],
+)
+def test_a_page_ends_before_its_tasks_are_too_large_to_be_read_and_says_that_more_follow(
+    texts: list[bytes], kept: int
+) -> None:
+    rows = [replace(row(f"t{place}", place), snapshot=text) for place, text in enumerate(texts)]
+    page = bounded(TaskPage(tasks=tuple(rows), total=len(rows), more=False))
+    assert page.tasks == tuple(rows[:kept])
+    assert page.more is (kept < len(rows))
+    assert page.total == len(rows)
