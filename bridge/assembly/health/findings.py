@@ -86,11 +86,13 @@ def machine_findings(plan: Plan, now: datetime | None = None) -> list[HealthFind
     ]
 
 
-def peer_mend(kind: str, name: str, where: str, *, needs_login: bool) -> str:
+def peer_mend(kind: str, name: str, where: str, *, needs_login: bool, is_unauthorized: bool = False) -> str:
     """The command that mends a peer that cannot be called, or shows what it says: `kind` is its table in the file, and
     `where` its command or its URL."""
     if needs_login:
         return f"mcp-a2a login {name}"
+    if is_unauthorized:
+        return f"put credentials that count into [{kind}.{name}]; a bridge that runs takes the change over"
     if kind == "tool_servers":
         return f"curl -si {where}" if where.startswith(("http://", "https://")) else where
     return f"mcp-a2a card {where}"

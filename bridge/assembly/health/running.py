@@ -50,7 +50,9 @@ def _peers(bridge: Bridge) -> Iterator[HealthFinding]:
         if state.down is None:
             yield HealthFinding("peers", name, Grade.GOOD, "is up")
         else:
-            mend = peer_mend(kind, key, place, needs_login=state.needs_login)
+            mend = peer_mend(
+                kind, key, place, needs_login=state.needs_login, is_unauthorized=state.is_unauthorized
+            )
             yield HealthFinding("peers", name, Grade.BAD, state.down, mend)
 
 

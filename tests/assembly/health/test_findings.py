@@ -109,6 +109,11 @@ def test_a_clock_that_was_set_back_is_told_by_files_from_the_future(tmp_path: Pa
     assert "written 86,4" in one.words
 
 
+def test_a_peer_that_does_not_take_the_credentials_wants_others() -> None:
+    mend = peer_mend("agents", "far", "https://far.example", needs_login=False, is_unauthorized=True)
+    assert mend.startswith("put credentials that count into [agents.far]")
+
+
 @pytest.mark.parametrize(
     ("kind", "where", "needs_login", "mend"),
     [
