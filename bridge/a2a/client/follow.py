@@ -37,12 +37,14 @@ from bridge.a2a.client.http import NotReachedError, NotTakenError, UnansweredErr
 from bridge.a2a.model.life import ENDED, SETTLED
 from bridge.a2a.model.objects import (
     UNNAMED,
+    Artifact,
     Message,
     Role,
     SendMessageConfiguration,
     SendMessageRequest,
     StreamResponse,
     Task,
+    TaskArtifactUpdateEvent,
     TaskState,
     TaskStatus,
     text_of_parts,
@@ -211,7 +213,7 @@ class _Following:
         self._was_shown = False
         """Whether the last event was the task itself, which has all that there is."""
         self._is_whole = True
-        """Whether the stream that settled the task has ended by itself, so that it has given all that it has."""
+        """Whether the stream that settled the task has ended by itself and replaced nothing that it had given."""
         self._client = client
         self._listener = listener
         self._pace = pace
@@ -343,6 +345,12 @@ class _Following:
         if event.task is not None and event.task == self.task:
             self._was_shown = True
             return self._reply(self.task)
+        if (
+            isinstance(payload, TaskArtifactUpdateEvent)
+            and not payload.append
+            and self._has(payload.artifact)
+        ):
+            self._is_whole = False  # it takes the place of what was given, unless it lacks `append`
         is_named = self.task is not None and self.task.id != UNNAMED
         if isinstance(payload, Message) and self.task is not None:
             event = StreamResponse(message=payload.changed(task_id=self.task.id))
@@ -357,6 +365,11 @@ class _Following:
         is_agents = isinstance(payload, Message) and payload.role is Role.AGENT
         self._last_said = task.history[-1] if is_agents and task.history else None
         return self._reply(task)
+
+    def _has(self, artifact: Artifact) -> bool:
+        """Whether the task has an artifact with the id of this one, and other content."""
+        known = self.task.artifacts if self.task else None
+        return any(one.artifact_id == artifact.artifact_id and one != artifact for one in known or ())
 
     def _with_piece(self, piece: Message) -> Message:
         """The message of a stream with its next piece, or with the message that comes after it.
