@@ -272,6 +272,8 @@ class AgentsFace:
                 return await self._call(call_of_skill(incoming, tools))
             return await self._call(incoming)
         except BridgeError as exc:
+            if exc.outcome and (hop := trace.hop.get()) is not None:
+                hop.peer_refused = exc.outcome
             logger.log(telling_of(exc).log_level, "a call of %s failed: %s", echoed(incoming.name), exc)
             return failure(str(exc))
 

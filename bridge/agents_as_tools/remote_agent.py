@@ -189,7 +189,8 @@ class RemoteAgent:
             PeerError: it cannot be called; why, in words.
         """
         if self._client is None:
-            raise PeerError(f"The agent {self.key} at {redacted_url(self.url)} cannot be called: {self.down}")
+            words = f"The agent {self.key} at {redacted_url(self.url)} cannot be called: {self.down}"
+            raise PeerError(words, outcome=UNAUTHORIZED if self._state.is_unauthorized else "")
         return self._client
 
     def client_for(self, caller: Caller) -> AgentClient:

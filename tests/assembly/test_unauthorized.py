@@ -20,6 +20,7 @@ from starlette.types import Receive, Scope, Send
 from bridge.access.principals import Principal
 from bridge.access.verifiers import Credential
 from bridge.assembly.plan import OfferedPlan, ProcessPlan, RemotePlan
+from bridge.errors import PeerError
 from tests.assembly.test_bridge import PROFILE, Live, agent, live, server, servers
 from tests.support.limits import url_at
 from tests.support.running import call_part, listening, texts
@@ -133,6 +134,11 @@ async def test_a_tool_server_that_answers_401_to_everything_is_unauthorized(tmp_
                 assert "answered HTTP 401" in told["why"]
                 found = await metrics_of(there.bridge)
                 assert found["mcp_a2a_peer_unauthorized", (("peer", "m"), ("protocol", "mcp"))] == 1
+                with pytest.raises(PeerError, match=r"m is down: .* answered HTTP 401") as caught:
+                    async with there.bridge.upstreams["m"].queue("ann", "") as queue:
+                        await queue.session.request("tools/list", {})
+                assert caught.value.outcome == "unauthorized"
+                assert await outcomes(there, "mcp_client_operation_duration_seconds") == {"unauthorized"}
                 await other.apply(credentials=credentials(OURS))
                 with anyio.fail_after(30):
                     while there.bridge.upstreams["m"].down is not None:
@@ -184,6 +190,10 @@ async def test_an_agent_that_gives_no_card_without_credentials_is_unauthorized(t
             "agents": {"a": RemotePlan(url)},
             "offered": {"m": OfferedPlan(("a",), PROFILE)},
         }
-        async with live(tmp_path, **near) as there:
+        async with live(tmp_path, place=place(tmp_path), **near) as there:
             told = await state_of(there, "mcp", "m", "a")
             assert (told["up"], told["state"]) == (False, "unauthorized")
+            (agent_of_m,) = there.bridge.offered[0].remote_agents
+            with pytest.raises(PeerError, match=r"cannot be called: .*401") as caught:
+                _ = agent_of_m.client
+            assert caught.value.outcome == "unauthorized"

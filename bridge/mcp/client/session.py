@@ -314,7 +314,7 @@ class Session:
         try:
             result = await self._taken_on_link(request)
         except PeerError as exc:
-            if exc.outcome == UNAUTHORIZED:
+            if exc.outcome == UNAUTHORIZED and self.down is None:
                 self._on_refusal(str(exc))
             raise
         self._on_refusal("")
@@ -345,7 +345,8 @@ class Session:
             else:
                 return self._link
         fault = LoginWantedError if self.needs_login else ServerDownError
-        raise fault(f"{self.name} is down: {self.down or 'its connection was lost again'}")
+        outcome = UNAUTHORIZED if self.is_unauthorized else ""
+        raise fault(f"{self.name} is down: {self.down or 'its connection was lost again'}", outcome=outcome)
 
     @property
     def _is_long_down(self) -> bool:
@@ -355,7 +356,7 @@ class Session:
     @property
     def _is_waited_for(self) -> bool:
         """Whether requests wait for the next attempt after one has failed. For a person nobody waits."""
-        return not (self.needs_login or self._is_long_down)
+        return not (self.needs_login or self.is_unauthorized or self._is_long_down)
 
     def _let_it_ask(self, link: Link) -> str:
         """Change to the older handshake, under which the server can ask. Returns what the caller is told of that."""
