@@ -83,7 +83,10 @@ async def test_skills_beyond_the_limit_are_left_out_and_that_is_said() -> None:
     assert [one.skill_id for one in found.tools.published] == ["s0", "s1", "s2"]
     assert sorted(found.examples) == ["s0_1", "s0_2", "s1_1", "s1_2", "s2_1", "s2_2"]
     (remark,) = found.remarks
-    assert str(remark) == "from: big has 5 skills, and the first 3 are offered: `skills_most` is the limit"
+    assert (
+        str(remark)
+        == "from: big has 5 skills, and only the first 3 can be called: `skills_most` is the limit"
+    )
     assert (await listed(3, most=3))[0].remarks == ()
 
 

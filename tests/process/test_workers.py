@@ -502,7 +502,7 @@ async def test_the_first_signal_lets_the_calls_of_all_workers_end_and_nothing_is
             calling.start_soon(call)
             await calls_of(tmp_path, 2)
             bridge.process.send_signal(signal.SIGINT)
-            await bridge.until("stopping, 2 tasks running")
+            await bridge.until("stopping, 2 running tasks")
             (tmp_path / "open").touch()
         assert await anyio.to_thread.run_sync(bridge.process.wait, WAIT_SECONDS) == 130
         assert states == ["TASK_STATE_COMPLETED"] * 2
@@ -524,7 +524,7 @@ async def test_a_signal_that_workers_get_beside_their_supervisor_is_their_first(
             await calls_of(tmp_path, 1)
             for process in (bridge.holder, other, bridge.process.pid):
                 os.kill(process, signal.SIGTERM)
-            await bridge.until("stopping, 1 tasks running")
+            await bridge.until("stopping, 1 running task")
             (tmp_path / "open").touch()
         assert await anyio.to_thread.run_sync(bridge.process.wait, WAIT_SECONDS) == 0
         assert states == ["TASK_STATE_COMPLETED"]

@@ -792,7 +792,7 @@ async def test_a_server_without_a_stream_of_its_own_is_no_lost_session() -> None
         (Response(status_code=404), "answered HTTP 404 Not Found"),
         (Response(status_code=307, headers={"Location": "https://other.test/mcp"}), "https://other.test/mcp"),
         (HTMLResponse("<h1>Welcome</h1>"), "text/html"),
-        (JSONResponse({"hello": "world"}), "tools answers with what is no MCP"),
+        (JSONResponse({"hello": "world"}), "tools does not answer as an MCP server does"),
         (
             PlainTextResponse("data: what\n\n", headers={"Content-Type": "text/event-stream"}),
             "before it said anything of MCP",
