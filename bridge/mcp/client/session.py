@@ -32,6 +32,10 @@ that the server certainly did not take (no connection, or an unknown session) is
 # `_own` is the only task that connects. It starts one `_hold` for each connection. `_hold` opens the link and closes
 # it, in one task, as the SDK's cancel scopes demand. `_came_up` and `_went_down` make the moves to up and to down.
 #
+# A process that is not up after `connect_seconds` makes the move to down while its attempt goes on, by `_is_late`: its
+# start may take minutes, and one that is ended and begun anew would never come up. The same attempt may still bring it
+# up, until `start_seconds` are over.
+#
 # The move to lost is open to others, since it is only `link.lost.set()`: to `Link.watch` when the wire closes, to a
 # transport whose server is unreachable or has forgotten the session, to `_let_it_ask` when another handshake is
 # needed, and to `_connected`. (`_hold` sets it, too, when the link ends with an exception.) `lost` is never cleared. A

@@ -255,6 +255,40 @@ async def test_a_process_that_ends_by_either_handshake_is_down_for_a_reason_that
         await session.ready()
 
 
+SILENCED: Final = """
+import json, sys
+is_open = False
+for line in sys.stdin:
+    message = json.loads(line)
+    is_open = is_open or message["method"] == "initialize"
+    if not is_open:
+        sys.stdin.read()
+    result = {
+        "initialize": {"protocolVersion": "2025-11-25", "capabilities": {"tools": {}}, "serverInfo": INFO},
+        "tools/list": {"tools": [{"name": "echo", "inputSchema": {"type": "object"}}]},
+        "tools/call": {"content": [{"type": "text", "text": "hello"}]},
+    }.get(message["method"])
+    if "id" in message:
+        print(json.dumps({"jsonrpc": "2.0", "id": message["id"], "result": result}), flush=True)
+""".replace("INFO", repr(INFO))
+
+
+async def test_a_process_that_the_question_for_its_era_silences_is_started_with_initialize() -> None:
+    pace = session_pace(connect_seconds=0.5, start_seconds=1, longest_pause_seconds=0.1)
+    up = anyio.Event()
+    sessions: list[Session] = []
+
+    def look() -> None:
+        if sessions and sessions[0].down is None:
+            up.set()
+
+    silenced = command_of((sys.executable, "-S", "-E", "-c", SILENCED))
+    async with started(silenced, pace=pace, on_change=look) as session:
+        sessions.append(session)
+        await up.wait()
+        assert text_of(await session.call(call_of("echo", {}))) == "hello"
+
+
 STARTS_SLOWLY: Final = """
 import json, os, sys
 with open(sys.argv[1]) as gate:

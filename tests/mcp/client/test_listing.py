@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import sys
+from collections.abc import Callable, Sequence
 from typing import Any, Final
 
 import anyio
@@ -10,10 +11,12 @@ import pytest
 
 from bridge.errors import PeerError
 from bridge.jsonvalues import JsonObject
+from bridge.mcp.client.eras import Era
 from bridge.mcp.client.faults import ServerRefusedError
 from bridge.mcp.client.listing import MAX_PAGES, ListingPace, listed_tools
+from bridge.mcp.client.session import Session
 from bridge.mcp.client.values import ToolListing
-from tests.support.limits import list_bounds
+from tests.support.limits import call_of, command_of, list_bounds, session_pace
 
 pytestmark = pytest.mark.proves("mcp-pages", "mcp-changed")
 
@@ -167,3 +170,67 @@ async def test_a_server_that_announces_what_is_no_news_is_listened_to_less() -> 
     assert 30 < left[-1] <= 60
     pace.note(is_news=True)
     assert pace.seconds_left == 0
+
+
+LISTS: Final = """
+import json, sys
+says_modern, announces = "modern" in sys.argv, "announces" in sys.argv
+listings = 0
+def say(**said):
+    print(json.dumps({"jsonrpc": "2.0", **said}), flush=True)
+for line in sys.stdin:
+    message = json.loads(line)
+    method, number = message["method"], message.get("id")
+    info = {"name": "lists", "version": "1"}
+    capabilities = {"tools": {"listChanged": True} if announces else {}}
+    if method == "server/discover" and says_modern:
+        say(id=number, result={"resultType": "complete", "supportedVersions": ["2026-07-28"], "serverInfo": info,
+            "capabilities": capabilities, "ttlMs": 0, "cacheScope": "private"})
+    elif method == "initialize" and not says_modern:
+        say(id=number, result={"protocolVersion": "2025-11-25", "capabilities": capabilities, "serverInfo": info})
+    elif method == "tools/list":
+        listings += 1
+        names = ["count"] if announces else ["count", *(f"tool-{n}" for n in range(listings))]
+        tools = [{"name": name, "inputSchema": {"type": "object"}} for name in names]
+        more = {"resultType": "complete", "ttlMs": 20, "cacheScope": "private"} if says_modern else {}
+        say(id=number, result={"tools": tools, **more})
+        if announces:
+            say(method="notifications/tools/list_changed")
+    elif method == "tools/call":
+        more = {"resultType": "complete"} if says_modern else {}
+        say(id=number, result={"content": [{"type": "text", "text": str(listings)}], **more})
+    elif number is not None:
+        say(id=number, error={"code": -32601, "message": "Method not found"})
+"""
+
+
+def lister(*options: str, era: Era, on_change: Callable[[], None], **bounds: float) -> Session:
+    pace = session_pace(connect_seconds=20, settle_seconds=0.01, list_bounds=list_bounds(**bounds))
+    command = command_of((sys.executable, "-S", "-E", "-c", LISTS, *options))
+    return Session("tools", command, era=era, pace=pace, on_change=on_change)
+
+
+async def test_the_list_of_a_modern_server_without_news_is_asked_for_when_it_is_no_longer_fresh() -> None:
+    grown, sessions = anyio.Event(), list[Session]()
+
+    def look() -> None:
+        if sessions and len(sessions[0].listing.tools) >= 4:
+            grown.set()
+
+    session = lister("modern", era=Era.MODERN, on_change=look, gap_seconds=0.02)
+    sessions.append(session)
+    with anyio.fail_after(20):
+        async with session.run():
+            await grown.wait()
+
+
+async def test_a_server_that_announces_a_change_after_each_list_is_not_listed_without_end() -> None:
+    session = lister("announces", era=Era.LEGACY, on_change=lambda: None, gap_seconds=60)
+    with anyio.fail_after(20):
+        async with session.run():
+            await session.ready()
+            seen = []
+            for _ in range(200):
+                result: Any = await session.call(call_of("count", {}))
+                seen.append(int(result["content"][0]["text"]))
+            assert seen[-1] <= 10
