@@ -248,7 +248,7 @@ def _target(
             shown=table.shown("url") or "",
             allow_private=table.allow_private,
             on_command_line=on_line,
-            transport=table.transport,
+            transport=table.transport or "auto",
             connect_seconds=server.connect_seconds,
             result_limit_bytes=server.result_limit_bytes,
             result_json_values=server.result_json_values,

@@ -52,20 +52,20 @@ def test_a_url_goes_by_the_names_that_hosts_give_it(key: str, tmp_path: Path) ->
     [
         ({"type": "sse"}, "sse"),
         ({"transport": "sse"}, "sse"),
-        ({"type": "http"}, "auto"),
-        ({"type": "streamable-http"}, "auto"),
-        ({"type": ["sse"]}, "auto"),
-        ({}, "auto"),
+        ({"type": "http"}, None),
+        ({"type": "streamable-http"}, None),
+        ({"type": ["sse"]}, None),
+        ({}, None),
     ],
 )
 def test_a_url_of_the_older_transport_is_one_by_its_type(
-    said: dict[str, Any], transport: str, tmp_path: Path
+    said: dict[str, Any], transport: str | None, tmp_path: Path
 ) -> None:
     assert server(tmp_path, {"url": "https://a.example/sse", **said}).transport == transport
 
 
 def test_a_type_says_nothing_of_a_command(tmp_path: Path) -> None:
-    assert server(tmp_path, {"command": "a", "type": "sse"}).transport == "auto"
+    assert server(tmp_path, {"command": "a", "type": "sse"}).transport is None
 
 
 def test_an_entry_may_say_the_era_of_its_server(tmp_path: Path) -> None:

@@ -260,9 +260,10 @@ class ToolServerTable(Table):
     tls: PeerTlsTable | None = Field(
         default=None, description="the certificate that its URL is shown, and the authority of its own"
     )
-    transport: Literal["auto", "sse"] = Field(
-        default="auto",
-        description="how its URL is spoken to: `sse` is HTTP+SSE alone, `auto` tries Streamable HTTP first",
+    transport: Literal["auto", "sse"] | None = Field(
+        default=None,
+        description="how its URL is spoken to: `sse` is HTTP+SSE alone, `auto` tries Streamable HTTP first, as without "
+        "the key",
     )
     era: Literal["auto", "legacy", "modern"] = Field(
         default="auto",
