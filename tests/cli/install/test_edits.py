@@ -161,7 +161,7 @@ def test_an_entry_that_is_odd_is_in_the_way_of_no_other(machine: Machine) -> Non
     assert machine.install("cursor", "--remove", ONE).returncode == 0
     assert machine.install("cursor", "--remove", TWO, "--name", "one").returncode == 0
     done = machine.install("cursor", "http://[")
-    assert (done.returncode, "is no URL" in done.stderr) == (2, True), done.stderr
+    assert (done.returncode, "is not a URL" in done.stderr) == (2, True), done.stderr
     assert machine.install("cursor", "--remove", "odd").returncode == 0
     del others["odd"]
     assert json.loads(machine.file("cursor").read_text()) == {"mcpServers": others}
