@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import tempfile
+import time
 import traceback
 from collections.abc import AsyncIterator, Callable
 from dataclasses import replace
@@ -18,6 +19,7 @@ from psycopg.conninfo import conninfo_to_dict
 from bridge.assembly.ids import clock_of, now_ms
 from bridge.errors import HolderGoneError, StoreConflictError, StoreError, UsageError
 from bridge.proofs import ProofPurpose, Proofs
+from bridge.store.postgres.bounds import Lease
 from bridge.store.postgres.clock import ClockOffset
 from bridge.store.postgres.connections import StoreTasks, with_defaults
 from bridge.store.postgres.evictions import sweep
@@ -465,3 +467,27 @@ async def test_a_lost_session_is_known_for_as_long_as_it_could_have_been_idle_an
             assert await found.fetchall() == [("living",), ("long",)]
         assert (await two.replicas.claim_session("long", 3600)).is_lost
         assert not (await two.replicas.claim_session("brief", 0)).is_lost
+
+
+async def test_a_replica_whose_loop_is_held_beats_all_the_same_and_is_not_taken_for_dead() -> None:
+    agent, bounds = new_agent(), replace(BOUNDS, lease=Lease(0.02, 0.1, 0.4))
+    beat_of = Namespace.of(agent).sql("SELECT beat FROM {ns}.beats WHERE epoch = %s")
+    async with PostgresStore(database_url(), agent, bounds) as store:
+        epoch, stand_in = store.replicas.epoch, store.replicas.epochs.stand_in
+        with psycopg.connect(database_url(), autocommit=True) as other:
+
+            def beat() -> int:
+                row = other.execute(beat_of, (int(epoch),)).fetchone()
+                assert row is not None
+                return int(row[0])
+
+            until = time.monotonic() + PATIENCE_SECONDS
+            while stand_in.beats < 2 and time.monotonic() < until:  # nothing here awaits: the loop is held
+                before = beat()
+            while beat() <= before and time.monotonic() < until:
+                pass
+            assert beat() > before
+        with anyio.fail_after(PATIENCE_SECONDS):
+            while stand_in.is_needed:
+                await anyio.sleep(0.01)
+        assert store.replicas.epoch == epoch

@@ -17,6 +17,7 @@ from uuid import UUID, uuid4
 
 import anyio
 import anyio.lowlevel
+import anyio.to_thread
 import psycopg
 
 from bridge.concurrency import Backoff
@@ -24,6 +25,7 @@ from bridge.errors import StoreAwayError, StoreError
 from bridge.store.postgres.clock import ClockOffset, machine_ms
 from bridge.store.postgres.connections import bounded, close, connect, cut, first_line
 from bridge.store.postgres.liveness import LivenessWatch
+from bridge.store.postgres.stand_in import BEAT, StandInBeat
 from bridge.store.postgres.upgrade import OutdatedError, require_usable
 
 if TYPE_CHECKING:
@@ -46,7 +48,6 @@ _BEGIN: Final = """
     INSERT INTO {ns}.epochs (start) VALUES (%s)
     ON CONFLICT (start) DO UPDATE SET start = excluded.start RETURNING epoch"""
 _CLOCK: Final = "SELECT (extract(epoch FROM clock_timestamp()) * 1000)::bigint"
-_BEAT: Final = "UPDATE {ns}.beats SET beat = beat + 1 WHERE epoch = %s"
 _LIVING: Final = """
     SELECT e.epoch, b.beat, EXISTS (
         SELECT FROM pg_locks l WHERE l.locktype = 'advisory' AND l.granted AND l.objsubid = 2
@@ -132,6 +133,11 @@ class Epochs:
         """The last epoch whose end the user was told of."""
         self._listening = anyio.CancelScope()
         self._beat_connection: AsyncConnection | None = None
+        self.stand_in = StandInBeat(address.url, place, bounds.lease, self._own_if_living)
+        """Beats while the loop is held."""
+
+    def _own_if_living(self) -> int:
+        return 0 if self.has_ended or self.failure is not None else self.number
 
     @property
     def offset_ms(self) -> int:
@@ -174,6 +180,7 @@ class Epochs:
     async def end(self) -> None:
         """Mark this epoch as gone, so that others know at once. It is the last one of this replica."""
         self.has_ended = True
+        self.stand_in.stop()
         if self.failure is not None:
             return  # the others find out by themselves
         try:
@@ -195,11 +202,19 @@ class Epochs:
         """Live in the tasks of the store."""
         self._tasks.start(self._beat)
         self._tasks.start(self._listen)
+        self.stand_in.start()
 
     def cut(self) -> None:
         """Let the beat that is on its way fail now."""
         if self._beat_connection is not None:
             cut(self._beat_connection)
+
+    async def stop(self) -> None:
+        """Leave no thread and no connection behind, once the tasks have ended."""
+        self.stand_in.stop()
+        with anyio.CancelScope(shield=True):
+            await anyio.to_thread.run_sync(self.stand_in.join)
+        await self.close()
 
     async def close(self) -> None:
         """Close the connection for beats."""
@@ -290,7 +305,7 @@ class Epochs:
             with bounded(connection, seconds):
                 async with connection.pipeline():
                     clock = await connection.execute(_CLOCK)
-                    await connection.execute(place.sql(_BEAT), (mine,))
+                    await connection.execute(place.sql(BEAT), (mine,))
                     living = await connection.execute(place.sql(_LIVING), (place.lock % 2**32,))
                     beside = await connection.execute(place.sql(self._user.beside))
                 await self._measured(before_ms, clock)

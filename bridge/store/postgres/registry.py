@@ -147,7 +147,7 @@ class PostgresRegistry:
         try:
             await self._tasks.join()
         finally:
-            await self._epochs.close()
+            await self._epochs.stop()
             await self._connections.close()
 
     @property

@@ -141,7 +141,7 @@ class PostgresStore:
         try:
             await self._tasks.join()
         finally:
-            await self._epochs.close()
+            await self._epochs.stop()
             await self._connections.close()
 
     def submit(self, change: Change, done: OnStored) -> None:

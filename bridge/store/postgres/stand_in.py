@@ -1,0 +1,109 @@
+"""Beats for a replica whose loop is held by something else.
+
+A loop that is held for a lease would have its replica taken for dead, and all its tasks failed by the others, although
+nothing is lost. So a thread asks the loop again and again for a sign of life. While none comes it beats itself, on a
+connection of its own, for some leases: a loop that never goes on must lose its tasks in the end.
+
+It does nothing while the loop answers: a beat that fails or waits is the loop's own matter.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import Callable
+from threading import Event, Thread
+from typing import Final
+
+import psycopg
+
+from bridge.store.postgres.bounds import Lease
+from bridge.store.postgres.connections import first_line
+from bridge.store.postgres.schema import Namespace
+
+logger = logging.getLogger(__name__)
+
+BEAT: Final = "UPDATE {ns}.beats SET beat = beat + 1 WHERE epoch = %s"
+
+_LATE_BEATS: Final = 3
+"""After so many beats without a sign of life the loop is held."""
+_LEASES_MOST: Final = 6
+"""For so many leases a thread stands in for a loop."""
+_CONNECT_SECONDS: Final = 5
+_JOIN_SECONDS: Final = 5.0
+
+
+class StandInBeat:
+    """The thread of one epoch's replica. `start` it on the loop."""
+
+    def __init__(self, url: str, place: Namespace, lease: Lease, epoch: Callable[[], int]) -> None:
+        """`epoch` gives the number of the epoch that lives, or 0 for none."""
+        self._url = url
+        self._place = place
+        self._lease = lease
+        self._epoch = epoch
+        self._stopped = Event()
+        self._answered_at = 0.0
+        self._thread: Thread | None = None
+        self._connection: psycopg.Connection | None = None
+        self.beats = 0
+        """How often it beat."""
+
+    @property
+    def is_needed(self) -> bool:
+        """Whether it has begun to stand in, and the loop was not seen to go on since."""
+        return self._connection is not None
+
+    def start(self) -> None:
+        """Watch the loop from now on."""
+        self._answered_at = time.monotonic()
+        loop = asyncio.get_running_loop()
+        self._thread = Thread(target=self._run, args=(loop,), name="stand-in beat", daemon=True)
+        self._thread.start()
+
+    def stop(self) -> None:
+        """Beat no more."""
+        self._stopped.set()
+
+    def join(self) -> None:
+        """Wait until the thread has ended, once `stop` was called."""
+        if self._thread is not None:
+            self._thread.join(_JOIN_SECONDS)
+
+    def _answer(self) -> None:
+        self._answered_at = time.monotonic()
+
+    def _run(self, loop: asyncio.AbstractEventLoop) -> None:
+        lease = self._lease
+        try:
+            while not self._stopped.wait(lease.beat_seconds):
+                held_seconds = time.monotonic() - self._answered_at
+                loop.call_soon_threadsafe(self._answer)
+                if held_seconds < _LATE_BEATS * lease.beat_seconds:
+                    self._close()
+                elif held_seconds < _LEASES_MOST * lease.silence_seconds:
+                    self._beat()
+        except RuntimeError:  # the loop is closed
+            logger.debug("the loop is gone")
+        finally:
+            self._close()
+
+    def _beat(self) -> None:
+        if not (epoch := self._epoch()):
+            return
+        try:
+            if self._connection is None:
+                self._connection = psycopg.connect(
+                    self._url, autocommit=True, prepare_threshold=None, connect_timeout=_CONNECT_SECONDS
+                )
+            self._connection.execute(self._place.sql(BEAT), (epoch,))
+            self.beats += 1
+        except psycopg.Error as exc:
+            logger.debug("no beat in place of a held loop: %s", first_line(exc))
+            self._close()
+
+    def _close(self) -> None:
+        connection, self._connection = self._connection, None
+        if connection is not None:
+            connection.close()
