@@ -186,6 +186,27 @@ def _bounded(opened: BinaryIO, file: Path, most_bytes: int) -> bytes:
     return content
 
 
+def require_writable(file: Path) -> None:
+    """Refuse a file that this process could not make, or not write to, without making or changing anything.
+
+    Raises:
+        OSError: it is a folder, its folder is none, or rights are missing.
+    """
+    there = next(one for one in (file, *file.absolute().parents) if one.exists())
+    if there == file and file.is_dir():
+        raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(file))
+    if there != file and not there.is_dir():
+        raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), str(there))
+    wanted = (
+        {there: os.W_OK | os.X_OK}
+        if there != file
+        else {file.parent: os.W_OK | os.X_OK, file: os.R_OK | os.W_OK}
+    )
+    for path, rights in wanted.items():
+        if not os.access(path, rights):
+            raise PermissionError(errno.EACCES, "no right to write there", str(path))
+
+
 def keep_private(file: Path, descriptor: int) -> None:
     """Remove the rights of other users to read and write an open file, as whoever made it may have given them.
 

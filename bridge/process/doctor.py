@@ -119,9 +119,9 @@ def _peers(seen: Findings) -> Iterator[HealthFinding]:
 
 
 def _places(seen: Findings) -> Iterator[HealthFinding]:
-    """The faults of packages, keys and certificates, as `check` tells them; those of certificates are told beside."""
+    """The faults of packages and keys, as `check` tells them. Those of certificates and the audit are told beside."""
     for fault in seen.of_place:
-        if "tls" not in fault.path:
+        if "tls" not in fault.path and fault.path[0] != "audit":
             yield HealthFinding("credentials", ".".join(map(str, fault.path)), Grade.BAD, fault.words)
 
 

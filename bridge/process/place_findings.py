@@ -11,7 +11,7 @@ from importlib import import_module
 from bridge.assembly.card_signing import card_key_faults
 from bridge.assembly.login_links import BACK_PATH as LOGIN_BACK
 from bridge.assembly.login_links import WHO_PATH
-from bridge.assembly.plan import LOOPBACK_HOST, Plan
+from bridge.assembly.plan import LOOPBACK_HOST, STANDARD_OUTPUT, Plan
 from bridge.assembly.replicas import require_driver
 from bridge.assembly.routes import CONSOLE
 from bridge.assembly.stores import logins_of
@@ -19,6 +19,7 @@ from bridge.console.issuer_sign_in import BACK_PATH as CONSOLE_BACK
 from bridge.errors import UsageError
 from bridge.http.login_landing import LoginLanding
 from bridge.http.tls import faults_of, peer_faults_of
+from bridge.private_files import require_writable
 from bridge.process.serve import url_of
 from bridge.seal import MIN_KEY_BYTES
 
@@ -60,6 +61,7 @@ def tls_faults(plan: Plan) -> Iterator[FindingFault]:
 def place_faults(plan: Plan) -> Iterator[FindingFault]:
     """Yield faults of the packages, files and keys that the process itself needs."""
     yield from _package_faults(plan)
+    yield from _audit_faults(plan)
     yield from tls_faults(plan)
     for path, tls in plan.tls_of_peers():
         for name, words in peer_faults_of(tls, datetime.now(UTC)):
@@ -77,6 +79,16 @@ def place_faults(plan: Plan) -> Iterator[FindingFault]:
             yield FindingFault.at(("agents", name, "signed_by", "file"), words)
     for number, words in card_key_faults(plan):
         yield FindingFault(("bridge", "card_keys", number), f"bridge.card_keys: {words}; `serve` refuses it")
+
+
+def _audit_faults(plan: Plan) -> Iterator[FindingFault]:
+    audit = plan.place.audit
+    if audit is None or audit.file == STANDARD_OUTPUT:
+        return
+    try:
+        require_writable(audit.file)
+    except OSError as exc:
+        yield FindingFault(("audit", "file"), f"audit.file: {audit.file} cannot be written: {exc}")
 
 
 def _package_faults(plan: Plan) -> Iterator[FindingFault]:

@@ -6,8 +6,6 @@ the file.
 
 from __future__ import annotations
 
-import errno
-import os
 import sqlite3
 from contextlib import asynccontextmanager, closing, suppress
 from typing import TYPE_CHECKING, Final, Self, TypeVar
@@ -15,6 +13,7 @@ from typing import TYPE_CHECKING, Final, Self, TypeVar
 import anyio.to_thread
 
 from bridge.errors import StoreError, UsageError
+from bridge.private_files import require_writable
 from bridge.store.sqlite_batch import insert_tasks
 from bridge.store.sqlite_reader import read_whole_tasks
 from bridge.store.sqlite_schema import STEPS, migrate, version_of
@@ -75,23 +74,11 @@ def require_usable(path: Path) -> None:
 def _look_at(path: Path) -> None:
     if path.is_symlink():
         raise UsageError(f"{path} is a symbolic link: name the file that it leads to, {path.readlink()}")
+    require_writable(path)
     if not path.exists():
-        folder = next(one for one in path.parents if one.exists())
-        if not folder.is_dir():
-            raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), str(folder))
-        _require_rights(folder, os.W_OK | os.X_OK)
         return
-    if path.is_dir():
-        raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(path))
-    _require_rights(path.parent, os.W_OK | os.X_OK)
-    _require_rights(path, os.R_OK | os.W_OK)
     with closing(_connect(f"{path.as_uri()}?immutable=1")) as connection:
         version_of(connection, path)
-
-
-def _require_rights(path: Path, rights: int) -> None:
-    if not os.access(path, rights):
-        raise PermissionError(errno.EACCES, "no right to write there", str(path))
 
 
 def _connect(name: str) -> sqlite3.Connection:

@@ -786,3 +786,16 @@ def test_people_and_faults_that_are_equal_are_told_together(tmp_path: Path) -> N
     written(tmp_path, RAW, gone, agent)
     shown = check(tmp_path).stdout
     assert "tool_servers.gone0 and tool_servers.gone1 cannot be called: " in shown
+
+
+def test_an_audit_that_serve_could_not_open_is_a_fault_of_its_line(tmp_path: Path) -> None:
+    (tmp_path / "logs").write_text("no folder")
+    written(tmp_path, "[audit]\nfile = 'logs/audit.jsonl'\n", RAW, DEVTOOLS)
+    found = found_in(tmp_path)
+    (fault,) = found["faults"]
+    assert fault.startswith("audit.file: ")
+    assert "Not a directory" in fault
+    assert found["places"] == ["bridge.toml:2"]
+    served = run_here("serve", "--port", "0", state=tmp_path / "state", folder=tmp_path)
+    assert served.returncode == 2
+    assert "Not a directory" in served.stderr or "File exists" in served.stderr, "the start refuses it, too"

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import base64
 import json
-import os
 import shutil
 import time
 from collections import Counter
@@ -25,6 +24,7 @@ from bridge.config.tables.values import MEMORY_STORE
 from bridge.http.tls import certificate_end, faults_of, peer_faults_of
 from bridge.jsonvalues import JsonObject
 from bridge.mcp.client.transports.streamable_http import HttpTarget
+from bridge.private_files import require_writable
 from bridge.user_folders import state_folder
 
 FAILURES_MOST: Final = 10
@@ -186,11 +186,11 @@ def _audit(plan: Plan) -> Iterator[HealthFinding]:
     audit = plan.place.audit
     if audit is None or audit.file == STANDARD_OUTPUT:
         return
-    place = next(one for one in (audit.file, *audit.file.parents) if one.exists())
-    if not os.access(place, os.W_OK):
-        yield HealthFinding(
-            "audit", str(audit.file), Grade.BAD, f"{place} cannot be written", f"ls -ld {place}"
-        )
+    try:
+        require_writable(audit.file)
+    except OSError as exc:
+        mend = f"ls -ld {exc.filename or audit.file}"
+        yield HealthFinding("audit", str(audit.file), Grade.BAD, f"cannot be written: {exc}", mend)
         return
     words = f"{audit.file.stat().st_size} bytes" if audit.file.exists() else "is not begun yet"
     yield HealthFinding("audit", str(audit.file), Grade.GOOD, words)
