@@ -18,6 +18,7 @@ _CALLERS: Final = 8
 _QUESTIONS: Final = 1_200
 _EARLY: Final = 50
 """So many calls may have ended before the first question came."""
+_OBJECTS: Final = 38_000
 _LOOK_SECONDS: Final = 0.2
 
 
@@ -82,6 +83,22 @@ async def open_questions(scene: Scene, era: str, state: str) -> str:
     return f"{count} {state}"
 
 
+async def heavy_list(scene: Scene) -> str:
+    """A list of 100 tasks, each with an unknown field of tens of thousands of objects."""
+    agent = scene.agent()
+    part = {"text": "x", "unknownField": [{}] * _OBJECTS}
+    for _ in range(100):
+        await agent.post("SendMessage", message(part, configuration={"historyLength": 0}))
+    seen, pages, token = 0, 0, ""
+    while True:
+        page = await agent.call("ListTasks", {"pageSize": 100, **({"pageToken": token} if token else {})})
+        seen, pages, token = seen + len(page["tasks"]), pages + 1, page["nextPageToken"]
+        if not token:
+            break
+    require(seen >= 100 and pages > 1, f"{seen} tasks on {pages} pages")
+    return f"{seen} tasks on {pages} pages"
+
+
 async def _count(agent: Rpc, state: str) -> int:
     """How many tasks of an agent are in a state."""
     listed = await agent.call("ListTasks", {"status": f"TASK_STATE_{state}", "pageSize": 1})
@@ -93,6 +110,7 @@ def _spelled(came: Counter[str]) -> str:
 
 
 ATTACKS: Final = (
+    Attack("a heavy list", heavy_list, most_bytes=256 * MEGABYTE, wait_most_seconds=0.5),
     Attack("2500 waiting tasks", waiting_tasks),
     Attack("500 answers", many_answers),
     Attack("answers of 10 MB", large_answers, most_bytes=256 * MEGABYTE),
