@@ -23,6 +23,7 @@ import httpx2
 from pydantic import JsonValue
 
 import bridge
+from bridge.a2a.wire.versions import HEADER, VERSIONS
 from bridge.assembly.plan import in_memory
 from bridge.assembly.plan_from_file import plan_from_file
 from bridge.config.text.wording import meant
@@ -177,7 +178,7 @@ async def agent(
         Opened(replace(plan, place=place), None) as app,
         httpx2.AsyncClient(
             transport=httpx2.ASGITransport(app),
-            headers={"A2A-Version": "1.0", "A2A-Extensions": URI},
+            headers={HEADER: VERSIONS.names[0], VERSIONS.extensions_headers[0]: URI},
             timeout=None,
         ) as client,
     ):

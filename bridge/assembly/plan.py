@@ -38,7 +38,7 @@ from bridge.mcp.client.listing import ListBounds
 from bridge.mcp.client.opening import SessionPace
 from bridge.mcp.client.transports.streamable_http import HttpTarget, ServerTarget
 from bridge.mcp.client.upstream import SessionRules
-from bridge.store.database_sight import DatabaseSight
+from bridge.telemetry.database_sight import DatabaseSight
 from bridge.translate.extension_metadata import DeclaredExtension
 from bridge.translate.overrides import SkillOverride, ToolOverride
 

@@ -78,6 +78,7 @@ def test_what_a_profile_says_has_no_default_in_the_code() -> None:
             "limit_bytes",
             "baggage_keys",
             "on_hop",
+            "on_refusal",
             "versions",
             "hops",
             "how_to_log_in",

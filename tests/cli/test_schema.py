@@ -63,8 +63,10 @@ def test_the_command_completes_what_was_begun(tmp_path: Path) -> None:
 def test_commands_are_listed_with_what_is_used_first_in_front(tmp_path: Path) -> None:
     listed = run_here("--help", state=tmp_path).stdout.partition("Commands:\n")[2]
     names = re.findall(r"^  (\w\S*)", listed, re.MULTILINE)
-    assert names[:6] == ["wrap", "expose", "serve", "init", "check", "show"]
+    assert names[:6] == ["wrap", "expose", "serve", "init", "check", "doctor"]
     others = (
+        "show",
+        "people",
         "install",
         "card",
         "call",

@@ -16,11 +16,11 @@ import psycopg
 import pytest
 
 from bridge.errors import StoreError, UsageError
-from bridge.store.database_sight import DatabaseSight
 from bridge.store.postgres.registry import PostgresRegistry
 from bridge.store.postgres.schema import Namespace
 from bridge.store.postgres.store import PostgresStore
 from bridge.store.registry import ReplicaEntry
+from bridge.telemetry.database_sight import DatabaseSight
 from tests.support.postgres import BOUNDS, database_url, new_agent, new_database_url
 from tests.support.postgres_cluster import Gate, gate_before, socket_of
 
@@ -118,7 +118,7 @@ async def test_a_replica_that_stops_is_no_warning(caplog: pytest.LogCaptureFixtu
 async def test_a_database_that_is_away_is_one_line_for_all_that_use_it_and_one_when_it_is_back(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    caplog.set_level(logging.INFO, "bridge.store")
+    caplog.set_level(logging.INFO, "bridge.telemetry")
     sight = DatabaseSight()
     async with gate_before(socket_of(database_url())) as gate, AsyncExitStack() as stack:
         users: list[PostgresRegistry | PostgresStore] = [

@@ -22,7 +22,7 @@ from psycopg import AsyncConnection
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
 from bridge.errors import StoreAwayError, StoreError, UsageError
-from bridge.store.database_sight import DatabaseSight
+from bridge.telemetry.database_sight import DatabaseSight
 
 if TYPE_CHECKING:
     import anyio.abc

@@ -28,8 +28,8 @@ if TYPE_CHECKING:
 
     from psycopg import AsyncConnection
 
-    from bridge.store.database_sight import DatabaseSight
     from bridge.store.postgres.bounds import PostgresBounds
+    from bridge.telemetry.database_sight import DatabaseSight
 
 logger = logging.getLogger(__name__)
 

@@ -32,11 +32,11 @@ if TYPE_CHECKING:
     from types import TracebackType
 
     from bridge.store.contract import OnStored
-    from bridge.store.database_sight import DatabaseSight
     from bridge.store.postgres.bounds import PostgresBounds
     from bridge.store.postgres.outbox import PostgresOutbox
     from bridge.store.postgres.schema import Tables
     from bridge.store.records import Change, Query, Quota, StoredMessage, StoredTask, TaskPage
+    from bridge.telemetry.database_sight import DatabaseSight
 
 _END_SECONDS: Final = 2.0
 """How long the end of a replica may take to be noted. Others find out by themselves, too."""
