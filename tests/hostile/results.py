@@ -10,6 +10,7 @@ from typing import Any, Final
 import mcp_types as types
 
 from bridge.a2a.model.objects import Artifact, Message, Part, Role, Task, TaskState, TaskStatus
+from bridge.concurrency import done_at_once
 from bridge.translate.agent_questions import question_words, questions_of_agent
 from bridge.translate.blocks import ResultRules
 from bridge.translate.content import LinkRules, links_to_read, parts_from_result, peer_metadata
@@ -94,7 +95,10 @@ def _require_results(task: Task) -> None:
     assert task.status.message is not None
     for active in (False, True):
         reading = ResultRules(extension_active=active, inline_limit_bytes=50, link_for=lambda _: "a2a://x/y")
-        for made in (result_from_task(task, reading), result_from_message(task.status.message, reading)):
+        for made in (
+            done_at_once(partial(result_from_task, task, reading)),
+            done_at_once(partial(result_from_message, task.status.message, reading)),
+        ):
             json.dumps(made)
             if not active:
                 types.CallToolResult.model_validate(made)
@@ -117,7 +121,7 @@ def _check_question(question: Any, words: Any, data: Any, active: bool) -> None:
     said = Part(text=whole(words)) if isinstance(words, str) else Part(data=words)
     for part in (said, Part(data=data)):
         user = Message(message_id="1", role=Role.USER, parts=(part,))
-        answers = answers_from(user, [asked])
+        answers = done_at_once(partial(answers_from, user, [asked]))
         json.dumps([answers.given[key] for key in answers.given])
 
 

@@ -6,12 +6,14 @@ import asyncio
 import json
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from functools import partial
 from random import Random
 from typing import Any, Final
 
 import anyio
 
 from bridge.a2a.model.objects import Message, Part, Role
+from bridge.concurrency import done_at_once
 from bridge.errors import PeerError
 from bridge.mcp.tools import tools_from
 from bridge.translate.agent_questions import elicitation_form_from
@@ -173,7 +175,11 @@ async def schema_scene() -> AsyncIterator[Check]:
 
 
 def check_tool(listed: Any, arguments: Any, said: str) -> None:
-    """A tool is served or left out; whatever is asked of one that is served has an answer."""
+    """A tool is served or left out; whatever is asked of one that is served has an answer, at once or by a worker."""
+    done_at_once(partial(_check_tool, listed, arguments, said))
+
+
+def _check_tool(listed: Any, arguments: Any, said: str) -> None:
     tools, left_out = tools_from([listed])
     assert len(tools) + len(left_out) == 1
     for tool in tools:

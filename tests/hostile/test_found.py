@@ -25,6 +25,7 @@ from bridge.a2a.model.errors import PARSE_ERROR, A2AError
 from bridge.a2a.model.objects import AgentCard, AgentInterface, Artifact, Task, TaskState, TaskStatus
 from bridge.a2a.wire.jsontext import parse_json
 from bridge.a2a.wire.v1_0 import V1_0
+from bridge.concurrency import done_at_once
 from bridge.errors import PeerError
 from bridge.http.client import GuardedClient
 from bridge.http.request_checks import RefusedError, request_body
@@ -108,7 +109,7 @@ def test_a_reference_into_what_holds_nothing_leaves_its_tool_out(schema: Any) ->
 
 
 def test_a_reference_to_what_only_looks_like_a_schema_leaves_its_tool_out() -> None:
-    assert "no schema" in reason_of({"default": {"allOf": True}, "$ref": "#/default"})
+    assert "not a schema" in reason_of({"default": {"allOf": True}, "$ref": "#/default"})
 
 
 @pytest.mark.parametrize("draft", ["03", "04"])
@@ -131,9 +132,9 @@ def test_a_schema_that_names_its_dialect_is_checked_as_quickly_as_any() -> None:
 def test_references_that_fan_out_are_not_followed_for_ever() -> None:
     fan = {f"a{n}": {"allOf": [{"$ref": f"#/$defs/a{n + 1}"}] * 2} for n in range(60)}
     schema = {"type": "object", "$defs": {**fan, "a60": {}}, "$ref": "#/$defs/a0"}
-    with pytest.raises(UncheckableError, match="too many steps"):
-        errors_of(validator_of(schema), {}, 1)
-    assert problems_of(tool_of(schema), {}) == ()
+    with pytest.raises(UncheckableError, match=r"too many steps|too long"):
+        done_at_once(lambda: errors_of(validator_of(schema), {}, 1))
+    assert done_at_once(lambda: problems_of(tool_of(schema), {})) == ()
 
 
 def test_a_number_that_no_float_can_divide_is_a_value_that_nothing_is_known_of() -> None:
