@@ -102,6 +102,7 @@ class AgentOperations:
         self.answers_others = visit.who.operator is OperatorRole.ANSWER and self.sees_contents
         """Whether the visitor may answer for others. It has to see a question for that."""
         self._bridge = bridge
+        self._base_url = visit.base_url
         self._own = CallContext(visit.who.in_face(agent.name), agent.agent.extensions | {TIMELINE_URI})
         self._caller = (
             self._own if visit.who.operator is None else _as_operator(self._own, self.sees_contents)
@@ -160,7 +161,8 @@ class AgentOperations:
         for state in (TaskState.FAILED, TaskState.REJECTED):
             request = ListTasksRequest(status=state, page_size=FAILURES_MOST, history_length=0)
             found += (await self._page(request, only_own=False)).tasks
-        return [failure_of(task, self.agent.name, shows_reason=not self.withholds(task)) for task in found]
+        name, root = self.agent.name, self._base_url
+        return [failure_of(task, name, root, shows_reason=not self.withholds(task)) for task in found]
 
     async def _all_in(self, state: TaskState, asked: AskedQuestions) -> Mapping[str, int]:
         """The tasks of all in a state, by their ids, with since when. Whatever is not known of them is read."""

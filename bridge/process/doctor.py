@@ -33,6 +33,7 @@ from bridge.assembly.stores import store_faults, store_for
 from bridge.errors import StoreError, UsageError
 from bridge.jsonvalues import JsonObject
 from bridge.process.preview import Findings, findings_of, previewed
+from bridge.process.serve import url_of
 from bridge.proofs import ProofPurpose, Proofs
 from bridge.seal import keys_in
 from bridge.store.records import Query, StoredTask
@@ -90,7 +91,8 @@ async def health_of_file(plan: Plan, within_seconds: float) -> Health:
         found += shared[0]
         failed += shared[1]
     newest = sorted(failed, key=lambda one: one[1].head.status_ms, reverse=True)[:FAILURES_MOST]
-    rows = (failure_of(folded(task)[0], name, shows_reason=True) for name, task in newest)
+    root = plan.place.public_url or url_of(plan.place.host, plan.place.port)
+    rows = (failure_of(folded(task)[0], name, root, shows_reason=True) for name, task in newest)
     return Health(tuple(sorted(found, key=lambda one: _AREAS.index(one.area))), tuple(rows))
 
 

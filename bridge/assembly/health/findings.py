@@ -98,8 +98,9 @@ def peer_mend(kind: str, name: str, where: str, *, needs_login: bool, is_unautho
     return f"mcp-a2a card {where}"
 
 
-def failure_of(task: Task, agent: str, *, shows_reason: bool) -> JsonObject:
-    """A failed task as `doctor` and the console tell it."""
+def failure_of(task: Task, agent: str, base_url: str, *, shows_reason: bool) -> JsonObject:
+    """A failed task as `doctor` and the console tell it. `base_url` is the address of the bridge, for the command that
+    shows all of the task."""
     reason = ""
     if shows_reason and task.status.message is not None:
         reason = " ".join(part.text for part in task.status.message.parts if part.text)
@@ -110,6 +111,7 @@ def failure_of(task: Task, agent: str, *, shows_reason: bool) -> JsonObject:
         "state": task.status.state.word,
         "reason": reason if len(reason) <= _REASON_CHARACTERS else f"{reason[:_REASON_CHARACTERS]}...",
         "is_withheld": not shows_reason,
+        "mend": f"mcp-a2a tasks {base_url}/agents/{agent} {task.id}",
     }
 
 

@@ -187,6 +187,7 @@ def _print(told: JsonObject) -> None:
         render.result(f"  {one['at']} {one['agent']} {one['state']} {one['task']}")
         if reason:
             render.result(f"      {reason}")
+        render.result(f"      {one['mend']}")
     broken = sum(one["grade"] == "bad" for one in findings)
     soon = sum(one["grade"] == "warn" for one in findings)
     what = "1 thing is broken" if broken == 1 else f"{broken} things are broken"

@@ -94,6 +94,7 @@ def test_the_last_failures_are_told_with_their_reasons_while_the_bridge_runs(tmp
         (failure,) = told_by(tmp_path)["failures"]
     assert (failure["agent"], failure["state"]) == ("devtools", "failed")
     assert failure["reason"]
+    assert failure["mend"].startswith("mcp-a2a tasks http://127.0.0.1:8080/agents/devtools ")
 
 
 def test_a_bridge_that_runs_tells_an_operator_the_same_as_the_first_page_of_its_console(
