@@ -44,19 +44,21 @@ ENDS_KEPT_BYTES: Final = 256
 
 _LENIENT: Final = json.JSONDecoder(strict=False)
 """Takes control characters in strings."""
-_BEFORE_JSON: Final = "\ufeff \t\r\n"
-_MORE_JSON: Final = re.compile(r"[\ufeff\s]*")
+_BEFORE_JSON: Final = re.compile(r"[\ufeff\s]*")
 _ANSWER_FIELDS: Final = frozenset({"id", "result", "error"})
 """The fields of an answer. An object of these alone is one, even without `jsonrpc`."""
 
 _NOTIFICATIONS: Final = "notifications/"
 """Some peers write `"id": null` into what has no id."""
-_OTHER_SIDES: Final[Mapping[type[JSONRPCMessage], tuple[str, ...]]] = {
-    JSONRPCResponse: ("error",),
-    JSONRPCRequest: ("error", "result"),
-    JSONRPCNotification: ("error", "result", "id"),
+_ERROR: Final = ("error", '"error"', b'"error"')
+_RESULT: Final = ("result", '"result"', b'"result"')
+_ID: Final = ("id", '"id"', b'"id"')
+_OTHER_SIDES: Final[Mapping[type[JSONRPCMessage], tuple[tuple[str, str, bytes], ...]]] = {
+    JSONRPCResponse: (_ERROR,),
+    JSONRPCRequest: (_ERROR, _RESULT),
+    JSONRPCNotification: (_ERROR, _RESULT, _ID),
 }
-"""The fields that a message of each kind has not; the SDK passes them over."""
+"""The fields that a message of each kind has not, and how a text or bytes name them; the SDK passes them over."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,12 +141,12 @@ def messages_in(text: bytes | str) -> list[Read]:
     if (plain := plain_message_in(text)) is not None:
         return [plain]
     decoded = text if isinstance(text, str) else text.decode("utf-8", "replace")
-    try:
-        values = _values_in(decoded)
-    except (ValueError, RecursionError):
-        return [UnreadableError("it is not JSON", decoded, is_json=False)]
+    values, rest = _values_in(decoded)
     parts = [part for value in values for part in (value if isinstance(value, list) else [value])]
-    return [_message_from(part, decoded) for part in parts] or [UnreadableError("it is empty", decoded)]
+    read = [_message_from(part, decoded) for part in parts]
+    if rest:
+        return [*read, UnreadableError("it is not JSON", rest, is_json=False)]
+    return read or [UnreadableError("it is empty", decoded)]
 
 
 def plain_message_in(text: bytes | str) -> SessionMessage | None:
@@ -159,35 +161,30 @@ def plain_message_in(text: bytes | str) -> SessionMessage | None:
 def _has_other_side(message: JSONRPCMessage, text: bytes | str) -> bool:
     """Whether a text may say more than the message that the SDK found in it: an error beside a result, a result of a
     request, an id of a notification."""
-    others = _OTHER_SIDES.get(type(message), ())
-    if not any(_names(text, name) for name in others):
-        return False
-    said = from_json(text)
-    return any(said.get(name) is not None for name in others)
+    for name, in_text, in_bytes in _OTHER_SIDES.get(type(message), ()):
+        is_named = in_text in text if isinstance(text, str) else in_bytes in text
+        if is_named and from_json(text).get(name) is not None:
+            return True
+    return False
 
 
-def _names(text: bytes | str, name: str) -> bool:
-    """Whether a key of this name, or a string that is this name, may stand in a JSON text."""
-    quoted = f'"{name}"'
-    return quoted in text if isinstance(text, str) else quoted.encode() in text
-
-
-def _values_in(text: str) -> list[JsonValue]:
-    """The JSON values at the beginning of a text. What follows them is passed over.
-
-    Raises:
-        ValueError, RecursionError: it begins with none.
-    """
-    rest = text.lstrip(_BEFORE_JSON)
-    value, end = _LENIENT.raw_decode(rest)
-    values = [value]
-    while end < len(rest) and (more := _MORE_JSON.match(rest, end)) is not None and more.end() < len(rest):
+def _values_in(text: str) -> tuple[list[JsonValue], str]:
+    """The JSON values at the beginning of a text, and what follows them that is none."""
+    values: list[JsonValue] = []
+    end = 0
+    while (begins := _start(text, end)) < len(text):
         try:
-            value, end = _LENIENT.raw_decode(rest, more.end())
-        except ValueError:
-            break
-        values.append(value)
-    return [_whole(value) for value in values]
+            value, end = _LENIENT.raw_decode(text, begins)
+            values.append(_whole(value))
+        except (ValueError, RecursionError):
+            return values, text[begins:]
+    return values, ""
+
+
+def _start(text: str, place: int) -> int:
+    """Where the next JSON value may begin."""
+    found = _BEFORE_JSON.match(text, place)
+    return place if found is None else found.end()
 
 
 def _whole(value: JsonValue) -> JsonValue:

@@ -59,6 +59,8 @@ class OddApp:
     in_events: bool = True
     """Whether a POST to /mcp is answered with events."""
     content_type: str = "application/json"
+    in_posts: bool = False
+    """Whether a POST to /messages is answered in its response, and not with an event."""
     posted: list[str] = field(default_factory=list)
     _sends: dict[str, Any] = field(default_factory=dict)
 
@@ -84,7 +86,9 @@ class OddApp:
 
     async def _answer(self, path: str, message: dict[str, Any], send: Any) -> None:
         answers = list(answers_to(message, self.texts))
-        if path == "/messages":
+        if path == "/messages" and self.in_posts:
+            await _respond(send, 200, self.content_type, b"".join(answers))
+        elif path == "/messages":
             await _respond(send, 202, "text/plain", b"Accepted")
             with suppress(KeyError):
                 await self._sends["stream"](_piece(b"".join(map(_event, answers))))

@@ -340,13 +340,17 @@ def _readable_body(body: bytes) -> bytes:
     Raises:
         _NoMessageError: it is no message, and yet has the id of a request.
     """
-    if plain_message_in(body) is not None or len(found := messages_in(body)) != 1:
+    if plain_message_in(body) is not None:
         return body
-    read = found[0]
-    if isinstance(read, SessionMessage):
+    read, *more = messages_in(body)
+    if not isinstance(read, SessionMessage):
+        request_id, words = read.request_id, str(read)
+    elif not more:
         return line_of(read)
-    if read.request_id is not None:
-        raise _NoMessageError(f"The body is no JSON-RPC message: {read}", read.request_id)
+    else:
+        request_id, words = getattr(read.message, "id", None), "there is more after the first message"
+    if request_id is not None:
+        raise _NoMessageError(f"The body is no JSON-RPC message: {words}", request_id)
     return body
 
 

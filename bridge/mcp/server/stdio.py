@@ -181,7 +181,15 @@ def _messages_or_refusals(
         return [_refusal(INVALID_REQUEST, f"The message is larger than {limit_bytes} bytes")]
     if holds_more_values(line, max_values):
         return [_refusal(INVALID_REQUEST, f"The message holds more than {max_values} values and keys")]
-    return [read if isinstance(read, SessionMessage) else _refusal_of(read) for read in messages_in(line)]
+    found = messages_in(line)
+    messages = [read for read in found if isinstance(read, SessionMessage)]
+    for read in found:
+        if isinstance(read, UnreadableError):
+            if not messages or read.request_id is not None:
+                messages.append(_refusal_of(read))
+            else:
+                logger.warning("from the client: what stands beside a message is passed over: %s", read)
+    return messages
 
 
 def _refusal_of(read: UnreadableError) -> _Refusal:

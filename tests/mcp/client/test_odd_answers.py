@@ -166,6 +166,16 @@ async def test_a_line_that_a_server_logs_is_shown_and_one_that_may_be_a_result_i
     assert "validation error" not in caplog.text
 
 
+@pytest.mark.parametrize("transport", TRANSPORTS)
+async def test_what_follows_a_message_is_said_to_be_passed_over(
+    transport: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with speaking(transport, [f"{PLAIN} done"]) as session:
+        assert await said(session) == "fine"
+        assert await said(session, "plain") == "plain"
+    assert "sends a line that is not an MCP message. It is ignored: 'done'" in caplog.text
+
+
 @pytest.mark.parametrize("transport", ["stdio", "HTTP+SSE"])
 async def test_an_error_that_names_no_request_fails_none_that_waits(
     transport: str, caplog: pytest.LogCaptureFixture
@@ -206,3 +216,25 @@ async def test_a_page_is_no_answer() -> None:
         async with session.run():
             with pytest.raises(PeerError, match="text/html"):
                 await session.ready()
+
+
+@pytest.mark.parametrize("text", [PLAIN, f"[{PLAIN}]", PLAIN.replace("ID", "12345")])
+async def test_over_the_older_transport_an_answer_may_stand_in_the_response_to_the_post(text: str) -> None:
+    async with speaking("HTTP+SSE", [text], in_posts=True) as session:
+        assert await said(session, "plain") == "plain"
+        assert await said(session) == "fine"
+
+
+async def test_over_the_older_transport_an_error_in_the_response_to_a_post_is_of_its_request() -> None:
+    error = '{"jsonrpc":"2.0","id":null,"error":{"code":-32001,"message":"no"}}'
+    async with speaking("HTTP+SSE", [error], in_posts=True) as session:
+        with pytest.raises(ServerRefusedError, match="no"):
+            await said(session)
+
+
+@pytest.mark.parametrize("transport", TRANSPORTS)
+async def test_the_ids_at_an_older_server_are_small(transport: str) -> None:
+    async with speaking(transport, [PLAIN.replace("fine", "ID")]) as session:
+        ids = [int(await said(session)) for _ in range(3)]
+        assert ids == sorted(set(ids))
+        assert max(ids) < 1 << 15

@@ -188,6 +188,18 @@ async def test_a_request_that_is_refused_is_refused_with_its_id(version: str, ch
         assert "error" in answer
 
 
+@pytest.mark.proves("mcp-response-id")
+@pytest.mark.parametrize("version", ERAS)
+@pytest.mark.parametrize("more", [" and more", "{", '{"jsonrpc":"2.0","id":8,"method":"ping"}'])
+async def test_a_body_with_more_after_its_request_is_refused_with_the_id_of_that(
+    version: str, more: str
+) -> None:
+    async with wire_to(version) as (http, _):
+        call = http.message(7, "tools/call", {"name": "echo"})
+        posted = await http.client.post(http.url, content=json.dumps(call) + more, headers=http.headers(call))
+        assert (posted.status_code, posted.json()["id"], posted.json()["error"]["code"]) == (400, 7, -32600)
+
+
 @pytest.mark.proves("web-auth")
 @pytest.mark.parametrize("kind", ODD)
 async def test_a_call_that_is_written_oddly_takes_the_rights_that_it_always_takes(kind: str) -> None:

@@ -61,6 +61,7 @@ from bridge.mcp.client.transports.streamable_http import (
     beginning_of,
     client_of,
 )
+from bridge.mcp.messages import messages_in
 
 logger = logging.getLogger(__name__)
 
@@ -331,10 +332,11 @@ class _SseConnection:
             return error_of(HTTP_STATUS, words, response.status_code)
 
     async def _hand_on_answer(self, body: bytes, message: JSONRPCMessage) -> None:
-        """Hand on the answer in the response to a POST, where servers may give it. Most give no JSON there."""
+        """Hand on the answer in the response to a POST, where servers may give it. Most give no JSON there, and the
+        answer comes as an event; so does that to a POST whose response is longer than what was read of it."""
         if not isinstance(message, JSONRPCRequest) or not body.lstrip().startswith((b"{", b"[")):
             return
-        for item in received_in(body):
+        for item in messages_in(body):
             answer = item.message if isinstance(item, SessionMessage) else None
             if isinstance(answer, JSONRPCResponse | JSONRPCError):
                 answer.id = message.id
