@@ -6,6 +6,7 @@ import json
 import shlex
 import time
 from collections.abc import AsyncIterator
+from typing import Any
 
 import httpx2
 import pytest
@@ -19,6 +20,7 @@ from tests.cli.call.test_command import Run, command
 from tests.support.asking import asking_command
 from tests.support.foreign import foreign_agent
 from tests.support.running import Rpc, Running, call_part, config_for, raw_command, running
+from tests.support.scripted_agent import scripted_agent
 
 
 @pytest.fixture
@@ -202,6 +204,32 @@ async def test_the_tasks_of_a_foreign_agent_are_listed(run: Run, call: Run) -> N
         done = await run(agent.url)
     assert done.code == 0, done.err
     assert done.out.split()[4] == begun.task_id
+
+
+@pytest.mark.proves("cli-tasks", "map-agent-read-alone")
+async def test_an_odd_task_of_a_list_takes_no_other_with_it(
+    run: Run, caplog: pytest.LogCaptureFixture
+) -> None:
+    def task(**fields: Any) -> dict[str, Any]:
+        status = {"state": "TASK_STATE_COMPLETED", "timestamp": "2026-11-28T01:00:00Z"}
+        return {"id": "t1", "contextId": "c", "status": status, **fields}
+
+    def script(method: str, params: dict[str, Any]) -> list[dict[str, Any]]:
+        assert method == "ListTasks"
+        odd = task(id="t2", status={"state": "TASK_STATE_PONDERING"}, metadata="odd")
+        listed = [task(), {"status": {}}, "x", odd, task(id="t3", contextId=None, artifacts=None)]
+        return [{"tasks": listed, "nextPageToken": "", "pageSize": 5, "totalSize": 5}]
+
+    async with scripted_agent(script) as url:
+        done = await run(url)
+    assert [line.split()[:2] for line in done.out.splitlines()[1:]] == [
+        ["t1", "completed"],
+        ["t2", "working"],
+        ["t3", "completed"],
+    ]
+    assert "more" not in done.err
+    assert 'a task of the list has no id and is left out: "x"' in caplog.text
+    assert 'the state "TASK_STATE_PONDERING" is not known' in caplog.text
 
 
 @pytest.mark.proves("cli-usage")

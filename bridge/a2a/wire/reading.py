@@ -136,8 +136,11 @@ class Reading:
             return None
         if model is ListTasksResponse and isinstance(listed := value.get("tasks"), list):
             tasks: list[JsonValue] = [task for one in listed if (task := self._listed(one)) is not None]
-            sizes: JsonObject = {"nextPageToken": "", "pageSize": len(tasks), "totalSize": len(tasks)}
-            return {**sizes, **self._fields(model, {**value, "tasks": tasks}, "the list", {}), "tasks": tasks}
+            sizes: JsonObject = {"nextPageToken": "", "pageSize": len(tasks), "totalSize": len(listed)}
+            read = {**sizes, **self._fields(model, {**value, "tasks": tasks}, "the list", {})}
+            total = read["totalSize"]
+            assert isinstance(total, int)
+            return {**read, "tasks": tasks, "totalSize": max(len(tasks), total - len(listed) + len(tasks))}
         return None
 
     def _know(self, event: StreamResponse) -> None:

@@ -24,6 +24,7 @@ from bridge.a2a.model.errors import (
     task_not_cancelable,
 )
 from bridge.a2a.model.objects import (
+    HTTP_JSON,
     GetTaskRequest,
     SendMessageRequest,
     SendMessageResponse,
@@ -378,6 +379,34 @@ def test_what_stands_beside_a_wrapped_answer_is_not_left_out(dialect: Dialect) -
         answer = dialect.answer_from(operations.SEND_MESSAGE, {"task": task, "message": "hello"}, reading)
         assert answer.task is not None
         assert reading.notes == ['message cannot be read: "hello"']
+
+
+_EMPTY_SIBLINGS: Final[list[tuple[dict[str, Any], dict[str, Any]]]] = [
+    ({"text": "fine", "raw": None, "url": None, "data": None, "file": None}, {"text": "fine"}),
+    ({"text": "fine", "raw": "", "url": ""}, {"text": "fine"}),
+    ({"kind": "text", "text": "fine", "file": None, "data": None}, {"text": "fine"}),
+    ({"kind": "data", "data": {"a": 1}, "text": ""}, {"data": {"a": 1}}),
+    ({"kind": "data", "data": {"a": 1}, "text": None, "file": None}, {"data": {"a": 1}}),
+]
+
+
+@pytest.mark.proves("map-agent-read-alone")
+@pytest.mark.parametrize("dialect", SPOKEN, ids=lambda one: f"{one.version} {one.bindings[0]}")
+@pytest.mark.parametrize(("written", "read"), _EMPTY_SIBLINGS, ids=str)
+def test_empty_fields_beside_the_one_of_a_clients_part_are_none(
+    dialect: Dialect, written: dict[str, Any], read: dict[str, Any]
+) -> None:
+    proto = dialect.version == "0.3" and dialect.bindings == (HTTP_JSON,)
+    part = {**written, "data": {"data": written["data"]}} if proto and written.get("data") else written
+    name = "content" if proto else "parts"
+    message = {"messageId": "m", "role": "ROLE_USER" if proto else "user", name: [part]}
+    params: dict[str, Any] = {"message": message, "id": "t"}
+    if dialect.version == "1.0":
+        message["role"] = "ROLE_USER"
+    request = dialect.request_from(operations.SEND_MESSAGE, params)
+    [found] = request.message.parts
+    assert {key: found.to_object().get(key) for key in read} == read
+    assert found.kind in read
 
 
 def test_a_page_of_tasks_that_is_no_list_is_refused() -> None:
