@@ -195,6 +195,33 @@ _MESSAGES: Final = [
         ({"message": message_of(part("on it"))}, SUBMITTED, FINE, DONE),
     ),
 ]
+_HELD: Final = [
+    Row("an append to nothing", _around(chunk(part(), append=True))),
+    Row(
+        "an append after another artifact",
+        _around(chunk(part("one"), artifact={"artifactId": "b"}), chunk(part(), append=True)),
+        ("one", "fine"),
+    ),
+    Row(
+        "a history alone",
+        (
+            {
+                "task": task(
+                    "TASK_STATE_COMPLETED",
+                    history=[message_of(part("hi"), role="ROLE_USER"), message_of(part(), messageId="m2")],
+                )
+            },
+        ),
+    ),
+    Row(
+        "a history alone, kept",
+        (SUBMITTED, DONE),
+        task=task("TASK_STATE_COMPLETED", history=[message_of(part())]),
+    ),
+    Row("a task that begins twice", (SUBMITTED, SUBMITTED, FINE, DONE)),
+    Row("a task that begins at work", (turns("TASK_STATE_WORKING"), FINE, DONE)),
+    Row("an end that is said twice", (SUBMITTED, FINE, DONE, DONE)),
+]
 _SAYS_DONE: Final = turns("TASK_STATE_COMPLETED", part("done"))
 _COMPLETE: Final = task("TASK_STATE_COMPLETED", artifacts=[{"artifactId": "a", "parts": [part()]}])
 _LATE: Final = [
@@ -342,7 +369,7 @@ _WIRE: Final = [
     Row("half a character", _around(chunk(part("wor\ud83d"))), ("wor",)),
 ]
 
-STREAMED: Final[Sequence[Row]] = (*_UPDATES, *_MESSAGES, *_LATE, *_PARTS, *_UNKNOWN, *_FILES, *_WIRE)
+STREAMED: Final[Sequence[Row]] = (*_UPDATES, *_HELD, *_MESSAGES, *_LATE, *_PARTS, *_UNKNOWN, *_FILES, *_WIRE)
 """What comes in a stream."""
 
 

@@ -154,7 +154,7 @@ def found_card(url: str, text: bytes, told_version: str = "", proof: CardProof |
     """
     where = redacted_url(url)
     value = json_from(text, where) if proof is None else proof.inside
-    told = told_version if told_version in VERSIONS.tellable else ""
+    told = told_version if told_version in (*VERSIONS.tellable, VERSIONS.current.version) else ""
     card, deviations = read_card(VERSIONS.card_from(value, url, told), where)
     if proof is not None and proof.form is CardForm.SDK:
         deviations = ()  # what is required and empty is not signed in this form

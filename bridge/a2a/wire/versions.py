@@ -40,10 +40,7 @@ named: no client of these says a version."""
 _VERSION: Final = re.compile(r"(\d+\.\d+)(\.\d+)?")
 _TOLD: Final[Mapping[int, str]] = {
     INVALID_PARAMS.jsonrpc_code: _ASSUMED,
-    **dict.fromkeys(
-        (METHOD_NOT_FOUND.jsonrpc_code, INVALID_REQUEST.jsonrpc_code, VERSION_NOT_SUPPORTED.jsonrpc_code),
-        _FIRST,
-    ),
+    **dict.fromkeys((METHOD_NOT_FOUND.jsonrpc_code, INVALID_REQUEST.jsonrpc_code), _FIRST),
     **dict.fromkeys((400, 404, 405), _FIRST),
 }
 """The version of an agent, by how it refuses a message of 0.3 without parameters: by the code of its error, or else by
@@ -201,7 +198,9 @@ class Versions:
             return value
         if self.misnames(value):
             # Whoever does not know the methods of 0.3 knows those of the version that the card says.
-            told = self.current.version if told == _FIRST else _ASSUMED
+            newer = told in (_FIRST, self.current.version)
+            return older_card.read(value, self.current.version if newer else _ASSUMED)
+        if self.leaves_open(value) and told == self.current.version:
             return older_card.read(value, told)
         if self.leaves_open(value):
             return self._spoken[told or self.presumed(place) or _ASSUMED, JSONRPC].card_from(value)
@@ -214,7 +213,7 @@ class Versions:
 
     @property
     def tellable(self) -> tuple[str, ...]:
-        """The versions that an agent can tell by `told_by`."""
+        """The versions before 1.0 that an agent can tell by `told_by`."""
         return tuple(dict.fromkeys(_TOLD.values()))
 
     def told_by(self, status: int, answer: JsonValue) -> str | None:
@@ -224,6 +223,8 @@ class Versions:
         code = error.get("code") if isinstance(error, dict) else None
         if isinstance(error, dict) and _misses_message(error.get("data")):
             return _ASSUMED
+        if code == VERSION_NOT_SUPPORTED.jsonrpc_code:
+            return self.current.version  # only since 1.0 is there such an error
         return _TOLD.get(code if isinstance(code, int) else status)
 
 

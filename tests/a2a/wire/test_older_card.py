@@ -145,7 +145,12 @@ def test_a_card_that_says_a_version_it_is_not_written_in_is_tried_at_its_url(
     version: str, newer: dict[str, Any]
 ) -> None:
     text = json.dumps({**OLD, "protocolVersion": version, **newer, "additionalInterfaces": None}).encode()
-    for told, spoken in (("", "0.3"), ("0.3", "0.3"), ("0.1", "1.0")):  # it knows the methods of 0.3, or not
+    for told, spoken in (
+        ("", "0.3"),
+        ("0.3", "0.3"),
+        ("0.1", "1.0"),
+        ("1.0", "1.0"),
+    ):  # it knows the methods of 0.3, or not
         found = found_card("https://a.example/card.json", text, told)
         [(interface, dialect)] = interfaces_of(found.card)
         assert (interface.url, dialect.version) == (OLD["url"], spoken)
