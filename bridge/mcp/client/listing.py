@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
+from hashlib import blake2b
 from typing import Final
 
 import anyio
@@ -118,9 +119,9 @@ class _Pages:
 
     def _news_in(self, tools: list[JsonValue]) -> list[JsonValue]:
         """The tools of a page. One that is on an earlier page, all of it, is there because the server does not page."""
-        texts = [json_bytes(tool) for tool in tools]
-        news = [tool for tool, text in zip(tools, texts, strict=True) if text not in self._known]
-        self._known.update(texts)
+        marks = [blake2b(json_bytes(tool), digest_size=16).digest() for tool in tools]
+        news = [tool for tool, mark in zip(tools, marks, strict=True) if mark not in self._known]
+        self._known.update(marks)
         return news
 
     def _require_bounds(self) -> None:

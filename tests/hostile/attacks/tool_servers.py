@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import json
+import re
 import sys
 from functools import partial
 from pathlib import Path
@@ -21,6 +22,7 @@ from tests.support.running import RAW_SERVER, call_part, message, texts
 _SCRIPTED_SERVER: Final = Path(__file__).parents[1] / "scripted_server.py"
 _STEERING: Final = "\x1b]0;owned\x07\x1b[2J\x9b31m\u202eevil\u2066\u200b"
 _UNPACKED_BYTES: Final = 600 * MEGABYTE
+_CUT_LIST: Final = re.compile(r"its list of tools ends after.*")
 _LOOK_SECONDS: Final = 0.1
 
 
@@ -59,12 +61,14 @@ async def pings(scene: Scene) -> str:
 
 
 async def endless_list(scene: Scene, page_bytes: int) -> str:
-    """A list of tools without an end."""
+    """A list of tools without an end: it is cut, which the log says, or the server counts as down."""
     await scene.connect_server(command(FLOODING_SERVER, "--endless", str(page_bytes)))
-    while not (server := _server_in((await scene.readiness()).json())).get("why"):
+    while not (why := _server_in((await scene.readiness()).json()).get("why", "")):
+        if found := _CUT_LIST.search(scene.log.read_text()):
+            return found[0]
         await anyio.sleep(_LOOK_SECONDS)
-    require(" list" in server["why"], server)
-    return str(server["why"])
+    require(" list" in why, why)
+    return str(why)
 
 
 async def fast_progress(scene: Scene) -> str:
