@@ -101,7 +101,8 @@ class FollowPace:
     end_seconds: float = 1.0
     """How long a stream may take to end once its task has ended. Until then it may bring more of the result."""
     piece_seconds: float = 5.0
-    """How long a stream may be silent after a message until that counts as whole. Some agents send it in pieces."""
+    """How long a stream may be silent after a message until that counts as whole, as some agents send it in pieces; and
+    how long a reply waits for its task to be read once more."""
 
     def pauses(self) -> Backoff:
         """The pauses between two reads of the task."""
@@ -266,8 +267,10 @@ class _Following:
         is_told = reply.artifacts or (reply.status.message and not may_lack)
         if is_told and self._is_whole:
             return reply
-        read = await self._looked_over(reply.id)
-        return read if read.status.state in ENDED else reply
+        with anyio.move_on_after(self._pace.piece_seconds):  # the reply is there, and does not wait for long
+            read = await self._looked_over(reply.id)
+            return read if read.status.state in ENDED else reply
+        return reply
 
     async def listen(self, events: AsyncGenerator[StreamResponse, None]) -> Task | Message | None:
         """Take the events of a stream until the task settles; None if the stream ends or breaks before.
@@ -320,7 +323,7 @@ class _Following:
         if self._last_said is None or self.task is None:
             return None
         reply, task = self._last_said, self.task
-        with suppress(PeerError):
+        with suppress(PeerError), anyio.move_on_after(self._pace.piece_seconds):
             task = await self._client.get(self.task.id)
         if task.status.state in SETTLED:
             self._is_whole = False

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass
+from typing import Any
 
 import anyio
 import httpx2
@@ -33,6 +34,7 @@ from tests.support.real_answers import (
     message_of,
     spoken,
     task,
+    turns,
 )
 from tests.support.running import listening
 
@@ -167,3 +169,42 @@ async def test_a_cancellation_that_is_refused_is_an_error(form: str) -> None:
         client = AgentClient(http, found_at(URL, form), client_options())
         with pytest.raises(AgentRefusedError, match="Task cannot be canceled"):
             await client.cancel("t1")
+
+
+@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize(
+    ("events", "texts"),
+    [
+        ((SUBMITTED, turns("TASK_STATE_COMPLETED", {"text": "done"})), ["done"]),
+        ((SUBMITTED, {"message": message_of({"text": "fine"}, taskId="t1")}), ["fine"]),
+    ],
+    ids=["done", "a message last"],
+)
+async def test_a_reply_does_not_wait_for_a_task_that_cannot_be_read(
+    events: list[Json], texts: list[str], form: str
+) -> None:
+    row = Row("hi", events)
+    agent = RawAgent([row], form)
+
+    async def app(scope: Scope, receive: Receive, send: Send) -> None:
+        body = await receive()
+        method = json.loads(body["body"])["method"] if "JSONRPC" in form else ""
+        if method in ("GetTask", "tasks/get") or scope["method"] == "GET":
+            while (await receive())["type"] != "http.disconnect":
+                pass
+            return
+        given = iter([body])
+
+        async def again() -> Any:
+            return next(given, None) or await receive()
+
+        await agent(scope, again, send)
+
+    with anyio.fail_after(20):
+        async with listening(app) as url, httpx2.AsyncClient() as http:
+            outcome = await converse(
+                AgentClient(http, found_at(url, form), client_options()), SAYING, pace=PACE
+            )
+    message = outcome if isinstance(outcome, Message) else outcome.status.message
+    assert message is not None
+    assert [part.text for part in message.parts] == texts
