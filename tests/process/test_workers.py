@@ -347,6 +347,26 @@ async def test_a_sign_out_at_the_console_holds_at_every_worker(tmp_path: Path) -
 
 
 @pytest.mark.anyio
+async def test_no_worker_lets_in_whom_a_file_leaves_out_while_another_file_never_rests(
+    tmp_path: Path,
+) -> None:
+    restless = tmp_path / "cy.token"
+    restless.write_text("c" * 40)
+    restless.chmod(0o600)
+    cy = f'[principals.cy]\nbearer = {{ file = "{restless}" }}\n'
+    with serving(tmp_path, names=("ann", "bob"), of_bridge=cy) as bridge:
+        assert await bridge.admits("ann", "bob") == [{200}, {200}]
+        bridge.file.write_text(bridge.file.read_text().partition("[principals.bob")[0])
+        until = anyio.current_time() + WAIT_SECONDS
+        while await bridge.admits("bob") != [{401}] and anyio.current_time() < until:
+            restless.with_suffix(".next").write_text("c" * 40)
+            restless.with_suffix(".next").chmod(0o600)
+            restless.with_suffix(".next").replace(restless)
+        assert await bridge.admits("ann", "bob") == [{200}, {401}]
+        await bridge.until("removed principals.bob")
+
+
+@pytest.mark.anyio
 async def test_a_worker_that_starts_later_lets_nobody_in_whom_the_others_have_turned_away(
     tmp_path: Path,
 ) -> None:
