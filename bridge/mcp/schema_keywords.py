@@ -41,6 +41,8 @@ _LOOK_STEPS: Final = 16
 _BREATH_SECONDS: Final = 0.001
 _REST_SECONDS: Final = 0.000_5
 """A worker works for one time, and rests for the other, so that the loop's thread gets the interpreter at once."""
+_FEW_CHOICES: Final = 32
+"""So few texts are compared one by one sooner than they are looked up."""
 _SHOWN_VALUES: Final = 50
 _SHOWN_CHARACTERS: Final = 400
 _ANNOTATIONS: Final = frozenset({"title", "description", "default", "examples", "deprecated", "$comment"})
@@ -171,16 +173,19 @@ def key_of(value: JsonValue, steps: Steps | None) -> object:
 
 def shown(value: JsonValue) -> str:
     """A value in a message: whole if it is short, else its beginning or its size."""
-    if _is_short(value):
+    if value is None or isinstance(value, bool | int | float) or _is_short(value):
         return repr(value)
     if isinstance(value, str):
         return f"{value[:_SHOWN_CHARACTERS]!r}..."
-    size = len(value) if isinstance(value, dict | list) else 0
-    return f"an array of {size} items" if isinstance(value, list) else f"an object of {size} properties"
+    kind, parts = ("array", "items") if isinstance(value, list) else ("object", "properties")
+    return f"an {kind} of {len(value)} {parts}"
 
 
 def _is_short(value: JsonValue) -> bool:
-    inside, seen = [value], 0
+    if isinstance(value, str):
+        return len(value) <= _SHOWN_CHARACTERS
+    inside: list[JsonValue] = [value]
+    seen = 0
     while inside:
         one = inside.pop()
         seen += 1
@@ -204,10 +209,13 @@ def _type(validator: Any, wanted: JsonValue, instance: JsonValue, _: JsonObject)
 def _enum(validator: Any, listed: JsonValue, instance: JsonValue, _: JsonObject) -> Iterator[ValidationError]:
     if not isinstance(listed, list):
         return
-    steps = _steps_of(validator) or Steps(None, MAX_STEPS)
-    choices = steps.choices(listed, Choices)
-    assert choices is not None
-    if not choices.count(instance, steps):
+    if isinstance(instance, str) and len(listed) <= _FEW_CHOICES:
+        is_among = instance in listed
+    else:
+        steps = _steps_of(validator) or Steps(None, MAX_STEPS)
+        choices = steps.choices(listed, Choices)
+        is_among = choices is not None and choices.count(instance, steps) > 0
+    if not is_among:
         yield ValidationError(f"{shown(instance)} is not one of {shown(listed)}")
 
 
