@@ -30,7 +30,6 @@ from bridge.a2a.model.objects import (
     TaskState,
     TaskStatus,
     TaskStatusUpdateEvent,
-    text_of_parts,
 )
 from bridge.jsonvalues import json_bytes, values_in
 
@@ -125,6 +124,34 @@ class FoldedTask:
         return task.changed(history=history[first:]) if first else task
 
 
+class FoldedMessage:
+    """The message that a stream gives in the place of a task, as far as it has come, with a bound on its size."""
+
+    def __init__(self, limit_bytes: int) -> None:
+        self.message: Message | None = None
+        self._limit_bytes = limit_bytes
+        self._pieces = self._bytes = 0
+
+    @property
+    def is_in_pieces(self) -> bool:
+        """Whether it is known to come in pieces: it has had several, or began without content."""
+        message = self.message
+        return message is not None and (self._pieces > 1 or all(part.text == "" for part in message.parts))
+
+    def take(self, piece: Message) -> Message:
+        """The message with its next piece, or with the message that comes after it.
+
+        Raises:
+            TaskTooLargeError: it is above its limit.
+        """
+        self._pieces += 1
+        self._bytes += weight_of_message(piece)
+        if self._bytes > self._limit_bytes:
+            raise TaskTooLargeError
+        self.message = joined_message(self.message, piece) if self.message else piece
+        return self.message
+
+
 def begun_by(payload: Task | Message | TaskStatusUpdateEvent | TaskArtifactUpdateEvent) -> Task:
     """The task of a first event. By section 3.1.2 a Task comes first, but some agents leave it out."""
     match payload:
@@ -185,10 +212,13 @@ def joined_message(message: Message, more: Message) -> Message:
     if before[-1].text == "":
         return more.changed(parts=(*before[:-1], *new))
     first, *others = new
-    known = text_of_parts(before)
+    known = before[0].text or "" if len(before) == 1 else ""
     if not others and len(known) >= _TELLING and (first.text or "").startswith(known):
         return more
-    return more.changed(parts=(*before, _going_on(first) if _is_piece(before[-1], first) else first, *others))
+    if not _is_piece(before[-1], first):
+        return more.changed(parts=(*before, *new))
+    whole = before[-1].changed(text=f"{before[-1].text}{first.text}")
+    return more.changed(parts=(*before[:-1], whole, *others))
 
 
 def with_pieces_joined(task: Task) -> Task:

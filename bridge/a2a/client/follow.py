@@ -26,13 +26,7 @@ import anyio
 
 from bridge.a2a.client.bindings import AgentRefusedError
 from bridge.a2a.client.client import AgentClient
-from bridge.a2a.client.fold import (
-    FoldedTask,
-    TaskTooLargeError,
-    joined_message,
-    more_complete,
-    weight_of_message,
-)
+from bridge.a2a.client.fold import FoldedMessage, FoldedTask, TaskTooLargeError, more_complete
 from bridge.a2a.client.http import NotReachedError, NotTakenError, UnansweredError
 from bridge.a2a.model.life import ENDED, SETTLED
 from bridge.a2a.model.objects import (
@@ -167,6 +161,8 @@ async def converse(
         return await following.in_full(reply)
     if following.task is None:
         raise OutcomeUnknownError(f"{client} ended its stream without an event", request.message.task_id)
+    if following.task.id == UNNAMED:
+        raise OutcomeUnknownError(f"{client} has a task at work and does not say which", None)
     return await following.settled(following.task.id, is_listening=client.streams_answers)
 
 
@@ -206,9 +202,7 @@ class _Following:
         pause: Pause,
     ) -> None:
         self._gathered = FoldedTask(pace.task_limit_bytes)
-        self._message: Message | None = None
-        """The message that a stream gives in the place of a task, as far as it has come."""
-        self._pieces = self._message_bytes = 0
+        self._said = FoldedMessage(pace.task_limit_bytes)
         self._last_said: Message | None = None
         """The message that was the last event of a stream that has a task."""
         self._was_shown = False
@@ -293,7 +287,7 @@ class _Following:
             is_broken = isinstance(exc, UnansweredError)
             if not has_begun or (reply is None and not is_broken):
                 raise
-            if isinstance(reply, Message) and (self._is_in_pieces or not is_broken):
+            if isinstance(reply, Message) and (self._said.is_in_pieces or not is_broken):
                 raise PeerError(
                     f"{exc}. Of its answer this had come: {text_of_parts(reply.parts)[:_SHOWN]}"
                 ) from exc
@@ -309,7 +303,7 @@ class _Following:
             return await anext(events, None)
         seconds = self._pace.end_seconds
         if isinstance(reply, Message):
-            seconds = math.inf if self._is_in_pieces else self._pace.piece_seconds
+            seconds = math.inf if self._said.is_in_pieces else self._pace.piece_seconds
         with anyio.move_on_after(seconds):
             return await anext(events, None)
         self._is_whole = False
@@ -331,12 +325,6 @@ class _Following:
         given = tuple(part for artifact in self.task.artifacts or () for part in artifact.parts)
         return reply.changed(parts=(*given, *reply.parts)) if given else reply
 
-    @property
-    def _is_in_pieces(self) -> bool:
-        """Whether the message of a stream is known to come in pieces: it has had several, or began without content."""
-        message = self._message
-        return message is not None and (self._pieces > 1 or not text_of_parts(message.parts))
-
     def take(self, event: StreamResponse) -> Task | Message | None:
         """Take an event. Returns the reply as far as it has come if the event is a Message or settles the task, else
         None."""
@@ -344,7 +332,10 @@ class _Following:
         payload = event.payload
         if isinstance(payload, Message) and self.task is None:
             self._listener.on_event(event)
-            return self._with_piece(payload)
+            try:
+                return self._said.take(payload)
+            except TaskTooLargeError:
+                raise PeerError(f"{self._client} gives more than {self._limit_words}") from None
         if event.task is not None and event.task == self.task:
             self._was_shown = True
             return self._reply(self.task)
@@ -359,8 +350,8 @@ class _Following:
             event = StreamResponse(message=payload.changed(task_id=self.task.id))
         has_begun = self.task is not None
         task = self._gather(event)
-        if self._message is not None and not has_begun:  # it was said before the task was named
-            task = self._gather(StreamResponse(message=self._message.changed(task_id=task.id)))
+        if not has_begun and (said := self._said.message) is not None:  # before the task was named
+            task = self._gather(StreamResponse(message=said.changed(task_id=task.id)))
         if not is_named and task.id != UNNAMED:
             self._listener.on_task(task.id)
         self._listener.on_event(event)
@@ -373,19 +364,6 @@ class _Following:
         """Whether the task has an artifact with the id of this one, and other content."""
         known = self.task.artifacts if self.task else None
         return any(one.artifact_id == artifact.artifact_id and one != artifact for one in known or ())
-
-    def _with_piece(self, piece: Message) -> Message:
-        """The message of a stream with its next piece, or with the message that comes after it.
-
-        Raises:
-            PeerError: it is above `task_limit_bytes`.
-        """
-        self._pieces += 1
-        self._message = message = joined_message(self._message, piece) if self._message else piece
-        self._message_bytes += weight_of_message(piece)
-        if self._message_bytes > self._pace.task_limit_bytes:
-            raise PeerError(f"{self._client} gives more than {self._limit_words}")
-        return message
 
     def _gather(self, event: StreamResponse) -> Task:
         """Fold an event into the known task.

@@ -6,8 +6,8 @@ from typing import Any, Final
 
 import pytest
 
-from bridge.a2a.client.fold import FoldedTask, TaskTooLargeError, begun_by, folded
-from bridge.a2a.model.objects import StreamResponse, Task, TaskState, text_of_parts
+from bridge.a2a.client.fold import FoldedMessage, FoldedTask, TaskTooLargeError, begun_by, folded
+from bridge.a2a.model.objects import Message, StreamResponse, Task, TaskState, text_of_parts
 from bridge.translate.blocks import joined, pieces_in
 
 pytestmark = pytest.mark.proves("map-heard")
@@ -183,3 +183,28 @@ def test_several_parts_of_one_update_stay_several() -> None:
     appended = {"taskId": "t", "contextId": "c", "artifact": update, "append": True}
     event = StreamResponse.model_validate({"artifactUpdate": appended})
     assert pieces(folded(folded(task(), chunk("one ")), event)) == ["one and", "more"]
+
+
+def test_pieces_of_a_message_are_one_text_and_bounded() -> None:
+    def piece(*parts: dict[str, str], message_id: str = "m") -> Message:
+        said = {"messageId": message_id, "role": "ROLE_AGENT", "parts": [*parts]}
+        return Message.model_validate(said)
+
+    whole = FoldedMessage(100_000)
+    assert not whole.is_in_pieces
+    whole.take(piece({"text": ""}))
+    assert whole.is_in_pieces
+    for text in ("ha", "ha", "", " and so on for long"):
+        whole.take(piece({"text": text}))
+    assert [part.text for part in whole.take(piece({"text": ""})).parts] == ["haha and so on for long"]
+    # From some length on, what begins with all of it is the message anew.
+    anew = whole.take(piece({"text": "haha and so on for long, to the end"}))
+    assert [part.text for part in anew.parts] == ["haha and so on for long, to the end"]
+    file = {"url": "https://a.example/x"}
+    assert [part.kind for part in whole.take(piece(file, {"text": "more"})).parts] == ["text", "url", "text"]
+    assert len(whole.take(piece({"text": "another"}, message_id="n")).parts) == 4
+    single = FoldedMessage(100_000)
+    single.take(piece(file))
+    assert not single.is_in_pieces
+    with pytest.raises(TaskTooLargeError):
+        whole.take(piece({"text": "x" * 100_000}))

@@ -15,7 +15,7 @@ from starlette.types import Receive, Scope, Send
 
 from bridge.a2a.client.bindings import AgentRefusedError
 from bridge.a2a.client.client import AgentClient
-from bridge.a2a.client.follow import converse
+from bridge.a2a.client.follow import OutcomeUnknownError, converse
 from bridge.a2a.model.objects import Message, Part, Role, SendMessageRequest, Task
 from bridge.translate.blocks import ResultRules
 from bridge.translate.result import result_from_message, result_from_task
@@ -208,3 +208,15 @@ async def test_a_reply_does_not_wait_for_a_task_that_cannot_be_read(
     message = outcome if isinstance(outcome, Message) else outcome.status.message
     assert message is not None
     assert [part.text for part in message.parts] == texts
+
+
+@pytest.mark.proves("map-agent-told")
+@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize("streams", [True, False])
+async def test_a_task_at_work_that_nobody_names_is_told_as_not_known(form: str, streams: bool) -> None:
+    unnamed = {"task": {"contextId": "c1", "status": {"state": "TASK_STATE_WORKING"}}}
+    row = Row("hi", (unnamed,), reply=unnamed)
+    async with httpx2.AsyncClient(transport=httpx2.ASGITransport(RawAgent([row], form))) as http:
+        client = AgentClient(http, found_at(URL, form, capabilities={"streaming": streams}), client_options())
+        with pytest.raises(OutcomeUnknownError, match="has a task at work and does not say which"):
+            await converse(client, SAYING, pace=PACE)
