@@ -17,6 +17,7 @@ from bridge.agents_as_tools.remote_agent import RemoteAgent
 from bridge.agents_as_tools.resources import card_resource
 from bridge.agents_as_tools.tools import PublishedTool, Tools, published_tools, tool_remarks
 from bridge.jsonvalues import JsonObject
+from bridge.mcp.tools import UnservableTool
 from bridge.safe_text import web_link, without_hidden_characters
 from bridge.translate.overrides import Remark, ToolOverride
 from bridge.translate.skill_tools import AgentTool, ToolSource, listed_tools, skills_by_id, tools_of_agents
@@ -141,7 +142,9 @@ def listing_of(
     the catalogs that were never read."""
     by_key = _keyed(agents)
     known = {key: agent for key, agent in by_key.items() if agent.has_card}
-    found = tools_of_agents([ToolSource(key, agent.card) for key, agent in known.items()], options.rules)
+    unreadable: list[tuple[str, UnservableTool]] = []
+    sources = [ToolSource(key, agent.card) for key, agent in known.items()]
+    found = tools_of_agents(sources, options.rules, unreadable)
     unknown = (*unread, *(key for key, agent in by_key.items() if not agent.is_settled))
     tools = published_tools(found, overrides, unknown)
     return FaceListing(
@@ -159,6 +162,7 @@ def listing_of(
         unknown,
         (
             *_on_skills_left_out(known, options.rules.skills_most),
+            *_on_unreadable(tools, unreadable),
             *tool_remarks(tools, overrides, are_known=bool(agents) and not unknown),
         ),
     )
@@ -172,6 +176,15 @@ def _on_skills_left_out(agents: Mapping[str, RemoteAgent], most: int) -> Iterato
                 f"{key} has {count} skills, and only the {first} can be called: `skills_most` is the limit"
             )
             yield Remark(("from",), words)
+
+
+def _on_unreadable(tools: Tools, unreadable: Sequence[tuple[str, UnservableTool]]) -> Iterator[Remark]:
+    """What hosts do not see, since some of them would refuse all tools for it."""
+    for key, tool in unreadable:
+        yield Remark(("from",), f"{key}: the tool {tool.name} is left out: {tool.reason}")
+    for one in tools.published:
+        for words in one.tool.notes:
+            yield Remark(("from",), f"{one.agent_key}: not all of the tool {one.name} is shown: {words}")
 
 
 def _keyed(agents: Sequence[RemoteAgent]) -> dict[str, RemoteAgent]:

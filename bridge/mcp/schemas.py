@@ -31,6 +31,7 @@ from referencing.exceptions import Unresolvable
 from referencing.jsonschema import DRAFT202012, UnknownDialect, specification_with
 
 from bridge.concurrency import SlowWork
+from bridge.errors import echoed
 from bridge.jsonvalues import JsonObject, is_deeper, values_in
 from bridge.mcp.schema_fast_path import is_plainly_valid, plainly_accepts
 from bridge.mcp.schema_keywords import (
@@ -61,6 +62,8 @@ and faults are found, removed, and the schema is checked again."""
 
 _MAX_FAULTS: Final = 1000
 """The most faults that are removed from a schema. A schema with more is not used at all."""
+_MAX_FOREIGN_REFERENCES: Final = 50
+"""The most references that are removed from a schema. Each is looked for from the top."""
 _NAMING: Final = frozenset({"properties", "patternProperties", "$defs", "definitions", "dependentSchemas"})
 """Keywords that hold schemas by name."""
 _READ_TOGETHER: Final[Mapping[str, tuple[str, ...]]] = {
@@ -90,28 +93,65 @@ class InvalidSchemaError(ValueError):
     """The schema is invalid in its dialect."""
 
 
+class ForeignReferenceError(ValueError):
+    """The schema refers to something that it does not hold, or that is no schema."""
+
+    def __init__(self, words: str, holder: JsonObject | None = None, key: str = "") -> None:
+        """`holder` is the part of the schema with the reference, under this key; None when that is not known."""
+        super().__init__(words)
+        self.holder = holder
+        self.key = key
+
+
+def checkable(schema: JsonObject) -> tuple[Validator, JsonObject, str | None]:
+    """A schema, compiled; the part of it that was compiled; and why that is not all of it, or None when it is.
+
+    Raises:
+        ValueError: the schema is too deep.
+    """
+    why, rest = None, schema
+    try:
+        return validator_of(schema), schema, None
+    except InvalidSchemaError as exc:
+        why, rest = str(exc), without_faults(schema)
+    except ForeignReferenceError as exc:
+        why = str(exc)
+    rest = without_foreign_references(rest)
+    return validator_of(rest), rest, why
+
+
 def validator_of(schema: JsonObject) -> Validator:
     """A schema, compiled by the dialect that its `$schema` names, by default 2020-12. Nothing is ever fetched.
 
     Raises:
         InvalidSchemaError: the schema is invalid in its dialect.
-        ValueError: the schema is too deep, or refers to another document.
+        ForeignReferenceError: it refers to another document, or to nothing.
+        ValueError: the schema is too deep.
     """
     if is_deeper(schema, MAX_SCHEMA_DEPTH):
         raise ValueError(f"its schema is nested deeper than {MAX_SCHEMA_DEPTH} levels")
     if not isinstance(schema.get("$schema", ""), str):
-        raise ValueError("its $schema is no text")  # noqa: TRY004
+        raise InvalidSchemaError("its schema is not valid at $schema: that is no text")
     kind = validator_for(schema, default=Draft202012Validator)
     _require_valid(schema, kind)
-    meta = kind.META_SCHEMA
-    dialect = specification_with(str(meta.get("$id") or meta.get("id")), default=DRAFT202012)
+    _require_whole(schema, kind)
+    quick = _quick(kind, _names(schema, "patternProperties"))
+    return quick(_without_dialect(schema), registry=Registry())
+
+
+def _require_whole(schema: JsonObject, kind: type[Validator]) -> None:
+    """Raises ForeignReferenceError."""
+    dialect = _dialect(kind)
     root: Resource[JsonValue] = dialect.create_resource(schema)
     try:
         _require_own_references(root, Registry().resolver_with_root(root), dialect, set())
     except (AttributeError, TypeError) as exc:  # the library expects schemas wherever a reference may lead
-        raise ValueError("its schema refers to something that is not a schema") from exc
-    quick = _quick(kind, _names(schema, "patternProperties"))
-    return quick(_without_dialect(schema), registry=Registry())
+        raise ForeignReferenceError("its schema refers to something that is not a schema") from exc
+
+
+def _dialect(kind: type[Validator]) -> Specification[JsonValue]:
+    meta = kind.META_SCHEMA
+    return specification_with(str(meta.get("$id") or meta.get("id")), default=DRAFT202012)
 
 
 def schema_cost(schema: JsonObject) -> int:
@@ -149,13 +189,48 @@ def unknown_dialect(schema: JsonObject) -> str | None:
 def without_faults(schema: JsonObject) -> JsonObject:
     """An invalid schema without its invalid keywords. The rest accepts at least what the schema accepted; `{}` when
     that is not certain."""
-    if _names(schema, *_NARROWED_BY_LESS):
+    if is_narrowed_by_less(schema):
         return {}
-    kind = validator_for(schema, default=Draft202012Validator)
     left = deepcopy(schema)
+    if not isinstance(schema.get("$schema", ""), str):
+        schema = {key: value for key, value in schema.items() if key != "$schema"}
+        del left["$schema"]
+    kind = validator_for(schema, default=Draft202012Validator)
     for error in islice(kind(kind.META_SCHEMA).iter_errors(schema), _MAX_FAULTS):
         _drop(list(error.absolute_path), left)
     return left if kind(kind.META_SCHEMA).is_valid(left) else {}
+
+
+def without_foreign_references(schema: JsonObject) -> JsonObject:
+    """A valid schema without its references to what it does not hold. The rest accepts at least what the schema
+    accepted; `{}` when that is not certain."""
+    left, kind = deepcopy(schema), validator_for(schema, default=Draft202012Validator)
+    for _ in range(_MAX_FOREIGN_REFERENCES):
+        try:
+            _require_whole(left, kind)
+        except ForeignReferenceError as exc:
+            if exc.holder is None or is_narrowed_by_less(schema):
+                return {}
+            del exc.holder[exc.key]
+        else:
+            return left
+    return {}
+
+
+def is_narrowed_by_less(schema: JsonObject) -> bool:
+    """Whether a schema that accepts more in one place may accept less as a whole."""
+    return _names(schema, *_NARROWED_BY_LESS)
+
+
+def subschemas(schema: JsonObject) -> Iterator[JsonObject]:
+    """A valid schema and each schema in it that is an object."""
+    dialect = _dialect(validator_for(schema, default=Draft202012Validator))
+    waiting: list[Resource[JsonValue]] = [dialect.create_resource(schema)]
+    while waiting:
+        one = waiting.pop()
+        if isinstance(one.contents, dict):
+            yield one.contents
+            waiting += one.subresources()
 
 
 def _drop(path: list[str | int], schema: JsonObject) -> None:
@@ -371,17 +446,18 @@ def _require_own_references(
         return
     seen.add(id(contents))
     for key in ("$ref", "$dynamicRef"):
-        reference = contents.get(key) if isinstance(contents, dict) else None
+        holder = contents if isinstance(contents, dict) else {}
+        reference = holder.get(key)
         if not isinstance(reference, str):
             continue
         try:
             found = resolver.lookup(reference)
         except (Unresolvable, TypeError) as exc:  # TypeError: a step into a number
-            raise ValueError(
-                f"its schema refers to {reference}, which it does not hold; nothing is fetched"
-            ) from exc
+            words = f"its schema refers to {echoed(reference)}, which it does not hold; nothing is fetched"
+            raise ForeignReferenceError(words, holder, key) from exc
         if not isinstance(found.contents, dict | bool):
-            raise ValueError(f"its schema refers to {reference}, which is no schema")  # noqa: TRY004
+            words = f"its schema refers to {echoed(reference)}, which is no schema"
+            raise ForeignReferenceError(words, holder, key)
         _require_own_references(dialect.create_resource(found.contents), found.resolver, dialect, seen)
     for inner in schema.subresources():
         if not isinstance(inner.contents, dict):

@@ -1,8 +1,9 @@
 """The tools that a server lists, and which of them can be served. Pure.
 
-The listed object of a tool is kept verbatim. A tool that cannot be served (no name, a schema that refers elsewhere) is
-left out and reported; the others stay. A tool with an invalid schema (`"type": "any"`, the `exclusiveMinimum: true` of
-draft 4) is served; its arguments are checked against the valid rest of the schema. A tool whose schema names an
+The listed object of a tool is kept verbatim, but for fields of a wrong type (`tool_fields.py`). A tool that cannot be
+served (no name, no input schema) is left out and reported; the others stay. A tool with an invalid schema
+(`"type": "any"`, the `exclusiveMinimum: true` of draft 4), or a schema that refers to what it does not hold, is
+served; its arguments are checked against the valid rest of the schema. A tool whose schema names an
 unknown dialect is served, too; the schema is read as 2020-12.
 
 Spec: MCP 2026-07-28 and 2025-11-25, server/tools.
@@ -21,12 +22,11 @@ from bridge.errors import echoed
 from bridge.jsonvalues import JsonObject, exceeds_floats, is_deeper
 from bridge.mcp.schemas import (
     MAX_SCHEMA_DEPTH,
-    InvalidSchemaError,
+    checkable,
     schema_cost,
     unknown_dialect,
-    validator_of,
-    without_faults,
 )
+from bridge.mcp.tool_fields import with_typed_fields
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -42,6 +42,8 @@ class Tool:
     """Why its arguments are not checked against the whole listed schema; None when they are."""
     header_names: Mapping[tuple[str, ...], str] = field(default_factory=dict)
     """The arguments that a header repeats, by their paths: the `x-mcp-header` of each (MCP 2026-07-28)."""
+    odd: tuple[str, ...] = ()
+    """What the server listed of it and was left out, in words."""
 
     def text(self, key: str) -> str | None:
         """A text field of the tool, such as `title` or `description`; None when absent or empty."""
@@ -150,11 +152,8 @@ def _tool_from(item: JsonValue, work: SchemaBudget) -> Tool:
             f"the schemas of all tools hold more than {work.most} values: `schema_values` is the limit"
         )
         schema = {}
-    try:
-        validator = validator_of(schema)
-    except InvalidSchemaError as exc:
-        unchecked, schema = str(exc), without_faults(schema)
-        validator = validator_of(schema)
+    validator, schema, fault = checkable(schema)
+    unchecked = fault or unchecked
     if dialect := unknown_dialect(schema):
         unchecked = (
             f"its schema is of a dialect that is not known here, and read as 2020-12: {echoed(dialect)}"
@@ -163,4 +162,5 @@ def _tool_from(item: JsonValue, work: SchemaBudget) -> Tool:
         raise ValueError(f"it is nested deeper than {MAX_SCHEMA_DEPTH} levels")
     if exceeds_floats(item):
         raise ValueError("a number in it is out of range")
-    return Tool(name, item, schema, validator, unchecked, x_mcp_header_map(schema))
+    listed, odd = with_typed_fields(item)
+    return Tool(name, listed, schema, validator, unchecked, x_mcp_header_map(schema), odd)

@@ -297,6 +297,7 @@ def _server(key: str, upstream: ToolServer, *, is_needed: bool) -> PeerFindings:
                 for tool in listing.tools
                 if tool.unchecked
             ),
+            *listing.odd_fields,
             *([listing.odd] if listing.odd else []),
             *_on_unseen(
                 {f"the tool {tool.name}": tool.listed for tool in listing.tools}, "the card has them"

@@ -12,7 +12,6 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Final, Literal
 
@@ -22,8 +21,8 @@ from pydantic import JsonValue, ValidationError
 
 from bridge.a2a.model.objects import AgentCard, AgentSkill
 from bridge.jsonvalues import JsonObject
-from bridge.mcp.schemas import validator_of
-from bridge.mcp.tools import SchemaBudget, Tool, tools_from
+from bridge.mcp.host_schemas import ShownOutput, shown_input, shown_output
+from bridge.mcp.tools import SchemaBudget, Tool, UnservableTool, tools_from
 from bridge.safe_text import web_link, without_hidden_characters
 from bridge.translate.extension import URI
 from bridge.translate.own_tools import (
@@ -93,13 +92,19 @@ class AgentTool:
     """All names that it may get beside other tools, the longest first."""
     qualified: str = ""
     """Its name with its source."""
+    notes: tuple[str, ...] = ()
+    """What its server listed and hosts do not see, in words."""
     far_names: tuple[str, ...] = ()
     """What a bridge behind it may come to call its skill: with the server that the skill's tool is of."""
 
 
-def tools_of_agents(sources: Sequence[ToolSource], rules: ToolRules) -> tuple[AgentTool, ...]:
-    """The tools of all agents, in the order of the agents and their cards."""
-    found = [tool for source in sources for tool in _tools_of(_within(source, rules), rules)]
+def tools_of_agents(
+    sources: Sequence[ToolSource], rules: ToolRules, left_out: list[tuple[str, UnservableTool]] | None = None
+) -> tuple[AgentTool, ...]:
+    """The tools of all agents, in the order of the agents and their cards. The tools that hosts could not read are
+    added to `left_out`, each with the key of its agent."""
+    unread: list[tuple[str, UnservableTool]] = [] if left_out is None else left_out
+    found = [tool for source in sources for tool in _tools_of(_within(source, rules), rules, unread)]
     wanted = {
         id(tool): ToolToName(
             tool.source_key,
@@ -179,7 +184,9 @@ def _within(source: ToolSource, rules: ToolRules) -> ToolSource:
     return replace(source, card=card.changed(skills=card.skills[: rules.skills_most]))
 
 
-def _tools_of(source: ToolSource, rules: ToolRules) -> list[AgentTool]:
+def _tools_of(
+    source: ToolSource, rules: ToolRules, unread: list[tuple[str, UnservableTool]]
+) -> list[AgentTool]:
     """The tools of one agent, each with the name that it wants."""
     card, work = source.card, SchemaBudget()
     originals = _originals(card, work)
@@ -193,46 +200,63 @@ def _tools_of(source: ToolSource, rules: ToolRules) -> list[AgentTool]:
     for skill_id, skill in skills_by_id(card).items():
         if originals is None or skill_id not in originals:
             tools.append(_message_tool(source, skill))
-        elif (original := originals[skill_id]) is not None:
+        elif isinstance(original := originals[skill_id], Tool):
             tools.append(_original(source, skill, original, work))
+        else:
+            unread.append((source.key, original))
     return tools
 
 
-def _originals(card: AgentCard, work: SchemaBudget) -> Mapping[str, Tool | None] | None:
-    """The tools behind the skills, by skill id; None for a tool that cannot be served. None without the extension."""
+def _originals(card: AgentCard, work: SchemaBudget) -> Mapping[str, Tool | UnservableTool] | None:
+    """The tools behind the skills, by skill id. None without the extension."""
     for extension in card.capabilities.extensions or ():
         listed = (extension.params or {}).get("tools") if extension.uri == URI else None
         if isinstance(listed, dict):
-            return {skill_id: _tool_from(one, work) for skill_id, one in listed.items()}
+            return {skill_id: _tool_from(skill_id, one, work) for skill_id, one in listed.items()}
     return None
 
 
-def _tool_from(listed: JsonValue, work: SchemaBudget) -> Tool | None:
-    """A tool that hosts can read; else None, since one unreadable tool makes a host reject the whole list."""
-    tools, _ = tools_from([listed], work)
-    with suppress(ValidationError):
-        types.Tool.model_validate(listed)
-        return tools[0] if tools else None
-    return None
+def _tool_from(skill_id: str, listed: JsonValue, work: SchemaBudget) -> Tool | UnservableTool:
+    """A tool that hosts can read, or why they cannot: one unreadable tool makes a host reject the whole list."""
+    tools, left_out = tools_from([listed], work)
+    if not tools:
+        return replace(left_out[0], name=skill_id)
+    try:
+        types.Tool.model_validate(tools[0].listed)
+    except ValidationError as exc:
+        where = ".".join(str(step) for step in exc.errors()[0]["loc"])
+        return UnservableTool(skill_id, f"its {where} is not as MCP has it")
+    return tools[0]
 
 
 def _original(source: ToolSource, skill: AgentSkill, tool: Tool, work: SchemaBudget) -> AgentTool:
-    listed = {key: value for key, value in tool.listed.items() if key != "execution"}
-    schema = listed["inputSchema"]
-    if isinstance(schema, dict) and "type" not in schema:
-        listed["inputSchema"] = {"type": "object", **schema}  # without it many clients refuse the whole list
-    output = _output_of(tool, work)
+    listed = {key: value for key, value in tool.listed.items() if key not in ("execution", "outputSchema")}
+    schema, output = listed["inputSchema"], _output_of(tool, work)
+    assert isinstance(schema, dict)  # tools_from takes no other
+    listed["inputSchema"] = shown_input(schema)
+    if output.schema is not None:
+        listed["outputSchema"] = output.schema
     far = tuple(f"{server}_{tool.name}" for server in skill.tags[:1])  # a bridge's first tag is the server
-    return AgentTool(tool.name, source.key, skill.id, listed, tool, tool.input_schema, output, far_names=far)
+    return AgentTool(
+        tool.name,
+        source.key,
+        skill.id,
+        listed,
+        tool,
+        tool.input_schema,
+        output.validator,
+        notes=(*tool.odd, *([output.why] if output.why else [])),
+        far_names=far,
+    )
 
 
-def _output_of(tool: Tool, work: SchemaBudget) -> Validator | None:
-    if tool.output_schema is None or not work.takes(tool.output_schema):
-        return None
-    try:
-        return validator_of(tool.output_schema)
-    except ValueError:
-        return None  # nothing can be checked against it; the client sees the server's own schema
+def _output_of(tool: Tool, work: SchemaBudget) -> ShownOutput:
+    """The output schema that hosts see. A schema that costs too much to look at is not shown."""
+    if tool.output_schema is None:
+        return ShownOutput()
+    if not work.takes(tool.output_schema):
+        return ShownOutput(why="its output schema is left out: the schemas of its agent hold too many values")
+    return shown_output(tool.output_schema)
 
 
 def _message_tool(source: ToolSource, skill: AgentSkill) -> AgentTool:

@@ -43,19 +43,6 @@ BAD: list[tuple[Any, str, str]] = [
     ({"name": "bad", "inputSchema": True}, "bad", "its inputSchema is no object"),
     ({"name": "bad", "inputSchema": {"type": "array"}}, "bad", "its inputSchema has the type 'array'"),
     ({"name": "bad", "inputSchema": {"type": ["object", "null"]}}, "bad", "its inputSchema has the type"),
-    ({"name": "bad", "inputSchema": {"$schema": 5}}, "bad", "its $schema is no text"),
-    ({"name": "bad", "inputSchema": {"$schema": {}}}, "bad", "its $schema is no text"),
-    (with_property({"$ref": "https://x.test/s"}), "bad", "its schema refers to https://x.test/s"),
-    (with_property({"$ref": "other.json"}), "bad", "its schema refers to other.json"),
-    (with_property({"$ref": "file:///etc/passwd"}), "bad", "its schema refers to file:///etc/passwd"),
-    (with_property({"$ref": "#/$defs/gone"}), "bad", "its schema refers to #/$defs/gone"),
-    (with_property({"$dynamicRef": "#gone"}), "bad", "its schema refers to #gone"),
-    (with_property({"items": {"allOf": [{"$ref": "#/nowhere"}]}}), "bad", "its schema refers to #/nowhere"),
-    (
-        {"name": "bad", "inputSchema": {"required": ["a"], "$ref": "#/required"}},
-        "bad",
-        "its schema refers to #/required",
-    ),
     (with_property(nested(MAX_SCHEMA_DEPTH)), "bad", f"its schema is nested deeper than {MAX_SCHEMA_DEPTH}"),
     ({**GOOD}, "good", "an earlier tool has this name"),
 ]
@@ -69,6 +56,43 @@ def test_a_bad_tool_is_left_out_and_named_and_the_others_stay(bad: Any, name: st
     assert [tool.listed for tool in tools] == [GOOD, last]
     assert left_out.name == name
     assert left_out.reason.startswith(reason)
+
+
+REFERRING: list[tuple[Any, str]] = [
+    ({"$ref": "https://x.test/s"}, "its schema refers to https://x.test/s, which it does not hold"),
+    ({"$ref": "other.json"}, "its schema refers to other.json"),
+    ({"$ref": "file:///etc/passwd"}, "its schema refers to file:///etc/passwd"),
+    ({"$ref": "#/$defs/gone"}, "its schema refers to #/$defs/gone"),
+    ({"$dynamicRef": "#gone"}, "its schema refers to #gone"),
+    ({"items": {"allOf": [{"$ref": "#/nowhere"}]}}, "its schema refers to #/nowhere"),
+    ({"$ref": "#/required"}, "its schema refers to #/required, which is no schema"),
+    ({"type": "any", "$ref": "#/gone"}, "its schema is not valid at properties/a/type"),
+]
+
+
+@pytest.mark.proves("mcp-bad-tool")
+@pytest.mark.parametrize(("schema", "why"), REFERRING)
+def test_a_tool_whose_schema_refers_to_what_it_does_not_hold_is_served_and_checked_by_the_rest(
+    schema: Any, why: str
+) -> None:
+    tool = tool_of({"name": "t", "inputSchema": unsound(schema)})
+    assert tool.unchecked is not None
+    assert tool.unchecked.startswith(why)
+    assert tool.validator.is_valid({"a": object, "b": 1})
+    assert not tool.validator.is_valid({"b": "no integer"})
+
+
+def test_of_a_schema_that_refers_elsewhere_nothing_is_checked_where_less_would_accept_less() -> None:
+    tool = tool_of({"name": "t", "inputSchema": unsound({"not": {"$ref": "#/gone"}})})
+    assert tool.unchecked is not None
+    assert tool.validator.is_valid({"b": "no integer"})
+
+
+@pytest.mark.parametrize("named", [5, {}, None])
+def test_a_schema_whose_dialect_is_no_text_is_read_as_2020_12(named: Any) -> None:
+    tool = tool_of({"name": "t", "inputSchema": {"$schema": named, "required": ["a"]}})
+    assert tool.unchecked == "its schema is not valid at $schema: that is no text"
+    assert not tool.validator.is_valid({})
 
 
 def unsound(schema: Any, **more: Any) -> Any:
@@ -244,9 +268,9 @@ def test_the_schemas_that_tools_have_are_plainly_valid() -> None:
 
 @pytest.mark.proves("mcp26-ref")
 def test_a_schema_that_is_not_valid_is_never_fetched_from_elsewhere_either() -> None:
-    tools, (left_out,) = tools_from([with_property({"type": "any", "$ref": "https://x.test/s"})])
-    assert tools == ()
-    assert left_out.reason.startswith("its schema refers to https://x.test/s")
+    tool = tool_of(with_property({"type": "any", "$ref": "https://x.test/s"}))
+    assert tool.unchecked is not None
+    assert tool.validator.is_valid({"a": 1})
 
 
 def test_each_bad_tool_is_reported() -> None:
@@ -263,8 +287,6 @@ def test_a_tool_is_kept_as_it_was_listed() -> None:
     listed = {
         **GOOD,
         "title": "",
-        "description": 5,
-        "annotations": "none",
         "outputSchema": {"type": "object"},
         "tomorrow": None,
     }
@@ -349,8 +371,8 @@ def test_a_reference_elsewhere_is_never_fetched() -> None:
         server.settimeout(0)
         url = f"http://127.0.0.1:{server.getsockname()[1]}/schema.json"
         tools, _ = tools_from([with_property({"$ref": url}), {"name": "t", "inputSchema": {"$schema": url}}])
-        assert [tool.name for tool in tools] == ["t"]
-        assert tools[0].validator.is_valid({"a": 1})
+        assert [tool.name for tool in tools] == ["bad", "t"]
+        assert all(tool.validator.is_valid({"a": 1}) for tool in tools)
         with pytest.raises(BlockingIOError):
             server.accept()
 

@@ -15,7 +15,7 @@ from bridge.a2a.model.objects import (
     AgentInterface,
     AgentSkill,
 )
-from bridge.mcp.tools import tools_from
+from bridge.mcp.tools import UnservableTool, tools_from
 from bridge.translate.call_to_message import MessageIds, message_from_call
 from bridge.translate.extension import URI, declaration
 from bridge.translate.own_tools import follow_ups, search_tools
@@ -196,6 +196,28 @@ def test_a_skill_that_our_extension_does_not_know_takes_a_message_and_a_broken_o
     )
     tools = tools_of_agents([ToolSource("x", made)], tool_rules())
     assert [(tool.name, tool.original is None) for tool in tools] == [("add", False), ("ask", True)]
+
+
+@pytest.mark.proves("map-tool-original")
+def test_what_hosts_cannot_read_of_a_tool_is_named_and_a_tool_that_they_cannot_read_too() -> None:
+    odd = {"type": "object", "properties": {"a": {"$ref": "#/gone"}}}
+    params: Any = {
+        "tools": {
+            "odd": {"name": "odd", "inputSchema": {"type": "object"}, "outputSchema": odd, "title": 5},
+            "broken": {"name": "broken", "inputSchema": 7},
+        }
+    }
+    made = card(skill("odd"), skill("broken"), extensions=(AgentExtension(uri=URI, params=params),))
+    left_out: list[Any] = []
+    (tool,) = tools_of_agents([ToolSource("x", made)], tool_rules(), left_out)
+    assert tool.listed["outputSchema"] == {"type": "object", "properties": {"a": {}}}
+    assert "title" not in tool.listed
+    assert tool.notes == (
+        "its title is left out: 5 is not a text",
+        "a part of its output schema is left out: its schema refers to #/gone, which it does not hold; nothing is"
+        " fetched",
+    )
+    assert left_out == [("x", UnservableTool("broken", "its inputSchema is no object"))]
 
 
 @pytest.mark.proves("map-tools")

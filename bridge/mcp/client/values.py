@@ -39,6 +39,11 @@ class ToolListing:
             one.listed for one in self.tools
         ] == [one.listed for one in other.tools]
 
+    @property
+    def odd_fields(self) -> tuple[str, ...]:
+        """What was left out of the tools, in words."""
+        return tuple(f"the tool {tool.name}: {words}" for tool in self.tools for words in tool.odd)
+
     def faults_since(self, before: ToolListing) -> list[str]:
         """What is wrong with tools of this listing and was not wrong in an earlier one, in words."""
         known = {tool.name: tool.unchecked for tool in before.tools}
@@ -49,6 +54,7 @@ class ToolListing:
                 for tool in self.tools
                 if tool.unchecked and known.get(tool.name) != tool.unchecked
             ),
+            *(words for words in self.odd_fields if words not in before.odd_fields),
             *(
                 f"the tool {tool.name} is left out: {tool.reason}"
                 for tool in self.left_out

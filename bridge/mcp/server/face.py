@@ -197,8 +197,7 @@ class ToolFace(Protocol):
     A tool that the caller may not use is treated as if it did not exist (`may_use`, by the names of the tool). Tools
     that act only on handles are for everyone, since a handle is bound to its principal.
 
-    A legacy client rejects a whole list for one outputSchema whose type is not object, and a result for a
-    structuredContent that is not an object.
+    A legacy client is shown no outputSchema whose type is not object, and gets structuredContent in an object.
     """
 
     @property

@@ -33,6 +33,7 @@ from bridge.concurrency import Signal
 from bridge.errors import ECHO_CHARACTERS, AuditAwayError, echoed, leaf_of
 from bridge.http.request_checks import FaceAddress
 from bridge.jsonvalues import JsonObject
+from bridge.mcp.host_schemas import for_legacy, result_for_legacy
 from bridge.mcp.messages import state_of_result
 from bridge.mcp.server.back_channel import ProgressSender
 from bridge.mcp.server.endpoint import Endpoint
@@ -112,7 +113,7 @@ class McpServer:
         self._freed = Signal()
         self._endpoint: Endpoint | None = None
         self._methods: dict[str, _Method] = {
-            "tools/list": self._list("tools", face.tools),
+            "tools/list": self._list("tools", face.tools, for_legacy),
             "tools/call": self._call,
             "resources/list": self._list("resources", face.resources),
             "resources/templates/list": self._list("resourceTemplates", lambda _: face.templates()),
@@ -274,13 +275,19 @@ class McpServer:
             raise MCPError(INTERNAL_ERROR, "Internal error; the bridge's log says why") from exc
 
     def _list(
-        self, key: str, items: Callable[[MayUse], Sequence[JsonObject]]
+        self,
+        key: str,
+        items: Callable[[MayUse], Sequence[JsonObject]],
+        for_legacy: Callable[[JsonObject], JsonObject] | None = None,
     ) -> Callable[[Context], Awaitable[JsonObject]]:
         async def answer(context: Context) -> JsonObject:
             if param(context, "cursor") is not None:
                 raise McpRefusal(INVALID_PARAMS, "The cursor is not known: this list has one page")
             # A list may depend on the caller (2026-07-28 tools/list), never on earlier requests.
-            result: JsonObject = {key: list(items(principal_of(context).may_see))}
+            listed = items(principal_of(context).may_see)
+            if for_legacy is not None and not is_modern(context):
+                listed = [for_legacy(one) for one in listed]
+            result: JsonObject = {key: list(listed)}
             if is_modern(context):
                 result |= {"ttlMs": self._limits.list_ttl_ms, "cacheScope": "private"}
             return result
@@ -396,6 +403,8 @@ class McpServer:
             if (kind := result.get("resultType", "complete")) != "complete":
                 raise ValueError(f"a legacy client cannot be answered with {kind}")
             plain = {key: value for key, value in result.items() if key != "resultType"}
+            if context.method == "tools/call":
+                plain = result_for_legacy(plain)
             return plain if context.request is None else _writable(plain)
         meta = result.get("_meta")
         stamp: JsonObject = {types.SERVER_INFO_META_KEY: self._server.server_info_stamp}

@@ -204,6 +204,8 @@ async def test_a_result_goes_out_as_it_is(version: str) -> None:
         answer = (await http.tool(1, "result", result=result))["result"]
     assert answer.pop("resultType", None) == ("complete" if version == MODERN else None)
     assert answer["_meta"].pop(SERVER_INFO, {}).get("name") == ("face" if version == MODERN else None)
+    if version != MODERN:  # which knows only objects as structured content
+        result["structuredContent"] = {"result": result["structuredContent"]}
     assert answer == result
 
 

@@ -1,0 +1,226 @@
+"""The schemas of a listed tool as every host can read them. Pure.
+
+A host of the TypeScript SDK 1.x reads each root field and compiles each output schema when it lists tools: a single
+pattern that JavaScript cannot read takes the whole list from it. So a keyword that stops a host is left out of what is
+shown. The rest accepts at least as much; where that is not certain, the tool is shown without an output schema.
+
+MCP up to 2025-11-25 has only output schemas of objects, and only objects as structured content: see `for_legacy`.
+
+Spec: MCP 2026-07-28 and 2025-11-25, server/tools (Tool, output schema); ECMA-262, patterns with the flag `u`.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from copy import deepcopy
+from dataclasses import dataclass
+from typing import Final
+
+from jsonschema.protocols import Validator
+from pydantic import JsonValue
+
+from bridge.errors import echoed
+from bridge.jsonvalues import JsonObject
+from bridge.mcp.schemas import (
+    checkable,
+    is_narrowed_by_less,
+    resolved,
+    subschemas,
+    unknown_dialect,
+    validator_of,
+)
+
+WRAPPED: Final = "result"
+"""The field in which a value that is no object reaches a legacy host, as the SDKs of MCP wrap it."""
+
+_NO_OUTPUT: Final = "its output schema is left out"
+_ONLY_OBJECTS: Final = (
+    "properties",
+    "required",
+    "additionalProperties",
+    "patternProperties",
+    "propertyNames",
+)
+"""Keywords that a schema of an object has, though it may not say its type."""
+_OLD_DIALECTS: Final = ("http://json-schema.org/draft-03/", "http://json-schema.org/draft-04/")
+"""Dialects with keywords of other types, which no host knows."""
+
+_SINGLE: Final = (
+    r"(?:[^\\\]\[-]|\\[fnrtv^$\\.*+?()\[\]{}|/-]|\\x[0-9a-fA-F]{2}|\\u(?![dD][89a-fA-F])[0-9a-fA-F]{4})"
+)
+_SET: Final = r"(?:\\[dDsSwW]|\\[pP]\{[LMNPSZC][a-z]?\})"
+_TOKEN: Final = re.compile(
+    rf"(?P<class>\[\^?-?(?:{_SET}(?!-[^\]])|{_SINGLE}-{_SINGLE}|{_SINGLE})*-?\])"
+    rf"|(?P<atom>[^\\^$.*+?()\[\]{{}}|]|\.|{_SET}|\\[fnrtv^$\\.*+?()\[\]{{}}|/]|\\x[0-9a-fA-F]{{2}}"
+    r"|\\u(?![dD][89a-fA-F])[0-9a-fA-F]{4})"
+    r"|(?P<open>\((?:\?:)?(?!\?))|(?P<look>\(\?<?[=!])|(?P<close>\))"
+    r"|(?P<repeat>(?:[*+?]|\{\d{1,9}(?:,\d{0,9})?\})\??)|(?P<place>[\^$|]|\\[bB])",
+    re.DOTALL,
+)
+"""The patterns that Python, JavaScript and all others read alike. A pattern that has more may be fine, too."""
+_RANGE: Final = re.compile(rf"({_SINGLE})-({_SINGLE})", re.DOTALL)
+_CONTROLS: Final = {"\\f": "\f", "\\n": "\n", "\\r": "\r", "\\t": "\t", "\\v": "\v"}
+_BOUNDS: Final = re.compile(r"\{(\d+),(\d+)\}")
+
+
+@dataclass(frozen=True, slots=True)
+class ShownOutput:
+    """The output schema that hosts see."""
+
+    schema: JsonObject | None = None
+    """None when there is none that all hosts can read."""
+    validator: Validator | None = None
+    why: str | None = None
+    """Why it is not all of what the server listed, in words; None when it is."""
+
+
+def shown_output(schema: JsonObject) -> ShownOutput:
+    """The part of an output schema that each host can compile."""
+    if str(schema.get("$schema", "")).startswith(_OLD_DIALECTS):
+        return ShownOutput(why=f"{_NO_OUTPUT}: hosts do not know its dialect, {schema['$schema']}")
+    try:
+        _, rest, why = checkable(schema)
+        rest, odd = _readable(rest)
+        validator = validator_of(rest)
+    except ValueError as exc:
+        return ShownOutput(why=f"{_NO_OUTPUT}: {exc}")
+    why = why or odd
+    if why is not None and not _says_something(rest):
+        return ShownOutput(why=f"{_NO_OUTPUT}: {why}")
+    return ShownOutput(
+        rest, validator, None if why is None else f"a part of its output schema is left out: {why}"
+    )
+
+
+def shown_input(schema: JsonObject) -> JsonObject:
+    """An input schema with the root that each host can read. Hosts compile no input schema. A schema without a fault is
+    the same object."""
+    root = _readable_root(schema)
+    return root if "type" in root else {"type": "object", **root}
+
+
+def for_legacy(tool: JsonObject) -> JsonObject:
+    """A listed tool as a client before MCP 2026-07-28 reads it: without an output schema that is not of an object."""
+    schema = tool.get("outputSchema")
+    if not isinstance(schema, dict) or schema.get("type") == "object":
+        return tool
+    target = resolved(schema, schema)
+    if target.get("type") == "object" or (
+        "type" not in target and any(one in target for one in _ONLY_OBJECTS)
+    ):
+        return {**tool, "outputSchema": {**schema, "type": "object"}}
+    return {key: value for key, value in tool.items() if key != "outputSchema"}
+
+
+def result_for_legacy(result: JsonObject) -> JsonObject:
+    """A tool's result as such a client reads it: structured content that is no object is wrapped into an object."""
+    if "structuredContent" not in result or isinstance(value := result["structuredContent"], dict):
+        return result
+    return {**result, "structuredContent": {WRAPPED: value}}
+
+
+def _readable_root(schema: JsonObject) -> JsonObject:
+    """A schema whose `$schema`, `properties` and `required` have the types that hosts want of them."""
+    changed: JsonObject = {}
+    properties, required = schema.get("properties", {}), schema.get("required", [])
+    if isinstance(properties, dict) and not all(isinstance(one, dict) for one in properties.values()):
+        changed["properties"] = {name: _as_object(one) for name, one in properties.items()}
+    if isinstance(required, list) and not all(isinstance(one, str) for one in required):
+        changed["required"] = [one for one in required if isinstance(one, str)]
+    wrong = {"properties"} if not isinstance(properties, dict) else set()
+    wrong |= {"required"} if not isinstance(required, list) else set()
+    wrong |= {"$schema"} if not isinstance(schema.get("$schema", ""), str) else set()
+    if not changed and not wrong:
+        return schema
+    return {key: value for key, value in {**schema, **changed}.items() if key not in wrong}
+
+
+def _as_object(schema: JsonValue) -> JsonValue:
+    """A schema, which may be `true` or `false`, as an object. What is no schema at all accepts anything."""
+    if isinstance(schema, dict):
+        return schema
+    return {"not": {}} if schema is False else {}
+
+
+def _readable(schema: JsonObject) -> tuple[JsonObject, str | None]:
+    """A valid schema without the keywords that stop the compilers of hosts, and which of them change what it says."""
+    left = _without_ids(schema)
+    dropped: list[str] = []
+    for one in subschemas(left):
+        dropped += _drop_unreadable(one)
+    if dialect := unknown_dialect(left):
+        del left["$schema"]  # it is read as 2020-12 here, too
+        dropped.append(f"hosts do not know the dialect {echoed(dialect)}")
+    if dropped and is_narrowed_by_less(schema):
+        return {}, dropped[0]
+    return _readable_root(left), dropped[0] if dropped else None
+
+
+def _without_ids(schema: JsonObject) -> JsonObject:
+    """A copy of a schema without its ids, where nothing refers to them: hosts mix up tools whose schemas share one."""
+    left = deepcopy(schema)
+    for one in subschemas(left):
+        one.pop("$id", None)
+    try:
+        validator_of(left)
+    except ValueError:
+        return deepcopy(schema)
+    return left
+
+
+def _drop_unreadable(schema: JsonObject) -> Iterator[str]:
+    schema.pop("id", None)  # the compiler in the hosts refuses it; from 2019-09 on it says nothing
+    if "nullable" in schema and ("type" not in schema or not isinstance(schema["nullable"], bool)):
+        del schema["nullable"]  # a word of OpenAPI, which says nothing in JSON Schema
+    if schema.get("enum") == []:
+        del schema["enum"]
+        yield "hosts cannot read an enum without values"
+    pattern = schema.get("pattern")
+    if isinstance(pattern, str) and not is_read_by_all(pattern):
+        del schema["pattern"]
+        yield f"hosts cannot read the pattern {echoed(pattern)}"
+
+
+def _says_something(schema: JsonObject) -> bool:
+    return bool(schema.keys() - {"$schema", "title", "description", "$defs", "definitions"})
+
+
+def is_read_by_all(pattern: str) -> bool:
+    """Whether each engine of patterns reads this. False for some that each engine reads, too."""
+    depth: list[bool] = []  # for each open group, whether it may be repeated
+    place, may_repeat = 0, False
+    while place < len(pattern):
+        token = _TOKEN.match(pattern, place)
+        if token is None or not _is_in_order(token):
+            return False
+        place = token.end()
+        match token.lastgroup:
+            case "open" | "look":
+                depth.append(token.lastgroup == "open")
+                may_repeat = False
+            case "close" if not depth:
+                return False
+            case "close":
+                may_repeat = depth.pop()
+            case "repeat" if not may_repeat:
+                return False
+            case kind:
+                may_repeat = kind in ("class", "atom")
+    return not depth
+
+
+def _is_in_order(token: re.Match[str]) -> bool:
+    """Whether the ends of each range in a class or of a repetition are in their order, as far as they can be seen."""
+    if token.lastgroup == "repeat" and (bounds := _BOUNDS.match(token.group())):
+        return int(bounds[1]) <= int(bounds[2])
+    if token.lastgroup != "class":
+        return True
+    return all(_code(first) <= _code(last) for first, last in _RANGE.findall(token.group()))
+
+
+def _code(single: str) -> int:
+    """The number of a character of a class, which may be escaped."""
+    if single[:2] in ("\\x", "\\u"):
+        return int(single[2:], 16)
+    return ord(_CONTROLS.get(single, single[-1]))
