@@ -48,6 +48,10 @@ _BEFORE_JSON: Final = re.compile(r"[\ufeff\s]*")
 _ANSWER_FIELDS: Final = frozenset({"id", "result", "error"})
 """The fields of an answer. An object of these alone is one, even without `jsonrpc`."""
 
+_PARTS_MOST: Final = 1000
+"""The most messages of one text that are read. Each takes some microseconds, and the limit of values counts no values
+that stand one after another without a comma."""
+
 _NOTIFICATIONS: Final = "notifications/"
 """Some peers write `"id": null` into what has no id."""
 _ERROR: Final = ("error", '"error"', b'"error"')
@@ -143,7 +147,9 @@ def messages_in(text: bytes | str) -> list[Read]:
     decoded = text if isinstance(text, str) else text.decode("utf-8", "replace")
     values, rest = _values_in(decoded)
     parts = [part for value in values for part in (value if isinstance(value, list) else [value])]
-    read = [_message_from(part, decoded) for part in parts]
+    read = [_message_from(part, decoded) for part in parts[:_PARTS_MOST]]
+    if len(parts) > _PARTS_MOST:
+        return [*read, UnreadableError(f"it holds more than {_PARTS_MOST} messages", decoded)]
     if rest:
         return [*read, UnreadableError("it is not JSON", rest, is_json=False)]
     return read or [UnreadableError("it is empty", decoded)]
@@ -169,10 +175,11 @@ def _has_other_side(message: JSONRPCMessage, text: bytes | str) -> bool:
 
 
 def _values_in(text: str) -> tuple[list[JsonValue], str]:
-    """The JSON values at the beginning of a text, and what follows them that is none."""
+    """The JSON values at the beginning of a text, no more than one beyond `_PARTS_MOST`, and what follows them that is
+    none."""
     values: list[JsonValue] = []
     end = 0
-    while (begins := _start(text, end)) < len(text):
+    while len(values) <= _PARTS_MOST and (begins := _start(text, end)) < len(text):
         try:
             value, end = _LENIENT.raw_decode(text, begins)
             values.append(_whole(value))
