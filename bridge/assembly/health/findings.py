@@ -7,10 +7,12 @@ from __future__ import annotations
 
 import base64
 import json
+import math
 import shutil
 import time
 from collections import Counter
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from enum import StrEnum
@@ -38,6 +40,8 @@ _FULL_BYTES: Final = 64 * 1024 * 1024
 _LOW_BYTES: Final = 1024 * 1024 * 1024
 _AHEAD_SECONDS: Final = 60.0
 """How far in the future a file may have been written, before the clock is taken for wrong."""
+_LAST_DAY: Final = datetime(9999, 12, 31, tzinfo=UTC).timestamp()
+"""The last day that can be written. Some tokens end later: their end is in milliseconds, or means never."""
 _REASON_CHARACTERS: Final = 300
 
 
@@ -117,6 +121,7 @@ def failure_of(task: Task, agent: str, base_url: str, *, shows_reason: bool) -> 
 
 def ends(area: str, name: str, end: float, now: float, mend: str) -> HealthFinding:
     """The finding about something that counts until `end`, in seconds since the epoch."""
+    end = min(max(end, 0.0), _LAST_DAY)
     day = f"{datetime.fromtimestamp(end, UTC):%Y-%m-%d %H:%M} UTC"
     left = end - now
     if left <= 0:
@@ -169,7 +174,7 @@ def _end_in(token: str) -> float | None:
     try:
         said = json.loads(base64.urlsafe_b64decode(parts[1] + "=" * (-len(parts[1]) % 4)))
         end = said.get("exp") if isinstance(said, dict) else None
-        return float(end) if isinstance(end, int | float) else None
+        return float(end) if isinstance(end, int | float) and math.isfinite(end) else None
     except (ValueError, RecursionError, OverflowError):
         return None
 
@@ -228,8 +233,9 @@ def _clock(plan: Plan, now: float) -> Iterator[HealthFinding]:
     too long."""
     state = plan.place.state or state_folder()
     ahead = 0.0
-    if state.is_dir():
-        ahead = max((one.stat().st_mtime - now for one in state.iterdir() if one.is_file()), default=0.0)
+    for one in state.iterdir() if state.is_dir() else ():
+        with suppress(OSError):  # a running bridge makes and removes files
+            ahead = max(ahead, one.stat().st_mtime - now if one.is_file() else 0.0)
     words = f"{datetime.fromtimestamp(now, UTC):%Y-%m-%d %H:%M:%S} UTC"
     if ahead > _AHEAD_SECONDS:
         words += f", and a file in {state} was written {ahead:,.0f} s later than that"

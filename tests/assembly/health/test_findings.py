@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import json
+import math
 import os
 import shutil
 import time
@@ -53,11 +54,30 @@ def test_a_token_for_a_peer_that_says_when_it_ends_is_told_of_before(
 
 
 @pytest.mark.parametrize(
-    "secret", ["opaque", "a.b.c", "a.!!.c", token(exp="soon"), token(), "e30.W10.c2ln", "..", ""]
+    "secret",
+    [
+        "opaque",
+        "a.b.c",
+        "a.!!.c",
+        token(exp="soon"),
+        token(exp=math.inf),
+        token(exp=math.nan),
+        token(),
+        "e30.W10.c2ln",
+        "..",
+        "",
+    ],
 )
 def test_a_token_that_does_not_say_when_it_ends_is_not_told_of(secret: str, tmp_path: Path) -> None:
     agents = {"far": RemotePlan("https://far.example", bearer=secret)}
     assert found("credentials", tmp_path, agents=agents) == []
+
+
+@pytest.mark.parametrize("end", [1_735_689_600_000, 1e300, 253_402_300_800])
+def test_a_token_that_ends_later_than_any_day_is_told_of_all_the_same(end: float, tmp_path: Path) -> None:
+    agents = {"far": RemotePlan("https://far.example", bearer=token(exp=end))}
+    (one,) = found("credentials", tmp_path, agents=agents)
+    assert (one.grade, one.words.startswith("ends on 9999-12-31")) == (GOOD, True)
 
 
 def test_whoever_has_two_tokens_is_told_with_the_command_that_takes_the_old_one_out(tmp_path: Path) -> None:
