@@ -139,7 +139,7 @@ class JsonRpc(ClientBinding):
             and isinstance(error := answer.get("error"), dict)
             and (error or not answer.get("result"))
         ):
-            raise AgentRefusedError(self.dialect.jsonrpc_refusal(error))
+            raise _refusal(self.dialect.jsonrpc_refusal(error), text, response)
         if not response.is_success:
             raise http_status_error(response, text)
         if not isinstance(answer, dict) or "result" not in answer:
@@ -179,7 +179,7 @@ class HttpJson(ClientBinding):
         """The body, unless it is an error."""
         answer = self._answer(text, response)
         if (refusal := self.dialect.http_refusal(answer, response.status_code)) is not None:
-            raise AgentRefusedError(refusal)
+            raise _refusal(refusal, text, response)
         if not response.is_success:
             raise http_status_error(response, text)
         return answer
@@ -191,6 +191,14 @@ _SPOKEN: Final[dict[str, type[ClientBinding]]] = {JSONRPC: JsonRpc, HTTP_JSON: H
 def binding_of(interface: AgentInterface, dialect: Dialect, max_values: int) -> ClientBinding:
     """The binding of a supported interface. `max_values` bounds the values and keys of an answer or event."""
     return _SPOKEN[interface.protocol_binding.upper()](interface, dialect, max_values)
+
+
+def _refusal(error: ErrorObject, text: bytes, response: httpx2.Response) -> PeerError:
+    """The exception for an error in an answer. A proxy, too, may write errors in the form of the binding: what is not
+    an error of A2A, under the status of a proxy, is read by its status."""
+    refused = AgentRefusedError(error)
+    is_proxys = response.status_code in {_TOO_MANY, *_GATEWAY} and refused.kind is None
+    return http_status_error(response, text) if is_proxys else refused
 
 
 def http_status_error(response: httpx2.Response, text: bytes = b"") -> PeerError:

@@ -243,6 +243,8 @@ def status_words(response: httpx2.Response) -> str:
 
 _MOST_WORDS: Final = 300
 """How many characters of a peer's own words about an error are shown."""
+_MOST_OF_ERROR_BYTES: Final = 64 * 1024
+"""A longer body of an error is not read as JSON: nothing bounds the values in it."""
 _WORDS: Final = ("message", "detail", "error_description", "title", "error", "errors", "msg", "reason")
 """The fields in which servers say what is wrong, that with the most to say first: FastAPI, problem+json (RFC 9457),
 google.rpc.Status, OAuth."""
@@ -254,7 +256,8 @@ def refusal_words(text: bytes, response: httpx2.Response) -> str:
     media_type = response.headers.get("content-type", "").partition(";")[0].strip().lower()
     head = text[: 16 * _MOST_WORDS]
     try:
-        words = _words_in(json.loads(text)) if text[:1] in (b"{", b"[", b'"') else ""
+        is_json = text[:1] in (b"{", b"[", b'"') and len(text) <= _MOST_OF_ERROR_BYTES
+        words = _words_in(json.loads(text)) if is_json else ""
     except (ValueError, RecursionError):
         words = ""
     if not words and media_type in ("", "text/plain") and not head.lstrip().startswith(b"<"):
@@ -280,7 +283,7 @@ def retry_after_seconds(response: httpx2.Response) -> float:
     said = response.headers.get("retry-after", "").strip()
     if said.isdecimal() and said.isascii():
         return float(said[:9])
-    with suppress(ValueError, TypeError):
+    with suppress(ValueError, TypeError, OverflowError):
         at = parsedate_to_datetime(said)
         at = at if at.tzinfo else at.replace(tzinfo=UTC)
         return max(0.0, (at - datetime.now(UTC)).total_seconds())

@@ -119,7 +119,10 @@ def reachable(found: FoundCard, interface: AgentInterface, trust: Trust) -> Agen
     user has said so. A public card that names a loopback address is left to be refused: only a name and the unspecified
     addresses are no address of a network.
     """
-    parsed, own = url_from(interface.url), url_from(found.url).host
+    try:
+        parsed, own = url_from(interface.url), url_from(found.url).host
+    except PeerError:
+        return interface  # which is not called
     host = parsed.host.strip("[]").rstrip(".").lower()
     if origin_of(interface.url) in trust.origins:
         return interface
@@ -185,7 +188,10 @@ def may_be_shown(found: FoundCard, url: str, trust: Trust) -> bool:
 
 def _refusal(found: FoundCard, url: str, trust: Trust, has_credentials: bool) -> str | None:
     """Why an interface may not be called; None if it may."""
-    there = origin_of(url)
+    try:
+        there = origin_of(url)
+    except PeerError as exc:
+        return str(exc)
     if may_be_shown(found, url, trust):
         return None
     leads_inside = is_private_host(url_from(url).host) and not is_private_host(url_from(found.url).host)

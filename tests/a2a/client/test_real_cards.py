@@ -18,8 +18,8 @@ from bridge.a2a.client.card import FoundCard, card_from, fetch_card
 from bridge.a2a.client.card_places import LockedCardError, NoCardError
 from bridge.a2a.client.client import AgentClient
 from bridge.a2a.client.credentials import Credentials, CredentialsMissingError, apply_credentials
-from bridge.a2a.client.follow import converse
-from bridge.a2a.client.http import NotTakenError, UnansweredError
+from bridge.a2a.client.follow import converse, is_transient
+from bridge.a2a.client.http import NotTakenError, UnansweredError, retry_after_seconds
 from bridge.a2a.client.interfaces import Trust, address_notes, permitted_interfaces
 from bridge.a2a.model.objects import AgentCard, Message, Part, Role, SendMessageRequest
 from bridge.errors import PeerError
@@ -209,6 +209,9 @@ def test_the_address_at_which_a_server_listens_is_called_at_the_cards_host(
 
 @pytest.mark.proves("map-trust")
 def test_an_address_of_a_server_is_refused_where_the_cards_host_is_not_allowed_either() -> None:
+    for url in ("http://a:0/", "http://a:99999/"):
+        with pytest.raises(PeerError, match="is not a URL"):
+            permitted_interfaces(named(url, HERE), Trust(), has_credentials=False)
     with pytest.raises(PeerError, match="which is another origin, so the credentials are not sent there"):
         permitted_interfaces(named("http://localhost:8000/", HERE), Trust(), has_credentials=True)
     with pytest.raises(PeerError, match="is public and says to call"):
@@ -217,6 +220,16 @@ def test_an_address_of_a_server_is_refused_where_the_cards_host_is_not_allowed_e
         found = named("http://localhost:8000/", HERE)
         [(kept, _)] = permitted_interfaces(found, trust, has_credentials=False)
         assert (kept.url, address_notes(found, trust)) == ("http://localhost:8000/", ())
+
+
+@pytest.mark.proves("map-trust")
+def test_an_interface_without_a_url_does_not_stop_the_others() -> None:
+    listed = [{**NEWER["supportedInterfaces"][0], "url": url} for url in ("http://a:0/", f"{HERE}/a")]
+    card = AgentCard.model_validate({**NEWER, "supportedInterfaces": listed})
+    found = FoundCard(HERE, b"", card)
+    [(interface, _)] = permitted_interfaces(found, Trust(), has_credentials=False)
+    assert interface.url == f"{HERE}/a"
+    assert address_notes(found, Trust()) == ()
 
 
 # Credentials
@@ -264,6 +277,7 @@ SAID: list[tuple[int, Any, str, str]] = [
     (500, "<html>secret stack</html>", "text/html", ""),
     (502, {"detail": "upstream"}, "application/json", "upstream"),
     (400, {"detail": "x" * 5000}, "application/json", "x" * 296 + " ..."),
+    (400, {"detail": "too long to be read", "more": "x" * 70_000}, "application/json", ""),
 ]
 
 
@@ -310,6 +324,39 @@ async def test_a_bare_status_is_an_error_of_the_agent(http: httpx2.AsyncClient) 
         client = AgentClient(http, found_at(url, "HTTP+JSON"), client_options())
         with pytest.raises(AgentRefusedError, match="refused: No such task"):
             await client.get("t")
+
+
+@pytest.mark.proves("map-call-once", "map-agent-told")
+@pytest.mark.parametrize("binding", ["JSONRPC", "HTTP+JSON"])
+@pytest.mark.parametrize(
+    ("status", "fault"), [(429, NotTakenError), (502, UnansweredError), (503, UnansweredError)]
+)
+async def test_an_error_of_a_proxy_in_the_form_of_the_binding_is_read_by_its_status(
+    binding: str, status: int, fault: type[PeerError], http: httpx2.AsyncClient
+) -> None:
+    error = {"code": status, "message": "Not now"}
+    for said in ({"error": error}, error):
+        async with refusing(body_of(said, status, "application/json")) as url:
+            client = AgentClient(http, found_at(url, binding), client_options())
+            with pytest.raises(fault, match=f"HTTP {status} .*: Not now") as refused:
+                await client.get("t")
+        assert is_transient(refused.value)
+
+
+@pytest.mark.parametrize(
+    ("said", "seconds"),
+    [
+        ("7", 7),
+        ("", 0),
+        ("soon", 0),
+        ("-1", 0),
+        ("Mon, 01 Jan 2024 00:00:00 GMT", 0),
+        ("Mon, 01 Jan 2024 00:00:00 +99999999999999999999", 0),
+        ("Mon, 99999999999999999999 Jan 2024 00:00:00 GMT", 0),
+    ],
+)
+def test_a_time_to_wait_that_cannot_be_read_is_none(said: str, seconds: float) -> None:
+    assert retry_after_seconds(httpx2.Response(429, headers={"Retry-After": said})) == seconds
 
 
 @pytest.mark.proves("map-call-once", "map-agent-told")
