@@ -100,7 +100,8 @@ class ToolResults:
         if about := metadata_of_outcome(self.agent.named_extensions, outcome):
             meta = result.get("_meta")
             result = {**result, "_meta": {**about, **(meta if isinstance(meta, dict) else {})}}
-        return self._with_context(result, outcome.context_id, task_id)
+        is_canceled = isinstance(outcome, Task) and outcome.status.state is TaskState.CANCELED
+        return self._with_context(result, outcome.context_id, task_id, goes_on=not is_canceled)
 
     def questions(self, task: Task) -> tuple[AgentQuestion, ...]:
         """The questions of a task, under stable keys; empty when the task asks in words only."""
@@ -194,8 +195,11 @@ class ToolResults:
             link_for=links,
         )
 
-    def _with_context(self, result: JsonObject, context_id: str | None, task_id: str | None) -> JsonObject:
-        """A result with the handle of its conversation, for tools that take one; a model sees only content."""
+    def _with_context(
+        self, result: JsonObject, context_id: str | None, task_id: str | None, *, goes_on: bool = True
+    ) -> JsonObject:
+        """A result with the handle of its conversation, for tools that take one; a model sees only content. It is not
+        told to go on where the task was canceled, as somebody wanted no more of it."""
         if self.tool is None or context_id is None or not takes_context(self.tool):
             return result
         context = FarContext(self.agent.mark, context_id, task_id)
@@ -205,18 +209,18 @@ class ToolResults:
             logger.warning("%s: a conversation cannot be continued: %s", self.agent.key, exc)
             return result
         meta, content = result.get("_meta"), result.get("content")
-        words = self._words_on_context(context_id, handle)
+        words = self._words_on_context(context_id, handle, goes_on=goes_on)
         return {
             **result,
             "content": [*(content if isinstance(content, list) else ()), *map(text_block, words)],
             "_meta": {**(meta if isinstance(meta, dict) else {}), _CONTEXT_META: handle},
         }
 
-    def _words_on_context(self, context_id: str, handle: str) -> tuple[str, ...]:
+    def _words_on_context(self, context_id: str, handle: str, *, goes_on: bool) -> tuple[str, ...]:
         """What a model is told of the conversation: how to go on with it, or that its agent did not."""
         if self.continues not in (None, context_id):
             return (_BEGAN_ANEW,)
-        is_told = self.options.context_hint and not self.agent.begins_anew
+        is_told = goes_on and self.options.context_hint and not self.agent.begins_anew
         return (_GO_ON.format(handle),) if is_told else ()
 
 

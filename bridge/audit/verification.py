@@ -7,6 +7,7 @@ from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Final
 
 from bridge.audit.chain import (
     LINE_BYTES,
@@ -18,6 +19,9 @@ from bridge.audit.chain import (
     line_from,
 )
 from bridge.private_files import open_regular
+
+END_BYTES: Final = 4 * LINE_BYTES
+"""What is verified of the end of a file where there is no time for all of it: some hundred lines."""
 
 
 @dataclass
@@ -64,21 +68,41 @@ def verified(paths: Sequence[Path], heads: Sequence[ChainHead] = ()) -> Verifica
     return found
 
 
+def verified_end(path: Path, most_bytes: int = END_BYTES) -> Verification:
+    """Verify the last lines of a file, in so many bytes. The file may be written meanwhile.
+
+    Raises:
+        OSError: it cannot be read.
+    """
+    found = Verification()
+    reading = _ChainReader(found, {}, begins_within=True)
+    reading.read(path, most_bytes)
+    reading.end()
+    if not found.lines and not found.faults:
+        found.faults.append(f"{path}: holds no line")
+    return found
+
+
 class _ChainReader:
     """Reads files, each behind the one before."""
 
-    def __init__(self, found: Verification, wanted: dict[int, set[str]]) -> None:
+    def __init__(
+        self, found: Verification, wanted: dict[int, set[str]], *, begins_within: bool = False
+    ) -> None:
+        """What is before the first line was not read if it `begins_within` a chain: it may be a fragment."""
         self._found = found
         self._wanted = wanted
+        self._begins_within = begins_within
         self._last_file: Path | None = None
         """The last one that holds anything."""
         self._fragments: list[tuple[str, bytes, str]] = []
         """Lines that are none: where they are, what they hold, and why. The next line may tell of them, also if it is
         the first one of the next file."""
 
-    def read(self, path: Path) -> None:
-        for number, text in _lines_of(path):
-            self._last_file, place = path, f"{path}:{number}"
+    def read(self, path: Path, most_bytes: int | None = None) -> None:
+        for number, text in _lines_of(path, most_bytes):
+            self._last_file = path
+            place = f"{path}:{number}" if most_bytes is None else f"{path}, line {number} of what was read"
             try:
                 line = line_from(text)
             except ChangedLineError as exc:
@@ -117,6 +141,9 @@ class _ChainReader:
 
     def _take_fragments(self, place: str, entry: Mapping[str, object]) -> None:
         torn = _count(entry, "torn_bytes")
+        if self._begins_within and self._found.first is None and torn:
+            self._fragments = []  # and the rest of it was not read
+            return
         if not self._fragments and torn:
             self._fault(place, f"tells of a fragment of {torn} bytes before it, which is gone")
         elif self._fragments and torn == len(b"\n".join(text for _, text, _ in self._fragments)):
@@ -155,10 +182,14 @@ def _first_number(path: Path) -> float:
     return float("inf")
 
 
-def _lines_of(path: Path) -> Iterator[tuple[int, bytes]]:
-    """The lines of a file with their numbers, each at most as long as can be one of an audit."""
+def _lines_of(path: Path, most_bytes: int | None = None) -> Iterator[tuple[int, bytes]]:
+    """The lines of a file, or the whole ones in its last bytes, with their numbers, each at most as long as can be one
+    of an audit."""
     with os.fdopen(open_regular(path), "rb") as file:
-        number = 1
+        number, left_out = 1, os.fstat(file.fileno()).st_size - (most_bytes or 0)
+        if most_bytes is not None and left_out > 0:
+            file.seek(left_out - 1)
+            file.readline()  # the rest of a line, or the end of the one before
         while text := file.readline(16 * LINE_BYTES):
             yield number, text.removesuffix(b"\n")
             number += 1

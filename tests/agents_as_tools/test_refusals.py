@@ -35,6 +35,7 @@ async def test_a_no_cancels_the_task_and_the_host_is_told(action: str, mode: str
         assert first.startswith(f"The person {DID[action]} what the agent scripted asked")
         assert first.endswith("the task was canceled there.")
         assert "Not booked." in others
+        assert not any("go on with this conversation" in text for text in others)
         assert (len(answers.seen), len(agent.said), agent.cancels) == (1, 1, 1)
 
 

@@ -116,7 +116,9 @@ async def test_a_tool_server_that_answers_401_to_calls_is_unauthorized_until_it_
             assert len(warned(caplog)) == 1
 
 
-async def test_a_tool_server_that_answers_401_to_everything_is_unauthorized(tmp_path: Path) -> None:
+async def test_a_tool_server_that_answers_401_to_everything_is_unauthorized(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     async with servers("one") as (one,):
         far: dict[str, Any] = {
             "servers": {"one": server(one.target)},
@@ -131,6 +133,7 @@ async def test_a_tool_server_that_answers_401_to_everything_is_unauthorized(tmp_
             async with live(tmp_path / "near", place=place(tmp_path / "near"), **near) as there:
                 told = await state_of(there, "agents", "d", "m")
                 assert (told["up"], told["state"]) == (False, "unauthorized")
+                assert len(warned(caplog)) == 1
                 assert "answered HTTP 401" in told["why"]
                 found = await metrics_of(there.bridge)
                 assert found["mcp_a2a_peer_unauthorized", (("peer", "m"), ("protocol", "mcp"))] == 1

@@ -13,7 +13,7 @@ from bridge.audit.batch import AuditWriteError
 from bridge.audit.chain import TEXT_CHARACTERS, ChainHead, ChangedLineError, line_from, sealed
 from bridge.audit.file import AuditFile, last_head
 from bridge.audit.stream import AuditStream
-from bridge.audit.verification import verified
+from bridge.audit.verification import verified, verified_end
 from bridge.errors import UsageError
 from bridge.private_files import HAS_MODES
 from tests.support.command import run_here
@@ -272,3 +272,39 @@ def test_a_command_without_a_head_or_an_audit_says_so(tmp_path: Path) -> None:
     assert run_here("audit", "head", str(path), state=tmp_path).returncode == 2
     done = run_here("audit", "verify", "--head", "x", str(path), state=tmp_path)
     assert (done.returncode, "x is not a head" in done.stderr) == (2, True)
+
+
+def test_the_end_of_an_audit_is_verified_without_the_rest(tmp_path: Path) -> None:
+    path = tmp_path / "audit.jsonl"
+    written(path, *(f"call-{number}" for number in range(200)))
+    size = path.stat().st_size
+    end = verified_end(path, size // 10)
+    assert end.faults == []
+    assert 15 < end.lines < 20
+    assert end.last == last_head(path)
+    assert verified_end(path, size).lines == 200
+    text = path.read_bytes()
+    path.write_bytes(text.replace(b'call-3"', b'call-4"'))
+    assert verified_end(path, size // 10).faults == []
+    path.write_bytes(text.replace(b"call-195", b"call-196"))
+    (fault,) = verified_end(path, size // 10).faults[:1]
+    assert "was changed" in fault
+
+
+@pytest.mark.parametrize("left", [b'{"event":"b', b'x\n{"event":"b'])
+@pytest.mark.parametrize("cut", range(1, 16))
+def test_a_fragment_that_is_cut_off_with_the_rest_is_no_fault(left: bytes, cut: int, tmp_path: Path) -> None:
+    path = tmp_path / "audit.jsonl"
+    written(path, "a")
+    with path.open("ab") as file:
+        file.write(left)
+    behind = path.stat().st_size - cut
+    written(path, "c")
+    assert verified_end(path, path.stat().st_size - behind).faults == []
+
+
+def test_the_end_of_what_is_no_audit_is_a_fault(tmp_path: Path) -> None:
+    path = tmp_path / "audit.jsonl"
+    path.write_bytes(b"x" * 1000)
+    assert verified_end(path).faults
+    assert verified_end(path, 100).faults

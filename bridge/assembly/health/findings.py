@@ -22,7 +22,9 @@ from typing import Final
 from bridge.a2a.model.objects import Task, timestamp
 from bridge.access.verifiers import Scheme
 from bridge.assembly.plan import STANDARD_OUTPUT, Plan, SharedStore
+from bridge.audit.verification import END_BYTES, verified_end
 from bridge.config.tables.values import MEMORY_STORE
+from bridge.errors import counted
 from bridge.http.tls import certificate_end, faults_of, peer_faults_of
 from bridge.jsonvalues import JsonObject
 from bridge.mcp.client.transports.streamable_http import HttpTarget
@@ -199,8 +201,29 @@ def _audit(plan: Plan) -> Iterator[HealthFinding]:
         mend = f"ls -ld {exc.filename or audit.file}"
         yield HealthFinding("audit", str(audit.file), Grade.BAD, f"cannot be written: {exc}", mend)
         return
-    words = f"{audit.file.stat().st_size} bytes" if audit.file.exists() else "is not begun yet"
-    yield HealthFinding("audit", str(audit.file), Grade.GOOD, words)
+    yield _chain_of(audit.file)
+
+
+def _chain_of(file: Path) -> HealthFinding:
+    """Whether the end of an audit is whole: all of it may be gigabytes."""
+    mend = f"mcp-a2a audit verify {file}*"
+    not_begun = HealthFinding("audit", str(file), Grade.GOOD, "is not begun yet")
+    try:
+        size = file.stat().st_size
+        if not size:
+            return not_begun
+        end = verified_end(file)
+    except FileNotFoundError:
+        return not_begun
+    except OSError as exc:
+        return HealthFinding("audit", str(file), Grade.BAD, f"cannot be read: {exc}", f"ls -ld {file}")
+    if end.faults:
+        more = f", and {counted(len(end.faults) - 1, 'more fault')}" if len(end.faults) > 1 else ""
+        return HealthFinding("audit", str(file), Grade.BAD, f"is not whole: {end.faults[0]}{more}", mend)
+    if size > END_BYTES:
+        words = f"its last {counted(end.lines, 'line')} are whole, of {counted(size, 'byte')} in all"
+        return HealthFinding("audit", str(file), Grade.GOOD, f"{words}; {mend} reads all of them")
+    return HealthFinding("audit", str(file), Grade.GOOD, f"is whole: {counted(end.lines, 'line')}")
 
 
 def _disks(plan: Plan) -> Iterator[HealthFinding]:

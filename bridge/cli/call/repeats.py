@@ -11,6 +11,8 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from pydantic import JsonValue
 
     from bridge.a2a.model.objects import Part
@@ -26,6 +28,8 @@ class ShownParts:
     texts: list[list[str]] = field(default_factory=list)
     """Each text in its chunks."""
     files: list[Part] = field(default_factory=list)
+    saved: tuple[str, Path] | None = None
+    """The text that was saved last as a file: its name and its path."""
     heard_texts: list[str] = field(default_factory=list)
     """All text that came, piece by piece."""
     heard_others: int = 0

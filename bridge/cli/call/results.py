@@ -212,7 +212,10 @@ class CallView:
         repeated = shown.repeated_in(parts, goes_on=goes_on)
         for part in parts:
             self._has_result = True
-            kept = self._kept(part, name)
+            if goes_on and self._continues_file(part, shown):
+                goes_on = False
+                continue
+            kept = self._kept(part, name, shown)
             if self._json_lines or part in repeated or (self._id_only and self._shown_task):
                 continue
             if self._line_open and not (goes_on and part.kind == "text"):
@@ -231,11 +234,22 @@ class CallView:
             if (part.kind != "data" or shown or not worded) and part not in repeated:
                 yield self._kept(part) or _words(part)
 
-    def _kept(self, part: Part, name: str = "") -> str | None:
+    def _kept(self, part: Part, name: str = "", shown: ShownParts | None = None) -> str | None:
         """Save a file and return its path; None when the part is no file, or files are not saved."""
-        if self._save is None or part.raw is None:
+        content = _file_content(part)
+        if self._save is None or content is None:
             return None
-        return str(_written(base64_bytes(part.raw), _file_name(part, name), self._save))
+        path = _written(content, _file_name(part, name), self._save)
+        if shown is not None and part.text is not None:
+            shown.saved = part.filename or "", path
+        return str(path)
+
+    def _continues_file(self, part: Part, shown: ShownParts) -> bool:
+        """Whether a text goes on with the file of this name that was saved last; then it is added to that file."""
+        if self._save is None or part.text is None or shown.saved is None or shown.saved[0] != part.filename:
+            return False
+        _added(part.text.encode(errors="replace"), shown.saved[1])
+        return True
 
 
 def progress_in(metadata: JsonObject | None) -> tuple[float, float | None] | None:
@@ -271,6 +285,15 @@ def _words(part: Part) -> str:
     return json.dumps(part.data, indent=2, ensure_ascii=False)
 
 
+def _file_content(part: Part) -> bytes | None:
+    """What a part holds as a file: bytes, or a text or data that has the name of a file; None when it is none."""
+    if part.raw is not None:
+        return base64_bytes(part.raw)
+    if not part.filename or part.url is not None:
+        return None
+    return _words(part).encode(errors="replace")
+
+
 def _file_name(part: Part, artifact: str) -> str:
     """A safe file name: the file's own or its artifact's, without any path that the agent may have given."""
     media_type = part.media_type or ""
@@ -295,3 +318,12 @@ def _written(content: bytes, name: str, folder: Path) -> Path:
             raise UsageError(f"cannot save {path}: {exc.strerror}") from exc
         else:
             return path
+
+
+def _added(content: bytes, path: Path) -> None:
+    """Write more of a file that was begun."""
+    try:
+        with path.open("ab") as file:
+            file.write(content)
+    except OSError as exc:
+        raise UsageError(f"cannot save {path}: {exc.strerror}") from exc

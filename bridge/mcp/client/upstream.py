@@ -132,7 +132,8 @@ class Upstream:
         self._refused = ""
         """Why it takes no call with the bridge's credentials, although it is connected; empty while it does."""
         self._has_refused = False
-        self._first = self._make(name, on_change=on_change)
+        self._was_tried = False
+        self._first = self._make(name, on_change=self._hear_change)
         self._shared = self._queue(
             self._first, most_sessions=max(self._rules.shared, 1), open_another=self._open
         )
@@ -156,6 +157,19 @@ class Upstream:
         for own in tuple(self._own.values()):
             yield own.queue
 
+    def _hear_change(self) -> None:
+        """Pass a change of the first session on. Its first failure is no line of a log, as `ready` tells it. One for
+        want of credentials is: only a person can mend that, and what is served without the server tells nobody."""
+        if not self._was_tried and self._first.is_unauthorized:
+            self._warn_of_refusal(self._first.down or "")
+        self._was_tried = True
+        self._on_change()
+
+    def _warn_of_refusal(self, words: str) -> None:
+        level = logging.INFO if self._has_refused else logging.WARNING  # a tool may refuse, again and again
+        logger.log(level, "%s does not take the credentials of the bridge: %s", self.name, words)
+        self._has_refused = True
+
     def _hear_refusal(self, words: str) -> None:
         """Note that the server has not taken a request for want of credentials; with no words, that it has taken one.
         What it says of the credentials of a caller is not about the bridge's."""
@@ -165,11 +179,7 @@ class Upstream:
         if not is_news:
             return
         if words:
-            level = (
-                logging.INFO if self._has_refused else logging.WARNING
-            )  # a single tool may refuse, again and again
-            logger.log(level, "%s does not take the credentials of the bridge: %s", self.name, words)
-            self._has_refused = True
+            self._warn_of_refusal(words)
         else:
             logger.info("%s takes the credentials of the bridge again", self.name)
         self._on_change()

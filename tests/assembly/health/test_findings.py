@@ -19,6 +19,7 @@ from bridge.access.principals import Principal
 from bridge.access.verifiers import Credential
 from bridge.assembly.health.findings import Grade, HealthFinding, machine_findings, peer_mend
 from bridge.assembly.plan import AuditPlan, Plan, ProcessPlan, RemotePlan
+from bridge.audit.file import AuditFile
 from bridge.config.tables.profile import load_profile
 from bridge.http.tls import TlsFiles
 from tests.support.certificates import Authority
@@ -118,6 +119,28 @@ def test_an_audit_that_cannot_be_written_is_broken(tmp_path: Path) -> None:
     audit = AuditPlan(tmp_path / "closed" / "audit.jsonl", 1, 1)
     (one,) = found("audit", tmp_path, place=ProcessPlan(state=tmp_path, audit=audit))
     assert one.grade is BAD
+
+
+def test_an_audit_whose_chain_is_broken_is_told(tmp_path: Path) -> None:
+    audit = AuditPlan(tmp_path / "audit.jsonl", 1, 1)
+
+    def told() -> HealthFinding:
+        (one,) = found("audit", tmp_path, place=ProcessPlan(state=tmp_path, audit=audit))
+        return one
+
+    assert (told().grade, told().words) == (GOOD, "is not begun yet")
+    with AuditFile(audit.file, 1 << 30) as file:
+        file.append([{"event": "start"}, {"event": "call"}], lasting=False)
+    assert (told().grade, told().words) == (GOOD, "is whole: 2 lines")
+    audit.file.write_bytes(audit.file.read_bytes().replace(b"call", b"cull"))
+    assert told().grade is BAD
+    assert "is not whole: " in told().words
+    assert told().mend == f"mcp-a2a audit verify {audit.file}*"
+    with AuditFile(tmp_path / "long.jsonl", 1 << 30) as file:
+        file.append([{"event": "x" * 400}] * 1000, lasting=False)
+    audit = AuditPlan(tmp_path / "long.jsonl", 1, 1)
+    assert told().grade is GOOD
+    assert "lines are whole, of " in told().words
 
 
 def test_a_clock_that_was_set_back_is_told_by_files_from_the_future(tmp_path: Path) -> None:

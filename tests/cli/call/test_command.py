@@ -249,13 +249,47 @@ async def test_files_are_saved_once_each_under_their_own_names(
         saved = [
             f"{files}/every-block{number}.png",
             f"{files}/every-block{number}.wav",
+            f"{files}/one{number}.md",
             f"{files}/a{number}.bin",
         ]
         assert [line for line in done.out.splitlines() if str(files) in line] == saved
-        assert Path(saved[2]).read_bytes() == b"\x00\x01\x02"
+        assert Path(saved[3]).read_bytes() == b"\x00\x01\x02"
     done = await run(bridge.base_url, "every-block")
     assert "[image/png, 70 bytes: --save DIR keeps it]" in done.out.splitlines()
     assert "https://example.com/a.pdf" in done.out.splitlines()
+
+
+async def test_texts_and_data_with_the_name_of_a_file_are_saved_too(run: Run, tmp_path: Path) -> None:
+    async def script(job: Job) -> None:
+        parts = (
+            Part(text="# Report\n", filename="report.md"),
+            Part(text="one"),
+            Part(data={"a": 1}, filename="numbers.json"),
+        )
+        await job.artifact(Artifact(artifact_id="a", parts=parts))
+        await say(job, TaskState.COMPLETED)
+
+    files = tmp_path / "files"
+    async with serving(script) as (url, _):
+        done = await run(url, "act", "--save", str(files))
+        shown = await run(url, "act")
+    assert done.out.splitlines() == [f"{files}/report.md", "one", f"{files}/numbers.json"]
+    assert (files / "report.md").read_text() == "# Report\n"
+    assert json.loads((files / "numbers.json").read_text()) == {"a": 1}
+    assert shown.out == '# Report\none\n{\n  "a": 1\n}\n'
+
+
+async def test_a_text_that_comes_in_pieces_is_one_file(run: Run, tmp_path: Path) -> None:
+    async def script(job: Job) -> None:
+        for number, words in enumerate(("one ", "two ", "three")):
+            piece = Artifact(artifact_id="a", parts=(Part(text=words, filename="story.txt"),))
+            await job.artifact(piece, append=number > 0, last_chunk=number == 2)
+        await say(job, TaskState.COMPLETED)
+
+    async with serving(script) as (url, _):
+        done = await run(url, "act", "--save", str(tmp_path / "files"))
+    assert done.out == f"{tmp_path}/files/story.txt\n"
+    assert (tmp_path / "files" / "story.txt").read_text() == "one two three"
 
 
 async def test_a_file_name_of_the_agent_leads_nowhere_else(run: Run, tmp_path: Path) -> None:

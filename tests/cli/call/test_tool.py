@@ -190,6 +190,8 @@ async def test_files_of_an_agent_behind_a_server_keep_their_names(run: Run, tmp_
         await job.artifact(Artifact(artifact_id="a", parts=parts, name="work"))
         unnamed = (Part(raw="aGk=", media_type="image/png"), Part(raw="aGk=", media_type="application/zip"))
         await job.artifact(Artifact(artifact_id="b", parts=unnamed, name="sketch"))
+        text = (Part(text="# Notes", filename="notes.md", media_type="text/markdown"),)
+        await job.artifact(Artifact(artifact_id="c", parts=text))
         await say(job, TaskState.COMPLETED)
 
     files = tmp_path / "files"
@@ -203,6 +205,7 @@ async def test_files_of_an_agent_behind_a_server_keep_their_names(run: Run, tmp_
         "big.png": 1 << 20,
         "sketch.png": 2,
         "sketch.zip": 2,
+        "notes.md": 7,
     }
 
 
