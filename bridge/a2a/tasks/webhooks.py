@@ -207,6 +207,10 @@ class Webhooks:
         mark = blake2b(checked.model_dump_json().encode(), digest_size=12).digest()
         is_due = has_ended and not self._of_ended.was_sent(webhook.key, mark, now_ms)
         if is_due and (row := await self.row_of(task_id)) is not None:
+            if not self._of_ended.has_room(owner, self._rules.limits.ended_bytes, now_ms):
+                # Other requests have used up the room since the first look.
+                await self._store.outbox.remove(webhook.key)
+                raise _too_much_of_ended()
             self._of_ended.sends(webhook.key, mark, owner, len(row.event), now_ms)
             await self._store.outbox.put(webhook.key, row)
         return self._shown(webhook)

@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, Final
 
+import anyio
 import httpx2
 import pytest
 
@@ -15,6 +17,7 @@ from bridge.a2a.wire.versions import VERSIONS
 from bridge.access.principals import LOCAL
 from bridge.store.memory import MemoryStore
 from bridge.store.outbox import WebhookKey, WebhookLimits
+from bridge.store.sqlite import SQLiteStore
 from tests.a2a.push.test_sender import two_pieces
 from tests.support.agents import Clock, serving
 from tests.support.drivers import HttpJsonDriver, JsonRpcDriver, new_client
@@ -43,7 +46,7 @@ class Served:
 
     url: str
     http: httpx2.AsyncClient
-    store: MemoryStore
+    store: MemoryStore | SQLiteStore
 
     async def rpc(self, method: str, **params: Any) -> Any:
         """The result of a call in 0.3."""
@@ -67,8 +70,10 @@ class Served:
 
 
 @asynccontextmanager
-async def served(limits: WebhookLimits = LIMITS, *allow: str) -> AsyncIterator[Served]:
-    store, clock = MemoryStore(), Clock()
+async def served(
+    limits: WebhookLimits = LIMITS, *allow: str, store: MemoryStore | SQLiteStore | None = None
+) -> AsyncIterator[Served]:
+    store, clock = store or MemoryStore(), Clock()
     webhooks = webhooks_of(store, clock.ids, *allow, limits=limits)
     versions = VERSIONS.served(merges_cards=True, hermes=True, push=True)
     async with (
@@ -336,3 +341,30 @@ async def test_an_ended_task_is_sent_once_a_minute_to_one_config_and_within_boun
             await driver.call(create, taskId=task_id, id="one", url=URL, token=token)
             sent.append(await rows())
         assert sent == [1, 0, 0, 1, 1]  # the same config once, another one at once
+
+
+async def test_the_bound_of_ended_tasks_holds_for_requests_at_the_same_time(tmp_path: Path) -> None:
+    limits = WebhookLimits(each_task=9, each_owner=9, ended_bytes=1)
+    async with (
+        SQLiteStore(tmp_path / "tasks.db") as store,
+        served(limits, store=store) as place,
+    ):
+        task_id = (await JsonRpcDriver(place.http, place.url).send(GO))["id"]
+        taken: list[bool] = []
+
+        async def create(number: int) -> None:
+            params = {"taskId": task_id, "id": f"n{number}", "url": f"{URL}/{number}"}
+            body = {
+                "jsonrpc": "2.0",
+                "id": 1,
+                "method": "CreateTaskPushNotificationConfig",
+                "params": params,
+            }
+            answer = await place.http.post(place.url, json=body, headers={"A2A-Version": "1.0"})
+            taken.append("result" in answer.json())
+
+        async with anyio.create_task_group() as requests:
+            for number in range(6):
+                requests.start_soon(create, number)
+        assert sorted(taken) == [*[False] * 5, True]
+        assert len(await store.outbox.of_task(task_id)) == 1
