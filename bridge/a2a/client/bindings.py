@@ -17,10 +17,10 @@ from pydantic import JsonValue
 from pydantic_core import to_json
 
 from bridge.a2a.client.http import (
-    NotTakenError,
+    AgentBusyError,
     OutgoingRequest,
     UnansweredError,
-    UnreadableError,
+    UnreadableAnswerError,
     json_from,
     redacted_url,
     refusal_words,
@@ -143,7 +143,7 @@ class JsonRpc(ClientBinding):
         if not response.is_success:
             raise http_status_error(response, text)
         if not isinstance(answer, dict) or "result" not in answer:
-            raise UnreadableError(
+            raise UnreadableAnswerError(
                 f"{self} answered with something that is not a JSON-RPC answer: {shortened_json(answer)}"
             )
         return answer["result"]
@@ -213,6 +213,6 @@ def http_status_error(response: httpx2.Response, text: bytes = b"") -> PeerError
     if again:
         words = f"{words} (it asks to wait for {again:g} s)"
     if response.status_code == _TOO_MANY:
-        return NotTakenError(f"{words}. The agent did not take the message", retry_after_seconds=again)
+        return AgentBusyError(f"{words}. The agent did not take the message", retry_after_seconds=again)
     kind = UnansweredError if response.status_code in _GATEWAY else PeerError
     return kind(words)

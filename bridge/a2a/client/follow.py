@@ -27,7 +27,7 @@ import anyio
 from bridge.a2a.client.bindings import AgentRefusedError
 from bridge.a2a.client.client import AgentClient
 from bridge.a2a.client.fold import FoldedMessage, FoldedTask, TaskTooLargeError, more_complete
-from bridge.a2a.client.http import NotReachedError, NotTakenError, UnansweredError
+from bridge.a2a.client.http import AgentBusyError, NotReachedError, UnansweredError
 from bridge.a2a.model.life import ENDED, SETTLED
 from bridge.a2a.model.objects import (
     UNNAMED,
@@ -139,7 +139,7 @@ async def converse(
 
     Raises:
         NotReachedError: the message was never sent.
-        NotTakenError: the agent says that it took no message.
+        AgentBusyError: the agent says that it took no message.
         OutcomeUnknownError: the message was sent, and the stream was lost before its first event.
         AgentRefusedError: the agent refused the message.
         TaskLostError: the task is known, and its agent has been out of reach for too long.
@@ -409,7 +409,7 @@ class _Following:
         """What `_subscribe` returns, of a stream that tells everything; None if the agent refuses subscriptions."""
         try:
             return await self.listen(self._client.subscribe(task_id)) is not None
-        except (NotReachedError, NotTakenError, UnansweredError) as exc:
+        except (NotReachedError, AgentBusyError, UnansweredError) as exc:
             logger.debug("%s cannot be listened to: %s", self._client, exc)
             return False
         except PeerError as exc:
@@ -437,7 +437,7 @@ class _Following:
                 if not is_told:
                     is_told, seconds = True, self._pace.outage_seconds
                     logger.warning("task %s is asked for again for up to %g s: %s", task_id, seconds, exc)
-                if isinstance(exc, NotTakenError):
+                if isinstance(exc, AgentBusyError):
                     pause_seconds = max(pause_seconds, exc.retry_after_seconds)
                 if anyio.current_time() + pause_seconds > given_up_at:
                     lost = f"{self._client} has been out of reach for {self._pace.outage_seconds:g} s: {exc}"
@@ -489,4 +489,4 @@ def is_transient(exc: PeerError) -> bool:
     """Whether a read that failed may succeed a little later."""
     if isinstance(exc, AgentRefusedError):
         return exc.kind is not None and exc.kind.http_status == _UNAVAILABLE
-    return isinstance(exc, NotReachedError | NotTakenError | UnansweredError)
+    return isinstance(exc, NotReachedError | AgentBusyError | UnansweredError)

@@ -45,11 +45,11 @@ class UnansweredError(PeerError):
     """The request was sent, and no complete answer came. Whether it was carried out is unknown."""
 
 
-class UnreadableError(PeerError):
+class UnreadableAnswerError(PeerError):
     """A text from a peer is no JSON, or no answer in its envelope."""
 
 
-class NotTakenError(PeerError):
+class AgentBusyError(PeerError):
     """The request was sent, and the peer says that it took none: it may be sent again a little later."""
 
     def __init__(self, message: str, *, retry_after_seconds: float = 0, detail: str = "") -> None:
@@ -195,7 +195,7 @@ def json_from(
             most = f"more than {max_values} values and keys"
             raise PeerError(f"{where} answered with {most}, which is not taken{limited_by}") from exc
         if exc.kind is PARSE_ERROR:
-            raise UnreadableError(f"{where} answered with something that is not JSON: {exc}") from exc
+            raise UnreadableAnswerError(f"{where} answered with something that is not JSON: {exc}") from exc
         raise PeerError(f"{where} answered with what is not taken: {exc}") from exc
 
 

@@ -23,7 +23,7 @@ from bridge.a2a.client.bindings import EVENT_STREAM, ClientBinding
 from bridge.a2a.client.http import (
     OutgoingRequest,
     UnansweredError,
-    UnreadableError,
+    UnreadableAnswerError,
     exchange,
     has_halves,
     is_json,
@@ -253,7 +253,7 @@ class HttpTransport(Transport):
                 async for text in texts:
                     try:
                         events = reader.read(self._result(text, response, reading))
-                    except UnreadableError as exc:
+                    except UnreadableAnswerError as exc:
                         if not is_stream:
                             raise
                         reading.note(str(exc))

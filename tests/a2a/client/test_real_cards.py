@@ -19,7 +19,7 @@ from bridge.a2a.client.card_places import LockedCardError, NoCardError
 from bridge.a2a.client.client import AgentClient
 from bridge.a2a.client.credentials import Credentials, CredentialsMissingError, apply_credentials
 from bridge.a2a.client.follow import converse, is_transient
-from bridge.a2a.client.http import NotTakenError, UnansweredError, retry_after_seconds
+from bridge.a2a.client.http import AgentBusyError, UnansweredError, retry_after_seconds
 from bridge.a2a.client.interfaces import Trust, address_notes, permitted_interfaces
 from bridge.a2a.model.objects import AgentCard, Message, Part, Role, SendMessageRequest
 from bridge.errors import PeerError
@@ -329,7 +329,7 @@ async def test_a_bare_status_is_an_error_of_the_agent(http: httpx2.AsyncClient) 
 @pytest.mark.proves("map-call-once", "map-agent-told")
 @pytest.mark.parametrize("binding", ["JSONRPC", "HTTP+JSON"])
 @pytest.mark.parametrize(
-    ("status", "fault"), [(429, NotTakenError), (502, UnansweredError), (503, UnansweredError)]
+    ("status", "fault"), [(429, AgentBusyError), (502, UnansweredError), (503, UnansweredError)]
 )
 async def test_an_error_of_a_proxy_in_the_form_of_the_binding_is_read_by_its_status(
     binding: str, status: int, fault: type[PeerError], http: httpx2.AsyncClient
@@ -369,7 +369,7 @@ async def test_a_message_that_was_one_too_many_was_not_taken(
     async with refusing(busy) as url:
         found = found_at(url, binding, capabilities={"streaming": streams})
         client = AgentClient(http, found, client_options())
-        with pytest.raises(NotTakenError) as refused:
+        with pytest.raises(AgentBusyError) as refused:
             await converse(client, saying(), pace=pace_of())
     assert refused.value.retry_after_seconds == 7
     words = "429 Too Many Requests: Slow down (it asks to wait for 7 s). The agent did not take the message"
