@@ -47,7 +47,19 @@ _TEXT: Final = re.compile(r'"(?:[^"\\\n]|\\.)*"?(?P<key>[ \t]*:)?')
 _IN_A_TEXT: Final = re.compile(r'[^"\s]')
 _SECRET_MEMBERS: Final = frozenset(("args", "env", "headers", "auth", "inputs"))
 _SHOWN_MEMBERS: Final = frozenset(
-    ("command", "cwd", "disabled", "envFile", "era", "httpUrl", "serverUrl", "transport", "type", "url")
+    (
+        "command",
+        "cwd",
+        "disabled",
+        "enabled",
+        "envFile",
+        "era",
+        "httpUrl",
+        "serverUrl",
+        "transport",
+        "type",
+        "url",
+    )
 )
 """Members of a server that are shown. Other members may be secrets of an unknown host."""
 
@@ -66,9 +78,14 @@ def read_host_file(path: Path, environment: Mapping[str, str]) -> ImportedFile[T
     file: ImportedFile[ToolServerTable] = ImportedFile(document)
     for written, entry in document.data[holder].items():
         where = (holder, written)
-        if isinstance(entry, dict) and entry.get("disabled") is not True and table_name(written):
+        if isinstance(entry, dict) and not _is_off(entry) and table_name(written):
             file.add(written, where, *_server(written, entry, document.place(where), reading))
     return file
+
+
+def _is_off(entry: Mapping[str, Any]) -> bool:
+    """Whether a host does not start the server. Hosts have either of two keys for it."""
+    return entry.get("disabled") is True or entry.get("enabled") is False
 
 
 def _server(

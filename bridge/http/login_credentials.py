@@ -45,6 +45,7 @@ from bridge.http.token_endpoint import (
     TokenError,
     UnsentError,
     access_token_in,
+    is_same_issuer,
     issuer_answer,
     issuer_guard,
     union_of,
@@ -333,7 +334,7 @@ class LoginToken(TokenSource):
             raise self._needed("nobody has logged in")
         if login.lost:
             raise self._needed(login.lost)
-        if self.wish.issuer and login.issuer != self.wish.issuer:
+        if self.wish.issuer and not is_same_issuer(login.issuer, self.wish.issuer):
             raise self._needed(f"the login is one of {login.issuer}, and the file names {self.wish.issuer}")
         if self.is_callers and self._since not in (None, login.since):
             self.is_replaced = True
@@ -524,7 +525,8 @@ def proof_of_client(wish: LoginWish, login: Login) -> tuple[dict[str, str], dict
     """The fields and the headers by which an authorization server knows the client of a login. The secret of the file
     counts before the one of the login, if it is of the same client: it may have been replaced since."""
     secret, method = login.client_secret, login.client_auth
-    if wish.secret and (wish.issuer, wish.client_id) == (login.issuer, login.client_id):
+    is_same_client = is_same_issuer(wish.issuer, login.issuer) and wish.client_id == login.client_id
+    if wish.secret and is_same_client:
         secret, method = wish.secret, wish.method
     if method == "basic":
         pair = f"{quote_plus(login.client_id)}:{quote_plus(secret)}"

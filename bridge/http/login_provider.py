@@ -38,10 +38,12 @@ from bridge.http.token_endpoint import (
     ANSWER_BYTES,
     TokenError,
     is_metadata_of_issuer,
+    is_same_issuer,
     issuer_guard,
     object_in,
     union_of,
     with_mtls_aliases,
+    without_blanks,
 )
 
 logger = logging.getLogger(__name__)
@@ -152,7 +154,7 @@ class LoginProvider(OAuthClientProvider):
             OAuthFlowError: the server does not name the configured one.
         """
         wished = self._wish.issuer
-        if wished and wished.rstrip("/") in (one.rstrip("/") for one in advertised):
+        if wished and any(is_same_issuer(wished, one) for one in advertised):
             return wished
         if wished:  # before anything is sent there
             raise OAuthFlowError(_OTHER_ISSUER.format(" or ".join(advertised), wished))
@@ -182,14 +184,21 @@ class LoginProvider(OAuthClientProvider):
                     return
 
     async def _as_read(self, outgoing: httpx2.Request, response: httpx2.Response) -> httpx2.Response:
-        """The answer, with the endpoints for clients that show a certificate (RFC 8705 section 5)."""
-        if response.status_code != 200 or not is_metadata_of_issuer(outgoing.url.path):
+        """The answer as the SDK reads it: metadata without blank fields, that of the issuer with its issuer as it is
+        named elsewhere and the endpoints for clients that show a certificate (RFC 8705 section 5)."""
+        is_of_issuer = is_metadata_of_issuer(outgoing.url.path)
+        if response.status_code != 200 or "/.well-known/" not in outgoing.url.path:
             return response
-        shows = partial(self._wish.shows_certificate, is_of_issuer=bool(self._wish.issuer))
         found = object_in(await response.aread())
-        if found is None or (read := with_mtls_aliases(found, shows)) == found:
+        if found is None:
             return response
-        return httpx2.Response(200, json=read, request=outgoing)
+        read = without_blanks(found)
+        if is_of_issuer:
+            shows = partial(self._wish.shows_certificate, is_of_issuer=bool(self._wish.issuer))
+            read = with_mtls_aliases(read, shows)
+            if is_same_issuer(read.get("issuer"), expected := self._expected_issuer()):
+                read = {**read, "issuer": expected}
+        return response if read == found else httpx2.Response(200, json=read, request=outgoing)
 
     async def authorize_as_the_card_says(self, lead: LoginLead) -> NoReturn:
         """End with the page that a card names, at an authorization server that has no metadata.
@@ -278,7 +287,7 @@ class LoginProvider(OAuthClientProvider):
         """The scopes to ask for. Those of another issuer mean nothing at this one."""
         wished = self._wish.scopes or self._scopes_said
         before = self._before
-        if before is None or before.issuer != self._issuer:
+        if before is None or not is_same_issuer(before.issuer, self._issuer):
             return wished
         return union_of(wished, () if self._wish.scopes else before.scopes, before.wanted_scopes)
 
@@ -386,9 +395,9 @@ def _require_issuer(
     wish: LoginWish, issuer: str, metadata: OAuthMetadata | None, before: Login | None
 ) -> None:
     """Refuse an issuer that is not the configured one, or does not say that it checks PKCE."""
-    if wish.issuer and wish.issuer != issuer:
+    if wish.issuer and not is_same_issuer(wish.issuer, issuer):
         raise OAuthFlowError(_OTHER_ISSUER.format(issuer, wish.issuer))
-    has_moved = before is not None and not wish.issuer and before.issuer != issuer
+    has_moved = before is not None and not wish.issuer and not is_same_issuer(before.issuer, issuer)
     if before is not None and has_moved and before.client_id == wish.client_id:
         raise OAuthFlowError(
             f"the server has moved from the issuer {before.issuer} to {issuer}, and the client {wish.client_id} is"

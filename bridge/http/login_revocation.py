@@ -20,6 +20,7 @@ from bridge.http.login_credentials import LoginWish, allows_private, proof_of_cl
 from bridge.http.logins import Login
 from bridge.http.token_endpoint import (
     TokenError,
+    is_same_issuer,
     issuer_answer,
     issuer_guard,
     metadata_urls,
@@ -70,8 +71,7 @@ class _Revocation:
             status, found = await self._asked(url)
             if status != 200 or found is None:
                 continue
-            # The SDK puts a slash behind an issuer without a path.
-            if str(found.get("issuer")).rstrip("/") != issuer.rstrip("/"):
+            if not is_same_issuer(found.get("issuer"), issuer):
                 raise TokenError(f"{url} is the metadata of another issuer")
             shows = partial(self.wish.shows_certificate, is_of_issuer=self._is_of_the_file)
             return secret_endpoint(url, with_mtls_aliases(found, shows), "revocation_endpoint")
@@ -80,7 +80,7 @@ class _Revocation:
     @property
     def _is_of_the_file(self) -> bool:
         """Whether the issuer is the one that the operator wrote, with what it is shown."""
-        return self.login.issuer == self.wish.issuer
+        return is_same_issuer(self.login.issuer, self.wish.issuer)
 
     async def _revoke(self, url: str, token: str, kind: str) -> None:
         proof, headers = proof_of_client(self.wish, self.login)

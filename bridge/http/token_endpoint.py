@@ -178,7 +178,8 @@ class _TokenRequests:
             if status != 200 or found is None:
                 lacks.append(f"{url} answered HTTP {status}" + (", not JSON" if status == 200 else ""))
                 continue
-            if found.get("issuer") != self.client.issuer:
+            found = without_blanks(found)
+            if not is_same_issuer(found.get("issuer"), self.client.issuer):
                 raise TokenError(
                     f"{url} is the metadata of another issuer: {_shown(str(found.get('issuer')))}."
                     " If that is the right one, write `issuer` exactly so"
@@ -311,6 +312,20 @@ def metadata_urls(issuer: str) -> Sequence[str]:
     return [*inserted, f"{root}{path}/.well-known/{_WELL_KNOWN[1]}"] if path else inserted
 
 
+def is_same_issuer(one: object, other: object) -> bool:
+    """Whether two texts name one issuer. Many write a slash behind an issuer, and leave it out elsewhere."""
+    if not isinstance(one, str) or not isinstance(other, str):
+        return False
+    return one.removesuffix("/") == other.removesuffix("/")
+
+
+def without_blanks(metadata: JsonObject) -> JsonObject:
+    """The metadata of a server without the fields whose value is blank, which mean that it has no such thing."""
+    if not any(isinstance(value, str) and not value.strip() for value in metadata.values()):
+        return metadata
+    return {key: value for key, value in metadata.items() if not isinstance(value, str) or value.strip()}
+
+
 def with_mtls_aliases(metadata: JsonObject, is_shown: Callable[[str], bool]) -> JsonObject:
     """The metadata of an issuer for a client with a certificate: endpoints of its own in place of those for all.
 
@@ -400,7 +415,7 @@ def code_in(answer: Mapping[str, str], issuer: str, state: str, *, says_issuer: 
     if error := answer.get("error"):
         words = ": ".join(filter(None, [error, answer.get("error_description")]))
         raise TokenError(f"{issuer} gave no code: {_shown(words)}")
-    if iss != issuer and (iss is not None or says_issuer):
+    if not is_same_issuer(iss, issuer) and (iss is not None or says_issuer):
         said = "no issuer" if iss is None else f"the issuer {_shown(iss)}"
         raise TokenError(
             f"the answer names {said} in `iss`, and the login is at {issuer}: the code was sent nowhere. Begin"

@@ -81,6 +81,25 @@ def state_of_result(result: JsonObject) -> str:
     return "input_required" if kind == "input_required" else "working"
 
 
+_NO_ERROR: Final = frozenset({"false", "no", "0", "null", "none", ""})
+"""The words by which a server says in a text that a result is no error. Every other word says that it is one."""
+
+
+def result_as_specified(result: JsonObject) -> JsonObject:
+    """A result of a tool in the form that MCP has for it: `isError` is true or false, and the `toolResult` of
+    MCP 2024-10-07 is content. A result in that form is the same object."""
+    wrong = result.get("isError", False)
+    if not isinstance(wrong, bool):
+        is_error = wrong.strip().lower() not in _NO_ERROR if isinstance(wrong, str) else bool(wrong)
+        result = {**result, "isError": is_error}
+    if "toolResult" in result and "content" not in result:
+        given = result["toolResult"]
+        text = given if isinstance(given, str) else json.dumps(given, ensure_ascii=False)
+        rest = {key: value for key, value in result.items() if key != "toolResult"}
+        result = {**rest, "content": [{"type": "text", "text": text}]}
+    return result
+
+
 class LineSplitter:
     """Splits chunks into lines, in time linear in their length."""
 

@@ -97,8 +97,20 @@ def test_what_a_host_says_for_itself_is_passed_over(tmp_path: Path) -> None:
     assert found.command == ("a",)
 
 
-def test_a_server_that_is_disabled_is_not_there(tmp_path: Path) -> None:
-    assert servers_in(tmp_path, '{"mcpServers": {"a": {"command": "a", "disabled": true}}}') == {}
+@pytest.mark.parametrize("off", ['"disabled": true', '"enabled": false'])
+def test_a_server_that_is_disabled_is_not_there(off: str, tmp_path: Path) -> None:
+    assert servers_in(tmp_path, f'{{"mcpServers": {{"a": {{"command": "a", {off}}}}}}}') == {}
+
+
+def test_a_server_that_is_enabled_is_there(tmp_path: Path) -> None:
+    assert list(servers_in(tmp_path, '{"mcpServers": {"a": {"command": "a", "enabled": true}}}')) == ["a"]
+
+
+def test_servers_named_in_another_script_are_there_each_under_a_name_that_stays(tmp_path: Path) -> None:
+    text = json.dumps(
+        {"mcpServers": {"文件": {"command": "a"}, "Погода": {"command": "b"}, "!": {"command": "c"}}}
+    )
+    assert list(servers_in(tmp_path, text)) == ["x-39932f24", "x-4f7637e3"]
 
 
 @pytest.mark.parametrize(

@@ -113,6 +113,28 @@ async def test_an_answer_that_says_the_life_of_its_token_otherwise_is_a_login(
     assert login.expires_at == (None if seconds is None else login.got_at + seconds)
 
 
+@pytest.mark.parametrize(("named", "says"), [("/", ""), ("", "/")])
+@pytest.mark.parametrize("is_configured", [False, True])
+async def test_an_issuer_with_a_slash_behind_it_is_the_one_without(
+    named: str, says: str, is_configured: bool, tmp_path: Path
+) -> None:
+    server = LoginServer(named=lambda issuer: [f"{issuer}{named}"])
+    async with began(server, tmp_path) as (wish, landing):
+        server.metadata["issuer"] = f"{server.issuer}{says}"
+        server.metadata["authorization_response_iss_parameter_supported"] = True
+        server.back["iss"] = f"{server.issuer}{says}"
+        wish = replace(wish, issuer=server.issuer) if is_configured else wish
+        login = await log_in(wish, landing, Browser(), 30)
+    assert login.issuer.rstrip("/") == server.issuer
+
+
+@pytest.mark.parametrize("blank", ["", " "])
+async def test_a_blank_field_of_metadata_is_absent_and_the_others_count(blank: str, tmp_path: Path) -> None:
+    names = ("service_documentation", "op_policy_uri", "op_tos_uri", "introspection_endpoint", "jwks_uri")
+    login = await login_at(LoginServer(metadata=dict.fromkeys(names, blank)), tmp_path)
+    assert login.access_token == "access-2"
+
+
 async def test_the_configured_issuer_is_taken_of_those_that_the_server_names_also_with_a_slash(
     tmp_path: Path,
 ) -> None:
@@ -125,8 +147,11 @@ async def test_the_configured_issuer_is_taken_of_those_that_the_server_names_als
 async def test_an_issuer_that_its_metadata_names_otherwise_is_refused_with_words_on_what_to_do(
     tmp_path: Path,
 ) -> None:
-    why = await refusal(LoginServer(named=lambda issuer: [f"{issuer}/"]), tmp_path)
-    assert "ISSUER != ISSUER/. If you trust the first of the two, set `issuer` to it (--issuer)" in why
+    why = await refusal(LoginServer(metadata={"issuer": "https://other.example"}), tmp_path)
+    assert (
+        "https://other.example != ISSUER. If you trust the first of the two, set `issuer` to it (--issuer)"
+        in why
+    )
 
 
 async def test_a_registered_client_logs_in_with_its_secret_and_the_wished_scopes(tmp_path: Path) -> None:

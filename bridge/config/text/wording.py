@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import re
 from collections.abc import Iterable
 from difflib import get_close_matches
@@ -71,8 +72,12 @@ def listed(words: Iterable[str], last: str = "or") -> str:
 
 
 def table_name(written: str) -> str:
-    """A name in the form of a table name; "" when nothing remains."""
-    return _NOT_IN_NAMES.sub("-", written.lower()).strip("-_")[:TABLE_NAME_LIMIT].strip("-_")
+    """A name in the form of a table name; "" when it has no letters or digits. A name in another script becomes a name
+    that is always the same for it."""
+    name = _NOT_IN_NAMES.sub("-", written.lower()).strip("-_")[:TABLE_NAME_LIMIT].strip("-_")
+    if name or not any(one.isalnum() for one in written):
+        return name
+    return f"x-{hashlib.sha256(written.encode(errors='surrogatepass')).hexdigest()[:8]}"
 
 
 def meant(word: str, known: Iterable[str]) -> str:

@@ -108,7 +108,7 @@ from bridge.mcp.client.listing import ListingPace
 from bridge.mcp.client.opening import Opener, SessionPace
 from bridge.mcp.client.transports.streamable_http import HttpTarget, ServerTarget, explained_at, is_local
 from bridge.mcp.client.values import Asker, Greeting, OnProgress, ToolCall, ToolListing
-from bridge.mcp.messages import state_of_result
+from bridge.mcp.messages import result_as_specified, state_of_result
 from bridge.mcp.tools import Tool
 from bridge.trace import UNHEARD, Hops
 
@@ -264,12 +264,13 @@ class Session:
             if tool is None:
                 raise ServerDownError(f"{self.name} no longer lists the tool {call.tool}")
             try:
-                result = await link.call(tool, call, asker, on_progress, self._tell_of_trace(hop))
+                answer = await link.call(tool, call, asker, on_progress, self._tell_of_trace(hop))
             except ServerRefusedError as exc:
                 if link.era is Era.MODERN and cannot_ask(exc):
                     words = f"{exc} {self._let_it_ask(link)}"
                     raise ServerRefusedError(exc.code, words, exc.data) from exc
                 raise
+            result = result_as_specified(answer)
             if link.era is Era.MODERN and cannot_ask(result):
                 result["isError"] = True  # some servers put it into a result as any other text
                 result["content"] = [*_blocks(result), {"type": "text", "text": self._let_it_ask(link)}]

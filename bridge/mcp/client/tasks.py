@@ -29,6 +29,7 @@ from bridge.mcp.client.contract import ToolSession
 from bridge.mcp.client.elicitation_routing import elicitation_in
 from bridge.mcp.client.faults import CallerTokenGoneError, ServerLostError, ServerRefusedError
 from bridge.mcp.client.values import Asker
+from bridge.mcp.messages import result_as_specified
 
 logger = logging.getLogger(__name__)
 
@@ -93,7 +94,7 @@ async def follow(
     """
     following = _TaskPoller(session, handle, asker, on_status)
     try:
-        return await following.run()
+        return result_as_specified(await following.run())
     except anyio.get_cancelled_exc_class():
         if not asker.is_left:
             with anyio.move_on_after(_CANCEL_SECONDS, shield=True):
