@@ -28,7 +28,7 @@ from bridge.a2a.server.catalog import CatalogAgent as Listed
 from bridge.a2a.server.catalog import CatalogApp
 from bridge.a2a.server.signed_cards import CardSigning
 from bridge.access.issuers import Issuer
-from bridge.access.principals import PrincipalNames, waiting_rights
+from bridge.access.principals import PrincipalNames
 from bridge.access.verifiers import Access
 from bridge.assembly.admission import Admission
 from bridge.assembly.card_signing import card_signer_of
@@ -121,7 +121,7 @@ class Bridge:
             self._wish_of_each,
             self._admission,
             self._tell,
-            lambda error: self.tell_of_sign_in("login", error=error),
+            lambda error: self.telemetry.tell_of_sign_in("login", error=error),
         )
         self.app = Router(
             self._web,
@@ -166,7 +166,10 @@ class Bridge:
             )
             if self.replicas is not None:
                 self.replicas.share(self._shared.hints, self._states, self.sign_outs)
-            self.app.notified = notified(self._shared, self._may_notify, self._key_of_agent)
+            self.app.notified = notified(
+                self._shared,
+                lambda mark: self._parts.remote_agent(mark),  # noqa: PLW0108 - the parts are replaced
+            )
             if (signer := push_signer(self._place)) is not None:
                 self.app.key_sources.append(signer.public_keys)
             self.app.key_sources.append(self._signing.public_keys)
@@ -238,28 +241,9 @@ class Bridge:
                 self.replicas.serve(plan)
             return changes
 
-    def tell_of_refusal(self) -> None:
-        """Have the audit tell that a changed configuration was refused."""
-        if self.telemetry.audit is not None:
-            self.telemetry.audit.refuse()
-
-    def tell_of_sign_in(self, face: str, principal: str = "", *, error: str = "") -> None:
-        """Have the audit tell that a principal has signed in at a page, or that it, or somebody, was refused there."""
-        if self.telemetry.audit is not None:
-            recorder = self.telemetry.audit.recorder
-            if error:
-                recorder.refused(face, error, principal)
-            else:
-                recorder.signed_in(principal, face)
-
     def login_at(self, issuer: Issuer) -> IssuerLogin:
         """How people show in a browser who they are, at an issuer that has a client for it."""
         return self._admission.issuers.login_at(issuer)
-
-    def tell_of_reading(self, principal: str, face: str, owner: str, task_id: str) -> None:
-        """Have the audit tell that an operator has read a task of somebody else, or those of all."""
-        if self.telemetry.audit is not None:
-            self.telemetry.audit.recorder.read(principal, face, owner, task_id)
 
     def turn_away(self, plan: Plan) -> None:
         """Take the access from the principals that a plan leaves out, and take over nothing else of it."""
@@ -517,19 +501,10 @@ class Bridge:
         retiring = _Retiring(before.without(self._parts))
         self._retiring.append(retiring)
         self._route(starting=False)
-        for line in self._waiting_rights():
+        principals = {one.principal.name: one.principal for one in plan.credentials}
+        for line in self._parts.waiting_rights(tuple(principals.values())):
             logger.warning("%s", line)
         self._group.start_soon(self._retire, retiring, max(seconds, self.drain_seconds))
-
-    def _waiting_rights(self) -> Iterator[str]:
-        """What principals may not use yet, for want of peers that nobody knows."""
-        principals = tuple({one.principal.name: one.principal for one in self._plan.credentials}.values())
-        for one in self._parts.agents:
-            names = [skill.names for skill in one.agent.published]
-            yield from waiting_rights(one.name, names, one.agent.unknown, principals)
-        for server in self.offered:
-            names = [tool.names for tool in server.face.published]
-            yield from waiting_rights(server.name, names, server.face.unknown, principals)
 
     def _update_offered(self, plan: Plan) -> None:
         for name, unit in self._parts.offered.items():
@@ -565,15 +540,6 @@ class Bridge:
         for face in self._parts.faces:
             face.offered.server.admit_anew(changed)
             face.offered.server.changed()
-
-    def _key_of_agent(self, mark: str) -> str:
-        agents = (agent for face in self._parts.faces for agent in face.offered.remote_agents)
-        return next((agent.key for agent in agents if agent.mark == mark), "")
-
-    def _may_notify(self, mark: str) -> bool:
-        """Whether the agent with this mark may notify the bridge."""
-        agents = (agent for face in self._parts.faces for agent in face.offered.remote_agents)
-        return any(agent.mark == mark and agent.may_notify for agent in agents)
 
     def _running_parts(self) -> Iterator[Parts]:
         """The parts that are served, then those that retire."""

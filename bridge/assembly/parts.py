@@ -6,7 +6,7 @@ contexts of parts cannot be nested."""
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field
 from typing import Any, Generic, TypeVar
@@ -16,7 +16,8 @@ import anyio.abc
 from starlette.types import ASGIApp
 
 from bridge.a2a.client.catalog import CatalogSource
-from bridge.access.principals import PrincipalNames
+from bridge.access.principals import Principal, PrincipalNames, waiting_rights
+from bridge.agents_as_tools.remote_agent import RemoteAgent
 from bridge.assembly.offered_server import OfferedServer
 from bridge.assembly.plan import CatalogPlan, Plan, ServerPlan
 from bridge.assembly.published_agent import PublishedAgent
@@ -138,6 +139,21 @@ class Parts:
         for face in self.faces:
             waiting.update(face.offered.face.waiting)
         return waiting
+
+    def remote_agent(self, mark: str) -> RemoteAgent | None:
+        """The agent of the offered servers with this mark; one that may notify the bridge, if there is such a one."""
+        agents = (agent for face in self.faces for agent in face.offered.remote_agents)
+        marked = [agent for agent in agents if agent.mark == mark]
+        return max(marked, key=lambda agent: agent.may_notify, default=None)
+
+    def waiting_rights(self, principals: Sequence[Principal]) -> Iterator[str]:
+        """What these principals may not use yet, for want of peers that nobody knows, in words."""
+        for one in self.agents:
+            names = [skill.names for skill in one.agent.published]
+            yield from waiting_rights(one.name, names, one.agent.unknown, principals)
+        for server in (face.offered for face in self.faces):
+            names = [tool.names for tool in server.face.published]
+            yield from waiting_rights(server.name, names, server.face.unknown, principals)
 
     def let_go(self, principals: PrincipalNames) -> None:
         """End the streams of principals that lost access. Their tasks and calls go on."""

@@ -15,6 +15,7 @@ from bridge.a2a.tasks.webhooks import WebhookRecords, WebhookRules, Webhooks
 from bridge.a2a.wire.extensions import ExtensionFilter
 from bridge.agents_as_tools.handles import Handles
 from bridge.agents_as_tools.push_receiver import PushReceiver, ReceiverBounds
+from bridge.agents_as_tools.remote_agent import RemoteAgent
 from bridge.assembly.offered_server import SharedResources
 from bridge.assembly.plan import ProcessPlan
 from bridge.config.tables.profile import Profile
@@ -112,13 +113,18 @@ def push_pace(process: Profile) -> PushPace:
     )
 
 
-def notified(
-    shared: SharedResources, knows: Callable[[str], bool], key_of: Callable[[str], str]
-) -> PushReceiver | None:
-    """What takes the notifications of remote agents; None if none is asked for any. `knows` says by its mark whether an
-    agent may notify, and `key_of` which one it is."""
+def notified(shared: SharedResources, agent_of: Callable[[str], RemoteAgent | None]) -> PushReceiver | None:
+    """What takes the notifications of remote agents; None if none is asked for any. `agent_of` gives an agent by its
+    mark."""
     if shared.hints.url is None:
         return None
+
+    def knows(mark: str) -> bool:
+        return (agent := agent_of(mark)) is not None and agent.may_notify
+
+    def key_of(mark: str) -> str:
+        return agent.key if (agent := agent_of(mark)) is not None else ""
+
     table = shared.process.push
     bounds = ReceiverBounds(table.received_limit_bytes, table.received_each_second)
     return PushReceiver(Handles(shared.seal), shared.hints, knows, bounds, key_of=key_of, tell=shared.tell)

@@ -114,6 +114,25 @@ class Telemetry:
             tuple(one for one in heard if one is not None), None if audit is None else audit.gate
         )
 
+    def tell_of_refusal(self) -> None:
+        """Have the audit tell that a changed configuration was refused."""
+        if self.audit is not None:
+            self.audit.refuse()
+
+    def tell_of_sign_in(self, face: str, principal: str = "", *, error: str = "") -> None:
+        """Have the audit tell that a principal has signed in at a page, or that it, or somebody, was refused there."""
+        if self.audit is None:
+            return
+        if error:
+            self.audit.recorder.refused(face, error, principal)
+        else:
+            self.audit.recorder.signed_in(principal, face)
+
+    def tell_of_reading(self, principal: str, face: str, owner: str, task_id: str) -> None:
+        """Have the audit tell that an operator has read a task of somebody else, or those of all."""
+        if self.audit is not None:
+            self.audit.recorder.read(principal, face, owner, task_id)
+
     async def close(self) -> None:
         """Write the log lines that are left, and send the spans that are left, within some time."""
         if self._log is not None:

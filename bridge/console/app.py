@@ -214,7 +214,7 @@ class ConsoleApp:
             leading.headers["Set-Cookie"] = begun
             return leading
         session, principal = await self._gate.sign_in(visit, str(body.get("token") or "").strip())
-        self._bridge.tell_of_sign_in(_FACE, principal.name)
+        self._bridge.telemetry.tell_of_sign_in(_FACE, principal.name)
         signed_in = json_response({"to": visit.root})
         signed_in.headers["Set-Cookie"] = self._gate.cookie(visit, session)
         return signed_in
@@ -234,7 +234,7 @@ class ConsoleApp:
     async def _back(self, visit: Visit, headers: Headers) -> Response:
         """A page that leads on: a redirect would still come from the site of the issuer, and have no session."""
         session, principal, ended = await self._issuers.finish(visit, headers)
-        self._bridge.tell_of_sign_in(_FACE, principal.name)
+        self._bridge.telemetry.tell_of_sign_in(_FACE, principal.name)
         page = _leading_to(replace(visit, path=""), visit.root, "signed_in.html")
         page.headers.append("Set-Cookie", self._gate.cookie(visit, session))
         page.headers.append("Set-Cookie", ended)
@@ -245,7 +245,7 @@ class ConsoleApp:
         who = "" if visit is None or visit.principal is None else visit.principal.name
         is_sign_in = visit is not None and (visit.verb, visit.path) in _SIGN_INS
         if is_sign_in or status in _NOT_LET_IN:
-            self._bridge.tell_of_sign_in(_FACE, who, error=f"HTTP_{status}")
+            self._bridge.telemetry.tell_of_sign_in(_FACE, who, error=f"HTTP_{status}")
 
     async def _news_for(self, visit: Visit, task: JsonValue) -> ASGIApp:
         """The news for a tab, with those of a task if its page is about one."""

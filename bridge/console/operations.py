@@ -115,7 +115,7 @@ class AgentOperations:
             A2AError: the page token is not one that was given out.
         """
         if self.is_operator and not only_own:
-            self._bridge.tell_of_reading(self.visitor, self.agent.name, EVERYONE, "")
+            self._bridge.telemetry.tell_of_reading(self.visitor, self.agent.name, EVERYONE, "")
         return await self._page(request, only_own=only_own)
 
     async def _page(self, request: ListTasksRequest, *, only_own: bool) -> ListTasksResponse:
@@ -221,7 +221,7 @@ class AgentOperations:
         late = replace(self._caller, comes_late=True)  # so that it has the last numbers of its progress
         task = await self._read(GET_TASK, GetTaskRequest(id=task_id), late)
         if (owner := self.owner_of(task)) != self.visitor:
-            self._bridge.tell_of_reading(self.visitor, self.agent.name, owner, task_id)
+            self._bridge.telemetry.tell_of_reading(self.visitor, self.agent.name, owner, task_id)
         return task
 
     async def watched(self, task_id: str) -> Stream:

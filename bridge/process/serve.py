@@ -236,7 +236,7 @@ def metrics_server(plan: Plan, read: Callable[[], Awaitable[list[MetricFamily]]]
 def _note_reload(reloads: ReloadCount, bridge: Bridge, taken: bool) -> None:
     reloads.note(taken)
     if not taken:
-        bridge.tell_of_refusal()
+        bridge.telemetry.tell_of_refusal()
 
 
 async def _read_metrics(bridge: Bridge, reloads: ReloadCount) -> list[MetricFamily]:

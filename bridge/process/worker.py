@@ -189,7 +189,7 @@ class Worker:
             case {"stop": True}:
                 self._stopping.at_once.set()
             case {"reload_refused": True} if self._bridge is not None:
-                self._bridge.tell_of_refusal()
+                self._bridge.telemetry.tell_of_refusal()
             case {"configuration": str() as state}:
                 self._configuration.state = unpacked(state)
             case {"metrics": int() as number}:

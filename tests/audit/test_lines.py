@@ -204,7 +204,7 @@ async def test_a_process_tells_who_it_is_and_each_line_which_plan_was_in_force(t
         await there.rpc().post("SendMessage", message(call_part("echo", text="x")))
         changed = replace(there.plan, agents={"x": RemotePlan("http://127.0.0.1:9/")})
         await there.bridge.apply(changed)
-        there.bridge.tell_of_refusal()
+        there.bridge.telemetry.tell_of_refusal()
         await there.rpc().post("SendMessage", message(call_part("echo", text="x")))
     lines = [json.loads(line) for line in there.file.read_text().splitlines()]
     events = ["start", "serving", "sent", "call", "reload", "reload", "sent", "call", "stop"]
