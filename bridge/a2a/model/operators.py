@@ -12,12 +12,13 @@ from typing import Final
 
 from pydantic_core import from_json
 
-from bridge.a2a.model.errors import FORBIDDEN, A2AError
+from bridge.a2a.model.errors import FORBIDDEN, A2AError, Violation, invalid_params
 from bridge.a2a.model.objects import (
     AgentExtension,
     Artifact,
     Message,
     Part,
+    SendMessageRequest,
     StreamResponse,
     Task,
     TaskArtifactUpdateEvent,
@@ -40,8 +41,20 @@ CANCELED_BY: Final = f"{OPERATOR_URI}/canceled-by"
 """On the last message of a task: the operator that canceled it."""
 
 SKILL_KEY: Final = "urn:mcp-a2a:tool:v1/skill"
+_OWN: Final = "urn:mcp-a2a:"
+"""What every key of the bridge begins with. URNs are compared without regard to case in front (RFC 8141 section 3.1)."""
+_OF_CLIENTS: Final = frozenset(
+    {
+        *(SKILL_KEY, "urn:mcp-a2a:tool:v1/arguments", "urn:mcp-a2a:tool:v1/question"),
+        *("urn:mcp-a2a:tool:v1/answer", "urn:mcp-a2a:tool:v1/block", "urn:mcp-a2a:tool:v1/occasions"),
+        *("urn:mcp-a2a:unsaid:v1", "urn:mcp-a2a:unread:v1"),
+    }
+)
+"""The bridge's keys that clients write: calls, answers, parts that they pass on, and the notes of older versions."""
 _OPEN: Final = frozenset({SKILL_KEY, PROGRESS, MOMENTS, OWNER, ANSWERED_BY, CANCELED_BY})
 """Metadata keys that hold no contents."""
+_SHOWN_OF_KEY: Final = 100
+_FORGED_SHOWN: Final = 10
 _WORDS: Final = "(withheld: this bridge shows operators no contents)"
 
 DECLARATION: Final = AgentExtension(
@@ -58,6 +71,28 @@ def needs_role_answer() -> A2AError:
 def is_for_its_owner(what: str) -> A2AError:
     """FORBIDDEN: an operator said what only the owner of a task may say. `what` begins a sentence."""
     return A2AError(FORBIDDEN, f"{what} is for the owner of the task to say")
+
+
+def require_no_forged_notes(request: SendMessageRequest) -> None:
+    """Refuse metadata of a client in which the bridge would seem to speak, wherever in a message it stands.
+
+    Raises:
+        A2AError: INVALID_PARAMS, with the place of each such key.
+    """
+    message = request.message
+    holders: list[tuple[str, Mapping[str, object] | None]] = [
+        ("metadata", request.metadata),
+        ("message.metadata", message.metadata),
+        *((f"message.parts[{at}].metadata", part.metadata) for at, part in enumerate(message.parts)),
+    ]
+    forged = [
+        Violation(f'{where}["{key[:_SHOWN_OF_KEY]}"]', "is for the bridge to say")
+        for where, metadata in holders
+        for key in metadata or ()
+        if key[: len(_OWN)].lower() == _OWN and key not in _OF_CLIENTS
+    ]
+    if forged:
+        raise invalid_params(*forged[:_FORGED_SHOWN])
 
 
 def withheld_task(task: Task) -> Task:

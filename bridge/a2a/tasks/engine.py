@@ -89,9 +89,7 @@ import anyio.to_thread
 from bridge import trace
 from bridge.a2a.model.errors import (
     A2AError,
-    Violation,
     cannot_store,
-    invalid_params,
     task_has_ended,
     task_not_cancelable,
     temporarily_unavailable,
@@ -127,6 +125,7 @@ from bridge.a2a.model.operators import (
     OWNER,
     is_for_its_owner,
     needs_role_answer,
+    require_no_forged_notes,
     withheld_event,
     withheld_task,
 )
@@ -344,7 +343,8 @@ class Engine:
             A2AError: the message is refused.
         """
         configuration = request.configuration or SendMessageConfiguration()
-        if caller.operator is not None or request.message.metadata:
+        require_no_forged_notes(request)
+        if caller.operator is not None:
             request, caller = await self._answering(request, caller)
         accepted = await self._take(request, caller, watch=False)
         while isinstance(accepted.live, DraftTask):
@@ -383,7 +383,8 @@ class Engine:
         Raises:
             A2AError: the message is refused.
         """
-        if caller.operator is not None or request.message.metadata:
+        require_no_forged_notes(request)
+        if caller.operator is not None:
             request, caller = await self._answering(request, caller)
         accepted = await self._take(request, caller, watch=True)
         assert accepted.watcher is not None
@@ -539,11 +540,9 @@ class Engine:
         """A message and its caller. A message of an operator to a task of somebody else says whose it is.
 
         Raises:
-            A2AError: FORBIDDEN, the operator may not answer; INVALID_PARAMS, the message says so itself.
+            A2AError: FORBIDDEN, the operator may not answer.
         """
         message = request.message
-        if ANSWERED_BY in (message.metadata or {}):
-            raise invalid_params(Violation(f'message.metadata["{ANSWERED_BY}"]', "is for the bridge to say"))
         if message.task_id is None or caller.operator is None:
             return request, caller
         caller = await self._acting(message.task_id, caller, OperatorRole.ANSWER)
