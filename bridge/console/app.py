@@ -249,14 +249,20 @@ class ConsoleApp:
 
     async def _news_for(self, visit: Visit, task: JsonValue) -> ASGIApp:
         """The news for a tab, with those of a task if its page is about one."""
-        tab = self._tabs.take(visit)
+        watched = None
         match segments_of(task) if isinstance(task, str) else ():
             case []:
-                return NewsStream(tab, self._numbers, None)
+                pass
             case ["tasks", agent, task_id]:
                 watched = await operations_on(self._bridge, visit, agent).watched(task_id)
-                return NewsStream(tab, self._numbers, watched)
-        raise RefusedError(400, "This is no task")
+            case _:
+                raise RefusedError(400, "This is no task")
+        try:  # last, as a tab counts from the beginning of its stream on
+            return NewsStream(self._tabs.take(visit), self._numbers, watched)
+        except RefusedError:
+            if watched is not None:
+                watched.close()
+            raise
 
 
 def _leading_to(visit: Visit, place: str, template: str) -> Response:

@@ -22,8 +22,11 @@ from bridge.console.gate import Visit
 from bridge.console.pages import HEADERS
 from bridge.http.request_checks import RefusedError
 
-STREAMS_MOST: Final = 100
-"""Open streams. A tab beyond that shows its page without news, and follows no call."""
+STREAMS_OF_ONE: Final = 100
+"""Open streams of one principal. A tab beyond that shows its page without news, and follows no call."""
+
+STREAMS_MOST: Final = 1000
+"""Open streams of all. Ten principals have to work together to take the places of the others."""
 
 _JUDGE_SECONDS: Final = 15.0
 """Between judgements of a visitor: an issuer that is asked about a token does not tell when it takes it back."""
@@ -48,8 +51,11 @@ class TabStreams:
         """A stream for the tab of a visitor.
 
         Raises:
-            RefusedError: 503, there are too many.
+            RefusedError: 503, there are too many, of this visitor or of all.
         """
+        own = sum(1 for one in self.open if one.visit.principal == visit.principal)
+        if own >= STREAMS_OF_ONE:
+            raise RefusedError(503, "You have too many pages open", {"Retry-After": "30"})
         if len(self.open) >= STREAMS_MOST:
             raise RefusedError(503, "Too many pages are open", {"Retry-After": "30"})
         return TabStream(self, visit)

@@ -18,7 +18,7 @@ from bridge.access.verifiers import Access, Credential
 from bridge.console.gate import Visit
 from bridge.console.news import NewsStream
 from bridge.console.sessions import IDLE_SECONDS, new_session
-from bridge.console.tab_streams import STREAMS_MOST, TabStreams
+from bridge.console.tab_streams import STREAMS_OF_ONE, TabStreams
 from bridge.http.request_checks import RefusedError
 from bridge.jsonvalues import JsonObject
 from tests.console.test_tasks import ADA, BOB, Served, served
@@ -177,9 +177,23 @@ async def test_too_many_tabs_are_shown_without_news_and_their_places_come_back(t
     async with served(tmp_path) as here:
         await here.browser.opens()
         async with AsyncExitStack() as tabs:
-            for _ in range(STREAMS_MOST):
+            for _ in range(STREAMS_OF_ONE):
                 await tabs.enter_async_context(told_to(here.browser))
             refused = await here.browser.posts("/news", {})
             assert (refused.status_code, refused.headers["retry-after"]) == (503, "30")
         async with told_to(here.browser):
             pass
+
+
+async def test_the_tabs_of_one_visitor_take_no_place_of_another(tmp_path: Path) -> None:
+    async with served(tmp_path, ADA, BOB) as here:
+        ada, bob = await at_the_console(here, ADA), await at_the_console(here, BOB)
+        async with AsyncExitStack() as tabs:
+            for _ in range(STREAMS_OF_ONE):
+                await tabs.enter_async_context(told_to(ada))
+            task = await here.calls("hold", ADA.token)
+            for body in ({}, {"task": f"/tasks/devtools/{task}"}):
+                refused = await ada.posts("/news", body)
+                assert (refused.status_code, refused.headers["retry-after"]) == (503, "30")
+            async with told_to(bob):
+                pass
