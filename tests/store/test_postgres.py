@@ -262,6 +262,33 @@ async def test_a_command_is_done_only_if_a_replica_wrote_it_for_this_holder_of_t
     assert engine.asked == [b"please"] * len(proofs)
 
 
+async def test_thousands_of_forged_commands_are_one_line_of_the_log(caplog: pytest.LogCaptureFixture) -> None:
+    cluster, engine = PostgresCluster(), Recorder()
+    place = Namespace.of(cluster.agent)
+    async with cluster.replica() as one, cluster.replica() as two:
+        add = place.sql(
+            "INSERT INTO {ns}.commands (request, holder, command, proof)"
+            " SELECT gen_random_uuid(), %s, 'x', '' FROM generate_series(1, 7000)"
+        )
+        left = place.sql("SELECT count(*) FROM {ns}.commands")
+        with (
+            psycopg.connect(database_url(), autocommit=True) as connection,
+            anyio.fail_after(PATIENCE_SECONDS),
+        ):
+            connection.execute(add, (int(one.replicas.epoch),))
+            one.replicas.start(engine)
+            while connection.execute(left).fetchone() != (0,):
+                await anyio.sleep(0.01)
+            assert await two.replicas.ask(one.replicas.epoch, b"please") == b"done: please"
+            connection.execute(add, (int(one.replicas.epoch),))
+            while connection.execute(left).fetchone() != (0,):
+                await anyio.sleep(0.01)
+            assert await two.replicas.ask(one.replicas.epoch, b"please") == b"done: please"
+    told = [one.getMessage() for one in caplog.records if "no replica with our" in one.getMessage()]
+    assert len(told) == 1
+    assert told[0].startswith("7000 commands in ")
+
+
 async def test_a_command_that_is_put_back_after_its_reply_is_not_done_again() -> None:
     cluster, engine, request = PostgresCluster(), Recorder(), uuid4()
     place = Namespace.of(cluster.agent)

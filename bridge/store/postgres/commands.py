@@ -19,7 +19,7 @@ from uuid import UUID, uuid4
 import anyio
 
 from bridge.concurrency import Backoff, Signal
-from bridge.errors import HolderGoneError, StoreError
+from bridge.errors import HolderGoneError, StoreError, counted
 from bridge.store.postgres.command_seals import CommandPlace, ForeignCommandError
 
 if TYPE_CHECKING:
@@ -41,6 +41,9 @@ ASKED_AT_ONCE: Final = 100
 
 MOST_REMEMBERED: Final = 20_000
 """How many requests are remembered as begun, the latest ones: some 3 MB. One that is put back later is done again."""
+
+FORGED_TOLD_SECONDS: Final = 60.0
+"""Between two lines of the log about commands that no replica wrote: whoever can write one row can write thousands."""
 
 # A command that is sent twice, since the first connection broke, is one row.
 _ADD: Final = """
@@ -85,6 +88,9 @@ class ReplicaCommands:
         """The latest requests that were begun, the oldest first."""
         self._asked: dict[int, Signal] = {}
         """The commands that this replica waits for."""
+        self._forged = 0
+        """How many commands that no replica wrote were deleted and are not in the log yet."""
+        self._forged_told_at = -FORGED_TOLD_SECONDS
 
     def start(self, engine: ReplicaEngine) -> None:
         """Let this engine do what is asked from now on."""
@@ -150,15 +156,15 @@ class ReplicaCommands:
             del self._begun[next(iter(self._begun))]
         return True
 
-    async def _forget(self, number: int) -> None:
+    async def _forget(self, *numbers: int) -> None:
         try:
             await self._connections.run(
                 lambda connection: connection.execute(
-                    self._place.sql("DELETE FROM {ns}.commands WHERE id = %s"), (number,)
+                    self._place.sql("DELETE FROM {ns}.commands WHERE id = ANY(%s::bigint[])"), ([*numbers],)
                 )
             )
         except StoreError:
-            logger.debug("command %d is left for the sweep", number)
+            logger.debug("%d commands are left for the sweep, from %d on", len(numbers), numbers[0])
 
     async def serve(self) -> NoReturn:
         """Do what other replicas ask of this one."""
@@ -171,6 +177,7 @@ class ReplicaCommands:
                     await self._look_for_commands(self._engine)
                 except StoreError as exc:
                     logger.debug("what other replicas ask cannot be read at the moment: %s", exc)
+            self._tell_of_forged()
 
     async def _look_for_commands(self, engine: ReplicaEngine) -> None:
         while True:
@@ -178,20 +185,33 @@ class ReplicaCommands:
             asked = await self._connections.run(
                 partial(_asked_of, place=self._place, holder=epoch, but=tuple(self._at_work))
             )
+            forged: list[int] = []
             for number, request, data, proof in asked:
                 if (command := self._opened(request, epoch, data, proof)) is not None:
                     self._at_work.add(number)
                     self._tasks.start(self._reply, engine, epoch, number, command)
                 else:
-                    logger.warning(
-                        "a command in %s is not done and is deleted: no replica with our `keys` wrote it, or one of an"
-                        " earlier release, or it came before",
-                        self._place.name,
-                    )
-                    await self._forget(number)
+                    forged.append(number)
+            if forged:
+                await self._forget(*forged)
+                for number in forged:
                     self._hints.add(f"r{number}")
+                self._forged += len(forged)
             if len(asked) < ASKED_AT_ONCE:
                 return
+
+    def _tell_of_forged(self) -> None:
+        now = anyio.current_time()
+        if not self._forged or now - self._forged_told_at < FORGED_TOLD_SECONDS:
+            return
+        logger.warning(
+            "%s in %s deleted and not done: no replica with our `keys` wrote %s, or a replica of an earlier release"
+            " did, or %s came before",
+            counted(self._forged, "command"),
+            f"{self._place.name} {'was' if self._forged == 1 else 'were'}",
+            *(("it", "it") if self._forged == 1 else ("them", "they")),
+        )
+        self._forged, self._forged_told_at = 0, now
 
     async def _reply(self, engine: ReplicaEngine, epoch: int, number: int, command: bytes) -> None:
         try:
