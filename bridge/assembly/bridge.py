@@ -62,7 +62,7 @@ from bridge.errors import PeerError, UsageError
 from bridge.http.login_credentials import LoginWish
 from bridge.jsonvalues import JsonObject
 from bridge.mcp.client.contract import ToolServer
-from bridge.mcp.client.kept_listings import FOLDER_NAME, ListingFiles
+from bridge.mcp.client.kept_listings import FOLDER_NAME, listings_in
 from bridge.notices import Notice
 from bridge.source_state import SourceState
 from bridge.tools_as_agent.agent import SkillSource
@@ -154,6 +154,7 @@ class Bridge:
             )
             self._shared = await stack.enter_async_context(resources)
             self.replicas = await stack.enter_async_context(replicas_of(self._plan, self._shared.seal))
+            keeps = self._place.remembers_servers
             self._servers = ToolServers(
                 self._place.baggage_keys,
                 self._login_desk.logins_of,
@@ -162,7 +163,9 @@ class Bridge:
                 hops=self._hops,
                 tell=self.telemetry.tell,
                 on_change=self._server_changed,
-                listings=self.replicas or ListingFiles((self._place.state or state_folder()) / FOLDER_NAME),
+                listings=self.replicas
+                or listings_in((self._place.state or state_folder()) / FOLDER_NAME, keeps=keeps),
+                keeps=keeps,
             )
             if self.replicas is not None:
                 self.replicas.share(self._shared.hints, self._states, self.sign_outs)

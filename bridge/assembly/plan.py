@@ -304,6 +304,8 @@ class ProcessPlan:
     """Keys that seal handles: files, or the secrets themselves. Empty means a file in the user's state folder."""
     state: Path | None = None
     """The folder for keys and stores without a path of their own; None is the user's state folder."""
+    remembers_servers: bool = True
+    """Whether what is found out about tool servers is kept for the next start."""
     baggage_keys: frozenset[str] = frozenset()
     """Baggage keys that are sent to peers on other machines."""
     cache: Path | None = None
@@ -485,6 +487,7 @@ def for_preview(plan: Plan, folder: Path, key: str, within_seconds: float) -> Pl
             patient.place,
             keys=(key,),
             cache=folder,
+            remembers_servers=False,
             traces=None,
             metrics=None,
             log_calls=False,

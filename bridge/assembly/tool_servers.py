@@ -119,10 +119,12 @@ class ToolServers:
         tell: Tell,
         on_change: Callable[[], None],
         listings: ListingMemory,
+        keeps: bool = True,
     ) -> None:
         """`logins_of` gives the logins of the callers of a server, `sharing` what this worker shares with others, and
         `tell` takes notices. `on_change` is called when a server lists other tools, or came up or went down.
-        `listings` keeps what servers list, for a start while they are down."""
+        `listings` keeps what servers list, for a start while they are down. `keeps` says whether what is found out
+        about a server is kept for the next start."""
         self._baggage_keys = baggage_keys
         self._logins_of = logins_of
         self._sharing = sharing
@@ -131,7 +133,7 @@ class ToolServers:
         self._tell = tell
         self._on_change = on_change
         self._listings = listings
-        self._memory = ServerMemory(state_folder() / FILE_NAME)
+        self._memory = ServerMemory(state_folder() / FILE_NAME, keeps=keeps)
 
     async def start(
         self,

@@ -799,3 +799,16 @@ def test_an_audit_that_serve_could_not_open_is_a_fault_of_its_line(tmp_path: Pat
     served = run_here("serve", "--port", "0", state=tmp_path / "state", folder=tmp_path)
     assert served.returncode == 2
     assert "Not a directory" in served.stderr or "File exists" in served.stderr, "the start refuses it, too"
+
+
+@pytest.mark.parametrize("words", [("check",), ("check", "--json"), ("show", "--card", "devtools")])
+@pytest.mark.parametrize("era", ["auto", "legacy"])
+def test_a_look_at_a_file_keeps_nothing_of_its_servers(
+    tmp_path: Path, words: tuple[str, ...], era: str
+) -> None:
+    state = tmp_path / "state"
+    written(tmp_path, RAW.replace("legacy", era), DEVTOOLS)
+    done = run_here(*words, state=state, folder=tmp_path, XDG_CACHE_HOME=str(tmp_path / "c"))
+    assert done.returncode == 0, done.stderr
+    kept = [one for one in tmp_path.rglob("*") if one.is_file() and one.name != "bridge.toml"]
+    assert kept == []

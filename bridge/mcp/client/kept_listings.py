@@ -181,6 +181,18 @@ class ListingFiles:
             file.unlink(missing_ok=True)
 
 
+class ReadListings(ListingFiles):
+    """Listings that are read and not kept."""
+
+    def remember(self, identity: ServerIdentity, kept: bytes) -> None:
+        """See `ListingMemory`."""
+
+
+def listings_in(folder: Path, *, keeps: bool) -> ListingMemory:
+    """The listings in a folder. `keeps` says whether new ones are kept there."""
+    return ListingFiles(folder) if keeps else ReadListings(folder)
+
+
 def forget_listings(folder: Path, is_forgotten: Callable[[str], bool]) -> None:
     """Remove the listings of some servers, by their ids in the file of facts.
 

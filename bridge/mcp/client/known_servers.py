@@ -44,10 +44,10 @@ class Fact(StrEnum):
 
 
 class ServerMemory:
-    """Facts about servers. Without a path they last as long as the process."""
+    """Facts about servers. Without a path, or where nothing is kept, new ones last as long as the process."""
 
-    def __init__(self, path: Path | None) -> None:
-        self._path = path
+    def __init__(self, path: Path | None, *, keeps: bool = True) -> None:
+        self._path = path if keeps else None
         self._known: dict[str, str] = _read(path)
 
     def recall(self, fact: Fact, server: str) -> str | None:
