@@ -8,8 +8,12 @@ from __future__ import annotations
 
 import json
 import re
+import shlex
+from collections.abc import Iterable
 from typing import Final
 from urllib.parse import urlsplit
+
+from pydantic import JsonValue
 
 _STEERING: Final = "\x00-\x08\x0b-\x1f\x7f-\x9f"
 """C0 except tab and line feed, DEL, and C1: these begin the commands of a terminal."""
@@ -48,6 +52,29 @@ def without_hidden_characters(text: str) -> str:
     return seen if seen.isascii() else _LOST_JOINER.sub("", seen)
 
 
+def shell_word(text: str) -> str:
+    """A text as a word of a line that a person copies into a shell: printable ASCII alone, whatever it holds.
+
+    What is pasted into a shell counts as typed where the terminal does not mark it as pasted, so that a control
+    character does there what its key does, even between quotes. Other characters are octal escapes between `$'` and
+    `'`, which bash, zsh, ksh and POSIX 2024 have. So is `!`, with which csh and bash recall earlier commands.
+    """
+    if text.isascii() and text.isprintable():
+        return shlex.quote(text)
+    return f"$'{''.join(map(_shell_escape, text.encode(errors='surrogatepass')))}'"
+
+
+def shell_line(words: Iterable[str]) -> str:
+    """A line of such words."""
+    return " ".join(map(shell_word, words))
+
+
+def ascii_json(value: JsonValue, *, spaced: bool = True) -> str:
+    """JSON of printable ASCII alone, for such a line: its escapes stay readable."""
+    text = json.dumps(value) if spaced else json.dumps(value, separators=(",", ":"))
+    return text.replace("\x7f", "\\u007f")
+
+
 def web_link(url: str | None) -> str | None:
     """The URL if it is safe to give a person to open (`http` or `https`); else None."""
     if url is None or not url.isprintable() or " " in url:
@@ -57,6 +84,11 @@ def web_link(url: str | None) -> str | None:
     except ValueError:
         return None
     return url if place.scheme in ("http", "https") and place.hostname else None
+
+
+def _shell_escape(byte: int) -> str:
+    char = chr(byte)
+    return char if char.isascii() and char.isprintable() and char not in "\\'!" else f"\\{byte:03o}"
 
 
 def _code(found: re.Match[str]) -> str:

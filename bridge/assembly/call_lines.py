@@ -1,15 +1,12 @@
 """One call as a line for a shell: with this command, or with curl.
 
-A POSIX shell hands the arguments on as they are, whatever they hold: they stand in single quotes, and characters that
-nobody sees are JSON escapes. A secret stands in no line; whoever shows one says where the shell takes it from. What is
-too long for a word of a command line comes over stdin.
+A shell hands the arguments on as they are, whatever they hold, also where the line is typed or pasted: it is printable
+ASCII, and all else is escapes of JSON or of the shell. A secret stands in no line; whoever shows one says where the
+shell takes it from. What is too long for a word of a command line comes over stdin.
 """
 
 from __future__ import annotations
 
-import json
-import re
-import shlex
 from collections.abc import Sequence
 from typing import Final
 from uuid import uuid4
@@ -18,7 +15,7 @@ from pydantic import JsonValue
 
 from bridge.a2a.wire.versions import HEADER, VERSIONS
 from bridge.jsonvalues import JsonObject
-from bridge.safe_text import spelled_as_json
+from bridge.safe_text import ascii_json, shell_line, shell_word
 
 WORD_BYTES: Final = 100_000
 """The longest JSON in a command line. Linux takes words of 128 KiB (MAX_ARG_STRLEN)."""
@@ -27,8 +24,8 @@ _ID: Final = "the id of this message"
 """Stands where the shell puts in a new one: an agent takes a second message with the same id for the first."""
 _NEW_ID: Final = "'$(date +%s)'"
 """Closes the quotes, and opens them again."""
-_LONE: Final = re.compile("[\ud800-\udfff]")
 _END: Final = "JSON"
+_EXCLAMATION: Final = "\\u0021"
 _TYPE: Final = "-H 'Content-Type: application/json'"
 _MCP: Final = "2026-07-28"
 """The revision in which a tool is called without a session."""
@@ -38,10 +35,10 @@ def command_line(url: str, name: str, arguments: JsonObject, who: Sequence[str] 
     """A call of a skill or tool with `mcp-a2a call`. `who` are the options that show a secret."""
     words, text = ["mcp-a2a", "call", url, name], _text_of(arguments)
     if not arguments:
-        return shlex.join([*words, *who])
+        return shell_line([*words, *who])
     if _is_long(text):
-        return f"{shlex.join([*words, '--json', '@-', *who])} {_over_stdin(text)}"
-    return shlex.join([*words, "--json", text, *who])
+        return f"{shell_line([*words, '--json', '@-', *who])} {_over_stdin(text)}"
+    return shell_line([*words, "--json", text, *who])
 
 
 def a2a_line(url: str, skill_id: str, arguments: JsonObject, who: str = "") -> str:
@@ -52,13 +49,13 @@ def a2a_line(url: str, skill_id: str, arguments: JsonObject, who: str = "") -> s
         "parts": [{"data": {"skill": skill_id, "arguments": arguments}}],
     }
     request: JsonObject = {"jsonrpc": "2.0", "id": 1, "method": "SendMessage", "params": {"message": message}}
-    start = _joined(f"curl -s {shlex.quote(url)}", f"-H '{HEADER}: {VERSIONS.current.version}'", _TYPE, who)
+    start = _joined(f"curl -s {shell_word(url)}", f"-H '{HEADER}: {VERSIONS.current.version}'", _TYPE, who)
     text, at = _text_of(request), f'"messageId":"{_ID}"'
     if _is_long(text):
         # No shell puts anything in there: sent again, the line gets the task of the first time.
         own = text.replace(at, at.replace(_ID, str(uuid4())), 1)
         return f"{start} --data-binary @- {_over_stdin(own)}"
-    return f"{start} -d {shlex.quote(text).replace(at, at.replace(_ID, _NEW_ID), 1)}"
+    return f"{start} -d {shell_word(text).replace(at, at.replace(_ID, _NEW_ID), 1)}"
 
 
 def mcp_line(url: str, tool: str, arguments: JsonObject, who: str = "") -> str | None:
@@ -72,14 +69,14 @@ def mcp_line(url: str, tool: str, arguments: JsonObject, who: str = "") -> str |
     params: JsonObject = {"name": tool, "arguments": arguments, "_meta": meta}
     text = _text_of({"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": params})
     start = _joined(
-        f"curl -s {shlex.quote(url)} -H 'MCP-Protocol-Version: {_MCP}' -H 'Mcp-Method: tools/call'",
-        f"-H {shlex.quote(f'Mcp-Name: {tool}')} -H 'Accept: application/json, text/event-stream'",
+        f"curl -s {shell_word(url)} -H 'MCP-Protocol-Version: {_MCP}' -H 'Mcp-Method: tools/call'",
+        f"-H {shell_word(f'Mcp-Name: {tool}')} -H 'Accept: application/json, text/event-stream'",
         _TYPE,
         who,
     )
     if _is_long(text):
         return f"{start} --data-binary @- {_over_stdin(text)}"
-    return f"{start} -d {shlex.quote(text)}"
+    return f"{start} -d {shell_word(text)}"
 
 
 def _joined(*words: str) -> str:
@@ -87,14 +84,13 @@ def _joined(*words: str) -> str:
 
 
 def _text_of(value: JsonValue) -> str:
-    text = spelled_as_json(json.dumps(value, ensure_ascii=False, separators=(",", ":")))
-    return _LONE.sub(lambda found: json.dumps(found[0])[1:-1], text)
+    return ascii_json(value, spaced=False)
 
 
 def _is_long(text: str) -> bool:
-    return len(text.encode()) > WORD_BYTES
+    return len(text) > WORD_BYTES
 
 
 def _over_stdin(text: str) -> str:
-    # JSON of one line is never the line that ends it.
-    return f"<<'{_END}'\n{text}\n{_END}"
+    # JSON of one line is never the line that ends it. Shells recall earlier commands by `!` there, too.
+    return f"<<'{_END}'\n{text.replace('!', _EXCLAMATION)}\n{_END}"

@@ -44,6 +44,7 @@ from bridge.http.probe import WantedKind, explained
 from bridge.mcp.server.server import McpLimits, McpServer
 from bridge.notices import Tell, TokenListener, unheard
 from bridge.private_files import private_folder
+from bridge.safe_text import shell_word
 from bridge.seal import Seal, agent_mark, key_in, keys_in
 from bridge.trace import UNHEARD, Hops
 from bridge.translate.extension import URI
@@ -294,10 +295,11 @@ def _how_to_log_in(key: str, one: RemotePlan) -> str:
     if has_token or one.bearer or one.callers or "authorization" in map(str.lower, one.headers):
         return ""
     if one.on_command_line:
-        return f"Run `mcp-a2a login {redacted_url(base_url(one.url))}`"
+        return f"Run `mcp-a2a login {shell_word(redacted_url(base_url(one.url)))}`"
     if one.catalog is not None:
         return 'Write auth = { oauth2 = { grant = "authorization_code" } } for its catalog, and log in there'
-    return f'Write auth = {{ oauth2 = {{ grant = "authorization_code" }} }} for it, and run `mcp-a2a login {key}`'
+    line = f"mcp-a2a login {shell_word(key)}"
+    return f'Write auth = {{ oauth2 = {{ grant = "authorization_code" }} }} for it, and run `{line}`'
 
 
 def _pins(key: str, one: RemotePlan, shared: SharedResources) -> VerifiesCards | None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import logging
-import shlex
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Final
 
@@ -19,7 +18,7 @@ from bridge.assembly.call_lines import a2a_line
 from bridge.cli.render import err, styled
 from bridge.errors import counted
 from bridge.http.request_checks import API_KEY_HEADER
-from bridge.safe_text import with_visible_characters
+from bridge.safe_text import ascii_json, shell_line, shell_word, with_visible_characters
 from bridge.translate.arguments import required_of
 from bridge.translate.examples import example_of
 
@@ -92,7 +91,7 @@ class OnTerminal:
             if lines:
                 err.print("\nTry it:")
             for line in lines:
-                err.print(f"  {line}")
+                err.say(f"  {line}") if "\n" not in line else err.print(f"  {line}")
 
     def stopping(self, running: int) -> None:
         """Print that the bridge stops, after the first Ctrl+C."""
@@ -213,7 +212,12 @@ def table_of(rows: Sequence[tuple[str, str]], most_columns: int) -> Group:
         is_long = cell_len(name) > _NAME_WIDTH
         if is_long:
             lines.append(
-                Text(f"  {with_visible_characters(name)}", style="cyan", no_wrap=True, overflow="ignore")
+                Text(
+                    f"  {with_visible_characters(name, in_one_line=True)}",
+                    style="cyan",
+                    no_wrap=True,
+                    overflow="ignore",
+                )
             )
         summary = styled(description.strip().partition("\n")[0])
         lines.append(_row("" if is_long else name, summary, column, width))
@@ -243,7 +247,7 @@ def lines_for(agent: PublishedAgent, base: str, credentials: Sequence[Credential
         return
     skill = min(skills, key=_risk_and_trouble)
     arguments = _example(skill)
-    yield shlex.join(["mcp-a2a", "call", base, skill.id, *_words(arguments), *_options(known)])
+    yield shell_line(["mcp-a2a", "call", base, skill.id, *_words(arguments), *_options(known)])
     yield a2a_line(base, skill.id, arguments, _header(known))
 
 
@@ -265,7 +269,7 @@ def _example(skill: Skill) -> JsonObject:
 
 def _words(arguments: JsonObject) -> Iterator[str]:
     if any(isinstance(value, dict | list) for value in arguments.values()):
-        yield from ("--json", json.dumps(arguments, ensure_ascii=False))
+        yield from ("--json", ascii_json(arguments))
         return
     for name, value in arguments.items():
         yield f"{name}={value if isinstance(value, str) else json.dumps(value)}"
@@ -280,5 +284,5 @@ def _header(known: Credential | None) -> str:
     if known is None or known.scheme not in _HEADERS:
         return ""
     source, _, place = known.reference.partition(":")
-    secret = f"${{{place}}}" if source == "env" else f"$(cat {shlex.quote(place)})"
+    secret = f"${{{place}}}" if source == "env" else f"$(cat {shell_word(place)})"
     return f'-H "{_HEADERS[known.scheme]}{secret}"'

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import shlex
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -16,6 +15,7 @@ import click
 from bridge.a2a.wire.choices import DialectChoice
 from bridge.cli.login import stored_login, tls_given
 from bridge.errors import PeerError, UsageError
+from bridge.safe_text import shell_line, shell_word
 
 if TYPE_CHECKING:
     import httpx2
@@ -215,7 +215,7 @@ class AgentConnection:
     def line(self, command: str) -> str:
         """The beginning of a command line for the same agent, with the same credentials by reference. A user in the URL
         is masked; the person has to write it again."""
-        return shlex.join(["mcp-a2a", command, _USER.sub("***", self.url), *self.options])
+        return shell_line(["mcp-a2a", command, _USER.sub("***", self.url), *self.options])
 
     def client(self) -> httpx2.AsyncClient:
         """An HTTP client without the headers. It waits as long as the agent takes; the caller sets a bound."""
@@ -274,7 +274,7 @@ class AgentConnection:
         from bridge.a2a.client.card_places import base_url
         from bridge.a2a.client.http import redacted_url
 
-        return f"Run `mcp-a2a login {redacted_url(base_url(self.url))}`"
+        return f"Run `mcp-a2a login {shell_word(redacted_url(base_url(self.url)))}`"
 
     async def _let_in(self, response: httpx2.Response) -> None:
         from bridge.a2a.client.http import status_words

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 
 from bridge.errors import UsageError
+from bridge.safe_text import shell_word
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -68,7 +69,7 @@ def init(**options: Any) -> int:
     if options["force"] or not schema.exists():
         _write(schema, _schema())
         render.say(f"Its schema, for editors, is in {schema}")
-    named = "" if path == Path(_FILE) else f" {shlex.quote(str(path))}"
+    named = "" if path == Path(_FILE) else f" {shell_word(str(path))}"
     render.say(f"Next: mcp-a2a check{named}, then mcp-a2a serve{named}")
     return 0
 

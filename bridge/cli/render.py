@@ -39,14 +39,23 @@ class Terminal(Console):
         return super().render_str(with_visible_characters(text), **options)
 
     def say(self, *words: str | tuple[str, str]) -> None:
-        """Print a line of words, each a text or a text with its style."""
+        """Print a line of words, each a text or a text with its style. A line break in a text is spelled out: a peer's
+        words never look like a line of the bridge. A first word that is a line break leaves a line empty."""
+        if words[:1] == ("\n",):
+            self.print()
+            words = words[1:]
         self.print(styled(*words))
+
+    def say_in_lines(self, words: str, indent: str = "    ") -> None:
+        """Print words of a peer in their lines. All but the first are indented, as no line of the bridge is."""
+        for place, line in enumerate(words.splitlines() or [""]):
+            self.say(f"{indent if place else ''}{line}")
 
 
 def styled(*words: str | tuple[str, str]) -> Text:
-    """Join words, each a text or a text with its style."""
+    """Join words of one line, each a text or a text with its style."""
     pairs = ((word, "") if isinstance(word, str) else word for word in words)
-    return Text.assemble(*((with_visible_characters(word), style) for word, style in pairs))
+    return Text.assemble(*((with_visible_characters(word, in_one_line=True), style) for word, style in pairs))
 
 
 err = Terminal(stderr=True)
@@ -67,9 +76,9 @@ def card(found: FoundCard, arguments_of: Callable[[str], Iterable[str]]) -> None
     """Print a card. `arguments_of` gives the known arguments of a skill, in lines."""
     shown, capabilities = found.card, found.card.capabilities
     out.say((shown.name, "bold"), f" {shown.version}")
-    out.print(shown.description)
+    out.say_in_lines(shown.description)
     if shown.provider:
-        out.print(f"by {shown.provider.organization} {shown.provider.url}")
+        out.say(f"by {shown.provider.organization} {shown.provider.url}")
     _section(
         "Interfaces",
         (f"{one.protocol_binding} {one.protocol_version}  {one.url}" for one in shown.supported_interfaces),
@@ -166,7 +175,7 @@ def _wait_for_a_line() -> None:
 
 def say(line: str) -> None:
     """Print one line on stderr."""
-    err.print(line)
+    err.say(line)
 
 
 def complain(text: str) -> None:
@@ -205,13 +214,13 @@ def heading(line: str) -> None:
 
 def result(line: str) -> None:
     """Print a line of a result."""
-    out.print(line)
+    out.say(line)
 
 
 def sentence(line: str, indent: str = "  ") -> None:
     """Print a sentence of a result, wrapped at a terminal."""
     for part in wrapped(line, out.width, indent) if out.is_terminal else [f"{indent}{line}"]:
-        out.print(part)
+        out.say(part)
 
 
 def can_ask() -> bool:
@@ -253,7 +262,7 @@ def _section(title: str, lines: Iterable[str]) -> None:
     if lines:
         out.say("\n", (title, "bold"))
     for line in lines:
-        out.print(f"  {line}")
+        out.say(f"  {line}")
 
 
 _SCHEMES: Final[Mapping[str, str]] = {
@@ -302,9 +311,9 @@ def _skills(shown: AgentCard, arguments_of: Callable[[str], Iterable[str]]) -> N
         tags = f" ({', '.join(skill.tags)})" if skill.tags else ""
         out.say("  ", (skill.id, "cyan"), name, (tags, "dim"))
         for line in skill.description.strip().splitlines():
-            out.print(f"    {line}")
+            out.say(f"    {line}")
         for line in arguments_of(skill.id):
-            out.print(f"      {line}")
+            out.say(f"      {line}")
         takes = _other_than(shown.default_input_modes, skill.input_modes)
         gives = _other_than(shown.default_output_modes, skill.output_modes)
         if takes or gives:

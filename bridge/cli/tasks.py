@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import shlex
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
@@ -15,6 +14,7 @@ import click
 
 from bridge.cli.card import AgentConnection, call_options, has_extension, tool_on
 from bridge.errors import PeerError, UsageError
+from bridge.safe_text import shell_word
 
 if TYPE_CHECKING:
     from pydantic import JsonValue
@@ -325,13 +325,14 @@ def _words_of(task: Task, connection: AgentConnection, found: FoundCard) -> Iter
     )
     asks = task.status.state.name in ASKING
     if text:
-        yield f"{'asks' if asks else 'says':<8} " + text.replace("\n", f"\n{'':<9}")
+        for place, said in enumerate(text.splitlines()):
+            yield f"{'' if place else 'asks' if asks else 'says':<8} {said}"
     if asks:
         questions = answers.questions_in(
             task.status, lambda skill: tool_on(found.card, skill), takes_refusals=has_extension(found.card)
         )
-        line = f"{connection.line('tasks')} {shlex.quote(task.id)}{' --all' if _owner_of(task) else ''}"
-        yield f"{'answer':<8} {line} --reply {shlex.quote(answers.reply_for(questions))}"
+        line = f"{connection.line('tasks')} {shell_word(task.id)}{' --all' if _owner_of(task) else ''}"
+        yield f"{'answer':<8} {line} --reply {shell_word(answers.reply_for(questions))}"
         yield f"{'decline':<8} {line} --decline"
 
 

@@ -17,6 +17,7 @@ from bridge.http.client import PeerCredentials, RenewableCredentials
 from bridge.http.login_credentials import LoginNeededError, LoginToken, LoginWish
 from bridge.http.oauth import TokenCredentials, TokenSource
 from bridge.http.token_endpoint import AccessToken, TokenError
+from bridge.safe_text import shell_word
 
 
 class LoginPlace(Protocol):
@@ -84,7 +85,9 @@ class LaterLogin(TokenSource):
         await self.look()
         if self._tokens is None:
             url = self._place.shown
-            raise LoginNeededError(f"login needed at {url}: nobody has logged in. Run `mcp-a2a login {url}`")
+            raise LoginNeededError(
+                f"login needed at {url}: nobody has logged in. Run `mcp-a2a login {shell_word(url)}`"
+            )
         return await self._tokens()
 
     async def lack(self) -> str:

@@ -52,7 +52,7 @@ from bridge.http.token_endpoint import (
 )
 from bridge.jsonvalues import JsonObject
 from bridge.notices import LoginNotice, LoginTaken, TokenNotice, TokenOutcome
-from bridge.safe_text import with_visible_characters
+from bridge.safe_text import shell_word, with_visible_characters
 
 logger = logging.getLogger(__name__)
 
@@ -155,7 +155,7 @@ class LoginWish:
         if self.principal != OPERATOR:
             ask = "Call one of its tools" if self.kind == "agents" else "Send a message"
             return f"{ask} to get a link to log in with"
-        return f"Run `mcp-a2a login {self.name or self.key.shown}`"
+        return f"Run `mcp-a2a login {shell_word(self.name or self.key.shown)}`"
 
 
 def _place(url: str) -> tuple[str, str]:

@@ -23,6 +23,7 @@ import httpx2
 from bridge.errors import PeerError
 from bridge.http.client import connect_guarded, guarded_by
 from bridge.http.private_addresses import AddressGuard, PrivateAddressError
+from bridge.safe_text import shell_word
 
 _LOOK_SECONDS: Final = 5.0
 """The longest time for a probe. A peer that answers more slowly stays unknown."""
@@ -87,7 +88,7 @@ _HINTS: Final[Mapping[tuple[WantedKind, FoundKind], str]] = {
         FoundKind.AGENTS,
     ): "It serves several agents, each at an address of its own: {origin}/agents lists them",
     (WantedKind.AGENT, FoundKind.SERVER): (
-        "It is an MCP server: mcp-a2a wrap {url} makes an agent of it, and mcp-a2a call {url} calls its tools"
+        "It is an MCP server: mcp-a2a wrap {word} makes an agent of it, and mcp-a2a call {word} calls its tools"
     ),
     (WantedKind.AGENT, FoundKind.SERVER_BELOW): (
         "There is an MCP server at {url}/mcp: mcp-a2a wrap makes an agent of it, and mcp-a2a call calls its tools"
@@ -96,7 +97,7 @@ _HINTS: Final[Mapping[tuple[WantedKind, FoundKind], str]] = {
         "It is a web page. An agent's address is the one below which its card is, at /.well-known/agent-card.json"
     ),
     (WantedKind.SERVER, FoundKind.AGENT): (
-        "It is an A2A agent: mcp-a2a expose {url} makes tools of it, and mcp-a2a call {url} calls it"
+        "It is an A2A agent: mcp-a2a expose {word} makes tools of it, and mcp-a2a call {word} calls it"
     ),
     (WantedKind.SERVER, FoundKind.AGENTS): (
         "It serves several A2A agents, which {origin}/agents lists: mcp-a2a expose makes tools of them"
@@ -139,6 +140,7 @@ async def explained(
     plain = parsed._replace(netloc=parsed.netloc.rpartition("@")[2], query="", fragment="")
     hint = _HINTS[wanted, kind].format(
         url=plain.geturl().rstrip("/"),
+        word=shell_word(plain.geturl().rstrip("/")),
         origin=f"{plain.scheme}://{plain.netloc}",
         rest=plain.geturl().partition("://")[2],
     )

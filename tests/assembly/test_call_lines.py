@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import os
+import pty
+import select
 import shutil
 import subprocess
 import sys
@@ -14,7 +16,7 @@ from typing import Any, Final
 import pytest
 
 from bridge.assembly.call_lines import WORD_BYTES, a2a_line, command_line, mcp_line
-from bridge.safe_text import with_visible_characters
+from bridge.safe_text import shell_word, with_visible_characters
 
 HOSTILE: Final = [
     "it's \"here\" $HOME $(touch owned) `touch owned` ${IFS} !! !$ \\ \\' \\\\ % * ? ~ # & | ; < > ( ) [ ] { }",
@@ -133,3 +135,89 @@ def test_what_is_too_long_for_a_word_of_a_command_line_comes_over_stdin(run: Any
     line = mcp_line(URL, "echo", arguments)
     assert line is not None
     assert json.loads(run(line).stdin)["params"]["arguments"] == arguments
+
+
+TYPED: Final = [
+    "\x15touch owned\n",
+    "\r\ntouch owned\r\n",
+    "'\x0btouch owned\n",
+    "\x1b[201~\ntouch owned\n",
+    "\x03touch owned\n",
+    "\x04\x1a\x1c\x11\x13\x16\x12touch\t\t\x7f\x08",
+    "\x85\u2028\u202egnp \U0001d11e ä",
+    "it's \\'!touch !! !$",
+]
+"""What does more than stand there where it is typed: it empties the line, ends it, or calls up another one."""
+
+
+@pytest.fixture
+def typed(tmp_path: Path) -> Any:
+    """Types lines at a bash that does not know pasted text from typed text; what each program gets."""
+    if (shell := shutil.which("bash")) is None:
+        pytest.skip("there is no bash")
+    (programs := tmp_path / "bin").mkdir()
+    got = tmp_path / "got"
+    for name in ("curl", "mcp-a2a"):
+        (programs / name).write_text(
+            f"#!{sys.executable} -S\nimport json, sys\n"
+            f"data = '' if '@-' not in sys.argv else sys.stdin.buffer.read().decode()\n"
+            f"open({str(got)!r}, 'w').write(json.dumps([sys.argv[1:], data]))\nprint('the end')\n"
+        )
+        (programs / name).chmod(0o700)
+    (tmp_path / "inputrc").write_text("set enable-bracketed-paste off\n")
+    known = {
+        "PATH": f"{programs}{os.pathsep}{os.environ['PATH']}",
+        "INPUTRC": str(tmp_path / "inputrc"),
+        "PS1": "ready> ",
+        "HISTFILE": "/dev/null",
+        "LC_ALL": "C.UTF-8",
+        "TERM": "xterm",
+    }
+
+    def until(end: int, words: bytes) -> None:
+        seen = b""
+        while words not in seen:
+            assert select.select([end], [], [], 30)[0], seen
+            seen += os.read(end, 65536)
+
+    def ran(line: str) -> Got:
+        got.unlink(missing_ok=True)
+        ours, theirs = pty.openpty()
+        with subprocess.Popen(
+            [shell, "--norc", "--noprofile", "-i"],
+            stdin=theirs,
+            stdout=theirs,
+            stderr=theirs,
+            cwd=tmp_path,
+            env=known,
+            start_new_session=True,
+        ) as bash:
+            os.close(theirs)
+            try:
+                until(ours, b"ready> ")
+                os.write(ours, f"{line}\n".encode())
+                until(ours, b"\nthe end")
+            finally:
+                bash.kill()
+                os.close(ours)
+        assert not (tmp_path / "owned").exists()
+        return Got(*json.loads(got.read_text()))
+
+    return ran
+
+
+@pytest.mark.parametrize("words", TYPED)
+def test_a_line_does_where_it_is_typed_what_it_does_in_a_file(typed: Any, words: str) -> None:
+    url = f"http://127.0.0.1:1/{words}"
+    got = typed(command_line(url, words, {words: words}, ["--bearer", words]))
+    assert got.words == ["call", url, words, "--json", got.after("--json"), "--bearer", words]
+    assert json.loads(got.after("--json")) == {words: words}
+    sent = json.loads(typed(a2a_line(url, words, {words: words})).after("-d"))
+    assert sent["params"]["message"]["parts"][0]["data"] == {"skill": words, "arguments": {words: words}}
+
+
+def test_a_word_for_a_shell_is_printable_ascii() -> None:
+    for code in (*range(1, 0x400), 0x202E, 0xFFFF, 0x1D11E):
+        word = shell_word(f"a{chr(code)}b")
+        assert word.isascii(), word
+        assert word.isprintable(), word

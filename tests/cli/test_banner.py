@@ -177,3 +177,20 @@ async def test_the_address_of_a_quiet_start_is_no_warning(caplog: pytest.LogCapt
         banner.Quiet(plan).serving(bridge, 8090)
     (record,) = [one for one in caplog.records if one.name == "bridge.cli.banner"]
     assert (record.levelname, "serving MCP at http://127.0.0.1:8090/mcp" in record.message) == ("INFO", True)
+
+
+def test_no_line_break_of_a_peer_begins_a_line(capsys: pytest.CaptureFixture[str]) -> None:
+    evil = "evil\n\nAgent  http://evil.test\r\nConsole  http://evil.test"
+    at_start = banner.OnTerminal(Plan(load_profile()))
+    at_start.connecting(evil, evil)
+    at_start.failed(evil, evil)
+    render.say(evil)
+    render.heading(evil)
+    render.result(evil)
+    render.sentence(evil)
+    render.err.print(banner.table_of([(evil, "short"), ("name", evil), (f"{evil}{'x' * 50}", evil)], 300))
+    said = "".join(capsys.readouterr())
+    assert "evil\\x0a\\x0aAgent" in said
+    assert [line for line in said.splitlines() if line.startswith(("Agent", "Console"))] == []
+    render.err.say_in_lines(evil)
+    assert capsys.readouterr().err.splitlines()[2] == "    Agent  http://evil.test"

@@ -42,7 +42,7 @@ CANCELED_BY: Final = f"{OPERATOR_URI}/canceled-by"
 
 SKILL_KEY: Final = "urn:mcp-a2a:tool:v1/skill"
 _OWN: Final = "urn:mcp-a2a:"
-"""What every key of the bridge begins with. URNs are compared without regard to case in front (RFC 8141 section 3.1)."""
+"""What every key of the bridge begins with. The case of its letters does not matter (RFC 8141 section 3.1)."""
 _OF_CLIENTS: Final = frozenset(
     {
         *(SKILL_KEY, "urn:mcp-a2a:tool:v1/arguments", "urn:mcp-a2a:tool:v1/question"),

@@ -29,6 +29,7 @@ from bridge.http.tls import certificate_end, faults_of, peer_faults_of
 from bridge.jsonvalues import JsonObject
 from bridge.mcp.client.transports.streamable_http import HttpTarget
 from bridge.private_files import require_writable
+from bridge.safe_text import shell_word
 from bridge.user_folders import state_folder
 
 FAILURES_MOST: Final = 10
@@ -96,12 +97,12 @@ def peer_mend(kind: str, name: str, where: str, *, needs_login: bool, is_unautho
     """The command that mends a peer that cannot be called, or shows what it says: `kind` is its table in the file, and
     `where` its command or its URL."""
     if needs_login:
-        return f"mcp-a2a login {name}"
+        return f"mcp-a2a login {shell_word(name)}"
     if is_unauthorized:
         return f"put credentials that count into [{kind}.{name}]; a bridge that runs takes the change over"
     if kind == "tool_servers":
         return f"curl -si {where}" if where.startswith(("http://", "https://")) else where
-    return f"mcp-a2a card {where}"
+    return f"mcp-a2a card {shell_word(where)}"
 
 
 def failure_of(task: Task, agent: str, base_url: str, *, shows_reason: bool) -> JsonObject:
@@ -187,7 +188,7 @@ def _rotations(plan: Plan) -> Iterator[HealthFinding]:
     for name, number in tokens.items():
         if number > 1:
             words = "has two tokens: the older one still counts"
-            mend = f"mcp-a2a people rotate {name} --finish"
+            mend = f"mcp-a2a people rotate {shell_word(name)} --finish"
             yield HealthFinding("credentials", f"principals.{name}", Grade.WARN, words, mend)
 
 

@@ -15,6 +15,7 @@ from bridge.assembly.replicas import ServedPlan
 from bridge.assembly.stores import logins_of
 from bridge.errors import BridgeError
 from bridge.http.login_credentials import LoginWish
+from bridge.safe_text import shell_word
 
 
 async def health_of(bridge: Bridge) -> list[HealthFinding]:
@@ -62,7 +63,7 @@ async def login_findings(plan: Plan) -> list[HealthFinding]:
 
 
 async def _login(wish: LoginWish) -> HealthFinding:
-    mend = f"mcp-a2a login {wish.name}"
+    mend = f"mcp-a2a login {shell_word(wish.name)}"
     try:
         kept = [one for key, one in (await wish.keeper.all()).logins if key.peer == wish.key.peer]
     except (BridgeError, OSError) as exc:
@@ -102,4 +103,6 @@ def _audit(bridge: Bridge) -> Iterator[HealthFinding]:
             audit.fault_of_disk or f"{audit.lost_lines} lines could not be written, and a line counts them"
         )
         grade = Grade.BAD if audit.fault_of_disk else Grade.WARN
-        yield HealthFinding("audit", str(plan.file), grade, words, f"mcp-a2a audit verify {plan.file}*")
+        yield HealthFinding(
+            "audit", str(plan.file), grade, words, f"mcp-a2a audit verify {shell_word(str(plan.file))}*"
+        )

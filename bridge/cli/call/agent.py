@@ -6,7 +6,6 @@ Ctrl+C and Ctrl+D reach the prompt. `bridge.a2a.client.follow` follows the task 
 
 from __future__ import annotations
 
-import shlex
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Final
 from uuid import uuid4
@@ -15,6 +14,7 @@ from bridge.cli.call import questions as answers
 from bridge.cli.call.arguments import CallRequest
 from bridge.cli.card import AgentConnection, has_extension, tool_on
 from bridge.errors import PeerError, UsageError
+from bridge.safe_text import shell_word
 
 if TYPE_CHECKING:
     from bridge.a2a.client.card import FoundCard
@@ -156,7 +156,7 @@ class AgentCalling:
 
     def _unanswered(self, reason: str) -> int:
         questions = self._questions()
-        answer = f"--task {shlex.quote(self._task_id or '')} {answers.words_for(questions)}"
+        answer = f"--task {shell_word(self._task_id or '')} {answers.words_for(questions)}"
         self._view.unanswered(
             reason,
             f"{self._connection.line('call')} {answer}",

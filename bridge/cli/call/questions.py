@@ -6,13 +6,12 @@ If several are open, each is asked, and one message answers all of them.
 
 from __future__ import annotations
 
-import json
-import shlex
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
 from bridge.cli import forms
+from bridge.safe_text import ascii_json, shell_word
 
 if TYPE_CHECKING:
     from pydantic import JsonValue
@@ -128,7 +127,7 @@ def answer_to(questions: list[CallQuestion], *, is_first: bool) -> AnswerParts:
     answers: JsonObject = {}
     for place, question in enumerate(questions):
         assert question.key is not None
-        render.say(question.words)
+        render.err.say_in_lines(question.words)
         given = _asked(question, is_first=is_first and place == 0)
         answers[question.key] = _decline(question) if given is None else _keyed(question, given)
     return (Part(data=answers, media_type=_JSON),), None
@@ -231,9 +230,9 @@ def reply_for(questions: list[CallQuestion]) -> str:
         example = {
             str(one.key): dict.fromkeys(one.form.names, "...") if one.form else {} for one in questions
         }
-        return json.dumps(example, ensure_ascii=False)
+        return ascii_json(example)
     if question.form is not None and not question.is_confirmation:
-        return json.dumps(dict.fromkeys(question.form.names, "..."), ensure_ascii=False)
+        return ascii_json(dict.fromkeys(question.form.names, "..."))
     if question.is_confirmation:
         return _YES
     return _chosen_by_enter(question) if question.is_visit else "..."
@@ -248,10 +247,10 @@ def how_declined(questions: list[CallQuestion]) -> str:
 def words_for(questions: list[CallQuestion]) -> str:
     """The arguments of `call` that answer these questions."""
     if len(questions) > 1:
-        return f"--json {shlex.quote(reply_for(questions))}"
+        return f"--json {shell_word(reply_for(questions))}"
     (question,) = questions
     if question.form is not None and not question.is_confirmation:
-        return " ".join(shlex.quote(f"{name}=...") for name in question.form.names)
+        return " ".join(shell_word(f"{name}=...") for name in question.form.names)
     if question.is_confirmation:
         return f"--text {_YES}"
     return f"--text {_chosen_by_enter(question)}" if question.is_visit else "--text ..."

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import base64
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, TypeGuard
 
@@ -174,7 +174,8 @@ class CallView:
         self._end_bar()
         if share_a_place():
             self.settle()
-        err.say(*words)
+        for line in _lines_of(words):
+            err.say(*line)
 
     def _move_bar(self, progress: float, total: float | None, words: str) -> None:
         if self._bar is None:
@@ -302,6 +303,19 @@ def _file_name(part: Part, artifact: str) -> str:
         or named_by_type(artifact, media_type)
         or named_by_type(_STEM, media_type)
     )
+
+
+def _lines_of(words: Sequence[str | tuple[str, str]]) -> Iterator[list[str | tuple[str, str]]]:
+    """Words of a line, where each text of a peer may have several lines: those after the first are indented."""
+    line: list[str | tuple[str, str]] = []
+    for word in words:
+        text, style = (word, "") if isinstance(word, str) else word
+        for place, part in enumerate(text.splitlines() or [""]):
+            if place:
+                yield line
+                line = ["    "]
+            line.append((part, style))
+    yield line
 
 
 def _written(content: bytes, name: str, folder: Path) -> Path:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import difflib
 import json
-import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -15,6 +14,7 @@ from bridge.cli.install import checks, from_file
 from bridge.errors import UsageError
 from bridge.hosts import edit, entry, files, places, secrets
 from bridge.jsonvalues import JsonObject
+from bridge.safe_text import shell_line, shell_word
 
 if TYPE_CHECKING:
     from bridge.cli.install.command import AskedSecret
@@ -116,7 +116,7 @@ def _replaced(name: str, present: JsonObject | None, server: JsonObject) -> Sequ
         return ()
     kept = _keys(entry.offered_by(server) or ())
     gone = [one for one in entry.offered_by(present) or () if _key(one) not in kept]
-    words = shlex.join(before)
+    words = shell_line(before)
     lost = f", and no longer offers {' '.join(gone)}" if gone else ""
     return (f"It takes the place of another {name}{lost}; that one was started with: {words}",)
 
@@ -224,7 +224,7 @@ def _require_same_options(name: str, server: JsonObject, given: Sequence[str]) -
             " for all agents of a server: install the agent as a server of its own"
         )
     if unsaid := [pair for pair in has if pair[0] in entry.SECRET_OPTIONS and pair not in pairs]:
-        words = " ".join(f"{option} {shlex.quote(value)}" for option, value in unsaid)
+        words = " ".join(f"{option} {shell_word(value)}" for option, value in unsaid)
         raise UsageError(
             f"{name} has {words}, and would send that to the new agent, too: give it again if you want that, else"
             " install the agent as a server of its own"

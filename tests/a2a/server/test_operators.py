@@ -260,7 +260,15 @@ async def test_who_canceled_for_the_owner_is_told(desk: Desk) -> None:
 @pytest.mark.parametrize(
     "key",
     [
-        *(ANSWERED_BY, CANCELED_BY, OWNER, WITHHELD, MOMENTS, f"{OPERATOR_URI}/new", "URN:MCP-A2A:operator:v1/owner"),
+        *(
+            ANSWERED_BY,
+            CANCELED_BY,
+            OWNER,
+            WITHHELD,
+            MOMENTS,
+            f"{OPERATOR_URI}/new",
+            "URN:MCP-A2A:operator:v1/owner",
+        ),
         *("urn:mcp-a2a:tool:v1/progress", "urn:mcp-a2a:tool:v1/repeated", "urn:mcp-a2a:tool:v1/lost-session"),
     ],
 )

@@ -1240,7 +1240,7 @@ async def test_an_authorization_is_waited_for(by_itself: bool, run: Run, tmp_pat
 
     async with serving(script) as (url, _):
         async with at_terminal(url, "act", state=tmp_path) as terminal:
-            await terminal.until("auth required: Sign in first\nhttps://x.test/sign-in\n")
+            await terminal.until("auth required: Sign in first\n    https://x.test/sign-in\n")
             await terminal.until("Press Enter once that is done")
             if by_itself:
                 authorized.set()

@@ -70,6 +70,7 @@ from bridge.mcp.client.transports.lenient_streams import lenient_streams
 from bridge.mcp.client.transports.stdio import StdioTarget
 from bridge.mcp.messages import messages_in, plain_message_in
 from bridge.notices import NOBODY, TokenListener
+from bridge.safe_text import shell_word
 
 logger = logging.getLogger(__name__)
 
@@ -161,7 +162,7 @@ class HttpTarget:
         ):
             return ""
         if self.on_command_line:
-            return f"Run `mcp-a2a login {self}`"
+            return f"Run `mcp-a2a login {shell_word(str(self))}`"
         return (
             'Write auth = { oauth2 = { grant = "authorization_code" } } for it, and run `mcp-a2a login NAME`'
         )
