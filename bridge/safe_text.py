@@ -13,8 +13,6 @@ from collections.abc import Iterable
 from typing import Final
 from urllib.parse import urlsplit
 
-from pydantic import JsonValue
-
 _STEERING: Final = "\x00-\x08\x0b-\x1f\x7f-\x9f"
 """C0 except tab and line feed, DEL, and C1: these begin the commands of a terminal."""
 _HIDDEN: Final = (
@@ -69,7 +67,7 @@ def shell_line(words: Iterable[str]) -> str:
     return " ".join(map(shell_word, words))
 
 
-def ascii_json(value: JsonValue, *, spaced: bool = True) -> str:
+def ascii_json(value: object, *, spaced: bool = True) -> str:
     """JSON of printable ASCII alone, for such a line: its escapes stay readable."""
     text = json.dumps(value) if spaced else json.dumps(value, separators=(",", ":"))
     return text.replace("\x7f", "\\u007f")
