@@ -169,6 +169,7 @@ async def test_data_files_and_the_context_reach_the_agent(mode: str, tmp_path: P
         assert after["referenceTaskIds"] == agent.seen.tasks[:1]
 
 
+@pytest.mark.proves("map-overrides")
 @each_mode
 async def test_the_words_on_a_conversation_can_be_turned_off(mode: str, tmp_path: Path) -> None:
     async with hosted(tmp_path, mode, context_hint=False) as (agent, client):

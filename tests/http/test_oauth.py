@@ -133,7 +133,10 @@ async def test_a_client_is_proved_by_a_jwt_of_the_platform(tmp_path: Path) -> No
         (b"", "{} holds no JWT"),
         (b"s3cret/+", "{} holds no JWT"),
         (b"a.b.c\nd.e.f", "{} holds no JWT"),
-        (b"a.b." + b"c" * 65_536, "{} holds no JWT"),
+        (
+            b"a.b." + b"c" * 65_536,
+            "the JWT of the platform cannot be read: {}: it is larger than 65,536 bytes, the most that is read",
+        ),
     ],
     ids=["missing", "empty", "another secret", "two", "huge"],
 )

@@ -167,7 +167,7 @@ async def test_an_address_that_was_learned_is_not_looked_at() -> None:
         with pytest.raises(PeerError, match="not JSON: ") as failed:
             await CardSource(http, url, None, card_bounds(), is_learned=True).refresh()
     assert "web page" not in str(failed.value)
-    assert asked == ["GET"]
+    assert set(asked) == {"GET"}
 
 
 async def test_a_handshake_that_nobody_goes_on_with_is_hung_up_on() -> None:

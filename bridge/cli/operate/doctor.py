@@ -96,18 +96,20 @@ async def _asked(url: str, options: dict[str, Any]) -> JsonObject:
         UsageError: the token is missing, or is of no operator.
         PeerError: nothing answers there, or it is no bridge.
     """
-    import ssl
-
     import httpx2
 
     from bridge.config.text.secrets import secret_from
+    from bridge.http.client import GuardedClient
+    from bridge.http.tls import load_authorities
 
     token = secret_from(options["bearer"]) if options["bearer"] else None
     if options["bearer"] and token is None:
         raise UsageError("--bearer takes env:NAME or file:PATH")
-    verify = ssl.create_default_context(cafile=options["ca"]) if options["ca"] else True
+    context = httpx2.create_ssl_context()
+    if options["ca"]:
+        load_authorities(context, options["ca"])
     root = url.rstrip("/")
-    async with httpx2.AsyncClient(timeout=options["wait_seconds"], verify=verify) as client:
+    async with GuardedClient(timeout=options["wait_seconds"], verify=context) as client:
         try:
             told = await _console(client, root, token)
             return told if told is not None else await _readiness(client, root, token)

@@ -140,6 +140,7 @@ def test_a_token_that_is_not_ours_is_invalid(made_up: str) -> None:
     assert refused.value.kind is INVALID_PARAMS
 
 
+@pytest.mark.proves("a2a-3.1.4-list")
 @pytest.mark.parametrize(
     ("texts", "kept"),
     [
