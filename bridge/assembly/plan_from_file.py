@@ -249,6 +249,7 @@ def _target(
             allow_private=table.allow_private,
             on_command_line=on_line,
             transport=table.transport or "auto",
+            proxy=table.proxy or "environment",
             connect_seconds=server.connect_seconds,
             result_limit_bytes=server.result_limit_bytes,
             result_json_values=server.result_json_values,
@@ -333,6 +334,7 @@ def _login_of_server(
     if oauth2 is None or oauth2.grant != "authorization_code" or table.url is None:
         return None
     wish = _login_wish(name, oauth2, table.url, place, table.tls, allow_private=table.allow_private)
+    wish = replace(wish, uses_proxy=table.proxy != "none")
     return _of_each(wish, server.login_seconds, server.login_keep_days) if table.login == "each" else wish
 
 

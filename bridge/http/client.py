@@ -5,8 +5,8 @@ connection is made to one of them. Certificates and the Host header still use th
 address, and that address is judged again for each request that reuses the connection: another request may have another
 guard.
 
-The guard travels with its request (`guarded_by`). A request through a proxy is not guarded, because the proxy resolves
-the name.
+The guard travels with its request (`guarded_by`). Of a request through a proxy only a literal address is judged: the
+proxy resolves the name.
 
 The source of credentials is called before each request (`PeerAuth`), and may wait: it can replace an expired token, and
 the sender of the request need not know. Credentials belong to one origin; a request to another origin gets none. So
@@ -31,6 +31,7 @@ import httpx2
 
 from bridge.errors import UsageError
 from bridge.http.private_addresses import AddressGuard, PrivateAddressError
+from bridge.http.proxies import proxy_of
 from bridge.http.tls import PeerTls
 
 _GUARD: Final = "mcp_a2a.guard"
@@ -92,16 +93,22 @@ async def connect_guarded(host: str, port: int, guard: AddressGuard | None) -> h
 
 
 class GuardedTransport(httpx2.AsyncHTTPTransport):
-    """HTTP without a proxy, to addresses that the guard of each request allows.
+    """HTTP to addresses that the guard of each request allows.
 
     A request raises PrivateAddressError if its guard refuses an address. No connection was made then.
     """
 
     def __init__(
-        self, *, verify: ssl.SSLContext | str | bool = True, limits: httpx2.Limits | None = None
+        self,
+        *,
+        verify: ssl.SSLContext | str | bool = True,
+        limits: httpx2.Limits | None = None,
+        uses_proxy: bool = False,
     ) -> None:
+        """`uses_proxy` sends requests through the proxy of the environment, where it names one for their origin. The
+        guard judges only literal addresses then."""
         # The parent's __init__ is not called: it only makes a pool.
-        self._pool = _Pool(httpx2.create_ssl_context(verify=verify), limits or httpx2.Limits())
+        self._pool = _Pool(httpx2.create_ssl_context(verify=verify), limits or httpx2.Limits(), uses_proxy)
 
 
 class GuardedClient(httpx2.AsyncClient):
@@ -112,7 +119,7 @@ class GuardedClient(httpx2.AsyncClient):
 
 
 class _Pool(httpcore2.AsyncConnectionPool):
-    def __init__(self, context: ssl.SSLContext, limits: httpx2.Limits) -> None:
+    def __init__(self, context: ssl.SSLContext, limits: httpx2.Limits, uses_proxy: bool) -> None:
         super().__init__(
             ssl_context=context,
             max_connections=limits.max_connections,
@@ -121,8 +128,37 @@ class _Pool(httpcore2.AsyncConnectionPool):
         )
         self._context = context
         self._expiry_seconds = limits.keepalive_expiry
+        self._uses_proxy = uses_proxy
+        self._proxies: dict[tuple[bytes, bytes, int], str | None] = {}
+        """The proxies of the origins so far. A pool that uses proxies has few origins."""
+
+    async def handle_async_request(self, request: httpcore2.Request) -> httpcore2.Response:
+        guard: AddressGuard | None = request.extensions.get(_GUARD)
+        proxy = self._proxy_for(request.url.origin)
+        if guard is not None and proxy is not None:
+            guard.judge([request.url.host.decode("ascii")])  # a proxy resolves names itself
+        return await super().handle_async_request(request)
+
+    def _proxy_for(self, origin: httpcore2.Origin) -> str | None:
+        if not self._uses_proxy:
+            return None
+        place = (origin.scheme, origin.host, origin.port)
+        if place not in self._proxies:
+            self._proxies[place] = proxy_of(
+                origin.scheme.decode("ascii"), origin.host.decode("ascii"), origin.port
+            )
+        return self._proxies[place]
 
     def create_connection(self, origin: httpcore2.Origin) -> httpcore2.AsyncConnectionInterface:
+        if proxy := self._proxy_for(origin):
+            url = httpx2.Proxy(proxy)  # which takes the name and the password out of the URL
+            ways = httpcore2.AsyncHTTPProxy(
+                str(url.url),
+                url.raw_auth,
+                ssl_context=self._context,
+                keepalive_expiry=self._expiry_seconds,
+            )
+            return ways.create_connection(origin)
         return _PooledConnection(origin, self._context, self._expiry_seconds)
 
 

@@ -114,6 +114,8 @@ class LoginWish:
     """The same for the issuer, which is written then."""
     trusted: frozenset[str] = frozenset()
     """Origins, besides its own, at which an agent may be shown the token."""
+    uses_proxy: bool = True
+    """Whether the peer is reached through the proxy of the environment."""
     of_each: bool = False
     """Whether each principal has a login of its own. The operator's serves no caller then: it lists the tools."""
     link_seconds: float = 0.0

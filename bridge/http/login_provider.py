@@ -327,7 +327,7 @@ class LoginProvider(OAuthClientProvider):
 def login_client(wish: LoginWish, seconds: float, lead: LoginLead | None) -> httpx2.AsyncClient:
     """The client for the requests of a login: each is judged by where it goes, and the answers are bounded.
 
-    A proxy of the environment is used as for what comes after the login: a tool server is reached without one.
+    A proxy of the environment is used as for what comes after the login.
     """
     written = (wish.url, wish.issuer)
 
@@ -345,7 +345,9 @@ def login_client(wish: LoginWish, seconds: float, lead: LoginLead | None) -> htt
         response.stream = _Bounded(response.stream, str(response.request.url), is_packed=is_packed)
 
     place = urlsplit(wish.url)
-    direct = {f"{place.scheme}://{place.netloc.rpartition('@')[2]}": None} if lead is None else {}
+    is_own = lead is None and (wish.tls is not None or is_loopback(place.hostname or ""))
+    is_direct = is_own or not wish.uses_proxy
+    direct = {f"{place.scheme}://{place.netloc.rpartition('@')[2]}": None} if is_direct else {}
     return GuardedClient(
         timeout=seconds, mounts=direct, event_hooks={"request": [judge], "response": [bound]}
     )

@@ -58,6 +58,7 @@ _GOES_WITH: Final = {
     "login": "url",
     "tls": "url",
     "transport": "url",
+    "proxy": "url",
 }
 """Keys of a tool server, each with the key that it depends on."""
 
@@ -73,6 +74,7 @@ _INSTEAD: Final = {
     "auth": "write `env`",
     "tls": "take it out: a command is reached without TLS",
     "transport": "take it out: a command speaks MCP over stdio",
+    "proxy": "take it out: a command has `HTTPS_PROXY` in its `env`",
 }
 
 

@@ -265,6 +265,11 @@ class ToolServerTable(Table):
         description="how its URL is spoken to: `sse` is HTTP+SSE alone, `auto` tries Streamable HTTP first, as without "
         "the key",
     )
+    proxy: Literal["environment", "none"] | None = Field(
+        default=None,
+        description="how its URL is reached, also in a login: through the proxy that the `environment` names for it "
+        "(`HTTPS_PROXY`, `NO_PROXY`), as without the key, or through `none`",
+    )
     era: Literal["auto", "legacy", "modern"] = Field(
         default="auto",
         description="its generation of MCP: `legacy` is 2025-11-25 and older, `modern` 2026-07-28",

@@ -118,7 +118,7 @@ async def http_sse(
     reads_in, reads_out = anyio.create_memory_object_stream[SessionMessage | Exception](_READ_BUFFER)
     writes_in, writes_out = anyio.create_memory_object_stream[SessionMessage](0)
     async with (
-        client_of(target, GuardedTransport()) as listener,
+        client_of(target, GuardedTransport(uses_proxy=target.uses_proxy)) as listener,
         client_of(target, posting) as poster,
         reads_in,
         reads_out,

@@ -116,6 +116,8 @@ class HttpTarget:
     """Who is told of the access tokens for the server."""
     transport: Literal["auto", "sse"] = field(default="auto", kw_only=True)
     """`sse` reaches it over HTTP+SSE alone; `auto` tries Streamable HTTP first."""
+    proxy: Literal["environment", "none"] = field(default="environment", kw_only=True)
+    """Whether the proxy of the environment is used where there is one."""
     seen: RebindingJudge = field(default_factory=RebindingJudge, repr=False, compare=False)
 
     @property
@@ -125,6 +127,12 @@ class HttpTarget:
         if self.allow_private or is_private_host(host):
             return None
         return AddressGuard(self.seen.judge(host, allowing_private(on_command_line=self.on_command_line)))
+
+    @property
+    def uses_proxy(self) -> bool:
+        """Whether it is reached through the proxy of the environment. A server that is shown a certificate, or has an
+        authority of its own, is not."""
+        return self.proxy != "none" and self.tls is None
 
     @cached_property
     def tokens(self) -> TokenSource | None:
@@ -251,7 +259,7 @@ class _TargetClient(httpx2.AsyncClient):
 
 async def explained_at(target: HttpTarget, fault: PeerError) -> PeerError:
     """The fault, explained by what answers at the URL instead of MCP. None of the target's headers are sent."""
-    async with GuardedClient(timeout=target.connect_seconds) as client:
+    async with GuardedClient(timeout=target.connect_seconds, trust_env=target.uses_proxy) as client:
         bound = target.connect_seconds
         return await explained(fault, client, target.url, WantedKind.SERVER, target.guard, bound)
 
@@ -260,7 +268,7 @@ class FaultMappingTransport(GuardedTransport):
     """An HTTP transport that never raises: a fault becomes a response with a JSON-RPC error."""
 
     def __init__(self, target: HttpTarget, on_fault: Callable[[str], None], *, limits: httpx2.Limits) -> None:
-        super().__init__(limits=limits)
+        super().__init__(limits=limits, uses_proxy=target.uses_proxy)
         self._name = str(target)
         self._how_to_log_in = target.how_to_log_in
         self._tokens = target.tokens

@@ -1,0 +1,36 @@
+"""The proxy of the environment (`HTTPS_PROXY`, `HTTP_PROXY`, `ALL_PROXY`, `NO_PROXY`) for a URL.
+
+A server on this machine is never reached through a proxy, which would look for it on its own machine.
+"""
+
+from __future__ import annotations
+
+from urllib.request import getproxies, proxy_bypass
+
+import httpcore2
+
+from bridge.http.request_checks import is_loopback
+
+_KINDS = ("http", "https")
+
+
+def proxy_of(scheme: str, host: str, port: int | None = None) -> str | None:
+    """The URL of the proxy for an origin; None if it is reached without one.
+
+    Raises:
+        httpcore2.ProxyError: the proxy is of a kind that is not known here.
+    """
+    if is_loopback(host):
+        return None
+    found = getproxies()
+    url = found.get(scheme) or found.get("all")
+    if not url or proxy_bypass(host if port is None else f"{host}:{port}"):
+        return None
+    url = url if "://" in url else f"http://{url}"
+    if url.partition("://")[0].lower() not in _KINDS:
+        kind = url.partition("://")[0]
+        raise httpcore2.ProxyError(
+            f"the proxy of the environment is of the kind {kind!r}, and only http and https are known here:"
+            ' name the server in NO_PROXY, or set `proxy = "none"` for it'
+        )
+    return url
