@@ -131,6 +131,7 @@ class Bridge:
             plan.place.proxies,
             self._login_desk,
             is_local=plan.place.is_local,
+            origins=plan.place.origins,
         )
         self.own_door = OwnDoor(self.app, self._admission.own_token)
         """The application at `own_url`, where the address for others takes TLS."""

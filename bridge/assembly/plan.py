@@ -52,6 +52,7 @@ _PROCESS_KEYS: Final = {
     "port": "port",
     "public_url": "public_url",
     "hosts": "hosts",
+    "origins": "origins",
     "baggage": "baggage_keys",
     "keys": "keys",
     "store": "shared_store",
@@ -296,6 +297,8 @@ class ProcessPlan:
     hosts: frozenset[str] = frozenset()
     hosts_by: str = field(default="--allow-host {}", compare=False)
     """The option or line that allows another host; `{}` stands for its name."""
+    origins: tuple[str, ...] = ()
+    """The origins of web pages that may call MCP servers."""
     shared_store: SharedStore | None = None
     """The PostgreSQL in which the replicas of this bridge find each other; None for a bridge that is alone."""
     replica: ReplicaAddress | None = None

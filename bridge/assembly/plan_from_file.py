@@ -92,6 +92,7 @@ def plan_from_file(loaded: LoadedConfig) -> Plan:
             tuple(network_of(one) for one in table.trusted_proxies),
         ),
         hosts=frozenset(table.hosts),
+        origins=table.origins,
         baggage_keys=frozenset(table.baggage),
         hosts_by="--allow-host {}" if on_line else 'hosts = ["{}"] in [bridge]',
         shared_store=_shared_store(loaded),

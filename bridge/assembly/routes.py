@@ -45,6 +45,7 @@ from bridge.http.request_checks import (
     is_asked_here,
     is_from_here,
 )
+from bridge.http.web_origins import WebOrigins
 from bridge.jsonvalues import JsonObject
 from bridge.mcp.client.call_queue import SlotHold
 from bridge.mcp.client.contract import ToolServer
@@ -120,10 +121,11 @@ class Router:
         logins: ASGIApp | None = None,
         *,
         is_local: bool = False,
+        origins: Sequence[str] = (),
     ) -> None:
         """`readiness` gives the state of the bridge, or of the faces of a name; None is for a name that no face has.
         `logins` are the pages of callers' logins, where there may be any. `is_local` says that only this machine
-        reaches the bridge, unless a proxy stands between."""
+        reaches the bridge, unless a proxy stands between. `origins` are those of pages that may call MCP servers."""
         self.routes = RoutingTable(starting=True)
         self.key_sources: list[Callable[[], Sequence[JsonObject]]] = []
         """What gives the public keys of the bridge as JWKs, each for what it signs."""
@@ -138,6 +140,7 @@ class Router:
         self._proxies = proxies
         self._logins = logins
         self._is_local = is_local
+        self._web_origins = WebOrigins(origins, place)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Dispatch a request by its path."""
@@ -167,13 +170,13 @@ class Router:
         if self.notified is not None and routes.faces and path.rstrip("/") == PUSH_PATH:
             return self.notified, scope
         if path == METADATA_PATH or path.startswith(f"{METADATA_PATH}/"):
-            return self._metadata(path, scope), scope
+            return self._web_origins.around(_judged_later(self._metadata, path)), scope
         for base, app in routes.agents.items():
             if path == base or path.startswith(f"{base}/"):
                 return app, {**scope, "root_path": scope.get("root_path", "") + base}
         for base, app in routes.faces.items():
             if path.rstrip("/") == base:
-                return app, scope
+                return self._web_origins.around(app), scope
         return self._alias(path, scope)
 
     def _alias(self, path: str, scope: Scope) -> tuple[ASGIApp, Scope]:
@@ -181,7 +184,11 @@ class Router:
         routes = self.routes
         if path.rstrip("/") == MCP and len(routes.faces) == 1:
             ((base, face),) = routes.faces.items()
-            return face, {**scope, "path": scope.get("root_path", "") + base, ASKED_PATH: MCP}
+            return self._web_origins.around(face), {
+                **scope,
+                "path": scope.get("root_path", "") + base,
+                ASKED_PATH: MCP,
+            }
         is_elsewhere = path.startswith((f"{MCP}/", f"{AGENTS}/")) or path.rstrip("/") == MCP
         if len(routes.agents) == 1 and not is_elsewhere:
             return next(iter(routes.agents.values())), scope
@@ -282,6 +289,15 @@ def _outer(scope: Scope, proxies: TrustedProxies) -> Scope:
     if shown:
         headers.append((SHOWN_HEADER.encode(), json.dumps(shown).encode()))
     return {"headers": headers, OUTER_PATH: scope.get("root_path", "")}
+
+
+def _judged_later(answer: Callable[[str, Scope], ASGIApp], path: str) -> ASGIApp:
+    """An application that looks at a request once it is called."""
+
+    async def app(scope: Scope, receive: Receive, send: Send) -> None:
+        await answer(path, scope)(scope, receive, send)
+
+    return app
 
 
 def _json_answer(status: int, body: JsonObject, headers: Mapping[str, str] | None = None) -> ASGIApp:

@@ -39,6 +39,7 @@ from bridge.config.tables.values import (
     ListenAddress,
     Name,
     NotNegative,
+    Origins,
     ProxyHeader,
     ProxyNetworks,
     Receiver,
@@ -164,6 +165,11 @@ class BridgeTable(Table):
         "SDKs, which verify no other one if something on the card is empty; without `sdk` they may refuse the card",
     )
     hosts: HostNames = Field(default=(), description="more host names that the bridge answers under")
+    origins: Origins = Field(
+        default=(),
+        description="origins whose web pages may call MCP servers of the bridge from a browser, each as "
+        '`"https://app.example.com"`; without the key none may',
+    )
     baggage: BaggageKeys = Field(
         default=(),
         description="keys of a trace's `baggage` that the bridge sends to servers and agents on other "

@@ -1,0 +1,107 @@
+"""Web pages of other origins that may call: hosts that run in a browser. Off unless the configuration names origins.
+
+Only the exact origins are let in, and none with the cookies of a browser: a page shows a token, or nothing. Everything
+else is answered as before, so that a page of another origin learns nothing.
+
+Spec: Fetch, CORS protocol; MCP 2026-07-28 and 2025-11-25, basic/transports (Origin, headers of Streamable HTTP).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Final
+from urllib.parse import urlsplit
+
+from starlette.datastructures import Headers, MutableHeaders
+from starlette.responses import Response
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from bridge.http.request_checks import API_KEY_HEADER, FaceAddress, RefusedError
+
+_METHODS: Final = "GET, POST, DELETE"
+_HEADERS: Final = (
+    "Authorization",
+    "Content-Type",
+    "Accept",
+    "Last-Event-ID",
+    "Mcp-Session-Id",
+    "MCP-Protocol-Version",
+    "Mcp-Method",
+    "Mcp-Name",
+    "Traceparent",
+    "Tracestate",
+    API_KEY_HEADER,
+)
+"""The headers that a host sends. Those of arguments (`Mcp-Param-...`) are allowed by their names."""
+_OF_ARGUMENTS: Final = "mcp-param-"
+_EXPOSED: Final = "Mcp-Session-Id, MCP-Protocol-Version, WWW-Authenticate, Retry-After"
+_MAX_AGE_SECONDS: Final = 600
+"""How long a browser may remember the answer to its question."""
+_DEFAULT_PORTS: Final = {"http": 80, "https": 443}
+
+
+def as_browsers_write(origin: str) -> str:
+    """An origin as a browser sends it: in lower case, without the port that goes without saying."""
+    place = urlsplit(origin.lower())
+    port = "" if place.port in (None, _DEFAULT_PORTS.get(place.scheme)) else f":{place.port}"
+    host = place.hostname or ""
+    return f"{place.scheme}://{f'[{host}]' if ':' in host else host}{port}"
+
+
+class WebOrigins:
+    """The origins whose pages may call, and what they are answered."""
+
+    def __init__(self, origins: Iterable[str], place: FaceAddress) -> None:
+        self._origins = frozenset(map(as_browsers_write, origins))
+        self._place = place
+
+    def around(self, app: ASGIApp) -> ASGIApp:
+        """The application with what the pages of these origins need; the same one when there are no origins."""
+        if not self._origins:
+            return app
+
+        async def answer(scope: Scope, receive: Receive, send: Send) -> None:
+            headers = Headers(scope=scope)
+            sent = headers.getlist("origin")
+            origin = sent[0] if len(sent) == 1 and sent[0] in self._origins else None
+            if origin is None:
+                await app(scope, receive, _with(send, {"Vary": "Origin"}))
+                return
+            # The origin is judged here. What follows judges the rest, as of a request that no page has sent.
+            plain = {**scope, "headers": [one for one in scope["headers"] if one[0].lower() != b"origin"]}
+            told = {"Vary": "Origin", "Access-Control-Allow-Origin": origin}
+            if scope["method"] == "OPTIONS" and "access-control-request-method" in headers:
+                await self._preflight(plain, told)(scope, receive, send)
+                return
+            await app(plain, receive, _with(send, {**told, "Access-Control-Expose-Headers": _EXPOSED}))
+
+        return answer
+
+    def _preflight(self, scope: Scope, told: dict[str, str]) -> Response:
+        headers = Headers(scope=scope)
+        try:
+            self._place.require_own(headers)
+        except RefusedError as exc:
+            return Response(str(exc), exc.status, media_type="text/plain")
+        asked = [one.strip() for one in headers.get("access-control-request-headers", "").split(",")]
+        named = [one for one in asked if one.lower().startswith(_OF_ARGUMENTS) and one.isascii()]
+        allowed = {
+            "Access-Control-Allow-Methods": _METHODS,
+            "Access-Control-Allow-Headers": ", ".join([*_HEADERS, *named]),
+            "Access-Control-Max-Age": str(_MAX_AGE_SECONDS),
+        }
+        return Response(status_code=204, headers={**told, **allowed})
+
+
+def _with(send: Send, more: dict[str, str]) -> Send:
+    async def sending(message: Message) -> None:
+        if message["type"] == "http.response.start":
+            headers = MutableHeaders(scope=message)
+            for name, value in more.items():
+                if name == "Vary":
+                    headers.add_vary_header(value)
+                else:
+                    headers[name] = value
+        await send(message)
+
+    return sending
