@@ -8,7 +8,7 @@ from typing import Final
 from urllib.parse import urlencode
 
 from bridge.a2a.model.life import ENDED
-from bridge.a2a.model.objects import ListTasksRequest, Role, Task, TaskState, milliseconds, timestamp
+from bridge.a2a.model.objects import ListTasksRequest, Role, Task, TaskState, is_id, milliseconds, timestamp
 from bridge.a2a.model.progress import PROGRESS
 from bridge.a2a.model.timeline import Moment, MomentKind, timeline_of
 from bridge.assembly.bridge import Bridge
@@ -61,6 +61,8 @@ async def task_list(bridge: Bridge, visit: Visit) -> JsonObject:
     asked = {name: visit.query.get(name, "").strip() for name in _ASKED}
     if asked["state"] and asked["state"] not in _STATES:
         raise RefusedError(400, "There is no such state")
+    if asked["context"] and not is_id(asked["context"]):
+        raise RefusedError(400, "There is no such context")
     known = operations_of(bridge, visit)
     chosen = [operations_on(bridge, visit, asked["agent"])] if asked["agent"] else known
     size = PAGE_SIZE if len(chosen) == 1 else _FIRST_SIZE

@@ -90,7 +90,17 @@ def _checked_timestamp(text: str) -> str:
 def _checked_id(text: str) -> str:
     if "\0" in text:
         raise ValueError("holds the character U+0000")
+    if not text.isascii() and len(text.encode(errors="surrogatepass")) > ID_BYTES:
+        raise ValueError(f"has more than {ID_BYTES} bytes in UTF-8")
     return text
+
+
+def is_id(text: str) -> bool:
+    """Whether a text can be an identifier that a store has."""
+    try:
+        return 0 < len(_checked_id(text)) <= ID_CHARACTERS
+    except ValueError:
+        return False
 
 
 class _FirstFault(FailFast):
@@ -110,9 +120,16 @@ PlainObject = SerializeAsAny[JsonObject]
 
 Base64 = Annotated[str, AfterValidator(_checked_base64)]
 Timestamp = Annotated[str, AfterValidator(_checked_timestamp)]
-Id = Annotated[str, Field(min_length=1, max_length=512), AfterValidator(_checked_id)]
+ID_CHARACTERS: Final = 512
+"""The longest identifier, in characters."""
+ID_BYTES: Final = 1024
+"""The same in UTF-8: two of them, or one and the name of a principal, are a key of an index of PostgreSQL, which takes
+2,704 bytes."""
+Id = Annotated[str, Field(min_length=1, max_length=ID_CHARACTERS), AfterValidator(_checked_id)]
 """An identifier that one side makes and the other repeats. It is bounded because it becomes a key in the store, and
 without the one character that no text of a PostgreSQL holds."""
+IdOrNone = Annotated[str, Field(max_length=ID_CHARACTERS), AfterValidator(_checked_id)]
+"""The same where "" has a meaning of its own."""
 MaybeId = Annotated[Id | None, BeforeValidator(lambda value: None if value == "" else value)]
 """An optional identifier. "" is read as absent, as protocol buffers write it."""
 
@@ -342,8 +359,8 @@ class TaskPushNotificationConfig(Model):
     """Section 4.3.1."""
 
     tenant: str | None = None
-    id: str | None = None
-    task_id: str | None = None
+    id: IdOrNone | None = None
+    task_id: IdOrNone | None = None
     url: str
     token: str | None = None
     authentication: AuthenticationInfo | None = None

@@ -19,6 +19,7 @@ from bridge.a2a.model.objects import (
     Task,
     TaskState,
     TaskStatus,
+    is_id,
     milliseconds,
     timestamp,
 )
@@ -101,7 +102,7 @@ def _cursor_from(token: str) -> Cursor:
     try:
         text = base64.urlsafe_b64decode(token + "=" * (-len(token) % 4)).decode()
         milliseconds_text, colon, task_id = text.partition(":")
-        if not colon or "\0" in task_id:
+        if not colon or not is_id(task_id):
             raise ValueError("no task")
         status_ms = int(milliseconds_text)
         if not 0 <= status_ms < _BEYOND_ANY_TIME:

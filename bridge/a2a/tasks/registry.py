@@ -24,7 +24,7 @@ import anyio.abc
 
 from bridge.a2a.model.errors import cannot_store, task_not_found
 from bridge.a2a.model.life import ENDED, INTERRUPTED, EventMaker, IdsAndClock
-from bridge.a2a.model.objects import Part, Task, TaskState, milliseconds
+from bridge.a2a.model.objects import Part, Task, TaskState, is_id, milliseconds
 from bridge.a2a.model.task_names import named_id
 from bridge.a2a.tasks.agent import Commit
 from bridge.a2a.tasks.draft import DraftTask
@@ -150,6 +150,8 @@ class TaskRegistry:
 
         Where other replicas use the same store, the task is as the store has it, or later.
         """
+        if not is_id(task_id):
+            return None
         if self._is_shared:
             return await self._look_up(task_id)
         return self._live.get(task_id) or await self._load(task_id)

@@ -8,7 +8,7 @@ import pytest
 from pydantic import ValidationError
 from pydantic_core import from_json
 
-from bridge.a2a.model import objects
+from bridge.a2a.model import objects, push_objects
 from bridge.a2a.model.errors import Violation, violations_from
 from bridge.a2a.model.objects import (
     AgentCard,
@@ -198,6 +198,31 @@ def test_an_id_with_the_character_that_no_database_stores_is_refused_by_name(key
     with pytest.raises(ValidationError) as refused:
         Message.model_validate({**MESSAGE, key: "a\0b"})
     assert violations_from(refused.value) == (Violation(key, "holds the character U+0000"),)
+
+
+@pytest.mark.parametrize("wide", ["\u4e00", "\U0001f388", "\u00e4"])
+@pytest.mark.parametrize("key", ["messageId", "contextId", "taskId"])
+def test_an_id_that_no_index_of_a_database_takes_is_refused_by_name(key: str, wide: str) -> None:
+    most = 1024 // len(wide.encode())
+    assert Message.model_validate({**MESSAGE, key: wide * min(most, 512)})
+    with pytest.raises(ValidationError) as refused:
+        Message.model_validate({**MESSAGE, key: wide * 511 + "\u4e00"})
+    assert violations_from(refused.value) == (Violation(key, "has more than 1024 bytes in UTF-8"),)
+
+
+@pytest.mark.parametrize("written", ["a\0b", "\u4e00" * 400, "x" * 513])
+@pytest.mark.parametrize(
+    "model",
+    [
+        objects.TaskPushNotificationConfig,
+        push_objects.GetTaskPushNotificationConfigRequest,
+        push_objects.DeleteTaskPushNotificationConfigRequest,
+    ],
+)
+def test_the_id_of_a_webhook_is_bounded_like_others(model: type[objects.Model], written: str) -> None:
+    for ids in ({"id": written, "taskId": "t"}, {"id": "w", "taskId": written}):
+        with pytest.raises(ValidationError):
+            model.model_validate({"url": "https://hooks.test", **ids})
 
 
 def test_an_empty_optional_id_is_an_absent_one() -> None:
