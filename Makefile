@@ -60,8 +60,13 @@ tck: .venv/developing ## Run the MUST tests of the official A2A TCK against the 
 proxies: .venv/developing ## Run the bridge behind nginx and Caddy, as docs/guides says (installs them with apt, as root)
 	@$(BIN)/python -m tests.proxies
 
-console: .venv/browsing peers ## See the console in Chromium: every page, two people, axe-core; makes its pictures (apt: chromium; 2 minutes)
-	@$(BIN)/python -m pytest tests/console_browser/journeys.py
+console: has-chromium .venv/browsing peers ## See the console in Chromium: every page, two people, axe-core (apt: chromium; 2 minutes; PICTURES=1: makes the pictures of docs/console.md)
+	@PICTURES="$(PICTURES)" $(BIN)/python -m pytest tests/console_browser/journeys.py
+
+.PHONY: has-chromium
+has-chromium:
+	@test -n "$${CHROMIUM:-$$(command -v chromium || command -v chromium-browser)}" || { \
+	  echo "There is no Chromium: apt-get install chromium, or name it: make console CHROMIUM=/path/to/chromium" >&2; exit 2; }
 
 operate: .venv/operating peers ## See the alerts and the dashboard before a real Prometheus (apt fetches it; 2 minutes)
 	@$(BIN)/python -m tests.operate.installed

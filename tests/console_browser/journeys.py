@@ -1,6 +1,6 @@
 """What people do at the console, in Chromium, against a bridge with npm's server-everything behind it.
 
-The pages that it shows on its way become the pictures of docs/console.md.
+With PICTURES=1 the pages that it shows on its way become the pictures of docs/console.md.
 """
 
 from __future__ import annotations
@@ -183,10 +183,11 @@ def typed(line: str) -> str:
 
 
 def picture(page: Page, name: str) -> None:
-    """Keep what the page shows for the documentation."""
-    PICTURES.mkdir(exist_ok=True)
+    """Keep what the page shows for the documentation, if that was asked for."""
     page.evaluate("scrollTo(0, 0)")
-    page.screenshot(path=PICTURES / f"console-{name}.png")
+    if os.environ.get("PICTURES"):
+        PICTURES.mkdir(exist_ok=True)
+        page.screenshot(path=PICTURES / f"console-{name}.png")
 
 
 def test_every_page_is_clean_for_axe_in_light_and_dark_and_fits_360_pixels(
