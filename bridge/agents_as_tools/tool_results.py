@@ -20,7 +20,12 @@ from bridge.agents_as_tools.remote_agent import RemoteAgent
 from bridge.agents_as_tools.resources import links_of
 from bridge.errors import PeerError
 from bridge.jsonvalues import JsonObject
-from bridge.mcp.server.face import INTERNAL_ERROR, INVALID_PARAMS, McpRefusal
+from bridge.mcp.server.face import (
+    INTERNAL_ERROR,
+    INVALID_PARAMS,
+    MISSING_REQUIRED_CLIENT_CAPABILITY,
+    McpRefusal,
+)
 from bridge.seal import HandleTooLongError
 from bridge.translate.agent_questions import (
     AgentQuestion,
@@ -239,9 +244,11 @@ def failure(words: str) -> JsonObject:
 
 
 def _refusal_of(error: JsonObject) -> McpRefusal:
-    """The error of a server behind another bridge's agent. Only two codes are kept; another goes into the data."""
+    """The error of a server behind another bridge's agent. The code of an error that is about the call or the host
+    itself is kept; another goes into the data."""
     code, message = error.get("code"), str(error.get("message", ""))
-    if code == INVALID_PARAMS:
-        data = error.get("data")
-        return McpRefusal(INVALID_PARAMS, message, data if isinstance(data, dict) else None)
+    data = error.get("data")
+    for kept in (INVALID_PARAMS, MISSING_REQUIRED_CLIENT_CAPABILITY):
+        if code == kept:
+            return McpRefusal(kept, message, data if isinstance(data, dict) else None)
     return McpRefusal(INTERNAL_ERROR, message, error)

@@ -134,6 +134,8 @@ async def test_the_errors_of_a_server_come_back_as_errors(mode: str, older: str,
         assert wrong == {"error": {"code": -32602, "message": "not today"}}
         other = await raw(through, "refuse", {"code": -32099})
         assert other == {"error": {"code": -32603, "message": "not today"}}
+        lacking = await raw(through, "refuse", {"code": -32021})
+        assert lacking == {"error": {"code": -32021, "message": "not today"}}
         unknown = await raw(through, "nothing", {})
         assert unknown["error"]["code"] == -32602
 

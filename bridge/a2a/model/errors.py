@@ -71,7 +71,6 @@ UNAUTHENTICATED: Final = ErrorKind("UNAUTHENTICATED", -32600, 401, "UNAUTHENTICA
 FORBIDDEN: Final = ErrorKind("FORBIDDEN", -32600, 403, "PERMISSION_DENIED", at_http_level=True)
 MISDIRECTED: Final = ErrorKind("MISDIRECTED", -32600, 421, "FAILED_PRECONDITION", at_http_level=True)
 TOO_LARGE: Final = ErrorKind("PAYLOAD_TOO_LARGE", -32600, 413, "OUT_OF_RANGE", at_http_level=True)
-MEDIA_TYPE: Final = ErrorKind("UNSUPPORTED_MEDIA_TYPE", -32600, 415, "INVALID_ARGUMENT", at_http_level=True)
 OVERLOADED: Final = ErrorKind("OVERLOADED", -32603, 503, "UNAVAILABLE", at_http_level=True)
 UNAVAILABLE: Final = ErrorKind("UNAVAILABLE", -32603, 503, "UNAVAILABLE", at_http_level=True)
 

@@ -5,11 +5,15 @@ Spec: A2A 1.0 sections 3.1.7 to 3.1.10.
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Final
 
 from pydantic import Field
 
-from bridge.a2a.model.objects import Id, Model, Several, TaskPushNotificationConfig
+from bridge.a2a.model.objects import Id, IdOrNone, Model, Several, TaskPushNotificationConfig
+
+GETS_TASKS: Final = "urn:mcp-a2a:gets-tasks"
+"""The field of a config whose client is of 0.3: its webhook gets a Task (0.3 section 9.5), and no StreamResponse. The
+bridge writes it where it reads the request, and shows it to nobody."""
 
 
 class GetTaskPushNotificationConfigRequest(Model):
@@ -17,7 +21,7 @@ class GetTaskPushNotificationConfigRequest(Model):
 
     tenant: str | None = None
     task_id: Id
-    id: str
+    id: IdOrNone
 
 
 class ListTaskPushNotificationConfigsRequest(Model):
@@ -41,7 +45,7 @@ class DeleteTaskPushNotificationConfigRequest(Model):
 
     tenant: str | None = None
     task_id: Id
-    id: str
+    id: IdOrNone
 
 
 class Empty(Model):

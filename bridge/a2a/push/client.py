@@ -20,16 +20,22 @@ from urllib.parse import urlsplit
 import anyio
 import httpcore2
 import httpx2
+from pydantic_core import from_json
 
 from bridge.a2a.push.signatures import PushSigner
 from bridge.a2a.tasks.webhooks import SealedWebhook, place_of
-from bridge.a2a.wire.rest import MEDIA_TYPE
+from bridge.a2a.wire.rest import MEDIA_TYPE, PLAIN_MEDIA_TYPE
+from bridge.a2a.wire.v0_3 import V0_3
 from bridge.a2a.wire.versions import HEADER, VERSIONS
 from bridge.http.client import GuardedTransport, guarded_by, registered_scheme
 from bridge.http.private_addresses import AddressGuard, PrivateAddressError, addresses_of, refusing_private
+from bridge.jsonvalues import json_bytes
 from bridge.store.outbox import OutboxRow
 from bridge.version import __version__
 
+_CURRENT: Final = {"Content-Type": MEDIA_TYPE, HEADER: VERSIONS.current.version}
+_OLDER: Final = {"Content-Type": PLAIN_MEDIA_TYPE}
+_V0_3: Final = V0_3()
 _GONE: Final = 410
 _REFUSAL: Final = "it leads to this machine or its network"
 
@@ -91,6 +97,8 @@ class PushClient:
             return Attempt(f"it cannot be reached: {str(exc) or type(exc).__name__}")
 
     async def _sent(self, webhook: SealedWebhook, task_id: str, row: OutboxRow) -> Attempt:
+        if webhook.gets_tasks:
+            row = row._replace(event=_older_task(row.event))
         request = self._request(webhook, task_id, row)
         response = await self._transport.handle_async_request(request)
         try:
@@ -104,9 +112,8 @@ class PushClient:
         place = place_of(urlsplit(config.url))
         webhook_id = f"msg_{webhook.mark}_{row.seq}"
         headers = {
-            "Content-Type": MEDIA_TYPE,
             "User-Agent": f"mcp-a2a/{__version__}",
-            HEADER: VERSIONS.current.version,
+            **(_OLDER if webhook.gets_tasks else _CURRENT),
             "webhook-id": webhook_id,
             "webhook-timestamp": str(seconds),
             "webhook-signature": self.signer.signatures(webhook_id, seconds, row.event, place),
@@ -151,3 +158,8 @@ class PushClient:
             at = at if at.tzinfo else at.replace(tzinfo=UTC)
             return max(0.0, (at - datetime.fromtimestamp(self.now_ms() / 1000, UTC)).total_seconds())
         return 0.0
+
+
+def _older_task(event: bytes) -> bytes:
+    """The task of an event as 0.3 has it (0.3 section 9.5). An event that has none stays, in the spelling of 0.3."""
+    return json_bytes(_V0_3.event(from_json(event), last=False))

@@ -324,6 +324,8 @@ class PushSender:
         elif (text := text_of(row.event)).startswith(_OF_THE_CLIENT):
             await self._outbox.sent(key, row.seq)
         else:
+            if line.opened.gets_tasks and (now := await self._row_of(key.task_id)) is not None:
+                text = now.event
             event = self._shown(text, line.opened.extensions)
             attempt = await self._notifier.send(line.opened, key.task_id, OutboxRow(row.seq, event))
             if attempt.failure is None:

@@ -22,11 +22,11 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from bridge import trace
 from bridge.a2a.model.errors import (
+    CONTENT_TYPE_NOT_SUPPORTED,
     EXTENSION_SUPPORT_REQUIRED,
     FORBIDDEN,
     INTERNAL,
     INVALID_REQUEST,
-    MEDIA_TYPE,
     METHOD_NOT_ALLOWED,
     MISDIRECTED,
     TOO_LARGE,
@@ -99,7 +99,7 @@ _REFUSALS: Final[Mapping[int, ErrorKind]] = {
     401: UNAUTHENTICATED,
     403: FORBIDDEN,
     413: TOO_LARGE,
-    415: MEDIA_TYPE,
+    415: replace(CONTENT_TYPE_NOT_SUPPORTED, http_status=415, at_http_level=True),
     421: MISDIRECTED,
     503: UNAVAILABLE,
 }

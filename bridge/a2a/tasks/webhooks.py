@@ -21,6 +21,7 @@ from bridge.a2a.model.errors import OVERLOADED, A2AError, Violation, invalid_par
 from bridge.a2a.model.life import IdsAndClock
 from bridge.a2a.model.objects import StreamResponse, TaskPushNotificationConfig
 from bridge.a2a.model.push_objects import (
+    GETS_TASKS,
     DeleteTaskPushNotificationConfigRequest,
     Empty,
     GetTaskPushNotificationConfigRequest,
@@ -64,6 +65,8 @@ class SealedWebhook:
     """Tells its notifications from those of all others."""
     extensions: frozenset[str] = frozenset()
     """Those that its client activated."""
+    gets_tasks: bool = False
+    """Whether its client is of 0.3, so that it gets tasks and no events."""
 
 
 @dataclass(frozen=True)
@@ -81,6 +84,7 @@ class AskedWebhook:
 
     config: TaskPushNotificationConfig
     extensions: frozenset[str] = field(default_factory=frozenset)
+    gets_tasks: bool = False
 
 
 def place_of(url: SplitResult) -> str:
@@ -112,6 +116,7 @@ class WebhookRecords:
             "config": webhook.config.to_object(),
             "mark": webhook.mark,
             "extensions": sorted(webhook.extensions),
+            "gets_tasks": webhook.gets_tasks,
         }
         return self._seal.seal(json.dumps(text).encode(), "\n".join(key).encode())
 
@@ -123,7 +128,8 @@ class WebhookRecords:
         """
         found = json.loads(self._seal.open(webhook.config, "\n".join(webhook.key).encode()))
         config = TaskPushNotificationConfig.model_validate(found["config"])
-        return SealedWebhook(config, found["mark"], frozenset(found["extensions"]))
+        gets_tasks = found.get("gets_tasks", False)  # an earlier release did not ask
+        return SealedWebhook(config, found["mark"], frozenset(found["extensions"]), gets_tasks)
 
 
 class Webhooks:
@@ -163,18 +169,20 @@ class Webhooks:
         Raises:
             A2AError: INVALID_PARAMS, or OVERLOADED if there are too many.
         """
+        gets_tasks = _gets_tasks(config)
         config = self._checked(config, "configuration.taskPushNotificationConfig.")
         limits, there = self._rules.limits, await self._store.outbox.of_task(task_id) if task_id else ()
         others = [one for one in there if not one.is_given_up and one.key.webhook_id != config.id]
         if len(others) >= limits.each_task or await self._store.outbox.count_of(owner) >= limits.each_owner:
             raise _too_many(limits)
-        return AskedWebhook(config, extensions)
+        return AskedWebhook(config, extensions, gets_tasks)
 
     def made(self, asked: AskedWebhook, task_id: str, owner: str) -> Webhook:
         """A webhook of a task, to be stored with an event of it."""
         key = WebhookKey(task_id, asked.config.id or "")
         config = asked.config.changed(task_id=task_id)
-        sealed = self._records.sealed(key, SealedWebhook(config, self._new_mark(), asked.extensions))
+        webhook = SealedWebhook(config, self._new_mark(), asked.extensions, asked.gets_tasks)
+        sealed = self._records.sealed(key, webhook)
         return Webhook(key, owner, self._ids.now_ms(), sealed)
 
     def made_of_message(self, asked: AskedWebhook, task_id: str, owner: str) -> Webhook:
@@ -193,7 +201,7 @@ class Webhooks:
             A2AError: INVALID_PARAMS, or OVERLOADED if there are too many, or much was sent of ended tasks already.
         """
         checked, now_ms = self._checked(config), self._ids.now_ms()
-        webhook = self.made(AskedWebhook(checked, extensions), task_id, owner)
+        webhook = self.made(AskedWebhook(checked, extensions, _gets_tasks(config)), task_id, owner)
         if not self._of_ended.has_room(
             owner, self._rules.limits.ended_bytes, now_ms
         ) and await self._has_ended(task_id):
@@ -401,6 +409,10 @@ def _too_much_of_ended() -> A2AError:
         " or read the task",
         headers={"Retry-After": "60"},
     )
+
+
+def _gets_tasks(config: TaskPushNotificationConfig) -> bool:
+    return (config.model_extra or {}).get(GETS_TASKS) is True
 
 
 def _no_such_webhook(task_id: str) -> A2AError:

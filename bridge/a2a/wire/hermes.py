@@ -198,6 +198,7 @@ class Hermes(V0_3):
     version: ClassVar = "hermes"
     bindings: ClassVar = (HTTP_JSON,)
     methods: ClassVar = {}
+    _of_webhooks: ClassVar[JsonObject] = {}
     routes: ClassVar = OperationRoutes(_ROUTES, {operations.GET_TASK: frozenset({"historyLength"})})
     spelling: ClassVar[_HermesSpelling] = _HermesSpelling()
     streams_begin_late: ClassVar = True

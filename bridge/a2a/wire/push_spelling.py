@@ -18,6 +18,8 @@ from bridge.a2a.model import operations
 from bridge.a2a.model.operations import AnyOperation
 from bridge.jsonvalues import JsonObject
 
+SCHEMES: Final = "urn:mcp-a2a:schemes"
+"""The field of an authentication of 1.0, which has one scheme, for all the schemes that an older client named."""
 _CONFIG: Final = "pushNotificationConfig"
 _CONFIG_ID: Final = "pushNotificationConfigId"
 _NAME: Final = re.compile(r"tasks/(?P<taskId>[^/]+)(/pushNotificationConfigs/(?P<id>[^/]+))?")
@@ -28,17 +30,25 @@ def push_out(config: JsonObject) -> JsonObject:
     authentication = config.get("authentication")
     if not isinstance(authentication, dict) or "scheme" not in authentication:
         return config
-    rest = {name: item for name, item in authentication.items() if name != "scheme"}
-    return {**config, "authentication": {"schemes": [authentication["scheme"]], **rest}}
+    rest = {name: item for name, item in authentication.items() if name not in ("scheme", SCHEMES)}
+    schemes = authentication.get(SCHEMES) or [authentication["scheme"]]
+    return {**config, "authentication": {"schemes": schemes, **rest}}
 
 
 def push_in(config: JsonObject) -> JsonObject:
-    """The reverse of `push_out`: the first of its schemes."""
+    """The reverse of `push_out`: the first of its schemes, and all of them beside it. An authentication that names no
+    scheme and has no credentials asks for none."""
     authentication = config.get("authentication")
-    if not isinstance(authentication, dict) or not isinstance(schemes := authentication.get("schemes"), list):
+    if not isinstance(authentication, dict):
         return config
-    rest = {name: item for name, item in authentication.items() if name != "schemes"}
-    return {**config, "authentication": {"scheme": next(iter(schemes), ""), **rest}}
+    rest = {name: item for name, item in authentication.items() if name not in ("schemes", SCHEMES)}
+    schemes = authentication.get("schemes")
+    if not schemes and not any(rest.values()):
+        return {name: item for name, item in config.items() if name != "authentication"}
+    if not isinstance(schemes, list):
+        return config
+    others: JsonObject = {SCHEMES: schemes} if len(schemes) > 1 else {}
+    return {**config, "authentication": {"scheme": next(iter(schemes), ""), **rest, **others}}
 
 
 class JsonPushSpelling:

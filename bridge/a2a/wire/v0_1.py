@@ -312,6 +312,7 @@ class V0_1(V0_3):
     spelling: ClassVar[FirstSpelling] = FirstSpelling()
     push_spelling: ClassVar = FirstPushSpelling()
     push_name: ClassVar = "pushNotification"
+    _of_webhooks: ClassVar[JsonObject] = {}
 
     # For a server
 

@@ -37,6 +37,7 @@ from bridge.a2a.model.objects import (
     TaskState,
 )
 from bridge.a2a.model.operations import PUSH, AnswerT, AnyOperation, Operation, RequestT, Streamed, Unary
+from bridge.a2a.model.push_objects import GETS_TASKS
 from bridge.a2a.wire import older_card
 from bridge.a2a.wire.dialect import Dialect, ErrorObject, EventDecoder, EventEncoder, refusal_from
 from bridge.a2a.wire.push_spelling import JsonPushSpelling, push_in, push_out
@@ -147,6 +148,8 @@ class V0_3(Dialect):
     spelling: ClassVar[Spelling] = JsonSpelling()
     push_spelling: ClassVar = JsonPushSpelling()
     push_name: ClassVar = "pushNotificationConfig"
+    _of_webhooks: ClassVar[JsonObject] = {GETS_TASKS: True}
+    """What the bridge notes in a config of a client of this version."""
     """The field of a message's configuration that holds its webhook."""
     blocks_unless_said: ClassVar = True
     """Whether a message without `blocking` is answered once its task has settled. The specification does not say;
@@ -162,7 +165,8 @@ class V0_3(Dialect):
 
     def _params_from(self, operation: AnyOperation, params: JsonValue) -> JsonValue:
         if operation in PUSH and isinstance(params, dict):
-            return self.push_spelling.request_from(operation, params)
+            asked = self.push_spelling.request_from(operation, params)
+            return {**asked, **self._of_webhooks} if operation is operations.CREATE_PUSH_CONFIG else asked
         if operation.request is not SendMessageRequest or not isinstance(params, dict):
             return params
         configuration = params.get("configuration")
@@ -186,7 +190,8 @@ class V0_3(Dialect):
         if read.get("acceptedOutputModes") == []:
             del read["acceptedOutputModes"]
         if (push := read.pop(self.push_name, None)) is not None:
-            read["taskPushNotificationConfig"] = push_in(push) if isinstance(push, dict) else push
+            asked = {**push_in(push), **self._of_webhooks} if isinstance(push, dict) else push
+            read["taskPushNotificationConfig"] = asked
         return read
 
     def result(self, operation: Unary[RequestT, AnswerT], answer: AnswerT) -> bytes:

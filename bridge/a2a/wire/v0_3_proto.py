@@ -43,10 +43,11 @@ _ROUTES: Final = (
 names a path for it, but neither the proto nor either SDK has one."""
 
 _QUERY: Final[Mapping[AnyOperation, frozenset[str]]] = {
-    operations.GET_TASK: frozenset({"historyLength"}),
-    operations.CREATE_PUSH_CONFIG: frozenset({"configId"}),
-    operations.LIST_PUSH_CONFIGS: frozenset({"pageSize", "pageToken"}),
+    operations.GET_TASK: frozenset({"historyLength", "history_length"}),
+    operations.CREATE_PUSH_CONFIG: frozenset({"configId", "config_id"}),
+    operations.LIST_PUSH_CONFIGS: frozenset({"pageSize", "pageToken", "page_size", "page_token"}),
 }
+"""By their JSON names and by those of the proto, as bodies have them."""
 
 _FILE: Final[Mapping[str, str]] = {
     "raw": "fileWithBytes",

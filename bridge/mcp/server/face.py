@@ -20,12 +20,15 @@ from bridge.jsonvalues import JsonObject
 
 INVALID_PARAMS: Literal[-32602] = -32602
 INTERNAL_ERROR: Literal[-32603] = -32603
+MISSING_REQUIRED_CLIENT_CAPABILITY: Literal[-32021] = -32021
 
 
 class McpRefusal(Exception):
     """A request is answered with this JSON-RPC error. The client sees all of it."""
 
-    def __init__(self, code: Literal[-32602, -32603], message: str, data: JsonObject | None = None) -> None:
+    def __init__(
+        self, code: Literal[-32602, -32603, -32021], message: str, data: JsonObject | None = None
+    ) -> None:
         super().__init__(message)
         self.code = code
         self.message = message

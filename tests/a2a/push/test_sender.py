@@ -18,7 +18,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 from starlette.responses import Response, StreamingResponse
 
 from bridge.a2a.model.objects import Artifact, Message, Part, Task, TaskState
-from bridge.a2a.model.push_objects import GetTaskPushNotificationConfigRequest
+from bridge.a2a.model.push_objects import GETS_TASKS, GetTaskPushNotificationConfigRequest
 from bridge.a2a.push.client import PushBounds, PushClient
 from bridge.a2a.push.signatures import PushSigner
 from bridge.a2a.tasks.agent import Job
@@ -456,3 +456,19 @@ async def test_a_webhook_that_is_given_up_is_told(place: Place) -> None:
     task = await place.task()
     await place.nothing_waits()
     assert told == [PushAttempt("tools", "given_up", task.id, place.receiver.place)]
+
+
+@pytest.mark.proves("a2a03-7.5-push")
+async def test_the_webhook_of_a_client_of_0_3_gets_tasks_as_0_3_has_them(place: Place) -> None:
+    await place.send()
+    task = await place.task(**{GETS_TASKS: True})
+    await place.nothing_waits()
+    got = [json.loads(one.body) for one in place.receiver.got]
+    assert {one["kind"] for one in got} == {"task"}
+    assert {one["id"] for one in got} == {task.id}
+    assert got[-1]["status"]["state"] == "completed"
+    assert [part["kind"] for one in got[-1]["artifacts"] for part in one["parts"]] == ["text", "text"]
+    headers = place.receiver.got[-1].headers
+    assert headers["content-type"] == "application/json"
+    assert "a2a-version" not in headers
+    assert GETS_TASKS not in await place.told_of(task)

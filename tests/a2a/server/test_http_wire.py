@@ -551,7 +551,8 @@ async def test_only_json_is_taken(driver: Driver, content_type: str | None, take
         assert answer.fault is None
     else:
         assert answer.fault
-        assert (answer.http.status_code, answer.fault.reason) == (415, "UNSUPPORTED_MEDIA_TYPE")
+        assert (answer.http.status_code, answer.fault.reason) == (415, "CONTENT_TYPE_NOT_SUPPORTED")
+        assert answer.fault.code == (-32005 if isinstance(driver, JsonRpcDriver) else 415)
 
 
 @pytest.mark.proves("a2a-11.1-accept")

@@ -22,9 +22,11 @@ from bridge.a2a.model.objects import (
     SendMessageResponse,
     StreamResponse,
     Task,
+    TaskPushNotificationConfig,
     TaskState,
 )
 from bridge.a2a.model.operations import OPERATIONS
+from bridge.a2a.model.push_objects import GETS_TASKS
 from bridge.a2a.wire.spelling import NOTE
 from bridge.a2a.wire.v0_3 import V0_3
 from bridge.a2a.wire.v0_3_proto import V0_3Proto
@@ -245,7 +247,47 @@ def test_a_webhook_in_a_message_is_the_same_both_ways(dialect: V0_3, name: str) 
         "blocking": False,
         name: {**push, "authentication": {"schemes": ["Bearer"], "credentials": "x"}},
     }
-    assert dialect.request_from(operations.SEND_MESSAGE, params) == request
+    read = dialect.request_from(operations.SEND_MESSAGE, params).to_object()
+    assert read["configuration"]["taskPushNotificationConfig"].pop(GETS_TASKS) is True
+    assert read == request.to_object()
+
+
+@pytest.mark.parametrize(("dialect", "name"), [(RPC, "pushNotificationConfig"), (REST, "pushNotification")])
+@pytest.mark.parametrize(
+    "nothing", [{}, {"schemes": []}, {"schemes": [], "credentials": ""}, {"schemes": None}]
+)
+def test_a_webhook_whose_authentication_names_no_scheme_asks_for_none(
+    dialect: V0_3, name: str, nothing: Any
+) -> None:
+    message = {"messageId": "m", "role": "ROLE_USER" if name == "pushNotification" else "user"}
+    push = {"url": "https://hooks.example.com", "token": "t", "authentication": nothing}
+    text: Any = {"kind": "text", "text": "a"} if dialect is RPC else {"text": "a"}
+    said = {"message": {**message, dialect.spelling.parts_name: [text]}, "configuration": {name: push}}
+    request = dialect.request_from(operations.SEND_MESSAGE, said)
+    assert isinstance(request, SendMessageRequest)
+    assert request.configuration is not None
+    read = request.configuration.task_push_notification_config
+    assert read is not None
+    assert (read.url, read.token, read.authentication) == ("https://hooks.example.com", "t", None)
+
+
+def test_all_schemes_of_a_webhook_come_back() -> None:
+    push = {"url": "https://hooks.example.com", "authentication": {"schemes": ["Bearer", "Basic"]}}
+    said: Any = {"taskId": "t", "pushNotificationConfig": push}
+    read = RPC.request_from(operations.CREATE_PUSH_CONFIG, said)
+    assert isinstance(read, TaskPushNotificationConfig)
+    assert read.authentication is not None
+    assert read.authentication.scheme == "Bearer"
+    kept = {name: item for name, item in read.to_object().items() if name != GETS_TASKS}
+    assert RPC.push_spelling.answer(operations.CREATE_PUSH_CONFIG, kept) == said
+
+
+@pytest.mark.parametrize("name", ["historyLength", "history_length"])
+def test_the_length_of_a_history_is_heard_by_both_names_over_http(name: str) -> None:
+    said = REST.routes.params_from(operations.GET_TASK, {"id": "t"}, [(name, "1")], {})
+    read = REST.request_from(operations.GET_TASK, said)
+    assert isinstance(read, GetTaskRequest)
+    assert read.history_length == 1
 
 
 @pytest.mark.parametrize(("dialect", "name"), [(RPC, "pushNotificationConfig"), (REST, "pushNotification")])
