@@ -119,7 +119,10 @@ class AgentOperations:
         return await self._page(request, only_own=only_own)
 
     async def _page(self, request: ListTasksRequest, *, only_own: bool) -> ListTasksResponse:
-        return await self._read(LIST_TASKS, request, self._own if only_own else self._caller)
+        late = replace(
+            self._own if only_own else self._caller, comes_late=True
+        )  # for the numbers of progress
+        return await self._read(LIST_TASKS, request, late)
 
     async def to_answer(self, state: TaskState, most: int, page_token: str = "") -> ListTasksResponse:
         """The newest tasks in a state of `WAITING` that the visitor may answer, or those of a later page.

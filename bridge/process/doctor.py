@@ -43,7 +43,20 @@ from bridge.store.sqlite_reader import Reader
 _CLOCK_SECONDS: Final = 5.0
 """How far the clocks of this machine and of the database may differ before that is told."""
 
-_AREAS: Final = ("store", "peers", "credentials", "certificates", "replicas", "audit", "disk", "clock")
+_NEED_PACKAGES: Final = frozenset({"bridge.store", "bridge.console", "bridge.traces"})
+"""The keys that take packages of an extra."""
+
+_AREAS: Final = (
+    "packages",
+    "store",
+    "peers",
+    "credentials",
+    "certificates",
+    "replicas",
+    "audit",
+    "disk",
+    "clock",
+)
 """The order in which they are told."""
 
 
@@ -86,7 +99,7 @@ async def health_of_file(plan: Plan, within_seconds: float) -> Health:
     failed: list[tuple[str, StoredTask]] = []
     if plan.place.shared_store is None:
         failed += await anyio.to_thread.run_sync(_failed_in_files, plan)
-    elif all(one.grade is not Grade.BAD for one in found if one.area == "store"):
+    elif all(one.grade is not Grade.BAD for one in found if one.area in ("packages", "store")):
         shared = await _in_database(plan, plan.place.shared_store)
         found += shared[0]
         failed += shared[1]
@@ -116,7 +129,13 @@ def _peers(seen: Findings) -> Iterator[HealthFinding]:
             yield HealthFinding("peers", peer.title, Grade.GOOD, peer.says or peer.where)
         else:
             needs_login = "mcp-a2a login" in peer.down
-            mend = peer_mend(peer.kind, peer.key, peer.where, needs_login=needs_login)
+            mend = peer_mend(
+                peer.kind,
+                peer.key,
+                peer.where,
+                needs_login=needs_login,
+                is_unauthorized=peer.is_unauthorized,
+            )
             yield HealthFinding("peers", peer.title, Grade.BAD, peer.down, mend)
 
 
@@ -124,7 +143,9 @@ def _places(seen: Findings) -> Iterator[HealthFinding]:
     """The faults of packages and keys, as `check` tells them. Those of certificates and the audit are told beside."""
     for fault in seen.of_place:
         if "tls" not in fault.path and fault.path[0] != "audit":
-            yield HealthFinding("credentials", ".".join(map(str, fault.path)), Grade.BAD, fault.words)
+            name = ".".join(map(str, fault.path))
+            area = "packages" if name in _NEED_PACKAGES else "credentials"
+            yield HealthFinding(area, name, Grade.BAD, fault.words.removeprefix(f"{name}: "))
 
 
 def _failed_in_files(plan: Plan) -> list[tuple[str, StoredTask]]:

@@ -124,6 +124,8 @@ class PeerFindings:
     """Why the peer cannot be called; None when it can."""
     faults: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
+    is_unauthorized: bool = False
+    """Whether it is down since it does not take the credentials of the bridge."""
 
     @property
     def title(self) -> str:
@@ -282,7 +284,8 @@ def offline_findings(plan: Plan) -> Findings:
 
 def _server(key: str, upstream: ToolServer, *, is_needed: bool) -> PeerFindings:
     greeting, listing = upstream.greeting, upstream.listing
-    says = f"{greeting.name} {greeting.version}, {_number(len(listing.tools), 'tool')}" if greeting else ""
+    named = f"{greeting.name} {greeting.version}".rstrip() if greeting else ""
+    says = f"{named}, {_number(len(listing.tools), 'tool')}" if greeting else ""
     ends = "; `serve` would end at once (fail = closed)" if is_needed else ""
     return PeerFindings(
         "tool_servers",
@@ -303,6 +306,7 @@ def _server(key: str, upstream: ToolServer, *, is_needed: bool) -> PeerFindings:
                 {f"the tool {tool.name}": tool.listed for tool in listing.tools}, "the card has them"
             ),
         ),
+        is_unauthorized=upstream.is_unauthorized,
     )
 
 
@@ -350,7 +354,15 @@ async def _agent(agent: RemoteAgent, plan: RemotePlan | None) -> PeerFindings:
         notes += agent.extension_notes
         notes += _on_proof(agent.proof)
         notes += _on_unseen(_words_of_card(agent.card), "hosts are given its words without them")
-    return PeerFindings("agents", agent.key, redacted_url(agent.url), says, down, notes=notes)
+    return PeerFindings(
+        "agents",
+        agent.key,
+        redacted_url(agent.url),
+        says,
+        down,
+        notes=notes,
+        is_unauthorized=agent.state.is_unauthorized,
+    )
 
 
 def _on_proof(proof: CardProof | None) -> tuple[str, ...]:

@@ -361,7 +361,7 @@ async def test_a_task_at_work_shows_its_progress_line() -> None:
             assert page["progress"] == "3 of 5 the third wall"
             assert 'id="progress" role="status">3 of 5 the third wall' in (await browser.opens(path)).text
             (listed_now,) = (await browser.reads("/tasks"))["lists"]
-            assert listed_now["tasks"][0]["says"] == "the third wall"
+            assert listed_now["tasks"][0]["says"] == "3 of 5 the third wall"
             released.set()
             await served_bridge.drain(5)
             assert (await browser.reads(path))["progress"] == ""

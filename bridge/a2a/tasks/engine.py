@@ -437,7 +437,8 @@ class Engine:
         )
         tasks = []
         for row in listing.tasks:
-            read = partial(_listed_for, caller, row)
+            note = self._tasks.progress_of(row.task_id) if caller.comes_late else None
+            read = partial(_listed_for, caller, row, note)
             is_heavy = containers_in(row) > HEAVY_CONTAINERS
             tasks.append(await anyio.to_thread.run_sync(read) if is_heavy else read())
         return response_from(listing, tasks, request)
@@ -714,8 +715,9 @@ def _shown_events(caller: CallContext, watcher: Watcher) -> Watcher:
     return watcher
 
 
-def _listed_for(caller: CallContext, row: StoredTask) -> Task:
+def _listed_for(caller: CallContext, row: StoredTask, note: JsonObject | None) -> Task:
     task, moments = listed_task(row)
+    task = with_note(task, note)
     return _shown_to(caller, with_note(task, _moments_for(caller, moments)), row.origin.owner)
 
 

@@ -145,6 +145,11 @@ class TaskRegistry:
         """Whether a task is in memory, whoever owns it."""
         return task_id in self._live or task_id in self._resting
 
+    def progress_of(self, task_id: str) -> JsonObject | None:
+        """The last numbers that the work of a task has told here, as metadata; None if it has told none."""
+        live = self._live.get(task_id)
+        return None if live is None else live.progress
+
     async def find(self, task_id: str) -> LiveTask | None:
         """The task with this id, whoever owns it; None if there is none.
 

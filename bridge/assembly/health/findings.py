@@ -62,7 +62,7 @@ class HealthFinding:
     """One thing that was looked at."""
 
     area: str
-    """`store`, `peers`, `credentials`, `certificates`, `replicas`, `audit`, `disk` or `clock`."""
+    """`packages`, `store`, `peers`, `credentials`, `certificates`, `replicas`, `audit`, `disk` or `clock`."""
     name: str
     grade: Grade
     words: str

@@ -49,7 +49,7 @@ class CallRequest:
         except UnicodeEncodeError as exc:
             raise UsageError("the command line is not in UTF-8") from exc
         if wrong := [word for word, pair in zip(words, pairs, strict=True) if pair is None]:
-            raise UsageError(f"arguments are given as KEY=VALUE, not {wrong[0]!r}")
+            raise UsageError(f"arguments are given as KEY=VALUE, not {wrong[0]!r}; --text sends words")
         if sum((bool(pairs), given is not None, text is not None)) > 1:
             raise UsageError("give KEY=VALUE, --json or --text: one of them")
         _require_one_purpose(options, skill, bool(pairs) or given is not None or text is not None)

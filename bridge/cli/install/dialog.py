@@ -143,8 +143,13 @@ def _token(url: str, found: FoundCard, option: str, variable: str) -> str:
             continue
         os.environ[variable] = token  # read by the trials of this process, and by nothing that outlives it
         connection = _connection(url, **({option: f"env:{variable}"} if token else {}))
-        if not (fault := anyio.run(checks.refusal_of, connection, found)):
+        statuses: list[int] = []
+        if not (fault := anyio.run(checks.refusal_of, connection, found, statuses)):
             return token
+        if token and statuses:  # in words that name no option, as none was typed
+            fault = (
+                f"The agent does not take the {'token' if option == 'bearer' else word}: HTTP {statuses[-1]}"
+            )
         render.say(f"{fault}. (Ctrl+D leaves, and nothing is written.)")
 
 

@@ -74,7 +74,7 @@ def without_the_first(text: str, table: KeyPath) -> str:
     own = _table_at(before, table)
     tokens = own.get("tokens", [])
     if len(tokens) != 2:
-        raise UsageError(f"{where} has no two tokens, so none is taken out")
+        raise UsageError(f"{where} has fewer than two tokens, so none is taken out")
     positions = locate(text)
     first, second = (positions[(*table, "tokens", number)].value for number in range(2))
     edited = text[: first.start] + text[second.start :]

@@ -98,7 +98,10 @@ async def test_a_token_is_tried_is_never_shown_and_goes_into_a_private_file(
             ("Name of the server", "mine"),
             (SECRET, ""),
         )
-        for fault, token in (("asks for credentials", "wr0ng"), ("It does not take the token", TOKEN)):
+        for fault, token in (
+            ("asks for credentials", "wr0ng"),
+            ("The agent does not take the token: HTTP 401. (Ctrl+D", TOKEN),
+        ):
             await terminal.until(fault)
             await answered(terminal, (SECRET, token))
         await answered(terminal, ("[Y/n]", "y"))

@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
+import sys
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.support.command import Wrapping, run_here
+from tests.support.command import ROOT, WAIT_SECONDS, Wrapping, environment, run_here
 from tests.support.files import DEVTOOLS, RAW, started, written
 from tests.support.ports import free_port
 from tests.support.postgres import database_url, new_agent
@@ -49,6 +53,30 @@ def running(folder: Path, *parts: str) -> Iterator[Wrapping]:
         yield bridge
 
 
+@contextmanager
+def refusing() -> Iterator[str]:
+    """The URL of a server that answers everything with 401."""
+
+    class Refusing(BaseHTTPRequestHandler):
+        def do_POST(self) -> None:
+            self.send_response(401)
+            self.send_header("Content-Length", "0")
+            self.end_headers()
+
+        do_GET = do_POST
+
+        def log_message(self, *words: object) -> None: ...
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), Refusing) as server:
+        thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
+        thread.start()
+        try:
+            yield f"http://127.0.0.1:{server.server_address[1]}"
+        finally:
+            server.shutdown()
+            thread.join()
+
+
 def fails_a_task(folder: Path, bridge: Wrapping, *words: str) -> None:
     done = run_here(
         "call",
@@ -84,6 +112,39 @@ def test_each_thing_that_is_broken_has_its_command(tmp_path: Path) -> None:
     assert "  ✗ tool_servers.gone: " in shown
     assert "      curl -si http://127.0.0.1:9/mcp\n" in shown
     assert shown.splitlines()[-1] == "2 things are broken"
+
+
+def test_a_server_that_answers_401_is_mended_by_credentials(tmp_path: Path) -> None:
+    with refusing() as url:
+        locked = f"[tool_servers.locked]\nurl = '{url}/mcp'\nfail = 'open'\n"
+        written(tmp_path, HEAD, RAW, locked, BOTH.replace("gone", "locked"))
+        (broken,) = broken_in(told_by(tmp_path)).items()
+    name, (area, mend) = broken
+    assert (name, area) == ("tool_servers.locked", "peers")
+    assert mend.startswith("put credentials that count into [tool_servers.locked]")
+
+
+def test_a_package_that_is_missing_is_told_before_what_needs_it(tmp_path: Path) -> None:
+    (tmp_path / "missing").mkdir()
+    (tmp_path / "missing" / "sitecustomize.py").write_text("import sys; sys.modules['psycopg'] = None")
+    written(tmp_path, "[bridge]\nstore = { env = 'DB' }\nkeys = [{ env = 'DB' }]\n", RAW, DEVTOOLS)
+    # A process that is forked from another one may have the package already.
+    done = subprocess.run(
+        [sys.executable, "-P", "-m", "bridge", "doctor", "--json", str(tmp_path / "bridge.toml")],
+        env=environment(
+            tmp_path,
+            PYTHONPATH=os.pathsep.join((str(tmp_path / "missing"), str(ROOT))),
+            DB="postgresql:///a-database-that-nobody-looks-for",
+        ),
+        capture_output=True,
+        text=True,
+        timeout=WAIT_SECONDS,
+        check=False,
+    )
+    assert done.returncode == 1, done.stderr
+    first, *_ = json.loads(done.stdout)["findings"]
+    assert (first["area"], first["name"], first["grade"]) == ("packages", "bridge.store", "bad")
+    assert first["words"].startswith("a store in PostgreSQL takes psycopg")
 
 
 def test_the_last_failures_are_told_with_their_reasons_while_the_bridge_runs(tmp_path: Path) -> None:

@@ -77,7 +77,7 @@ def test_a_token_is_kept_in_a_file_where_that_is_asked_for(tmp_path: Path) -> No
         (("add", "ann", "--group", "taem"), "there is no group `taem`"),
         (("add", "ann", "--group", "taem", "--to", "ann.token"), "there is no group `taem`"),
         (("rotate", "ann"), "there is no table [principals.ann]"),
-        (("rotate", "ops", "--finish"), "no two tokens"),
+        (("rotate", "ops", "--finish"), "fewer than two tokens"),
         (("rotate", "ops", "--finish", "--to", "x"), "does not go with --to"),
     ],
 )

@@ -93,5 +93,5 @@ def test_a_token_that_cannot_be_added_is_refused(text: str, words: str) -> None:
 
 @pytest.mark.parametrize("tokens", ['[{ env = "A" }]', "[]"])
 def test_the_last_token_is_not_taken_out(tokens: str) -> None:
-    with pytest.raises(UsageError, match="no two tokens"):
+    with pytest.raises(UsageError, match="fewer than two tokens"):
         without_the_first(f"[principals.ann]\ntokens = {tokens}\n", ANN)
