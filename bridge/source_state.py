@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from dataclasses import dataclass, replace
 from typing import Literal
 
@@ -46,3 +47,28 @@ class SourceState:
             was_up=was_up,
             is_unauthorized=is_unauthorized,
         )
+
+
+class HeardRefusal:
+    """Whether a peer takes the credentials of the bridge, by its last answer, and what the log is told of that."""
+
+    def __init__(self, logger: logging.Logger) -> None:
+        self.words = ""
+        """Why the peer does not take them; empty while it does."""
+        self._logger = logger
+        self._was_told = False
+
+    def hear(self, peer: str, words: str) -> bool:
+        """Note what an answer says: why the credentials are not taken, or nothing. Returns whether that has changed."""
+        is_news, self.words = bool(words) != bool(self.words), words
+        if is_news and words:
+            self.tell(peer, words)
+        elif is_news:
+            self._logger.info("%s takes the credentials of the bridge again", peer)
+        return is_news
+
+    def tell(self, peer: str, words: str) -> None:
+        """Log a refusal: the first as a warning. One tool or operation of the peer may refuse again and again."""
+        level = logging.INFO if self._was_told else logging.WARNING
+        self._logger.log(level, "%s does not take the credentials of the bridge: %s", peer, words)
+        self._was_told = True

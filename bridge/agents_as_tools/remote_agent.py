@@ -30,7 +30,7 @@ from bridge.http.logins import CallerLogins
 from bridge.http.private_addresses import AddressGuard
 from bridge.http.token_exchange import CallerTokenError
 from bridge.seal import agent_mark
-from bridge.source_state import SourceState
+from bridge.source_state import HeardRefusal, SourceState
 from bridge.translate.extension import URI
 from bridge.translate.tool_names import slug
 
@@ -115,9 +115,8 @@ class RemoteAgent:
         """What is wrong with its card."""
         self._lack = ""
         """Why there is no token of a login for it."""
-        self._refused = ""
-        """Why it takes no request with the bridge's credentials, although its card is good; empty while it does."""
-        self._has_refused = False
+        self._refusal = HeardRefusal(logger)
+        """Whether it takes requests with the bridge's credentials, while its card is good."""
         self._hides_card = False
         """Whether its card is not given to the bridge for want of credentials."""
         self._source = source
@@ -384,18 +383,9 @@ class RemoteAgent:
 
     def _hear_refusal(self, words: str) -> None:
         """Note that it has not taken a request for want of credentials; with no words, that it has taken one."""
-        if words == self._refused:
-            return
-        is_news, self._refused = bool(words) != bool(self._refused), words
-        self._be(self._fault)
-        if is_news and words:
-            level = (
-                logging.INFO if self._has_refused else logging.WARNING
-            )  # one operation may refuse, again and again
-            logger.log(level, "%s does not take the credentials of the bridge: %s", self.key, words)
-            self._has_refused = True
-        elif is_news:
-            logger.info("%s takes the credentials of the bridge again", self.key)
+        if words != self._refusal.words:
+            self._refusal.hear(str(self.key), words)
+            self._be(self._fault)
 
     def _distrust(self, fault: DistrustedError) -> None:
         """Call it no more, although its card was good before."""
@@ -407,9 +397,9 @@ class RemoteAgent:
         take the bridge's credentials."""
         self._fault = fault
         self._hides_card = self._hides_card and fault is not None
-        refuses = self._hides_card or (not fault and not self._lack and bool(self._refused))
+        refuses = self._hides_card or (not fault and not self._lack and bool(self._refusal.words))
         self._state = self._state.then(
-            fault or self._lack or self._refused or None, self._now_ms(), is_unauthorized=refuses
+            fault or self._lack or self._refusal.words or None, self._now_ms(), is_unauthorized=refuses
         )
 
 

@@ -57,9 +57,7 @@ _FIELDS: Final[Mapping[str, tuple[_Is, str]]] = {
 _HINTS: Final = ("readOnlyHint", "destructiveHint", "idempotentHint", "openWorldHint")
 _ANNOTATIONS: Final[Mapping[str, tuple[_Is, str]]] = {
     "title": (_is_text, "a text"),
-    **dict.fromkeys(
-        ("readOnlyHint", "destructiveHint", "idempotentHint", "openWorldHint"), (_is_truth, "true or false")
-    ),
+    **dict.fromkeys(_HINTS, (_is_truth, "true or false")),
 }
 _ICON: Final[Mapping[str, tuple[_Is, str]]] = {
     "mimeType": (_is_text, "a text"),

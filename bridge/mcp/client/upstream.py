@@ -39,6 +39,7 @@ from bridge.mcp.client.session import Session
 from bridge.mcp.client.transports.stdio import StdioTarget
 from bridge.mcp.client.transports.streamable_http import HttpTarget, ServerTarget
 from bridge.mcp.client.values import Greeting, ToolListing
+from bridge.source_state import HeardRefusal
 from bridge.trace import UNHEARD, Hops
 
 logger = logging.getLogger(__name__)
@@ -129,9 +130,8 @@ class Upstream:
         is_serial = self._memory.recall(Fact.SERIAL, str(target)) is not None
         self._slots_each = 1 if is_serial else self._pace.concurrency
         self._on_change = on_change
-        self._refused = ""
-        """Why it takes no call with the bridge's credentials, although it is connected; empty while it does."""
-        self._has_refused = False
+        self._refusal = HeardRefusal(logger)
+        """Whether it takes calls with the bridge's credentials, while it is connected."""
         self._was_tried = False
         self._first = self._make(name, on_change=self._hear_change)
         self._shared = self._queue(
@@ -161,28 +161,15 @@ class Upstream:
         """Pass a change of the first session on. Its first failure is no line of a log, as `ready` tells it. One for
         want of credentials is: only a person can mend that, and what is served without the server tells nobody."""
         if not self._was_tried and self._first.is_unauthorized:
-            self._warn_of_refusal(self._first.down or "")
+            self._refusal.tell(self.name, self._first.down or "")
         self._was_tried = True
         self._on_change()
-
-    def _warn_of_refusal(self, words: str) -> None:
-        level = logging.INFO if self._has_refused else logging.WARNING  # a tool may refuse, again and again
-        logger.log(level, "%s does not take the credentials of the bridge: %s", self.name, words)
-        self._has_refused = True
 
     def _hear_refusal(self, words: str) -> None:
         """Note that the server has not taken a request for want of credentials; with no words, that it has taken one.
         What it says of the credentials of a caller is not about the bridge's."""
-        if words == self._refused or self._callers is not None or self.logins is not None:
-            return
-        is_news, self._refused = bool(words) != bool(self._refused), words
-        if not is_news:
-            return
-        if words:
-            self._warn_of_refusal(words)
-        else:
-            logger.info("%s takes the credentials of the bridge again", self.name)
-        self._on_change()
+        if self._callers is None and self.logins is None and self._refusal.hear(self.name, words):
+            self._on_change()
 
     def _go_serial(self) -> None:
         """Run one call at a time in each session, since the server asks without naming the call."""
@@ -227,12 +214,12 @@ class Upstream:
     def down(self) -> str | None:
         """Why the server cannot be called, in words; None while it can. One that takes no credentials is asked all the
         same with each call: it may take them again."""
-        return self._first.down or self._refused or None
+        return self._first.down or self._refusal.words or None
 
     @property
     def is_unauthorized(self) -> bool:
         """Whether it is down since it does not take the credentials of the bridge."""
-        return self._first.is_unauthorized or (self._first.down is None and bool(self._refused))
+        return self._first.is_unauthorized or (self._first.down is None and bool(self._refusal.words))
 
     @property
     def needs_login(self) -> bool:
