@@ -49,6 +49,9 @@ from bridge.version import __version__
 
 logger = logging.getLogger(__name__)
 
+_MOMENT_SECONDS: Final = 2.0
+"""How long a start waits for an agent whose card is remembered. Hosts wait for a start."""
+
 _FIRST_AGAIN_SECONDS: Final = 1.0
 _LONGEST_AGAIN_SECONDS: Final = 60.0
 """The pauses before an agent is followed again, after what it said broke that."""
@@ -160,7 +163,8 @@ class AgentsFace:
     ) -> AsyncIterator[AgentsFace]:
         """Read the cards and keep them fresh; `on_change` is called when what is listed has changed.
 
-        The remembered card of an agent is listed at once. The start waits a limited time for the others.
+        The start waits a limited time for the agents. An agent that does not answer for a moment is listed by its
+        remembered card, if there is one.
         """
         for agent in self._agents:
             agent.use_what_is_remembered()
@@ -170,7 +174,11 @@ class AgentsFace:
                 self._handles, self._options, group, self._unnamed, self._turns, webhooks
             )
             self._tasks = McpTasks(self._surroundings, self._found, self._names_by_mark)
-            await read_cards([agent for agent in self._agents if agent.down is not None], first_cards_seconds)
+            async with anyio.create_task_group() as reading:
+                known = [agent for agent in self._agents if agent.down is None]
+                new = [agent for agent in self._agents if agent.down is not None]
+                reading.start_soon(read_cards, known, min(_MOMENT_SECONDS, first_cards_seconds))
+                reading.start_soon(read_cards, new, first_cards_seconds)
             self._list()
             self._on_change, self._group = on_change, group
             self._watch()

@@ -137,6 +137,11 @@ def type_words(schema: JsonObject, root: JsonObject | None = None, depth: int = 
     """A schema's type in words: `string`, `one of "a", "b"`, `array of number`. `root` resolves references."""
     root = schema if root is None else root
     schema = resolved(schema, root)
+    if titled := titled_choices(schema):
+        return "one of " + ", ".join(
+            json.dumps(value, ensure_ascii=False) + (f" ({title})" if title not in ("", value) else "")
+            for value, title in titled[:20]
+        )
     if isinstance(choices := schema.get("enum"), list):
         return "one of " + ", ".join(json.dumps(choice, ensure_ascii=False) for choice in choices[:20])
     if "const" in schema:
@@ -197,6 +202,43 @@ def coerced_fields(answer: JsonObject, tool: Tool) -> JsonObject:
         else value
         for name, value in answer.items()
     }
+
+
+def titled_choices(schema: JsonObject) -> tuple[tuple[str, str], ...]:
+    """The choices of a field, each with its title, if at least one has a title: `oneOf` or `anyOf` of `const` and
+    `title`, or the `enumNames` of an `enum` (MCP client/elicitation, titled enums)."""
+    values, titles = schema.get("enum"), schema.get("enumNames")
+    if isinstance(values, list) and isinstance(titles, list) and len(values) == len(titles):
+        pairs = list(zip(values, titles, strict=True))
+    else:
+        listed = next((found for key in ("oneOf", "anyOf") if isinstance(found := schema.get(key), list)), [])
+        if not all(isinstance(one, dict) and "const" in one for one in listed):
+            return ()
+        pairs = [(one["const"], one.get("title")) for one in listed if isinstance(one, dict)]
+    texts = [
+        (value, title if isinstance(title, str) else "") for value, title in pairs if isinstance(value, str)
+    ]
+    return tuple(texts) if len(texts) == len(pairs) and any(title for _, title in texts) else ()
+
+
+def with_chosen_values(answer: JsonObject, tool: Tool) -> JsonObject:
+    """The answer to a form, with the values of choices that it names by their titles. A value counts before a title,
+    and a title that two choices have names neither."""
+    properties = resolved_properties(tool.input_schema)
+    return {name: _chosen(value, properties.get(name, {})) for name, value in answer.items()}
+
+
+def _chosen(value: JsonValue, schema: JsonObject) -> JsonValue:
+    if isinstance(value, list) and isinstance(items := schema.get("items"), dict):
+        return [_chosen(one, items) for one in value]
+    if not isinstance(value, str):
+        return value
+    choices = titled_choices(schema)
+    if any(value == one for one, _ in choices):
+        return value
+    word = value.strip().casefold()
+    named = [one for one, title in choices if word and title.strip().casefold() == word]
+    return named[0] if len(named) == 1 else value
 
 
 def whole_numbers(value: JsonValue) -> JsonValue:

@@ -35,6 +35,7 @@ from bridge.translate.arguments import (
     problems_of,
     properties_of,
     whole_numbers,
+    with_chosen_values,
 )
 from bridge.translate.confirmation import answer_to_confirmation, refuses_in_words
 from bridge.translate.content import MAX_DATA_DEPTH
@@ -353,7 +354,7 @@ def _content(form: Tool, message: Message) -> JsonObject:
         found = inner
     elif found == {"action": "accept"} and "action" not in fields:
         found = {}
-    return coerced_fields(found, form)
+    return with_chosen_values(coerced_fields(found, form), form)
 
 
 def _with_defaults(form: Tool, content: JsonObject) -> JsonObject:

@@ -6,13 +6,18 @@ from collections.abc import Awaitable, Callable, Iterator
 from dataclasses import replace
 from typing import Any, NoReturn
 
+import anyio
 import httpx2
 import pytest
 
 from bridge.a2a.client.card import FoundCard, card_from
+from bridge.agents_as_tools.face import AgentsFace
+from bridge.agents_as_tools.handles import Handles
 from bridge.agents_as_tools.listing import FaceListing, Introduction, listing_of
 from bridge.agents_as_tools.remote_agent import RemoteAgent
+from bridge.errors import PeerError
 from bridge.jsonvalues import json_bytes
+from bridge.seal import Seal
 from tests.hostile.agent_cards import card_of
 from tests.support.agent_faces import OPTIONS
 from tests.support.limits import client_options
@@ -97,3 +102,39 @@ async def test_only_web_links_and_words_that_can_be_seen_introduce_an_agent() ->
     links = {"documentationUrl": "https://a/docs", "iconUrl": "http://a/icon.png"}
     found, _ = await listed(1, name="Guide", description="Knows", **links)
     assert found.introduction == Introduction("Guide", "Guide: Knows", *links.values())
+
+
+def found_card(skill: str) -> FoundCard:
+    """A card with one skill."""
+    skills: Any = [{"id": skill, "name": skill, "description": "", "tags": []}]
+    card, _ = card_from(json_bytes({**card_of(URL), "skills": skills}), URL)
+    return FoundCard(URL, b"", card)
+
+
+class Source(Remembered):
+    """A card that was read in an earlier run, and what its agent says of it now; None when it does not answer."""
+
+    def __init__(self, found: FoundCard, now: FoundCard | None) -> None:
+        super().__init__(found)
+        self.now = now
+
+    async def refresh(self) -> FoundCard:
+        if self.now is None:
+            raise PeerError("it does not answer")
+        return self.now
+
+    async def watch(self, on_change: Any, on_distrust: Any = None) -> NoReturn:
+        await anyio.sleep_forever()
+        raise AssertionError("it has no end")
+
+
+@pytest.mark.parametrize(("now", "listed_skill"), [("new", "new"), (None, "old")])
+async def test_a_start_asks_an_agent_that_is_up_and_lists_a_remembered_card_for_one_that_is_not(
+    now: str | None, listed_skill: str
+) -> None:
+    source = Source(found_card("old"), None if now is None else found_card(now))
+    async with httpx2.AsyncClient() as http:
+        agent = RemoteAgent(URL, source, http, client_options(), key="one")
+        face = AgentsFace([agent], Handles(Seal([b"k" * 32])), OPTIONS, {})
+        async with face.run(lambda: None, first_cards_seconds=10):
+            assert [tool.skill_id for tool in face.published] == [listed_skill]

@@ -603,3 +603,43 @@ def test_the_key_of_the_only_question_may_be_named_although_a_field_is_called_so
     question = form("second", second="string")
     given = answers_from(said({"second": {"second": "y"}}), [question]).given
     assert given == {"second": {"action": "accept", "content": {"second": "y"}}}
+
+
+def choosing(**fields: Any) -> Elicitation:
+    """A form with these fields, all of them required."""
+    asked = {"type": "object", "properties": fields, "required": [*fields]}
+    return elicitation_from("who", {"mode": "form", "message": "Which?", "requestedSchema": asked})
+
+
+TITLED: Final = [
+    {"type": "string", "oneOf": [{"const": "#f00", "title": "Red"}, {"const": "#0f0", "title": "Green"}]},
+    {"type": "string", "anyOf": [{"const": "#f00", "title": "Red"}, {"const": "#0f0", "title": "Green"}]},
+    {"type": "string", "enum": ["#f00", "#0f0"], "enumNames": ["Red", "Green"]},
+]
+
+
+@pytest.mark.parametrize("field", TITLED)
+def test_titled_choices_are_shown_by_title_and_answered_by_title_or_value(field: Any) -> None:
+    question = choosing(color=field)
+    assert 'color (one of "#f00" (Red), "#0f0" (Green), required)' in str(
+        parts_of_questions([question])[0].text
+    )
+    for answer in ("Red", " red ", "#f00", {"color": "Red"}, {"color": "#f00"}):
+        assert answers_from(said(answer), [question]).given == {
+            "who": {"action": "accept", "content": {"color": "#f00"}}
+        }
+    assert answers_from(said({"color": "Blue"}), [question]).problems
+
+
+def test_several_titled_choices_are_answered_by_their_titles() -> None:
+    items = {"anyOf": TITLED[0]["oneOf"]}
+    question = choosing(colors={"type": "array", "items": items})
+    given = answers_from(said({"colors": ["Green", "#f00"]}), [question]).given
+    assert given == {"who": {"action": "accept", "content": {"colors": ["#0f0", "#f00"]}}}
+
+
+def test_a_value_counts_before_a_title_and_a_title_of_two_choices_names_neither() -> None:
+    choices = [{"const": "a", "title": "b"}, {"const": "b", "title": "Same"}, {"const": "c", "title": "Same"}]
+    question = choosing(x={"type": "string", "oneOf": choices})
+    assert answers_from(said({"x": "b"}), [question]).given["who"]["content"] == {"x": "b"}
+    assert answers_from(said({"x": "Same"}), [question]).problems
