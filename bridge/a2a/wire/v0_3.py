@@ -148,9 +148,9 @@ class V0_3(Dialect):
     spelling: ClassVar[Spelling] = JsonSpelling()
     push_spelling: ClassVar = JsonPushSpelling()
     push_name: ClassVar = "pushNotificationConfig"
+    """The field of a message's configuration that holds its webhook."""
     _of_webhooks: ClassVar[JsonObject] = {GETS_TASKS: True}
     """What the bridge notes in a config of a client of this version."""
-    """The field of a message's configuration that holds its webhook."""
     blocks_unless_said: ClassVar = True
     """Whether a message without `blocking` is answered once its task has settled. The specification does not say;
     a2a-sdk 0.3.26 does so for JSON-RPC."""
