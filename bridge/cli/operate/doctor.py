@@ -141,11 +141,25 @@ async def _console(client: httpx2.AsyncClient, root: str, token: str | None) -> 
     return {"ok": is_well, "findings": told["health"], "failures": told["failures"]}
 
 
+def readiness_in(answer: httpx2.Response) -> dict[str, Any] | None:
+    """What a bridge says at `/readyz`; None if no bridge says it."""
+    try:
+        said = answer.json()
+    except ValueError:
+        return None
+    return said if isinstance(said, dict) and isinstance(said.get("status"), str) else None
+
+
 async def _readiness(client: httpx2.AsyncClient, root: str, token: str | None) -> JsonObject:
     """What `/readyz` tells, as findings."""
     headers = {"Authorization": f"Bearer {token}"} if token else {}
     answer = await client.get(f"{root}/readyz", headers=headers)
-    state = answer.json()
+    state = readiness_in(answer)
+    if state is None:
+        raise PeerError(
+            f"there is no bridge at {root}: {root}/readyz answered HTTP {answer.status_code} with something else. The"
+            " address of a bridge has no /agents/NAME and no /mcp"
+        )
     findings: list[Any] = []
 
     def found(area: str, name: str, why: str | None, mend: str) -> None:

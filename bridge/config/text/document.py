@@ -29,7 +29,7 @@ _SAID: Final[Mapping[str, str]] = {
     "Unterminated string": "a text is not closed",
     "Unclosed array": "a list is not closed: `]` is missing",
     "Unclosed inline table": "a table in one line is not closed: `}` is missing",
-    "Invalid value": "a value is missing here, or it is none that TOML has: a text needs quotes",
+    "Invalid value": "a value is missing here, or TOML has no such value: a text needs quotes",
     "Invalid statement": "a line begins with a key or with `[table]`",
     "Invalid initial character for a key part": "a key is missing here, or it needs quotes",
     "Expected '=' after a key in a key/value pair": "`=` is missing after the key",

@@ -13,8 +13,10 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
+import httpx2
 import pytest
 
+from bridge.cli.operate.doctor import readiness_in
 from tests.support.command import ROOT, WAIT_SECONDS, Wrapping, environment, run_here
 from tests.support.files import DEVTOOLS, RAW, started, written
 from tests.support.ports import free_port
@@ -191,6 +193,20 @@ def test_nothing_at_a_url_is_said(tmp_path: Path) -> None:
     done = doctor(tmp_path, f"http://127.0.0.1:{free_port()}")
     assert done.returncode == 1
     assert "does not answer as a bridge" in done.stderr
+
+
+def test_the_address_of_an_agent_is_not_that_of_the_bridge(tmp_path: Path) -> None:
+    with running(tmp_path, HEAD, RAW, DEVTOOLS) as bridge:
+        done = doctor(tmp_path, f"http://127.0.0.1:{bridge.port}/agents/devtools")
+    assert (done.returncode, done.stdout) == (1, "")
+    assert "there is no bridge at http" in done.stderr
+    assert "has no /agents/NAME" in done.stderr
+
+
+def test_what_is_not_json_is_no_bridge() -> None:
+    assert readiness_in(httpx2.Response(200, text="<html>")) is None
+    assert readiness_in(httpx2.Response(404, json={"error": {}})) is None
+    assert readiness_in(httpx2.Response(503, json={"status": "not ready"})) == {"status": "not ready"}
 
 
 def test_options_for_a_url_do_not_go_with_a_file(tmp_path: Path) -> None:
