@@ -13,6 +13,30 @@ from collections.abc import Iterable
 from typing import Final
 from urllib.parse import urlsplit
 
+WEB_SCHEMES: Final = frozenset({"http", "https"})
+"""The schemes of what a person is given to open."""
+_OF_PROGRAMS: Final = frozenset(
+    {
+        *(
+            "javascript",
+            "livescript",
+            "vbscript",
+            "data",
+            "blob",
+            "filesystem",
+            "jar",
+            "view-source",
+            "about",
+        ),
+        *("file", "chrome", "edge", "resource", "moz-extension", "chrome-extension", "intent", "android-app"),
+        *("smb", "cifs", "nfs", "ftp", "ftps", "sftp", "ssh", "telnet", "rlogin", "ldap", "ldaps", "gopher"),
+        *("mailto", "tel", "sms", "facetime", "vscode", "vscode-insiders", "cursor", "jetbrains", "steam"),
+        *("search-ms", "shell", "itms-services", "x-apple-helpbasic", "rdp", "vnc", "ws", "wss"),
+    }
+)
+"""Schemes that name no resource of a server, since a browser or another program acts on them."""
+_OF_PROGRAMS_BEGIN: Final = ("ms-", "x-apple", "com.apple")
+
 _STEERING: Final = "\x00-\x08\x0b-\x1f\x7f-\x9f"
 """C0 except tab and line feed, DEL, and C1: these begin the commands of a terminal."""
 _HIDDEN: Final = (
@@ -81,7 +105,24 @@ def web_link(url: str | None) -> str | None:
         place = urlsplit(url)
     except ValueError:
         return None
-    return url if place.scheme in ("http", "https") and place.hostname else None
+    return url if place.scheme in WEB_SCHEMES and place.hostname else None
+
+
+def icon_link(source: str | None) -> str | None:
+    """The source of an icon if a host may show it: a web address, or the image itself (MCP `icons`); else None."""
+    return source if web_link(source) or (source and source.startswith("data:image/")) else None
+
+
+def resource_link(uri: str | None) -> str | None:
+    """The URI of a resource if it may be given as a link; else None: a web address, or the name that a server has for
+    a resource of its own, as `demo://notes/one`. What a browser or another program would run, read or open is none."""
+    if uri is None or web_link(uri) is not None:
+        return uri
+    scheme, colon, _ = uri.partition(":")
+    scheme = scheme.lower() if colon else ""
+    if not uri.isprintable() or " " in uri or scheme in _OF_PROGRAMS:
+        return None
+    return None if scheme.startswith(_OF_PROGRAMS_BEGIN) else uri
 
 
 def _shell_escape(byte: int) -> str:

@@ -14,7 +14,6 @@ import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
-from urllib.parse import urlsplit
 from uuid import UUID
 
 from pydantic import JsonValue
@@ -22,6 +21,7 @@ from pydantic import JsonValue
 from bridge.a2a.model.objects import Message, Part, Role, Task, TaskState, TaskStatus, text_of_parts
 from bridge.errors import CallerError
 from bridge.jsonvalues import JsonObject
+from bridge.safe_text import web_link
 from bridge.translate.arguments import properties_of, required_of
 from bridge.translate.extension import ANSWER, BLOCK, OCCASIONS, QUESTION, SKILL
 from bridge.translate.own_questions import ElicitAction
@@ -40,7 +40,6 @@ _NO_WORDS: Final[Mapping[TaskState, str]] = {
     TaskState.AUTH_REQUIRED: "The agent asks you to authenticate",
 }
 
-_WEB: Final = frozenset({"http", "https"})
 _URL_NAMES: Final = ("url", "authUrl", "auth_url", "authorizationUrl", "authorization_url", "uri", "href")
 """Names of fields with the URL to visit, the likeliest first."""
 
@@ -439,13 +438,7 @@ def _urls_of(name: str, value: JsonValue) -> list[tuple[str, str]]:
 
 
 def _is_web(url: JsonValue) -> bool:
-    if not isinstance(url, str) or any(char.isspace() for char in url):
-        return False
-    try:
-        split = urlsplit(url)
-    except ValueError:
-        return False
-    return split.scheme in _WEB and bool(split.hostname)
+    return isinstance(url, str) and web_link(url) is not None
 
 
 def _result(response: JsonValue) -> JsonObject | None:

@@ -21,6 +21,7 @@ from pydantic import JsonValue
 from bridge.a2a.model.objects import AppendedText, Part, PartKind
 from bridge.file_names import named_by_type
 from bridge.jsonvalues import JsonObject
+from bridge.safe_text import resource_link
 from bridge.translate.content import (
     ADDED,
     HELD,
@@ -126,11 +127,18 @@ def _restored(part: Part) -> tuple[JsonValue, ...]:
     name = row.fields.get(part.kind) if row is not None else None
     if row is None or name is None or (row.needs_type and not typed):
         return ()
+    if kind == "resource_link" and not _may_come_back(part.url):
+        return ()
     held: JsonObject = {name: getattr(part, part.kind), **(typed if row.takes_type else {})}
     if kind != "resource":
         return ({**rest, **held},)
     inner = rest.get("resource")
     return ({**rest, "resource": {**inner, **held}},) if isinstance(inner, dict) else ()
+
+
+def _may_come_back(uri: str | None) -> bool:
+    """Whether a link of a server is one again. Its own bridge says whether files are passed on."""
+    return resource_link(uri) is not None or (uri or "").lower().startswith("file:")
 
 
 def _spelled_out(part: Part, block: JsonObject) -> tuple[JsonValue, ...]:
@@ -176,6 +184,8 @@ def _titled(part: Part) -> JsonObject:
 def _url(part: Part, _: ResultRules) -> JsonObject:
     uri = part.url or ""
     name = part.filename or filename_in(uri) or uri
+    if resource_link(uri) is None:
+        return text_block(f"[{name}: a link that is no web address, not passed on as a link: {uri}]")
     typed: JsonObject = {} if part.media_type is None else {"mimeType": part.media_type}
     return {"type": "resource_link", "uri": uri, "name": name, **typed}
 

@@ -23,6 +23,7 @@ from pydantic_core import from_json
 
 from bridge.a2a.model.objects import Part, PartKind
 from bridge.jsonvalues import JsonObject, exceeds_floats, is_deeper, is_same
+from bridge.safe_text import WEB_SCHEMES, resource_link
 from bridge.translate.extension import BLOCK
 
 STRUCTURED: Final = "structuredContent"
@@ -182,7 +183,11 @@ def _resource_link(block: JsonObject, links: LinkRules) -> Part | None:
     fields, rest = held
     name = block.get("name")
     given_name = name if isinstance(name, str) else None
-    if _scheme(str(fields["url"])) == "file" and not links.allow_file:
+    scheme = _scheme(str(fields["url"]))
+    if scheme != "file" and resource_link(str(fields["url"])) is None:
+        said = f"a link that is no web address ({scheme or 'without a scheme'}:), not passed on"
+        return Part(text=f"[{given_name or 'a link'}: {said}]", metadata={BLOCK: _without_file(block)})
+    if scheme == "file" and not links.allow_file:
         return Part(
             text=f"[{given_name or 'a file'}: a link to a file of the server, not passed on]",
             metadata={BLOCK: _without_file(block)},
@@ -320,7 +325,7 @@ def filename_in(uri: JsonValue) -> str | None:
 
 
 def _is_web(uri: str) -> bool:
-    return _scheme(uri) in ("http", "https")
+    return _scheme(uri) in WEB_SCHEMES
 
 
 def _scheme(uri: str) -> str:

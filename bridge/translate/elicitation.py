@@ -28,6 +28,7 @@ from bridge.errors import PeerError
 from bridge.jsonvalues import JsonObject, exceeds_floats, is_deeper
 from bridge.mcp.schemas import schema_cost, validator_of
 from bridge.mcp.tools import Tool
+from bridge.safe_text import web_link
 from bridge.translate.arguments import (
     Problem,
     coerced_fields,
@@ -59,7 +60,6 @@ REMEMBERED_FORM_BYTES: Final = 16_384
 _EMAIL: Final = re.compile(r"[^@\s]+@[^@\s]+")
 """A loose check: only a mail can show that a mailbox exists."""
 
-_WEB: Final = frozenset({"http", "https"})
 _WHICH: Final = (
     "several forms are open: answer with a data part that has the key of each, or name one in metadata"
 )
@@ -118,7 +118,7 @@ def elicitation_from(key: str, params: JsonObject, *, is_login: bool = False) ->
     mode = params.get("mode", "form")
     if mode == "url":
         url = params.get("url")
-        if not isinstance(url, str) or not _is_web_address(url):
+        if not isinstance(url, str) or web_link(url) is None:
             raise PeerError("The tool sends its user to something that is no web address")
         return Elicitation(key, params, None, is_login)
     if mode != "form":
@@ -149,14 +149,6 @@ def _new_validator(form: str) -> Validator:
 
 
 _remembered_validator: Final = lru_cache(maxsize=FORMS_REMEMBERED)(_new_validator)
-
-
-def _is_web_address(url: str) -> bool:
-    try:
-        split = urlsplit(url)
-    except ValueError:
-        return False
-    return split.scheme in _WEB and bool(split.hostname)
 
 
 def _format_checker() -> FormatChecker:

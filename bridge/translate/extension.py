@@ -13,6 +13,7 @@ from bridge.a2a.model import operators, progress
 from bridge.a2a.model.objects import AgentExtension
 from bridge.jsonvalues import JsonObject
 from bridge.mcp.tools import Tool
+from bridge.safe_text import icon_link
 
 URI: Final = "urn:mcp-a2a:tool:v1"
 
@@ -61,12 +62,20 @@ _LISTED: Final = (
 
 def declaration(tools: Iterable[tuple[str, Tool]]) -> AgentExtension:
     """The declaration of the extension on the card: each tool as its server lists it, by its skill id."""
-    listed: JsonObject = {
-        skill_id: {key: tool.listed[key] for key in _LISTED if key in tool.listed} for skill_id, tool in tools
-    }
+    listed: JsonObject = {skill_id: _declared(tool) for skill_id, tool in tools}
     return AgentExtension(
         uri=URI,
         description="The MCP tools behind the skills, and their results block by block",
         required=False,
         params={"tools": listed},
     )
+
+
+def _declared(tool: Tool) -> JsonObject:
+    """A tool as its server lists it, without icons that a client may not show."""
+    found: JsonObject = {key: tool.listed[key] for key in _LISTED if key in tool.listed}
+    if isinstance(icons := found.get("icons"), list):
+        found["icons"] = [
+            one for one in icons if isinstance(one, dict) and icon_link(str(one.get("src"))) is not None
+        ]
+    return found

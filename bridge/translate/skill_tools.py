@@ -23,7 +23,7 @@ from bridge.a2a.model.objects import AgentCard, AgentSkill
 from bridge.jsonvalues import JsonObject
 from bridge.mcp.host_schemas import ShownOutput, shown_input, shown_output
 from bridge.mcp.tools import SchemaBudget, Tool, UnservableTool, tools_from
-from bridge.safe_text import web_link, without_hidden_characters
+from bridge.safe_text import icon_link, web_link, without_hidden_characters
 from bridge.translate.extension import URI
 from bridge.translate.own_tools import (
     AGENT_HINTS,
@@ -319,14 +319,9 @@ def _called(tool: AgentTool, name: str, wanted: ToolToName) -> AgentTool:
     listed = {key: _seen(value, key) for key, value in tool.listed.items()}
     if isinstance(icons := listed.get("icons"), list):
         listed["icons"] = [
-            icon for icon in icons if isinstance(icon, dict) and _is_icon(str(icon.get("src")))
+            icon for icon in icons if isinstance(icon, dict) and icon_link(str(icon.get("src")))
         ]
     return replace(tool, name=name, listed={**listed, "name": name})
-
-
-def _is_icon(source: str) -> bool:
-    """Whether this is the URL of an icon that a host may show. MCP allows data: URLs, too."""
-    return web_link(source) is not None or source.startswith("data:image/")
 
 
 def _seen(value: JsonValue, key: str) -> JsonValue:

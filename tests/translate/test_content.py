@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from pydantic_core import from_json, to_json
 
+from bridge.a2a.model.objects import Part
 from bridge.a2a.wire.extensions import ExtensionFilter
 from bridge.jsonvalues import is_deeper
 from bridge.translate.blocks import ResultRules, blocks_from_parts
@@ -274,3 +275,48 @@ def test_a_file_keeps_the_name_that_a_bridge_wrote_beside_it(block: Any, name: s
             {"content": [{**block, "_meta": {PART_META: odd}}]}, LinkRules(extension_active=True)
         )
         assert part.filename in (None, "0")
+
+
+ACTED_ON = [
+    *("javascript:alert(1)", "JaVaScRiPt:alert(1)", " javascript:alert(1)", "java\nscript:alert(1)"),
+    *(
+        "javascript://x/%0aalert(1)",
+        "data:text/html,<script>1</script>",
+        "vbscript:x",
+        "jar:https://x.test/a!/b",
+    ),
+    *(
+        "view-source:https://x.test",
+        "blob:https://x.test/1",
+        "vscode://file/etc/passwd",
+        "ms-msdt:/id",
+        "smb://x/y",
+    ),
+    *(
+        "mailto:a@x.test",
+        "http://x.test/a b",
+        "ms-word://x",
+    ),
+]
+
+
+@pytest.mark.parametrize("active", [False, True])
+@pytest.mark.parametrize("uri", ACTED_ON)
+def test_what_a_browser_or_another_program_acts_on_is_no_link_on_either_way(uri: str, active: bool) -> None:
+    link = {"type": "resource_link", "uri": uri, "name": "n"}
+    (part,) = parts_from_result({"content": [link]}, LinkRules(active))
+    assert part.url is None
+    for metadata in (None, {BLOCK: {"type": "resource_link", "name": "n"}}):
+        given = Part(url=uri, metadata=metadata)
+        (block,) = blocks_from_parts((given,), ResultRules(extension_active=active))
+        assert isinstance(block, dict)
+        assert block["type"] == "text"
+
+
+@pytest.mark.parametrize(
+    "uri", ["https://x.test/a", "HTTP://x.test", "demo://notes/one", "demo:x", "urn:isbn:1"]
+)
+def test_a_web_address_and_the_name_of_a_resource_are_links(uri: str) -> None:
+    link = {"type": "resource_link", "uri": uri, "name": "n"}
+    (part,) = parts_from_result({"content": [link]}, LinkRules(True))
+    assert part.url == uri
