@@ -318,6 +318,20 @@ async def test_an_error_has_the_words_of_the_server(
 
 
 @pytest.mark.proves("map-agent-told")
+@pytest.mark.parametrize("header", ["Authorization", "X-API-Key", "Cookie"])
+async def test_the_words_of_a_server_do_not_repeat_the_credentials_that_it_was_shown(
+    header: str, http: httpx2.AsyncClient
+) -> None:
+    shown = {"Authorization": "Bearer s3cret-token", "Cookie": "id=s3cret-token"}.get(header, "s3cret-token")
+    said = {"detail": "The token s3cret-token is not known"}
+    async with refusing(body_of(said, 403, "application/json")) as url:
+        options = client_options(credentials=Credentials(headers={header: shown}))
+        client = AgentClient(http, found_at(url, "JSONRPC"), options)
+        with pytest.raises(PeerError, match=r"The token \*\*\* is not known"):
+            await client.get("t")
+
+
+@pytest.mark.proves("map-agent-told")
 async def test_a_bare_status_is_an_error_of_the_agent(http: httpx2.AsyncClient) -> None:
     status = {"code": 5, "status": "NOT_FOUND", "message": "No such task", "details": []}
     async with refusing(body_of(status, 404, "application/json")) as url:
