@@ -12,7 +12,7 @@ from typing import Final
 
 import anyio
 import anyio.to_thread
-from mcp_types import INVALID_PARAMS
+from mcp_types import INVALID_PARAMS, METHOD_NOT_FOUND
 from pydantic import JsonValue
 
 from bridge.concurrency import Backoff
@@ -64,9 +64,12 @@ async def listed_tools(name: str, ask: Ask, bounds: ListBounds, *, is_legacy: bo
         try:
             page = await ask("tools/list", params)
         except ServerRefusedError as exc:
-            if not params or exc.code != INVALID_PARAMS:
+            if not params and exc.code == METHOD_NOT_FOUND:
+                pages.end("", nothing="it has no tools: it does not know tools/list")
+            elif not params or exc.code != INVALID_PARAMS:
                 raise
-            pages.end(f"the server refuses its own cursor: {exc}")
+            else:
+                pages.end(f"the server refuses its own cursor: {exc}")
         else:
             pages.add(page)
             params = {"cursor": pages.cursor}
@@ -84,6 +87,7 @@ class _Pages:
     cursor: JsonValue = None
     is_last: bool = False
     _odd: str = ""
+    _nothing: str = ""
     _tools: list[JsonValue] = field(default_factory=list)
     _known: set[bytes] = field(default_factory=set)
     _cursors: set[str] = field(default_factory=set)
@@ -103,6 +107,8 @@ class _Pages:
             PeerError: it is no page, or lists more than the bounds.
         """
         tools = page.get("tools")
+        if tools is None and "tools" in page:
+            tools, self._nothing = [], "it has no tools: its list of tools is null"
         if not isinstance(tools, list):
             raise PeerError(f"{self.name} answered tools/list without a list of tools")
         news = self._news_in(tools)
@@ -155,14 +161,15 @@ class _Pages:
         self._cursors.add(cursor)
         return None
 
-    def end(self, odd: str) -> None:
-        """Ask for no further page, for this reason."""
-        self.is_last, self._odd = True, odd
+    def end(self, odd: str, *, nothing: str = "") -> None:
+        """Ask for no further page, for this reason. `nothing` says why there is no tool at all."""
+        self.is_last, self._odd, self._nothing = True, odd, nothing
 
     def listing(self) -> ToolListing:
         """The tools of all pages."""
         tools, left_out = tools_from(self._tools, SchemaBudget(self.bounds.schema_values))
         odd = f"its list of tools ends after {len(self._tools)}: {self._odd}" if self._odd else ""
+        odd = odd or ("" if self._tools else self._nothing)
         return ToolListing(tools, left_out, odd, self._fresh_seconds)
 
 

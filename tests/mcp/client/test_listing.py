@@ -102,6 +102,23 @@ async def test_an_empty_cursor_is_a_cursor_to_a_modern_server() -> None:
     assert server.asked == [{}, {"cursor": ""}]
 
 
+@pytest.mark.parametrize(
+    ("given", "words"),
+    [
+        ({"tools": None}, "it has no tools: its list of tools is null"),
+        (ServerRefusedError(-32601, "Method not found"), "it has no tools: it does not know tools/list"),
+    ],
+)
+async def test_a_server_without_tools_has_none_and_that_is_said(given: Any, words: str) -> None:
+    listing = await listed(Pager(given))
+    assert (listing.tools, listing.odd) == ((), words)
+
+
+async def test_an_empty_list_of_tools_is_not_odd_and_a_page_that_is_null_adds_nothing() -> None:
+    assert (await listed(Pager(page()))).odd == ""
+    assert names_of(await listed(Pager(page("a", nextCursor="1"), {"tools": None}))) == ["a"]
+
+
 async def test_a_list_without_end_is_bounded() -> None:
     class Endless(Pager):
         async def __call__(self, method: str, params: JsonObject) -> JsonObject:
