@@ -97,7 +97,9 @@ class IssuerLogin:
             **({"resource": resource} if resource else {}),
         }
         says_issuer = metadata.get("authorization_response_iss_parameter_supported") is True
-        begun = BegunProof(redirect_uri, state, nonce, verifier, says_issuer, resource)
+        said = str(metadata.get("issuer", ""))
+        iss = "" if said == self.issuer.place.issuer else said
+        begun = BegunProof(redirect_uri, state, nonce, verifier, says_issuer, resource, iss)
         return f"{page}{'&' if '?' in page else '?'}{urlencode(query)}", begun
 
     async def finish(self, begun: BegunProof, answer: Mapping[str, str], seconds: float) -> ShownPerson:
@@ -106,7 +108,8 @@ class IssuerLogin:
         Raises:
             TokenError: the person or the issuer refused, or what came is not the answer to this.
         """
-        code = code_in(answer, self.issuer.place.issuer, begun.state, says_issuer=begun.says_issuer)
+        issuer = begun.iss or self.issuer.place.issuer
+        code = code_in(answer, issuer, begun.state, says_issuer=begun.says_issuer)
         grant = {
             "grant_type": "authorization_code",
             "code": code,

@@ -118,7 +118,7 @@ async def finish_login(
         LoginFlowError: the answer is not that of the page, or the person or the issuer refused.
     """
     try:
-        code = code_in(answer, begun.bare.issuer, begun.state, says_issuer=begun.says_issuer)
+        code = code_in(answer, begun.iss or begun.bare.issuer, begun.state, says_issuer=begun.says_issuer)
         with anyio.fail_after(seconds):
             status, found = await token_answer(
                 wish,

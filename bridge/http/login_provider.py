@@ -119,6 +119,8 @@ class LoginProvider(OAuthClientProvider):
         # What only says that its person declined is of no issuer.
         self._before = before if before is not None and before.issuer else None
         self._refresh_url = ""
+        self._iss = ""
+        """The issuer as its metadata writes it, where the rest of the login writes it otherwise."""
         scopes = () if before is None else (*before.scopes, *before.wanted_scopes)
         self._clients = clients
         self._use = ClientUse(wish.key, redirect_uri, (*wish.scopes, *scopes))
@@ -197,6 +199,7 @@ class LoginProvider(OAuthClientProvider):
             shows = partial(self._wish.shows_certificate, is_of_issuer=bool(self._wish.issuer))
             read = with_mtls_aliases(read, shows)
             if is_same_issuer(read.get("issuer"), expected := self._expected_issuer()):
+                self._iss = "" if read["issuer"] == expected else str(read["issuer"])
                 read = {**read, "issuer": expected}
         return response if read == found else httpx2.Response(200, json=read, request=outgoing)
 
@@ -280,7 +283,9 @@ class LoginProvider(OAuthClientProvider):
         says = (
             context.oauth_metadata and context.oauth_metadata.authorization_response_iss_parameter_supported
         )
-        raise BegunSignal(BegunLogin(page, self._redirect_uri, state, pkce.code_verifier, says is True, bare))
+        raise BegunSignal(
+            BegunLogin(page, self._redirect_uri, state, pkce.code_verifier, says is True, bare, self._iss)
+        )
 
     @property
     def _scopes(self) -> Sequence[str]:

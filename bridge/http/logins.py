@@ -138,6 +138,8 @@ class BegunLogin:
     """Whether the answer has to name the issuer (RFC 9207)."""
     bare: Login
     """The login, without its tokens."""
+    iss: str = ""
+    """The issuer as its metadata writes it, for the answer's `iss`; empty for the issuer of `bare`."""
 
 
 @dataclass(frozen=True)
@@ -155,6 +157,8 @@ class BegunProof:
     """Whether the answer has to name the issuer (RFC 9207)."""
     resource: str = ""
     """The resource indicator of the access token; empty to send none."""
+    iss: str = ""
+    """The issuer as its metadata writes it, for the answer's `iss`; empty for the issuer as it is configured."""
 
 
 @dataclass(frozen=True)

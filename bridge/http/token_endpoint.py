@@ -404,7 +404,9 @@ def _refusal(client: OAuthClient, status: int, answer: JsonObject | None) -> str
 
 
 def code_in(answer: Mapping[str, str], issuer: str, state: str, *, says_issuer: bool) -> str:
-    """The code in what a browser brings back. `says_issuer` says that it has to name its issuer (RFC 9207).
+    """The code in what a browser brings back. `says_issuer` says that it has to name its issuer.
+
+    `issuer` is as the issuer's metadata writes it: `iss` is compared with it letter by letter (RFC 9207 section 2.4).
 
     Raises:
         TokenError: it is the answer to something else, of another issuer, or a refusal.
@@ -415,7 +417,7 @@ def code_in(answer: Mapping[str, str], issuer: str, state: str, *, says_issuer: 
     if error := answer.get("error"):
         words = ": ".join(filter(None, [error, answer.get("error_description")]))
         raise TokenError(f"{issuer} gave no code: {_shown(words)}")
-    if not is_same_issuer(iss, issuer) and (iss is not None or says_issuer):
+    if iss != issuer and (iss is not None or says_issuer):
         said = "no issuer" if iss is None else f"the issuer {_shown(iss)}"
         raise TokenError(
             f"the answer names {said} in `iss`, and the login is at {issuer}: the code was sent nowhere. Begin"

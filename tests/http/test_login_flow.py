@@ -128,6 +128,19 @@ async def test_an_issuer_with_a_slash_behind_it_is_the_one_without(
     assert login.issuer.rstrip("/") == server.issuer
 
 
+@pytest.mark.parametrize(("says", "iss"), [("", "/"), ("/", "")])
+async def test_the_iss_of_an_answer_is_compared_with_the_metadata_letter_by_letter(
+    says: str, iss: str, tmp_path: Path
+) -> None:
+    """RFC 9207 section 2.4 and SEP-2468: no normalization there."""
+    server = LoginServer()
+    async with began(server, tmp_path) as (wish, landing):
+        server.metadata["issuer"] = f"{server.issuer}{says}"
+        server.back["iss"] = f"{server.issuer}{iss}"
+        with pytest.raises(LoginFlowError, match="in `iss`"):
+            await log_in(wish, landing, Browser(), 30)
+
+
 @pytest.mark.parametrize("blank", ["", " "])
 async def test_a_blank_field_of_metadata_is_absent_and_the_others_count(blank: str, tmp_path: Path) -> None:
     names = ("service_documentation", "op_policy_uri", "op_tos_uri", "introspection_endpoint", "jwks_uri")

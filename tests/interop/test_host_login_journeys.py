@@ -87,7 +87,7 @@ async def test_the_official_client_logs_in_and_steps_up_by_itself_for_an_agent_o
 
     async def answers(_: Any, asked: types.ElicitRequestParams) -> types.ElicitResult:
         assert isinstance(asked, types.ElicitRequestFormParams)
-        content = {"count": 3, "gift": False} if "How many" in asked.message else {"input": "red"}
+        content = {"count": 3, "gift": False} if "How many" in asked.message else {"answer": "red"}
         return types.ElicitResult(action="accept", content={**content})
 
     async with AsyncExitStack() as stack:

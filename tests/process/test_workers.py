@@ -472,7 +472,7 @@ async def test_a_server_that_is_down_keeps_a_worker_from_starting_again_and_ends
     with serving(tmp_path, breakable(tmp_path)) as bridge:
         (tmp_path / "down").touch()
         os.kill(bridge.holder, signal.SIGKILL)
-        await bridge.until("cannot start: tools ended before it said anything of MCP; it is tried again")
+        await bridge.until("cannot start: tools ended before it said anything of MCP, by either handshake")
         async with httpx2.AsyncClient(timeout=WAIT_SECONDS) as client:
             agents = await client.get(f"http://127.0.0.1:{bridge.port}/agents")
         assert [one["name"] for one in agents.json()["agents"]] == [bridge.agent]
