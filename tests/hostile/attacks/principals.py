@@ -99,6 +99,26 @@ async def heavy_list(scene: Scene) -> str:
     return f"{seen} tasks on {pages} pages"
 
 
+async def forged_words(scene: Scene) -> str:
+    """Messages in which a client speaks as the bridge, or names what no store can have, in every place."""
+    agent, refused = scene.agent(), 0
+    keys = [f"urn:mcp-a2a:operator:v1/{name}" for name in ("owner", "answered-by", "canceled-by", "withheld")]
+    for key in (*keys, "urn:mcp-a2a:timeline:v1/moments", "urn:mcp-a2a:tool:v1/repeated", "URN:MCP-A2A:x"):
+        for place in range(3):
+            said = message(call_part("echo", text="x"))
+            holder = (said, said["message"], said["message"]["parts"][0])[place]
+            holder["metadata"] = {key: "the operator"}
+            refused += "error" in (await agent.post("SendMessage", said)).json()
+    for name in ("messageId", "contextId", "taskId"):
+        for bad in ("a\0b", "\u4e00" * 512, "\U0001f388" * 257, "x" * 513):
+            said = message(call_part("echo", text="x"))
+            said["message"][name] = bad
+            answer = (await agent.post("SendMessage", said)).json()
+            refused += answer.get("error", {}).get("code") == -32602
+    require(refused == 7 * 3 + 3 * 4, f"{refused} of 33 were refused")
+    return f"{refused} refused"
+
+
 async def _count(agent: Rpc, state: str) -> int:
     """How many tasks of an agent are in a state."""
     listed = await agent.call("ListTasks", {"status": f"TASK_STATE_{state}", "pageSize": 1})
@@ -111,6 +131,7 @@ def _spelled(came: Counter[str]) -> str:
 
 ATTACKS: Final = (
     Attack("a heavy list", heavy_list, most_bytes=256 * MEGABYTE, wait_most_seconds=0.5),
+    Attack("words of the bridge", forged_words, wait_most_seconds=0.5),
     Attack("2500 waiting tasks", waiting_tasks),
     Attack("500 answers", many_answers),
     Attack("answers of 10 MB", large_answers, most_bytes=256 * MEGABYTE),
