@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import itertools
 from abc import ABC, abstractmethod
+from dataclasses import replace
 from typing import Final
 
 import httpx2
@@ -27,6 +28,7 @@ from bridge.a2a.client.http import (
     retry_after_seconds,
     status_words,
     url_from,
+    without_credentials,
 )
 from bridge.a2a.model.errors import KINDS, ErrorKind
 from bridge.a2a.model.objects import HTTP_JSON, JSONRPC, AgentInterface
@@ -196,7 +198,7 @@ def binding_of(interface: AgentInterface, dialect: Dialect, max_values: int) -> 
 def _refusal(error: ErrorObject, text: bytes, response: httpx2.Response) -> PeerError:
     """The exception for an error in an answer. A proxy, too, may write errors in the form of the binding: what is not
     an error of A2A, under the status of a proxy, is read by its status."""
-    refused = AgentRefusedError(error)
+    refused = AgentRefusedError(replace(error, message=without_credentials(error.message, response.request)))
     is_proxys = response.status_code in {_TOO_MANY, *_GATEWAY} and refused.kind is None
     return http_status_error(response, text) if is_proxys else refused
 

@@ -262,7 +262,7 @@ def refusal_words(text: bytes, response: httpx2.Response) -> str:
         words = ""
     if not words and media_type in ("", "text/plain") and not head.lstrip().startswith(b"<"):
         words = head.decode("utf-8", "replace")
-    words = _without_credentials(words, response.request)
+    words = without_credentials(words, response.request)
     line = " ".join("".join(one if one.isprintable() else " " for one in words).split())
     return line if len(line) <= _MOST_WORDS else f"{line[: _MOST_WORDS - 4]} ..."
 
@@ -272,7 +272,7 @@ _LONG_ENOUGH: Final = 6
 """Characters from which on a credential is told from a word that a text may well have."""
 
 
-def _without_credentials(words: str, request: httpx2.Request) -> str:
+def without_credentials(words: str, request: httpx2.Request) -> str:
     """Words of a peer without the credentials that it was shown, which some repeat: callers read the words."""
     shown = [value for name, value in request.headers.items() if _SECRET_HEADER.search(name)]
     shown += [value for name, value in request.url.params.items() if _SECRET_HEADER.search(name)]

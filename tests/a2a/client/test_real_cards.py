@@ -323,12 +323,13 @@ async def test_the_words_of_a_server_do_not_repeat_the_credentials_that_it_was_s
     header: str, http: httpx2.AsyncClient
 ) -> None:
     shown = {"Authorization": "Bearer s3cret-token", "Cookie": "id=s3cret-token"}.get(header, "s3cret-token")
-    said = {"detail": "The token s3cret-token is not known"}
-    async with refusing(body_of(said, 403, "application/json")) as url:
-        options = client_options(credentials=Credentials(headers={header: shown}))
-        client = AgentClient(http, found_at(url, "JSONRPC"), options)
-        with pytest.raises(PeerError, match=r"The token \*\*\* is not known"):
-            await client.get("t")
+    words = "The token s3cret-token is not known"
+    for said in ({"detail": words}, {"jsonrpc": "2.0", "id": 1, "error": {"code": -32099, "message": words}}):
+        async with refusing(body_of(said, 403, "application/json")) as url:
+            options = client_options(credentials=Credentials(headers={header: shown}))
+            client = AgentClient(http, found_at(url, "JSONRPC"), options)
+            with pytest.raises(PeerError, match=r"The token \*\*\* is not known"):
+                await client.get("t")
 
 
 @pytest.mark.proves("map-agent-told")
