@@ -6,6 +6,7 @@ The SDK has checked the request. Its models are not used here, since they drop f
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from typing import Any
 
 from mcp import MCPError
@@ -109,6 +110,16 @@ def incoming_of(context: Context, reports: ProgressSender) -> IncomingCall:
         request_state=param(context, "requestState"),
         **more,
     )
+
+
+def without_null_token(context: Context) -> Context:
+    """A request whose progress token is null is one without a token: some hosts write every field."""
+    params = context.params or {}
+    meta = params.get("_meta")
+    if not isinstance(meta, dict) or meta.get("progressToken", "") is not None:
+        return context
+    rest = {key: value for key, value in meta.items() if key != "progressToken"}
+    return replace(context, params={**params, "_meta": rest})
 
 
 def _client_of(context: Context) -> str:

@@ -51,6 +51,7 @@ from bridge.mcp.server.requests import (
     principal_of,
     require_admitted,
     require_readable,
+    without_null_token,
 )
 from bridge.mcp.server.sdk_server import checked_server, introduce
 from bridge.mcp.server.shared_sessions import SessionSharing, SharedSessions
@@ -207,6 +208,7 @@ class McpServer:
 
     async def _answer(self, ctx: Context, call_next: CallNext) -> HandlerResult:
         """The middleware. `call_next` raises the faults that the SDK finds in a request."""
+        ctx = without_null_token(ctx)
         method = self._methods.get(ctx.method)
         if method is None or ctx.request_id is None:
             require_admitted(ctx)

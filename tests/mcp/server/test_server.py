@@ -382,3 +382,10 @@ async def test_half_a_character_in_a_request_comes_back_as_something_whole() -> 
     async with wire_to(MODERN) as (http, _):  # (a legacy client is told that it is not JSON)
         echoed = await http.tool(1, "echo", text="half \ud83d.")
         assert echoed["result"]["structuredContent"]["arguments"]["text"].startswith("half ")
+
+
+@pytest.mark.parametrize("version", ERAS)
+async def test_a_progress_token_that_is_null_is_none(version: str) -> None:
+    async with wire_to(version) as (http, _):
+        answer = await http.tool(1, "result", {"progressToken": None}, result={"content": []})
+    assert answer["result"]["content"] == []
