@@ -70,13 +70,15 @@ RESULTS: list[tuple[str, list[dict[str, Any]], str | None]] = [
 
 
 def blocks(result: types.CallToolResult) -> list[dict[str, Any]]:
-    """The content of a result without `_meta`, and without the words that give its context; data as such, and
-    links of ours without their handle."""
+    """The content of a result without `_meta`, and without the words that give its context, which all but canceled
+    tasks have; data as such, and links of ours without their handle."""
     shown, content = [], result.content
     if context := (result.meta or {}).get("mcp-a2a/context"):
-        *content, last = content
-        assert isinstance(last, types.TextContent)
-        assert last.text == f"(To go on with this conversation, give context: {context})"
+        *others, last = content
+        hint = f"(To go on with this conversation, give context: {context})"
+        is_told = isinstance(last, types.TextContent) and last.text == hint
+        assert is_told == ((result.meta or {}).get("mcp-a2a/state") != CANCELED)
+        content = others if is_told else content
     for block in content:
         one = block.model_dump(mode="json", by_alias=True, exclude_none=True, exclude={"meta"})
         if ((block.meta or {}).get("mcp-a2a/part") or {}).get("kind") == "data":

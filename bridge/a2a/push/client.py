@@ -25,7 +25,6 @@ from pydantic_core import from_json
 from bridge.a2a.push.signatures import PushSigner
 from bridge.a2a.tasks.webhooks import SealedWebhook, place_of
 from bridge.a2a.wire.rest import MEDIA_TYPE, PLAIN_MEDIA_TYPE
-from bridge.a2a.wire.v0_3 import V0_3
 from bridge.a2a.wire.versions import HEADER, VERSIONS
 from bridge.http.client import GuardedTransport, guarded_by, registered_scheme
 from bridge.http.private_addresses import AddressGuard, PrivateAddressError, addresses_of, refusing_private
@@ -35,7 +34,6 @@ from bridge.version import __version__
 
 _CURRENT: Final = {"Content-Type": MEDIA_TYPE, HEADER: VERSIONS.current.version}
 _OLDER: Final = {"Content-Type": PLAIN_MEDIA_TYPE}
-_V0_3: Final = V0_3()
 _GONE: Final = 410
 _REFUSAL: Final = "it leads to this machine or its network"
 
@@ -162,4 +160,4 @@ class PushClient:
 
 def _older_task(event: bytes) -> bytes:
     """The task of an event as 0.3 has it (0.3 section 9.5). An event that has none stays, in the spelling of 0.3."""
-    return json_bytes(_V0_3.event(from_json(event), last=False))
+    return json_bytes(VERSIONS.older_event(from_json(event)))

@@ -30,6 +30,7 @@ from bridge.a2a.wire.v0_3 import V0_3
 from bridge.a2a.wire.v0_3_proto import V0_3Proto
 from bridge.a2a.wire.v1_0 import V1_0
 from bridge.errors import echoed
+from bridge.jsonvalues import JsonObject
 
 HEADER: Final = "A2A-Version"
 _ASSUMED: Final = "0.3"
@@ -181,6 +182,12 @@ class Versions:
         if self.misnames(value):
             return older_card.is_json_rpc(value)
         return older_card.says_no_version(value) and not any(one.has_card(value) for one in self._dialects)
+
+    def older_event(self, event: JsonObject) -> JsonObject:
+        """A StreamResponse in the form of the version before 1.0, for a webhook of such a client."""
+        dialect = self._spoken[_ASSUMED, JSONRPC]
+        assert isinstance(dialect, V0_3)
+        return dialect.event(event, last=False)
 
     def misnames(self, value: JsonValue) -> bool:
         """Whether a card says a version and is written as those before 1.0 are, so that it may be of either."""
