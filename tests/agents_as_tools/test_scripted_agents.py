@@ -99,6 +99,7 @@ async def test_an_answer_that_is_said_again_answers_no_later_question(tmp_path: 
         assert words(await call(replayed))[0] == "3 messages"
 
 
+@pytest.mark.proves("map-agent-told")
 @each_mode
 async def test_an_agent_that_begins_anew_each_time_is_not_said_to_go_on(mode: str, tmp_path: Path) -> None:
     """Until it does go on with a conversation."""

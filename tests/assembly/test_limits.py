@@ -107,6 +107,7 @@ def test_what_a_profile_says_has_no_default_in_the_code() -> None:
             "allow_private",
             "on_command_line",
             "transport",
+            "proxy",
             "seen",
         },
         "Quota": {"total_bytes", "each_bytes"},

@@ -104,12 +104,13 @@ def test_many_items_at_fault_take_no_more_memory_than_they_are_long() -> None:
         {"default": None, "$ref": "#/default/b"},
     ],
 )
-def test_a_reference_into_what_holds_nothing_leaves_its_tool_out(schema: Any) -> None:
-    assert "which it does not hold" in reason_of(schema)
+def test_a_reference_into_what_holds_nothing_leaves_the_arguments_unchecked(schema: Any) -> None:
+    assert "which it does not hold" in (tool_of(schema).unchecked or "")
 
 
-def test_a_reference_to_what_only_looks_like_a_schema_leaves_its_tool_out() -> None:
-    assert "not a schema" in reason_of({"default": {"allOf": True}, "$ref": "#/default"})
+def test_a_reference_to_what_only_looks_like_a_schema_leaves_the_arguments_unchecked() -> None:
+    tool = tool_of({"default": {"allOf": True}, "$ref": "#/default"})
+    assert "not a schema" in (tool.unchecked or "")
 
 
 @pytest.mark.parametrize("draft", ["03", "04"])
@@ -210,11 +211,12 @@ async def test_a_validator_that_cannot_be_sent_is_not_given_back(etag: bytes, tm
         assert await source.refresh() is first
 
 
-def test_a_tool_on_a_card_that_no_host_can_read_is_not_listed() -> None:
+def test_a_tool_on_a_card_whose_description_is_no_text_is_listed_without_it() -> None:
     card = card_of("http://127.0.0.1:9/", ours=True)
     card["capabilities"]["extensions"][0]["params"]["tools"]["echo"]["description"] = {"no": "text"}
     tools = tools_of_agents([ToolSource("a", AgentCard.model_validate(card))], tool_rules())
-    assert {tool.name for tool in tools} == {"say", "relist", "many", "upload"}
+    assert {tool.name for tool in tools} == {"echo", "say", "relist", "many", "upload"}
+    assert all(isinstance(tool.listed.get("description", ""), str) for tool in tools)
 
 
 @pytest.mark.parametrize("kind", ["JSONRPC", "HTTP+JSON"])

@@ -14,6 +14,8 @@ from bridge.mcp.host_schemas import (
     shown_output,
 )
 
+pytestmark = pytest.mark.proves("mcp-schema-listed")
+
 STRING = {"type": "string"}
 
 

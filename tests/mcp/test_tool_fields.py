@@ -8,6 +8,8 @@ import pytest
 
 from bridge.mcp.tools import tools_from
 
+pytestmark = pytest.mark.proves("mcp-odd")
+
 TOOL: dict[str, Any] = {"name": "t", "inputSchema": {"type": "object"}}
 ICON = {"src": "https://a/i.png"}
 

@@ -8,6 +8,8 @@ import pytest
 
 from bridge.mcp.messages import result_as_specified, state_of_result
 
+pytestmark = pytest.mark.proves("mcp-odd")
+
 
 @pytest.mark.parametrize(
     ("written", "read"),

@@ -618,6 +618,7 @@ TITLED: Final = [
 ]
 
 
+@pytest.mark.proves("map-elicitation-form")
 @pytest.mark.parametrize("field", TITLED)
 def test_titled_choices_are_shown_by_title_and_answered_by_title_or_value(field: Any) -> None:
     question = choosing(color=field)
@@ -631,6 +632,7 @@ def test_titled_choices_are_shown_by_title_and_answered_by_title_or_value(field:
     assert answers_from(said({"color": "Blue"}), [question]).problems
 
 
+@pytest.mark.proves("map-elicitation-form")
 def test_several_titled_choices_are_answered_by_their_titles() -> None:
     items = {"anyOf": TITLED[0]["oneOf"]}
     question = choosing(colors={"type": "array", "items": items})
@@ -638,6 +640,7 @@ def test_several_titled_choices_are_answered_by_their_titles() -> None:
     assert given == {"who": {"action": "accept", "content": {"colors": ["#0f0", "#f00"]}}}
 
 
+@pytest.mark.proves("map-elicitation-form")
 def test_a_value_counts_before_a_title_and_a_title_of_two_choices_names_neither() -> None:
     choices = [{"const": "a", "title": "b"}, {"const": "b", "title": "Same"}, {"const": "c", "title": "Same"}]
     question = choosing(x={"type": "string", "oneOf": choices})

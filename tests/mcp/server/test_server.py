@@ -384,6 +384,7 @@ async def test_half_a_character_in_a_request_comes_back_as_something_whole() -> 
         assert echoed["result"]["structuredContent"]["arguments"]["text"].startswith("half ")
 
 
+@pytest.mark.proves("mcp-odd")
 @pytest.mark.parametrize("version", ERAS)
 async def test_a_progress_token_that_is_null_is_none(version: str) -> None:
     async with wire_to(version) as (http, _):
