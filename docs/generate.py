@@ -1,7 +1,7 @@
 """Writes the pages that are generated: `python docs/generate.py`. A test fails when one of them is stale.
 
 What a key means stands with the key, in `bridge/config` and in the comments of `mappings/default.toml`; here is only
-how that becomes a page, and the examples.
+how that becomes a page, and the examples. The list of decisions is made of their titles.
 """
 
 from __future__ import annotations
@@ -44,6 +44,22 @@ One TOML file says what the bridge connects to (`tool_servers`, `agents`, `catal
 - **Mistakes** are reported all at once, each with its line and what to do. The bridge starts nothing then, and exits
   with 2.
 - **Editors** that know JSON Schema complete and check a file whose first line is `#:schema ./mcp-a2a.schema.json`.
+
+"""
+
+DECISIONS_HEAD: Final = """\
+<!-- Written by docs/generate.py from the titles of the pages: change those, not this page. -->
+# Decisions
+
+A page for each decision that had alternatives: what was considered, what was decided, and why. The number says in
+which order the numbers were taken, and never changes. A later page may supersede an earlier one, and says so.
+
+**The numbers 18 and 19 were never used.** No commit of this repository has a page with one of them, or a link to
+one. Page 20 was committed before page 17; why the numbers between were passed over is not recorded. They stay free,
+so that nobody looks for a page that was withdrawn.
+
+**The number 48 was used twice**, by two changes made side by side. Links name the file, so both pages stay as they
+are. A test refuses another gap, and another number that is used twice.
 
 """
 
@@ -287,7 +303,19 @@ def row(*cells: str) -> str:
     return "| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |\n"
 
 
-PAGES: Final[dict[str, Callable[[], str]]] = {"configuration.md": configuration, "mapping.md": mapping}
+def decisions() -> str:
+    """The page with all decisions, in the order of their file names."""
+    pages = sorted((DOCS / "decisions").glob("[0-9]*.md"))
+    titles = {page.name: page.read_text(encoding="utf-8").partition("\n")[0] for page in pages}
+    lines = [f"- [{title.removeprefix('# ')}]({name})\n" for name, title in titles.items()]
+    return DECISIONS_HEAD + "".join(lines)
+
+
+PAGES: Final[dict[str, Callable[[], str]]] = {
+    "configuration.md": configuration,
+    "mapping.md": mapping,
+    "decisions/README.md": decisions,
+}
 
 
 def main() -> None:

@@ -15,7 +15,10 @@ from tests.support.command import ROOT
 
 PAGES = sorted(
     [
-        *(ROOT / name for name in ("README.md", "mappings/README.md")),
+        *(
+            ROOT / name
+            for name in ("README.md", "CHANGELOG.md", "CONTRIBUTING.md", "SECURITY.md", "mappings/README.md")
+        ),
         *(ROOT / "docs").rglob("*.md"),
         *(ROOT / "examples").rglob("*.md"),
     ]
