@@ -64,7 +64,7 @@ from bridge.translate.call_to_message import (
 from bridge.translate.extension import PROGRESS
 from bridge.translate.extension_metadata import with_extension_metadata
 from bridge.translate.overrides import ArgumentRule, hidden_arguments_in, with_default_arguments
-from bridge.translate.refusals import Refusal, refusal_among
+from bridge.translate.refusals import UntoldRefusal, refusal_among
 from bridge.translate.skill_tools import AgentTool
 
 logger = logging.getLogger(__name__)
@@ -216,7 +216,7 @@ class AgentCall:
         return await self._next(self._answer(questions, responses, state, task), task)
 
     async def _next(
-        self, answer: Message | Refusal | JsonObject | None, task: Task
+        self, answer: Message | UntoldRefusal | JsonObject | None, task: Task
     ) -> Task | Message | JsonObject:
         """Send an answer. With None, only wait: a URL was visited, and the agent notices that by itself. A refusal that
         the agent cannot be told cancels its task.
@@ -225,7 +225,7 @@ class AgentCall:
         """
         if isinstance(answer, dict):
             return answer
-        if isinstance(answer, Refusal):
+        if isinstance(answer, UntoldRefusal):
             return await self._refuse(answer, task)
         if answer is None:
             return await self._wait(task.id, task.status)
@@ -239,7 +239,7 @@ class AgentCall:
 
     def _answer(
         self, questions: Sequence[AgentQuestion], responses: JsonObject, state: str, task: Task
-    ) -> Message | Refusal | JsonObject | None:
+    ) -> Message | UntoldRefusal | JsonObject | None:
         """What a host's answers come to for the agent, or the result when they hold nothing to pass on."""
         waiting = AskingTask(state, task.id, task.context_id, self._tool.skill_id)
         try:
@@ -248,7 +248,7 @@ class AgentCall:
             self._let_go = True
             return self._shown.not_answered(task, str(exc))
 
-    async def _refuse(self, refusal: Refusal, task: Task) -> JsonObject:
+    async def _refuse(self, refusal: UntoldRefusal, task: Task) -> JsonObject:
         self._let_go = True
         client = self._agent.client_for(self._incoming.on_behalf_of)
         try:
@@ -257,7 +257,7 @@ class AgentCall:
             return self._shown.refused_in_vain(refusal, task.id, exc)
         return self._shown.refused(refusal, ended)
 
-    async def _answer_to(self, task: Task) -> Message | Refusal | JsonObject | None:
+    async def _answer_to(self, task: Task) -> Message | UntoldRefusal | JsonObject | None:
         """Ask the host what the agent asks. Gives the host's answer, or the result with which the host comes back."""
         incoming = self._incoming
         questions = self._shown.questions(task)

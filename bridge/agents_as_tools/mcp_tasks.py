@@ -54,7 +54,7 @@ from bridge.translate.agent_questions import (
     elicitation_modes_of,
     questions_mark,
 )
-from bridge.translate.refusals import Refusal
+from bridge.translate.refusals import UntoldRefusal
 from bridge.translate.skill_tools import AgentTool
 
 logger = logging.getLogger(__name__)
@@ -113,7 +113,7 @@ class _OpenedTask:
 class _Refused:
     """A no that an agent could not be told, so that its task had to be canceled."""
 
-    refusal: Refusal
+    refusal: UntoldRefusal
     asked: str
     """The mark of the questions that were refused."""
     fault: PeerError | None
@@ -177,7 +177,7 @@ class McpTasks:
             answer = answer_message(list(questions.values()), given, waiting)
         except UnfitAnswerError as exc:
             raise refusal_of(exc) from exc
-        if isinstance(answer, Refusal):
+        if isinstance(answer, UntoldRefusal):
             await self._refuse(opened, answer, questions_mark(questions.values()))
         elif answer is not None:
             await self._send(opened, answer)
@@ -333,7 +333,7 @@ class McpTasks:
         elif sending.fault is not None:
             raise _not_passed_on("The answer", sending.fault)
 
-    async def _refuse(self, opened: _OpenedTask, refusal: Refusal, asked: str) -> None:
+    async def _refuse(self, opened: _OpenedTask, refusal: UntoldRefusal, asked: str) -> None:
         """Cancel a task since its agent cannot be told of a no. What came of that shows in the task from now on."""
         task_id, caller = opened.call.task.task_id, opened.caller
         fault: PeerError | None = None

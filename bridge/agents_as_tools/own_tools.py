@@ -38,7 +38,7 @@ from bridge.translate.call_to_message import (
 from bridge.translate.extension_metadata import with_extension_metadata
 from bridge.translate.overrides import hidden_arguments_in
 from bridge.translate.own_questions import ElicitAction
-from bridge.translate.refusals import Refusal
+from bridge.translate.refusals import UntoldRefusal
 from bridge.translate.skill_tools import AgentTool, find_skills, found_as_text
 
 
@@ -86,7 +86,7 @@ class FollowUp:
         skill_id = self._skill_to_answer()
         task = await client.get(self._far.task_id)
         answer = await done_slowly(partial(self._answer, task, skill_id))
-        if isinstance(answer, Refusal):
+        if isinstance(answer, UntoldRefusal):
             return await self._refuse(answer, client)
         message = with_extension_metadata(answer, self._agent.named_extensions, self._incoming.meta)
         request = SendMessageRequest(message=message, configuration=SendMessageConfiguration())
@@ -98,7 +98,7 @@ class FollowUp:
             self._around.webhooks.ask(self._agent, client, self._far, self._incoming.principal)
         return self._shown(outcome)
 
-    def _answer(self, task: Task, skill_id: str | None) -> Message | Refusal:
+    def _answer(self, task: Task, skill_id: str | None) -> Message | UntoldRefusal:
         """The message that answers the task, or a no that its agent cannot be told.
 
         Raises:
@@ -114,9 +114,9 @@ class FollowUp:
             raise BadArgumentsError(f"action: the task asks nothing, it is {task.status.state.word}")
         responses: JsonObject = {one.key: {"action": action} for one in questions}
         waiting = AskingTask(task.id, task.id, task.context_id, skill_id)
-        return answer_message(questions, responses, waiting) or Refusal(ElicitAction(action))
+        return answer_message(questions, responses, waiting) or UntoldRefusal(ElicitAction(action))
 
-    async def _refuse(self, refusal: Refusal, client: AgentClient) -> JsonObject:
+    async def _refuse(self, refusal: UntoldRefusal, client: AgentClient) -> JsonObject:
         try:
             task = await canceled_task(client, self._far.task_id, self._around.options.cancel_seconds)
         except PeerError as exc:

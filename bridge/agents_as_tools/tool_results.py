@@ -37,7 +37,7 @@ from bridge.translate.agent_questions import (
 from bridge.translate.blocks import ResultRules, text_block
 from bridge.translate.extension_metadata import metadata_of_outcome
 from bridge.translate.own_questions import ElicitAction
-from bridge.translate.refusals import Refusal
+from bridge.translate.refusals import UntoldRefusal
 from bridge.translate.result import (
     UnfinishedCall,
     result_from_message,
@@ -53,7 +53,7 @@ _HOW_ENDED: Final[Mapping[ElicitAction, str]] = {
     ElicitAction.DECLINE: ". The agent has not said how it is told of a no, so the task was canceled there",
     ElicitAction.CANCEL: ", so the task was canceled there",
 }
-"""What came of a no, in words after `Refusal.said_of`."""
+"""What came of a no, in words after `UntoldRefusal.said_of`."""
 _NEW_EACH_TIME: Final = frozenset({"elicitationId", "url", "_meta"})
 _CONTEXT_META: Final = "mcp-a2a/context"
 """The `_meta` key of a result for the handle of its conversation."""
@@ -142,7 +142,7 @@ class ToolResults:
         how = "" if handle is None else f": answer again with task_reply and this handle: {handle}"
         return failure(f"{why}. The question of the agent {self.agent.key} is still open{how}")
 
-    def refused(self, refusal: Refusal, task: Task) -> JsonObject:
+    def refused(self, refusal: UntoldRefusal, task: Task) -> JsonObject:
         """The result of a call whose question got a no that the agent cannot be told, by its task after CancelTask. A
         task that has ended by itself has the result that it has."""
         if task.status.state in ENDED and task.status.state is not TaskState.CANCELED:
@@ -156,7 +156,7 @@ class ToolResults:
         said: JsonObject = {"type": "text", "text": f"{words}{_HOW_ENDED[refusal.action]}."}
         return {**result, "content": [said, *(content if isinstance(content, list) else ())]}
 
-    def refused_in_vain(self, refusal: Refusal, task_id: str, exc: PeerError) -> JsonObject:
+    def refused_in_vain(self, refusal: UntoldRefusal, task_id: str, exc: PeerError) -> JsonObject:
         """The result of such a call when the agent did not cancel its task, which may wait still."""
         words = f"{refusal.said_of(self.agent.key)}. The agent was sent no answer, but its task could not be canceled"
         return failure(f"{words}, and may wait still: {exc}{self._to_look_again(task_id)}")

@@ -28,7 +28,7 @@ from bridge.translate.agent_questions import (
     questions_mark,
 )
 from bridge.translate.own_questions import ElicitAction
-from bridge.translate.refusals import Refusal
+from bridge.translate.refusals import UntoldRefusal
 
 WAITING_MOST: Final = 20
 """Waiting tasks of one agent in one state on the page."""
@@ -89,7 +89,7 @@ async def _send(
     state = f"{task.id} {questions_mark(questions)}"
     waiting = AskingTask(state, task.id, task.context_id, skill_of(task, one.agent.agent) or None)
     message = answer_message(questions, responses, waiting)
-    if isinstance(message, Refusal):
+    if isinstance(message, UntoldRefusal):
         await one.cancel(task.id)
     elif message is not None:
         await one.send(message)

@@ -136,7 +136,7 @@ async def call_tool(
     arguments = arguments_in(body)
     if problems := await done_slowly(partial(form_problems, _schema(tool), arguments)):
         raise WrongValuesError(problems)
-    call = partial(_called, one, visit, tool.name, arguments, await done_slowly(partial(_round_in, body)))
+    call = partial(_called, one, visit, tool.name, arguments, await done_slowly(partial(_answers_in, body)))
     if body.get("live") is True:
         return LiveTrial(tabs.take(visit), call)
     return json_response(await call(_report_to_nobody))
@@ -148,14 +148,14 @@ def _report_to_nobody(
 
 
 @dataclass(frozen=True)
-class _Round:
+class _GivenAnswers:
     """The answers to what a tool asked, if it did."""
 
     responses: JsonObject | None = None
     state: str | None = None
 
 
-def _round_in(body: JsonObject) -> _Round:
+def _answers_in(body: JsonObject) -> _GivenAnswers:
     """The answers in a form.
 
     Raises:
@@ -165,7 +165,7 @@ def _round_in(body: JsonObject) -> _Round:
     """
     answers, state, asked = body.get("answers"), body.get("state"), body.get("asked")
     if not isinstance(answers, dict):
-        return _Round()
+        return _GivenAnswers()
     if not isinstance(state, str):
         raise RefusedError(400, "Answers come with the state of their questions")
     schemas = asked if isinstance(asked, dict) else {}
@@ -176,7 +176,7 @@ def _round_in(body: JsonObject) -> _Round:
             found += [{**one, "question": key} for one in form_problems(schema, content)]
     if found:
         raise WrongValuesError(found)
-    return _Round(answers, state)
+    return _GivenAnswers(answers, state)
 
 
 async def _called(
@@ -184,7 +184,7 @@ async def _called(
     visit: Visit,
     name: str,
     arguments: JsonObject,
-    answered: _Round,
+    answered: _GivenAnswers,
     report: ReportProgress,
 ) -> JsonObject:
     here = visit.who.in_face(one.name)

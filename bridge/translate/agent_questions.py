@@ -25,7 +25,7 @@ from bridge.safe_text import web_link
 from bridge.translate.arguments import properties_of, required_of
 from bridge.translate.extension import ANSWER, BLOCK, OCCASIONS, QUESTION, SKILL
 from bridge.translate.own_questions import ElicitAction
-from bridge.translate.refusals import Refusal, no_in_form
+from bridge.translate.refusals import UntoldRefusal, no_in_form
 
 TEXT_FIELD: Final = "answer"
 """The field of a form that asks for text."""
@@ -221,12 +221,12 @@ def _is_unsaid(part: Part, words: str, message: Message | None) -> bool:
 
 def answer_message(
     questions: Sequence[AgentQuestion], responses: Mapping[str, JsonValue], waiting: AskingTask
-) -> Message | Refusal | None:
+) -> Message | UntoldRefusal | None:
     """The message that answers an agent; None when there is nothing to tell it.
 
     `responses` are ElicitResults by the keys of `questions`. A foreign agent that sent the user to a URL notices the
     visit by itself; an agent that gave its question a key waits for an answer. A no goes to an agent only in a form
-    that it has declared; any other is a Refusal. Words of the bridge never stand where an answer should.
+    that it has declared; any other is an UntoldRefusal. Words of the bridge never stand where an answer should.
 
     Raises:
         UnfitAnswerError: an answer says yes, and holds nothing of what was asked for.
@@ -252,13 +252,14 @@ def answer_message(
     )
 
 
-def _refusal_in(answered: Sequence[tuple[AgentQuestion, JsonObject]]) -> Refusal | None:
+def _refusal_in(answered: Sequence[tuple[AgentQuestion, JsonObject]]) -> UntoldRefusal | None:
     """The no of which the agent cannot be told; None when there is none."""
     untold = {
         ElicitAction(str(result["action"])) for one, result in answered if not _can_be_told(one, result)
     }
     return next(
-        (Refusal(action) for action in (ElicitAction.CANCEL, ElicitAction.DECLINE) if action in untold), None
+        (UntoldRefusal(action) for action in (ElicitAction.CANCEL, ElicitAction.DECLINE) if action in untold),
+        None,
     )
 
 

@@ -47,7 +47,7 @@ _WORDS: Final = re.compile(r"[A-Z]?[a-z]+|[A-Z]+(?![a-z])|\d+")
 
 
 @dataclass(frozen=True, slots=True)
-class Refusal:
+class UntoldRefusal:
     """A no that has no form in which the agent could be told of it, so its task has to be canceled."""
 
     action: ElicitAction
@@ -61,11 +61,12 @@ class Refusal:
 _DID: Final = {ElicitAction.DECLINE: "declined", ElicitAction.CANCEL: "canceled"}
 
 
-def refusal_among(responses: Mapping[str, JsonValue]) -> Refusal | None:
+def refusal_among(responses: Mapping[str, JsonValue]) -> UntoldRefusal | None:
     """The no among a host's answers, by key and unread; None when there is none."""
     said = {response.get("action") for response in responses.values() if isinstance(response, dict)}
     return next(
-        (Refusal(action) for action in (ElicitAction.CANCEL, ElicitAction.DECLINE) if action in said), None
+        (UntoldRefusal(action) for action in (ElicitAction.CANCEL, ElicitAction.DECLINE) if action in said),
+        None,
     )
 
 

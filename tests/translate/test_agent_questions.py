@@ -43,7 +43,7 @@ from bridge.translate.elicitation import (
 )
 from bridge.translate.extension import ANSWER, BLOCK, QUESTION
 from bridge.translate.own_questions import ElicitAction
-from bridge.translate.refusals import Refusal
+from bridge.translate.refusals import UntoldRefusal
 from tests.support.tools import tool
 
 INPUT, AUTH = TaskState.INPUT_REQUIRED, TaskState.AUTH_REQUIRED
@@ -400,7 +400,7 @@ def test_a_yes_without_the_text_that_was_asked_for_is_no_answer(content: Any) ->
 def test_a_no_that_an_agent_has_not_declared_is_no_message(part: Part, state: TaskState, action: str) -> None:
     asked = ask(part, state=state)
     told = answer_message(asked, {asked[0].key: {"action": action, "content": {"x": 1}}}, WAITING)
-    assert told == Refusal(ElicitAction(action))
+    assert told == UntoldRefusal(ElicitAction(action))
 
 
 @pytest.mark.proves("map-ask-back-no")
@@ -411,7 +411,7 @@ def test_a_decline_is_the_no_of_a_form_that_has_one_and_a_cancel_never_is() -> N
     assert isinstance(declined, Message)
     assert [part.data for part in declined.parts] == [{"approved": False}]
     canceled = answer_message(asked, {asked[0].key: {"action": "cancel"}}, WAITING)
-    assert canceled == Refusal(ElicitAction.CANCEL)
+    assert canceled == UntoldRefusal(ElicitAction.CANCEL)
 
 
 @pytest.mark.proves("map-ask-back-no")
@@ -432,7 +432,7 @@ def test_one_no_of_several_that_cannot_be_told_is_a_refusal_of_all(
     asked = ask(Part(data={"questions": listed}))
     answers: Any = {"a": {"action": first}, "b": {"action": second}}
     answer = answer_message(asked, answers, WAITING)
-    assert answer == Refusal(told) if told else isinstance(answer, Message)
+    assert answer == UntoldRefusal(told) if told else isinstance(answer, Message)
 
 
 @pytest.mark.proves("map-ask-back-no")

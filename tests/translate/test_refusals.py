@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from bridge.translate.own_questions import ElicitAction
-from bridge.translate.refusals import Refusal, no_in_form, refusal_among
+from bridge.translate.refusals import UntoldRefusal, no_in_form, refusal_among
 
 YES_OR_NO: Any = {"type": "boolean"}
 
@@ -91,4 +91,4 @@ def test_no_other_form_is_taken_for_one_that_can_say_no(asked: Any) -> None:
     ],
 )
 def test_a_no_is_found_among_answers(responses: Any, told: ElicitAction | None) -> None:
-    assert refusal_among(responses) == (Refusal(told) if told else None)
+    assert refusal_among(responses) == (UntoldRefusal(told) if told else None)

@@ -36,7 +36,7 @@ from bridge.a2a.client.http import (
 from bridge.a2a.model.life import ENDED
 from bridge.a2a.model.objects import AgentInterface, Model, SendMessageResponse, StreamResponse, Task
 from bridge.a2a.model.operations import SEND_MESSAGE, AnswerT, AnyOperation, RequestT, Streamed, Unary
-from bridge.a2a.wire.reading import Reading
+from bridge.a2a.wire.reading import ExchangeReading
 from bridge.a2a.wire.versions import HEADER as VERSION_HEADER
 from bridge.errors import UNAUTHORIZED, PeerError
 from bridge.http.client import CredentialsSource, PeerAuth, guarded_by, wants_login
@@ -192,7 +192,7 @@ class HttpTransport(Transport):
     ) -> AnswerT:
         dialect = self._binding.dialect
         params = dialect.params_of(operation, request)
-        reading = Reading(request)
+        reading = ExchangeReading(request)
         seconds = None if operation is SEND_MESSAGE else self._terms.deadlines.answer_seconds
         try:
             with anyio.fail_after(seconds):
@@ -207,7 +207,7 @@ class HttpTransport(Transport):
         return answer
 
     async def _value(
-        self, operation: AnyOperation, params: JsonObject, reading: Reading, hop: Hop | None
+        self, operation: AnyOperation, params: JsonObject, reading: ExchangeReading, hop: Hop | None
     ) -> JsonValue:
         """The answer of an operation as JSON, with what it leaves to be read elsewhere."""
         async with self._exchange(operation, params, hop) as response:
@@ -242,7 +242,7 @@ class HttpTransport(Transport):
     async def _events_in(
         self, hop: Hop | None, operation: Streamed[RequestT, AnswerT], request: RequestT
     ) -> AsyncGenerator[StreamResponse, None]:
-        reading = Reading(request)
+        reading = ExchangeReading(request)
         reader = self._binding.dialect.reader(operation, request, reading)
         params = self._binding.dialect.params_of(operation, request)
         has_begun = False
@@ -347,7 +347,7 @@ class HttpTransport(Transport):
         async with exchange(self._http, replace(asked, url=target)) as response:
             yield response
 
-    def _tell(self, reading: Reading) -> None:
+    def _tell(self, reading: ExchangeReading) -> None:
         """Log what was not understood. An agent that is asked again and again has the same fault each time."""
         for note in reading.notes if reading.notes else ():
             if note not in self._told:
@@ -356,7 +356,7 @@ class HttpTransport(Transport):
                 self._told.add(note)
                 logger.warning("%s: %s", self, note)
 
-    def _result(self, text: bytes, response: httpx2.Response, reading: Reading) -> JsonValue:
+    def _result(self, text: bytes, response: httpx2.Response, reading: ExchangeReading) -> JsonValue:
         self._show(text)
         reading.is_cut = has_halves(text)
         return self._binding.result(text, response)

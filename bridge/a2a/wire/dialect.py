@@ -17,7 +17,7 @@ from pydantic import JsonValue
 from bridge.a2a.model.errors import INTERNAL, KINDS, A2AError, Violation
 from bridge.a2a.model.objects import AgentCard, StreamResponse
 from bridge.a2a.model.operations import AnswerT, AnyOperation, Operation, RequestT, Streamed, Unary
-from bridge.a2a.wire.reading import Reading
+from bridge.a2a.wire.reading import ExchangeReading
 from bridge.a2a.wire.rest import OperationRoutes, RestRequest
 from bridge.errors import PeerError
 from bridge.jsonvalues import JsonObject, shortened_json
@@ -195,7 +195,7 @@ class Dialect(ABC):
 
     @abstractmethod
     def answer_from(
-        self, operation: Unary[RequestT, AnswerT], value: JsonValue, reading: Reading | None = None
+        self, operation: Unary[RequestT, AnswerT], value: JsonValue, reading: ExchangeReading | None = None
     ) -> AnswerT:
         """The answer of an operation, from its JSON.
 
@@ -205,7 +205,10 @@ class Dialect(ABC):
 
     @abstractmethod
     def reader(
-        self, operation: Streamed[RequestT, AnswerT], request: RequestT, reading: Reading | None = None
+        self,
+        operation: Streamed[RequestT, AnswerT],
+        request: RequestT,
+        reading: ExchangeReading | None = None,
     ) -> EventDecoder:
         """What reads the events of one stream, that this was asked for."""
 

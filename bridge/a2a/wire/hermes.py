@@ -33,7 +33,7 @@ from bridge.a2a.model.operations import AnswerT, AnyOperation, Operation, Reques
 from bridge.a2a.model.progress import fraction_in, with_fraction
 from bridge.a2a.wire import older_card
 from bridge.a2a.wire.dialect import ErrorObject, EventDecoder, EventEncoder
-from bridge.a2a.wire.reading import Reading
+from bridge.a2a.wire.reading import ExchangeReading
 from bridge.a2a.wire.rest import OperationRoutes, RestRequest, route
 from bridge.a2a.wire.spelling import restored, with_note
 from bridge.a2a.wire.v0_1 import FirstSpelling
@@ -176,7 +176,7 @@ class _HermesEncoder(EventEncoder):
 class _HermesDecoder(EventDecoder):
     """Reads what a stream says of the status of a task."""
 
-    def __init__(self, spelling: _HermesSpelling, task_id: str, reading: Reading) -> None:
+    def __init__(self, spelling: _HermesSpelling, task_id: str, reading: ExchangeReading) -> None:
         self._spelling = spelling
         self._task_id = task_id
         self._reading = reading
@@ -303,22 +303,22 @@ class Hermes(V0_3):
         return {name: (read, asked) for name, read in _LISTS.items() if name not in task}
 
     def answer_from(
-        self, operation: Unary[RequestT, AnswerT], value: JsonValue, reading: Reading | None = None
+        self, operation: Unary[RequestT, AnswerT], value: JsonValue, reading: ExchangeReading | None = None
     ) -> AnswerT:
         if operation.answer is SendMessageResponse:
             value = self.spelling.event_from(value)
         elif operation.answer is Task:
             value = self.spelling.task_from(value)
-        return (reading or Reading()).answer(operation.answer, value)
+        return (reading or ExchangeReading()).answer(operation.answer, value)
 
     def reader(
         self,
         operation: Streamed[RequestT, AnswerT],  # noqa: ARG002
         request: RequestT,
-        reading: Reading | None = None,
+        reading: ExchangeReading | None = None,
     ) -> EventDecoder:
         assert isinstance(request, SubscribeToTaskRequest)
-        return _HermesDecoder(self.spelling, request.id, reading or Reading(request))
+        return _HermesDecoder(self.spelling, request.id, reading or ExchangeReading(request))
 
     def http_refusal(self, body: JsonValue, status: int) -> ErrorObject | None:
         if isinstance(body, dict) and isinstance(words := body.get("error"), str):

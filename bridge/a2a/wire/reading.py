@@ -58,7 +58,7 @@ _STATE_NUMBERS: Final = (
 _Mend = Callable[[JsonValue], JsonValue]
 
 
-class Reading:
+class ExchangeReading:
     """Reads the objects of one exchange: an answer, or the events of a stream in their order."""
 
     __slots__ = (

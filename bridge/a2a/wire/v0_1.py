@@ -30,7 +30,7 @@ from bridge.a2a.model.task_names import NAME_BYTES, name_of
 from bridge.a2a.wire import older_card, tolerant
 from bridge.a2a.wire.dialect import EventDecoder, EventEncoder
 from bridge.a2a.wire.push_spelling import FirstPushSpelling, push_in, push_out
-from bridge.a2a.wire.reading import Reading
+from bridge.a2a.wire.reading import ExchangeReading
 from bridge.a2a.wire.spelling import NOTE, restored, with_note
 from bridge.a2a.wire.v0_3 import V0_3, JsonSpelling
 from bridge.jsonvalues import JsonObject
@@ -262,7 +262,7 @@ class _FirstWriter(EventEncoder):
 class _FirstReader(EventDecoder):
     """Puts the updates together again that are a task as it is."""
 
-    def __init__(self, spelling: FirstSpelling, context_id: str | None, reading: Reading) -> None:
+    def __init__(self, spelling: FirstSpelling, context_id: str | None, reading: ExchangeReading) -> None:
         self._spelling = spelling
         self._reading = reading
         self._context_id = context_id
@@ -414,13 +414,13 @@ class V0_1(V0_3):
         self,
         operation: Streamed[RequestT, AnswerT],  # noqa: ARG002
         request: RequestT,
-        reading: Reading | None = None,
+        reading: ExchangeReading | None = None,
     ) -> EventDecoder:
         context_id: str | None = None
         if isinstance(request, SendMessageRequest):
             message = request.message
             context_id = message.context_id or (None if message.task_id else message.message_id)
-        return _FirstReader(self.spelling, context_id, reading or Reading(request))
+        return _FirstReader(self.spelling, context_id, reading or ExchangeReading(request))
 
 
 def _require_name(task_id: JsonValue) -> None:

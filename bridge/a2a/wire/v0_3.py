@@ -41,7 +41,7 @@ from bridge.a2a.model.push_objects import GETS_TASKS
 from bridge.a2a.wire import older_card
 from bridge.a2a.wire.dialect import Dialect, ErrorObject, EventDecoder, EventEncoder, refusal_from
 from bridge.a2a.wire.push_spelling import JsonPushSpelling, push_in, push_out
-from bridge.a2a.wire.reading import Reading
+from bridge.a2a.wire.reading import ExchangeReading
 from bridge.a2a.wire.rest import PLAIN_MEDIA_TYPE, OperationRoutes
 from bridge.a2a.wire.spelling import DATA_WRAPPED, Spelling, noted, restored
 from bridge.a2a.wire.tolerant import FROM_FILE, file_in
@@ -255,7 +255,7 @@ class V0_3(Dialect):
         return {**params, "message": self.spelling.message(message), "configuration": older}
 
     def answer_from(
-        self, operation: Unary[RequestT, AnswerT], value: JsonValue, reading: Reading | None = None
+        self, operation: Unary[RequestT, AnswerT], value: JsonValue, reading: ExchangeReading | None = None
     ) -> AnswerT:
         if operation is operations.SEND_MESSAGE:
             value = self.spelling.event_from(value)
@@ -263,15 +263,15 @@ class V0_3(Dialect):
             value = self.spelling.task_from(value)
         elif operation in PUSH:
             value = self.push_spelling.answer_from(operation, value)
-        return (reading or Reading()).answer(operation.answer, value)
+        return (reading or ExchangeReading()).answer(operation.answer, value)
 
     def reader(
         self,
         operation: Streamed[RequestT, AnswerT],  # noqa: ARG002
         request: RequestT,
-        reading: Reading | None = None,
+        reading: ExchangeReading | None = None,
     ) -> EventDecoder:
-        return _SpellingReader(self.spelling, reading or Reading(request))
+        return _SpellingReader(self.spelling, reading or ExchangeReading(request))
 
     def jsonrpc_refusal(self, error: JsonObject) -> ErrorObject:
         return refusal_from(error, error.get("data"))
@@ -297,7 +297,7 @@ class _SpellingWriter(EventEncoder):
 
 
 class _SpellingReader(EventDecoder):
-    def __init__(self, spelling: Spelling, reading: Reading) -> None:
+    def __init__(self, spelling: Spelling, reading: ExchangeReading) -> None:
         self._spelling = spelling
         self._reading = reading
 

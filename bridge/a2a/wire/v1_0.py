@@ -27,7 +27,7 @@ from bridge.a2a.model.operations import (
     Unary,
 )
 from bridge.a2a.wire.dialect import Dialect, ErrorObject, EventDecoder, EventEncoder, refusal_from
-from bridge.a2a.wire.reading import Reading
+from bridge.a2a.wire.reading import ExchangeReading
 from bridge.a2a.wire.rest import MEDIA_TYPE, PLAIN_MEDIA_TYPE, OperationRoutes, route
 from bridge.a2a.wire.tolerant import normalized_event, normalized_task, normalized_task_page
 from bridge.jsonvalues import JsonObject
@@ -89,7 +89,7 @@ class _AsStoredWriter(EventEncoder):
 
 
 class _TolerantReader(EventDecoder):
-    def __init__(self, reading: Reading) -> None:
+    def __init__(self, reading: ExchangeReading) -> None:
         self._reading = reading
 
     def read(self, value: JsonValue) -> Sequence[StreamResponse]:
@@ -144,17 +144,17 @@ class V1_0(Dialect):
         return request.to_object()
 
     def answer_from(
-        self, operation: Unary[RequestT, AnswerT], value: JsonValue, reading: Reading | None = None
+        self, operation: Unary[RequestT, AnswerT], value: JsonValue, reading: ExchangeReading | None = None
     ) -> AnswerT:
-        return (reading or Reading()).answer(operation.answer, _READ.get(operation, _as_it_is)(value))
+        return (reading or ExchangeReading()).answer(operation.answer, _READ.get(operation, _as_it_is)(value))
 
     def reader(
         self,
         operation: Streamed[RequestT, AnswerT],  # noqa: ARG002
         request: RequestT,
-        reading: Reading | None = None,
+        reading: ExchangeReading | None = None,
     ) -> EventDecoder:
-        return _TolerantReader(reading or Reading(request))
+        return _TolerantReader(reading or ExchangeReading(request))
 
     def jsonrpc_refusal(self, error: JsonObject) -> ErrorObject:
         return refusal_from(error, error.get("data"))

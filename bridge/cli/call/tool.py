@@ -77,7 +77,7 @@ class _NobodyToAskError(Exception):
     """A question came, and there is no terminal."""
 
 
-class _DeclinedError(Exception):
+class _CallDeclinedError(Exception):
     """The person declined a question that the call needs."""
 
 
@@ -186,7 +186,7 @@ class ToolCalling:
         try:
             arguments = await self._checked(self._arguments(tool), tool)
             result = await self._result(ToolCall(tool.name, arguments, task_ttl_ms=self._task_ttl_ms))
-        except _DeclinedError:
+        except _CallDeclinedError:
             return await self._ended(TaskState.REJECTED, (Part(text="The question was declined"),))
         except ServerRefusedError as exc:
             self._tell({"error": {"code": exc.code, "message": str(exc), "data": exc.data}})
@@ -253,7 +253,7 @@ class ToolCalling:
                 own_questions.action_of_message(answer, frozenset(fields))
                 is not own_questions.ElicitAction.ACCEPT
             ):
-                raise _DeclinedError
+                raise _CallDeclinedError
             answered = partial(answer_in, answer.parts, tool, fields)
             given = await done_slowly(lambda answered=answered: coerced_fields(answered(), tool))  # type: ignore[misc]
             arguments = {**arguments, **given}
@@ -275,7 +275,7 @@ class ToolCalling:
                 if not urls:
                     raise
                 if any(answer["action"] != "accept" for answer in (await self.ask(urls)).values()):
-                    raise _DeclinedError from exc
+                    raise _CallDeclinedError from exc
 
     async def _answers_to(self, asked: Round) -> JsonObject:
         return {**await self.ask(asked.questions)}

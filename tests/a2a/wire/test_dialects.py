@@ -30,7 +30,7 @@ from bridge.a2a.model.objects import (
 from bridge.a2a.model.operations import SEND_MESSAGE, AnswerT, Operation, RequestT, Streamed
 from bridge.a2a.tasks.agent import Job
 from bridge.a2a.wire.dialect import ErrorObject, EventDecoder, EventEncoder
-from bridge.a2a.wire.reading import Reading
+from bridge.a2a.wire.reading import ExchangeReading
 from bridge.a2a.wire.v1_0 import V1_0
 from bridge.a2a.wire.versions import VERSIONS, Versions
 from bridge.jsonvalues import JsonObject
@@ -83,7 +83,10 @@ class Strange(V1_0):
         return _Writer()
 
     def reader(
-        self, operation: Streamed[RequestT, AnswerT], request: RequestT, reading: Reading | None = None
+        self,
+        operation: Streamed[RequestT, AnswerT],
+        request: RequestT,
+        reading: ExchangeReading | None = None,
     ) -> EventDecoder:
         return _Reader()
 

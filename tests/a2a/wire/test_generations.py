@@ -34,7 +34,7 @@ from bridge.a2a.model.objects import (
     TaskState,
 )
 from bridge.a2a.wire.dialect import Dialect
-from bridge.a2a.wire.reading import Reading
+from bridge.a2a.wire.reading import ExchangeReading
 from bridge.a2a.wire.versions import VERSIONS
 
 pytestmark = pytest.mark.proves("map-generations")
@@ -375,7 +375,7 @@ def test_what_stands_beside_a_wrapped_answer_is_not_left_out(dialect: Dialect) -
     assert answer.task is not None
     # These two have tasks alone, and read what is beside one as its field.
     if dialect.version not in ("0.1", "hermes"):
-        reading = Reading()
+        reading = ExchangeReading()
         answer = dialect.answer_from(operations.SEND_MESSAGE, {"task": task, "message": "hello"}, reading)
         assert answer.task is not None
         assert reading.notes == ['message cannot be read: "hello"']

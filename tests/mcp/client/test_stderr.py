@@ -110,7 +110,7 @@ async def test_an_error_stands_among_the_last_words_though_the_usage_follows_it(
 NPM: Final = """\
 npm warn exec The following package was not found and will be installed: nosuch@1.0.0
 npm error code E404
-npm error 404 Not Found - GET https://registry.npmjs.org/nosuch-server
+npm error 404 Not Found - GET https://registry.example/nosuch-server
 npm error 404
 npm error 404  The requested resource 'nosuch-server@*' could not be found or you do not have permission to access it.
 npm error 404
@@ -130,7 +130,7 @@ npm error A complete log of this run can be found in: /home/ada/.npm/_logs/debug
 async def test_the_last_words_of_npm_are_its_error_and_not_its_news(prefix: str) -> None:
     words = str(fed(NPM.replace("npm error", prefix)))
     assert words == (
-        f"; its last words: {prefix} code E404 | {prefix} 404 Not Found - GET https://registry.npmjs.org/nosuch-server"
+        f"; its last words: {prefix} code E404 | {prefix} 404 Not Found - GET https://registry.example/nosuch-server"
         f" | {prefix} 404  The requested resource 'nosuch-server@*' could not be found or you do not have permission to"
         " access it.; is the name of the package right?"
     )
