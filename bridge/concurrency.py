@@ -61,8 +61,8 @@ class Signal:
 class SlowWork(Exception):
     """Some pure work has used up the time that it may take on the loop. `finish` does the rest of it in a worker.
 
-    Whoever is async catches it, runs `finish` in a worker, and calls again what raised this, which finds it done. So
-    what may raise it changes nothing before that.
+    An async caller catches this error, runs `finish` in a worker, and calls the same function again, which finds the
+    work done. So a function that may raise this error changes nothing before it does.
     """
 
     def __init__(self, finish: Callable[[], None], forget: Callable[[], object]) -> None:

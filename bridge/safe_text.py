@@ -87,12 +87,12 @@ def shell_word(text: str) -> str:
 
 
 def shell_line(words: Iterable[str]) -> str:
-    """A line of such words."""
+    """The line for a shell that has these words, each quoted as by `shell_word`."""
     return " ".join(map(shell_word, words))
 
 
 def ascii_json(value: object, *, spaced: bool = True) -> str:
-    """JSON of printable ASCII alone, for such a line: its escapes stay readable."""
+    """JSON of printable ASCII alone, for a line of a shell: its escapes stay readable."""
     text = json.dumps(value) if spaced else json.dumps(value, separators=(",", ":"))
     return text.replace("\x7f", "\\u007f")
 

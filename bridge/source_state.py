@@ -50,7 +50,7 @@ class SourceState:
 
 
 class HeardRefusal:
-    """Whether a peer takes the credentials of the bridge, by its last answer, and what the log is told of that."""
+    """Whether a peer takes the credentials of the bridge, by its last answer. Each change is logged."""
 
     def __init__(self, logger: logging.Logger) -> None:
         self.words = ""

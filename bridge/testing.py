@@ -187,7 +187,7 @@ async def agent(
 
 
 def _key_in(asked: Answer) -> JsonObject:
-    """The key of a question, with which its answer names it."""
+    """The key of a question. The answer names the question by this key."""
     if asked.state not in ("input-required", "auth-required"):
         raise CallerError(f"the task asks nothing: it is {asked.state}")
     status = cast(dict[str, Any], asked.task["status"])

@@ -241,8 +241,8 @@ def _forms_of_a_no() -> Iterator[str]:
 
     yield "\nA schema declares a no when exactly one of its fields is about consent alone, and no other field is "
     yield f"required. That is a boolean, or a choice of `yes` and `no`, named {listed(refusals._CONSENTS)}; or a "
-    yield f"choice between some of these words and exactly one of {listed(refusals._REFUSALS)}, in a field of such a "
-    yield f"name or named {listed(refusals._DECISIONS)}. `is`, `i` and `user` in a name do not count. "
+    yield f"choice between some of these words and exactly one of {listed(refusals._REFUSALS)}, in a field with one "
+    yield f"of these names or named {listed(refusals._DECISIONS)}. `is`, `i` and `user` in a name do not count. "
     yield "Nothing else is taken for a no: false may be an answer like any other, or even the yes.\n\n"
     yield "`task_reply` with `action` is such an answer, `tasks/update` is, and Ctrl+D and `--decline` of "
     yield "`mcp-a2a call` are. When the agent does not cancel its task, the result is an error that says so.\n"

@@ -189,7 +189,7 @@ def _time_in(claims: Mapping[str, Any], name: str, default: float) -> float:
     """A claim that is a time, in seconds since the epoch; the default if it is not there.
 
     Raises:
-        WrongTokenError: it is not a number, or none that a time can have.
+        WrongTokenError: it is not a number, or the number is out of the range of times.
     """
     if name not in claims:
         return default

@@ -266,7 +266,7 @@ class AgentCall:
             return self._question_in_words(task)
         self._times[same := same_question(questions)] += 1
         if self._times[same] > self._around.options.answer_tries:
-            # Whoever answers by itself would be asked for ever; in words it is up to a person or a model.
+            # A host that answers by itself would be asked for ever. A person or a model decides about words.
             return self._question_in_words(task)
         if not incoming.is_modern:
             self._asking = task

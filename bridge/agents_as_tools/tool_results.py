@@ -50,7 +50,7 @@ from bridge.translate.skill_tools import AgentTool, takes_context
 logger = logging.getLogger(__name__)
 
 _HOW_ENDED: Final[Mapping[ElicitAction, str]] = {
-    ElicitAction.DECLINE: ". The agent has not said how it is told of a no, so the task was canceled there",
+    ElicitAction.DECLINE: ". The agent has not said how a client declines, so the task was canceled there",
     ElicitAction.CANCEL: ", so the task was canceled there",
 }
 """What came of a no, in words after `UntoldRefusal.said_of`."""
@@ -157,7 +157,7 @@ class ToolResults:
         return {**result, "content": [said, *(content if isinstance(content, list) else ())]}
 
     def refused_in_vain(self, refusal: UntoldRefusal, task_id: str, exc: PeerError) -> JsonObject:
-        """The result of such a call when the agent did not cancel its task, which may wait still."""
+        """The result of a declined call when the agent did not cancel its task. The task may wait still."""
         words = f"{refusal.said_of(self.agent.key)}. The agent was sent no answer, but its task could not be canceled"
         return failure(f"{words}, and may wait still: {exc}{self._to_look_again(task_id)}")
 
@@ -222,7 +222,7 @@ class ToolResults:
         }
 
     def _words_on_context(self, context_id: str, handle: str, *, goes_on: bool) -> tuple[str, ...]:
-        """What a model is told of the conversation: how to go on with it, or that its agent did not."""
+        """The words for a model about the conversation: how to go on with it, or that the agent began a new one."""
         if self.continues not in (None, context_id):
             return (_BEGAN_ANEW,)
         is_told = goes_on and self.options.context_hint and not self.agent.begins_anew

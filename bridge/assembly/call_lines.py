@@ -1,8 +1,8 @@
 """One call as a line for a shell: with this command, or with curl.
 
-A shell hands the arguments on as they are, whatever they hold, also where the line is typed or pasted: it is printable
-ASCII, and all else is escapes of JSON or of the shell. A secret stands in no line; whoever shows one says where the
-shell takes it from. What is too long for a word of a command line comes over stdin.
+A shell hands the arguments on as they are, whatever they hold, also where the line is typed or pasted: the line is
+printable ASCII, and all else is escapes of JSON or of the shell. No line has a secret; the page or command that shows
+the line says where the shell takes the secret from. What is too long for a word of a command line comes over stdin.
 """
 
 from __future__ import annotations

@@ -413,7 +413,7 @@ def _given_options(options: dict[str, Any]) -> Iterator[str]:
 
 
 def has_extension(card: AgentCard) -> bool:
-    """Whether an agent declares the bridge's extension, by which it is told of a decline."""
+    """Whether an agent declares the bridge's extension, which says how a client declines."""
     from bridge.translate.extension import URI
 
     return any(extension.uri == URI for extension in card.capabilities.extensions or ())

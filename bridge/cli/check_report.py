@@ -27,10 +27,10 @@ _KINDS: Final = {
 }
 
 _OF_TABLE: Final = re.compile(r"([a-z_]+)\.([^\s:.]+)((?::| ).*)", re.DOTALL)
-"""What is told of a table: its section, its name, and the words."""
+"""A finding about a table: the section, the name, and the words."""
 
 _NAMED_MOST: Final = 5
-"""Names that are written out where the same is told of many."""
+"""The most names that a line writes out where many tables have the same finding."""
 
 
 class CheckProgress:
@@ -101,7 +101,7 @@ def _grouped(told: Iterable[tuple[str, str]]) -> Iterator[tuple[str, str]]:
 
 
 def _some(names: Sequence[str]) -> str:
-    """Some names as a list, of which the first are written out."""
+    """Some names as a list: the first are written out, and the rest are counted."""
     shown, more = names[:_NAMED_MOST], len(names) - _NAMED_MOST
     return f"{', '.join(shown)} and {more} more" if more > 0 else listed(shown, "and")
 

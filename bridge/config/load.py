@@ -151,8 +151,8 @@ def load_text(
 ) -> LoadedConfig:
     """Read the text of a configuration file. Relative paths in it begin in the current folder.
 
-    `servers` are tool servers by name that are objects of this process. A table of such a name keeps its limits, and
-    whatever says how a command or a URL is reached is left out. Without a table the server is added.
+    `servers` are tool servers by name that are objects of this process. The table of a server in `servers` keeps its
+    limits; the keys that say how a command or a URL is reached are left out. A server without a table is added.
 
     Raises:
         ConfigError: the text, or a file that it names, has errors.

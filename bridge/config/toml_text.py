@@ -217,7 +217,7 @@ def toml_of(data: Mapping[str, Any]) -> str:
     """The TOML of a dict whose shape nobody has checked: a table for each that the file has, and the rest inline.
 
     Raises:
-        UsageError: a value is none that TOML has.
+        UsageError: TOML has no form for a value.
     """
     above: list[str] = []
     tables: list[str] = []

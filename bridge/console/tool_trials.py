@@ -160,8 +160,8 @@ def _answers_in(body: JsonObject) -> _GivenAnswers:
 
     Raises:
         RefusedError: 400, there is no state with them.
-        WrongValuesError: they do not fit the schemas of the questions. The page sends these back: whoever changes them
-            spares itself this check alone, since the agent checks what it gets.
+        WrongValuesError: they do not fit the schemas of the questions. The page sends the schemas back: a page that
+            changes them escapes this check alone, since the agent checks the answers again.
     """
     answers, state, asked = body.get("answers"), body.get("state"), body.get("asked")
     if not isinstance(answers, dict):

@@ -1,4 +1,4 @@
-"""Where the server of an entry finds a secret that its user typed: what the host keeps itself, or a private file."""
+"""Where a server finds a secret that its user typed: in the host, which keeps it, or in a private file."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def kept_in_file(folder: Path, name: str, token: str) -> Path:
 
 
 def files_in(folder: Path) -> frozenset[Path]:
-    """The files of tokens that there are."""
+    """The files with tokens in a folder."""
     return frozenset(folder.iterdir()) if folder.is_dir() else frozenset()
 
 

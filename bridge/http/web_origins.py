@@ -1,7 +1,7 @@
 """Web pages of other origins that may call: hosts that run in a browser. Off unless the configuration names origins.
 
-Only the exact origins are let in, and none with the cookies of a browser: a page shows a token, or nothing. Everything
-else is answered as before, so that a page of another origin learns nothing.
+Only the exact origins are let in, and never with the cookies of a browser: a page sends a token, or nothing. All other
+requests are answered as without this module, so that a page of another origin learns nothing.
 
 Spec: Fetch, CORS protocol; MCP 2026-07-28 and 2025-11-25, basic/transports (Origin, headers of Streamable HTTP).
 """
@@ -49,7 +49,7 @@ def as_browsers_write(origin: str) -> str:
 
 
 class WebOrigins:
-    """The origins whose pages may call, and what they are answered."""
+    """The origins whose pages may call, and the headers of the answers to them."""
 
     def __init__(self, origins: Iterable[str], place: FaceAddress) -> None:
         self._origins = frozenset(map(as_browsers_write, origins))

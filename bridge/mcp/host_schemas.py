@@ -1,8 +1,8 @@
 """The schemas of a listed tool as every host can read them. Pure.
 
 A host of the TypeScript SDK 1.x reads each root field and compiles each output schema when it lists tools: a single
-pattern that JavaScript cannot read takes the whole list from it. So a keyword that stops a host is left out of what is
-shown. The rest accepts at least as much; where that is not certain, the tool is shown without an output schema.
+pattern that JavaScript cannot read takes the whole list from it. So a keyword that stops a host is left out of the
+shown schema. The rest accepts at least as much; where that is not certain, the tool is shown without an output schema.
 
 MCP up to 2025-11-25 has only output schemas of objects, and only objects as structured content: see `for_legacy`.
 
@@ -69,7 +69,7 @@ class ShownOutput:
     """The output schema that hosts see."""
 
     schema: JsonObject | None = None
-    """None when there is none that all hosts can read."""
+    """None when no schema can be read by all hosts."""
     validator: Validator | None = None
     why: str | None = None
     """Why it is not all of what the server listed, in words; None when it is."""
@@ -137,14 +137,14 @@ def _readable_root(schema: JsonObject) -> JsonObject:
 
 
 def _as_object(schema: JsonValue) -> JsonValue:
-    """A schema, which may be `true` or `false`, as an object. What is no schema at all accepts anything."""
+    """A schema, which may be `true` or `false`, as an object. A value that is no schema counts as `true`."""
     if isinstance(schema, dict):
         return schema
     return {"not": {}} if schema is False else {}
 
 
 def _readable(schema: JsonObject) -> tuple[JsonObject, str | None]:
-    """A valid schema without the keywords that stop the compilers of hosts, and which of them change what it says."""
+    """A valid schema without the keywords that stop the compilers of hosts, and why the first keyword was dropped."""
     left = _without_ids(schema)
     dropped: list[str] = []
     for one in subschemas(left):
@@ -187,7 +187,7 @@ def _says_something(schema: JsonObject) -> bool:
 
 
 def is_read_by_all(pattern: str) -> bool:
-    """Whether each engine of patterns reads this. False for some that each engine reads, too."""
+    """Whether each engine of patterns reads this pattern. False also for some patterns that all engines read."""
     depth: list[bool] = []  # for each open group, whether it may be repeated
     place, may_repeat = 0, False
     while place < len(pattern):

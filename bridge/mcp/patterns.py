@@ -1,8 +1,9 @@
-"""The patterns of schemas: what each would cost, the few that are kept compiled, and a match in bounded time. Pure.
+"""The patterns of schemas: the cost of each, the few that are kept compiled, and a match in bounded time. Pure.
 
 A pattern of 11 characters can be a program of 10 MB: `\\w{1,150}x` repeats a class of 140,000 characters. So a pattern
 is weighed by its text before it is compiled. A heavy pattern is not compiled at all, and a text that would take long
-to match is not matched: the server is the judge then. Matching takes linear time, but in one call that nothing ends.
+to match is not matched: the server is the judge then. Matching takes linear time, but nothing can
+end the one call that does it.
 
 Spec: JSON Schema 2020-12 validation, section 6.3.3; the syntax is that of the engine, Rust's regex.
 """
@@ -61,7 +62,7 @@ class PatternCost:
 
 
 def cost_of(pattern: str) -> PatternCost:
-    """The cost of a pattern by its text, at least as much as it is. A pattern that is none has some cost, too."""
+    """An upper bound on the cost of a pattern, by its text. A text that is no valid pattern has a cost, too."""
     reader = _Weigher(pattern)
     reader.read()
     return PatternCost(reader.weight, max(reader.positions, 1))
@@ -150,11 +151,11 @@ def _number(digits: str) -> int:
 class _Known:
     cost: PatternCost
     matcher: SchemaValidator | None
-    """None for a pattern that is too heavy, or for which linear time does not suffice (lookaround, backreferences)."""
+    """None for a pattern that is too heavy, or that needs more than linear time (lookaround, backreferences)."""
 
 
 class PatternTooSlowError(Exception):
-    """The pattern, or its match, takes too long for the loop, and not too long for a worker."""
+    """The pattern or its match takes too long for the loop, but a worker has time for it."""
 
 
 class Patterns:
@@ -171,10 +172,10 @@ class Patterns:
         return len(self._known)
 
     def found_in(self, pattern: str, text: str, *, in_worker: bool) -> bool | None:
-        """Whether a pattern is found in a text; None when that cannot be told in linear time, or only at great cost.
+        """Whether a pattern is found in a text; None when the answer takes more than linear time, or costs too much.
 
         Raises:
-            PatternTooSlowError: this is the loop, and a worker could tell.
+            PatternTooSlowError: the caller is on the loop, and a worker could find the answer.
         """
         known = self._of(pattern, LIGHT_WEIGHT if not in_worker else MOST_WEIGHT)
         if known.matcher is None:

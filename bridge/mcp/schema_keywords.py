@@ -111,7 +111,7 @@ class Steps(FormatChecker):
         """Count one step.
 
         Raises:
-            TooManyStepsError: it was one too many.
+            TooManyStepsError: the step is above the limit.
             OutOfTimeError: the time is used up.
         """
         self._left -= 1
@@ -138,7 +138,7 @@ class Steps(FormatChecker):
 
 
 class Choices:
-    """Some JSON values, of which one is found without a look at the others."""
+    """Some JSON values: one value is found without a look at the others."""
 
     def __init__(self, values: list[JsonValue], steps: Steps) -> None:
         self._counts = Counter(key_of(value, steps) for value in values)
@@ -152,8 +152,8 @@ class Choices:
 
 
 def key_of(value: JsonValue, steps: Steps | None) -> object:
-    """A key that two values share if JSON takes them for one. Its parts are texts: the hashes of numbers are known to
-    who sends them."""
+    """A key that two values share if they are equal in JSON. Its parts are texts, since a sender can choose numbers
+    with equal hashes."""
     if steps is not None:
         steps.step()
     match value:
@@ -231,7 +231,7 @@ def _const(
 
 
 def _constants(listed: list[JsonValue], steps: Steps) -> Choices | None:
-    """The values that schemas name one by one, if they ask for nothing else; each as often as it is named."""
+    """The values that schemas name one by one, if they ask for nothing else. Two schemas can name one value."""
     values: list[JsonValue] = []
     for schema in listed:
         if not isinstance(schema, dict):

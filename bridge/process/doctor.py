@@ -1,6 +1,6 @@
-"""Looks at all that a configuration file needs, as `doctor` does without asking the bridge that serves it.
+"""Looks at everything that a configuration file needs, for `doctor`, without asking a running bridge.
 
-It connects to the peers and to the store as `check` does, and reads what the store keeps. It serves nobody, and changes
+The module connects to the peers and to the store as `check` does, and reads the store. It serves nobody, and changes
 nothing; a bridge may run on the same file, in another process.
 """
 
@@ -82,7 +82,7 @@ class Health:
 
 
 async def health_of_file(plan: Plan, within_seconds: float) -> Health:
-    """The health of what a file says.
+    """The health of the bridge that a file describes.
 
     Raises:
         UsageError: an existing key of handles cannot be used.
@@ -140,7 +140,7 @@ def _peers(seen: Findings) -> Iterator[HealthFinding]:
 
 
 def _places(seen: Findings) -> Iterator[HealthFinding]:
-    """The faults of packages and keys, as `check` tells them. Those of certificates and the audit are told beside."""
+    """The faults of packages and keys, as `check` reports them. Other findings have those of certificates and audit."""
     for fault in seen.of_place:
         if "tls" not in fault.path and fault.path[0] != "audit":
             name = ".".join(map(str, fault.path))

@@ -1,4 +1,4 @@
-"""What the log tells of a database that is away: one line then and one when it is back, however many stores use it."""
+"""Log lines about a database that is away: one when it goes and one when it is back, however many stores use it."""
 
 from __future__ import annotations
 
@@ -8,15 +8,15 @@ logger = logging.getLogger(__name__)
 
 
 class DatabaseSight:
-    """What the log tells of a database that several stores of a process use: once that it is away, and once that it is
-    back for all of them."""
+    """Logs about a database that several stores of a process use: once that it is away, and once that it is back for
+    all of them."""
 
     def __init__(self) -> None:
         self._missing: set[object] = set()
         """Those who do not reach it at the moment."""
 
     def lost(self, who: object, why: str) -> None:
-        """One of those who use the database does not reach it."""
+        """A store does not reach the database."""
         level = logging.DEBUG if self._missing else logging.ERROR
         self._missing.add(who)
         logger.log(
@@ -24,7 +24,7 @@ class DatabaseSight:
         )
 
     def found(self, who: object) -> None:
-        """One of them reaches it again, or has ended."""
+        """A store reaches the database again, or has ended."""
         if who in self._missing:
             self._missing.discard(who)
             if not self._missing:

@@ -195,8 +195,8 @@ class ToolsAgent:
 
     @property
     def unknown(self) -> tuple[str, ...]:
-        """The keys of the servers of which nobody knows the tools: neither this process nor an earlier one has reached
-        them. Nothing else decides which names are settled."""
+        """The keys of the servers whose tools are unknown: neither this process nor an earlier one has reached them.
+        Nothing else decides which names are settled."""
         return tuple(key for key, source in self._sources.items() if source.upstream.greeting is None)
 
     @property

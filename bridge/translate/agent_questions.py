@@ -75,7 +75,7 @@ class AgentQuestion:
     """The fields of a form that an agent described; other fields of an answer are dropped. None for a server's own
     form, whose answer is passed on unchanged."""
     takes_refusals: bool = False
-    """Whether the agent has declared how it is told of a no: by the bridge's extension."""
+    """Whether the agent has declared how a client declines, by the bridge's extension."""
 
     @property
     def mode(self) -> str:
@@ -253,7 +253,7 @@ def answer_message(
 
 
 def _refusal_in(answered: Sequence[tuple[AgentQuestion, JsonObject]]) -> UntoldRefusal | None:
-    """The no of which the agent cannot be told; None when there is none."""
+    """The no that cannot be sent to the agent; None when every answer can be sent."""
     untold = {
         ElicitAction(str(result["action"])) for one, result in answered if not _can_be_told(one, result)
     }

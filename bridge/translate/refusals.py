@@ -1,9 +1,9 @@
 """How a person's no reaches an agent. Pure.
 
-An agent with the bridge's extension has said how it is told. To any other agent a decline goes only as content of its
-own form, and only where the form can say nothing but yes and no: one field about consent, by the tables here. A form
-that the tables do not know is none. Then nothing is sent, and the task is canceled: a task that is canceled in vain can
-be begun again, but an agent acts on a word that stands in the place of an answer.
+An agent with the bridge's extension has said how a client declines. To any other agent a decline goes only as content
+of the agent's own form, and only where the form can say nothing but yes and no: one field about consent, by the tables
+here. For any other form nothing is sent, and the task is canceled: a task that is canceled in vain can be begun again,
+but an agent acts on a word that stands in the place of an answer.
 
 Spec: MCP 2026-07-28 client/elicitation (response actions); A2A 1.0 section 3.1.5 (CancelTask).
 """
@@ -48,7 +48,7 @@ _WORDS: Final = re.compile(r"[A-Z]?[a-z]+|[A-Z]+(?![a-z])|\d+")
 
 @dataclass(frozen=True, slots=True)
 class UntoldRefusal:
-    """A no that has no form in which the agent could be told of it, so its task has to be canceled."""
+    """A no that the agent has no form for: the bridge cannot send it, so the task has to be canceled."""
 
     action: ElicitAction
     """DECLINE or CANCEL."""

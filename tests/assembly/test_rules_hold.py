@@ -40,7 +40,7 @@ def callers(*globs: str) -> list[Credential]:
 
 @dataclass
 class Tools:
-    """Two tool servers with tools of the same names, of which `a` is behind a proxy that begins closed."""
+    """Two tool servers with tools of the same names. `a` is behind a proxy that begins closed."""
 
     a: ToolServer
     b: ToolServer

@@ -13,7 +13,7 @@ EXEMPT: Final[Mapping[str, str]] = {
     "a2a/client/test_hops.py": "it is about what the bridge tells of its requests, of which A2A knows nothing",
     "mcp/client/test_asking_server.py": "it is about the server that other tests talk to, and not about the bridge",
     "mcp/client/test_kept_listings.py": "it is about files of the bridge, of which MCP knows nothing",
-    "mcp/client/transports/test_in_process.py": "it is about objects of one process, of which MCP knows nothing",
+    "mcp/client/transports/test_in_process.py": "it is about objects of one process, and MCP has no rule for them",
     "mcp/test_schema_checks.py": "what goes without a mark is about what a check costs, and on no wire",
     "mcp/client/shared/test_shared_server.py": "it is about workers of one machine, of which MCP knows nothing",
 }

@@ -22,7 +22,7 @@ HIDDEN, SHOWN = SkillOverride(hidden=True), SkillOverride(hidden=False)
 CONFIRM, FREE = SkillOverride(confirm=True), SkillOverride(confirm=False)
 SERVERS = {"a": ("read", "delete"), "b": ("read", "delete", "list")}
 LIKE = {"a": ("b_c", "x"), "a_b": ("c", "y")}
-"""Servers of which two tools have one qualified name."""
+"""Servers with two tools that have one qualified name."""
 
 
 def skills(

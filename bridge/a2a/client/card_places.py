@@ -1,4 +1,4 @@
-"""Where the card of an agent may be, and how what is there is read over HTTP.
+"""The URLs where the card of an agent may be, and how they are read over HTTP.
 
 Redirects are followed within the origin only, since the client's credentials go with them.
 
@@ -48,15 +48,15 @@ class NoCardError(PeerError):
 
 
 class NoObjectError(PeerError):
-    """What is at a URL is no JSON object, such as a web page."""
+    """The body at a URL is no JSON object: a web page, for example."""
 
 
 class LockedCardError(NoCardError):
-    """A server gives no card to those who have not logged in, and says where a person may."""
+    """A server gives its card only after a login, and says where a person can log in."""
 
 
 _FAULTS: Final = (LockedCardError, NoObjectError, NoCardError)
-"""Of several answers the one that says most of what to do."""
+"""The errors in the order of their use: of several answers, the first kind says best what to do."""
 
 
 async def looked_for(
@@ -69,8 +69,8 @@ async def looked_for(
 ) -> tuple[str, httpx2.Response, bytes]:
     """Where the card of the agent at `url` is, with the response and the text there.
 
-    It is looked for at `known` first, with these validators. Each place is tried, whatever another one answers. A card
-    at the origin's own place may be that of another agent, and is taken only if it names `url`.
+    The bridge asks at `known` first, with these validators. It tries each place, whatever the other places answer. A
+    card at the root of the origin may be the card of another agent, and is taken only if it names `url`.
 
     Raises:
         NoCardError, PeerError: as for `fetch_card`; each answer is named.
@@ -118,7 +118,7 @@ def _nowhere(
 
 
 def _urls_on(text: bytes) -> list[str]:
-    """The URLs of its agent that a card names; empty for what is none."""
+    """The URLs of its agent that a card names; empty for a body that is no card."""
     try:
         value = json_from(text, "")
     except PeerError:
@@ -152,7 +152,7 @@ def candidate_card_urls(url: str) -> tuple[str, ...]:
 
 
 def origin_card_urls(url: str) -> tuple[str, ...]:
-    """The URLs where an agent may have its card that is not at the root of its origin: many serve it there alone."""
+    """The URLs at the root of the origin where an agent on a path may have its card: many serve it only there."""
     parsed = url_from(url).copy_with(fragment=None, query=None)
     if parsed.path.endswith(".json") or not parsed.path.strip("/"):
         return ()
@@ -160,10 +160,10 @@ def origin_card_urls(url: str) -> tuple[str, ...]:
 
 
 def _require_object(response: httpx2.Response, text: bytes, url: str) -> None:
-    """Refuse what is no JSON object at all.
+    """Refuse a body that is no JSON object.
 
     Raises:
-        NoObjectError: it is none.
+        NoObjectError: the body is no JSON object.
     """
     is_object = text.removeprefix(codecs.BOM_UTF8).lstrip()[:1] == b"{"
     if is_object or response.status_code == HTTPStatus.NOT_MODIFIED:
@@ -176,7 +176,7 @@ def _require_object(response: httpx2.Response, text: bytes, url: str) -> None:
 
 
 def base_url(url: str) -> str:
-    """The URL of an agent itself, given that or the URL of its card at a well-known path."""
+    """The URL of an agent, from this URL itself or from the URL of its card at a well-known path."""
     parsed = url_from(url)
     for path in (CARD_PATH, OLDER_CARD_PATH):
         if parsed.path.endswith(path):
@@ -185,7 +185,7 @@ def base_url(url: str) -> str:
 
 
 def agent_url(url: str) -> str:
-    """The same, without a user, a query and a fragment."""
+    """The URL of an agent as `base_url` gives it, without a user, a query and a fragment."""
     return str(url_from(base_url(url)).copy_with(userinfo=b"", query=None, fragment=None))
 
 

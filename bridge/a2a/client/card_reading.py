@@ -2,7 +2,7 @@
 
 A card that lacks only what a client can do without is accepted, and its deviations are listed. A card that is not valid
 is read field by field: null is absent, as Go writes unset lists; an interface or a skill that cannot be used is left
-out; and what nobody needs stops nothing. What is left out is listed, too.
+out; and a fault in a field that nobody needs stops nothing. The fields that are left out are listed, too.
 
 Spec: A2A 1.0 section 4.4.
 """
@@ -53,7 +53,7 @@ class _CardAsRead(AgentCard):
 
 
 def read_card(value: JsonValue, where: str) -> tuple[AgentCard, tuple[str, ...]]:
-    """A card in the form of 1.0, and what in it is not as the specification asks; `where` is said of it.
+    """A card in the form of 1.0, and its deviations from the specification. Messages name the card by `where`.
 
     Raises:
         PeerError: the value is no card.
@@ -81,7 +81,7 @@ class _Left:
         self.out: list[str] = []
 
     def card(self, value: JsonValue) -> JsonValue:
-        """What of a card can be read."""
+        """The card without the fields that cannot be read."""
         if not isinstance(value, dict):
             return value
         nested: Mapping[str, Callable[[JsonValue], JsonValue]] = {

@@ -253,8 +253,7 @@ _OF_FULL_DISKS: Final = ("disk is full", "No space left", "could not extend file
 
 
 def cannot_store(why: str) -> A2AError:
-    """UNAVAILABLE: the store takes no writes. `why` may name places, so a client is told of it only whether a disk is
-    full."""
+    """UNAVAILABLE: the store takes no writes. `why` may name places, so a client learns only whether a disk is full."""
     if any(words in why for words in _OF_FULL_DISKS):
         return temporarily_unavailable(
             "The disk of the bridge is full, so it cannot store tasks at the moment"

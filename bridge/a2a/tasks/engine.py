@@ -403,7 +403,7 @@ class Engine:
             with anyio.move_on_after(_STORED_SECONDS):
                 await accepted.stored
         except StoreConflictError:
-            return  # whoever waits for the task is told
+            return  # the watchers of the task get the error
         except StoreError as exc:
             watcher.close()
             raise cannot_store(str(exc)) from exc

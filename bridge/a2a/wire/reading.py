@@ -1,11 +1,11 @@
 """Objects that an agent wrote, in the form of `model`, read each alone where the whole is not valid. Pure.
 
-A valid object is read at once. Only of one that is not valid, each field is read by itself: what is missing is filled
-from what is known of the exchange, and what cannot be understood is left out with a note. So one odd thing does not
-take the rest with it. A part whose content is left out leaves a text in its place that says so.
+A valid object is read at once. The fields of an object that is not valid are read one by one: a missing field is filled
+from what is known of the exchange, and a field that cannot be understood is left out with a note. So one odd field does
+not take the rest with it. A part whose content is left out leaves a text in its place that says so.
 
-Writers leave out what is empty (the JSON of protocol buffers), or write null for what is unset (Go), and newer agents
-say what nobody here knows yet.
+Some writers leave out empty fields (the JSON of protocol buffers), some write null for unset fields (Go), and newer
+agents send fields that this reader does not know yet.
 
 Spec: A2A 1.0 sections 3.2.3, 4.1 and 4.2; 5.7 (a reader ignores what it does not know).
 """
@@ -367,8 +367,8 @@ def fields_alone(
 ) -> JsonObject:
     """The fields of an object that can be read, each alone, by their names on the wire; null is absent.
 
-    `nested` reads what is not valid as it is, and gives None where nothing of it can be read. `note` is told of what is
-    left out.
+    `nested` has the readers of fields that are not valid as they stand; a reader gives None if it can read nothing.
+    `note` gets each field that is left out.
     """
     read: JsonObject = {}
     for name, given in _by_alias(model, value).items():
@@ -464,7 +464,8 @@ def _uncut(value: JsonValue, halves: dict[str, str] | None) -> JsonValue:
 def _joined_halves(
     parts: Sequence[JsonValue], halves: dict[str, str] | None, about: str
 ) -> Iterator[JsonValue]:
-    """Parts in whose texts a half at the end has gone to the next text: of these parts, or of the next event."""
+    """The parts with whole characters: half a character at the end of a text moves to the next text, which is in these
+    parts or in the next event."""
     half = halves.pop(about, "") if halves else ""
     for number, part in enumerate(parts):
         text = part.get("text") if isinstance(part, dict) else None

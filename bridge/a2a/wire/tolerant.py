@@ -82,7 +82,7 @@ def message_from(value: JsonValue) -> JsonValue:
 
 
 def _payload_of(value: JsonObject) -> str | None:
-    """Which of the four a bare object is, by its own word, or else by what only it has."""
+    """Which of the four kinds a bare object is: by its `kind`, or else by fields that no other kind has."""
     kind = value.get("kind")
     if isinstance(kind, str) and (named := _KINDS.get(kind)) is not None:
         return named

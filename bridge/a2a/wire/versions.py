@@ -184,7 +184,7 @@ class Versions:
         return older_card.says_no_version(value) and not any(one.has_card(value) for one in self._dialects)
 
     def older_event(self, event: JsonObject) -> JsonObject:
-        """A StreamResponse in the form of the version before 1.0, for a webhook of such a client."""
+        """A StreamResponse in the form of the version before 1.0, for the webhook of a client of that version."""
         dialect = self._spoken[_ASSUMED, JSONRPC]
         assert isinstance(dialect, V0_3)
         return dialect.event(event, last=False)
@@ -204,7 +204,7 @@ class Versions:
         if not isinstance(value, dict):
             return value
         if self.misnames(value):
-            # Whoever does not know the methods of 0.3 knows those of the version that the card says.
+            # An agent that does not know the methods of 0.3 knows the methods of the version on its card.
             newer = told in (_FIRST, self.current.version)
             return older_card.read(value, self.current.version if newer else _ASSUMED)
         if self.leaves_open(value) and told == self.current.version:

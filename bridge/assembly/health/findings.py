@@ -1,6 +1,6 @@
-"""What a plan and this machine tell without a running bridge: certificates, credentials, audit, disk and clock.
+"""The findings about a plan and this machine, without a running bridge: certificates, credentials, audit, disk, clock.
 
-It reads files, and waits for no peer. What a secret is, is never told.
+The module reads files, and waits for no peer. No finding shows a secret.
 """
 
 from __future__ import annotations
@@ -33,10 +33,10 @@ from bridge.safe_text import shell_word
 from bridge.user_folders import state_folder
 
 FAILURES_MOST: Final = 10
-"""Failed tasks that are told, the newest first."""
+"""The most failed tasks that are reported, the newest first."""
 
 _SOON_DAYS: Final = 21
-"""A certificate or token that ends within so many days is told of before it does."""
+"""The days before its end from which a certificate or token is reported."""
 _DAY_SECONDS: Final = 86_400
 _FULL_BYTES: Final = 64 * 1024 * 1024
 """Free space with which a store may stop taking writes at any moment: a log of SQLite and a task of some size."""
@@ -49,7 +49,7 @@ _REASON_CHARACTERS: Final = 300
 
 
 class Grade(StrEnum):
-    """How a finding is."""
+    """How good or bad a finding is."""
 
     GOOD = "good"
     WARN = "warn"
@@ -81,7 +81,7 @@ class HealthFinding:
 
 
 def machine_findings(plan: Plan, now: datetime | None = None) -> list[HealthFinding]:
-    """Everything that the plan and this machine tell."""
+    """All findings about the plan and this machine."""
     now = now or datetime.now(UTC)
     return [
         *_certificates(plan, now),
@@ -106,7 +106,7 @@ def peer_mend(kind: str, name: str, where: str, *, needs_login: bool, is_unautho
 
 
 def failure_of(task: Task, agent: str, base_url: str, *, shows_reason: bool) -> JsonObject:
-    """A failed task as `doctor` and the console tell it. `base_url` is the address of the bridge, for the command that
+    """A failed task as `doctor` and the console show it. `base_url` is the address of the bridge, for the command that
     shows all of the task."""
     reason = ""
     if shows_reason and task.status.message is not None:
@@ -123,7 +123,7 @@ def failure_of(task: Task, agent: str, base_url: str, *, shows_reason: bool) -> 
 
 
 def ends(area: str, name: str, end: float, now: float, mend: str) -> HealthFinding:
-    """The finding about something that counts until `end`, in seconds since the epoch."""
+    """The finding about a token or certificate that is valid until `end`, in seconds since the epoch."""
     end = min(max(end, 0.0), _LAST_DAY)
     day = f"{datetime.fromtimestamp(end, UTC):%Y-%m-%d %H:%M} UTC"
     left = end - now
@@ -183,7 +183,7 @@ def _end_in(token: str) -> float | None:
 
 
 def _rotations(plan: Plan) -> Iterator[HealthFinding]:
-    """The people with two tokens, of whom the older one should go."""
+    """The people who have two tokens: the older token should go."""
     tokens = Counter(one.principal.name for one in plan.credentials if one.scheme is Scheme.BEARER)
     for name, number in tokens.items():
         if number > 1:

@@ -1,4 +1,4 @@
-"""What a running bridge tells of itself: its stores, its peers, its logins, its replicas and its audit."""
+"""The findings of a running bridge about itself: its stores, peers, logins, replicas and audit."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from bridge.safe_text import shell_word
 
 
 async def health_of(bridge: Bridge) -> list[HealthFinding]:
-    """Everything that a bridge and its machine tell, in the order of the areas."""
+    """All findings about a bridge and its machine, in the order of the areas."""
     return [
         *_stores(bridge),
         *_peers(bridge),
@@ -58,7 +58,7 @@ def _peers(bridge: Bridge) -> Iterator[HealthFinding]:
 
 
 async def login_findings(plan: Plan) -> list[HealthFinding]:
-    """The logins of the operator at peers, and when their tokens end that nothing renews."""
+    """The logins of the operator at peers, and the ends of the tokens that nothing renews."""
     return [await _login(wish) for wish in logins_of(plan) if not wish.of_each]
 
 

@@ -115,9 +115,9 @@ def call(**options: Any) -> int:
     mcp-a2a call --text "What can you do?" https://agent.example.com
     mcp-a2a call echo message=hello -- npx -y @modelcontextprotocol/server-everything
 
-    When the agent asks a question, the terminal shows it. Ctrl+D declines it, or cancels the task where the agent has
-    not said how it is told of a no. Ctrl+C cancels the task. Without a
-    terminal a call of a tool that asks is cancelled, and a task goes on waiting. --task answers it later:
+    When the agent asks a question, the terminal shows it. Ctrl+D declines it, or cancels the task if the agent has not
+    said how a client declines. Ctrl+C cancels the task. Without a terminal, a call of a tool that asks is cancelled,
+    and a task goes on waiting. --task answers it later:
 
     \b
     mcp-a2a call http://127.0.0.1:8080 --task 0198c0de-... name=Ada

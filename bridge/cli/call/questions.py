@@ -49,7 +49,7 @@ class CallQuestion:
     is_confirmation: bool = False
     """Whether the person is asked to allow something, and fills in nothing."""
     takes_refusals: bool = False
-    """Whether the agent has declared how it is told of a no: by the bridge's extension."""
+    """Whether the agent has declared how a client declines, by the bridge's extension."""
 
     @property
     def no(self) -> JsonObject | None:
@@ -60,7 +60,7 @@ class CallQuestion:
 
 
 class DeclinedError(Exception):
-    """The person declined, and the agent has not said how it is told of that: its task has to be canceled."""
+    """The person declined, and the agent has not said how a client declines: the task has to be canceled."""
 
 
 def is_question(data: JsonValue) -> bool:

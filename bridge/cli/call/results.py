@@ -104,7 +104,7 @@ class CallView:
     def declined(self) -> None:
         """Say that the person declined, and that the agent cannot be told."""
         self._say(
-            "You declined. The agent has not said how it is told of a no, so it is sent no answer, and its task is"
+            "You declined. The agent has not said how a client declines, so the agent gets no answer, and its task is"
             " canceled."
         )
 

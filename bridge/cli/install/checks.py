@@ -48,7 +48,7 @@ def card_name(options: dict[str, Any]) -> str:
 
 
 def require_cards(options: dict[str, Any]) -> None:
-    """With `--check`, read the card of each agent, and try the credentials. Of a file, agents may be down.
+    """With `--check`, read the card of each agent, and try the credentials. The agents of a file may be down.
 
     Raises:
         PeerError: an address gives no card, or an agent refuses the credentials. The message says what stands there.

@@ -1,4 +1,4 @@
-"""`mcp-a2a install`. `edits.py` is what it does to a host's file, `dialog.py` what it asks at a terminal."""
+"""The command `mcp-a2a install`. `edits.py` changes a host's file, and `dialog.py` asks at a terminal."""
 
 from __future__ import annotations
 
@@ -146,14 +146,14 @@ def _is_anything_said(options: Mapping[str, Any]) -> bool:
 
 
 def agent_of(word: str) -> str:
-    """The URL of an agent, given that or the URL of its card; any other word as it is."""
+    """The URL of an agent, from this URL itself or from the URL of its card; any other word as it is."""
     if "://" not in word:
         return word
     from bridge.a2a.client.card_places import base_url
 
     try:
         base = base_url(word)
-    except PeerError:  # whoever uses it says what is wrong
+    except PeerError:  # the use of the word says what is wrong
         return word
     return word if base == word else base.rstrip("/")
 

@@ -110,7 +110,7 @@ def add(
 
 
 def _replaced(name: str, present: JsonObject | None, server: JsonObject) -> Sequence[str]:
-    """What the entry was before, where that is something else."""
+    """The words about the entry that this one replaces, if the two differ."""
     before, now = _words(present or {}), _words(server)
     if present is None or [*map(_key, before)] == [*map(_key, now)]:
         return ()
@@ -211,8 +211,8 @@ def _server_to_add_to(draft: _Draft, options: Mapping[str, Any]) -> str:
 
 
 def _require_same_options(name: str, server: JsonObject, given: Sequence[str]) -> None:
-    """The options of a server hold for all its agents, so what is given must be what it has. What it sends to its
-    agents must be given again, so that no agent gets a secret by accident."""
+    """Refuse options that differ from those of the server: they hold for all its agents. The credentials must be
+    given again, so that no agent gets a secret by accident."""
     has, pairs = entry.options_of(server), entry.options_in(given)
     other = [option for option, value in pairs if (option, value) not in has]
     arguments = server["args"]
@@ -235,7 +235,7 @@ def _require_same_options(name: str, server: JsonObject, given: Sequence[str]) -
 
 
 def remove(options: dict[str, Any], host: places.Host) -> int:
-    """Take servers out of the host's file, or agents out of their server. What is to go need not be there any more.
+    """Take servers out of the host's file, or agents out of their server. A name that the file lacks is no error.
 
     Raises:
         UsageError: the file cannot be edited, it is not clear which server is meant, or it is not ours.

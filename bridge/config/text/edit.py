@@ -1,7 +1,7 @@
 """Adds a table or a value to the text of a configuration file, and changes nothing else. Pure.
 
-The file is not parsed and written again, so comments, the order of keys and line ends all stay. The new text is parsed
-and compared with what was meant, and so nothing is written that says anything else.
+The text is edited in place, so comments, the order of keys and line ends all stay. The new text is parsed and compared
+with the meant configuration, so a text that says anything else is never written.
 """
 
 from __future__ import annotations
@@ -35,8 +35,8 @@ def with_table(text: str, path: tuple[str, str], lines: list[str]) -> str:
 
 
 def with_another(text: str, table: KeyPath, value: str) -> str:
-    """The text, in which the `bearer` of a table, or the only one of its `tokens`, is followed by another token in
-    `tokens`.
+    """The text with another token in the table: the `bearer`, or the only one of the `tokens`, becomes the first of
+    two `tokens`.
 
     Raises:
         UsageError: the table has two tokens already, or none.

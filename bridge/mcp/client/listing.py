@@ -124,7 +124,7 @@ class _Pages:
             self.end(odd)
 
     def _news_in(self, tools: list[JsonValue]) -> list[JsonValue]:
-        """The tools of a page. One that is on an earlier page, all of it, is there because the server does not page."""
+        """The tools of a page that no earlier page has. A server that does not page sends the same tools again."""
         marks = [blake2b(json_bytes(tool), digest_size=16).digest() for tool in tools]
         news = [tool for tool, mark in zip(tools, marks, strict=True) if mark not in self._known]
         self._known.update(marks)
@@ -140,7 +140,7 @@ class _Pages:
             raise PeerError(f"{words}: `tools_limit_bytes` is the limit")
 
     def _take_freshness(self, page: JsonObject) -> None:
-        """A list is as fresh as the page that is so for the shortest time."""
+        """Take the freshness of a page: a list is as fresh as the page with the shortest time."""
         ttl_ms = page.get("ttlMs")
         if not isinstance(ttl_ms, int) or isinstance(ttl_ms, bool) or ttl_ms <= 0 or self.is_legacy:
             return

@@ -3,8 +3,8 @@
 A process may take longer to start (docker pull, the first npx or uvx, a model that is loaded) than a connection may:
 then it counts as down and is waited for all the same.
 
-What is found out is remembered for the next time. A server is asked in the newest way first, and in an older way when
-it answers as older servers do:
+The transport and the handshake that worked are remembered for the next time. A server is asked in the newest way first,
+and in an older way when it answers as older servers do:
 
 * A URL that does not speak Streamable HTTP is tried over HTTP+SSE.
 * A process that ends at a first message other than `initialize` (rmcp before 3.0) is started again with `initialize`.

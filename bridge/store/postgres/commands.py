@@ -43,7 +43,7 @@ MOST_REMEMBERED: Final = 20_000
 """How many requests are remembered as begun, the latest ones: some 3 MB. One that is put back later is done again."""
 
 FORGED_TOLD_SECONDS: Final = 60.0
-"""Between two lines of the log about commands that no replica wrote: whoever can write one row can write thousands."""
+"""The time between two log lines about commands that no replica wrote: a writer of one row can write thousands."""
 
 # A command that is sent twice, since the first connection broke, is one row.
 _ADD: Final = """

@@ -1,10 +1,10 @@
-"""Beats for a replica whose loop is held by something else.
+"""A thread that sends heartbeats for a replica while other work holds its event loop.
 
-A loop that is held for a lease would have its replica taken for dead, and all its tasks failed by the others, although
-nothing is lost. So a thread asks the loop again and again for a sign of life. While none comes it beats itself, on a
-connection of its own, for some leases: a loop that never goes on must lose its tasks in the end.
+The other replicas take a replica without heartbeats for dead, and fail its tasks, although a held loop loses nothing.
+So a thread asks the loop again and again for a sign of life. While no sign comes, the thread beats on a connection of
+its own, for some leases: a loop that never goes on must lose its tasks in the end.
 
-It does nothing while the loop answers: a beat that fails or waits is the loop's own matter.
+The thread does nothing while the loop answers: a beat that fails or waits is the loop's own matter.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ class StandInBeat:
     """The thread of one epoch's replica. `start` it on the loop."""
 
     def __init__(self, url: str, place: Namespace, lease: Lease, epoch: Callable[[], int]) -> None:
-        """`epoch` gives the number of the epoch that lives, or 0 for none."""
+        """`epoch` gives the number of the current epoch, or 0 without one."""
         self._url = url
         self._place = place
         self._lease = lease
@@ -52,7 +52,7 @@ class StandInBeat:
 
     @property
     def is_needed(self) -> bool:
-        """Whether it has begun to stand in, and the loop was not seen to go on since."""
+        """Whether the thread stands in: it has begun to beat, and the loop has not answered since."""
         return self._connection is not None
 
     def start(self) -> None:

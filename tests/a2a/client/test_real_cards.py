@@ -96,7 +96,7 @@ def test_an_interface_that_cannot_be_used_is_left_out() -> None:
 
 @asynccontextmanager
 async def serving(routes: dict[str, Callable[[str], Response]], asked: list[str]) -> AsyncIterator[str]:
-    """A server with these paths, each of which is given its URL; 404 elsewhere."""
+    """A server with these paths. Each path gets the server's URL; all other paths are 404."""
 
     async def app(scope: Scope, receive: Receive, send: Send) -> None:
         request = Request(scope, receive)

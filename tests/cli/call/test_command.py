@@ -942,7 +942,7 @@ async def test_declining_cancels_the_task_of_an_agent_that_has_declared_no_form_
         assert "(--decline in place of the answer declines, which cancels the task)" in asked.err
         done = await run(url, "--task", "t-1", "--decline")
     assert done.code == 1
-    assert "You declined. The agent has not said how it is told of a no" in done.err
+    assert "You declined. The agent has not said how a client declines" in done.err
     assert "canceled: Not booked." in done.err
     assert (len(agent.said), agent.cancels) == (1, 1)
 

@@ -33,7 +33,7 @@ def agent() -> Iterator[str]:
 
 @pytest.fixture(scope="module")
 def locked(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """An agent that lets in whoever has the token."""
+    """An agent that lets in every client with the token."""
     folder = tmp_path_factory.mktemp("locked")
     file = written(folder, RAW, DEVTOOLS, "[principals.ann]\nbearer = { env = 'ANN' }\n")
     with started("serve", str(file), "--port", state=folder, until="/agents/devtools", ANN=TOKEN) as bridge:
@@ -42,7 +42,7 @@ def locked(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 
 @pytest.fixture(scope="module")
 def keyed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """An agent that lets in whoever has the API key."""
+    """An agent that lets in every client with the API key."""
     folder = tmp_path_factory.mktemp("keyed")
     file = written(folder, RAW, DEVTOOLS, "[principals.ann]\napi_key = { env = 'ANN' }\n")
     with started("serve", str(file), "--port", state=folder, until="/agents/devtools", ANN=TOKEN) as bridge:

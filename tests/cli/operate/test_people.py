@@ -1,4 +1,4 @@
-"""`mcp-a2a people`: a token for a person, of which the file has the hash alone."""
+"""`mcp-a2a people`: a token for a person. The file has only the hash of the token."""
 
 from __future__ import annotations
 

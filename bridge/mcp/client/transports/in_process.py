@@ -70,7 +70,7 @@ class InProcessTarget:
 async def in_process(
     target: InProcessTarget, name: str, last_words: LastWords
 ) -> AsyncIterator[TransportStreams]:
-    """Run the server of a target, and end it on exit. What it raises is logged, and ends the connection."""
+    """Run the server of a target, and end it on exit. An error of the server is logged, and ends the connection."""
     run = _Run(target, name, last_words)
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(run.serve)
@@ -102,7 +102,7 @@ class _Run:
         async with self._asked, self._said:
             try:
                 await server.run(self._asked, self._said, server.create_initialization_options())
-            except Exception as exc:  # it is code of others, and runs beside whoever else uses this process
+            except Exception as exc:  # foreign code, which must not end the other users of this process
                 logger.exception("%s: the server object failed", self._name)
                 self._last_words.add(f"{type(exc).__name__}: {exc}")
             finally:

@@ -1,7 +1,7 @@
 """The SDK's Streamable HTTP, with the bridge's reader of messages.
 
-The SDK fails a request at the first event that is no message (a heartbeat, `[DONE]`), and lets a request wait for ever
-whose answer has another id. Here each body is read as on all transports (`mcp/messages.py`), and the answer to a POST
+The SDK fails a request at the first event that is no message (a heartbeat, `[DONE]`), and a request whose answer has
+another id waits for ever. Here each body is read as on all transports (`mcp/messages.py`), and the answer to a POST
 is the answer to its request.
 
 Spec: MCP 2025-11-25 basic/transports (Streamable HTTP); JSON-RPC 2.0 section 5.
@@ -60,7 +60,7 @@ class _LenientTransport(StreamableHTTPTransport):
         original_request_id: RequestId | None = None,
         resumption_callback: Callable[[str], Awaitable[None]] | None = None,  # noqa: ARG002 - the bridge sets none
     ) -> bool:
-        """Hand on what an event says. Returns whether it answers the request whose stream it is of."""
+        """Hand on the message of an event. Returns whether the message answers the request of this stream."""
         if sse.event == _ENDPOINT and original_request_id is not None:
             error = error_of(OLD_TRANSPORT, "it answers a POST with the events of HTTP+SSE")
             await read_stream_writer.send(_answer(original_request_id, error))
@@ -72,7 +72,7 @@ class _LenientTransport(StreamableHTTPTransport):
     async def _handle_json_response(
         self, response: httpx2.Response, read_stream_writer: StreamWriter, *, request_id: RequestId
     ) -> None:
-        """Hand on what a body says. A request that it does not answer fails."""
+        """Hand on the message of a body. The request fails if the message does not answer it."""
         try:
             content = await response.aread()
         except httpx2.StreamError as exc:
