@@ -117,6 +117,21 @@ class GuardedClient(httpx2.AsyncClient):
     def _init_transport(self, *_: Any, **options: Any) -> httpx2.AsyncBaseTransport:
         return GuardedTransport(verify=options["verify"], limits=options["limits"])
 
+    def _init_proxy_transport(
+        self, proxy: httpx2.Proxy, *_: Any, **options: Any
+    ) -> httpx2.AsyncBaseTransport:
+        return _ProxyTransport(proxy=proxy, **options)
+
+
+class _ProxyTransport(httpx2.AsyncHTTPTransport):
+    """HTTP through a proxy, which resolves names itself: the guard judges only literal addresses."""
+
+    async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:
+        guard: AddressGuard | None = request.extensions.get(_GUARD)
+        if guard is not None:
+            guard.judge([request.url.host])
+        return await super().handle_async_request(request)
+
 
 class _Pool(httpcore2.AsyncConnectionPool):
     def __init__(self, context: ssl.SSLContext, limits: httpx2.Limits, uses_proxy: bool) -> None:

@@ -11,7 +11,7 @@ import httpx2
 import pytest
 from anyio.abc import SocketStream
 
-from bridge.http.client import GuardedTransport, guarded_by
+from bridge.http.client import GuardedClient, GuardedTransport, guarded_by
 from bridge.http.private_addresses import AddressGuard, PrivateAddressError, refusing_private
 from bridge.http.proxies import proxy_of
 
@@ -111,3 +111,28 @@ async def test_a_private_address_is_refused_before_the_proxy_is_asked(
             with pytest.raises(PrivateAddressError, match="it is private"):
                 await http.get("http://10.0.0.1/mcp", extensions=guard)
     assert heads == []
+
+
+@pytest.mark.parametrize("host", ["10.0.0.1", "[fd00::1]"])
+async def test_a_private_address_of_an_agent_is_refused_before_the_proxy_is_asked(
+    host: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    guard = guarded_by(AddressGuard(refusing_private("it is private")))
+    async with proxying(b"") as (proxy, heads):
+        monkeypatch.setenv("HTTP_PROXY", proxy)
+        async with GuardedClient() as http:
+            with pytest.raises(PrivateAddressError, match="it is private"):
+                await http.get(f"http://{host}/a2a", extensions=guard)
+    assert heads == []
+
+
+async def test_a_guarded_request_to_a_name_still_goes_through_the_proxy(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    guard = guarded_by(AddressGuard(refusing_private("it is private")))
+    async with proxying(b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nhi") as (proxy, heads):
+        monkeypatch.setenv("HTTP_PROXY", proxy)
+        async with GuardedClient() as http:
+            response = await http.get("http://agents.example/a2a", extensions=guard)
+    assert response.text == "hi"
+    assert heads[0].startswith(b"GET http://agents.example/a2a HTTP/1.1\r\n")
