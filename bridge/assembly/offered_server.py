@@ -246,7 +246,7 @@ def _agent(key: str, one: RemotePlan, plan: OfferedPlan, shared: SharedResources
     is_each = isinstance(one.tokens, EachLogin)
     allow_private = chosen.allow_private if one.allow_private is None else one.allow_private
     trust = Trust(one.trusted, allow_private=allow_private, on_command_line=one.on_command_line)
-    reach = one.catalog.reach if one.catalog else ConnectionPolicy(one.url, trust)
+    reach = one.catalog.reach if one.catalog else ConnectionPolicy(one.url, trust, uses_proxy=one.uses_proxy)
     options = ClientOptions(
         extensions=(URI, *one.extensions),
         credentials=replace(credentials, tokens=one.callers) if one.callers else credentials,
@@ -360,6 +360,7 @@ async def followed_catalog(
         card_bounds(chosen),
         credentials=card_credentials(Credentials(plan.headers, tokens=plan.tokens, tls=plan.tls)),
         trust=Trust(allow_private=chosen.allow_private if plan.allow_private is None else plan.allow_private),
+        uses_proxy=plan.uses_proxy,
         selection=Selection(tuple(plan.include), tuple(plan.exclude)),
     )
     if source.cached() is None:
@@ -389,6 +390,7 @@ def agents_in(key: str, source: CatalogSource, plan: CatalogPlan) -> dict[str, R
             tls=plan.tls if source.is_own(entry.card_url) else None,
             account=f"catalog {key}",
             allow_private=plan.allow_private,
+            uses_proxy=plan.uses_proxy,
             catalog=source,
         )
         for entry in source.cached() or ()

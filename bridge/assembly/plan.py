@@ -151,6 +151,8 @@ class RemotePlan:
     """Tells apart entries with the same URL and different credentials. It names references, never values."""
     allow_private: bool | None = None
     """Whether a card from a public address may name a private one; None follows the profile."""
+    uses_proxy: bool = True
+    """Whether it is reached through the proxy of the environment, where there is one."""
     on_command_line: bool = field(default=False, compare=False)
     """Whether the agent comes from an option and not from a file; messages name the way to change it."""
     signed_by: SignerPlan | None = None
@@ -195,6 +197,8 @@ class CatalogPlan:
     """Whether a public catalog may lead to a private address; None follows the profile."""
     tls: PeerTls | None = None
     """The certificate that the catalog and the agents at its own origin are shown, and the authorities of theirs."""
+    uses_proxy: bool = True
+    """Whether the catalog and its agents are reached through the proxy of the environment, where there is one."""
 
 
 @dataclass(frozen=True)

@@ -413,6 +413,7 @@ def _remote(
         trusted=frozenset(map(origin_of, table.trust)),
         account="" if is_alone else " ".join(references),
         allow_private=table.allow_private,
+        uses_proxy=table.proxy != "none",
         on_command_line=on_line,
         signed_by=_signer(table.signed_by),
         dialect=table.dialect,
@@ -434,7 +435,8 @@ def _login_of_agent(
         return None
     url, allow_private = base_url(table.card), bool(table.allow_private)
     wish = _login_wish(name, oauth2, url, place, table.tls, allow_private=allow_private)
-    wish = replace(wish, kind="agents", trusted=frozenset(map(origin_of, table.trust)))
+    trusted = frozenset(map(origin_of, table.trust))
+    wish = replace(wish, kind="agents", trusted=trusted, uses_proxy=table.proxy != "none")
     seconds = process.agents.agent_connect_seconds
     if table.login != "each":
         return LoginToken(wish, seconds)
@@ -449,7 +451,8 @@ def _catalog(name: str, table: CatalogTable, process: Profile, place: ProcessPla
     tokens = _tokens(oauth2, table.url, process, allow_private=allow_private)
     if oauth2 is not None and oauth2.grant == "authorization_code":
         wish = _login_wish(name, oauth2, table.url, place, table.tls, allow_private=allow_private)
-        tokens = LoginToken(replace(wish, kind="catalogs"), process.agents.agent_connect_seconds)
+        wish = replace(wish, kind="catalogs", uses_proxy=table.proxy != "none")
+        tokens = LoginToken(wish, process.agents.agent_connect_seconds)
     return CatalogPlan(
         table.url,
         table.request_headers(),
@@ -458,6 +461,7 @@ def _catalog(name: str, table: CatalogTable, process: Profile, place: ProcessPla
         tokens,
         table.allow_private,
         _peer_tls(table.tls),
+        table.proxy != "none",
     )
 
 

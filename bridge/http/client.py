@@ -120,17 +120,32 @@ class GuardedClient(httpx2.AsyncClient):
     def _init_proxy_transport(
         self, proxy: httpx2.Proxy, *_: Any, **options: Any
     ) -> httpx2.AsyncBaseTransport:
-        return _ProxyTransport(proxy=proxy, **options)
+        return _ProxyTransport(proxy, options)
 
 
 class _ProxyTransport(httpx2.AsyncHTTPTransport):
-    """HTTP through a proxy, which resolves names itself: the guard judges only literal addresses."""
+    """HTTP through a proxy, which resolves names itself: the guard judges only literal addresses. A request whose guard
+    wants no proxy is sent directly."""
+
+    def __init__(self, proxy: httpx2.Proxy, options: dict[str, Any]) -> None:
+        super().__init__(proxy=proxy, **options)
+        self._direct = GuardedTransport(verify=options["verify"], limits=options["limits"])
 
     async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:
         guard: AddressGuard | None = request.extensions.get(_GUARD)
         if guard is not None:
+            if not guard.uses_proxy:
+                return await self._direct.handle_async_request(request)
             guard.judge([request.url.host])
         return await super().handle_async_request(request)
+
+    async def __aexit__(self, *raised: Any) -> None:
+        await self._direct.aclose()
+        await super().__aexit__(*raised)
+
+    async def aclose(self) -> None:
+        await self._direct.aclose()
+        await super().aclose()
 
 
 class _Pool(httpcore2.AsyncConnectionPool):

@@ -158,6 +158,8 @@ class AddressGuard:
 
     judge: AddressJudge
     resolve: ResolveName = addresses_of
+    uses_proxy: bool = True
+    """Whether the proxy of the environment may stand between. Without a proxy the resolved addresses are judged too."""
 
     async def addresses(self, host: str, port: int) -> Sequence[str]:
         """Resolve and judge a name. A connection may be made only to these addresses.

@@ -1,4 +1,4 @@
-"""The proxy of the environment on the way to tool servers."""
+"""The proxy of the environment on the way to tool servers, agents and catalogs."""
 
 from __future__ import annotations
 
@@ -11,7 +11,11 @@ import httpx2
 import pytest
 from anyio.abc import SocketStream
 
+import bridge
+from bridge.a2a.client.interfaces import ConnectionPolicy, Trust
+from bridge.assembly.plan_from_file import plan_from_file
 from bridge.http.client import GuardedClient, GuardedTransport, guarded_by
+from bridge.http.login_credentials import LoginToken
 from bridge.http.private_addresses import AddressGuard, PrivateAddressError, refusing_private
 from bridge.http.proxies import proxy_of
 
@@ -136,3 +140,64 @@ async def test_a_guarded_request_to_a_name_still_goes_through_the_proxy(
             response = await http.get("http://agents.example/a2a", extensions=guard)
     assert response.text == "hi"
     assert heads[0].startswith(b"GET http://agents.example/a2a HTTP/1.1\r\n")
+
+
+HELLO = b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nhi"
+
+
+@pytest.mark.parametrize("trust", [Trust(), Trust(allow_private=True)])
+async def test_an_agent_without_the_proxy_is_reached_directly(
+    trust: Trust, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with proxying(HELLO) as (proxy, heads), proxying(HELLO) as (agent, heard):
+        monkeypatch.setenv("HTTP_PROXY", proxy)
+        url = f"http://127.0.0.1:{agent.rpartition(':')[2]}/a2a"
+        guard = guarded_by(ConnectionPolicy(url, trust, uses_proxy=False).guard(url))
+        async with GuardedClient() as http:
+            assert (await http.get(url, extensions=guard)).text == "hi"
+    assert heads == []
+    assert heard[0].startswith(b"GET /a2a HTTP/1.1\r\n")
+
+
+async def test_without_the_proxy_the_addresses_of_a_name_are_judged(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def inside(_: str, __: int) -> list[str]:
+        return ["10.0.0.1"]
+
+    policy = ConnectionPolicy("https://agents.example", resolve=inside, uses_proxy=False)
+    guard = guarded_by(policy.guard("https://other.example", "it is private"))
+    async with proxying(HELLO) as (proxy, heads):
+        monkeypatch.setenv("HTTPS_PROXY", proxy)
+        async with GuardedClient() as http:
+            with pytest.raises(PrivateAddressError, match="it is private"):
+                await http.get("https://other.example/a2a", extensions=guard)
+    assert heads == []
+
+
+@pytest.mark.parametrize(
+    ("key", "uses_proxy"), [("", True), ('proxy = "environment"', True), ('proxy = "none"', False)]
+)
+def test_the_file_says_whether_an_agent_a_catalog_and_their_logins_have_a_proxy(
+    key: str, uses_proxy: bool
+) -> None:
+    login = 'auth = { oauth2 = { grant = "authorization_code", issuer = "https://login.example" } }'
+    plan = plan_from_file(
+        bridge.loads(
+            f"""
+            [agents.far]
+            card = "https://far.example"
+            {login}
+            {key}
+            [catalogs.more]
+            url = "https://more.example/agents"
+            {login}
+            {key}
+            [agents_as_tools.desk]
+            from = ["far", "more"]
+            """
+        )
+    )
+    (agent,), (catalog,) = plan.agents.values(), plan.catalogs.values()
+    assert (agent.uses_proxy, catalog.uses_proxy) == (uses_proxy, uses_proxy)
+    for one in (agent, catalog):
+        assert isinstance(one.tokens, LoginToken)
+        assert one.tokens.wish.uses_proxy is uses_proxy

@@ -117,12 +117,14 @@ class CatalogSource(CachedResource[_StoredCatalog, tuple[CatalogEntry, ...]]):
         *,
         selection: Selection | None = None,
         trust: Trust | None = None,
+        uses_proxy: bool = True,
     ) -> None:
-        """`selection` is the wanted agents, and `trust` the private addresses that the catalog may name."""
+        """`selection` is the wanted agents, and `trust` the private addresses that the catalog may name. `uses_proxy`
+        is as in `ConnectionPolicy`."""
         super().__init__(http, url, folder, bounds, credentials)
         self._selection = selection or Selection()
         self._trust = trust or Trust()
-        self.reach = ConnectionPolicy(url, self._trust)
+        self.reach = ConnectionPolicy(url, self._trust, uses_proxy=uses_proxy)
         """The policy for connections to the listed agents."""
 
     def is_own(self, card_url: str) -> bool:

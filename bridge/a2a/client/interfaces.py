@@ -10,7 +10,7 @@ Spec: A2A 1.0 sections 8.3 (which interface), 13.4.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -22,6 +22,7 @@ from bridge.a2a.wire.versions import VERSIONS, Versions
 from bridge.errors import PeerError
 from bridge.http.private_addresses import (
     AddressGuard,
+    AddressJudge,
     RebindingJudge,
     ResolveName,
     addresses_of,
@@ -159,21 +160,34 @@ class ConnectionPolicy:
     trust: Trust = field(default_factory=Trust)
     resolve: ResolveName = addresses_of
     seen: RebindingJudge = field(default_factory=RebindingJudge)
+    uses_proxy: bool = True
+    """Whether the proxy of the environment is used where there is one."""
 
     def guard(self, url: str, words: str = "") -> AddressGuard | None:
-        """The guard for connections to a URL; None if any address is allowed. `words` refuse a learned URL."""
+        """The guard for connections to a URL; None if any address is allowed, by a proxy too. `words` refuse a learned
+        URL."""
+        judge = self._judge(url, words)
+        if judge is None:
+            return None if self.uses_proxy else AddressGuard(_any_address, self.resolve, uses_proxy=False)
+        return AddressGuard(judge, self.resolve, self.uses_proxy)
+
+    def _judge(self, url: str, words: str) -> AddressJudge | None:
         host, origin = url_from(url).host, origin_of(url)
         if self.trust.allow_private or origin in self.trust.origins or self.is_private:
             return None
         if origin != origin_of(self.own_url):
-            return AddressGuard(refusing_private(words), self.resolve)
+            return refusing_private(words)
         allowed_by = allowing_private(on_command_line=self.trust.on_command_line)
-        return AddressGuard(self.seen.judge(host, allowed_by), self.resolve)
+        return self.seen.judge(host, allowed_by)
 
     @property
     def is_private(self) -> bool:
         """Whether the name in the user's URL is one of this machine or its network."""
         return is_private_host(url_from(self.own_url).host)
+
+
+def _any_address(_: Sequence[str]) -> None:
+    """Allow every address."""
 
 
 def interface_guard(found: FoundCard, url: str, reach: ConnectionPolicy) -> AddressGuard | None:

@@ -53,7 +53,9 @@ async def login_lead(wish: LoginWish, seconds: float) -> LoginLead | None:
     """
     if wish.kind == "tool_servers":
         return None
-    reach = ConnectionPolicy(wish.url, Trust(wish.trusted, allow_private=wish.allow_private))
+    reach = ConnectionPolicy(
+        wish.url, Trust(wish.trusted, allow_private=wish.allow_private), uses_proxy=wish.uses_proxy
+    )
     guard = reach.guard(wish.url)
     async with GuardedClient(timeout=seconds) as http:
         certified = fixed_credentials(PeerCredentials(tls=wish.tls))

@@ -444,6 +444,11 @@ class AgentTable(Table):
         default=None,
         description="whether the card of a public agent, or its name later, may lead to a private address",
     )
+    proxy: Literal["environment", "none"] | None = Field(
+        default=None,
+        description="how its URLs are reached, also in a login: through the proxy that the `environment` names "
+        "(`HTTPS_PROXY`, `NO_PROXY`), as without the key, or through `none`",
+    )
     push: bool = Field(
         default=True,
         description="whether it is asked to notify the bridge of long calls, if its card declares that and `[bridge]` "
@@ -476,6 +481,11 @@ class CatalogTable(Table):
     allow_private: bool | None = Field(
         default=None,
         description="whether a public catalog, or its name later, may lead to a private address",
+    )
+    proxy: Literal["environment", "none"] | None = Field(
+        default=None,
+        description="how the catalog and its agents are reached, also in a login: through the proxy that the "
+        "`environment` names (`HTTPS_PROXY`, `NO_PROXY`), as without the key, or through `none`",
     )
 
     def request_headers(self) -> dict[str, str]:
