@@ -65,6 +65,17 @@ def test_each_decision_has_a_number_of_its_own_and_no_number_is_left_out() -> No
     assert {number for number, times in used.items() if times > 1} == USED_TWICE
 
 
+def test_each_version_has_at_most_sixty_lines_in_the_changelog() -> None:
+    # Lines of two branches are merged by union, which can bring back what one of them has taken out.
+    versions = re.split(r"^## ", (ROOT / "CHANGELOG.md").read_text(encoding="utf-8"), flags=re.MULTILINE)[1:]
+    assert versions
+    for version in versions:
+        heads = re.findall(r"^### (.*)$", version, re.MULTILINE)
+        assert len(version.splitlines()) <= 60, version.splitlines()[0]
+        assert set(heads) <= {"Added", "Changed", "Deprecated", "Removed", "Fixed", "Security"}
+        assert len(heads) == len(set(heads))
+
+
 def test_what_an_archive_of_the_source_takes_is_there() -> None:
     tool = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["tool"]
     taken: list[str] = tool["hatch"]["build"]["targets"]["sdist"]["include"]
