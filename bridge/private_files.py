@@ -42,6 +42,7 @@ _own_id: Final[Callable[[], int]] = getattr(os, "geteuid", lambda: 0)
 change_mode: Final[Callable[[int, int], None]] = getattr(os, "fchmod", os.chmod)
 """Changes the mode of an open file."""
 
+_A_FOLDER: Final = getattr(os, "O_DIRECTORY", 0)
 _AT_ONCE: Final = getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_NOCTTY", 0)
 """Opens without waiting: a pipe has perhaps no other end."""
 
@@ -81,7 +82,7 @@ def _make(folder: Path, *, has_modes: bool = HAS_MODES) -> None:
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     if not has_modes or not _is_open_folder(folder.stat()):
         return
-    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    descriptor = os.open(folder, os.O_RDONLY | _A_FOLDER)
     try:
         if _is_open_folder(found := os.fstat(descriptor)):
             _take_away(folder, descriptor, found, _OTHERS_WRITE, "write to")

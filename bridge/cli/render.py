@@ -141,24 +141,25 @@ def ask(line: str) -> str | None:
 
 def ask_secret(line: str) -> str | None:
     """Ask a person at the terminal for what must not be seen there; None when they end the input instead."""
-    if os.name != "posix":
+    if sys.platform == "win32":
         try:
             return getpass(f"{with_visible_characters(line)} ")
         except EOFError:
             return None
-    import termios  # only POSIX has it
+    else:
+        import termios  # only POSIX has it
 
-    terminal = sys.stdin.fileno()
-    before = termios.tcgetattr(terminal)
-    silent = [*before[:3], before[3] & ~termios.ECHO, *before[4:]]
-    termios.tcsetattr(terminal, termios.TCSAFLUSH, silent)
-    try:
-        answer = ask(line)
-    finally:
-        termios.tcsetattr(terminal, termios.TCSAFLUSH, before)
-    if answer is not None:
-        err.print()  # the end of the typed line was not shown either
-    return answer
+        terminal = sys.stdin.fileno()
+        before = termios.tcgetattr(terminal)
+        silent = [*before[:3], before[3] & ~termios.ECHO, *before[4:]]
+        termios.tcsetattr(terminal, termios.TCSAFLUSH, silent)
+        try:
+            answer = ask(line)
+        finally:
+            termios.tcsetattr(terminal, termios.TCSAFLUSH, before)
+        if answer is not None:
+            err.print()  # the end of the typed line was not shown either
+        return answer
 
 
 def _wait_for_a_line() -> None:
