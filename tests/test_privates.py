@@ -47,7 +47,7 @@ INHERITED: Final[dict[str, set[str]]] = {
         "_write",
         "_write_stream",
     },
-    "httpx2.AsyncClient": {"_init_transport"},
+    "httpx2.AsyncClient": {"_init_proxy_transport", "_init_transport"},
     "mcp.client.streamable_http.StreamableHTTPTransport": {
         "_handle_json_response",
         "_handle_sse_event",
