@@ -13,7 +13,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Final, Literal
 
-from bridge.diagnostics import Diagnostic, in_order, render
+from bridge.text.diagnostics import Diagnostic, in_order, render
 
 UNAUTHORIZED: Final = "unauthorized"
 """The outcome of a call whose peer does not take the credentials of the bridge (HTTP 401)."""

@@ -33,8 +33,8 @@ from cryptography.hazmat.primitives.hashes import SHA256
 from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 
 from bridge.errors import CallerError, PeerError, UsageError
-from bridge.jsonvalues import JsonObject
-from bridge.private_files import may_others_use, read_secret
+from bridge.local.private_files import may_others_use, read_secret
+from bridge.text.jsonvalues import JsonObject
 
 MAX_HANDLE_CHARACTERS: Final = 512
 """Characters of a handle. Some callers use handles as A2A ids, which are no longer than this."""

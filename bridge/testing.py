@@ -28,9 +28,9 @@ from bridge.assembly.plan import in_memory
 from bridge.assembly.plan_from_file import plan_from_file
 from bridge.config.text.wording import meant
 from bridge.errors import CallerError, PeerError
-from bridge.jsonvalues import JsonObject
 from bridge.mcp.client.transports.in_process import ServerObject
 from bridge.opened import Opened
+from bridge.text.jsonvalues import JsonObject
 from bridge.translate.extension import ANSWER, QUESTION, SKILL, URI
 
 State: TypeAlias = Literal[

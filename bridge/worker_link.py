@@ -16,7 +16,7 @@ from typing import Final
 
 import anyio
 
-from bridge.jsonvalues import JsonObject, json_bytes
+from bridge.text.jsonvalues import JsonObject, json_bytes
 
 _LENGTH: Final = struct.Struct("!I")
 

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from bridge.config.check.schema_nodes import SchemaNode, node_at, takes_of, unit_of
-from bridge.config.schema import config_schema, meanings_in, profile_schema
+from bridge.config.file_schema import config_schema, meanings_in, profile_schema
 from bridge.config.tables.models import (
     AgentTable,
     Config,

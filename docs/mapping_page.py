@@ -20,7 +20,7 @@ from bridge.a2a.model import errors, life
 from bridge.a2a.model.objects import Part, TaskState
 from bridge.a2a.tasks import idempotency
 from bridge.agents_as_tools import mcp_tasks
-from bridge.jsonvalues import JsonObject
+from bridge.text.jsonvalues import JsonObject
 from bridge.tools_as_agent import bridge_notes
 from bridge.translate import (
     agent_questions,

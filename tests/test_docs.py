@@ -67,7 +67,7 @@ OTHERWISE_TYPED: Final[Mapping[str, str]] = {
     "curl -s -H 'Accept: application/json' http://127.0.0.1:8080/console/mapping": "the same",
     "mcp-a2a audit head audit.jsonl > /elsewhere/head": "the same",
     'mcp-a2a audit verify --head "$(cat /elsewhere/head)" audit.jsonl*': "the same",
-    "mcp-a2a tasks http://127.0.0.1:8080 TASK --timeline": "tests/cli/test_tasks.py",
+    "mcp-a2a tasks http://127.0.0.1:8080 TASK --timeline": "tests/cli/task/test_tasks.py",
     "mcp-a2a tasks http://127.0.0.1:8080 TASK --timeline --json-output": "the same",
     "mcp-a2a tasks http://127.0.0.1:8080 --all --bearer env:TOKEN": "the same",
     "mcp-a2a tasks http://127.0.0.1:8080 TASK --all --bearer env:TOKEN": "the same",

@@ -46,7 +46,7 @@ def test_every_module_is_imported_without_what_only_posix_has() -> None:
     command = [sys.executable, "-c", IMPORTS_ALL]
     done = subprocess.run(command, capture_output=True, text=True, cwd=ROOT, timeout=120, check=False)
     assert (done.returncode, done.stderr) == (0, "")
-    assert {"bridge.cli.main", "bridge.process.serve", "bridge.store.lock"} <= set(done.stdout.split())
+    assert {"bridge.cli.main", "bridge.process.serve", "bridge.local.file_lock"} <= set(done.stdout.split())
 
 
 def test_the_page_lists_every_test_that_only_windows_can_pass() -> None:

@@ -10,9 +10,9 @@ from pathlib import Path
 import httpx2
 import pytest
 
-from bridge.access.principals import Principal
-from bridge.access.verifiers import Credential
 from bridge.concurrency import done_at_once
+from bridge.identity.callers.principals import Principal
+from bridge.identity.callers.verifiers import Credential
 from bridge.mcp.tools import tools_from
 from bridge.translate.arguments import problems_of
 from tests.support.limits import command_of

@@ -19,8 +19,8 @@ from uuid import uuid4
 import anyio
 
 from bridge import trace
+from bridge.a2a.client.agent_client import AgentClient
 from bridge.a2a.client.bindings import AgentRefusedError
-from bridge.a2a.client.client import AgentClient
 from bridge.a2a.client.follow import Listener, converse, wait_until_settled
 from bridge.a2a.model.life import ENDED, SETTLED
 from bridge.a2a.model.objects import (
@@ -41,10 +41,10 @@ from bridge.agents_as_tools.tool_results import ToolResults, failure, same_quest
 from bridge.agents_as_tools.tools import PublishedTool
 from bridge.concurrency import done_slowly, turn
 from bridge.errors import AuditAwayError, PeerError
-from bridge.http.login_credentials import LoginNeededError
-from bridge.jsonvalues import JsonObject
+from bridge.identity.logins.login_credentials import LoginNeededError
 from bridge.mcp.server.face import INVALID_PARAMS, IncomingCall, McpRefusal, ReportProgress
 from bridge.seal import HandleError, HandleTooLongError, request_digest
+from bridge.text.jsonvalues import JsonObject
 from bridge.translate.agent_questions import (
     AgentQuestion,
     AskingTask,

@@ -22,9 +22,9 @@ from bridge import trace
 from bridge.agents_as_tools.remote_agent import RemoteAgent
 from bridge.agents_as_tools.tool_results import failure
 from bridge.errors import PeerError
-from bridge.http.logins import REFUSED_LOGINS_MOST, AwaitedLogin, CallerLogins, client_at
-from bridge.jsonvalues import JsonObject
+from bridge.identity.logins.kept_logins import REFUSED_LOGINS_MOST, AwaitedLogin, CallerLogins, client_at
 from bridge.mcp.server.face import IncomingCall
+from bridge.text.jsonvalues import JsonObject
 
 _KEY: Final = "login"
 _WANTED: Final = "{} wants you to log in"

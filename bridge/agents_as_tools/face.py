@@ -20,10 +20,8 @@ import anyio
 import anyio.abc
 
 from bridge import trace
-from bridge.access.principals import MayUse, OfferedNames, may_use_everything
 from bridge.agents_as_tools.call import AgentCall
 from bridge.agents_as_tools.handles import FarTask, Handles
-from bridge.agents_as_tools.listing import FaceListing, listing_of
 from bridge.agents_as_tools.mcp_tasks import McpTasks
 from bridge.agents_as_tools.options import FaceOptions
 from bridge.agents_as_tools.own_tools import FollowUp, call_of_skill, found_skills
@@ -31,16 +29,18 @@ from bridge.agents_as_tools.push_hints import PushHints
 from bridge.agents_as_tools.remote_agent import RemoteAgent, read_cards
 from bridge.agents_as_tools.resources import TEMPLATE, read_card, read_part
 from bridge.agents_as_tools.sending import FaceRuntime, UnnamedMessages
+from bridge.agents_as_tools.tool_listing import FaceListing, listing_of
 from bridge.agents_as_tools.tool_results import failure
 from bridge.agents_as_tools.tools import PublishedTool, SkillKey
 from bridge.agents_as_tools.webhooks import TaskWebhooks
 from bridge.concurrency import Backoff, ToolLimiters, border
 from bridge.errors import BridgeError, echoed, telling_of
-from bridge.http.caller_token import CallerToken
-from bridge.jsonvalues import JsonObject
+from bridge.identity.callers.principals import MayUse, OfferedNames, may_use_everything
+from bridge.identity.tokens.caller_token import CallerToken
 from bridge.mcp.server.face import INVALID_PARAMS, IncomingCall, McpRefusal, TaskWork, refusal_of
 from bridge.seal import HandleError
 from bridge.source_state import SourceState
+from bridge.text.jsonvalues import JsonObject
 from bridge.translate.availability import unavailable_skills
 from bridge.translate.call_to_message import BadArgumentsError
 from bridge.translate.overrides import Remark, ToolOverride

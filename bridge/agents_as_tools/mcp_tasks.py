@@ -19,8 +19,8 @@ from typing import Final
 import anyio
 
 from bridge import trace
+from bridge.a2a.client.agent_client import AgentClient
 from bridge.a2a.client.bindings import AgentRefusedError
-from bridge.a2a.client.client import AgentClient
 from bridge.a2a.client.follow import Listener, Pause, is_transient, wait_until_settled
 from bridge.a2a.model.life import ENDED
 from bridge.a2a.model.objects import (
@@ -34,7 +34,6 @@ from bridge.a2a.model.objects import (
     text_of_parts,
     timestamp,
 )
-from bridge.access.principals import OfferedNames
 from bridge.agents_as_tools.handles import FarCall
 from bridge.agents_as_tools.options import FaceOptions
 from bridge.agents_as_tools.remote_agent import RemoteAgent
@@ -42,10 +41,11 @@ from bridge.agents_as_tools.sending import FaceRuntime, Sending, canceled_task
 from bridge.agents_as_tools.tool_results import ToolResults, failure, same_question
 from bridge.concurrency import done_slowly
 from bridge.errors import BridgeError, PeerError
-from bridge.http.token_endpoint import TokenError
-from bridge.jsonvalues import JsonObject
+from bridge.identity.callers.principals import OfferedNames
+from bridge.identity.tokens.token_endpoint import TokenError
 from bridge.mcp.server.face import McpRefusal, TaskCaller, TaskWork, refusal_of
 from bridge.seal import HandleError
+from bridge.text.jsonvalues import JsonObject
 from bridge.translate.agent_questions import (
     AgentQuestion,
     AskingTask,

@@ -9,10 +9,10 @@ from dataclasses import dataclass, field, replace
 from typing import Protocol
 
 from bridge.a2a.client.credentials import Credentials
-from bridge.http.caller_token import Caller
-from bridge.http.each_login import EachLogin
-from bridge.http.logins import CallerLogins
-from bridge.http.token_exchange import CallerTokens
+from bridge.identity.logins.each_login import EachLogin
+from bridge.identity.logins.kept_logins import CallerLogins
+from bridge.identity.tokens.caller_token import Caller
+from bridge.identity.tokens.token_exchange import CallerTokens
 
 
 class OnBehalf(Protocol):

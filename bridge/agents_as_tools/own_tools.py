@@ -15,7 +15,7 @@ from uuid import uuid4
 
 import anyio
 
-from bridge.a2a.client.client import AgentClient
+from bridge.a2a.client.agent_client import AgentClient
 from bridge.a2a.client.follow import Pause, converse, wait_until_settled
 from bridge.a2a.model.life import ENDED, INTERRUPTED, SETTLED
 from bridge.a2a.model.objects import Message, SendMessageConfiguration, SendMessageRequest, Task, TaskState
@@ -26,8 +26,8 @@ from bridge.agents_as_tools.tool_results import ToolResults
 from bridge.agents_as_tools.tools import PublishedTool, Tools
 from bridge.concurrency import done_slowly
 from bridge.errors import PeerError, echoed
-from bridge.jsonvalues import JsonObject
 from bridge.mcp.server.face import IncomingCall
+from bridge.text.jsonvalues import JsonObject
 from bridge.translate.agent_questions import AskingTask, answer_message
 from bridge.translate.call_to_message import (
     BadArgumentsError,

@@ -12,9 +12,9 @@ import anyio
 import anyio.abc
 import httpx2
 
-from bridge.a2a.client.card import FoundCard
+from bridge.a2a.client.agent_card import FoundCard
+from bridge.a2a.client.agent_client import AgentClient, ClientOptions
 from bridge.a2a.client.card_places import LockedCardError
-from bridge.a2a.client.client import AgentClient, ClientOptions
 from bridge.a2a.client.http import redacted_url
 from bridge.a2a.client.http_cache import DistrustedError
 from bridge.a2a.client.interfaces import address_notes
@@ -23,12 +23,12 @@ from bridge.a2a.wire.canonical_card import CardProof
 from bridge.agents_as_tools.on_behalf import OnBehalf
 from bridge.concurrency import Backoff, border
 from bridge.errors import UNAUTHORIZED, PeerError
-from bridge.http.caller_token import Caller
-from bridge.http.later_login import LaterLogin
-from bridge.http.login_credentials import LoginNeededError, LoginToken
-from bridge.http.logins import CallerLogins
 from bridge.http.private_addresses import AddressGuard
-from bridge.http.token_exchange import CallerTokenError
+from bridge.identity.logins.kept_logins import CallerLogins
+from bridge.identity.logins.later_login import LaterLogin
+from bridge.identity.logins.login_credentials import LoginNeededError, LoginToken
+from bridge.identity.tokens.caller_token import Caller
+from bridge.identity.tokens.token_exchange import CallerTokenError
 from bridge.seal import agent_mark
 from bridge.source_state import HeardRefusal, SourceState
 from bridge.translate.extension import URI

@@ -16,8 +16,8 @@ import anyio
 import anyio.abc
 
 from bridge import trace
+from bridge.a2a.client.agent_client import AgentClient
 from bridge.a2a.client.bindings import AgentRefusedError
-from bridge.a2a.client.client import AgentClient
 from bridge.a2a.client.follow import Listener
 from bridge.a2a.model.life import ENDED
 from bridge.a2a.model.objects import Message, StreamResponse, Task

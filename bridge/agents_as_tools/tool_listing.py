@@ -10,15 +10,15 @@ from dataclasses import dataclass, field
 from functools import cached_property
 
 from bridge.a2a.client.http import redacted_url
-from bridge.access.principals import MayUse, OfferedNames, may_use_everything
 from bridge.agents_as_tools.handles import tool_mark
 from bridge.agents_as_tools.options import FaceOptions
 from bridge.agents_as_tools.remote_agent import RemoteAgent
 from bridge.agents_as_tools.resources import card_resource
 from bridge.agents_as_tools.tools import PublishedTool, Tools, published_tools, tool_remarks
-from bridge.jsonvalues import JsonObject
+from bridge.identity.callers.principals import MayUse, OfferedNames, may_use_everything
 from bridge.mcp.tools import UnservableTool
-from bridge.safe_text import web_link, without_hidden_characters
+from bridge.text.jsonvalues import JsonObject
+from bridge.text.safe_text import web_link, without_hidden_characters
 from bridge.translate.overrides import Remark, ToolOverride
 from bridge.translate.skill_tools import AgentTool, ToolSource, listed_tools, skills_by_id, tools_of_agents
 

@@ -19,7 +19,6 @@ from bridge.agents_as_tools.options import FaceOptions
 from bridge.agents_as_tools.remote_agent import RemoteAgent
 from bridge.agents_as_tools.resources import links_of
 from bridge.errors import PeerError
-from bridge.jsonvalues import JsonObject
 from bridge.mcp.server.face import (
     INTERNAL_ERROR,
     INVALID_PARAMS,
@@ -27,6 +26,7 @@ from bridge.mcp.server.face import (
     McpRefusal,
 )
 from bridge.seal import HandleTooLongError
+from bridge.text.jsonvalues import JsonObject
 from bridge.translate.agent_questions import (
     AgentQuestion,
     question_words,

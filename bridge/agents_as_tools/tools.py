@@ -16,9 +16,9 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Final
 
-from bridge.access.principals import OfferedNames
-from bridge.jsonvalues import JsonObject
+from bridge.identity.callers.principals import OfferedNames
 from bridge.mcp.tools import tools_from
+from bridge.text.jsonvalues import JsonObject
 from bridge.translate.arguments import quick_problems_of
 from bridge.translate.overrides import (
     ABSENT,

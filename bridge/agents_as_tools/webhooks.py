@@ -23,7 +23,7 @@ from typing import Final
 import anyio
 import anyio.abc
 
-from bridge.a2a.client.client import AgentClient
+from bridge.a2a.client.agent_client import AgentClient
 from bridge.a2a.client.follow import Pause, is_transient
 from bridge.a2a.model.life import ENDED
 from bridge.a2a.model.objects import AuthenticationInfo, TaskPushNotificationConfig

@@ -11,16 +11,26 @@ import logging
 import secrets
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
-from bridge.access.issuers import Issuer
-from bridge.access.principals import ANONYMOUS, ISSUER_MARK, LOCAL, OperatorRole, Principal, PrincipalNames
-from bridge.access.verifiers import FORWARDED, Access, Credential, Scheme, Verifier, verifiers_of
 from bridge.assembly.issuers import Issuers, issuers_of
 from bridge.assembly.limits import issuer_limits
 from bridge.assembly.own_callers import CALLER_HEADER, OwnCallers, UnknownCallerError
 from bridge.assembly.plan import Plan
 from bridge.http.request_checks import API_KEY_HEADER, is_loopback
+from bridge.identity.callers.issuers import Issuer
+from bridge.identity.callers.principals import (
+    ANONYMOUS,
+    ISSUER_MARK,
+    LOCAL,
+    OperatorRole,
+    Principal,
+    PrincipalNames,
+)
+from bridge.identity.callers.verifiers import FORWARDED, Access, Credential, Scheme, Verifier, verifiers_of
+
+if TYPE_CHECKING:
+    from bridge.identity.callers.issuer_login import IssuerLogin
 
 logger = logging.getLogger(__name__)
 
@@ -117,6 +127,11 @@ class Admission:
         name, mark, _ = principal.partition(ISSUER_MARK)
         issuer = self._issuers.get(name) if mark else None
         return None if issuer is None or issuer.login is None else issuer
+
+    def login_at(self, principal: str) -> IssuerLogin | None:
+        """The login at the issuer of a principal; None if no issuer can tell who it is."""
+        issuer = self.issuer_of(principal)
+        return None if issuer is None else self.issuers.login_at(issuer)
 
     def voucher_of(self, principal: str) -> str:
         """The identity of the issuer that says who is this principal; empty for a principal of the file."""

@@ -16,7 +16,7 @@ from bridge.audit.file import AuditFile
 from bridge.audit.journal import AuditJournal
 from bridge.audit.recorder import AuditRecorder
 from bridge.audit.stream import AuditStream
-from bridge.proofs import ProofPurpose, Proofs
+from bridge.replicas.proofs import ProofPurpose, Proofs
 from bridge.telemetry.families import MetricFamily, MetricSample, gauge
 from bridge.trace import HopGate
 from bridge.version import __version__

@@ -24,22 +24,21 @@ import anyio
 from starlette.types import ASGIApp
 
 from bridge.a2a.client.catalog import CatalogSource
+from bridge.a2a.client.login_lead import login_lead
 from bridge.a2a.server.catalog import CatalogAgent as Listed
 from bridge.a2a.server.catalog import CatalogApp
 from bridge.a2a.server.signed_cards import CardSigning
-from bridge.access.issuers import Issuer
-from bridge.access.principals import PrincipalNames
-from bridge.access.verifiers import Access
 from bridge.assembly.admission import Admission
 from bridge.assembly.card_signing import card_signer_of
-from bridge.assembly.login_desk import LoginDesk, wishes_of_each
 from bridge.assembly.offered_server import (
     OfferedServer,
     agents_in,
     followed_catalog,
+    keys_of,
     offered,
     shared_resources,
 )
+from bridge.assembly.other_replicas import BridgeReplicas, SignOuts, replicas_of
 from bridge.assembly.parts import MountedServer, Parts, PartTask, PlannedPart, catalogs_of
 from bridge.assembly.plan import (
     Changes,
@@ -53,24 +52,28 @@ from bridge.assembly.plan import (
 )
 from bridge.assembly.published_agent import PublishedAgent, path_of, published
 from bridge.assembly.push import notified, push_signer
-from bridge.assembly.replicas import BridgeReplicas, SignOuts, replicas_of
 from bridge.assembly.routes import MCP, OWN_DOOR_HEADER, Fitness, OwnDoor, Router, RoutingTable, readiness
+from bridge.assembly.stores import wishes_of_each
 from bridge.assembly.telemetry import telemetry_of
 from bridge.assembly.tool_servers import FirstConnections, StartObserver, ToolServers
 from bridge.assembly.workers import WorkerSharing
 from bridge.errors import PeerError, UsageError
-from bridge.http.login_credentials import LoginWish
-from bridge.jsonvalues import JsonObject
+from bridge.identity.callers.issuers import Issuer
+from bridge.identity.callers.principals import PrincipalNames
+from bridge.identity.callers.verifiers import Access
+from bridge.identity.logins.login_credentials import LoginWish
+from bridge.identity.pages.login_desk import DeskAddress, KnownPrincipals, LoginDesk
+from bridge.local.user_folders import state_folder
 from bridge.mcp.client.contract import ToolServer
 from bridge.mcp.client.kept_listings import FOLDER_NAME, listings_in
 from bridge.notices import Notice
 from bridge.source_state import SourceState
+from bridge.text.jsonvalues import JsonObject
 from bridge.tools_as_agent.agent import SkillSource
 from bridge.trace import Hops
-from bridge.user_folders import state_folder
 
 if TYPE_CHECKING:
-    from bridge.access.issuer_login import IssuerLogin
+    from bridge.identity.callers.issuer_login import IssuerLogin
 
 logger = logging.getLogger(__name__)
 
@@ -115,11 +118,12 @@ class Bridge:
         self._access = self._admission.access
         self._web = plan.place.web
         self._signing = CardSigning()
+        place = plan.place
         self._login_desk = LoginDesk(
-            plan.place,
-            own_url,
+            DeskAddress(place.public_url or own_url, place.web, place.proxies, lambda: keys_of(place)),
             self._wish_of_each,
             self._admission,
+            login_lead,
             self._tell,
             lambda error: self.telemetry.tell_of_sign_in("login", error=error),
         )
@@ -158,7 +162,7 @@ class Bridge:
             keeps = self._place.remembers_servers
             self._servers = ToolServers(
                 self._place.baggage_keys,
-                self._login_desk.logins_of,
+                self._login_desk.logins_at,
                 self._sharing,
                 self._observer,
                 hops=self._hops,
@@ -494,7 +498,9 @@ class Bridge:
         if self.telemetry.audit is not None:
             self.telemetry.audit.serve(plan)
         self._admit(plan)
-        self._login_desk.serve(plan)
+        names = frozenset(one.principal.name for one in plan.credentials)
+        issuers = {name: one.identity for name, one in plan.issuers.items()}
+        self._login_desk.serve(list(wishes_of_each(plan).values()), KnownPrincipals(names, issuers))
         for name in stays & plan.published.keys():
             one = plan.published[name]
             sources = _sources(name, one, self._parts.servers)

@@ -14,8 +14,8 @@ from uuid import uuid4
 from pydantic import JsonValue
 
 from bridge.a2a.wire.versions import HEADER, VERSIONS
-from bridge.jsonvalues import JsonObject
-from bridge.safe_text import ascii_json, shell_line, shell_word
+from bridge.text.jsonvalues import JsonObject
+from bridge.text.safe_text import ascii_json, shell_line, shell_word
 
 WORD_BYTES: Final = 100_000
 """The longest JSON in a command line. Linux takes words of 128 KiB (MAX_ARG_STRLEN)."""

@@ -8,12 +8,12 @@ from pathlib import Path
 import httpx2
 
 from bridge.a2a.client.card_pins import CardPins, KeyFile
-from bridge.access.issuers import IssuerPlace
-from bridge.access.key_sets import KeySource
 from bridge.assembly.limits import issuer_limits
 from bridge.assembly.plan import Plan, SignerPlan
 from bridge.config.tables.profile import IssuersTable
 from bridge.errors import UsageError
+from bridge.identity.callers.issuers import IssuerPlace
+from bridge.identity.callers.key_sets import KeySource
 
 
 def pins_of(

@@ -10,7 +10,7 @@ from bridge.a2a.server.signed_cards import CardSigner
 from bridge.assembly.plan import Plan
 from bridge.assembly.routes import KEYS_PATH
 from bridge.errors import UsageError
-from bridge.private_files import read_secret
+from bridge.local.private_files import read_secret
 
 
 def card_signer_of(plan: Plan) -> CardSigner | None:

@@ -12,18 +12,18 @@ from typing import TYPE_CHECKING
 
 import anyio
 
-from bridge.access.issuers import Issuer, IssuerLimits, IssuerPlace
-from bridge.access.verifiers import Verifier
 from bridge.assembly.plan import Plan
 from bridge.assembly.published_agent import path_of
 from bridge.assembly.routes import AGENTS, CONSOLE, MCP
 from bridge.concurrency import Backoff, border
 from bridge.http.client import GuardedClient
+from bridge.identity.callers.issuers import Issuer, IssuerLimits, IssuerPlace
+from bridge.identity.callers.verifiers import Verifier
 
 if TYPE_CHECKING:
-    from bridge.access.introspection import TokenQuestions
-    from bridge.access.issuer_login import IssuerLogin
-    from bridge.access.key_sets import KeySource
+    from bridge.identity.callers.introspection import TokenQuestions
+    from bridge.identity.callers.issuer_login import IssuerLogin
+    from bridge.identity.callers.key_sets import KeySource
 
 logger = logging.getLogger(__name__)
 
@@ -53,7 +53,7 @@ class Issuers:
         }
         if not issuers:
             return ()
-        from bridge.access.issuer_verifier import IssuerVerifier  # see the module's docstring
+        from bridge.identity.callers.issuer_verifier import IssuerVerifier  # see the module's docstring
 
         return [
             IssuerVerifier(one, self._source(one), self._limits, self._questions_to(one))
@@ -62,12 +62,12 @@ class Issuers:
 
     def login_at(self, issuer: Issuer) -> IssuerLogin:
         """How people show in a browser who they are, at an issuer that has a client for it."""
-        from bridge.access.issuer_login import IssuerLogin  # see the module's docstring
+        from bridge.identity.callers.issuer_login import IssuerLogin  # see the module's docstring
 
         return IssuerLogin(issuer, self._source(issuer), self._limits.leeway_seconds)
 
     def _questions_to(self, issuer: Issuer) -> TokenQuestions | None:
-        from bridge.access.introspection import TokenQuestions  # see the module's docstring
+        from bridge.identity.callers.introspection import TokenQuestions  # see the module's docstring
 
         if issuer.client is None:
             return None
@@ -80,7 +80,7 @@ class Issuers:
         return self._questions[issuer.name]
 
     def _source(self, issuer: Issuer) -> KeySource:
-        from bridge.access.key_sets import KeySource  # see the module's docstring
+        from bridge.identity.callers.key_sets import KeySource  # see the module's docstring
 
         key = issuer.name, issuer.place
         if key not in self._sources:

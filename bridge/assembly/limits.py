@@ -11,11 +11,11 @@ from bridge.a2a.server.app import AgentLimits
 from bridge.a2a.server.event_stream import StreamPace
 from bridge.a2a.tasks.agent import HeldLimits
 from bridge.a2a.tasks.intake import EngineLimits, HistoryLimits
-from bridge.access.issuers import IssuerLimits
 from bridge.config.tables.profile import IssuersTable, Profile
 from bridge.http.connections import ConnectionLimits
 from bridge.http.request_checks import network_of
 from bridge.http.server import HttpServerLimits, RequestLimits
+from bridge.identity.callers.issuers import IssuerLimits
 from bridge.store.postgres.bounds import Lease, PostgresBounds
 
 logger = logging.getLogger(__name__)

@@ -14,10 +14,10 @@ from pathlib import Path
 import anyio
 import httpx2
 
-from bridge.a2a.client.card import CardSource, VerifiesCards
+from bridge.a2a.client.agent_card import CardSource, VerifiesCards
+from bridge.a2a.client.agent_client import ClientOptions, Deadlines
 from bridge.a2a.client.card_places import base_url
 from bridge.a2a.client.catalog import CatalogEntry, CatalogSource, Selection
-from bridge.a2a.client.client import ClientOptions, Deadlines
 from bridge.a2a.client.credentials import Credentials, card_credentials
 from bridge.a2a.client.http import redacted_url
 from bridge.a2a.client.http_cache import FreshnessBounds
@@ -35,21 +35,21 @@ from bridge.concurrency import border
 from bridge.config.tables.profile import AgentsTable, Profile
 from bridge.errors import PeerError, UsageError
 from bridge.http.client import GuardedClient
-from bridge.http.each_login import EachLogin
-from bridge.http.later_login import LaterLogin
-from bridge.http.login_credentials import LoginWish
-from bridge.http.logins import CallerLogins
 from bridge.http.private_addresses import AddressGuard
 from bridge.http.probe import WantedKind, explained
+from bridge.identity.logins.each_login import EachLogin
+from bridge.identity.logins.kept_logins import CallerLogins
+from bridge.identity.logins.later_login import LaterLogin
+from bridge.identity.logins.login_credentials import LoginWish
+from bridge.local.private_files import private_folder
+from bridge.local.user_folders import cache_folder, state_folder
 from bridge.mcp.server.server import McpLimits, McpServer
 from bridge.notices import Tell, TokenListener, unheard
-from bridge.private_files import private_folder
-from bridge.safe_text import shell_word
 from bridge.seal import Seal, agent_mark, key_in, keys_in
+from bridge.text.safe_text import shell_word
 from bridge.trace import UNHEARD, Hops
 from bridge.translate.extension import URI
 from bridge.translate.skill_tools import ToolRules
-from bridge.user_folders import cache_folder, state_folder
 
 
 @dataclass(frozen=True)

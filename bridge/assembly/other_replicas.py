@@ -20,16 +20,16 @@ from bridge.assembly.limits import postgres_bounds
 from bridge.assembly.plan import Plan, SharedStore
 from bridge.assembly.plan_digest import plan_bytes
 from bridge.errors import StoreError, UsageError
-from bridge.http.hops import HopHeaders
-from bridge.http.relay import Relay
-from bridge.jsonvalues import JsonObject
 from bridge.mcp.client.kept_listings import ServerIdentity
 from bridge.mcp.server.shared_sessions import SessionSharing, address_proof
-from bridge.proofs import ProofPurpose, Proofs
+from bridge.replicas.passed_requests import HopHeaders
+from bridge.replicas.proofs import ProofPurpose, Proofs
+from bridge.replicas.relay import Relay
 from bridge.seal import Seal, keys_in
 from bridge.source_state import SourceState
 from bridge.store.postgres.bounds import PostgresBounds
 from bridge.store.registry import ReplicaEntry, ReplicaRegistry
+from bridge.text.jsonvalues import JsonObject
 from bridge.translate.availability import (
     OutageReport,
     UnavailablePeer,
@@ -225,7 +225,7 @@ def _registry_in(
     store: SharedStore, bounds: PostgresBounds, entry_of: Callable[[int, UUID], ReplicaEntry]
 ) -> ReplicaRegistry:
     require_driver()
-    from bridge.store.postgres.registry import PostgresRegistry  # its driver is an optional extra
+    from bridge.store.postgres.registry_rows import PostgresRegistry  # its driver is an optional extra
 
     return PostgresRegistry(store.url, bounds, entry_of, direct_url=store.direct_url, sight=store.sight)
 

@@ -12,8 +12,8 @@ from collections.abc import Mapping
 from dataclasses import asdict, replace
 from typing import Any, Final
 
-from bridge.access.principals import Principal
-from bridge.http.caller_token import Caller, CallerToken
+from bridge.identity.callers.principals import Principal
+from bridge.identity.tokens.caller_token import Caller, CallerToken
 from bridge.seal import RecordSeal, SealedRecordError
 
 CALLER_HEADER: Final = "mcp-a2a-caller"

@@ -12,32 +12,32 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Final, Literal
 
-from bridge.a2a.client.card import OwnCard
+from bridge.a2a.client.agent_card import OwnCard
 from bridge.a2a.client.catalog import CatalogSource
 from bridge.a2a.client.credentials import Credentials
 from bridge.a2a.wire.canonical_card import CardForm
 from bridge.a2a.wire.choices import DialectChoice
-from bridge.access.issuers import Issuer
-from bridge.access.principals import Principal
-from bridge.access.verifiers import Credential
 from bridge.assembly.own_callers import OwnCallers
 from bridge.config.import_file import LeftOut
 from bridge.config.tables.profile import Profile, RunTable, ServerTable
 from bridge.config.tables.values import MEMORY_STORE
 from bridge.config.text.wording import shown_url
 from bridge.errors import UsageError
-from bridge.http.login_credentials import LoginToken, LoginWish
-from bridge.http.oauth import ClientToken, TokenSource
-from bridge.http.replica_address import ReplicaAddress
 from bridge.http.request_checks import NO_PROXIES, FaceAddress, TrustedProxies, is_loopback
 from bridge.http.tls import PeerTls, TlsFiles
-from bridge.http.token_endpoint import OAuthClient
-from bridge.http.token_exchange import CallerTokens
+from bridge.identity.callers.issuers import Issuer
+from bridge.identity.callers.principals import Principal
+from bridge.identity.callers.verifiers import Credential
+from bridge.identity.logins.login_credentials import LoginToken, LoginWish
+from bridge.identity.tokens.oauth import ClientToken, TokenSource
+from bridge.identity.tokens.token_endpoint import OAuthClient
+from bridge.identity.tokens.token_exchange import CallerTokens
 from bridge.mcp.client.eras import Era
-from bridge.mcp.client.listing import ListBounds
+from bridge.mcp.client.listed_tools import ListBounds
 from bridge.mcp.client.opening import SessionPace
 from bridge.mcp.client.transports.streamable_http import HttpTarget, ServerTarget
 from bridge.mcp.client.upstream import SessionRules
+from bridge.replicas.replica_address import ReplicaAddress
 from bridge.telemetry.database_sight import DatabaseSight
 from bridge.translate.extension_metadata import DeclaredExtension
 from bridge.translate.overrides import SkillOverride, ToolOverride

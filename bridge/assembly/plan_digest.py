@@ -18,7 +18,7 @@ from typing import Any, Final
 from pydantic import BaseModel
 
 from bridge.assembly.plan import Plan, ProcessPlan
-from bridge.http.oauth import TokenSource
+from bridge.identity.tokens.oauth import TokenSource
 from bridge.mcp.client.transports.in_process import InProcessTarget
 from bridge.mcp.client.transports.stdio import StdioTarget
 from bridge.mcp.client.transports.streamable_http import ServerTarget

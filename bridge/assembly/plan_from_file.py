@@ -10,10 +10,6 @@ from typing import TypeAlias
 from bridge.a2a.client.card_places import agent_url, base_url
 from bridge.a2a.client.http import origin_of
 from bridge.a2a.wire.canonical_card import CardForm
-from bridge.access.issuers import IntrospectionClient, Issuer, IssuerPlace, LoginClient
-from bridge.access.principals import OperatorRole, Principal
-from bridge.access.verifiers import FORWARDED, Credential, Scheme
-from bridge.assembly.login_links import STATE_SECONDS
 from bridge.assembly.plan import (
     AuditPlan,
     CardSigningPlan,
@@ -61,19 +57,23 @@ from bridge.config.tables.profile import Profile, ServerTable
 from bridge.config.tables.values import MEMORY_STORE
 from bridge.config.text.secrets import Secret, TokenHash
 from bridge.config.text.wording import POSTGRES_SCHEMES
-from bridge.http.each_login import EachLogin
-from bridge.http.login_credentials import LoginToken, LoginWish
-from bridge.http.logins import DAY_SECONDS
-from bridge.http.oauth import ClientToken, TokenSource
-from bridge.http.replica_address import ReplicaAddress
 from bridge.http.request_checks import TrustedProxies, network_of
 from bridge.http.tls import PeerTls, TlsFiles
-from bridge.http.token_endpoint import ClientMethod, OAuthClient
-from bridge.http.token_exchange import CallerTokens, Exchange
+from bridge.identity.callers.issuers import IntrospectionClient, Issuer, IssuerPlace, LoginClient
+from bridge.identity.callers.principals import OperatorRole, Principal
+from bridge.identity.callers.verifiers import FORWARDED, Credential, Scheme
+from bridge.identity.logins.each_login import EachLogin
+from bridge.identity.logins.kept_logins import DAY_SECONDS
+from bridge.identity.logins.login_credentials import LoginToken, LoginWish
+from bridge.identity.pages.login_links import STATE_SECONDS
+from bridge.identity.tokens.oauth import ClientToken, TokenSource
+from bridge.identity.tokens.token_endpoint import ClientMethod, OAuthClient
+from bridge.identity.tokens.token_exchange import CallerTokens, Exchange
 from bridge.mcp.client.eras import Era
 from bridge.mcp.client.transports.in_process import InProcessTarget, low_level
 from bridge.mcp.client.transports.stdio import ChildPace, StdioTarget
 from bridge.mcp.client.transports.streamable_http import HttpTarget, ServerTarget
+from bridge.replicas.replica_address import ReplicaAddress
 from bridge.translate.extension_metadata import DeclaredExtension
 from bridge.translate.overrides import ArgumentRule, SkillOverride, ToolOverride
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 
 from starlette.types import ASGIApp
 
-from bridge.a2a.client.card import OwnCard
+from bridge.a2a.client.agent_card import OwnCard
 from bridge.a2a.model.life import IdsAndClock
 from bridge.a2a.push.sender import PushSender
 from bridge.a2a.server.app import AgentServer
@@ -18,13 +18,13 @@ from bridge.a2a.tasks.engine import Engine
 from bridge.a2a.tasks.webhooks import Webhooks
 from bridge.a2a.wire.extensions import ExtensionFilter
 from bridge.a2a.wire.versions import VERSIONS
-from bridge.access.verifiers import Access
 from bridge.assembly.ids import OrderedIds, clock_of, elapsed_ms, now_ms
 from bridge.assembly.limits import agent_limits, engine_limits, stream_pace
 from bridge.assembly.plan import ProcessPlan, PublishedPlan
 from bridge.assembly.push import webhooks_of
 from bridge.assembly.stores import store_for
 from bridge.config.tables.profile import Profile
+from bridge.identity.callers.verifiers import Access
 from bridge.notices import Tell, unheard
 from bridge.store.contract import Store
 from bridge.store.records import Quota

@@ -8,9 +8,9 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 
 from bridge.a2a.model.life import IdsAndClock
-from bridge.a2a.push.client import PushBounds, PushClient
 from bridge.a2a.push.sender import PushPace, PushSender, WallClock
 from bridge.a2a.push.signatures import PushSigner, shared_secret
+from bridge.a2a.push.webhook_client import PushBounds, PushClient
 from bridge.a2a.tasks.webhooks import WebhookRecords, WebhookRules, Webhooks
 from bridge.a2a.wire.extensions import ExtensionFilter
 from bridge.agents_as_tools.handles import Handles
@@ -19,12 +19,12 @@ from bridge.agents_as_tools.remote_agent import RemoteAgent
 from bridge.assembly.offered_server import SharedResources
 from bridge.assembly.plan import ProcessPlan
 from bridge.config.tables.profile import Profile
+from bridge.local.private_files import private_folder
+from bridge.local.user_folders import state_folder
 from bridge.notices import Tell, unheard
-from bridge.private_files import private_folder
 from bridge.seal import key_in, keys_in
 from bridge.store.contract import Store
 from bridge.store.outbox import WebhookLimits
-from bridge.user_folders import state_folder
 
 
 def push_signer(place: ProcessPlan) -> PushSigner | None:

@@ -29,9 +29,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from bridge.a2a.model.objects import timestamp
 from bridge.a2a.wire.rest import CARD_PATH
-from bridge.access.verifiers import FORWARDED, Access
 from bridge.agents_as_tools.push_hints import PUSH_PATH
-from bridge.assembly.login_links import LOGIN_PATH
 from bridge.assembly.parts import Parts
 from bridge.http.request_checks import (
     ASKED_PATH,
@@ -46,11 +44,13 @@ from bridge.http.request_checks import (
     is_from_here,
 )
 from bridge.http.web_origins import WebOrigins
-from bridge.jsonvalues import JsonObject
+from bridge.identity.callers.verifiers import FORWARDED, Access
+from bridge.identity.pages.login_links import LOGIN_PATH
 from bridge.mcp.client.call_queue import SlotHold
 from bridge.mcp.client.contract import ToolServer
 from bridge.mcp.server.resource_metadata import METADATA_PATH, resource_metadata
 from bridge.source_state import SourceState
+from bridge.text.jsonvalues import JsonObject
 
 AGENTS: Final = "/agents"
 MCP: Final = "/mcp"

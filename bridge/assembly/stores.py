@@ -10,28 +10,28 @@ import anyio
 import anyio.to_thread
 
 from bridge.assembly.limits import postgres_bounds
+from bridge.assembly.other_replicas import require_driver
 from bridge.assembly.plan import Plan, ProcessPlan, PublishedPlan, SharedStore
-from bridge.assembly.replicas import require_driver
 from bridge.config.tables.values import MEMORY_STORE
 from bridge.errors import UsageError
-from bridge.http.each_login import EachLogin
-from bridge.http.login_credentials import LoginToken, LoginWish
+from bridge.identity.logins.each_login import EachLogin
+from bridge.identity.logins.login_credentials import LoginToken, LoginWish
+from bridge.identity.logins.login_files import LoginFiles
+from bridge.local.user_folders import state_folder
 from bridge.mcp.client.transports.streamable_http import HttpTarget
 from bridge.seal import keys_in
 from bridge.store.contract import Store
-from bridge.store.login_files import LoginFiles
 from bridge.store.memory import MemoryStore
 from bridge.store.sqlite import SQLiteStore
 from bridge.store.sqlite_contents import require_usable
-from bridge.user_folders import state_folder
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable, Iterator
+    from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 
     from bridge.config.tables.profile import Profile
     from bridge.errors import StoreLockedError
-    from bridge.http.logins import LoginKeeper
-    from bridge.store.postgres.schema import Namespace, Tables
+    from bridge.identity.logins.kept_logins import LoginKeeper
+    from bridge.store.postgres.table_steps import Namespace, Tables
     from bridge.store.postgres.upgrade import Migration
 
 
@@ -84,7 +84,7 @@ def keeper_for(place: ProcessPlan) -> LoginKeeper:
     if shared is None:
         return LoginFiles(place.state or state_folder(), keys)
     require_driver()
-    from bridge.store.postgres.logins import PostgresLogins  # its driver is an optional extra
+    from bridge.store.postgres.login_rows import PostgresLogins  # its driver is an optional extra
 
     return PostgresLogins(shared.url, keys, str(shared))
 
@@ -107,6 +107,11 @@ def logins_of(plan: Plan) -> Iterator[LoginWish]:
             yield server.target.oauth
     sources = [*(one.tokens for one in plan.agents.values()), *(one.tokens for one in plan.catalogs.values())]
     yield from (tokens.wish for tokens in sources if isinstance(tokens, LoginToken | EachLogin))
+
+
+def wishes_of_each(plan: Plan) -> Mapping[str, LoginWish]:
+    """The logins that peers of a plan want of each caller, by the tables of the peers."""
+    return {wish.place: wish for wish in logins_of(plan) if wish.of_each}
 
 
 async def migrate_shared(
@@ -139,7 +144,7 @@ async def migrate_shared(
 
 
 def _shared_tables(plan: Plan) -> Iterator[tuple[Namespace, Tables]]:
-    from bridge.store.postgres.schema import (
+    from bridge.store.postgres.table_steps import (
         AGENT,
         LOGINS,
         REPLICAS,

@@ -22,7 +22,7 @@ from bridge.assembly.plan import ProcessPlan, ServerPlan
 from bridge.assembly.published_agent import PublishedAgent
 from bridge.assembly.routes import Fitness, fitness_of_faces
 from bridge.errors import StoreError
-from bridge.http.login_credentials import LoginWish
+from bridge.identity.logins.login_credentials import LoginWish
 from bridge.mcp.client.transports.streamable_http import HttpTarget
 from bridge.notices import LoginEvent, Notice, PushOutcome, Tell, unheard
 from bridge.telemetry.call_log import CallLog

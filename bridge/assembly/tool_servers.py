@@ -15,7 +15,9 @@ from bridge.assembly.plan import Plan, ServerPlan
 from bridge.assembly.plan_digest import server_bytes
 from bridge.assembly.workers import WorkerSharing
 from bridge.errors import PeerError, UsageError
-from bridge.http.logins import CallerLogins
+from bridge.identity.logins.kept_logins import CallerLogins
+from bridge.identity.logins.login_credentials import LoginWish
+from bridge.local.user_folders import state_folder
 from bridge.mcp.client.contract import ToolServer
 from bridge.mcp.client.kept_listings import (
     KeptListing,
@@ -32,9 +34,8 @@ from bridge.mcp.client.transports.stdio import StdioTarget
 from bridge.mcp.client.transports.streamable_http import HttpTarget, ServerTarget
 from bridge.mcp.client.upstream import Upstream
 from bridge.notices import Tell, TokenListener, unheard
-from bridge.short_names import name_of, slug
+from bridge.text.short_names import name_of, slug
 from bridge.trace import Hops
-from bridge.user_folders import state_folder
 
 logger = logging.getLogger(__name__)
 
@@ -111,7 +112,7 @@ class ToolServers:
     def __init__(
         self,
         baggage_keys: frozenset[str],
-        logins_of: Callable[[ServerTarget], CallerLogins | None],
+        logins_at: Callable[[LoginWish], CallerLogins | None],
         sharing: WorkerSharing | None,
         observer: StartObserver | None,
         *,
@@ -121,12 +122,12 @@ class ToolServers:
         listings: ListingMemory,
         keeps: bool = True,
     ) -> None:
-        """`logins_of` gives the logins of the callers of a server, `sharing` what this worker shares with others, and
-        `tell` takes notices. `on_change` is called when a server lists other tools, or came up or went down.
-        `listings` keeps what servers list, for a start while they are down. `keeps` says whether what is found out
-        about a server is kept for the next start."""
+        """`logins_at` gives the logins of callers at a server that wants them, `sharing` what this worker shares with
+        others, and `tell` takes notices. `on_change` is called when a server lists other tools, comes up or goes
+        down. `listings` keeps what servers list, for a start while they are down. `keeps` says whether what is found
+        out about a server is kept for the next start."""
         self._baggage_keys = baggage_keys
-        self._logins_of = logins_of
+        self._logins_at = logins_at
         self._sharing = sharing
         self._observer = observer
         self._hops = hops
@@ -225,7 +226,7 @@ class ToolServers:
             pace=plan.pace,
             rules=plan.rules,
             baggage_keys=self._baggage_keys,
-            logins=self._logins_of(target),
+            logins=None if (wish := _wish_of_each(target)) is None else self._logins_at(wish),
             on_change=has_changed,
             hops=self._hops,
             kept=kept,
@@ -245,6 +246,11 @@ def _name_of(target: ServerTarget) -> str:
             return name_of(target.url)
         case InProcessTarget():
             return target.name
+
+
+def _wish_of_each(target: ServerTarget) -> LoginWish | None:
+    wish = target.oauth if isinstance(target, HttpTarget) else None
+    return wish if isinstance(wish, LoginWish) and wish.of_each else None
 
 
 def _identity_of(plan: ServerPlan) -> ServerIdentity:

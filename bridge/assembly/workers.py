@@ -12,11 +12,11 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Final
 
-from bridge.access.verifiers import Scheme
 from bridge.assembly.parts import servers_of
 from bridge.assembly.plan import STANDARD_OUTPUT, Plan, ServerPlan
 from bridge.config.tables.profile import Profile
 from bridge.errors import UsageError
+from bridge.identity.callers.verifiers import Scheme
 from bridge.mcp.client.shared.holder import HeldServers
 from bridge.mcp.client.shared.server import Holders
 from bridge.mcp.client.transports.stdio import StdioTarget

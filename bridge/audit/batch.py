@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from bridge.audit.chain import ChainHead, sealed
 from bridge.errors import OwnError
-from bridge.jsonvalues import JsonObject
+from bridge.text.jsonvalues import JsonObject
 
 
 class AuditWriteError(OwnError):

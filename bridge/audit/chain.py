@@ -17,7 +17,7 @@ from typing import Any, Final, Self
 import rfc8785
 from pydantic import JsonValue
 
-from bridge.jsonvalues import JsonObject
+from bridge.text.jsonvalues import JsonObject
 
 NO_HASH: Final = "0" * 64
 """`prev` of the first line of a chain."""

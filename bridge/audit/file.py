@@ -26,9 +26,9 @@ from typing import Final, Self
 from bridge.audit.batch import AuditWriteError, sealed_batch
 from bridge.audit.chain import LINE_BYTES, AuditLine, ChainHead, NotALineError, line_from
 from bridge.errors import StoreLockedError, UsageError
-from bridge.jsonvalues import JsonObject
-from bridge.private_files import keep_private, open_regular, private_file, private_folder, sync_folder
-from bridge.store.lock import LOCK_ENDING, own_file
+from bridge.local.file_lock import LOCK_ENDING, own_file
+from bridge.local.private_files import keep_private, open_regular, private_file, private_folder, sync_folder
+from bridge.text.jsonvalues import JsonObject
 
 _OPEN: Final = (
     os.O_RDWR

@@ -25,7 +25,7 @@ from bridge.audit.chain import ChainHead
 from bridge.audit.thread import DiskThread
 from bridge.concurrency import Signal
 from bridge.errors import AuditAwayError
-from bridge.jsonvalues import JsonObject
+from bridge.text.jsonvalues import JsonObject
 
 logger = logging.getLogger(__name__)
 

@@ -15,9 +15,8 @@ from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 from typing import Final
 
-from bridge.access.principals import EVERYONE
 from bridge.audit.journal import AuditJournal
-from bridge.jsonvalues import JsonObject
+from bridge.identity.callers.principals import EVERYONE
 from bridge.notices import (
     AnswerTaken,
     LoginNotice,
@@ -28,6 +27,7 @@ from bridge.notices import (
     TokenNotice,
     WebhookAsked,
 )
+from bridge.text.jsonvalues import JsonObject
 from bridge.trace import Hop
 
 _CALL: Final = "call"

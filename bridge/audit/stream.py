@@ -16,7 +16,7 @@ from typing import Any, Final, Self
 
 from bridge.audit.batch import AuditWriteError, SealedBatch, sealed_batch
 from bridge.audit.chain import ChainHead
-from bridge.jsonvalues import JsonObject
+from bridge.text.jsonvalues import JsonObject
 
 _PIECE_BYTES: Final = 512
 """POSIX's least PIPE_BUF: so many bytes a pipe takes without a wait once `poll` says that it takes some."""

@@ -18,7 +18,7 @@ from bridge.audit.chain import (
     NotALineError,
     line_from,
 )
-from bridge.private_files import open_regular
+from bridge.local.private_files import open_regular
 
 END_BYTES: Final = 4 * LINE_BYTES
 """What is verified of the end of a file where there is no time for all of it: some hundred lines."""

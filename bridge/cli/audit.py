@@ -52,7 +52,7 @@ def verify(**options: Any) -> int:
     from bridge.cli import render
 
     # A shell's `audit.jsonl*` names the lock beside the file, too.
-    from bridge.store.lock import LOCK_ENDING
+    from bridge.local.file_lock import LOCK_ENDING
 
     paths = [path for path in options["files"] if not path.name.endswith(LOCK_ENDING)]
     try:

@@ -13,23 +13,23 @@ from rich.table import Table
 from rich.text import Text
 
 from bridge.a2a.client.http import redacted_url
-from bridge.access.verifiers import Scheme
 from bridge.assembly.call_lines import a2a_line
 from bridge.cli.render import err, styled
 from bridge.errors import counted
 from bridge.http.request_checks import API_KEY_HEADER
-from bridge.safe_text import ascii_json, shell_line, shell_word, with_visible_characters
+from bridge.identity.callers.verifiers import Scheme
+from bridge.text.safe_text import ascii_json, shell_line, shell_word, with_visible_characters
 from bridge.translate.arguments import required_of
 from bridge.translate.examples import example_of
 
 if TYPE_CHECKING:
-    from bridge.access.verifiers import Credential
     from bridge.assembly.bridge import Bridge
     from bridge.assembly.offered_server import OfferedServer
     from bridge.assembly.plan import Plan, ProcessPlan
     from bridge.assembly.published_agent import PublishedAgent
-    from bridge.jsonvalues import JsonObject
+    from bridge.identity.callers.verifiers import Credential
     from bridge.mcp.client.contract import ToolServer
+    from bridge.text.jsonvalues import JsonObject
     from bridge.tools_as_agent.skills import Skill
 
 logger = logging.getLogger(__name__)

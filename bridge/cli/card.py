@@ -13,22 +13,22 @@ from urllib.parse import urlsplit
 import click
 
 from bridge.a2a.wire.choices import DialectChoice
-from bridge.cli.login import stored_login, tls_given
+from bridge.cli.login.login import stored_login, tls_given
 from bridge.errors import PeerError, UsageError
-from bridge.safe_text import shell_line, shell_word
+from bridge.text.safe_text import shell_line, shell_word
 
 if TYPE_CHECKING:
     import httpx2
 
-    from bridge.a2a.client.card import FoundCard, VerifiesCards
-    from bridge.a2a.client.client import AgentClient, ClientOptions
+    from bridge.a2a.client.agent_card import FoundCard, VerifiesCards
+    from bridge.a2a.client.agent_client import AgentClient, ClientOptions
     from bridge.a2a.client.credentials import Credentials
     from bridge.a2a.client.follow import FollowPace
     from bridge.a2a.client.interfaces import ConnectionPolicy
     from bridge.a2a.model.objects import AgentCard
     from bridge.config.tables.profile import AgentsTable
-    from bridge.http.login_credentials import LoginWish
     from bridge.http.tls import PeerTls
+    from bridge.identity.logins.login_credentials import LoginWish
     from bridge.mcp.tools import Tool
     from bridge.trace import OnHop
 
@@ -234,7 +234,7 @@ class AgentConnection:
         Raises:
             PeerError: the card leads where the headers must not go, or asks for others.
         """
-        from bridge.a2a.client.client import AgentClient
+        from bridge.a2a.client.agent_client import AgentClient
         from bridge.a2a.client.credentials import CredentialsMissingError
 
         try:
@@ -244,7 +244,7 @@ class AgentConnection:
 
     @property
     def _client_options(self) -> ClientOptions:
-        from bridge.a2a.client.client import ClientOptions, Deadlines
+        from bridge.a2a.client.agent_client import ClientOptions, Deadlines
         from bridge.a2a.wire.versions import VERSIONS
 
         return ClientOptions(
@@ -264,7 +264,7 @@ class AgentConnection:
     @property
     def _credentials(self) -> Credentials:
         from bridge.a2a.client.credentials import Credentials
-        from bridge.http.login_credentials import LoginToken
+        from bridge.identity.logins.login_credentials import LoginToken
 
         tokens = LoginToken(self.login, self._profile.agent_connect_seconds) if self.login else None
         return Credentials(self.headers, api_key=self.api_key, tokens=tokens, tls=self.tls)
@@ -298,12 +298,12 @@ class AgentConnection:
         """
         import anyio
 
-        from bridge.a2a.client.card import UnknownVersionError, UnverifiedCardError, fetch_card
+        from bridge.a2a.client.agent_card import UnknownVersionError, UnverifiedCardError, fetch_card
         from bridge.a2a.client.card_places import NoCardError
         from bridge.a2a.client.credentials import card_credentials
         from bridge.a2a.client.http import NotReachedError, redacted_url
         from bridge.a2a.client.version_question import version_question
-        from bridge.http.token_endpoint import TokenError
+        from bridge.identity.tokens.token_endpoint import TokenError
 
         try:
             with anyio.fail_after(_CARD_SECONDS):

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 import click
 
 from bridge.cli.card import dialect_option, tls_options, with_options
-from bridge.cli.login import with_stored_logins
+from bridge.cli.login.login import with_stored_logins
 from bridge.cli.wrap import serving_options
 
 if TYPE_CHECKING:

@@ -17,8 +17,8 @@ from bridge.errors import UsageError
 if TYPE_CHECKING:
     from pydantic import JsonValue
 
-    from bridge.jsonvalues import JsonObject
     from bridge.mcp.tools import Tool
+    from bridge.text.jsonvalues import JsonObject
 
 _YES_OR_NO: Final = "yes or no"
 _LETTERS: Final = {"y": True, "n": False}

@@ -44,7 +44,7 @@ def new(**options: Any) -> int:
     """
     from bridge.a2a.server.card_keys import card_key, new_card_key
     from bridge.cli import render
-    from bridge.private_files import write_privately
+    from bridge.local.private_files import write_privately
 
     file: Path = options["file"].absolute()
     if file.exists():
@@ -83,7 +83,7 @@ def show(**options: Any) -> int:
     """
     from bridge.a2a.server.card_keys import card_key
     from bridge.cli import render
-    from bridge.private_files import read_secret
+    from bridge.local.private_files import read_secret
 
     found = []
     for file in options["files"]:

@@ -11,7 +11,7 @@ from datetime import UTC, datetime
 from typing import Final
 
 from bridge import trace
-from bridge.safe_text import spelled_as_json, with_visible_characters
+from bridge.text.safe_text import spelled_as_json, with_visible_characters
 
 _USER: Final = re.compile(r"(?<=://)[^/@\s\"'<>]+@")
 _SESSION: Final = re.compile(r"(?<=session ID: )\S+|(?<=ating session: )\S+|(?<=^Session )[0-9a-f]{32}\b")

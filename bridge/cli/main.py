@@ -52,6 +52,14 @@ _MODULES: Final = {
     "install": "bridge.cli.install.command",
     "people": "bridge.cli.operate.people",
     "doctor": "bridge.cli.operate.doctor",
+    "init": "bridge.cli.config.init",
+    "check": "bridge.cli.config.check",
+    "show": "bridge.cli.config.show",
+    "schema": "bridge.cli.config.schema",
+    "tasks": "bridge.cli.task.tasks",
+    "login": "bridge.cli.login.login",
+    "logins": "bridge.cli.login.logins",
+    "logout": "bridge.cli.login.logout",
 }
 
 _SUMMARY_CHARACTERS: Final = 200

@@ -18,11 +18,11 @@ from urllib.parse import urlsplit
 from bridge.errors import UsageError
 
 if TYPE_CHECKING:
-    from bridge.access.principals import Principal
     from bridge.assembly.plan import Plan
     from bridge.config.load import LoadedConfig
     from bridge.config.text.positions import KeyPath
     from bridge.config.toml_text import ShownValue
+    from bridge.identity.callers.principals import Principal
 
 _OPTIONS: Final = {
     "hosts": "--allow-host",
@@ -153,7 +153,7 @@ def _loaded(data: dict[str, Any]) -> LoadedConfig:
 
 def _with_logins(data: dict[str, Any]) -> dict[str, Any]:
     """A document in which peers with a stored login say that they need one, as the command uses it."""
-    from bridge.cli.login import stored_login
+    from bridge.cli.login.login import stored_login
 
     def with_login(table: dict[str, Any], url: str | None) -> dict[str, Any]:
         auth, headers = table.get("auth", {}), table.get("headers", {})
@@ -177,7 +177,7 @@ def wrapped(options: Mapping[str, Any]) -> Asked:
     Raises:
         UsageError: the options name no server, or name servers in different ways.
     """
-    from bridge.short_names import name_of, slug
+    from bridge.text.short_names import name_of, slug
 
     wanted = slug(options["name"]) if options["name"] else ""
     if options["from_json"]:
@@ -227,7 +227,7 @@ def exposed(options: Mapping[str, Any]) -> Asked:
     Raises:
         UsageError: an agent is not named by a URL.
     """
-    from bridge.short_names import slug
+    from bridge.text.short_names import slug
 
     mapping, agents = _mapping(options), _agents(options)
     name = slug(options["name"] or "mcp-a2a")
@@ -423,7 +423,7 @@ def _remarks_on_wrapped(options: Mapping[str, Any], store: str | None, name: str
 
 
 def _agents(options: Mapping[str, Any]) -> dict[str, Any]:
-    from bridge.short_names import name_for
+    from bridge.text.short_names import name_for
 
     table = {
         "headers": _headers(options),

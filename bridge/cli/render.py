@@ -21,10 +21,10 @@ from rich.console import Console
 from rich.text import Text
 
 from bridge.cli.encoding import REPLACING
-from bridge.safe_text import with_visible_characters
+from bridge.text.safe_text import with_visible_characters
 
 if TYPE_CHECKING:
-    from bridge.a2a.client.card import FoundCard
+    from bridge.a2a.client.agent_card import FoundCard
     from bridge.a2a.model.objects import AgentCard
 
 

@@ -15,8 +15,8 @@ if TYPE_CHECKING:
 
     from click.shell_completion import CompletionItem
 
-    from bridge.jsonvalues import JsonObject
     from bridge.mcp.client.known_servers import KnownServer
+    from bridge.text.jsonvalues import JsonObject
 
 _SHORT_ID: Final = 8
 """Characters of an id that are shown; they are enough to tell servers apart."""
@@ -87,8 +87,8 @@ def servers(**options: Any) -> int:
 
 
 def _file() -> Path:
+    from bridge.local.user_folders import state_folder
     from bridge.mcp.client.known_servers import FILE_NAME
-    from bridge.user_folders import state_folder
 
     return state_folder() / FILE_NAME
 

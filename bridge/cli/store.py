@@ -251,7 +251,7 @@ def _place(text: str) -> _StorePlace:
     from bridge.cli.serve import loaded_from, plan_of
     from bridge.config.tables.values import SQLITE_SCHEME
     from bridge.config.text.wording import POSTGRES_SCHEMES
-    from bridge.store.lock import is_database
+    from bridge.local.file_lock import is_database
     from bridge.store.sqlite import SQLiteStore
 
     if text.startswith(POSTGRES_SCHEMES):
@@ -312,15 +312,15 @@ def _missing_keys(old: _StorePlace, new: _StorePlace) -> Iterator[str]:
 def _keys(loaded: LoadedConfig) -> Sequence[KeyPlace]:
     """The keys of a file; without any, the one in the state folder."""
     from bridge.config.tables.peers import KeyPlace
+    from bridge.local.user_folders import state_folder
     from bridge.seal import KEY_FILE
-    from bridge.user_folders import state_folder
 
     return loaded.config.bridge.keys or (KeyPlace(file=state_folder() / KEY_FILE),)
 
 
 def _secret(key: KeyPlace) -> bytes | None:
     """The key itself; None for a file that was not made yet."""
-    from bridge.private_files import read_secret
+    from bridge.local.private_files import read_secret
 
     if key.secret is not None:
         return key.secret.value.encode()

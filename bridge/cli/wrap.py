@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 from bridge.cli.card import tls_options, with_options
-from bridge.cli.login import with_stored_logins
+from bridge.cli.login.login import with_stored_logins
 
 if TYPE_CHECKING:
     from bridge.assembly.plan import Plan, ServerPlan

@@ -18,7 +18,7 @@ from bridge.config.tables.profile import DEFAULT_PROFILE_NAME, EXTENDS, profile_
 from bridge.config.tables.profile import profile_schema as plain_profile_schema
 from bridge.config.text.document import Document, read_toml
 from bridge.config.text.positions import KeyPath
-from bridge.jsonvalues import JsonObject
+from bridge.text.jsonvalues import JsonObject
 
 DIALECT: Final = "https://json-schema.org/draft/2020-12/schema"
 

@@ -13,7 +13,7 @@ from bridge.config.tables.peers import AgentTable, ToolServerTable
 from bridge.config.text.document import ConfigFault, Document
 from bridge.config.text.positions import KeyPath
 from bridge.config.text.wording import table_name
-from bridge.diagnostics import Diagnostic
+from bridge.text.diagnostics import Diagnostic
 
 PeerTable = TypeVar("PeerTable", bound=ToolServerTable | AgentTable)
 

@@ -15,8 +15,8 @@ from bridge.config.tables.peers import AgentTable, ToolServerTable
 from bridge.config.text.document import ConfigFault, Document, OptionDocument, ValueSource
 from bridge.config.text.positions import KeyPath
 from bridge.config.text.secrets import ReadingContext, expanded
-from bridge.diagnostics import Diagnostic
 from bridge.errors import ConfigError
+from bridge.text.diagnostics import Diagnostic
 
 _YAML: Final = "yaml"
 _MISSING_EXTRA: Final = "a YAML file is read with PyYAML, which is not installed"

@@ -26,8 +26,8 @@ from bridge.config.text.positions import KeyPath
 from bridge.config.text.secrets import ReadingContext
 from bridge.config.text.wording import table_name
 from bridge.config.text.yaml_text import read_yaml
-from bridge.diagnostics import Diagnostic
 from bridge.errors import ConfigError
+from bridge.text.diagnostics import Diagnostic
 
 _AGENTS: Final = ("a2a", "client", "known_agents")
 _WHAT: Final = "a list of agents, each with `name` and `url`"

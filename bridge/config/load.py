@@ -17,9 +17,9 @@ from pydantic import ValidationError
 from bridge.config.check.plain_tables import tables_at
 from bridge.config.check.rules import OF_ENDPOINTS, ImportedNames, is_shared_store, rule_faults
 from bridge.config.check.validation_faults import validation_faults_of, without_guesses
+from bridge.config.file_schema import config_schema
 from bridge.config.import_file import LeftOut
 from bridge.config.imports import Imports, read_imports, tables_in
-from bridge.config.schema import config_schema
 from bridge.config.tables.models import (
     DEFAULT_PROFILE,
     FACES,
@@ -50,8 +50,8 @@ from bridge.config.text.document import (
 )
 from bridge.config.text.positions import KeyPath
 from bridge.config.text.secrets import ReadingContext, secrets_in
-from bridge.diagnostics import Diagnostic
 from bridge.errors import ConfigError, UsageError
+from bridge.text.diagnostics import Diagnostic
 
 NO_SERVERS: Final[Mapping[str, object]] = MappingProxyType({})
 TEXT: Final = Path("configuration")

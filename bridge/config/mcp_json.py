@@ -33,9 +33,9 @@ from bridge.config.text.masking import mask, shown_words
 from bridge.config.text.positions import KeyPath, Span, Spot
 from bridge.config.text.secrets import ReadingContext, Secret
 from bridge.config.text.wording import shown_url, table_name
-from bridge.diagnostics import Diagnostic
 from bridge.errors import ConfigError
-from bridge.jsonc import JsonNode, parse_jsonc
+from bridge.text.diagnostics import Diagnostic
+from bridge.text.jsonc import JsonNode, parse_jsonc
 
 _HOLDERS: Final = ("mcpServers", "servers")
 _URLS: Final = ("url", "serverUrl", "httpUrl")

@@ -18,9 +18,9 @@ from bridge.console.forms import WrongValuesError, form_problems
 from bridge.console.gate import Visit
 from bridge.console.operations import WAITING, AgentOperations, operations_of, operations_on
 from bridge.console.questions import asked_of, questions_in, schema_of
-from bridge.console.tasks import row_of, skill_of
+from bridge.console.task_pages import row_of, skill_of
 from bridge.http.request_checks import RefusedError
-from bridge.jsonvalues import JsonObject
+from bridge.text.jsonvalues import JsonObject
 from bridge.translate.agent_questions import (
     AgentQuestion,
     AskingTask,

@@ -38,12 +38,12 @@ from bridge.console.parts import file_of, media_headers, places_in
 from bridge.console.paths import segments_of
 from bridge.console.people import people
 from bridge.console.tab_streams import TabStreams
-from bridge.console.tasks import path_of_task, task_list, task_page
+from bridge.console.task_pages import path_of_task, task_list, task_page
 from bridge.console.tool_trials import call_tool, tool_list, tool_page
 from bridge.console.trials import run, skill_list, skill_page
 from bridge.errors import BusyError, StoreAwayError
 from bridge.http.request_checks import RefusedError
-from bridge.jsonvalues import JsonObject
+from bridge.text.jsonvalues import JsonObject
 
 logger = logging.getLogger(__name__)
 

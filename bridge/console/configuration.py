@@ -13,8 +13,8 @@ from bridge.config.text.document import DEFAULT_SOURCE
 from bridge.config.toml_text import ShownValue
 from bridge.console.gate import Visit
 from bridge.console.paging import Paging
-from bridge.jsonvalues import JsonObject
-from bridge.safe_text import with_visible_characters
+from bridge.text.jsonvalues import JsonObject
+from bridge.text.safe_text import with_visible_characters
 
 _STEP: Final = re.compile(r'"(?:[^"\\]|\\.)*"|[^.]+')
 """A step of a path. A name with a dot is quoted."""

@@ -13,8 +13,8 @@ from typing import Final
 
 from pydantic import JsonValue
 
-from bridge.jsonvalues import JsonObject
 from bridge.mcp.tools import SchemaBudget, Tool, tools_from
+from bridge.text.jsonvalues import JsonObject
 from bridge.translate.arguments import problems_of, required_of, resolved_properties, type_words
 from bridge.translate.elicitation import FORM_COST
 

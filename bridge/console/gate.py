@@ -27,12 +27,10 @@ from starlette.types import Receive, Scope
 
 from bridge.a2a.model.errors import A2AError
 from bridge.a2a.wire.jsontext import parse_json
-from bridge.access.principals import Principal
-from bridge.access.verifiers import Access, Scheme
 from bridge.assembly.plan import ProcessPlan
 from bridge.assembly.routes import CONSOLE
 from bridge.console.paths import JSON_ENDING, asked_path
-from bridge.console.sessions import (
+from bridge.console.sign_ins import (
     COOKIE_BYTES,
     FRESH_SECONDS,
     SESSION_SECONDS,
@@ -41,7 +39,6 @@ from bridge.console.sessions import (
     SessionSeal,
     new_session,
 )
-from bridge.http.attempts import Attempts, CountedAttempt
 from bridge.http.request_checks import (
     SHOWN_HEADER,
     RefusedError,
@@ -52,7 +49,10 @@ from bridge.http.request_checks import (
     require_json,
     site_of,
 )
-from bridge.jsonvalues import DEFAULT_MAX_VALUES, JsonObject
+from bridge.identity.callers.attempts import Attempts, CountedAttempt
+from bridge.identity.callers.principals import Principal
+from bridge.identity.callers.verifiers import Access, Scheme
+from bridge.text.jsonvalues import DEFAULT_MAX_VALUES, JsonObject
 
 logger = logging.getLogger(__name__)
 

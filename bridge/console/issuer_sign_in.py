@@ -24,18 +24,18 @@ from urllib.parse import urlsplit
 from starlette.datastructures import Headers
 from starlette.requests import cookie_parser
 
-from bridge.access.issuers import Issuer
-from bridge.access.principals import Principal
-from bridge.access.verifiers import Access, Scheme
 from bridge.assembly.routes import CONSOLE
 from bridge.console.gate import ConsoleGate, Visit
-from bridge.console.sessions import BEGUN_SECONDS, COOKIE_BYTES, BegunSignIn, ConsoleSession
+from bridge.console.sign_ins import BEGUN_SECONDS, COOKIE_BYTES, BegunSignIn, ConsoleSession
 from bridge.errors import BridgeError
 from bridge.http.request_checks import RefusedError
+from bridge.identity.callers.issuers import Issuer
+from bridge.identity.callers.principals import Principal
+from bridge.identity.callers.verifiers import Access, Scheme
 
 if TYPE_CHECKING:
     # It loads what checks tokens, see `bridge.assembly.issuers`.
-    from bridge.access.issuer_login import IssuerLogin, ShownPerson
+    from bridge.identity.callers.issuer_login import IssuerLogin, ShownPerson
 
 logger = logging.getLogger(__name__)
 

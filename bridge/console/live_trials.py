@@ -17,9 +17,9 @@ from starlette.types import Receive, Scope, Send
 from bridge.console.tab_streams import TabStream
 from bridge.http.request_checks import RefusedError
 from bridge.http.sse import frame
-from bridge.jsonvalues import JsonObject
 from bridge.mcp.server.face import ReportProgress
-from bridge.safe_text import with_visible_characters
+from bridge.text.jsonvalues import JsonObject
+from bridge.text.safe_text import with_visible_characters
 
 logger = logging.getLogger(__name__)
 

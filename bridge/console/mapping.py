@@ -19,8 +19,8 @@ from bridge.assembly.published_agent import PublishedAgent
 from bridge.console.gate import Visit
 from bridge.console.paging import Paging
 from bridge.console.paths import path_of
-from bridge.jsonvalues import JsonObject
-from bridge.safe_text import without_hidden_characters
+from bridge.text.jsonvalues import JsonObject
+from bridge.text.safe_text import without_hidden_characters
 from bridge.tools_as_agent.skills import Skill
 from bridge.translate.overrides import ABSENT, ArgumentRule, Remark, SkillOverride, ToolOverride
 

@@ -20,8 +20,8 @@ from bridge.console.gate import Visit
 from bridge.console.tab_streams import TabStream
 from bridge.errors import StoreAwayError
 from bridge.http.sse import HEARTBEAT, frame
-from bridge.jsonvalues import JsonObject
-from bridge.safe_text import with_visible_characters
+from bridge.text.jsonvalues import JsonObject
+from bridge.text.safe_text import with_visible_characters
 
 LOOK_SECONDS: Final = 3.0
 """Between looks at the numbers: nothing tells when one changes."""

@@ -43,14 +43,14 @@ from bridge.a2a.model.operators import OPERATOR_URI, OWNER
 from bridge.a2a.model.timeline import TIMELINE_URI
 from bridge.a2a.server.service import Stream
 from bridge.a2a.tasks.callers import CallContext
-from bridge.access.principals import EVERYONE, OperatorRole
 from bridge.assembly.bridge import Bridge
 from bridge.assembly.health.findings import FAILURES_MOST, failure_of
 from bridge.assembly.published_agent import PublishedAgent
 from bridge.console.gate import Visit
 from bridge.errors import AuditAwayError, StoreAwayError
 from bridge.http.request_checks import RefusedError
-from bridge.jsonvalues import JsonObject
+from bridge.identity.callers.principals import EVERYONE, OperatorRole
+from bridge.text.jsonvalues import JsonObject
 from bridge.trace import Hop
 from bridge.translate.own_questions import asks_for_skill
 

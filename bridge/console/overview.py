@@ -15,7 +15,7 @@ from bridge.assembly.published_agent import PublishedAgent
 from bridge.assembly.routes import MCP
 from bridge.console.gate import Visit
 from bridge.console.operations import at_work, operations_of
-from bridge.jsonvalues import JsonObject
+from bridge.text.jsonvalues import JsonObject
 from bridge.version import __version__
 
 

@@ -20,8 +20,8 @@ from bridge.a2a.model.objects import milliseconds
 from bridge.console.gate import Visit
 from bridge.console.paths import path_of
 from bridge.errors import UsageError
-from bridge.jsonvalues import JsonObject
-from bridge.safe_text import with_visible_characters
+from bridge.text.jsonvalues import JsonObject
+from bridge.text.safe_text import with_visible_characters
 from bridge.version import __version__
 
 try:

@@ -13,7 +13,7 @@ from urllib.parse import urlencode
 from pydantic import JsonValue
 
 from bridge.http.request_checks import RefusedError
-from bridge.jsonvalues import JsonObject
+from bridge.text.jsonvalues import JsonObject
 
 PAGE_SIZE: Final = 50
 """Entries of one list on a page of its own."""

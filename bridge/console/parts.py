@@ -9,8 +9,8 @@ from typing import Final
 from pydantic import JsonValue
 
 from bridge.a2a.model.objects import Message, Part, Task
-from bridge.jsonvalues import JsonObject
-from bridge.safe_text import web_link
+from bridge.text.jsonvalues import JsonObject
+from bridge.text.safe_text import web_link
 from bridge.translate.extension import ANSWER
 
 IMAGES: Final = frozenset({"image/png", "image/jpeg", "image/gif", "image/webp", "image/avif"})

@@ -7,18 +7,18 @@ from functools import partial
 from typing import Final
 
 from bridge.a2a.model.objects import timestamp
-from bridge.access.issuers import Issuer
-from bridge.access.principals import Principal
-from bridge.access.verifiers import FORWARDED, Credential, Scheme
 from bridge.assembly.bridge import Bridge
 from bridge.assembly.plan import CatalogPlan, Plan, RemotePlan
 from bridge.console.gate import Visit
 from bridge.console.paging import Paging
 from bridge.errors import BridgeError
-from bridge.http.each_login import EachLogin
-from bridge.http.login_credentials import LoginToken, LoginWish
-from bridge.jsonvalues import JsonObject
+from bridge.identity.callers.issuers import Issuer
+from bridge.identity.callers.principals import Principal
+from bridge.identity.callers.verifiers import FORWARDED, Credential, Scheme
+from bridge.identity.logins.each_login import EachLogin
+from bridge.identity.logins.login_credentials import LoginToken, LoginWish
 from bridge.mcp.client.transports.streamable_http import HttpTarget
+from bridge.text.jsonvalues import JsonObject
 
 _WAYS: Final = {
     Scheme.BEARER: "a bearer token",

@@ -8,8 +8,8 @@ from __future__ import annotations
 from bridge.a2a.model.objects import Task
 from bridge.console.forms import fields_of
 from bridge.console.operations import WAITING
-from bridge.jsonvalues import JsonObject
-from bridge.safe_text import web_link
+from bridge.text.jsonvalues import JsonObject
+from bridge.text.safe_text import web_link
 from bridge.translate.agent_questions import (
     AgentQuestion,
     question_words,

@@ -13,9 +13,9 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any, Final
 
-from bridge.access.verifiers import Scheme
-from bridge.http.logins import BegunProof
 from bridge.http.request_checks import API_KEY_HEADER
+from bridge.identity.callers.verifiers import Scheme
+from bridge.identity.logins.kept_logins import BegunProof
 from bridge.seal import RecordSeal, SealedRecordError
 
 SESSION_SECONDS: Final = 8 * 3600.0

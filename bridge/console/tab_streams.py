@@ -16,11 +16,11 @@ import anyio
 import anyio.abc
 from starlette.types import Receive, Send
 
-from bridge.access.principals import Principal
-from bridge.access.verifiers import Access
 from bridge.console.gate import Visit
 from bridge.console.pages import HEADERS
 from bridge.http.request_checks import RefusedError
+from bridge.identity.callers.principals import Principal
+from bridge.identity.callers.verifiers import Access
 
 STREAMS_OF_ONE: Final = 100
 """Open streams of one principal. A tab beyond that shows its page without news, and follows no call."""

@@ -19,7 +19,7 @@ from bridge.console.parts import answer_word, shown_message, shown_parts
 from bridge.console.paths import path_of
 from bridge.console.questions import asked_of
 from bridge.http.request_checks import RefusedError
-from bridge.jsonvalues import JsonObject
+from bridge.text.jsonvalues import JsonObject
 from bridge.tools_as_agent.agent import ToolsAgent
 from bridge.translate.blocks import ResultRules
 from bridge.translate.extension import SKILL

@@ -29,9 +29,9 @@ from bridge.console.tab_streams import TabStreams
 from bridge.console.trials import arguments_in, secret_header, secret_option
 from bridge.errors import AuditAwayError, counted
 from bridge.http.request_checks import RefusedError
-from bridge.jsonvalues import JsonObject
 from bridge.mcp.server.face import IncomingCall, McpRefusal, ReportProgress
-from bridge.safe_text import spelled_as_json, web_link, with_visible_characters
+from bridge.text.jsonvalues import JsonObject
+from bridge.text.safe_text import spelled_as_json, web_link, with_visible_characters
 from bridge.translate.content import filename_in, filename_of
 
 _FILE: Final = "application/octet-stream"

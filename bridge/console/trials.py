@@ -10,7 +10,6 @@ from uuid import uuid4
 from pydantic import JsonValue
 
 from bridge.a2a.model.objects import Message, Part, Role
-from bridge.access.verifiers import Scheme
 from bridge.assembly.bridge import Bridge
 from bridge.assembly.call_lines import a2a_line, command_line
 from bridge.assembly.published_agent import PublishedAgent
@@ -20,9 +19,10 @@ from bridge.console.gate import Visit
 from bridge.console.operations import operations_on
 from bridge.console.paging import Paging
 from bridge.console.paths import path_of
-from bridge.console.tasks import call_of, path_of_task
+from bridge.console.task_pages import call_of, path_of_task
 from bridge.http.request_checks import API_KEY_HEADER, RefusedError
-from bridge.jsonvalues import JsonObject
+from bridge.identity.callers.verifiers import Scheme
+from bridge.text.jsonvalues import JsonObject
 from bridge.tools_as_agent.skills import Skill
 from bridge.translate.examples import example_of
 from bridge.translate.extension import SKILL

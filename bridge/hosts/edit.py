@@ -16,8 +16,8 @@ from typing import Final
 from pydantic import JsonValue
 
 from bridge.errors import UsageError
-from bridge.jsonc import JsonMember, JsonNode, parse_jsonc
-from bridge.jsonvalues import JsonObject
+from bridge.text.jsonc import JsonMember, JsonNode, parse_jsonc
+from bridge.text.jsonvalues import JsonObject
 
 _INDENT: Final = "  "
 """A level of indentation in a file that shows none."""

@@ -16,7 +16,7 @@ from typing import Final
 
 from bridge.errors import UsageError
 from bridge.hosts.places import Host
-from bridge.jsonvalues import JsonObject
+from bridge.text.jsonvalues import JsonObject
 
 COMMAND: Final = "mcp-a2a"
 _VERB: Final = "expose"

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Final
 
 from bridge.errors import UsageError
-from bridge.private_files import HAS_MODES, STATE_BYTES, change_mode, patiently, read_regular
+from bridge.local.private_files import HAS_MODES, STATE_BYTES, change_mode, patiently, read_regular
 
 _OWNER_ONLY: Final = 0o600
 _SHARED: Final = 0o644

@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Final
 
 from bridge.errors import UsageError
-from bridge.jsonvalues import JsonObject
-from bridge.private_files import write_privately
+from bridge.local.private_files import write_privately
+from bridge.text.jsonvalues import JsonObject
 
 FOLDER: Final = "tokens"
 """The folder of tokens in the folder for state."""

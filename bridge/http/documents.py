@@ -18,7 +18,7 @@ import httpx2
 from bridge.errors import PeerError, reason_of
 from bridge.http.client import guarded_by
 from bridge.http.private_addresses import AddressGuard, PrivateAddressError
-from bridge.jsonvalues import holds_more_values
+from bridge.text.jsonvalues import holds_more_values
 
 _HEADERS: Final[Mapping[str, str]] = {"Accept": "application/json", "Accept-Encoding": "identity"}
 _VALUES: Final = 100_000

@@ -23,7 +23,7 @@ import httpx2
 from bridge.errors import PeerError
 from bridge.http.client import connect_guarded, guarded_by
 from bridge.http.private_addresses import AddressGuard, PrivateAddressError
-from bridge.safe_text import shell_word
+from bridge.text.safe_text import shell_word
 
 _LOOK_SECONDS: Final = 5.0
 """The longest time for a probe. A peer that answers more slowly stays unknown."""

@@ -18,8 +18,8 @@ from pathlib import Path
 from typing import Final, Literal
 
 from bridge.errors import UsageError
-from bridge.file_stamps import FileStamp, file_stamp
-from bridge.private_files import PEM_BYTES, may_others_use, read_regular, read_secret
+from bridge.local.file_stamps import FileStamp, file_stamp
+from bridge.local.private_files import PEM_BYTES, may_others_use, read_regular, read_secret
 
 logger = logging.getLogger(__name__)
 

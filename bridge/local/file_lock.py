@@ -24,7 +24,7 @@ from contextlib import ExitStack, contextmanager, suppress
 from typing import TYPE_CHECKING, Final
 
 from bridge.errors import StoreLockedError, UsageError
-from bridge.private_files import open_regular
+from bridge.local.private_files import open_regular
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -21,7 +21,6 @@ from jsonschema.protocols import Validator
 from pydantic import JsonValue
 
 from bridge.errors import echoed
-from bridge.jsonvalues import JsonObject
 from bridge.mcp.schemas import (
     checkable,
     is_narrowed_by_less,
@@ -30,6 +29,7 @@ from bridge.mcp.schemas import (
     unknown_dialect,
     validator_of,
 )
+from bridge.text.jsonvalues import JsonObject
 
 WRAPPED: Final = "result"
 """The field in which a value that is no object reaches a legacy host, as the SDKs of MCP wrap it."""

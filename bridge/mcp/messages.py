@@ -30,7 +30,7 @@ from mcp_types import (
 from pydantic import JsonValue
 from pydantic_core import PydanticSerializationError, from_json
 
-from bridge.jsonvalues import JsonObject, shortened_json
+from bridge.text.jsonvalues import JsonObject, shortened_json
 
 ELICIT: Final[Literal["elicitation/create"]] = "elicitation/create"
 """The server asks the user something (client/elicitation)."""

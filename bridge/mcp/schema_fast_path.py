@@ -17,7 +17,7 @@ from jsonschema.protocols import Validator
 from jsonschema.validators import validator_for
 from pydantic import JsonValue
 
-from bridge.jsonvalues import JsonObject
+from bridge.text.jsonvalues import JsonObject
 
 
 def is_plainly_valid(schema: JsonObject) -> bool:

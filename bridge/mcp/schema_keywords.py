@@ -22,8 +22,8 @@ from jsonschema import FormatChecker
 from jsonschema.exceptions import ValidationError
 from pydantic import JsonValue
 
-from bridge.jsonvalues import JsonObject
 from bridge.mcp.patterns import Patterns, PatternTooSlowError
+from bridge.text.jsonvalues import JsonObject
 
 MAX_REFERENCES: Final = 64
 """The most nested references of one check; values may be nested as deep. Python's own recursion limit must not be

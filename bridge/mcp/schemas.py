@@ -32,7 +32,6 @@ from referencing.jsonschema import DRAFT202012, UnknownDialect, specification_wi
 
 from bridge.concurrency import SlowWork
 from bridge.errors import echoed
-from bridge.jsonvalues import JsonObject, is_deeper, values_in
 from bridge.mcp.schema_fast_path import is_plainly_valid, plainly_accepts
 from bridge.mcp.schema_keywords import (
     KEYWORDS,
@@ -43,6 +42,7 @@ from bridge.mcp.schema_keywords import (
     TooManyStepsError,
     passed_over,
 )
+from bridge.text.jsonvalues import JsonObject, is_deeper, values_in
 
 MAX_SCHEMA_DEPTH: Final = 40
 """The most levels in a tool's schema. Deeper schemas serve only to exhaust their readers. a2a-sdk, whose JSON goes

@@ -15,7 +15,7 @@ from typing import Final
 from pydantic import JsonValue
 
 from bridge.errors import echoed
-from bridge.jsonvalues import JsonObject
+from bridge.text.jsonvalues import JsonObject
 
 _Is = Callable[[JsonValue], bool]
 

@@ -19,7 +19,6 @@ from jsonschema.protocols import Validator
 from pydantic import JsonValue
 
 from bridge.errors import echoed
-from bridge.jsonvalues import JsonObject, exceeds_floats, is_deeper
 from bridge.mcp.schemas import (
     MAX_SCHEMA_DEPTH,
     checkable,
@@ -27,6 +26,7 @@ from bridge.mcp.schemas import (
     unknown_dialect,
 )
 from bridge.mcp.tool_fields import with_typed_fields
+from bridge.text.jsonvalues import JsonObject, exceeds_floats, is_deeper
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -26,19 +26,19 @@ from bridge.assembly.health.findings import (
 )
 from bridge.assembly.health.running import login_findings, replica_finding
 from bridge.assembly.limits import postgres_bounds
+from bridge.assembly.other_replicas import ServedPlan
 from bridge.assembly.plan import Plan, SharedStore
 from bridge.assembly.plan_digest import plan_bytes
-from bridge.assembly.replicas import ServedPlan
 from bridge.assembly.stores import store_faults, store_for
 from bridge.errors import StoreError, UsageError
-from bridge.jsonvalues import JsonObject
 from bridge.process.preview import Findings, findings_of, previewed
 from bridge.process.serve import url_of
-from bridge.proofs import ProofPurpose, Proofs
+from bridge.replicas.proofs import ProofPurpose, Proofs
 from bridge.seal import keys_in
 from bridge.store.records import Query, StoredTask
 from bridge.store.sqlite import SQLiteStore
 from bridge.store.sqlite_reader import Reader
+from bridge.text.jsonvalues import JsonObject
 
 _CLOCK_SECONDS: Final = 5.0
 """How far the clocks of this machine and of the database may differ before that is told."""
@@ -175,8 +175,8 @@ async def _in_database(
         connected,
     )
     from bridge.store.postgres.reads import listing
-    from bridge.store.postgres.registry import entries_in
-    from bridge.store.postgres.schema import Namespace
+    from bridge.store.postgres.registry_rows import entries_in
+    from bridge.store.postgres.table_steps import Namespace
     from bridge.store.postgres.upgrade import NO_TABLES, version_of
 
     seconds = postgres_bounds(plan.profile).statement_seconds

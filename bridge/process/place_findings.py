@@ -9,17 +9,17 @@ from functools import partial
 from importlib import import_module
 
 from bridge.assembly.card_signing import card_key_faults
-from bridge.assembly.login_links import BACK_PATH as LOGIN_BACK
-from bridge.assembly.login_links import WHO_PATH
+from bridge.assembly.other_replicas import require_driver
 from bridge.assembly.plan import LOOPBACK_HOST, STANDARD_OUTPUT, Plan
-from bridge.assembly.replicas import require_driver
 from bridge.assembly.routes import CONSOLE
 from bridge.assembly.stores import logins_of
 from bridge.console.issuer_sign_in import BACK_PATH as CONSOLE_BACK
 from bridge.errors import UsageError
-from bridge.http.login_landing import LoginLanding
 from bridge.http.tls import faults_of, peer_faults_of
-from bridge.private_files import require_writable
+from bridge.identity.logins.login_landing import LoginLanding
+from bridge.identity.pages.login_links import BACK_PATH as LOGIN_BACK
+from bridge.identity.pages.login_links import WHO_PATH
+from bridge.local.private_files import require_writable
 from bridge.process.serve import url_of
 from bridge.seal import MIN_KEY_BYTES
 

@@ -23,7 +23,6 @@ from bridge.a2a.client.catalog import CatalogSource
 from bridge.a2a.client.http import redacted_url
 from bridge.a2a.model.objects import AgentCard
 from bridge.a2a.wire.canonical_card import CardForm, CardProof
-from bridge.access.principals import OfferedNames, Principal
 from bridge.agents_as_tools.remote_agent import RemoteAgent
 from bridge.assembly.bridge import Bridge
 from bridge.assembly.offered_server import OfferedServer, other_kind_at
@@ -34,13 +33,14 @@ from bridge.assembly.routes import MCP
 from bridge.assembly.stores import store_faults
 from bridge.assembly.tool_servers import StartObserver
 from bridge.errors import PeerError
-from bridge.http.token_exchange import CallerTokens
+from bridge.identity.callers.principals import OfferedNames, Principal
+from bridge.identity.tokens.token_exchange import CallerTokens
 from bridge.mcp.client.contract import ToolServer
 from bridge.mcp.client.transports.streamable_http import HttpTarget
 from bridge.process.place_findings import FindingFault, RedirectUri, place_faults, redirect_uris
 from bridge.process.serve import unannounced_bridge
-from bridge.safe_text import without_hidden_characters
 from bridge.seal import key_in
+from bridge.text.safe_text import without_hidden_characters
 
 WAIT_SECONDS: Final = 30.0
 """How long servers and agents may take by default. It is the connect timeout of the default profile."""

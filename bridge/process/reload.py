@@ -23,7 +23,7 @@ from watchfiles import awatch
 from bridge.assembly.plan import Changes, Plan
 from bridge.config.toml_text import ShownValue
 from bridge.errors import BridgeError, ConfigError, UsageError, leaf_of
-from bridge.file_stamps import FileStamp, file_stamp
+from bridge.local.file_stamps import FileStamp, file_stamp
 
 logger = logging.getLogger(__name__)
 

@@ -29,9 +29,7 @@ from bridge.assembly.tool_servers import StartObserver
 from bridge.assembly.workers import WorkerSharing
 from bridge.concurrency import Signal
 from bridge.errors import BridgeError, UsageError, leaf_of
-from bridge.http.replica_address import UNIX, ReplicaAddress
 from bridge.http.server import BoundedServer
-from bridge.jsonvalues import JsonObject
 from bridge.mcp.client.shared.holder import HeldServers
 from bridge.mcp.client.shared.server import Holders
 from bridge.process.resources import free_what_was_replaced, keep_code, raise_descriptors, share_malloc_arenas
@@ -40,7 +38,9 @@ from bridge.process.served_values import ToldConfiguration
 from bridge.process.shutdown import Shutdown, watch_signals
 from bridge.process.worker_frames import WorkerStart, packed_fault, unpacked
 from bridge.process.worker_processes import end_process, processes_of
+from bridge.replicas.replica_address import UNIX, ReplicaAddress
 from bridge.telemetry.families import families_as_json
+from bridge.text.jsonvalues import JsonObject
 from bridge.worker_link import LinkEndedError, WorkerLink, unix_socket
 
 logger = logging.getLogger(__name__)

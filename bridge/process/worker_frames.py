@@ -12,9 +12,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
-from bridge.access.verifiers import Scheme
 from bridge.assembly.plan import Plan
 from bridge.errors import BridgeError, PeerError, UsageError
+from bridge.identity.callers.verifiers import Scheme
 from bridge.process.served_values import ConfigurationState
 
 _KINDS: Final[Mapping[str, type[BridgeError]]] = {"UsageError": UsageError, "PeerError": PeerError}

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from hashlib import sha256
 from typing import Final
 
-from bridge.proofs import ProofPurpose, Proofs
+from bridge.replicas.proofs import ProofPurpose, Proofs
 
 HOP_HEADER: Final = "mcp-a2a-hop"
 """The header of a request that was passed on. In an answer it says that the hop was not accepted."""

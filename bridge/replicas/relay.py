@@ -19,7 +19,7 @@ import httpx2
 from starlette.types import Message
 
 from bridge.http.client import HeaderLine
-from bridge.http.replica_address import ReplicaAddress
+from bridge.replicas.replica_address import ReplicaAddress
 
 _KEPT_SECONDS: Final = 2.0
 """How long an idle connection is kept: shorter than any server of ours keeps it."""

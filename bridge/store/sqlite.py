@@ -20,10 +20,10 @@ import anyio
 import anyio.to_thread
 
 from bridge.errors import StoreError, UsageError
-from bridge.file_names import length_hint, refusal_of
-from bridge.private_files import private_file, private_folder
+from bridge.local.file_lock import LOCK_ENDING, OwnedFile, own_file
+from bridge.local.file_names import length_hint, refusal_of
+from bridge.local.private_files import private_file, private_folder
 from bridge.store.contract import OnStored
-from bridge.store.lock import LOCK_ENDING, OwnedFile, own_file
 from bridge.store.records import Change, Cursor, Query, Quota, StoredMessage, StoredTask, TaskPage
 from bridge.store.retention import surplus_of, tasks_over_byte_quota
 from bridge.store.sqlite_batch import delete_tasks

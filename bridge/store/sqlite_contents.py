@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final, Self, TypeVar
 import anyio.to_thread
 
 from bridge.errors import StoreError, UsageError
-from bridge.private_files import require_writable
+from bridge.local.private_files import require_writable
 from bridge.store.sqlite_batch import insert_tasks
 from bridge.store.sqlite_reader import read_whole_tasks
 from bridge.store.sqlite_schema import STEPS, migrate, version_of

@@ -16,7 +16,7 @@ from typing import Any, Final, Literal
 
 from pydantic import JsonValue
 
-from bridge.jsonvalues import JsonObject
+from bridge.text.jsonvalues import JsonObject
 
 MEDIA_TYPE: Final = "text/plain; version=0.0.4; charset=utf-8"
 

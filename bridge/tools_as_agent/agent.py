@@ -16,9 +16,9 @@ from bridge.a2a.model.objects import AgentCard, AgentSkill, Message, TaskState
 from bridge.a2a.model.operators import is_for_its_owner
 from bridge.a2a.tasks.agent import PlannedWork, Turn, WorkName
 from bridge.a2a.tasks.draft import BriefWork
-from bridge.access.challenges import token_challenge
-from bridge.access.principals import OfferedNames, Principal
 from bridge.concurrency import SlowWork, ToolLimiters
+from bridge.identity.callers.challenges import token_challenge
+from bridge.identity.callers.principals import OfferedNames, Principal
 from bridge.mcp.client.contract import OwnSession, ToolServer
 from bridge.mcp.client.upstream import QueueFullError
 from bridge.source_state import SourceState

@@ -11,8 +11,8 @@ from typing import Final
 
 from bridge.a2a.model.objects import Message, Part, timestamp
 from bridge.a2a.tasks.agent import Job
-from bridge.jsonvalues import JsonObject
 from bridge.mcp.client.call_queue import Claimant, SlotHold
+from bridge.text.jsonvalues import JsonObject
 from bridge.translate.extension import BESIDE, LOST_SESSION, UNATTRIBUTED, UNUSED
 
 UNANSWERED: Final = (

@@ -28,12 +28,12 @@ import anyio
 
 from bridge.a2a.model.objects import Part, SendMessageConfiguration, TaskState
 from bridge.a2a.tasks.agent import Job, PlannedWork
-from bridge.access.principals import OfferedNames, Principal
 from bridge.errors import BridgeError, BusyError, PeerError, telling_of
-from bridge.http.logins import AwaitedLogin, CallerLogins, client_at
-from bridge.jsonvalues import JsonObject
+from bridge.identity.callers.principals import OfferedNames, Principal
+from bridge.identity.logins.kept_logins import AwaitedLogin, CallerLogins, client_at
 from bridge.mcp.client.contract import ToolServer
 from bridge.seal import request_digest
+from bridge.text.jsonvalues import JsonObject
 from bridge.tools_as_agent.options import AgentOptions
 from bridge.tools_as_agent.resume_state import (
     ElicitationsByKey,

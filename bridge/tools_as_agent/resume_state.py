@@ -12,7 +12,7 @@ from typing import Annotated, Final, Literal
 from pydantic import Discriminator, JsonValue, TypeAdapter
 
 from bridge.a2a.model.objects import Part, TaskState
-from bridge.jsonvalues import JsonObject
+from bridge.text.jsonvalues import JsonObject
 from bridge.tools_as_agent.skills import Skill
 from bridge.trace import TraceContext, context
 

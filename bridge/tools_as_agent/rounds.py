@@ -20,14 +20,14 @@ from bridge.a2a.model.objects import Part, TaskState
 from bridge.a2a.tasks.agent import Job
 from bridge.concurrency import done_slowly, turn
 from bridge.errors import PeerError
-from bridge.http.caller_token import CallerToken
-from bridge.jsonvalues import JsonObject
+from bridge.identity.tokens.caller_token import CallerToken
 from bridge.mcp.client.call_queue import Claimant, SlotHold
 from bridge.mcp.client.contract import ToolQueue, ToolSession, ToolSlot
 from bridge.mcp.client.faults import ServerRefusedError
 from bridge.mcp.client.rounds import Round, result_in_rounds
-from bridge.mcp.client.tasks import TaskHandle, follow, handle_from
+from bridge.mcp.client.server_tasks import TaskHandle, follow, handle_from
 from bridge.mcp.client.values import ToolCall
+from bridge.text.jsonvalues import JsonObject
 from bridge.tools_as_agent.bridge_notes import words_on_waiting
 from bridge.tools_as_agent.options import AgentOptions
 from bridge.tools_as_agent.progress import ProgressRelay

@@ -24,13 +24,13 @@ from pydantic import JsonValue
 
 from bridge.a2a.model.objects import Artifact, Part, TaskState
 from bridge.a2a.tasks.agent import Job
-from bridge.access.principals import Principal
 from bridge.errors import BusyError, PeerError, telling_of
-from bridge.http.logins import REFUSED_LOGINS_MOST
-from bridge.jsonvalues import JsonObject, json_bytes
+from bridge.identity.callers.principals import Principal
+from bridge.identity.logins.kept_logins import REFUSED_LOGINS_MOST
 from bridge.mcp.client.contract import ToolQueue, ToolServer, resource_of
 from bridge.mcp.client.faults import CallerTokenGoneError, LoginWantedError, ServerRefusedError
-from bridge.mcp.client.tasks import TaskCancelledError
+from bridge.mcp.client.server_tasks import TaskCancelledError
+from bridge.text.jsonvalues import JsonObject, json_bytes
 from bridge.tools_as_agent.bridge_notes import message_with_notes, notes_of
 from bridge.tools_as_agent.caller_login import LoginGate
 from bridge.tools_as_agent.options import AgentOptions

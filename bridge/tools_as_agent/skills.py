@@ -17,8 +17,8 @@ from functools import cached_property
 
 from bridge.a2a.model.errors import FORBIDDEN, A2AError
 from bridge.a2a.model.objects import AgentSkill
-from bridge.access.challenges import insufficient_scope
-from bridge.access.principals import OfferedNames, Principal, ScopeRule
+from bridge.identity.callers.challenges import insufficient_scope
+from bridge.identity.callers.principals import OfferedNames, Principal, ScopeRule
 from bridge.mcp.tools import Tool
 from bridge.tools_as_agent.options import AgentOptions
 from bridge.translate.arguments import properties_of, quick_problems_of

@@ -20,10 +20,10 @@ from bridge import trace
 from bridge.a2a.model.objects import Message, Part, TaskState
 from bridge.a2a.tasks.agent import Commit, HeldMessage, Job, Turn
 from bridge.concurrency import done_slowly
-from bridge.http.caller_token import CallerToken
-from bridge.jsonvalues import JsonObject
+from bridge.identity.tokens.caller_token import CallerToken
 from bridge.mcp.client.contract import ToolSlot
 from bridge.mcp.client.elicitation_routing import CANCEL
+from bridge.text.jsonvalues import JsonObject
 from bridge.tools_as_agent.bridge_notes import (
     GAVE_WAY,
     MISSED,

@@ -20,8 +20,8 @@ from pydantic import JsonValue
 
 from bridge.a2a.model.objects import Message, Part, Role, Task, TaskState, TaskStatus, text_of_parts
 from bridge.errors import CallerError
-from bridge.jsonvalues import JsonObject
-from bridge.safe_text import web_link
+from bridge.text.jsonvalues import JsonObject
+from bridge.text.safe_text import web_link
 from bridge.translate.arguments import properties_of, required_of
 from bridge.translate.extension import ANSWER, BLOCK, OCCASIONS, QUESTION, SKILL
 from bridge.translate.own_questions import ElicitAction

@@ -17,10 +17,10 @@ from bridge.a2a.model.errors import A2AError
 from bridge.a2a.wire.jsontext import parse_json
 from bridge.concurrency import SlowWork
 from bridge.errors import echoed
-from bridge.jsonvalues import JsonObject
 from bridge.mcp.schema_keywords import UnexpectedNamesError
 from bridge.mcp.schemas import UncheckableError, errors_of, resolved, validator_within
 from bridge.mcp.tools import Tool
+from bridge.text.jsonvalues import JsonObject
 
 MAX_PROBLEMS: Final = 20
 """The most faults that one question names. A person mends these first."""

@@ -18,8 +18,8 @@ from enum import StrEnum
 from typing import Final, NamedTuple
 
 from bridge.a2a.model.objects import AgentCard, AgentExtension, milliseconds, timestamp
-from bridge.jsonvalues import JsonObject
 from bridge.source_state import SourceState
+from bridge.text.jsonvalues import JsonObject
 
 AVAILABILITY_URI: Final = "urn:mcp-a2a:availability:v1"
 _MINUTE_MS: Final = 60_000

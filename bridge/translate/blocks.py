@@ -19,9 +19,9 @@ from jsonschema.protocols import Validator
 from pydantic import JsonValue
 
 from bridge.a2a.model.objects import AppendedText, Part, PartKind
-from bridge.file_names import named_by_type
-from bridge.jsonvalues import JsonObject
-from bridge.safe_text import resource_link
+from bridge.local.file_names import named_by_type
+from bridge.text.jsonvalues import JsonObject
+from bridge.text.safe_text import resource_link
 from bridge.translate.content import (
     ADDED,
     HELD,

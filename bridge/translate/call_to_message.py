@@ -16,8 +16,8 @@ from pydantic import JsonValue, ValidationError
 
 from bridge.a2a.model.objects import Message, Part, Role
 from bridge.errors import CallerError
-from bridge.jsonvalues import JsonObject, is_deeper
 from bridge.mcp.tools import Tool, tools_from
+from bridge.text.jsonvalues import JsonObject, is_deeper
 from bridge.translate.arguments import describe, problems_of
 from bridge.translate.content import MAX_DATA_DEPTH
 from bridge.translate.extension import SKILL, URI

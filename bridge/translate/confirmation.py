@@ -17,8 +17,8 @@ from typing import Final, Literal
 from pydantic import JsonValue
 
 from bridge.a2a.model.objects import Message, Part, text_of_parts
-from bridge.jsonvalues import JsonObject
 from bridge.mcp.tools import Tool
+from bridge.text.jsonvalues import JsonObject
 from bridge.translate.arguments import json_in, properties_of
 from bridge.translate.extension import ANSWER, ARGUMENTS, QUESTION, SKILL
 from bridge.translate.own_questions import ElicitAction

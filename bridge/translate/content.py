@@ -22,8 +22,8 @@ from pydantic import JsonValue, ValidationError
 from pydantic_core import from_json
 
 from bridge.a2a.model.objects import Part, PartKind
-from bridge.jsonvalues import JsonObject, exceeds_floats, is_deeper, is_same
-from bridge.safe_text import WEB_SCHEMES, resource_link
+from bridge.text.jsonvalues import JsonObject, exceeds_floats, is_deeper, is_same
+from bridge.text.safe_text import WEB_SCHEMES, resource_link
 from bridge.translate.extension import BLOCK
 
 STRUCTURED: Final = "structuredContent"

@@ -25,10 +25,10 @@ from pydantic import JsonValue
 from bridge.a2a.model.errors import A2AError, Violation, invalid_params
 from bridge.a2a.model.objects import Message, Part, TaskState, milliseconds
 from bridge.errors import PeerError
-from bridge.jsonvalues import JsonObject, exceeds_floats, is_deeper
 from bridge.mcp.schemas import schema_cost, validator_of
 from bridge.mcp.tools import Tool
-from bridge.safe_text import web_link
+from bridge.text.jsonvalues import JsonObject, exceeds_floats, is_deeper
+from bridge.text.safe_text import web_link
 from bridge.translate.arguments import (
     Problem,
     coerced_fields,

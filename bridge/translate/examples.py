@@ -16,11 +16,11 @@ from typing import Final
 from pydantic import JsonValue
 
 from bridge.concurrency import SlowWork
-from bridge.jsonvalues import JsonObject
 from bridge.mcp.patterns import PatternTooSlowError
 from bridge.mcp.schema_keywords import matches
 from bridge.mcp.schemas import UncheckableError, errors_of, resolved, validator_within
 from bridge.mcp.tools import Tool
+from bridge.text.jsonvalues import JsonObject
 from bridge.translate.arguments import properties_of, required_of
 from bridge.translate.pattern_examples import text_for
 

@@ -11,9 +11,9 @@ from typing import Final
 
 from bridge.a2a.model import operators, progress
 from bridge.a2a.model.objects import AgentExtension
-from bridge.jsonvalues import JsonObject
 from bridge.mcp.tools import Tool
-from bridge.safe_text import icon_link
+from bridge.text.jsonvalues import JsonObject
+from bridge.text.safe_text import icon_link
 
 URI: Final = "urn:mcp-a2a:tool:v1"
 

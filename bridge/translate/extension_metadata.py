@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pydantic import JsonValue
 
 from bridge.a2a.model.objects import Artifact, Message, Role, Task
-from bridge.jsonvalues import JsonObject
+from bridge.text.jsonvalues import JsonObject
 
 
 @dataclass(frozen=True, slots=True)

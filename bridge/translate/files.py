@@ -13,8 +13,8 @@ from typing import Final
 from pydantic import JsonValue
 
 from bridge.a2a.model.objects import Part
-from bridge.jsonvalues import JsonObject
 from bridge.mcp.tools import Tool
+from bridge.text.jsonvalues import JsonObject
 from bridge.translate.arguments import resolved_properties
 
 _TO_STANDARD: Final = str.maketrans("-_", "+/")

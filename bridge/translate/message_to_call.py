@@ -25,8 +25,8 @@ from typing import Final
 from pydantic import JsonValue
 
 from bridge.a2a.model.objects import Message, Part, text_of_parts
-from bridge.jsonvalues import JsonObject, is_same
 from bridge.mcp.tools import Tool
+from bridge.text.jsonvalues import JsonObject, is_same
 from bridge.translate.arguments import (
     coerced,
     json_in,

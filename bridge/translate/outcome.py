@@ -14,8 +14,8 @@ from mcp_types import INVALID_PARAMS
 from pydantic import JsonValue
 
 from bridge.a2a.model.objects import Part, PartKind, TaskState
-from bridge.jsonvalues import JsonObject
 from bridge.mcp.client.values import ProgressReport
+from bridge.text.jsonvalues import JsonObject
 from bridge.translate.content import ADDED, Repeated, bounded
 from bridge.translate.extension import BLOCK, PEER, PROGRESS
 from bridge.translate.skills import ANYTHING, BYTES, JSON, TEXT, accepts_any

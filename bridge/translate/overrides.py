@@ -22,8 +22,8 @@ from typing import Final, Literal, TypeVar
 
 from pydantic import JsonValue
 
-from bridge.jsonvalues import JsonObject
 from bridge.mcp.tools import Tool
+from bridge.text.jsonvalues import JsonObject
 
 
 class Absent(Enum):

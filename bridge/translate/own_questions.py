@@ -14,8 +14,8 @@ from pydantic import JsonValue
 
 from bridge.a2a.model.objects import Message, Part
 from bridge.errors import echoed
-from bridge.jsonvalues import JsonObject
 from bridge.mcp.tools import Tool
+from bridge.text.jsonvalues import JsonObject
 from bridge.translate.arguments import UNKNOWN_ARGUMENT, Problem, describe, form_for
 from bridge.translate.extension import ANSWER, QUESTION
 from bridge.translate.message_to_call import UnclearCall

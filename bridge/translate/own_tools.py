@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-from bridge.jsonvalues import JsonObject
+from bridge.text.jsonvalues import JsonObject
 
 MESSAGE_FIELDS: Final[JsonObject] = {
     "message": {"type": "string", "description": "What to tell the agent, in words"},

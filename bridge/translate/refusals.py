@@ -17,7 +17,7 @@ from typing import Final
 
 from pydantic import JsonValue
 
-from bridge.jsonvalues import JsonObject
+from bridge.text.jsonvalues import JsonObject
 from bridge.translate.arguments import properties_of, required_of
 from bridge.translate.own_questions import ElicitAction
 

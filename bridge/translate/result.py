@@ -19,8 +19,8 @@ from pydantic import JsonValue
 
 from bridge.a2a.model.life import ENDED
 from bridge.a2a.model.objects import Artifact, Message, Part, Role, Task, TaskState, text_of_parts
-from bridge.jsonvalues import JsonObject
 from bridge.mcp.schemas import UncheckableError, errors_of
+from bridge.text.jsonvalues import JsonObject
 from bridge.translate.arguments import json_in, properties_of
 from bridge.translate.blocks import (
     ResultRules,

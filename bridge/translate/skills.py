@@ -16,8 +16,8 @@ from typing import Final
 from pydantic import JsonValue
 
 from bridge.a2a.model.objects import AgentSkill
-from bridge.jsonvalues import JsonObject
 from bridge.mcp.tools import Tool
+from bridge.text.jsonvalues import JsonObject
 from bridge.translate.arguments import required_of, resolved_properties
 from bridge.translate.examples import example_of
 from bridge.translate.files import takes_file

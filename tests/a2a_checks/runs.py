@@ -12,9 +12,9 @@ from pathlib import Path
 from typing import Any, Final
 from urllib.parse import urlsplit
 
-from bridge.access.principals import Principal
-from bridge.access.verifiers import Credential
 from bridge.assembly.plan import PushPlan
+from bridge.identity.callers.principals import Principal
+from bridge.identity.callers.verifiers import Credential
 from bridge.mcp.client.eras import Era
 from tests.a2a_checks.hooks import hooks_at
 from tests.a2a_checks.report import Report

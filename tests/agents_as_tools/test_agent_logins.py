@@ -19,15 +19,15 @@ from bridge.assembly.plan import CatalogPlan, OfferedPlan, RemotePlan
 from bridge.assembly.plan_from_file import plan_from_file
 from bridge.config.load import load
 from bridge.errors import ConfigError, PeerError
-from bridge.http.login_credentials import LoginToken, LoginWish
-from bridge.http.login_flow import log_in
-from bridge.http.login_landing import LoginLanding, login_landing
-from bridge.http.logins import Login, LoginKey
+from bridge.identity.logins.kept_logins import Login, LoginKey
+from bridge.identity.logins.login_credentials import LoginToken, LoginWish
+from bridge.identity.logins.login_files import LoginFiles
+from bridge.identity.logins.login_flow import log_in
+from bridge.identity.logins.login_landing import LoginLanding, login_landing
+from bridge.local.user_folders import state_folder
 from bridge.process.preview import findings_of
-from bridge.store.login_files import LoginFiles
-from bridge.user_folders import state_folder
 from tests.assembly.test_bridge import Live, live
-from tests.http.test_login_flow import Browser
+from tests.identity.logins.test_login_flow import Browser
 from tests.support.login_agent import LoginAgent, with_scheme
 from tests.support.login_server import METADATA, LoginServer
 from tests.support.running import profile_with

@@ -17,8 +17,8 @@ from bridge.assembly.plan import CatalogPlan, RemotePlan
 from bridge.assembly.plan_from_file import plan_from_file
 from bridge.config.load import load
 from bridge.errors import ConfigError, UsageError
-from bridge.http.oauth import ClientToken
-from bridge.http.token_endpoint import OAuthClient
+from bridge.identity.tokens.oauth import ClientToken
+from bridge.identity.tokens.token_endpoint import OAuthClient
 from tests.agents_as_tools.test_generations import METHODS, Conversing
 from tests.agents_as_tools.test_hermes import obeying
 from tests.support.authorization_server import AuthorizationServer

@@ -24,11 +24,11 @@ from bridge.a2a.model.objects import (
     AgentInterface,
     AgentSkill,
 )
-from bridge.access.principals import Principal
-from bridge.access.verifiers import Access, Credential, Scheme, verifiers_of
 from bridge.agents_as_tools.resources import card_with_skills
 from bridge.config.tables.profile import load_profile
 from bridge.http.request_checks import FaceAddress
+from bridge.identity.callers.principals import Principal
+from bridge.identity.callers.verifiers import Access, Credential, Scheme, verifiers_of
 from bridge.translate.availability import (
     Unavailability,
     UnavailablePeer,

@@ -16,14 +16,14 @@ import pytest
 from mcp import Client
 from mcp.client.streamable_http import streamable_http_client
 
-from bridge.access.principals import Principal
-from bridge.access.verifiers import Credential
 from bridge.assembly.plan import AuditPlan, OfferedPlan, ProcessPlan, RemotePlan
 from bridge.errors import PeerError
-from bridge.http.each_login import EachLogin
-from bridge.http.login_credentials import LoginToken, LoginWish
-from bridge.http.logins import DAY_SECONDS, LoginKey
-from bridge.store.login_files import LoginFiles
+from bridge.identity.callers.principals import Principal
+from bridge.identity.callers.verifiers import Credential
+from bridge.identity.logins.each_login import EachLogin
+from bridge.identity.logins.kept_logins import DAY_SECONDS, LoginKey
+from bridge.identity.logins.login_credentials import LoginToken, LoginWish
+from bridge.identity.logins.login_files import LoginFiles
 from tests.agents_as_tools.test_agent_logins import PROFILE
 from tests.assembly.test_bridge import Live, live
 from tests.assembly.test_logins import put

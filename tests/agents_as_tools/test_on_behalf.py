@@ -19,16 +19,16 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
-from bridge.access.issuers import IntrospectionClient, IssuerPlace
-from bridge.access.principals import Principal
-from bridge.access.verifiers import Credential
 from bridge.assembly.plan import OfferedPlan, RemotePlan
 from bridge.assembly.plan_from_file import plan_from_file
 from bridge.config.load import load
 from bridge.errors import ConfigError
-from bridge.http.oauth import ClientToken
-from bridge.http.token_endpoint import OAuthClient
-from bridge.http.token_exchange import CallerTokens, Exchange
+from bridge.identity.callers.issuers import IntrospectionClient, IssuerPlace
+from bridge.identity.callers.principals import Principal
+from bridge.identity.callers.verifiers import Credential
+from bridge.identity.tokens.oauth import ClientToken
+from bridge.identity.tokens.token_endpoint import OAuthClient
+from bridge.identity.tokens.token_exchange import CallerTokens, Exchange
 from bridge.process.place_findings import FindingFault
 from bridge.process.preview import findings_of, offline_findings
 from tests.assembly.test_bridge import PROFILE, Live, live

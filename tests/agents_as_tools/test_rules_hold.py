@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from bridge.access.principals import Principal
 from bridge.agents_as_tools.tools import Tools, published_tools, tool_remarks
+from bridge.identity.callers.principals import Principal
 from bridge.translate.overrides import ToolOverride
 from bridge.translate.skill_tools import ToolSource, tools_of_agents
 from bridge.translate.tool_names import slug

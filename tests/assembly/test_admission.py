@@ -15,13 +15,13 @@ import httpx2
 import pytest
 
 from bridge.a2a.model.operators import OPERATOR_URI
-from bridge.access.issuers import LoginClient
-from bridge.access.principals import OperatorRole, Principal
-from bridge.access.verifiers import Credential, Scheme
 from bridge.assembly.admission import NOBODY_LEFT, Admission
 from bridge.assembly.plan import OfferedPlan, Plan, ProcessPlan
 from bridge.errors import PeerError, leaf_of
 from bridge.http.request_checks import API_KEY_HEADER
+from bridge.identity.callers.issuers import LoginClient
+from bridge.identity.callers.principals import OperatorRole, Principal
+from bridge.identity.callers.verifiers import Credential, Scheme
 from tests.assembly.test_bridge import NOWHERE, PROFILE, Live, agent, live, said, server, servers
 from tests.support.drivers import DRIVERS, Driver, JsonRpcDriver, new_client, shape_of
 from tests.support.issuer import issuer_at

@@ -16,13 +16,13 @@ import anyio
 import httpx2
 import pytest
 
-from bridge.access.principals import Principal
-from bridge.access.verifiers import Credential
 from bridge.assembly.admission import Admission
-from bridge.assembly.login_desk import LoginLooks
 from bridge.assembly.plan import Plan, ProcessPlan
 from bridge.concurrency import Signal
-from bridge.http.logins import DECLINED, AwaitedLogin, Login, LoginKey
+from bridge.identity.callers.principals import Principal
+from bridge.identity.callers.verifiers import Credential
+from bridge.identity.logins.kept_logins import DECLINED, AwaitedLogin, Login, LoginKey
+from bridge.identity.pages.login_desk import LoginLooks
 from tests.assembly.test_bridge import PROFILE, agent
 from tests.assembly.test_caller_logins import TOKENS, Office, Town, link_in, town
 from tests.assembly.test_logins import put

@@ -14,8 +14,6 @@ import pytest
 from mcp import Client
 from mcp.client.streamable_http import streamable_http_client
 
-from bridge.access.principals import Principal
-from bridge.access.verifiers import Credential, Scheme
 from bridge.assembly.bridge import Bridge
 from bridge.assembly.plan import (
     CatalogPlan,
@@ -29,6 +27,8 @@ from bridge.assembly.plan import (
 from bridge.config.tables.profile import Profile
 from bridge.errors import PeerError, UsageError
 from bridge.http.request_checks import API_KEY_HEADER
+from bridge.identity.callers.principals import Principal
+from bridge.identity.callers.verifiers import Credential, Scheme
 from bridge.mcp.client.eras import Era
 from bridge.mcp.client.transports.streamable_http import ServerTarget
 from bridge.translate.availability import AVAILABILITY_URI

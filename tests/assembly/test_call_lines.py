@@ -16,7 +16,7 @@ from typing import Any, Final
 import pytest
 
 from bridge.assembly.call_lines import WORD_BYTES, a2a_line, command_line, mcp_line
-from bridge.safe_text import shell_word, with_visible_characters
+from bridge.text.safe_text import shell_word, with_visible_characters
 
 HOSTILE: Final = [
     "it's \"here\" $HOME $(touch owned) `touch owned` ${IFS} !! !$ \\ \\' \\\\ % * ? ~ # & | ; < > ( ) [ ] { }",

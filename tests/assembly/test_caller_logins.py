@@ -17,15 +17,15 @@ import httpx2
 import pytest
 from starlette.responses import JSONResponse, Response
 
-from bridge.access.issuers import IssuerPlace, LoginClient
-from bridge.access.principals import Principal
-from bridge.access.verifiers import Credential
 from bridge.assembly.plan import AuditPlan, ProcessPlan, ServerPlan
-from bridge.http.login_credentials import LoginWish
-from bridge.http.logins import DAY_SECONDS, OPERATOR, AwaitedLogin, LoginKeeper, LoginKey
+from bridge.identity.callers.issuers import IssuerPlace, LoginClient
+from bridge.identity.callers.principals import Principal
+from bridge.identity.callers.verifiers import Credential
+from bridge.identity.logins.kept_logins import DAY_SECONDS, OPERATOR, AwaitedLogin, LoginKeeper, LoginKey
+from bridge.identity.logins.login_credentials import LoginWish
+from bridge.identity.logins.login_files import LoginFiles
 from bridge.mcp.client.eras import Era
 from bridge.mcp.client.transports.streamable_http import HttpTarget
-from bridge.store.login_files import LoginFiles
 from tests.assembly.test_bridge import Live, agent, live
 from tests.assembly.test_logins import PROFILE, TOOLS, put
 from tests.support.issuer import issuer_at
@@ -549,7 +549,7 @@ async def test_a_login_that_is_deleted_is_revoked_at_its_issuer(tmp_path: Path) 
 async def test_a_login_that_its_issuer_does_not_revoke_is_deleted_and_the_log_says_so(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    caplog.set_level(logging.INFO, "bridge.assembly.login_desk")
+    caplog.set_level(logging.INFO, "bridge.identity.pages.login_desk")
     async with office(tmp_path) as here:
         await put(replace(here.wish, principal="alice"), here.issuer)
         await here.there.apply(credentials=here.there.plan.credentials[1:])
@@ -566,7 +566,7 @@ async def test_a_login_that_its_issuer_does_not_revoke_is_deleted_and_the_log_sa
 async def test_a_no_that_is_deleted_has_nothing_to_revoke(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    caplog.set_level(logging.INFO, "bridge.assembly.login_desk")
+    caplog.set_level(logging.INFO, "bridge.identity.pages.login_desk")
     async with office(tmp_path) as here:
         here.issuer.metadata |= {"revocation_endpoint": f"{here.issuer.issuer}/revoke"}
         _, link = await here.asked("alice")

@@ -14,11 +14,11 @@ import pytest
 from mcp import Client
 from mcp.client.streamable_http import streamable_http_client
 
-from bridge.access.principals import Principal
-from bridge.access.verifiers import Credential
 from bridge.assembly.own_callers import CALLER_HEADER, OwnCallers, UnknownCallerError
 from bridge.assembly.plan import OfferedPlan
-from bridge.http.caller_token import Caller, CallerToken
+from bridge.identity.callers.principals import Principal
+from bridge.identity.callers.verifiers import Credential
+from bridge.identity.tokens.caller_token import Caller, CallerToken
 from tests.assembly.test_bridge import PROFILE, agent, live, server
 from tests.assembly.test_caller_logins import TOKENS, Office, office, put
 from tests.support.running import call_part

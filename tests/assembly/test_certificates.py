@@ -13,14 +13,14 @@ import httpx2
 import pytest
 from cryptography import x509
 
-from bridge.access.principals import Principal
-from bridge.access.verifiers import Access, Credential, Scheme
 from bridge.assembly.bridge import Bridge
 from bridge.assembly.plan_from_file import plan_from_file
 from bridge.assembly.routes import Router
 from bridge.config.load import load
 from bridge.http.request_checks import FaceAddress, TrustedProxies
 from bridge.http.tls import TlsFiles, TlsPoint
+from bridge.identity.callers.principals import Principal
+from bridge.identity.callers.verifiers import Access, Credential, Scheme
 from tests.support.certificates import Authority, Issued
 from tests.support.running import config_for, listening, raw_command
 

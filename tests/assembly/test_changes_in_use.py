@@ -14,10 +14,10 @@ import pytest
 from mcp import Client
 from mcp.client.streamable_http import streamable_http_client
 
-from bridge.access.principals import Principal
-from bridge.access.verifiers import Credential
 from bridge.assembly.plan import CatalogPlan, OfferedPlan, RemotePlan
 from bridge.errors import UsageError
+from bridge.identity.callers.principals import Principal
+from bridge.identity.callers.verifiers import Credential
 from bridge.process.resources import free_what_was_replaced
 from bridge.translate.overrides import ArgumentRule, ToolOverride
 from tests.assembly.test_bridge import PROFILE, agent, live, said, server, servers

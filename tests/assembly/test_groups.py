@@ -13,11 +13,11 @@ import pytest
 from mcp import Client
 from mcp.client.streamable_http import streamable_http_client
 
-from bridge.access.principals import OperatorRole, Principal
-from bridge.access.verifiers import Access, Credential, verifiers_of
 from bridge.assembly.plan_from_file import plan_from_file
 from bridge.config.load import load
 from bridge.http.request_checks import RefusedError
+from bridge.identity.callers.principals import OperatorRole, Principal
+from bridge.identity.callers.verifiers import Access, Credential, verifiers_of
 from tests.assembly.test_admission import bearer, guarded
 from tests.support.command import WAIT_SECONDS
 from tests.support.running import Rpc, call_part, message

@@ -11,9 +11,6 @@ from typing import Any
 import anyio
 import pytest
 
-from bridge.access.issuers import Issuer, IssuerPlace
-from bridge.access.principals import Principal
-from bridge.access.verifiers import Credential, Scheme
 from bridge.assembly.admission import Admission
 from bridge.assembly.bridge import Bridge
 from bridge.assembly.issuers import Issuers, issuers_of
@@ -22,11 +19,14 @@ from bridge.assembly.plan_from_file import plan_from_file
 from bridge.config.load import load
 from bridge.errors import UsageError
 from bridge.http.request_checks import RefusedError
-from tests.access.test_introspection import CLIENT, Asked, active
-from tests.access.test_issuers import WRONG, gone
+from bridge.identity.callers.issuers import Issuer, IssuerPlace
+from bridge.identity.callers.principals import Principal
+from bridge.identity.callers.verifiers import Credential, Scheme
 from tests.assembly.test_admission import ADA, BOB, cannot_be_taken_over, guarded, statuses
 from tests.assembly.test_admission import bearer as shown_by
 from tests.assembly.test_bridge import NOWHERE, PROFILE, Live, agent, live, said, server
+from tests.identity.callers.test_introspection import CLIENT, Asked, active
+from tests.identity.callers.test_issuers import WRONG, gone
 from tests.support.drivers import JsonRpcDriver, new_client, shape_of
 from tests.support.issuer import LIMITS, TokenIssuer, bearer, issuer_at, jwk, rsa_jwk
 from tests.support.limits import url_at

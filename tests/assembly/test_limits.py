@@ -7,7 +7,7 @@ from inspect import signature
 from pathlib import Path
 from typing import Any
 
-from bridge.a2a.client.client import ClientOptions
+from bridge.a2a.client.agent_client import ClientOptions
 from bridge.a2a.client.follow import FollowPace
 from bridge.a2a.client.http_cache import FreshnessBounds
 from bridge.a2a.client.transports import Deadlines
@@ -22,7 +22,7 @@ from bridge.config.load import load
 from bridge.http.connections import ConnectionLimits
 from bridge.http.server import RequestLimits
 from bridge.mcp.client.dispatcher import UnansweredBounds
-from bridge.mcp.client.listing import ListBounds
+from bridge.mcp.client.listed_tools import ListBounds
 from bridge.mcp.client.opening import SessionPace
 from bridge.mcp.client.transports.stdio import ChildPace, StdioTarget
 from bridge.mcp.client.transports.streamable_http import HttpTarget

@@ -13,14 +13,14 @@ import pytest
 from starlette.responses import JSONResponse, Response
 
 from bridge.assembly.plan import ServerPlan
-from bridge.http.caller_token import CallerToken
-from bridge.http.login_credentials import LoginWish
-from bridge.http.logins import Login
-from bridge.http.token_endpoint import OAuthClient
-from bridge.http.token_exchange import CallerTokens, Exchange
+from bridge.identity.logins.kept_logins import Login
+from bridge.identity.logins.login_credentials import LoginWish
+from bridge.identity.logins.login_files import LoginFiles
+from bridge.identity.tokens.caller_token import CallerToken
+from bridge.identity.tokens.token_endpoint import OAuthClient
+from bridge.identity.tokens.token_exchange import CallerTokens, Exchange
 from bridge.mcp.client.eras import Era
 from bridge.mcp.client.transports.streamable_http import HttpTarget
-from bridge.store.login_files import LoginFiles
 from tests.assembly.test_bridge import PROFILE, Live, agent, live
 from tests.support.login_server import LoginServer
 from tests.support.mcp_wire import LEGACY, MODERN

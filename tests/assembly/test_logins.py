@@ -14,11 +14,11 @@ import anyio
 from starlette.responses import Response
 
 from bridge.assembly.plan import ServerPlan
-from bridge.http.login_credentials import LoginWish
-from bridge.http.logins import Login
+from bridge.identity.logins.kept_logins import Login
+from bridge.identity.logins.login_credentials import LoginWish
+from bridge.identity.logins.login_files import LoginFiles
 from bridge.mcp.client.eras import Era
 from bridge.mcp.client.transports.streamable_http import HttpTarget
-from bridge.store.login_files import LoginFiles
 from tests.assembly.test_bridge import Live, agent, live
 from tests.support.login_server import LoginServer
 from tests.support.mcp_wire import LEGACY

@@ -12,14 +12,14 @@ import pytest
 
 from bridge.assembly.bridge import Bridge
 from bridge.assembly.plan import AuditPlan, ProcessPlan, PushPlan, ServerPlan
-from bridge.http.login_credentials import LoginWish
+from bridge.identity.logins.login_credentials import LoginWish
+from bridge.identity.logins.login_files import LoginFiles
 from bridge.mcp.client.eras import Era
 from bridge.mcp.client.transports.streamable_http import HttpTarget
 from bridge.notices import LoginEvent
-from bridge.store.login_files import LoginFiles
 from tests.assembly.test_bridge import agent, live
 from tests.assembly.test_logins import PROFILE, TOOLS, put, with_token
-from tests.http.test_oauth import client_at
+from tests.identity.tokens.test_oauth import client_at
 from tests.support.authorization_server import AuthorizationServer
 from tests.support.login_server import LoginServer
 from tests.support.mcp_wire import LEGACY

@@ -19,15 +19,15 @@ from mcp.server import MCPServer
 from pydantic import BaseModel
 
 import bridge
-from bridge.a2a.client.card import OwnCard
+from bridge.a2a.client.agent_card import OwnCard
 from bridge.assembly.own_callers import OwnCallers
 from bridge.assembly.plan import Plan
 from bridge.assembly.plan_digest import plan_bytes
 from bridge.assembly.plan_from_file import plan_from_file
 from bridge.config.load import load
-from bridge.http.oauth import TokenSource
+from bridge.identity.tokens.oauth import TokenSource
 from bridge.mcp.client.transports.in_process import InProcessTarget
-from bridge.proofs import ProofPurpose, Proofs
+from bridge.replicas.proofs import ProofPurpose, Proofs
 from tests.support.command import ROOT
 
 FILE = """

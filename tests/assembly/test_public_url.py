@@ -10,10 +10,10 @@ import pytest
 from mcp import Client
 from mcp.client.streamable_http import streamable_http_client
 
-from bridge.access.principals import Principal
-from bridge.access.verifiers import Credential
 from bridge.assembly.bridge import Bridge
 from bridge.assembly.plan import OfferedPlan, Plan, ProcessPlan, PublishedPlan, ServerPlan
+from bridge.identity.callers.principals import Principal
+from bridge.identity.callers.verifiers import Credential
 from bridge.mcp.client.eras import Era
 from tests.support.running import listening, profile_with
 from tests.support.tool_server import ToolServer, listed

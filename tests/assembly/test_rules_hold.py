@@ -16,9 +16,9 @@ import pytest
 from mcp import Client, MCPError
 from mcp.client.streamable_http import streamable_http_client
 
-from bridge.access.principals import Principal
-from bridge.access.verifiers import Credential
 from bridge.assembly.plan import CatalogPlan, OfferedPlan, RemotePlan
+from bridge.identity.callers.principals import Principal
+from bridge.identity.callers.verifiers import Credential
 from bridge.translate.overrides import SkillOverride, ToolOverride
 from tests.assembly.test_bridge import PROFILE, Live, agent, live, server
 from tests.support.limits import url_at

@@ -17,8 +17,8 @@ import anyio
 import pytest
 
 from bridge.assembly.plan import ProcessPlan, SharedStore
-from bridge.http.logins import DAY_SECONDS, OPERATOR
-from bridge.store.postgres.logins import PostgresLogins
+from bridge.identity.logins.kept_logins import DAY_SECONDS, OPERATOR
+from bridge.store.postgres.login_rows import PostgresLogins
 from tests.assembly.test_awaited_logins import ECHO
 from tests.assembly.test_bridge import agent
 from tests.assembly.test_caller_logins import KEEP_SECONDS, Office, Town, kept, link_in, town
@@ -161,7 +161,7 @@ async def test_a_link_that_nobody_used_leaves_the_task_to_a_message_at_any_repli
 async def test_a_database_of_logins_that_is_away_for_a_while_fails_no_task_that_waits(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    caplog.set_level(logging.INFO, "bridge.assembly.login_desk")
+    caplog.set_level(logging.INFO, "bridge.identity.pages.login_desk")
     database = new_database_url()
     with tempfile.TemporaryDirectory(prefix="mcp-a2a-gate-") as folder:
         gate = Gate(Path(folder), socket_of(database))
@@ -193,7 +193,7 @@ def deletions(caplog: pytest.LogCaptureFixture) -> Counter[str]:
 async def test_of_several_replicas_each_unused_login_is_deleted_once_and_used_ones_stay(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    caplog.set_level(logging.INFO, "bridge.assembly.login_desk")
+    caplog.set_level(logging.INFO, "bridge.identity.pages.login_desk")
     async with replicas(tmp_path) as here:
         bridges = [(await here.starts())[0] for _ in range(3)]
         then = time.time() - KEEP_SECONDS - 2 * DAY_SECONDS
@@ -223,7 +223,7 @@ async def test_of_several_replicas_each_unused_login_is_deleted_once_and_used_on
 async def test_a_login_that_is_used_while_the_sweep_waits_for_it_stays(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    caplog.set_level(logging.INFO, "bridge.assembly.login_desk")
+    caplog.set_level(logging.INFO, "bridge.identity.pages.login_desk")
     async with replicas(tmp_path) as here:
         bridge, _ = await here.starts()
         then = time.time() - KEEP_SECONDS - 2 * DAY_SECONDS
@@ -244,7 +244,7 @@ async def test_a_login_that_is_used_while_the_sweep_waits_for_it_stays(
 async def test_the_logins_of_a_principal_that_leaves_are_deleted_once_by_all_replicas(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    caplog.set_level(logging.INFO, "bridge.assembly.login_desk")
+    caplog.set_level(logging.INFO, "bridge.identity.pages.login_desk")
     async with replicas(tmp_path) as here:
         bridges = [(await here.starts())[0] for _ in range(2)]
         for who in ("alice", "bob"):

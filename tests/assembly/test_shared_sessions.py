@@ -17,9 +17,9 @@ import psycopg
 import pytest
 from mcp import MCPError
 
-from bridge.http.hops import HOP_HEADER, VALID_SECONDS, HopHeaders, HopRequest
-from bridge.proofs import ProofPurpose, Proofs
-from bridge.store.postgres.schema import Namespace
+from bridge.replicas.passed_requests import HOP_HEADER, VALID_SECONDS, HopHeaders, HopRequest
+from bridge.replicas.proofs import ProofPurpose, Proofs
+from bridge.store.postgres.table_steps import Namespace
 from tests.support.exposing import answering
 from tests.support.face_replicas import (
     ALICE,
@@ -460,7 +460,7 @@ async def test_readiness_says_that_the_database_is_away_and_the_log_alone_says_h
 async def test_a_replica_that_serves_another_plan_shows_once_in_the_log_and_in_readiness(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    caplog.set_level(logging.INFO, "bridge.assembly.replicas")
+    caplog.set_level(logging.INFO, "bridge.assembly.other_replicas")
     async with face_replicas(1, SHORT_LEASE_SECONDS) as group:
         (first,) = group.made
         second = await group.start(title="Another")

@@ -21,8 +21,8 @@ from bridge.assembly.plan import SharedStore, changes_between
 from bridge.assembly.plan_from_file import plan_from_file
 from bridge.config.load import load
 from bridge.errors import ConfigError
-from bridge.short_names import slug
-from bridge.store.postgres.schema import Namespace
+from bridge.store.postgres.table_steps import Namespace
+from bridge.text.short_names import slug
 from bridge.tools_as_agent.bridge_notes import SESSION_IS_LOST
 from tests.support.asking import asking_url
 from tests.support.asking_bridge import AT_ONCE, Asked, asking, outcome, words_of

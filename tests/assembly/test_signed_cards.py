@@ -15,7 +15,6 @@ from jwt import PyJWKSet
 from bridge.a2a.server.card_keys import card_key, new_card_key
 from bridge.a2a.wire.canonical_card import CardForm, CardProof
 from bridge.a2a.wire.card_signatures import verified
-from bridge.access.tokens import keys_in
 from bridge.assembly.card_signing import card_key_faults, card_signer_of
 from bridge.assembly.plan import (
     CardSigningPlan,
@@ -29,6 +28,7 @@ from bridge.assembly.plan import (
 from bridge.assembly.plan_from_file import plan_from_file
 from bridge.config.load import load
 from bridge.errors import PeerError, UsageError
+from bridge.identity.callers.json_web_tokens import keys_in
 from tests.assembly.test_admission import ADA, bearer, guarded
 from tests.assembly.test_bridge import Live, agent
 from tests.support.files import written

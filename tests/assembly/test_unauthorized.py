@@ -17,10 +17,10 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.types import Receive, Scope, Send
 
-from bridge.access.principals import Principal
-from bridge.access.verifiers import Credential
 from bridge.assembly.plan import OfferedPlan, ProcessPlan, RemotePlan
 from bridge.errors import PeerError
+from bridge.identity.callers.principals import Principal
+from bridge.identity.callers.verifiers import Credential
 from tests.assembly.test_bridge import PROFILE, Live, agent, live, server, servers
 from tests.support.limits import url_at
 from tests.support.running import call_part, listening, texts

@@ -15,7 +15,7 @@ from bridge.audit.file import AuditFile, last_head
 from bridge.audit.stream import AuditStream
 from bridge.audit.verification import verified, verified_end
 from bridge.errors import UsageError
-from bridge.private_files import HAS_MODES
+from bridge.local.private_files import HAS_MODES
 from tests.support.command import run_here
 from tests.support.small_disk import NoSmallDiskError, small_disk
 

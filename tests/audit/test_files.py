@@ -14,7 +14,7 @@ from bridge.audit.batch import AuditWriteError
 from bridge.audit.file import AuditFile
 from bridge.audit.stream import AuditStream
 from bridge.audit.verification import verified
-from bridge.private_files import HAS_MODES
+from bridge.local.private_files import HAS_MODES
 from tests.audit.test_chain import MANY, events_in, written
 
 resource = pytest.importorskip("resource", reason="files have no limit of their size here")

@@ -14,7 +14,6 @@ from mcp import Client, MCPError
 from mcp.client import ClientRequestContext
 from mcp.client.stdio import StdioServerParameters, stdio_client
 
-from bridge.access.principals import LOCAL
 from bridge.assembly.bridge import Bridge
 from bridge.assembly.plan import (
     AuditPlan,
@@ -29,6 +28,7 @@ from bridge.assembly.routes import Fitness
 from bridge.audit.recorder import AuditRecorder
 from bridge.console.app import ConsoleApp
 from bridge.errors import AuditAwayError, StoreAwayError
+from bridge.identity.callers.principals import LOCAL
 from bridge.mcp.client.eras import Era
 from tests.audit.test_lines import MANY, lines_of
 from tests.support.asking import asking_command

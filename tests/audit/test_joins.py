@@ -12,10 +12,10 @@ import httpx2
 import pytest
 
 from bridge.a2a.model.operators import OPERATOR_URI
-from bridge.access.principals import OperatorRole, Principal
-from bridge.access.verifiers import Credential
 from bridge.assembly.bridge import Bridge
 from bridge.assembly.plan import AuditPlan, ProcessPlan, PushPlan
+from bridge.identity.callers.principals import OperatorRole, Principal
+from bridge.identity.callers.verifiers import Credential
 from tests.audit.test_lines import MANY, audited
 from tests.support.mcp_tasks import TAKES_ALL, accepted
 from tests.support.observed import foreign_offered

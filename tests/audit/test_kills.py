@@ -21,7 +21,7 @@ from anyio.streams.text import TextReceiveStream
 from bridge.audit.chain import NotALineError, line_from
 from bridge.audit.file import AuditFile
 from bridge.audit.verification import verified
-from bridge.jsonvalues import JsonObject
+from bridge.text.jsonvalues import JsonObject
 
 pytestmark = [pytest.mark.outside, pytest.mark.slow]
 

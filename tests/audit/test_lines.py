@@ -13,8 +13,6 @@ import httpx2
 import pytest
 
 from bridge.a2a.model.operators import OPERATOR_URI
-from bridge.access.principals import OperatorRole, Principal
-from bridge.access.verifiers import Credential
 from bridge.assembly.bridge import Bridge
 from bridge.assembly.plan import (
     STANDARD_OUTPUT,
@@ -33,7 +31,8 @@ from bridge.audit.recorder import AuditRecorder
 from bridge.audit.stream import AuditStream
 from bridge.audit.verification import verified
 from bridge.errors import UsageError
-from bridge.jsonvalues import JsonObject
+from bridge.identity.callers.principals import OperatorRole, Principal
+from bridge.identity.callers.verifiers import Credential
 from bridge.mcp.client.transports.streamable_http import ServerTarget
 from bridge.notices import (
     LoginNotice,
@@ -44,6 +43,7 @@ from bridge.notices import (
     TokenNotice,
     WebhookAsked,
 )
+from bridge.text.jsonvalues import JsonObject
 from tests.support.asking import asking_command
 from tests.support.limits import url_at
 from tests.support.mcp_wire import MODERN, Http

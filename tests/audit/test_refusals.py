@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from bridge.access.principals import Principal
-from bridge.access.verifiers import Credential
 from bridge.assembly.plan import AuditPlan, ProcessPlan
+from bridge.identity.callers.principals import Principal
+from bridge.identity.callers.verifiers import Credential
 from bridge.telemetry.families import text_of
 from tests.assembly.test_admission import guarded
 from tests.assembly.test_issuers import AUDIENCES

@@ -21,7 +21,7 @@ from bridge.audit.file import AuditFile
 from bridge.audit.journal import AuditJournal
 from bridge.audit.verification import verified
 from bridge.errors import AuditAwayError
-from bridge.jsonvalues import JsonObject
+from bridge.text.jsonvalues import JsonObject
 from tests.audit.test_lines import MANY, Audited, audited, lines_of
 from tests.support.asking import asking_command
 from tests.support.limits import url_at

@@ -43,8 +43,8 @@ async def bridge_client(url: str, *, streamed: bool = False) -> AsyncIterator[As
     """The bridge's `AgentClient`, with what `expose` gives it. `streamed`: asked as `expose` asks, by a stream."""
     import httpx2  # here as below, so that no client has the other's libraries in its process
 
-    from bridge.a2a.client.card import fetch_card
-    from bridge.a2a.client.client import AgentClient
+    from bridge.a2a.client.agent_card import fetch_card
+    from bridge.a2a.client.agent_client import AgentClient
     from bridge.a2a.client.follow import converse
     from bridge.a2a.model.objects import Model, SendMessageRequest
     from bridge.translate.extension import URI

@@ -13,14 +13,14 @@ from mcp.server import MCPServer
 from rich.console import Console
 
 from bridge import loads
-from bridge.access.principals import Principal
-from bridge.access.verifiers import Credential, Scheme
 from bridge.assembly.bridge import Bridge
 from bridge.assembly.plan import Plan, ProcessPlan
 from bridge.assembly.plan_from_file import plan_from_file
 from bridge.cli import banner, render
 from bridge.cli.encoding import write_what_the_terminal_lacks_otherwise
 from bridge.config.tables.profile import load_profile
+from bridge.identity.callers.principals import Principal
+from bridge.identity.callers.verifiers import Credential, Scheme
 from tests.cli.call.test_command import command
 from tests.support.command import run_command
 from tests.support.exposing import ExposeConfig

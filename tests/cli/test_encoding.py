@@ -13,8 +13,8 @@ import pytest
 
 from bridge.cli.main import main
 from bridge.cli.render import Terminal
+from bridge.local.user_folders import state_folder
 from bridge.mcp.client.known_servers import FILE_NAME, Fact, ServerMemory
-from bridge.user_folders import state_folder
 from tests.support.command import logs_kept
 from tests.support.files import DEVTOOLS, RAW, TEAM, an_agent, written
 

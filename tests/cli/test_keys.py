@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 
 from bridge.a2a.server.card_keys import ALGORITHMS, card_key
-from bridge.access.tokens import keys_in
 from bridge.config.load import load
-from bridge.private_files import HAS_MODES
+from bridge.identity.callers.json_web_tokens import keys_in
+from bridge.local.private_files import HAS_MODES
 from tests.support.command import run_here
 from tests.support.files import DEVTOOLS, RAW, written
 

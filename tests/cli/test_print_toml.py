@@ -16,7 +16,7 @@ from bridge.assembly.plan import Plan, RemotePlan, ServerPlan
 from bridge.assembly.plan_from_file import plan_from_file
 from bridge.cli import expose, option_document, wrap
 from bridge.config.load import load
-from bridge.http.later_login import LaterLogin
+from bridge.identity.logins.later_login import LaterLogin
 from bridge.mcp.client.transports.streamable_http import HttpTarget
 from tests.support.command import run_here
 from tests.support.files import started

@@ -18,7 +18,7 @@ import pytest
 import bridge
 from bridge.cli import banner
 from bridge.cli.logs import BareFormat, JsonFormat, TextFormat
-from bridge.safe_text import with_visible_characters, without_hidden_characters
+from bridge.text.safe_text import with_visible_characters, without_hidden_characters
 from tests.cli.call.test_command import Done, Run, Screen, command
 from tests.support.command import run_command
 from tests.support.running import config_for, running

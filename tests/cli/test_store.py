@@ -15,11 +15,11 @@ import psycopg
 import pytest
 
 from bridge.cli.store import lines_of
+from bridge.local.file_lock import own_file
 from bridge.store.contract import Store
-from bridge.store.lock import own_file
 from bridge.store.postgres.occupancy import LivingReplica
-from bridge.store.postgres.schema import AGENT, Namespace
 from bridge.store.postgres.store import PostgresStore
+from bridge.store.postgres.table_steps import AGENT, Namespace
 from bridge.store.postgres.upgrade import Migration
 from bridge.store.records import MessageKey, TaskHead
 from bridge.store.sqlite import SQLiteStore

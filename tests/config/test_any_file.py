@@ -15,8 +15,8 @@ from bridge.config.load import load
 from bridge.config.text.masking import leaves
 from bridge.config.text.positions import KeyPath
 from bridge.config.toml_text import shown_values, toml_value
-from bridge.diagnostics import Diagnostic
 from bridge.errors import ConfigError
+from bridge.text.diagnostics import Diagnostic
 from tests.config.test_load import ENVIRONMENT, FILE
 
 DATA = tomllib.loads(FILE)

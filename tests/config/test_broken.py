@@ -12,8 +12,8 @@ from pydantic import ValidationError
 
 from bridge.config.load import load
 from bridge.config.tables.models import AgentTable
-from bridge.diagnostics import Diagnostic, render
 from bridge.errors import ConfigError
+from bridge.text.diagnostics import Diagnostic, render
 
 BROKEN = Path(__file__).parent / "broken"
 CASES = sorted(path.stem for path in BROKEN.glob("*.toml"))

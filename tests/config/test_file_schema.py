@@ -14,8 +14,8 @@ from jsonschema import Draft202012Validator
 from pydantic import BaseModel
 
 from bridge.config.check.schema_nodes import node_at
+from bridge.config.file_schema import config_schema, file_schema, profile_schema
 from bridge.config.load import load
-from bridge.config.schema import config_schema, file_schema, profile_schema
 from bridge.config.tables.models import Config, SkillTable, ToolsAsAgentTable, ToolServerTable, ToolTable
 from bridge.config.tables.profile import Profile, mappings_folder
 

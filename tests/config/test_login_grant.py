@@ -7,17 +7,17 @@ from pathlib import Path
 
 import pytest
 
-from bridge.access.issuers import LoginClient
 from bridge.assembly.plan_from_file import plan_from_file
 from bridge.assembly.stores import logins_of
 from bridge.config.load import load
 from bridge.errors import ConfigError
-from bridge.http.login_credentials import LoginWish
-from bridge.http.logins import LoginKey
+from bridge.identity.callers.issuers import LoginClient
+from bridge.identity.logins.kept_logins import LoginKey
+from bridge.identity.logins.login_credentials import LoginWish
+from bridge.identity.logins.login_files import LoginFiles
+from bridge.local.user_folders import state_folder
 from bridge.mcp.client.transports.streamable_http import HttpTarget
-from bridge.store.login_files import LoginFiles
-from bridge.store.postgres.logins import PostgresLogins
-from bridge.user_folders import state_folder
+from bridge.store.postgres.login_rows import PostgresLogins
 
 TABLES = """
 [tool_servers.crm]

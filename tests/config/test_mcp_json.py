@@ -14,8 +14,8 @@ from bridge.config.load import load
 from bridge.config.mcp_json import read_host_file, read_json
 from bridge.config.tables.models import ToolServerTable
 from bridge.config.text.masking import shown_words
-from bridge.diagnostics import Diagnostic
 from bridge.errors import ConfigError
+from bridge.text.diagnostics import Diagnostic
 
 TOKEN = "T0k3n-of-somebody"
 

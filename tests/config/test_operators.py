@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from bridge.access.principals import OperatorRole, Principal
 from bridge.assembly.plan_from_file import plan_from_file
 from bridge.config.load import load
+from bridge.identity.callers.principals import OperatorRole, Principal
 
 FILE = """
 [bridge]

@@ -10,13 +10,13 @@ from typing import Any
 import anyio
 import pytest
 
-from bridge.access.principals import Principal
-from bridge.access.verifiers import Credential
 from bridge.assembly.plan import Plan, ProcessPlan, PublishedPlan, ServerPlan
 from bridge.console.forms import fields_of, form_problems
-from bridge.jsonvalues import JsonObject
+from bridge.identity.callers.principals import Principal
+from bridge.identity.callers.verifiers import Credential
 from bridge.mcp.client.eras import Era
-from tests.console.test_tasks import PROFILE, WAIT_SECONDS, Served, served
+from bridge.text.jsonvalues import JsonObject
+from tests.console.test_task_pages import PROFILE, WAIT_SECONDS, Served, served
 from tests.support.asking import asking_command
 from tests.support.console import ConsoleBrowser, console_of
 

@@ -15,13 +15,13 @@ from typing import Any
 import pytest
 from starlette.types import Receive, Scope, Send
 
-from bridge.access.principals import Principal
-from bridge.access.verifiers import Credential, Scheme
 from bridge.assembly.bridge import Bridge
 from bridge.assembly.plan import AuditPlan, Plan, ProcessPlan
 from bridge.assembly.plan_from_file import plan_from_file
 from bridge.config.load import SettingOverride, load
-from bridge.console import gate, sessions
+from bridge.console import gate, sign_ins
+from bridge.identity.callers.principals import Principal
+from bridge.identity.callers.verifiers import Credential, Scheme
 from tests.support.console import HERE, ConsoleBrowser, console_of
 from tests.support.in_process import client_of
 from tests.support.issuer import TokenIssuer, issuer_at
@@ -246,7 +246,7 @@ async def test_a_token_that_fits_no_cookie_is_refused(tmp_path: Path) -> None:
     async with console_of(plan_with(tmp_path, ADA)) as bridge:
         browser = ConsoleBrowser(bridge)
         await browser.opens()
-        answer = await browser.posts("/sign-in", {"token": "x" * sessions.COOKIE_BYTES})
+        answer = await browser.posts("/sign-in", {"token": "x" * sign_ins.COOKIE_BYTES})
         assert answer.status_code == 413
 
 

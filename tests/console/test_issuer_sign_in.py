@@ -14,12 +14,12 @@ import anyio
 import httpx2
 import pytest
 
-from bridge.access.issuers import Issuer, LoginClient
-from bridge.access.principals import OperatorRole, Principal
-from bridge.access.verifiers import Credential, Scheme
 from bridge.assembly.bridge import Bridge
 from bridge.assembly.plan import Plan, ProcessPlan
-from bridge.console import issuer_sign_in, sessions
+from bridge.console import issuer_sign_in, sign_ins
+from bridge.identity.callers.issuers import Issuer, LoginClient
+from bridge.identity.callers.principals import OperatorRole, Principal
+from bridge.identity.callers.verifiers import Credential, Scheme
 from tests.support.console import ConsoleBrowser, console_of
 from tests.support.issuer import issuer_at, signed
 from tests.support.people_issuer import PeopleIssuer
@@ -347,4 +347,4 @@ async def test_a_sign_in_waits_ten_minutes_for_its_answer(
     async with desk(tmp_path) as here:
         browser = here.browser()
         assert (await signs_in(browser)).status_code == 403
-    assert sessions.BEGUN_SECONDS == 600
+    assert sign_ins.BEGUN_SECONDS == 600

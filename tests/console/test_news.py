@@ -13,15 +13,15 @@ from typing import Any
 import anyio
 import pytest
 
-from bridge.access.principals import OperatorRole, Principal
-from bridge.access.verifiers import Access, Credential
 from bridge.console.gate import Visit
 from bridge.console.news import NewsStream
-from bridge.console.sessions import IDLE_SECONDS, new_session
+from bridge.console.sign_ins import IDLE_SECONDS, new_session
 from bridge.console.tab_streams import STREAMS_OF_ONE, TabStreams
 from bridge.http.request_checks import RefusedError
-from bridge.jsonvalues import JsonObject
-from tests.console.test_tasks import ADA, BOB, Served, served
+from bridge.identity.callers.principals import OperatorRole, Principal
+from bridge.identity.callers.verifiers import Access, Credential
+from bridge.text.jsonvalues import JsonObject
+from tests.console.test_task_pages import ADA, BOB, Served, served
 from tests.support.console import HERE, ConsoleBrowser, told_to
 
 OPS = Credential(Principal("ops", operator=OperatorRole.ANSWER), "token-of-ops")

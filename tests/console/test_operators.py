@@ -10,10 +10,10 @@ from typing import Any
 
 import pytest
 
-from bridge.access.principals import OperatorRole, Principal
-from bridge.access.verifiers import Credential
 from bridge.assembly.plan import AuditPlan
-from tests.console.test_tasks import Served, served
+from bridge.identity.callers.principals import OperatorRole, Principal
+from bridge.identity.callers.verifiers import Credential
+from tests.console.test_task_pages import Served, served
 from tests.support.console import ConsoleBrowser, told_to
 
 ADA = Credential(Principal("ada"), "token-of-ada")

@@ -12,19 +12,19 @@ import anyio
 import pytest
 from httpx2 import AsyncClient
 
-from bridge.access.principals import OperatorRole, Principal
-from bridge.access.verifiers import Credential, Scheme
 from bridge.assembly.plan import CatalogPlan, OfferedPlan, Plan, ProcessPlan, RemotePlan
 from bridge.assembly.plan_from_file import plan_from_file
 from bridge.config.load import load
 from bridge.config.text.document import ValueSource
 from bridge.config.toml_text import ShownValue, shown_values
 from bridge.console.app import ConsoleApp
-from bridge.http.login_credentials import LoginToken, LoginWish
-from bridge.http.logins import Login
-from bridge.store.login_files import LoginFiles
+from bridge.identity.callers.principals import OperatorRole, Principal
+from bridge.identity.callers.verifiers import Credential, Scheme
+from bridge.identity.logins.kept_logins import Login
+from bridge.identity.logins.login_credentials import LoginToken, LoginWish
+from bridge.identity.logins.login_files import LoginFiles
 from bridge.translate.overrides import ArgumentRule, SkillOverride
-from tests.console.test_tasks import HOSTILE, PROFILE, served
+from tests.console.test_task_pages import HOSTILE, PROFILE, served
 from tests.support.console import ConsoleBrowser, console_of
 from tests.support.observed import wrapping
 from tests.support.running import Rpc, call_part, listening, raw_command

@@ -7,15 +7,15 @@ from typing import Any
 
 import pytest
 
-from bridge.access.principals import OperatorRole, Principal
-from bridge.access.verifiers import Credential
 from bridge.assembly.plan import Plan, ProcessPlan, PublishedPlan, ServerPlan
 from bridge.console.answers import WAITING_MOST
 from bridge.console.paging import PAGE_SIZE, Paging
 from bridge.http.request_checks import RefusedError
+from bridge.identity.callers.principals import OperatorRole, Principal
+from bridge.identity.callers.verifiers import Credential
 from bridge.mcp.client.eras import Era
 from bridge.translate.overrides import SkillOverride
-from tests.console.test_tasks import PROFILE, served
+from tests.console.test_task_pages import PROFILE, served
 from tests.support.console import ConsoleBrowser, console_of
 from tests.support.tool_server import ToolServer, listed
 

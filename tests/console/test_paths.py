@@ -16,7 +16,7 @@ from starlette.types import Scope
 from bridge.assembly.plan import Plan, ProcessPlan, PublishedPlan, ServerPlan
 from bridge.console.paths import asked_path, path_of, segments_of
 from bridge.mcp.client.eras import Era
-from tests.console.test_tasks import Served
+from tests.console.test_task_pages import Served
 from tests.support.console import ConsoleBrowser, console_of
 from tests.support.running import profile_with
 from tests.support.tool_server import ToolServer, listed

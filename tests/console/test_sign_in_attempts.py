@@ -9,8 +9,8 @@ from pathlib import Path
 
 import anyio
 
-from bridge.access.verifiers import NOT_KNOWN, Scheme, Verdict
 from bridge.http.request_checks import TrustedProxies
+from bridge.identity.callers.verifiers import NOT_KNOWN, Scheme, Verdict
 from tests.console.test_gate import ADA, plan_with
 from tests.support.console import ConsoleBrowser, console_of
 

@@ -14,9 +14,9 @@ from bridge.assembly.bridge import Bridge
 from bridge.assembly.offered_server import keys_of
 from bridge.assembly.plan import SharedStore
 from bridge.console.app import ConsoleApp
-from bridge.console.sessions import IDLE_SECONDS, SESSION_SECONDS, SessionSeal, new_session
+from bridge.console.sign_ins import IDLE_SECONDS, SESSION_SECONDS, SessionSeal, new_session
 from tests.console.test_gate import ADA, BOB, KEY, plan_with, signed_in
-from tests.console.test_tasks import served
+from tests.console.test_task_pages import served
 from tests.support.console import HERE, ConsoleBrowser, console_of, news, told_to
 from tests.support.in_process import client_of
 from tests.support.postgres import new_database_url

@@ -19,16 +19,16 @@ from mcp.server.mcpserver import Context
 
 import bridge
 from bridge.a2a.model.objects import Part
-from bridge.access.principals import Principal
-from bridge.access.verifiers import Credential
 from bridge.assembly.bridge import Bridge
 from bridge.assembly.plan import AuditPlan, Plan, ProcessPlan, PublishedPlan, ServerPlan
 from bridge.assembly.plan_from_file import plan_from_file
 from bridge.config.tables.profile import Profile
 from bridge.console.pages import span_words
 from bridge.console.parts import file_of, media_headers, shown_part
-from bridge.jsonvalues import JsonObject
+from bridge.identity.callers.principals import Principal
+from bridge.identity.callers.verifiers import Credential
 from bridge.mcp.client.eras import Era
+from bridge.text.jsonvalues import JsonObject
 from bridge.translate.overrides import SkillOverride
 from tests.support.console import HERE, ConsoleBrowser, console_of, news
 from tests.support.in_process import client_of

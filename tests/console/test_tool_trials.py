@@ -12,8 +12,6 @@ from typing import Any
 import anyio
 import pytest
 
-from bridge.access.principals import Principal
-from bridge.access.verifiers import Access, Credential
 from bridge.assembly.bridge import Bridge
 from bridge.assembly.call_lines import command_line, mcp_line
 from bridge.assembly.plan import OfferedPlan, Plan, ProcessPlan, PublishedPlan, ServerPlan
@@ -24,12 +22,14 @@ from bridge.console.pages import json_response
 from bridge.console.parts import TEXT_MOST
 from bridge.console.tab_streams import TabStreams
 from bridge.console.tool_trials import shown_block, shown_result
-from bridge.jsonvalues import JsonObject
+from bridge.identity.callers.principals import Principal
+from bridge.identity.callers.verifiers import Access, Credential
 from bridge.mcp.client.eras import Era
 from bridge.mcp.server.face import ReportProgress
+from bridge.text.jsonvalues import JsonObject
 from bridge.translate.overrides import SkillOverride
 from tests.console.test_news import SOON_SECONDS, visit_of
-from tests.console.test_tasks import BOB, HOSTILE, PROFILE, WAIT_SECONDS
+from tests.console.test_task_pages import BOB, HOSTILE, PROFILE, WAIT_SECONDS
 from tests.support.console import ConsoleBrowser
 from tests.support.in_process import client_of
 from tests.support.running import listening

@@ -5,12 +5,12 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-from bridge.access.principals import Principal
-from bridge.access.verifiers import Credential, Scheme
 from bridge.assembly.call_lines import a2a_line, command_line
-from bridge.jsonvalues import JsonObject
+from bridge.identity.callers.principals import Principal
+from bridge.identity.callers.verifiers import Credential, Scheme
+from bridge.text.jsonvalues import JsonObject
 from bridge.translate.overrides import SkillOverride
-from tests.console.test_tasks import HOSTILE, served
+from tests.console.test_task_pages import HOSTILE, served
 from tests.support.console import ConsoleBrowser
 from tests.support.running import profile_with
 

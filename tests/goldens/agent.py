@@ -6,9 +6,9 @@ import json
 from pathlib import Path
 from typing import Any
 
-from bridge.access.principals import Principal
-from bridge.access.verifiers import Credential, Scheme
 from bridge.http.request_checks import API_KEY_HEADER
+from bridge.identity.callers.principals import Principal
+from bridge.identity.callers.verifiers import Credential, Scheme
 from bridge.mcp.client.eras import Era
 from tests.goldens.agents import (
     AT_ONCE,

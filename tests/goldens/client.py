@@ -6,9 +6,9 @@ from collections.abc import AsyncIterator, Awaitable
 from pathlib import Path
 from typing import Any
 
-from bridge.a2a.client.card import CardSource, FoundCard
+from bridge.a2a.client.agent_card import CardSource, FoundCard
+from bridge.a2a.client.agent_client import AgentClient
 from bridge.a2a.client.catalog import CatalogSource
-from bridge.a2a.client.client import AgentClient
 from bridge.a2a.client.credentials import Credentials
 from bridge.a2a.model.objects import ListTasksRequest, Model, SendMessageRequest, StreamResponse, TaskState
 from bridge.errors import PeerError

@@ -10,10 +10,10 @@ from typing import Any
 
 import anyio
 
-from bridge.access.principals import Principal
-from bridge.access.verifiers import Credential
 from bridge.assembly.bridge import Bridge
 from bridge.assembly.plan import OfferedPlan, Plan, ProcessPlan, RemotePlan
+from bridge.identity.callers.principals import Principal
+from bridge.identity.callers.verifiers import Credential
 from tests.goldens.peer import PARTS, Json, Peer, Told, gives, message, refuses, task, turns_to
 from tests.goldens.recording import ROOT, Recording
 from tests.support.in_process import client_of

@@ -14,8 +14,8 @@ from typing import Any, Final
 import httpx2
 import mcp_types as types
 
-from bridge.a2a.client.card import CardSource, FoundCard, found_card
-from bridge.a2a.client.client import AgentClient, Deadlines
+from bridge.a2a.client.agent_card import CardSource, FoundCard, found_card
+from bridge.a2a.client.agent_client import AgentClient, Deadlines
 from bridge.a2a.client.credentials import Credentials
 from bridge.a2a.client.interfaces import ConnectionPolicy, interface_guard
 from bridge.errors import PeerError

@@ -14,15 +14,15 @@ import anyio
 import httpx2
 import mcp_types as types
 
-from bridge.a2a.client.card import FoundCard
-from bridge.a2a.client.client import AgentClient
+from bridge.a2a.client.agent_card import FoundCard
+from bridge.a2a.client.agent_client import AgentClient
 from bridge.a2a.client.follow import FollowPace, Listener, converse, wait_until_settled
 from bridge.a2a.model import objects
-from bridge.access.principals import LOCAL
-from bridge.access.verifiers import Access
 from bridge.config.tables.profile import load_profile
 from bridge.errors import PeerError
 from bridge.http.request_checks import FaceAddress
+from bridge.identity.callers.principals import LOCAL
+from bridge.identity.callers.verifiers import Access
 from bridge.translate.extension import URI
 from tests.hostile.a2a_answers import strict_json
 from tests.hostile.agent_cards import QUICK, card_of, in_order

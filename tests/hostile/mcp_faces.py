@@ -10,8 +10,8 @@ from typing import Any, Final
 
 import anyio
 
-from bridge.access.verifiers import Access
 from bridge.http.request_checks import FaceAddress
+from bridge.identity.callers.verifiers import Access
 from bridge.mcp.server.face import IncomingCall
 from bridge.mcp.server.server import McpServer
 from tests.hostile.a2a_answers import strict_json

@@ -14,10 +14,10 @@ import anyio
 import httpx2
 import pytest
 
-from bridge.a2a.client.card import CardSource, FoundCard
+from bridge.a2a.client.agent_card import CardSource, FoundCard
+from bridge.a2a.client.agent_client import AgentClient
 from bridge.a2a.client.card_places import CARD_LIMIT_BYTES
 from bridge.a2a.client.catalog import CatalogSource
-from bridge.a2a.client.client import AgentClient
 from bridge.a2a.client.follow import TaskLostError, converse
 from bridge.a2a.model.objects import (
     AgentCard,

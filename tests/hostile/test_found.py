@@ -16,9 +16,9 @@ from google.protobuf import json_format
 from jsonschema import Draft202012Validator
 from referencing import Registry
 
+from bridge.a2a.client.agent_card import CardSource, FoundCard
+from bridge.a2a.client.agent_client import AgentClient
 from bridge.a2a.client.bindings import binding_of
-from bridge.a2a.client.card import CardSource, FoundCard
-from bridge.a2a.client.client import AgentClient
 from bridge.a2a.client.http import url_from
 from bridge.a2a.model import operations
 from bridge.a2a.model.errors import PARSE_ERROR, A2AError
@@ -29,10 +29,10 @@ from bridge.concurrency import done_at_once
 from bridge.errors import PeerError
 from bridge.http.client import GuardedClient
 from bridge.http.request_checks import RefusedError, request_body
-from bridge.jsonvalues import DEFAULT_MAX_VALUES
 from bridge.mcp.schemas import MAX_SCHEMA_DEPTH, UncheckableError, errors_of, validator_of
 from bridge.mcp.tools import Tool, tools_from
 from bridge.seal import Handle, HandleBinding, HandlePurpose, Seal, agent_mark
+from bridge.text.jsonvalues import DEFAULT_MAX_VALUES
 from bridge.translate.arguments import coerced, problems_of
 from bridge.translate.blocks import ResultRules
 from bridge.translate.content import LinkRules, parts_from_result

@@ -12,7 +12,7 @@ import pytest
 from bridge.a2a.model.objects import Task, TaskState, text_of_parts
 from bridge.a2a.tasks.agent import Job
 from bridge.a2a.tasks.engine import Engine
-from bridge.a2a.tasks.registry import StorePace
+from bridge.a2a.tasks.task_registry import StorePace
 from bridge.store.sqlite import SQLiteStore
 from tests.support.agents import ALICE, asked, engine_of, give, say
 from tests.support.drivers import PATIENCE_SECONDS

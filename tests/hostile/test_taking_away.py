@@ -12,7 +12,7 @@ import pytest
 from bridge.a2a.model.errors import UNAVAILABLE, A2AError
 from bridge.a2a.model.objects import TaskState
 from bridge.a2a.tasks.agent import Job
-from bridge.a2a.tasks.registry import StorePace
+from bridge.a2a.tasks.task_registry import StorePace
 from bridge.errors import StoreError
 from bridge.store.sqlite import SQLiteStore
 from tests.hostile.taking_away import WAYS

@@ -16,7 +16,7 @@ from bridge.hosts.edit import (
     without_input,
     without_server,
 )
-from bridge.jsonc import parse_jsonc
+from bridge.text.jsonc import parse_jsonc
 
 ENTRY: dict[str, Any] = {"command": "/bin/mcp-a2a", "args": ["expose", "https://a.example"]}
 SLOT = Slot("mcpServers", "ours")

@@ -6,11 +6,11 @@ from pathlib import PurePath, PurePosixPath, PureWindowsPath
 
 import pytest
 
-from bridge import short_names
 from bridge.errors import UsageError
 from bridge.hosts import entry
 from bridge.hosts.entry import Exposed
 from bridge.hosts.places import ANY_HOST, HOSTS
+from bridge.text import short_names
 
 URL = "https://agent.example.com"
 

@@ -16,9 +16,9 @@ import pytest
 from anyio.streams.tls import TLSListener
 
 import bridge
-from bridge.a2a.client.card import CardSource, FoundCard, fetch_card
+from bridge.a2a.client.agent_card import CardSource, FoundCard, fetch_card
+from bridge.a2a.client.agent_client import AgentClient
 from bridge.a2a.client.catalog import CatalogSource
-from bridge.a2a.client.client import AgentClient
 from bridge.a2a.client.http import NotReachedError, origin_of
 from bridge.a2a.client.interfaces import ConnectionPolicy, Trust
 from bridge.a2a.model.objects import AgentCard
@@ -322,7 +322,7 @@ def test_all_connections_to_peers_are_made_where_they_are_judged() -> None:
     # a socket that is connected, to a unix socket of this machine or by the supervisor.
     assert made == {
         ("http/client.py", "connect_tcp"),
-        ("http/relay.py", "connect_tcp"),
+        ("replicas/relay.py", "connect_tcp"),
         ("worker_link.py", "open_connection"),
     }
 

@@ -13,14 +13,14 @@ import pytest
 from anyio.streams.tls import TLSListener, TLSStream
 from starlette.responses import HTMLResponse, JSONResponse, PlainTextResponse
 
-from bridge.a2a.client.card import CardSource
-from bridge.access.verifiers import Access
+from bridge.a2a.client.agent_card import CardSource
 from bridge.assembly.parts import Parts
 from bridge.assembly.routes import Router, RoutingTable, readiness
 from bridge.errors import PeerError
 from bridge.http.client import GuardedClient
 from bridge.http.probe import url_with_scheme
 from bridge.http.request_checks import FaceAddress
+from bridge.identity.callers.verifiers import Access
 from bridge.mcp.client.session import Session
 from tests.support.certificates import served_as
 from tests.support.limits import card_bounds, session_pace, url_at

@@ -15,9 +15,9 @@ import bridge
 from bridge.a2a.client.interfaces import ConnectionPolicy, Trust
 from bridge.assembly.plan_from_file import plan_from_file
 from bridge.http.client import GuardedClient, GuardedTransport, guarded_by
-from bridge.http.login_credentials import LoginToken
 from bridge.http.private_addresses import AddressGuard, PrivateAddressError, refusing_private
 from bridge.http.proxies import proxy_of
+from bridge.identity.logins.login_credentials import LoginToken
 
 VARIABLES = ("HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "NO_PROXY")
 

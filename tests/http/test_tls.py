@@ -23,7 +23,7 @@ from cryptography import x509
 from bridge.errors import UsageError
 from bridge.http.request_checks import IDENTITIES
 from bridge.http.tls import PeerTls, TlsFiles, TlsPoint, faults_of, server_context
-from bridge.private_files import HAS_MODES
+from bridge.local.private_files import HAS_MODES
 from tests.support.certificates import Authority, Issued
 from tests.support.running import DEFAULT_LIMITS, listening
 

@@ -24,8 +24,8 @@ import anyio.to_thread
 import httpx2
 import pytest
 
-from bridge.store.login_files import LoginFiles
-from bridge.user_folders import state_folder
+from bridge.identity.logins.login_files import LoginFiles
+from bridge.local.user_folders import state_folder
 from tests.interop.conversation import Outcome, calling
 from tests.interop.test_login_journeys import claims_in, ran
 from tests.interop.test_oauth_journeys import bearer

@@ -26,9 +26,9 @@ from mcp import Client
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
-from bridge.http.logins import Login, LoginKey, peer_of
-from bridge.store.login_files import LoginFiles
-from bridge.user_folders import state_folder
+from bridge.identity.logins.kept_logins import Login, LoginKey, peer_of
+from bridge.identity.logins.login_files import LoginFiles
+from bridge.local.user_folders import state_folder
 from tests.interop.test_oauth_journeys import BRIDGE, mcp_client, said
 from tests.peers.echo_agent import build_app
 from tests.peers.oidc_provider import OidcProvider

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from bridge.errors import StoreLockedError
-from bridge.store.lock import own_file
+from bridge.local.file_lock import own_file
 
 pytestmark = pytest.mark.outside
 
@@ -28,7 +28,7 @@ TAKES = """
 import sys
 from pathlib import Path
 from bridge.errors import StoreLockedError
-from bridge.store.lock import own_file
+from bridge.local.file_lock import own_file
 try:
     with own_file(Path(sys.argv[1]), locks_the_file=sys.argv[2] == "True"):
         print("owned")

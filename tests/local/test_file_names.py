@@ -6,7 +6,7 @@ from pathlib import PurePosixPath, PureWindowsPath
 
 import pytest
 
-from bridge.file_names import (
+from bridge.local.file_names import (
     fit_for_every_system,
     is_device,
     length_hint,

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from bridge.file_stamps import file_stamp
-from bridge.private_files import HAS_MODES
+from bridge.local.file_stamps import file_stamp
+from bridge.local.private_files import HAS_MODES
 
 
 @pytest.mark.skipif(not HAS_MODES, reason="modes say nothing here")

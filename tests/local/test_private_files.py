@@ -15,7 +15,8 @@ from bridge.config.load import load
 from bridge.config.text.secrets import secret_from
 from bridge.errors import UsageError
 from bridge.http.tls import load_authorities, load_own
-from bridge.private_files import (
+from bridge.local.file_lock import is_database, own_file
+from bridge.local.private_files import (
     doubt_of,
     may_others_use,
     patiently,
@@ -25,7 +26,6 @@ from bridge.private_files import (
     write_privately,
 )
 from bridge.seal import key_in
-from bridge.store.lock import is_database, own_file
 
 HOME = PureWindowsPath(r"C:\Users\ada")
 OUTSIDE = PureWindowsPath(r"D:\data")
@@ -208,7 +208,7 @@ def test_what_is_no_regular_file_of_ones_own_keeps_its_mode(
     assert open_to_all.stat().st_mode & 0o777 == 0o660
     open_to_all.chmod(0o664)
     # Others' files are seen as this user's are by another one.
-    monkeypatch.setattr("bridge.private_files._own_id", lambda: os.geteuid() + 1)
+    monkeypatch.setattr("bridge.local.private_files._own_id", lambda: os.geteuid() + 1)
     with pytest.raises(UsageError, match=r"chmod it to 660\. It belongs to another user"):
         private_file(open_to_all)
     tmp_path.chmod(0o777)

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from bridge.user_folders import cache_folder, state_folder
+from bridge.local.user_folders import cache_folder, state_folder
 
 
 def test_the_user_names_other_folders_on_every_system() -> None:

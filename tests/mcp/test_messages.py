@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 from mcp.shared.message import SessionMessage
 
-from bridge.jsonvalues import DEFAULT_MAX_VALUES, holds_more_values
 from bridge.mcp.messages import UnreadableError, messages_in
+from bridge.text.jsonvalues import DEFAULT_MAX_VALUES, holds_more_values
 
 ANSWER = b'{"jsonrpc":"2.0","id":7,"result":{}}'
 

@@ -9,7 +9,7 @@ import anyio
 import httpx2
 import pytest
 
-from bridge.access.principals import MayUse, may_use_everything
+from bridge.identity.callers.principals import MayUse, may_use_everything
 from tests.support.mcp_face import FORM, Face
 from tests.support.mcp_serving import served, wire_to
 from tests.support.mcp_wire import LEGACY, MODERN, Http, Json, messages_of, opening

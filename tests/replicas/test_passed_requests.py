@@ -6,8 +6,14 @@ from dataclasses import replace
 
 import pytest
 
-from bridge.http.hops import VALID_SECONDS, AcceptedHop, HopHeaders, HopRefusedError, HopRequest
-from bridge.proofs import Proofs
+from bridge.replicas.passed_requests import (
+    VALID_SECONDS,
+    AcceptedHop,
+    HopHeaders,
+    HopRefusedError,
+    HopRequest,
+)
+from bridge.replicas.proofs import Proofs
 
 KEY, OTHER = b"k" * 32, b"o" * 32
 REQUEST = HopRequest("POST", "/mcp/face", "a-session")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from bridge.proofs import ProofPurpose, Proofs
+from bridge.replicas.proofs import ProofPurpose, Proofs
 
 OLD, NEW = b"o" * 32, b"n" * 32
 

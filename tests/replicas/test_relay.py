@@ -11,8 +11,8 @@ from pathlib import Path
 import anyio
 import pytest
 
-from bridge.http.relay import BrokenRelayError, Relay, RelayedRequest, UnreachableReplicaError
-from bridge.http.replica_address import MAX_SOCKET_BYTES, ReplicaAddress
+from bridge.replicas.relay import BrokenRelayError, Relay, RelayedRequest, UnreachableReplicaError
+from bridge.replicas.replica_address import MAX_SOCKET_BYTES, ReplicaAddress
 from tests.support.ports import free_port
 
 REQUEST = RelayedRequest(

@@ -13,7 +13,7 @@ from typing import Any, Final, NamedTuple
 import psycopg
 
 from bridge.a2a.tasks.rows import text_of
-from bridge.store.postgres.schema import Namespace
+from bridge.store.postgres.table_steps import Namespace
 from tests.shake.fleet import AGENT
 from tests.shake.history import StoredEvent
 from tests.shake.marks import history_of

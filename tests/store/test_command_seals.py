@@ -8,8 +8,8 @@ from uuid import uuid4
 import pytest
 
 from bridge.a2a.model.errors import UNAVAILABLE, A2AError
-from bridge.a2a.tasks.commands import command_from
-from bridge.proofs import ProofPurpose, Proofs
+from bridge.a2a.tasks.replica_commands import command_from
+from bridge.replicas.proofs import ProofPurpose, Proofs
 from bridge.store.postgres.command_seals import CommandPlace, CommandSeals, ForeignCommandError
 
 OLD, NEW = b"o" * 40, b"n" * 40

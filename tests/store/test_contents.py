@@ -17,8 +17,8 @@ from bridge.errors import StoreError, StoreLockedError, UsageError
 from bridge.store import moving
 from bridge.store.contract import Store, StoreContents
 from bridge.store.moving import Moved
-from bridge.store.postgres.schema import Namespace
 from bridge.store.postgres.store import PostgresStore
+from bridge.store.postgres.table_steps import Namespace
 from bridge.store.records import (
     Change,
     MessageKey,

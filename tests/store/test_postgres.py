@@ -18,14 +18,14 @@ from psycopg.conninfo import conninfo_to_dict
 
 from bridge.assembly.ids import clock_of, now_ms
 from bridge.errors import HolderGoneError, StoreConflictError, StoreError, UsageError
-from bridge.proofs import ProofPurpose, Proofs
+from bridge.replicas.proofs import ProofPurpose, Proofs
 from bridge.store.postgres.bounds import Lease
 from bridge.store.postgres.clock import ClockOffset
 from bridge.store.postgres.connections import StoreTasks, with_defaults
 from bridge.store.postgres.evictions import sweep
-from bridge.store.postgres.registry import PostgresRegistry
-from bridge.store.postgres.schema import Namespace
+from bridge.store.postgres.registry_rows import PostgresRegistry
 from bridge.store.postgres.store import PostgresStore
+from bridge.store.postgres.table_steps import Namespace
 from bridge.store.postgres.takeover import HAS_ORPHANS
 from bridge.store.records import Change, MessageKey, Query, Quota, TaskHead
 from bridge.store.registry import ReplicaEntry

@@ -16,9 +16,9 @@ import psycopg
 import pytest
 
 from bridge.errors import StoreError, UsageError
-from bridge.store.postgres.registry import PostgresRegistry
-from bridge.store.postgres.schema import Namespace
+from bridge.store.postgres.registry_rows import PostgresRegistry
 from bridge.store.postgres.store import PostgresStore
+from bridge.store.postgres.table_steps import Namespace
 from bridge.store.registry import ReplicaEntry
 from bridge.telemetry.database_sight import DatabaseSight
 from tests.support.postgres import BOUNDS, database_url, new_agent, new_database_url

@@ -13,9 +13,9 @@ from bridge.a2a.model.objects import TaskState
 from bridge.a2a.tasks.agent import Commit, Job, Turn
 from bridge.a2a.tasks.engine import Engine
 from bridge.a2a.tasks.intake import CallContext
-from bridge.access.principals import Principal
-from bridge.http.caller_token import CallerToken
-from bridge.store.postgres.schema import Namespace
+from bridge.identity.callers.principals import Principal
+from bridge.identity.tokens.caller_token import CallerToken
+from bridge.store.postgres.table_steps import Namespace
 from tests.support.agents import PACE, Clock, Scripted, asked, say
 from tests.support.drivers import PATIENCE_SECONDS
 from tests.support.fleet import task_of

@@ -19,8 +19,8 @@ import pytest
 from bridge.errors import StoreError, StoreLockedError, UsageError, telling_of
 from bridge.store.postgres.bounds import Lease
 from bridge.store.postgres.connections import DatabaseAddress
-from bridge.store.postgres.schema import AGENT, Namespace, Step, Tables
 from bridge.store.postgres.store import PostgresStore
+from bridge.store.postgres.table_steps import AGENT, Namespace, Step, Tables
 from bridge.store.postgres.upgrade import Migration, migrate
 from bridge.store.records import Change
 from tests.store.changes import first, keep, keep_all

@@ -12,9 +12,7 @@ from typing import Any
 import httpx2
 from mcp import Client
 
-from bridge.a2a.client.card import CardSource
-from bridge.access.principals import LOCAL
-from bridge.access.verifiers import Access
+from bridge.a2a.client.agent_card import CardSource
 from bridge.agents_as_tools.face import AgentsFace
 from bridge.agents_as_tools.handles import Handles
 from bridge.agents_as_tools.options import FaceOptions
@@ -23,6 +21,8 @@ from bridge.assembly.offered_server import face_options_of
 from bridge.assembly.plan import OfferedPlan
 from bridge.config.tables.profile import load_profile
 from bridge.http.request_checks import FaceAddress
+from bridge.identity.callers.principals import LOCAL
+from bridge.identity.callers.verifiers import Access
 from bridge.mcp.server.server import McpServer
 from bridge.seal import Seal
 from bridge.translate.extension import URI

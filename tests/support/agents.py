@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from itertools import count
 from typing import Any
 
-from bridge.a2a.client.card import FoundCard
+from bridge.a2a.client.agent_card import FoundCard
 from bridge.a2a.model.life import IdsAndClock
 from bridge.a2a.model.objects import (
     AgentCapabilities,
@@ -26,13 +26,13 @@ from bridge.a2a.server.service import Service
 from bridge.a2a.tasks.agent import Job, PlannedWork, Turn, WorkName, WorkSession
 from bridge.a2a.tasks.callers import CallContext
 from bridge.a2a.tasks.engine import Engine
-from bridge.a2a.tasks.registry import StorePace
+from bridge.a2a.tasks.task_registry import StorePace
 from bridge.a2a.tasks.webhooks import Webhooks
 from bridge.a2a.wire.extensions import ExtensionFilter
 from bridge.a2a.wire.versions import VERSIONS, Versions
-from bridge.access.principals import LOCAL, Principal
-from bridge.access.verifiers import Access
 from bridge.http.request_checks import FaceAddress
+from bridge.identity.callers.principals import LOCAL, Principal
+from bridge.identity.callers.verifiers import Access
 from bridge.store.contract import Store
 from bridge.store.memory import MemoryStore
 from tests.support.limits import PROFILE, agent_limits, engine_limits, stream_pace

@@ -16,7 +16,7 @@ from bridge.agents_as_tools.face import AgentsFace
 from bridge.assembly.bridge import Bridge
 from bridge.assembly.plan import AuditPlan, CatalogPlan, OfferedPlan, Plan, ProcessPlan, RemotePlan
 from bridge.config.tables.profile import Profile
-from bridge.http.oauth import TokenSource
+from bridge.identity.tokens.oauth import TokenSource
 from bridge.mcp.server.server import McpServer
 from tests.support.ports import free_port
 from tests.support.running import listening, profile_of

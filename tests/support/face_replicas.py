@@ -16,12 +16,12 @@ from mcp import Client
 from mcp.client.streamable_http import streamable_http_client
 from starlette.types import Receive, Scope, Send
 
-from bridge.access.principals import OperatorRole, Principal
-from bridge.access.verifiers import Credential
 from bridge.assembly.bridge import Bridge
 from bridge.assembly.plan import OfferedPlan, Plan, ProcessPlan, RemotePlan, SharedStore
-from bridge.http.hops import HOP_HEADER
-from bridge.http.replica_address import ReplicaAddress
+from bridge.identity.callers.principals import OperatorRole, Principal
+from bridge.identity.callers.verifiers import Credential
+from bridge.replicas.passed_requests import HOP_HEADER
+from bridge.replicas.replica_address import ReplicaAddress
 from bridge.store.registry import ReplicaRegistry
 from tests.support.asking_bridge import asking
 from tests.support.drivers import PATIENCE_SECONDS

@@ -13,8 +13,8 @@ import jwt
 from cryptography.hazmat.primitives.asymmetric import ec, rsa
 from starlette.types import Receive, Scope, Send
 
-from bridge.access.issuers import Issuer, IssuerLimits, IssuerPlace
 from bridge.assembly.limits import issuer_limits
+from bridge.identity.callers.issuers import Issuer, IssuerLimits, IssuerPlace
 from tests.support.limits import PROFILE
 
 LIMITS: Final[IssuerLimits] = issuer_limits(PROFILE.issuers)

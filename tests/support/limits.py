@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any, Final
 
-from bridge.a2a.client.client import ClientOptions
+from bridge.a2a.client.agent_client import ClientOptions
 from bridge.a2a.client.follow import FollowPace
 from bridge.a2a.client.http_cache import FreshnessBounds
 from bridge.a2a.client.transports import Deadlines
@@ -17,15 +17,15 @@ from bridge.a2a.tasks.intake import EngineLimits, HistoryLimits
 from bridge.assembly import limits, offered_server
 from bridge.assembly.plan import ServerPlan
 from bridge.config.tables.profile import load_profile
-from bridge.jsonvalues import JsonObject
 from bridge.mcp.client.eras import Era
-from bridge.mcp.client.listing import ListBounds
+from bridge.mcp.client.listed_tools import ListBounds
 from bridge.mcp.client.opening import SessionPace
 from bridge.mcp.client.transports.stdio import ChildPace, StdioTarget
 from bridge.mcp.client.transports.streamable_http import HttpTarget
 from bridge.mcp.client.upstream import SessionRules
 from bridge.mcp.client.values import ToolCall
 from bridge.mcp.server.server import McpLimits
+from bridge.text.jsonvalues import JsonObject
 from bridge.translate.skill_tools import ToolRules
 
 PROFILE: Final = load_profile()

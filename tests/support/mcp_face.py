@@ -21,9 +21,9 @@ from typing import Any, Final
 import anyio
 
 from bridge import trace
-from bridge.access.principals import MayUse, OfferedNames, may_use_everything
 from bridge.errors import PeerError
-from bridge.http.caller_token import CallerToken
+from bridge.identity.callers.principals import MayUse, OfferedNames, may_use_everything
+from bridge.identity.tokens.caller_token import CallerToken
 from bridge.mcp.server.face import INVALID_PARAMS, IncomingCall, McpRefusal, TaskWork
 from bridge.mcp.server.server import McpServer
 from tests.support.limits import mcp_limits

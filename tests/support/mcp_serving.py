@@ -10,8 +10,8 @@ import anyio
 import httpx2
 from starlette.types import Receive, Scope, Send
 
-from bridge.access.verifiers import Access
 from bridge.http.request_checks import FaceAddress
+from bridge.identity.callers.verifiers import Access
 from bridge.mcp.server.server import McpServer
 from bridge.trace import UNHEARD, Hops
 from tests.support.limits import mcp_limits

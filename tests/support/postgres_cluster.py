@@ -14,10 +14,10 @@ from urllib.parse import parse_qs, urlsplit
 import anyio
 import psycopg
 
-from bridge.proofs import Proofs
+from bridge.replicas.proofs import Proofs
 from bridge.store.postgres.bounds import PostgresBounds
-from bridge.store.postgres.schema import Namespace
 from bridge.store.postgres.store import PostgresStore
+from bridge.store.postgres.table_steps import Namespace
 from tests.support.postgres import BOUNDS, database_url, new_agent
 
 KEYS: Final = (b"k" * 40,)

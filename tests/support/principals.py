@@ -9,10 +9,10 @@ from typing import Final
 
 import httpx2
 
-from bridge.access.issuer_verifier import IssuerVerifier
-from bridge.access.key_sets import KeySource
-from bridge.access.principals import Principal
-from bridge.access.verifiers import Access, Credential, verifiers_of
+from bridge.identity.callers.issuer_verifier import IssuerVerifier
+from bridge.identity.callers.key_sets import KeySource
+from bridge.identity.callers.principals import Principal
+from bridge.identity.callers.verifiers import Access, Credential, verifiers_of
 from tests.support.issuer import LIMITS, TokenIssuer, issuer_at
 
 

@@ -15,9 +15,9 @@ from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
 from bridge.a2a.model.life import IdsAndClock
-from bridge.a2a.push.client import PushBounds, PushClient
 from bridge.a2a.push.sender import PushClock, PushPace, PushSender
 from bridge.a2a.push.signatures import PushSigner
+from bridge.a2a.push.webhook_client import PushBounds, PushClient
 from bridge.a2a.tasks.webhooks import WebhookRecords, WebhookRules, Webhooks
 from bridge.concurrency import Signal
 from bridge.notices import Tell, unheard

@@ -16,20 +16,20 @@ import httpx2
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from bridge.a2a.tasks.engine import Engine
-from bridge.access.issuers import Issuer
-from bridge.access.verifiers import Credential
 from bridge.assembly.bridge import Bridge
 from bridge.assembly.limits import server_limits
 from bridge.assembly.plan import Plan, ProcessPlan, PublishedPlan, PushPlan, ServerPlan, SharedStore
 from bridge.config.tables.profile import Profile, load_profile
 from bridge.http.server import BoundedServer, HttpServerLimits
 from bridge.http.tls import TlsPoint
+from bridge.identity.callers.issuers import Issuer
+from bridge.identity.callers.verifiers import Credential
 from bridge.mcp.client.eras import Era
 from bridge.mcp.client.transports.stdio import StdioTarget
 from bridge.mcp.client.transports.streamable_http import ServerTarget
 from bridge.mcp.client.upstream import Upstream
 from bridge.process.listening import listening as bound
-from bridge.short_names import slug
+from bridge.text.short_names import slug
 from bridge.tools_as_agent.agent import ToolsAgent
 from bridge.translate.overrides import SkillOverride
 from tests.support.limits import command_of

@@ -15,11 +15,11 @@ from bridge.a2a.server.app import AgentServer
 from bridge.a2a.server.service import Service
 from bridge.a2a.tasks.engine import Engine
 from bridge.a2a.wire.extensions import ExtensionFilter
-from bridge.access.principals import LOCAL
-from bridge.access.verifiers import Access
 from bridge.assembly.ids import OrderedIds, elapsed_ms, now_ms
 from bridge.errors import PeerError
 from bridge.http.request_checks import FaceAddress
+from bridge.identity.callers.principals import LOCAL
+from bridge.identity.callers.verifiers import Access
 from bridge.mcp.client.eras import Era
 from bridge.mcp.client.transports.streamable_http import ServerTarget
 from bridge.mcp.client.upstream import SessionRules, Upstream

@@ -9,7 +9,7 @@ from typing import Any
 from bridge.a2a.server.card_keys import CardAlgorithm, CardKey, card_key, new_card_key
 from bridge.a2a.wire.canonical_card import CardForm
 from bridge.a2a.wire.card_signatures import signatures_of
-from bridge.access.tokens import IssuerKey, keys_in
+from bridge.identity.callers.json_web_tokens import IssuerKey, keys_in
 
 BOTH = (CardForm.STRICT, CardForm.SDK)
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from bridge.local.user_folders import cache_folder, state_folder
 from bridge.mcp.client.known_servers import FILE_NAME, Fact, ServerMemory, remembered_in
-from bridge.user_folders import cache_folder, state_folder
 from tests.support.asking import asking_command
 
 

@@ -14,10 +14,10 @@ import pytest
 
 from bridge import trace
 from bridge.a2a.model.operators import OPERATOR_URI
-from bridge.access.principals import OperatorRole, Principal
-from bridge.access.verifiers import Credential
 from bridge.assembly.plan import ProcessPlan
 from bridge.cli.logs import JsonFormat
+from bridge.identity.callers.principals import OperatorRole, Principal
+from bridge.identity.callers.verifiers import Credential
 from bridge.telemetry.call_log import CallLog
 from bridge.trace import NO_TRACE, Hop
 from tests.support.limits import url_at

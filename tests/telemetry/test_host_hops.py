@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from bridge.access.principals import Principal
-from bridge.access.verifiers import Access, Credential, verifiers_of
 from bridge.errors import AuditAwayError
+from bridge.identity.callers.principals import Principal
+from bridge.identity.callers.verifiers import Access, Credential, verifiers_of
 from bridge.trace import Hop, Hops
 from tests.support.heard_hops import HeardHops
 from tests.support.mcp_serving import wire_to

@@ -16,14 +16,14 @@ import anyio
 import httpx2
 import pytest
 
-from bridge.access.principals import Principal
-from bridge.access.verifiers import Credential
 from bridge.assembly.bridge import Bridge
 from bridge.assembly.parts import Parts
 from bridge.assembly.plan import ProcessPlan
 from bridge.assembly.routes import Fitness
 from bridge.assembly.telemetry import Telemetry
 from bridge.errors import UsageError
+from bridge.identity.callers.principals import Principal
+from bridge.identity.callers.verifiers import Credential
 from tests.support.asking import asking_command
 from tests.support.command import ROOT
 from tests.support.limits import url_at

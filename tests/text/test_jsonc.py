@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bridge.jsonc import JsonNode, parse_jsonc
+from bridge.text.jsonc import JsonNode, parse_jsonc
 
 VALUES = st.recursive(
     st.one_of(

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bridge.jsonvalues import holds_more_values
+from bridge.text.jsonvalues import holds_more_values
 
 ANY_JSON = st.recursive(
     st.none() | st.booleans() | st.integers() | st.text(),

@@ -10,16 +10,16 @@ from typing import Any
 import httpx2
 import pytest
 
+from bridge.a2a.client.agent_card import fetch_card
+from bridge.a2a.client.agent_client import AgentClient
 from bridge.a2a.client.bindings import AgentRefusedError
-from bridge.a2a.client.card import fetch_card
-from bridge.a2a.client.client import AgentClient
 from bridge.a2a.client.credentials import Credentials
 from bridge.a2a.server.app import AgentServer
 from bridge.a2a.server.service import Service
 from bridge.a2a.wire.extensions import ExtensionFilter
-from bridge.access.principals import Principal
-from bridge.access.verifiers import Access, Credential, Scheme, verifiers_of
 from bridge.http.request_checks import FaceAddress
+from bridge.identity.callers.principals import Principal
+from bridge.identity.callers.verifiers import Access, Credential, Scheme, verifiers_of
 from bridge.translate.extension import GATED, SKILL
 from tests.support.drivers import DRIVERS, Driver, new_client
 from tests.support.limits import PROFILE, agent_limits, client_options, stream_pace

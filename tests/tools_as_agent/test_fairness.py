@@ -9,8 +9,8 @@ from typing import Any, Final
 import anyio
 import pytest
 
-from bridge.access.principals import Principal
-from bridge.access.verifiers import Credential
+from bridge.identity.callers.principals import Principal
+from bridge.identity.callers.verifiers import Credential
 from tests.support.asking import asking_command
 from tests.support.asking_bridge import AT_ONCE, Asked, outcome, words_of
 from tests.support.drivers import new_client, state_of

@@ -14,14 +14,14 @@ import anyio
 import pytest
 from starlette.responses import JSONResponse, Response
 
-from bridge.access.principals import Principal
-from bridge.access.verifiers import Credential
 from bridge.assembly.plan import OfferedPlan, ServerPlan
 from bridge.assembly.plan_from_file import plan_from_file
 from bridge.config.load import load
 from bridge.errors import ConfigError
-from bridge.http.token_endpoint import OAuthClient
-from bridge.http.token_exchange import CallerTokens, Exchange
+from bridge.identity.callers.principals import Principal
+from bridge.identity.callers.verifiers import Credential
+from bridge.identity.tokens.token_endpoint import OAuthClient
+from bridge.identity.tokens.token_exchange import CallerTokens, Exchange
 from bridge.mcp.client.eras import Era
 from bridge.mcp.client.transports.streamable_http import HttpTarget
 from bridge.process.place_findings import FindingFault

@@ -12,8 +12,8 @@ from typing import Any, Final
 import anyio
 import pytest
 
+from bridge.local.user_folders import state_folder
 from bridge.mcp.client.known_servers import FILE_NAME, Fact, remembered_in
-from bridge.user_folders import state_folder
 from tests.support.asking_bridge import (
     ANSWER,
     AT_ONCE,

@@ -10,7 +10,7 @@ import pytest
 from bridge.a2a.model.errors import CONTENT_TYPE_NOT_SUPPORTED, A2AError
 from bridge.a2a.model.objects import Message, Part, SendMessageConfiguration, TaskState
 from bridge.a2a.tasks.agent import Turn
-from bridge.access.principals import LOCAL
+from bridge.identity.callers.principals import LOCAL
 from bridge.mcp.tools import Tool
 from bridge.tools_as_agent.resume_state import Decision, End, RequireInput, RunTool
 from bridge.tools_as_agent.route import decide

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bridge.access.principals import Principal
+from bridge.identity.callers.principals import Principal
 from bridge.tools_as_agent.skills import Skills, skill_remarks, skills_of
 from bridge.translate.overrides import ArgumentRule, SkillOverride
 from tests.support.tools import options_with, tool

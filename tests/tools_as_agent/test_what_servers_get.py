@@ -11,9 +11,9 @@ from typing import Final
 import anyio
 import pytest
 
-from bridge.access.principals import Principal
-from bridge.access.verifiers import Credential
 from bridge.cli.logs import set_up
+from bridge.identity.callers.principals import Principal
+from bridge.identity.callers.verifiers import Credential
 from bridge.mcp.client.eras import Era
 from tests.support.drivers import JsonRpcDriver, new_client, state_of
 from tests.support.limits import url_at

@@ -11,7 +11,7 @@ from pydantic_core import from_json, to_json
 
 from bridge.a2a.model.objects import Part
 from bridge.a2a.wire.extensions import ExtensionFilter
-from bridge.jsonvalues import is_deeper
+from bridge.text.jsonvalues import is_deeper
 from bridge.translate.blocks import ResultRules, blocks_from_parts
 from bridge.translate.content import (
     HELD,

@@ -46,8 +46,8 @@ from bridge.errors import PeerError
 from bridge.http.client import NO_CREDENTIALS, CredentialsSource
 from bridge.http.private_addresses import AddressGuard
 from bridge.http.probe import FaultExplainer, WantedKind, explained
-from bridge.http.token_endpoint import TokenError
-from bridge.jsonvalues import JsonObject
+from bridge.identity.tokens.token_endpoint import TokenError
+from bridge.text.jsonvalues import JsonObject
 
 
 class UnverifiedCardError(DistrustedError):

@@ -16,8 +16,8 @@ from functools import partial
 
 import httpx2
 
+from bridge.a2a.client.agent_card import FoundCard
 from bridge.a2a.client.bindings import AgentRefusedError, binding_of
-from bridge.a2a.client.card import FoundCard
 from bridge.a2a.client.credentials import (
     Credentials,
     CredentialsMissingError,

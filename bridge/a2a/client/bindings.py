@@ -36,7 +36,7 @@ from bridge.a2a.model.operations import AnyOperation
 from bridge.a2a.wire.dialect import Dialect, ErrorObject
 from bridge.a2a.wire.rest import PLAIN_MEDIA_TYPE
 from bridge.errors import PeerError
-from bridge.jsonvalues import JsonObject, json_bytes, shortened_json
+from bridge.text.jsonvalues import JsonObject, json_bytes, shortened_json
 
 EVENT_STREAM: Final = "text/event-stream"
 

@@ -17,14 +17,14 @@ from typing import Final, Protocol
 
 import anyio.to_thread
 
-from bridge.a2a.client.card import UnverifiedCardError
+from bridge.a2a.client.agent_card import UnverifiedCardError
 from bridge.a2a.wire.canonical_card import CardForm, CardProof
 from bridge.a2a.wire.card_signatures import UnverifiedError, verified
-from bridge.access.key_sets import NoKeysError
-from bridge.access.tokens import IssuerKey, keys_in
 from bridge.errors import PeerError, UsageError
-from bridge.jsonvalues import JsonObject
-from bridge.private_files import open_regular
+from bridge.identity.callers.json_web_tokens import IssuerKey, keys_in
+from bridge.identity.callers.key_sets import NoKeysError
+from bridge.local.private_files import open_regular
+from bridge.text.jsonvalues import JsonObject
 
 FILE_BYTES: Final = 1024 * 1024
 """The bound on a key set in a file, which is that of one from a URL by default."""

@@ -19,7 +19,7 @@ from bridge.a2a.model.objects import AgentCard
 from bridge.a2a.wire.reading import fields_alone
 from bridge.a2a.wire.versions import VERSIONS
 from bridge.errors import PeerError
-from bridge.jsonvalues import shortened_json, validation_faults
+from bridge.text.jsonvalues import shortened_json, validation_faults
 
 _UNSAID: Final = VERSIONS.current.version
 """The version of an interface that names none: the version that introduced `supportedInterfaces`."""

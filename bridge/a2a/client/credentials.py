@@ -17,11 +17,11 @@ from typing import Final
 from bridge.a2a.model.objects import AgentCard
 from bridge.errors import PeerError, UsageError
 from bridge.http.client import CredentialsSource, PeerCredentials, fixed_credentials, registered_scheme
-from bridge.http.later_login import LaterCredentials, LaterLogin
-from bridge.http.login_credentials import OpenCredentials
-from bridge.http.oauth import TokenCredentials, TokenSource
 from bridge.http.tls import PeerTls
-from bridge.jsonvalues import JsonObject
+from bridge.identity.logins.later_login import LaterCredentials, LaterLogin
+from bridge.identity.logins.login_credentials import OpenCredentials
+from bridge.identity.tokens.oauth import TokenCredentials, TokenSource
+from bridge.text.jsonvalues import JsonObject
 
 _FLAT: Final = {
     "apiKey": "apiKeySecurityScheme",

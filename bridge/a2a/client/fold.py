@@ -31,7 +31,7 @@ from bridge.a2a.model.objects import (
     TaskStatus,
     TaskStatusUpdateEvent,
 )
-from bridge.jsonvalues import json_bytes, values_in
+from bridge.text.jsonvalues import json_bytes, values_in
 
 logger = logging.getLogger(__name__)
 

@@ -24,8 +24,8 @@ from typing import Final
 
 import anyio
 
+from bridge.a2a.client.agent_client import AgentClient
 from bridge.a2a.client.bindings import AgentRefusedError
-from bridge.a2a.client.client import AgentClient
 from bridge.a2a.client.fold import FoldedMessage, FoldedTask, TaskTooLargeError, more_complete
 from bridge.a2a.client.http import AgentBusyError, NotReachedError, UnansweredError
 from bridge.a2a.model.life import ENDED, SETTLED

@@ -23,7 +23,7 @@ from bridge.a2a.wire.jsontext import parse_json
 from bridge.errors import PeerError, echoed, reason_of
 from bridge.http.client import shows_certificate
 from bridge.http.private_addresses import PrivateAddressError
-from bridge.jsonvalues import DEFAULT_MAX_VALUES
+from bridge.text.jsonvalues import DEFAULT_MAX_VALUES
 
 _MAYBE_CERTIFICATE: Final = " (if it wants a certificate of its clients: --cert and --key, or tls in a file)"
 

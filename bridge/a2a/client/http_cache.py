@@ -32,7 +32,7 @@ from bridge.a2a.client.http import UnansweredError, redacted_url
 from bridge.concurrency import Backoff, border
 from bridge.errors import PeerError, UsageError
 from bridge.http.client import NO_CREDENTIALS, CredentialsSource
-from bridge.private_files import STATE_BYTES, read_regular, write_privately
+from bridge.local.private_files import STATE_BYTES, read_regular, write_privately
 
 logger = logging.getLogger(__name__)
 

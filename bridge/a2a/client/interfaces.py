@@ -14,7 +14,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
-from bridge.a2a.client.card import FoundCard
+from bridge.a2a.client.agent_card import FoundCard
 from bridge.a2a.client.http import origin_of, redacted_url, url_from
 from bridge.a2a.model.objects import BINDINGS, AgentCard, AgentInterface
 from bridge.a2a.wire.dialect import Dialect

@@ -18,8 +18,8 @@ from urllib.parse import urlsplit
 import httpx2
 from pydantic import JsonValue
 
+from bridge.a2a.client.agent_card import FoundCard, fetch_card
 from bridge.a2a.client.bindings import binding_of
-from bridge.a2a.client.card import FoundCard, fetch_card
 from bridge.a2a.client.card_places import NoCardError, agent_url, candidate_card_urls
 from bridge.a2a.client.credentials import code_flow, scheme_of
 from bridge.a2a.client.http import NotReachedError, OutgoingRequest, exchange
@@ -29,10 +29,10 @@ from bridge.a2a.model.operations import GET_TASK
 from bridge.a2a.wire.versions import HEADER as VERSION_HEADER
 from bridge.errors import PeerError
 from bridge.http.client import GuardedClient, PeerAuth, PeerCredentials, fixed_credentials, guarded_by
-from bridge.http.login_credentials import LoginWish
-from bridge.http.logins import LoginLead
 from bridge.http.private_addresses import AddressGuard
-from bridge.jsonvalues import DEFAULT_MAX_VALUES, JsonObject
+from bridge.identity.logins.kept_logins import LoginLead
+from bridge.identity.logins.login_credentials import LoginWish
+from bridge.text.jsonvalues import DEFAULT_MAX_VALUES, JsonObject
 
 _UNAUTHORIZED: Final = 401
 

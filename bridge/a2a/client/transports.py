@@ -40,12 +40,12 @@ from bridge.a2a.wire.reading import ExchangeReading
 from bridge.a2a.wire.versions import HEADER as VERSION_HEADER
 from bridge.errors import UNAUTHORIZED, PeerError
 from bridge.http.client import CredentialsSource, PeerAuth, guarded_by, wants_login
-from bridge.http.login_credentials import LoginNeededError, LoginToken
-from bridge.http.oauth import TokenSource
 from bridge.http.private_addresses import AddressGuard
 from bridge.http.request_checks import is_loopback
 from bridge.http.sse import SseReader
-from bridge.jsonvalues import JsonObject, validation_faults
+from bridge.identity.logins.login_credentials import LoginNeededError, LoginToken
+from bridge.identity.tokens.oauth import TokenSource
+from bridge.text.jsonvalues import JsonObject, validation_faults
 from bridge.trace import UNHEARD, Hop, Hops, OnHop, told_to_peer
 
 ANSWER_LIMIT_BYTES: Final = 64 * 1024 * 1024

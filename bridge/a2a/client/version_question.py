@@ -16,13 +16,13 @@ import anyio
 import httpx2
 from pydantic import JsonValue
 
-from bridge.a2a.client.card import AskVersion, FoundCard, UnknownVersionError
-from bridge.a2a.client.client import ClientOptions, http_transports
+from bridge.a2a.client.agent_card import AskVersion, FoundCard, UnknownVersionError
+from bridge.a2a.client.agent_client import ClientOptions, http_transports
 from bridge.a2a.client.http import json_from, redacted_url
 from bridge.a2a.model.operations import SEND_MESSAGE
 from bridge.a2a.wire.versions import VERSIONS
 from bridge.errors import PeerError
-from bridge.jsonvalues import shortened_json
+from bridge.text.jsonvalues import shortened_json
 
 _ANSWER_SECONDS: Final = 10.0
 """The longest time for an answer to the question. Reading the card, of which this is a part, may take 30 s."""

@@ -16,7 +16,7 @@ from bridge.errors import BridgeError, telling_of
 if TYPE_CHECKING:
     from pydantic import ValidationError
 
-    from bridge.jsonvalues import JsonObject
+    from bridge.text.jsonvalues import JsonObject
 
 
 A2A_DOMAIN: Final = "a2a-protocol.org"

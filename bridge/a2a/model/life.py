@@ -34,7 +34,7 @@ from bridge.a2a.model.objects import (
     milliseconds,
     timestamp,
 )
-from bridge.jsonvalues import JsonObject
+from bridge.text.jsonvalues import JsonObject
 
 _S = TaskState
 

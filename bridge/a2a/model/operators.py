@@ -27,7 +27,7 @@ from bridge.a2a.model.objects import (
 )
 from bridge.a2a.model.progress import PROGRESS
 from bridge.a2a.model.timeline import MOMENTS
-from bridge.jsonvalues import JsonObject
+from bridge.text.jsonvalues import JsonObject
 
 OPERATOR_URI: Final = "urn:mcp-a2a:operator:v1"
 """The extension with which an operator asks for the tasks of all."""

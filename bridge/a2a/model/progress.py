@@ -7,7 +7,7 @@ from typing import Final, TypeGuard
 from pydantic import JsonValue
 
 from bridge.a2a.model.objects import StreamResponse
-from bridge.jsonvalues import JsonObject
+from bridge.text.jsonvalues import JsonObject
 
 PROGRESS: Final = "urn:mcp-a2a:tool:v1/progress"
 """The metadata key of the numbers of a progress notification: {"progress", "total"?}."""

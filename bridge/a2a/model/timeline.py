@@ -14,7 +14,7 @@ from typing import Final, NamedTuple
 from pydantic import JsonValue
 
 from bridge.a2a.model.objects import Role, Task, milliseconds, timestamp
-from bridge.jsonvalues import JsonObject
+from bridge.text.jsonvalues import JsonObject
 
 TIMELINE_URI: Final = "urn:mcp-a2a:timeline:v1"
 """The extension with which a client asks for the timelines of tasks."""

@@ -20,7 +20,7 @@ from urllib.parse import urlsplit
 import anyio
 import anyio.abc
 
-from bridge.a2a.push.client import Attempt
+from bridge.a2a.push.webhook_client import Attempt
 from bridge.a2a.tasks.rows import text_of
 from bridge.a2a.tasks.webhooks import SealedWebhook, WebhookRecords, place_of
 from bridge.errors import StoreError

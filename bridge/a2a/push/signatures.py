@@ -21,8 +21,8 @@ import jwt
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
-from bridge.jsonvalues import JsonObject
 from bridge.seal import derived_key
+from bridge.text.jsonvalues import JsonObject
 
 TOKEN_SECONDS: Final = 300
 """How long a JWT holds: as long as receivers tolerate between their clock and `webhook-timestamp`."""

@@ -28,8 +28,8 @@ from bridge.a2a.wire.rest import MEDIA_TYPE, PLAIN_MEDIA_TYPE
 from bridge.a2a.wire.versions import HEADER, VERSIONS
 from bridge.http.client import GuardedTransport, guarded_by, registered_scheme
 from bridge.http.private_addresses import AddressGuard, PrivateAddressError, addresses_of, refusing_private
-from bridge.jsonvalues import json_bytes
 from bridge.store.outbox import OutboxRow
+from bridge.text.jsonvalues import json_bytes
 from bridge.version import __version__
 
 _CURRENT: Final = {"Content-Type": MEDIA_TYPE, HEADER: VERSIONS.current.version}

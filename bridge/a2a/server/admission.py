@@ -15,10 +15,10 @@ from starlette.datastructures import Headers
 
 from bridge import trace
 from bridge.a2a.model.errors import UNAVAILABLE, A2AError, temporarily_unavailable
-from bridge.access.principals import Principal, PrincipalNames
-from bridge.access.verifiers import Access
 from bridge.errors import AuditAwayError
 from bridge.http.request_checks import FaceAddress
+from bridge.identity.callers.principals import Principal, PrincipalNames
+from bridge.identity.callers.verifiers import Access
 from bridge.trace import UNHEARD, Hop, Hops
 
 

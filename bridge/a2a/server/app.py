@@ -61,10 +61,7 @@ from bridge.a2a.wire.jsontext import parse_json
 from bridge.a2a.wire.rest import CARD_PATH, OLDER_CARD_PATH
 from bridge.a2a.wire.versions import HEADER as VERSION_HEADER
 from bridge.a2a.wire.versions import VERSIONS, Versions
-from bridge.access.principals import Principal, PrincipalNames
-from bridge.access.verifiers import Access, DeclaredAccess
 from bridge.errors import StoreAwayError
-from bridge.http.caller_token import CLIENT_CHARACTERS
 from bridge.http.request_checks import (
     FaceAddress,
     RefusedError,
@@ -72,7 +69,10 @@ from bridge.http.request_checks import (
     request_body,
     require_json,
 )
-from bridge.jsonvalues import JsonObject
+from bridge.identity.callers.principals import Principal, PrincipalNames
+from bridge.identity.callers.verifiers import Access, DeclaredAccess
+from bridge.identity.tokens.caller_token import CLIENT_CHARACTERS
+from bridge.text.jsonvalues import JsonObject
 from bridge.trace import UNHEARD, Hop, Hops
 
 logger = logging.getLogger(__name__)

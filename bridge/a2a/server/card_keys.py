@@ -28,7 +28,7 @@ from bridge.a2a.server.signed_cards import CardSigner
 from bridge.a2a.wire.canonical_card import CardForm, NotCanonicalError
 from bridge.a2a.wire.card_signatures import SigningKey, signatures_of
 from bridge.errors import UsageError
-from bridge.jsonvalues import JsonObject
+from bridge.text.jsonvalues import JsonObject
 
 logger = logging.getLogger(__name__)
 

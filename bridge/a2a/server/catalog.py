@@ -25,8 +25,8 @@ from starlette.types import Receive, Scope, Send
 
 from bridge.a2a.model.objects import AgentCard
 from bridge.a2a.wire.rest import CARD_PATH
-from bridge.access.verifiers import Access
 from bridge.http.request_checks import API_KEY_HEADER, FaceAddress, RefusedError, etags_in
+from bridge.identity.callers.verifiers import Access
 
 logger = logging.getLogger(__name__)
 

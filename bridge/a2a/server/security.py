@@ -12,11 +12,11 @@ from typing import Final
 from pydantic import JsonValue
 
 from bridge.a2a.model.objects import AgentCard, AgentSkill, SecurityRequirement
-from bridge.access.issuers import Issuer, IssuerMetadata
-from bridge.access.principals import Principal
-from bridge.access.verifiers import DeclaredAccess, Scheme
 from bridge.http.request_checks import API_KEY_HEADER
-from bridge.jsonvalues import JsonObject
+from bridge.identity.callers.issuers import Issuer, IssuerMetadata
+from bridge.identity.callers.principals import Principal
+from bridge.identity.callers.verifiers import DeclaredAccess, Scheme
+from bridge.text.jsonvalues import JsonObject
 
 _DECLARED: Final[Mapping[Scheme, JsonObject]] = {
     Scheme.BEARER: {"httpAuthSecurityScheme": {"scheme": "Bearer"}},

@@ -11,8 +11,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from bridge.a2a.model.objects import AgentCard, AgentCardSignature
-from bridge.access.verifiers import DeclaredAccess
-from bridge.jsonvalues import JsonObject
+from bridge.identity.callers.verifiers import DeclaredAccess
+from bridge.text.jsonvalues import JsonObject
 
 
 @dataclass(frozen=True, slots=True)

@@ -22,8 +22,8 @@ from bridge.a2a.tasks.agent import Agent, Turn
 from bridge.a2a.tasks.callers import CallContext
 from bridge.a2a.tasks.idempotency import MessageBook
 from bridge.a2a.tasks.live import LiveTask
-from bridge.a2a.tasks.registry import TaskRegistry
-from bridge.access.principals import Principal
+from bridge.a2a.tasks.task_registry import TaskRegistry
+from bridge.identity.callers.principals import Principal
 from bridge.store.contract import Store
 from bridge.store.records import Query
 

@@ -24,9 +24,9 @@ from bridge.a2a.model.objects import (
     Task,
     TaskState,
 )
-from bridge.access.principals import Principal
 from bridge.concurrency import Signal
-from bridge.jsonvalues import JsonObject
+from bridge.identity.callers.principals import Principal
+from bridge.text.jsonvalues import JsonObject
 from bridge.trace import NO_TRACE, Hop, TraceContext
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from bridge.access.principals import OperatorRole, Principal
+from bridge.identity.callers.principals import OperatorRole, Principal
 
 
 @dataclass(frozen=True, slots=True)

@@ -143,7 +143,12 @@ from bridge.a2a.tasks.callers import CallContext
 from bridge.a2a.tasks.draft import DraftTask
 from bridge.a2a.tasks.idempotency import MessageBook
 from bridge.a2a.tasks.intake import AcceptedMessage, EngineLimits, Intake
-from bridge.a2a.tasks.listing import (
+from bridge.a2a.tasks.live import LiveTask, refused_commit
+from bridge.a2a.tasks.moments import MomentLines, line_of
+from bridge.a2a.tasks.others import OtherReplicas
+from bridge.a2a.tasks.recovery import Recovery
+from bridge.a2a.tasks.session_owners import SessionOwnership
+from bridge.a2a.tasks.task_listing import (
     HEAVY_CONTAINERS,
     bounded,
     containers_in,
@@ -151,20 +156,15 @@ from bridge.a2a.tasks.listing import (
     query_from,
     response_from,
 )
-from bridge.a2a.tasks.live import LiveTask, refused_commit
-from bridge.a2a.tasks.moments import MomentLines, line_of
-from bridge.a2a.tasks.others import OtherReplicas
-from bridge.a2a.tasks.recovery import Recovery
-from bridge.a2a.tasks.registry import TaskRegistry
-from bridge.a2a.tasks.sessions import SessionOwnership
+from bridge.a2a.tasks.task_registry import TaskRegistry
 from bridge.a2a.tasks.watcher import Watcher
 from bridge.a2a.tasks.webhooks import Webhooks
-from bridge.access.principals import EVERYONE, OperatorRole, Principal
 from bridge.errors import BridgeError, StoreConflictError, StoreError
-from bridge.jsonvalues import JsonObject
+from bridge.identity.callers.principals import EVERYONE, OperatorRole, Principal
 from bridge.store.contract import Store
 from bridge.store.records import StoredTask
 from bridge.store.retention import Retention, evict_periodically
+from bridge.text.jsonvalues import JsonObject
 from bridge.trace import Hop
 
 logger = logging.getLogger(__name__)

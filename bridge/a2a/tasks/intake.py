@@ -51,17 +51,17 @@ from bridge.a2a.tasks.draft import BriefWork, DraftTask
 from bridge.a2a.tasks.idempotency import REPEATED, Earlier, MessageBook, Repeat
 from bridge.a2a.tasks.live import LiveTask
 from bridge.a2a.tasks.moments import line_of
-from bridge.a2a.tasks.registry import HeldElsewhereError, StorePace, TaskRegistry
-from bridge.a2a.tasks.sessions import SessionHold, SessionOwnership
+from bridge.a2a.tasks.session_owners import SessionHold, SessionOwnership
+from bridge.a2a.tasks.task_registry import HeldElsewhereError, StorePace, TaskRegistry
 from bridge.a2a.tasks.watcher import Watcher
 from bridge.a2a.tasks.webhooks import AskedWebhook, Webhooks
-from bridge.access.principals import Principal
 from bridge.concurrency import Signal, done_slowly, one_at_a_time, with_slow_work
 from bridge.errors import BusyError, StoreConflictError, StoreError
-from bridge.jsonvalues import JsonObject
+from bridge.identity.callers.principals import Principal
 from bridge.store.contract import Store
 from bridge.store.outbox import Webhook
 from bridge.store.records import MessageKey
+from bridge.text.jsonvalues import JsonObject
 from bridge.trace import NO_TRACE, Hop
 
 

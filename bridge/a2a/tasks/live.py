@@ -82,11 +82,11 @@ from bridge.a2a.tasks.rows import folded, moments_at, row_of
 from bridge.a2a.tasks.watcher import Watcher
 from bridge.concurrency import Signal
 from bridge.errors import StoreConflictError, StoreError
-from bridge.jsonvalues import JsonObject
 from bridge.store.contract import OnStored
 from bridge.store.outbox import Webhook
 from bridge.store.records import Change, MessageKey, StoredTask, TaskHead, TaskOrigin
 from bridge.store.replicas import ForeignEvent
+from bridge.text.jsonvalues import JsonObject
 
 FOLDED_EVENTS: Final = 16
 """The number of events from which on a snapshot of a waiting task may replace them."""

@@ -19,7 +19,10 @@ from bridge.a2a.model.life import CLOSES_STREAM, ENDED, with_history
 from bridge.a2a.model.objects import SendMessageConfiguration, SendMessageRequest, Task, TaskState
 from bridge.a2a.tasks.agent import Commit
 from bridge.a2a.tasks.callers import CallContext
-from bridge.a2a.tasks.commands import (
+from bridge.a2a.tasks.idempotency import MessageBook
+from bridge.a2a.tasks.intake import AcceptedMessage, EngineLimits
+from bridge.a2a.tasks.live import LiveTask
+from bridge.a2a.tasks.replica_commands import (
     CancelCommand,
     CanceledReply,
     Command,
@@ -33,11 +36,8 @@ from bridge.a2a.tasks.commands import (
     reply_bytes,
     reply_from,
 )
-from bridge.a2a.tasks.idempotency import MessageBook
-from bridge.a2a.tasks.intake import AcceptedMessage, EngineLimits
-from bridge.a2a.tasks.live import LiveTask
-from bridge.a2a.tasks.registry import HeldElsewhereError, TaskRegistry
-from bridge.a2a.tasks.sessions import SessionOwnership
+from bridge.a2a.tasks.session_owners import SessionOwnership
+from bridge.a2a.tasks.task_registry import HeldElsewhereError, TaskRegistry
 from bridge.errors import BridgeError, HolderGoneError, StoreAwayError, StoreConflictError, StoreError
 from bridge.store.records import StoredTask
 from bridge.store.replicas import Replicas

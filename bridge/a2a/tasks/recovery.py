@@ -16,8 +16,8 @@ from bridge.a2a.tasks.agent import Agent, Commit, RunningWork, Turn
 from bridge.a2a.tasks.intake import StartWork
 from bridge.a2a.tasks.live import LiveTask
 from bridge.a2a.tasks.moments import line_of
-from bridge.a2a.tasks.registry import TaskRegistry
-from bridge.access.principals import Principal
+from bridge.a2a.tasks.task_registry import TaskRegistry
+from bridge.identity.callers.principals import Principal
 from bridge.store.contract import Store
 from bridge.store.records import StoredTask
 

@@ -14,7 +14,7 @@ from pydantic import TypeAdapter, ValidationError
 from bridge.a2a.model.errors import INTERNAL, KINDS, A2AError, Violation, temporarily_unavailable
 from bridge.a2a.model.objects import SendMessageRequest
 from bridge.a2a.tasks.callers import CallContext
-from bridge.jsonvalues import JsonObject
+from bridge.text.jsonvalues import JsonObject
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,7 +16,7 @@ import anyio
 
 from bridge.a2a.model.errors import a2a_error_of
 from bridge.a2a.tasks.agent import WorkSession
-from bridge.a2a.tasks.registry import HeldElsewhereError
+from bridge.a2a.tasks.task_registry import HeldElsewhereError
 from bridge.concurrency import Signal, one_at_a_time
 from bridge.errors import BusyError
 from bridge.store.replicas import Replicas, SessionClaim

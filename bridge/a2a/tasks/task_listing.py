@@ -25,7 +25,7 @@ from bridge.a2a.model.objects import (
 )
 from bridge.a2a.tasks.moments import NO_LINES, MomentLines
 from bridge.a2a.tasks.rows import folded
-from bridge.access.principals import Principal
+from bridge.identity.callers.principals import Principal
 from bridge.store.records import Cursor, Query, StoredTask, TaskPage
 
 logger = logging.getLogger(__name__)

@@ -31,13 +31,13 @@ from bridge.a2a.tasks.draft import DraftTask
 from bridge.a2a.tasks.foreign import UnreadableEventError
 from bridge.a2a.tasks.live import LiveTask, TaskWriting
 from bridge.a2a.tasks.open_tasks import OpenTasks
-from bridge.access.principals import Principal
 from bridge.concurrency import Signal, one_at_a_time
 from bridge.errors import StoreConflictError, StoreError
-from bridge.jsonvalues import JsonObject
+from bridge.identity.callers.principals import Principal
 from bridge.store.contract import Store
 from bridge.store.records import StoredTask, TaskOrigin
 from bridge.store.replicas import ForeignEvent
+from bridge.text.jsonvalues import JsonObject
 
 logger = logging.getLogger(__name__)
 

@@ -11,7 +11,7 @@ import anyio
 
 from bridge.a2a.model.life import CLOSES_STREAM, with_history, with_note
 from bridge.a2a.model.objects import StreamResponse, Task, TaskState
-from bridge.jsonvalues import JsonObject
+from bridge.text.jsonvalues import JsonObject
 
 logger = logging.getLogger(__name__)
 

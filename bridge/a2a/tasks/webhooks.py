@@ -32,11 +32,11 @@ from bridge.a2a.tasks.rows import folded
 from bridge.errors import StoreConflictError
 from bridge.http.private_addresses import is_private_host
 from bridge.http.request_checks import is_ip_address, is_loopback
-from bridge.jsonvalues import JsonObject
 from bridge.notices import Tell, WebhookAsked, unheard
 from bridge.seal import RecordSeal, SealedRecordError
 from bridge.store.contract import Store
 from bridge.store.outbox import OutboxRow, Webhook, WebhookKey, WebhookLimitError, WebhookLimits
+from bridge.text.jsonvalues import JsonObject
 
 SEALED_AS: Final = "webhook"
 """What the records are, for their keys."""

@@ -22,7 +22,7 @@ from typing import Final, Literal
 import rfc8785
 from pydantic import JsonValue
 
-from bridge.jsonvalues import JsonObject, is_deeper
+from bridge.text.jsonvalues import JsonObject, is_deeper
 
 CARD_DEPTH: Final = 64
 """Levels of arrays and objects in a card that can be signed. The SDKs stop at a hundred."""

@@ -33,8 +33,8 @@ from bridge.a2a.wire.canonical_card import (
     covered,
     outside,
 )
-from bridge.access.tokens import ALGORITHMS, IssuerKey
-from bridge.jsonvalues import JsonObject
+from bridge.identity.callers.json_web_tokens import ALGORITHMS, IssuerKey
+from bridge.text.jsonvalues import JsonObject
 
 SIGNATURES_MOST: Final = 16
 """Signatures of one card that are looked at: two forms of each key, while keys are changed, and some of others."""

@@ -20,7 +20,7 @@ from bridge.a2a.model.operations import AnswerT, AnyOperation, Operation, Reques
 from bridge.a2a.wire.reading import ExchangeReading
 from bridge.a2a.wire.rest import OperationRoutes, RestRequest
 from bridge.errors import PeerError
-from bridge.jsonvalues import JsonObject, shortened_json
+from bridge.text.jsonvalues import JsonObject, shortened_json
 
 
 @dataclass(frozen=True, slots=True)

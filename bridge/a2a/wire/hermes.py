@@ -38,7 +38,7 @@ from bridge.a2a.wire.rest import OperationRoutes, RestRequest, route
 from bridge.a2a.wire.spelling import restored, with_note
 from bridge.a2a.wire.v0_1 import FirstSpelling
 from bridge.a2a.wire.v0_3 import V0_3
-from bridge.jsonvalues import JsonObject
+from bridge.text.jsonvalues import JsonObject
 
 EVENT_LIMIT_BYTES: Final = 60_000
 """The most bytes of an event: readers of lines refuse one of 64 KiB, such as that of aiohttp."""

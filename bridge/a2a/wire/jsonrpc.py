@@ -13,7 +13,7 @@ from pydantic import JsonValue
 from pydantic_core import to_json
 
 from bridge.a2a.model.errors import INVALID_REQUEST, A2AError
-from bridge.jsonvalues import JsonObject
+from bridge.text.jsonvalues import JsonObject
 
 RequestId = str | int | float | None
 

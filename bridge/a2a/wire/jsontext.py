@@ -11,7 +11,7 @@ from pydantic import JsonValue
 from pydantic_core import from_json
 
 from bridge.a2a.model.errors import INVALID_REQUEST, PARSE_ERROR, TOO_LARGE, A2AError
-from bridge.jsonvalues import DEFAULT_MAX_VALUES, exceeds_floats, holds_more_values, is_deeper
+from bridge.text.jsonvalues import DEFAULT_MAX_VALUES, exceeds_floats, holds_more_values, is_deeper
 
 DEFAULT_MAX_DEPTH: Final = 64
 """Levels of arrays and objects: enough for any schema that people write, and too few to exhaust the stack of a

@@ -15,7 +15,7 @@ from typing import Final
 from pydantic import JsonValue
 
 from bridge.a2a.model.objects import JSONRPC, AgentCard, AgentInterface, SecurityRequirement
-from bridge.jsonvalues import JsonObject
+from bridge.text.jsonvalues import JsonObject
 
 _SCHEMES: Final[Mapping[str, str]] = {
     "apiKey": "apiKeySecurityScheme",

@@ -16,7 +16,7 @@ from pydantic import JsonValue
 
 from bridge.a2a.model import operations
 from bridge.a2a.model.operations import AnyOperation
-from bridge.jsonvalues import JsonObject
+from bridge.text.jsonvalues import JsonObject
 
 SCHEMES: Final = "urn:mcp-a2a:schemes"
 """The field of an authentication of 1.0, which has one scheme, for all the schemes that an older client named."""

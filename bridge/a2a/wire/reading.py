@@ -39,7 +39,7 @@ from bridge.a2a.model.objects import (
     TaskStatusUpdateEvent,
 )
 from bridge.a2a.model.operations import AnswerT
-from bridge.jsonvalues import JsonObject, shortened_json
+from bridge.text.jsonvalues import JsonObject, shortened_json
 
 UNREAD: Final = "urn:mcp-a2a:unread:v1"
 """The metadata key of a text that stands for a part whose content was left out. Its value says why."""

@@ -18,7 +18,7 @@ from pydantic import JsonValue
 from bridge.a2a.model.errors import METHOD_NOT_ALLOWED, METHOD_NOT_FOUND, A2AError, Violation, invalid_params
 from bridge.a2a.model.operations import AnyOperation
 from bridge.errors import echoed
-from bridge.jsonvalues import JsonObject
+from bridge.text.jsonvalues import JsonObject
 
 MEDIA_TYPE: Final = "application/a2a+json"
 PLAIN_MEDIA_TYPE: Final = "application/json"

@@ -18,7 +18,7 @@ from pydantic import JsonValue
 
 from bridge.a2a.model.objects import TaskState
 from bridge.a2a.wire.tolerant import message_from, normalized_event, normalized_task
-from bridge.jsonvalues import JsonObject
+from bridge.text.jsonvalues import JsonObject
 
 NOTE: Final = "urn:mcp-a2a:unsaid:v1"
 """The metadata key of the note: the fields that the object's generation does not have, by their names in 1.0."""

@@ -17,7 +17,7 @@ from urllib.parse import unquote_to_bytes
 from pydantic import JsonValue
 
 from bridge.a2a.model.objects import Role, TaskState
-from bridge.jsonvalues import JsonObject
+from bridge.text.jsonvalues import JsonObject
 
 _KINDS: Final = {
     "task": "task",

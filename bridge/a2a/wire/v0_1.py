@@ -33,7 +33,7 @@ from bridge.a2a.wire.push_spelling import FirstPushSpelling, push_in, push_out
 from bridge.a2a.wire.reading import ExchangeReading
 from bridge.a2a.wire.spelling import NOTE, restored, with_note
 from bridge.a2a.wire.v0_3 import V0_3, JsonSpelling
-from bridge.jsonvalues import JsonObject
+from bridge.text.jsonvalues import JsonObject
 
 _SAID_OTHERWISE: Final[Mapping[str, str]] = {
     TaskState.REJECTED.value: "failed",

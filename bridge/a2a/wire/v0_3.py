@@ -45,7 +45,7 @@ from bridge.a2a.wire.reading import ExchangeReading
 from bridge.a2a.wire.rest import PLAIN_MEDIA_TYPE, OperationRoutes
 from bridge.a2a.wire.spelling import DATA_WRAPPED, Spelling, noted, restored
 from bridge.a2a.wire.tolerant import FROM_FILE, file_in
-from bridge.jsonvalues import JsonObject
+from bridge.text.jsonvalues import JsonObject
 
 _FILE: Final[Mapping[str, str]] = {name: older for older, name in FROM_FILE.items()}
 """The fields of a file, by their names in 1.0."""

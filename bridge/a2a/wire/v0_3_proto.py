@@ -24,7 +24,7 @@ from bridge.a2a.wire.rest import OperationRoutes, route
 from bridge.a2a.wire.spelling import Spelling, noted, restored
 from bridge.a2a.wire.tolerant import content_of_url
 from bridge.a2a.wire.v0_3 import V0_3, data_in, data_out, file_out
-from bridge.jsonvalues import JsonObject
+from bridge.text.jsonvalues import JsonObject
 
 _CONFIGS: Final = "/v1/tasks/{taskId}/pushNotificationConfigs"
 _ROUTES: Final = (

@@ -30,7 +30,7 @@ from bridge.a2a.wire.dialect import Dialect, ErrorObject, EventDecoder, EventEnc
 from bridge.a2a.wire.reading import ExchangeReading
 from bridge.a2a.wire.rest import MEDIA_TYPE, PLAIN_MEDIA_TYPE, OperationRoutes, route
 from bridge.a2a.wire.tolerant import normalized_event, normalized_task, normalized_task_page
-from bridge.jsonvalues import JsonObject
+from bridge.text.jsonvalues import JsonObject
 
 _ERRORS_FROM: Final = 400
 _CONFIGS: Final = "/tasks/{taskId}/pushNotificationConfigs"

@@ -30,7 +30,7 @@ from bridge.a2a.wire.v0_3 import V0_3
 from bridge.a2a.wire.v0_3_proto import V0_3Proto
 from bridge.a2a.wire.v1_0 import V1_0
 from bridge.errors import echoed
-from bridge.jsonvalues import JsonObject
+from bridge.text.jsonvalues import JsonObject
 
 HEADER: Final = "A2A-Version"
 _ASSUMED: Final = "0.3"

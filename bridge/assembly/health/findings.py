@@ -20,17 +20,17 @@ from pathlib import Path
 from typing import Final
 
 from bridge.a2a.model.objects import Task, timestamp
-from bridge.access.verifiers import Scheme
 from bridge.assembly.plan import STANDARD_OUTPUT, Plan, SharedStore
 from bridge.audit.verification import END_BYTES, verified_end
 from bridge.config.tables.values import MEMORY_STORE
 from bridge.errors import counted
 from bridge.http.tls import certificate_end, faults_of, peer_faults_of
-from bridge.jsonvalues import JsonObject
+from bridge.identity.callers.verifiers import Scheme
+from bridge.local.private_files import require_writable
+from bridge.local.user_folders import state_folder
 from bridge.mcp.client.transports.streamable_http import HttpTarget
-from bridge.private_files import require_writable
-from bridge.safe_text import shell_word
-from bridge.user_folders import state_folder
+from bridge.text.jsonvalues import JsonObject
+from bridge.text.safe_text import shell_word
 
 FAILURES_MOST: Final = 10
 """The most failed tasks that are reported, the newest first."""

@@ -10,12 +10,12 @@ import anyio.to_thread
 from bridge.a2a.client.http import redacted_url
 from bridge.assembly.bridge import Bridge
 from bridge.assembly.health.findings import Grade, HealthFinding, ends, machine_findings, peer_mend
+from bridge.assembly.other_replicas import ServedPlan
 from bridge.assembly.plan import Plan
-from bridge.assembly.replicas import ServedPlan
 from bridge.assembly.stores import logins_of
 from bridge.errors import BridgeError
-from bridge.http.login_credentials import LoginWish
-from bridge.safe_text import shell_word
+from bridge.identity.logins.login_credentials import LoginWish
+from bridge.text.safe_text import shell_word
 
 
 async def health_of(bridge: Bridge) -> list[HealthFinding]:

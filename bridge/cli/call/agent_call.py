@@ -14,15 +14,15 @@ from bridge.cli.call import questions as answers
 from bridge.cli.call.arguments import CallRequest
 from bridge.cli.card import AgentConnection, has_extension, tool_on
 from bridge.errors import PeerError, UsageError
-from bridge.safe_text import shell_word
+from bridge.text.safe_text import shell_word
 
 if TYPE_CHECKING:
-    from bridge.a2a.client.card import FoundCard
-    from bridge.a2a.client.client import AgentClient
+    from bridge.a2a.client.agent_card import FoundCard
+    from bridge.a2a.client.agent_client import AgentClient
     from bridge.a2a.model.objects import Message, Part, StreamResponse, TaskStatus
     from bridge.cli.call.results import CallView
-    from bridge.jsonvalues import JsonObject
     from bridge.mcp.tools import Tool
+    from bridge.text.jsonvalues import JsonObject
 
 _CANCEL_SECONDS: Final = 10.0
 """How long an agent may take to cancel a task after Ctrl+C."""

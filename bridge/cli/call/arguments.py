@@ -15,7 +15,7 @@ from bridge.errors import UsageError
 
 if TYPE_CHECKING:
     from bridge.a2a.model.objects import AgentCard, Part
-    from bridge.jsonvalues import JsonObject
+    from bridge.text.jsonvalues import JsonObject
 
 _PAIR: Final = re.compile(r"([^=]+)=(.*)", re.DOTALL)
 _JSON: Final = "application/json"

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from bridge.cli.call.agent import AgentCalling
+from bridge.cli.call.agent_call import AgentCalling
 from bridge.cli.call.arguments import CallRequest
 from bridge.cli.card import AgentConnection, call_options
 from bridge.errors import PeerError, UsageError
@@ -167,7 +167,7 @@ def call(**options: Any) -> int:
 def _call_of_command(options: dict[str, Any]) -> int:
     """Call a tool of a server that is started for it."""
     from bridge.cli.call.results import CallView
-    from bridge.cli.call.tool import ToolCalling, require_none_for_agents, server_from
+    from bridge.cli.call.tool_call import ToolCalling, require_none_for_agents, server_from
 
     request = CallRequest.from_options(options)
     require_none_for_agents(options)
@@ -178,7 +178,7 @@ def _call_of_command(options: dict[str, Any]) -> int:
 
 def _call_of_url(request: CallRequest, view: CallView, options: dict[str, Any], no_card: PeerError) -> int:
     """Call a tool of the MCP server at a URL that gives no agent card."""
-    from bridge.cli.call.tool import NoServerError, ToolCalling, options_for_agents, server_from
+    from bridge.cli.call.tool_call import NoServerError, ToolCalling, options_for_agents, server_from
 
     if any(options_for_agents(options)):
         raise no_card

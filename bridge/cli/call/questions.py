@@ -11,14 +11,14 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
 from bridge.cli import forms
-from bridge.safe_text import ascii_json, shell_word
+from bridge.text.safe_text import ascii_json, shell_word
 
 if TYPE_CHECKING:
     from pydantic import JsonValue
 
     from bridge.a2a.model.objects import Part, TaskStatus
-    from bridge.jsonvalues import JsonObject
     from bridge.mcp.tools import Tool
+    from bridge.text.jsonvalues import JsonObject
 
 EXIT_UNANSWERED: Final = 3
 """The exit code of a call that asks something when there is no terminal."""

@@ -18,14 +18,14 @@ from bridge.cli.call.questions import is_question
 from bridge.cli.call.repeats import ShownParts
 from bridge.cli.render import can_ask, err, share_a_place, write, write_document
 from bridge.errors import UsageError, counted
-from bridge.file_names import named_by_type, safe_file_name
-from bridge.safe_text import with_visible_characters
+from bridge.local.file_names import named_by_type, safe_file_name
+from bridge.text.safe_text import with_visible_characters
 
 if TYPE_CHECKING:
     from pydantic import JsonValue
 
     from bridge.a2a.model.objects import AgentCard, Artifact, Part, StreamResponse, TaskStatus
-    from bridge.jsonvalues import JsonObject
+    from bridge.text.jsonvalues import JsonObject
 
 _COLOURS: Final = {"completed": "green", "failed": "red", "rejected": "red", "canceled": "yellow"}
 _STEM: Final = "artifact"

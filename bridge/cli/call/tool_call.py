@@ -28,20 +28,20 @@ from bridge.cli import forms, render
 from bridge.cli.call import questions as answers
 from bridge.cli.call.arguments import CallRequest
 from bridge.cli.call.results import CallView
-from bridge.cli.login import with_stored_logins
+from bridge.cli.login.login import with_stored_logins
 from bridge.cli.option_document import era_of, plan_of, server_at, server_of
 from bridge.concurrency import done_at_once, done_slowly
 from bridge.errors import PeerError, UsageError, echoed, leaf_of
-from bridge.file_names import named_by_type
-from bridge.jsonvalues import JsonObject
+from bridge.local.file_names import named_by_type
 from bridge.mcp.client.contract import resource_of
 from bridge.mcp.client.faults import ServerRefusedError
 from bridge.mcp.client.rounds import Round, result_in_rounds
+from bridge.mcp.client.server_tasks import follow, handle_from
 from bridge.mcp.client.session import Session
-from bridge.mcp.client.tasks import follow, handle_from
 from bridge.mcp.client.values import ProgressReport, ToolCall
 from bridge.mcp.messages import ELICIT
 from bridge.mcp.tools import Tool
+from bridge.text.jsonvalues import JsonObject
 from bridge.tools_as_agent.route import words_on_misfits
 from bridge.tools_as_agent.task_asker import PausableDeadline
 from bridge.translate import own_questions

@@ -47,7 +47,8 @@ def check(**options: Any) -> int:
     Exit codes: 0 all is well; 1 a server or agent cannot be called, the store cannot be used, a tool cannot be served,
     an agent of an imported file is left out, or a rule has no effect; 2 the file has mistakes.
     """
-    from bridge.cli import check_report, logs
+    from bridge.cli import logs
+    from bridge.cli.config import check_report
     from bridge.cli.serve import found, loaded_from, plan_of
 
     path = found(options["file"])
@@ -67,7 +68,7 @@ def check(**options: Any) -> int:
 def _looked_at(plan: Plan, options: dict[str, Any]) -> Findings:
     import anyio
 
-    from bridge.cli import check_report
+    from bridge.cli.config import check_report
     from bridge.process.preview import findings_of, offline_findings, previewed
 
     if options["offline"]:

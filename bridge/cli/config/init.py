@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 
 from bridge.errors import UsageError
-from bridge.safe_text import shell_word
+from bridge.text.safe_text import shell_word
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -122,7 +122,7 @@ def _answer(question: str, otherwise: str) -> str:
 
 
 def _server_from(text: str) -> tuple[str, str | Sequence[str]]:
-    from bridge.short_names import name_of, slug
+    from bridge.text.short_names import name_of, slug
 
     name, target = _named(text)
     if _is_url(target):
@@ -138,7 +138,7 @@ def _server_from(text: str) -> tuple[str, str | Sequence[str]]:
 
 
 def _agent_from(text: str) -> tuple[str, str]:
-    from bridge.short_names import name_for
+    from bridge.text.short_names import name_for
 
     name, url = _named(text)
     _require_url(url)
@@ -185,7 +185,7 @@ def _require_apart(given: Sequence[str], named: Mapping[str, object]) -> None:
 
 
 def _schema() -> str:
-    from bridge.config.schema import file_schema
+    from bridge.config.file_schema import file_schema
 
     return json.dumps(file_schema(), indent=2, ensure_ascii=False) + "\n"
 

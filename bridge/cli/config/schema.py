@@ -32,7 +32,7 @@ def schema(**options: Any) -> int:
     mcp-a2a schema --profile --output mappings/profile.schema.json
     """
     from bridge.cli import render
-    from bridge.config.schema import file_schema, profile_schema
+    from bridge.config.file_schema import file_schema, profile_schema
 
     found = profile_schema() if options["profile"] else file_schema()
     text = json.dumps(found, indent=2, ensure_ascii=False) + "\n"

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     from bridge.assembly.bridge import Bridge
     from bridge.assembly.plan import Plan
-    from bridge.jsonvalues import JsonObject
+    from bridge.text.jsonvalues import JsonObject
 
     Look = Callable[[Bridge], tuple[JsonObject, list[str]]]
     """Returns the value to print, and the reasons why it may be incomplete."""
@@ -110,7 +110,8 @@ def _require(name: str, known: object, table: str) -> None:
 def _print(plan: Plan, look: Look) -> int:
     import anyio
 
-    from bridge.cli import check_report, render
+    from bridge.cli import render
+    from bridge.cli.config import check_report
     from bridge.process.preview import previewed
 
     async def looked() -> tuple[JsonObject, list[str]]:

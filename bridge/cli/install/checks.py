@@ -13,13 +13,13 @@ from uuid import uuid4
 from bridge.cli.install import from_file
 from bridge.errors import PeerError, counted
 from bridge.hosts import places
-from bridge.short_names import name_from
+from bridge.text.short_names import name_from
 
 if TYPE_CHECKING:
-    from bridge.a2a.client.card import FoundCard
+    from bridge.a2a.client.agent_card import FoundCard
     from bridge.cli.card import AgentConnection
     from bridge.cli.install.command import AskedSecret
-    from bridge.jsonvalues import JsonObject
+    from bridge.text.jsonvalues import JsonObject
 
 _REFUSALS: Final = (401, 403, 407)
 
@@ -117,7 +117,7 @@ async def refusal_of(connection: AgentConnection, found: FoundCard, heard: list[
 def token_folder() -> Path:
     """The folder of the tokens that `install` was told."""
     from bridge.hosts import secrets
-    from bridge.user_folders import state_folder
+    from bridge.local.user_folders import state_folder
 
     return state_folder() / secrets.FOLDER
 

@@ -15,12 +15,12 @@ from typing import Any, Final
 import click
 from click.core import ParameterSource
 
-from bridge import short_names
 from bridge.cli.expose import agents_options
 from bridge.cli.install import checks, from_file
 from bridge.errors import PeerError, UsageError
 from bridge.hosts import entry, places
-from bridge.jsonvalues import JsonObject
+from bridge.text import short_names
+from bridge.text.jsonvalues import JsonObject
 
 _PRINTED: Final = "mcp-json"
 _HOSTS: Final[Mapping[str, places.Host]] = {**places.HOSTS, _PRINTED: places.ANY_HOST}
@@ -159,14 +159,14 @@ def agent_of(word: str) -> str:
 
 
 def _list(options: dict[str, Any]) -> int:
-    from bridge.cli.install import listing
+    from bridge.cli.install import installed
 
     if options["urls"] or options["remove"] or options["add"] or options["check"]:
         raise UsageError("--list shows what there is: it takes a HOST, or nothing")
     named = options["host"]
     if named is not None and (named == _PRINTED or _HOSTS[named].is_yaml):
         raise UsageError(f"the file of {named} is not read, so nothing is known of it")
-    return listing.show([_HOSTS[named]] if named else list(places.HOSTS.values()))
+    return installed.show([_HOSTS[named]] if named else list(places.HOSTS.values()))
 
 
 def _require_consistent(options: dict[str, Any], host: places.Host) -> None:
@@ -233,7 +233,7 @@ def exposed_from(
         UsageError: they do not fit together, or the host would not pass them on.
     """
     from bridge.cli import option_document
-    from bridge.cli.login import tls_given
+    from bridge.cli.login.login import tls_given
 
     files = {name: str(options[name]) if options[name] else None for name in ("cert", "key", "ca")}
     exposed = entry.Exposed(

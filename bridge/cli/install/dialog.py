@@ -13,14 +13,14 @@ from typing import TYPE_CHECKING, Any, Final, NoReturn
 
 import click
 
-from bridge import short_names
 from bridge.cli import render
 from bridge.cli.install import checks, command
 from bridge.errors import PeerError, UsageError, telling_of
 from bridge.hosts import places, secrets
+from bridge.text import short_names
 
 if TYPE_CHECKING:
-    from bridge.a2a.client.card import FoundCard
+    from bridge.a2a.client.agent_card import FoundCard
     from bridge.a2a.model.objects import AgentCard
     from bridge.cli.card import AgentConnection
 

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any
 from bridge.cli.install import checks, from_file
 from bridge.errors import UsageError
 from bridge.hosts import edit, entry, files, places, secrets
-from bridge.jsonvalues import JsonObject
-from bridge.safe_text import shell_line, shell_word
+from bridge.text.jsonvalues import JsonObject
+from bridge.text.safe_text import shell_line, shell_word
 
 if TYPE_CHECKING:
     from bridge.cli.install.command import AskedSecret

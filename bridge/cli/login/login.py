@@ -15,9 +15,9 @@ from bridge.errors import PeerError, UsageError
 
 if TYPE_CHECKING:
     from bridge.assembly.plan import Plan, RemotePlan, ServerPlan
-    from bridge.http.login_credentials import LoginWish
-    from bridge.http.logins import Login, LoginKeeper
     from bridge.http.tls import PeerTls
+    from bridge.identity.logins.kept_logins import Login, LoginKeeper
+    from bridge.identity.logins.login_credentials import LoginWish
 
 _WAIT_SECONDS: Final = 600.0
 _ANSWER_SECONDS: Final = 30.0
@@ -172,7 +172,7 @@ def _needless(peer: str, plan: Plan) -> UsageError:
 
 def _wish_at(url: str, file: Path | None, options: dict[str, Any]) -> LoginWish:
     from bridge.a2a.client.card_places import base_url
-    from bridge.http.login_credentials import LoginWish
+    from bridge.identity.logins.login_credentials import LoginWish
 
     return LoginWish(
         base_url(url),
@@ -201,7 +201,7 @@ class StoredLogin:
     def shown(self) -> str:
         """The URL without its query, in which a key may stand."""
         from bridge.a2a.client.card_places import base_url
-        from bridge.http.logins import LoginKey, peer_of
+        from bridge.identity.logins.kept_logins import LoginKey, peer_of
 
         return LoginKey(peer_of(base_url(self.url))).shown
 
@@ -213,8 +213,8 @@ class StoredLogin:
 def with_stored_logins(plan: Plan) -> Plan:
     """A plan of a command line, with the logins that `login URL` has made at its URLs, or makes while the command runs.
     A token that was given counts before a login."""
-    from bridge.http.later_login import LaterLogin
-    from bridge.http.login_credentials import LoginToken
+    from bridge.identity.logins.later_login import LaterLogin
+    from bridge.identity.logins.login_credentials import LoginToken
     from bridge.mcp.client.transports.streamable_http import HttpTarget
 
     def server(one: ServerPlan) -> ServerPlan:
@@ -245,14 +245,14 @@ def _has_token(headers: Mapping[str, str]) -> bool:
 
 def stored_login(url: str, *, allow_private: bool, tls: PeerTls | None) -> LoginWish | None:
     """The login at a URL that this user has made; None if there is none."""
-    from bridge.user_folders import LOGINS, state_folder
+    from bridge.local.user_folders import LOGINS, state_folder
 
     if not (state_folder() / LOGINS).is_dir():
         return None  # before the import of a store, for which a host that starts `expose` would wait
 
     from bridge.a2a.client.card_places import base_url
-    from bridge.http.login_credentials import LoginWish
-    from bridge.store.login_files import LoginFiles
+    from bridge.identity.logins.login_credentials import LoginWish
+    from bridge.identity.logins.login_files import LoginFiles
 
     files = LoginFiles(state_folder())
     wish = LoginWish(base_url(url), files, allow_private=allow_private, tls=tls, kind=None)
@@ -292,8 +292,8 @@ async def _log_in(wish: LoginWish, options: dict[str, Any]) -> None:
 
     from bridge.a2a.client.login_lead import login_lead
     from bridge.cli import render
-    from bridge.http.login_flow import log_in
-    from bridge.http.login_landing import login_landing
+    from bridge.identity.logins.login_flow import log_in
+    from bridge.identity.logins.login_landing import login_landing
 
     async def show(url: str) -> None:
         render.say(f"Log in at this page: {url}")

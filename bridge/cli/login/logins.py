@@ -12,8 +12,8 @@ import click
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from bridge.http.logins import Login, LoginKey
-    from bridge.jsonvalues import JsonObject
+    from bridge.identity.logins.kept_logins import Login, LoginKey
+    from bridge.text.jsonvalues import JsonObject
 
 _LAST_SECONDS: Final = 253_402_300_799
 """The last moment that a date can say, in seconds since the epoch. Issuers whose tokens do not expire may say the
@@ -38,7 +38,7 @@ def logins(**options: Any) -> int:
     import anyio
 
     from bridge.cli import logs, render
-    from bridge.cli.login import keeper_of
+    from bridge.cli.login.login import keeper_of
     from bridge.cli.serve import CONFIG_FILE_NAME
 
     logs.set_up("text", "error")

@@ -11,7 +11,7 @@ import click
 from bridge.errors import UsageError
 
 if TYPE_CHECKING:
-    from bridge.http.login_credentials import LoginWish
+    from bridge.identity.logins.login_credentials import LoginWish
 
 
 @click.command()
@@ -44,8 +44,8 @@ def logout(**options: Any) -> int:
     import anyio
 
     from bridge.cli import logs, render
-    from bridge.cli.login import wish_of
-    from bridge.http.logins import OPERATOR
+    from bridge.cli.login.login import wish_of
+    from bridge.identity.logins.kept_logins import OPERATOR
 
     logs.set_up("text", "error")
     principal = options.pop("principal")
@@ -64,7 +64,7 @@ def logout(**options: Any) -> int:
 
 async def _forgotten(wish: LoginWish) -> str | None:
     """Why the tokens of a login that was removed are not revoked, "" if they are; None if there was no login."""
-    from bridge.http.login_revocation import revoke
+    from bridge.identity.logins.login_revocation import revoke
 
     async with wish.keeper.held(wish.key) as held:
         if not held.is_there:

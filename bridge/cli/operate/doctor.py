@@ -13,7 +13,7 @@ from bridge.errors import PeerError, UsageError
 if TYPE_CHECKING:
     import httpx2
 
-    from bridge.jsonvalues import JsonObject
+    from bridge.text.jsonvalues import JsonObject
 
 _WAIT_SECONDS: Final = 30.0
 _AT_FAULT: Final = 1

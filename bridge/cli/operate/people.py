@@ -145,7 +145,7 @@ def _require_name(name: str) -> None:
 
 
 def _keep(token: str, place: Path) -> None:
-    from bridge.private_files import write_privately
+    from bridge.local.private_files import write_privately
 
     if place.exists():
         raise UsageError(f"{place} exists, and is not replaced: name another file")

@@ -14,16 +14,16 @@ import click
 
 from bridge.cli.card import AgentConnection, call_options, has_extension, tool_on
 from bridge.errors import PeerError, UsageError
-from bridge.safe_text import shell_word
+from bridge.text.safe_text import shell_word
 
 if TYPE_CHECKING:
     from pydantic import JsonValue
 
-    from bridge.a2a.client.card import FoundCard
+    from bridge.a2a.client.agent_card import FoundCard
     from bridge.a2a.model.objects import ListTasksRequest, ListTasksResponse, Message, Task
     from bridge.a2a.model.timeline import Timeline
     from bridge.cli.call.results import CallView
-    from bridge.jsonvalues import JsonObject
+    from bridge.text.jsonvalues import JsonObject
 
 _STATES: Final = (
     "submitted",
@@ -268,7 +268,7 @@ async def _show(
 ) -> int:
     from bridge.a2a.model.timeline import TIMELINE_URI, timeline_of
     from bridge.cli import render
-    from bridge.cli.timelines import timeline_lines
+    from bridge.cli.task.timelines import timeline_lines
 
     connection = replace(connection, asks_for=(*connection.asks_for, TIMELINE_URI))
     async with connection.client() as http:
@@ -304,8 +304,8 @@ async def _show(
 
 def _show_timeline(timeline: Timeline, *, as_json: bool) -> int:
     from bridge.cli import render
-    from bridge.cli.timelines import timeline_lines
-    from bridge.jsonvalues import json_bytes
+    from bridge.cli.task.timelines import timeline_lines
+    from bridge.text.jsonvalues import json_bytes
 
     if as_json:
         render.write_document(json_bytes(timeline.to_object()).decode() + "\n")
@@ -318,7 +318,7 @@ def _show_timeline(timeline: Timeline, *, as_json: bool) -> int:
 def _words_of(task: Task, connection: AgentConnection, found: FoundCard) -> Iterable[str]:
     """The agent's words, and the command that answers them."""
     from bridge.cli.call import questions as answers
-    from bridge.cli.call.agent import ASKING
+    from bridge.cli.call.agent_call import ASKING
 
     text = "\n".join(
         part.text for part in (task.status.message.parts if task.status.message else ()) if part.text
@@ -338,7 +338,7 @@ def _words_of(task: Task, connection: AgentConnection, found: FoundCard) -> Iter
 
 def _reply(connection: AgentConnection, found: FoundCard, view: CallView, options: dict[str, Any]) -> int:
     """Answer a task, then follow it as `call` does."""
-    from bridge.cli.call.agent import AgentCalling
+    from bridge.cli.call.agent_call import AgentCalling
     from bridge.cli.call.arguments import CallRequest
     from bridge.cli.call.questions import DeclinedError
 

@@ -7,7 +7,7 @@ from datetime import datetime
 from typing import Final
 
 from bridge.a2a.model.timeline import Moment, MomentKind, Timeline
-from bridge.safe_text import with_visible_characters
+from bridge.text.safe_text import with_visible_characters
 
 _WORDS: Final = {
     MomentKind.RECEIVED: "asked",

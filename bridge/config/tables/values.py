@@ -40,9 +40,9 @@ from bridge.config.text.secrets import (
 )
 from bridge.config.text.wording import HEADER_NAME, NAME, POSTGRES_SCHEMES, SCOPE_NAME, shown_url
 from bridge.http.private_addresses import is_private_host
-from bridge.http.replica_address import MAX_SOCKET_BYTES, UNIX, ReplicaAddress
 from bridge.http.request_checks import API_KEY_HEADER, is_loopback, network_of
 from bridge.http.tls import IDENTITY_KINDS
+from bridge.replicas.replica_address import MAX_SOCKET_BYTES, UNIX, ReplicaAddress
 
 _EXTENSION_URI: Final = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:[^\s,]{1,2000}")
 _OWN_EXTENSIONS: Final = "urn:mcp-a2a:"

@@ -19,9 +19,9 @@ from typing import Any, Final, Literal
 from bridge.config.text.masking import leaves, mask, masked_line, secret_places, value_at
 from bridge.config.text.positions import KeyPath, Positions, Span, locate, place_of
 from bridge.config.text.wording import key_name
-from bridge.diagnostics import Diagnostic, in_order
 from bridge.errors import ConfigError, UsageError
-from bridge.private_files import CONFIG_BYTES, read_regular
+from bridge.local.private_files import CONFIG_BYTES, read_regular
+from bridge.text.diagnostics import Diagnostic, in_order
 
 _AT: Final = re.compile(r" \(at (?:line (?P<line>\d+), column (?P<column>\d+)|end of document)\)$")
 _SAID: Final[Mapping[str, str]] = {

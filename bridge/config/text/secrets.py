@@ -18,7 +18,7 @@ from pydantic_core import PydanticCustomError
 
 from bridge.config.text.masking import VARIABLE_NAME
 from bridge.errors import UsageError
-from bridge.private_files import read_secret
+from bridge.local.private_files import read_secret
 
 HOW_TO_REFER: Final = '{ env = "NAME" } or { file = "PATH" }'
 

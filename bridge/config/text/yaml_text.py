@@ -21,8 +21,8 @@ import yaml
 from bridge.config.text.document import Document, at, read_text
 from bridge.config.text.masking import mask
 from bridge.config.text.positions import KeyPath, Span, Spot
-from bridge.diagnostics import Diagnostic
 from bridge.errors import ConfigError
+from bridge.text.diagnostics import Diagnostic
 
 _LIMIT_BYTES: Final = 256 * 1024
 """Bytes of a file. A configuration has a few thousand, and PyYAML reads a megabyte in seconds."""

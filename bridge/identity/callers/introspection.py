@@ -21,11 +21,11 @@ from urllib.parse import quote, urlsplit
 import anyio
 import httpx2
 
-from bridge.access.issuers import Issuer, IssuerLimits
-from bridge.access.key_sets import KeySource
-from bridge.access.tokens import LATEST, WrongTokenError
-from bridge.access.verifiers import NOT_KNOWN, digest_of
 from bridge.http.documents import DocumentError, DocumentLimits, fetched_json
+from bridge.identity.callers.issuers import Issuer, IssuerLimits
+from bridge.identity.callers.json_web_tokens import LATEST, WrongTokenError
+from bridge.identity.callers.key_sets import KeySource
+from bridge.identity.callers.verifiers import NOT_KNOWN, digest_of
 
 logger = logging.getLogger(__name__)
 

@@ -20,17 +20,17 @@ from urllib.parse import urlencode
 
 import anyio
 
-from bridge.access.issuers import Issuer
-from bridge.access.key_sets import KeySource, NoKeysError
-from bridge.access.tokens import (
+from bridge.identity.callers.issuers import Issuer
+from bridge.identity.callers.json_web_tokens import (
     WrongTokenError,
     principal_in,
     require_identity,
     token_in,
     verified_identity,
 )
-from bridge.http.logins import BegunProof
-from bridge.http.token_endpoint import (
+from bridge.identity.callers.key_sets import KeySource, NoKeysError
+from bridge.identity.logins.kept_logins import BegunProof
+from bridge.identity.tokens.token_endpoint import (
     OAuthClient,
     TokenEndpoint,
     TokenError,

@@ -11,18 +11,18 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any, Final
 
-from bridge.access.introspection import TokenQuestions, UnansweredTokenError
-from bridge.access.issuers import Issuer, IssuerLimits, IssuerMetadata
-from bridge.access.key_sets import KeySource, NoKeysError
-from bridge.access.principals import Principal
-from bridge.access.tokens import (
+from bridge.identity.callers.introspection import TokenQuestions, UnansweredTokenError
+from bridge.identity.callers.issuers import Issuer, IssuerLimits, IssuerMetadata
+from bridge.identity.callers.json_web_tokens import (
     WrongTokenError,
     principal_in,
     require_acceptable,
     token_in,
     verified_claims,
 )
-from bridge.access.verifiers import (
+from bridge.identity.callers.key_sets import KeySource, NoKeysError
+from bridge.identity.callers.principals import Principal
+from bridge.identity.callers.verifiers import (
     NOT_KNOWN,
     OF_ANOTHER_SCHEME,
     Scheme,
@@ -31,7 +31,7 @@ from bridge.access.verifiers import (
     WrongCredential,
     shown_secret,
 )
-from bridge.http.caller_token import CallerToken
+from bridge.identity.tokens.caller_token import CallerToken
 
 _ONE_TOKEN: Final = re.compile(r"[^\s,]+")
 """What an issuer may be asked about. A proxy that joins two Authorization headers leaves a comma and a space between

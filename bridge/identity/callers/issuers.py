@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Final, Literal
 
-from bridge.access.principals import OperatorRole, ScopeRule
+from bridge.identity.callers.principals import OperatorRole, ScopeRule
 
 OPENID: Final = "/.well-known/openid-configuration"
 """Where OpenID Connect Discovery has the metadata of an issuer."""

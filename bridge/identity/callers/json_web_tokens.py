@@ -19,8 +19,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 import jwt
 
-from bridge.access.issuers import Issuer
-from bridge.access.principals import ISSUER_MARK, OperatorRole, Principal
+from bridge.identity.callers.issuers import Issuer
+from bridge.identity.callers.principals import ISSUER_MARK, OperatorRole, Principal
 
 if TYPE_CHECKING:
     from jwt.types import Options

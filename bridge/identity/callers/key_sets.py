@@ -21,8 +21,6 @@ from urllib.parse import urlsplit
 import anyio
 import httpx2
 
-from bridge.access.issuers import OPENID, IssuerLimits, IssuerMetadata, IssuerPlace
-from bridge.access.tokens import IssuerKey, UnknownSignerError, keys_in
 from bridge.http.documents import DocumentError, DocumentLimits, MissingDocumentError, fetched_json
 from bridge.http.private_addresses import (
     AddressGuard,
@@ -33,6 +31,8 @@ from bridge.http.private_addresses import (
     is_private_host,
     refusing_private,
 )
+from bridge.identity.callers.issuers import OPENID, IssuerLimits, IssuerMetadata, IssuerPlace
+from bridge.identity.callers.json_web_tokens import IssuerKey, UnknownSignerError, keys_in
 
 logger = logging.getLogger(__name__)
 

@@ -10,7 +10,7 @@ from enum import StrEnum
 from fnmatch import fnmatchcase
 from typing import Final
 
-from bridge.http.caller_token import CallerToken
+from bridge.identity.tokens.caller_token import CallerToken
 
 
 @dataclass(frozen=True, slots=True)

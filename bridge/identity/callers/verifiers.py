@@ -22,12 +22,12 @@ from typing import Final, Protocol
 
 import anyio
 
-from bridge.access.challenges import REALM, token_challenge
-from bridge.access.issuers import Issuer, IssuerMetadata
-from bridge.access.principals import LOCAL, Principal
 from bridge.concurrency import Signal
 from bridge.errors import UsageError
 from bridge.http.request_checks import API_KEY_HEADER, SHOWN_HEADER, RefusedError
+from bridge.identity.callers.challenges import REALM, token_challenge
+from bridge.identity.callers.issuers import Issuer, IssuerMetadata
+from bridge.identity.callers.principals import LOCAL, Principal
 
 logger = logging.getLogger(__name__)
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from bridge.http.login_credentials import LoginNeededError, LoginToken, LoginWish
-from bridge.http.oauth import TokenSource
-from bridge.http.token_endpoint import AccessToken
+from bridge.identity.logins.login_credentials import LoginNeededError, LoginToken, LoginWish
+from bridge.identity.tokens.oauth import TokenSource
+from bridge.identity.tokens.token_endpoint import AccessToken
 
 
 class EachLogin(TokenSource):

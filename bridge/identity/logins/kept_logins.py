@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from typing import Final, Literal, Protocol
 from urllib.parse import urlsplit
 
-from bridge.safe_text import without_hidden_characters
+from bridge.text.safe_text import without_hidden_characters
 
 OPERATOR: Final = ""
 """The principal of logins that the operator made, which serve every caller."""

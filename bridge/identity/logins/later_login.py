@@ -14,10 +14,10 @@ import anyio.to_thread
 
 from bridge.errors import BridgeError, reason_of
 from bridge.http.client import PeerCredentials, RenewableCredentials
-from bridge.http.login_credentials import LoginNeededError, LoginToken, LoginWish
-from bridge.http.oauth import TokenCredentials, TokenSource
-from bridge.http.token_endpoint import AccessToken, TokenError
-from bridge.safe_text import shell_word
+from bridge.identity.logins.login_credentials import LoginNeededError, LoginToken, LoginWish
+from bridge.identity.tokens.oauth import TokenCredentials, TokenSource
+from bridge.identity.tokens.token_endpoint import AccessToken, TokenError
+from bridge.text.safe_text import shell_word
 
 
 class LoginPlace(Protocol):

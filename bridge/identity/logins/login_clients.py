@@ -13,7 +13,7 @@ from typing import Final
 
 from mcp.shared.auth import OAuthClientInformationFull
 
-from bridge.http.logins import LoginKey
+from bridge.identity.logins.kept_logins import LoginKey
 
 _KEPT_SECONDS: Final = 600.0
 """How long a client is used again: as long as a person may take at the page of an issuer."""

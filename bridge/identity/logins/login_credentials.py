@@ -28,7 +28,8 @@ import anyio
 
 from bridge.errors import BridgeError, reason_of
 from bridge.http.client import GuardedClient, PeerCredentials, certified_by
-from bridge.http.logins import (
+from bridge.http.tls import PeerTls
+from bridge.identity.logins.kept_logins import (
     OPERATOR,
     USE_NOTED_SECONDS,
     HeldLogin,
@@ -38,9 +39,8 @@ from bridge.http.logins import (
     PeerKind,
     peer_of,
 )
-from bridge.http.oauth import PlaceToken, TokenCredentials, TokenSource
-from bridge.http.tls import PeerTls
-from bridge.http.token_endpoint import (
+from bridge.identity.tokens.oauth import PlaceToken, TokenCredentials, TokenSource
+from bridge.identity.tokens.token_endpoint import (
     AccessToken,
     TokenError,
     UnsentError,
@@ -50,9 +50,9 @@ from bridge.http.token_endpoint import (
     issuer_guard,
     union_of,
 )
-from bridge.jsonvalues import JsonObject
 from bridge.notices import LoginNotice, LoginTaken, TokenNotice, TokenOutcome
-from bridge.safe_text import shell_word, with_visible_characters
+from bridge.text.jsonvalues import JsonObject
+from bridge.text.safe_text import shell_word, with_visible_characters
 
 logger = logging.getLogger(__name__)
 

@@ -20,12 +20,18 @@ import anyio.to_thread
 
 from bridge.concurrency import Backoff
 from bridge.errors import StoreLockedError, UsageError
-from bridge.http.logins import KeptLogins, Login, LoginKey
-from bridge.private_files import STATE_BYTES, private_file, private_folder, read_regular, write_privately
+from bridge.identity.logins.kept_logins import KeptLogins, Login, LoginKey
+from bridge.identity.logins.login_records import LoginRecords, login_id
+from bridge.local.file_lock import own_file
+from bridge.local.private_files import (
+    STATE_BYTES,
+    private_file,
+    private_folder,
+    read_regular,
+    write_privately,
+)
+from bridge.local.user_folders import LOGINS
 from bridge.seal import key_in, keys_in
-from bridge.store.lock import own_file
-from bridge.store.login_records import LoginRecords, login_id
-from bridge.user_folders import LOGINS
 
 _ENDING: Final = ".login"
 _LOCK_ENDING: Final = ".lock"

@@ -26,20 +26,20 @@ from mcp_types.version import LATEST_PROTOCOL_VERSION
 from pydantic import ValidationError
 
 from bridge.errors import PeerError, UsageError, reason_of
-from bridge.http.login_clients import RegisteredClients
-from bridge.http.login_credentials import (
+from bridge.http.private_addresses import PrivateAddressError
+from bridge.identity.logins.kept_logins import BegunLogin, Login, LoginLead
+from bridge.identity.logins.login_clients import RegisteredClients
+from bridge.identity.logins.login_credentials import (
     LoginWish,
     token_answer,
     with_tokens,
     words_of_refusal,
 )
-from bridge.http.login_landing import LoginLanding
-from bridge.http.login_provider import BegunSignal, LoginProvider, challenge_of, login_client
-from bridge.http.logins import BegunLogin, Login, LoginLead
-from bridge.http.private_addresses import PrivateAddressError
-from bridge.http.token_endpoint import TokenError, code_in
-from bridge.jsonvalues import words_of
-from bridge.safe_text import with_visible_characters
+from bridge.identity.logins.login_landing import LoginLanding
+from bridge.identity.logins.login_provider import BegunSignal, LoginProvider, challenge_of, login_client
+from bridge.identity.tokens.token_endpoint import TokenError, code_in
+from bridge.text.jsonvalues import words_of
+from bridge.text.safe_text import with_visible_characters
 
 _LONGEST_WORDS: Final = 400
 """Characters of a server's words that a message repeats."""

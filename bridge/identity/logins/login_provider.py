@@ -30,11 +30,11 @@ from mcp.shared.auth import (
 from pydantic import AnyUrl, Field
 
 from bridge.http.client import GuardedClient, guarded_by
-from bridge.http.login_clients import ClientUse, RegisteredClients
-from bridge.http.login_credentials import LoginWish
-from bridge.http.logins import BegunLogin, Login, LoginClientAuth, LoginLead
 from bridge.http.request_checks import is_loopback
-from bridge.http.token_endpoint import (
+from bridge.identity.logins.kept_logins import BegunLogin, Login, LoginClientAuth, LoginLead
+from bridge.identity.logins.login_clients import ClientUse, RegisteredClients
+from bridge.identity.logins.login_credentials import LoginWish
+from bridge.identity.tokens.token_endpoint import (
     ANSWER_BYTES,
     TokenError,
     is_metadata_of_issuer,

@@ -11,9 +11,9 @@ from collections.abc import Iterable, Sequence
 from dataclasses import asdict, fields
 
 from bridge.errors import UsageError
-from bridge.http.logins import KeptLogins, Login, LoginKey
-from bridge.jsonvalues import JsonObject
+from bridge.identity.logins.kept_logins import KeptLogins, Login, LoginKey
 from bridge.seal import RecordSeal, SealedRecordError
+from bridge.text.jsonvalues import JsonObject
 
 
 def login_id(key: LoginKey) -> str:

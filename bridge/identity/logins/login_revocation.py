@@ -16,9 +16,9 @@ import anyio
 import httpx2
 
 from bridge.http.client import GuardedClient
-from bridge.http.login_credentials import LoginWish, allows_private, proof_of_client
-from bridge.http.logins import Login
-from bridge.http.token_endpoint import (
+from bridge.identity.logins.kept_logins import Login
+from bridge.identity.logins.login_credentials import LoginWish, allows_private, proof_of_client
+from bridge.identity.tokens.token_endpoint import (
     TokenError,
     is_same_issuer,
     issuer_answer,
@@ -27,8 +27,8 @@ from bridge.http.token_endpoint import (
     secret_endpoint,
     with_mtls_aliases,
 )
-from bridge.jsonvalues import JsonObject
-from bridge.safe_text import with_visible_characters
+from bridge.text.jsonvalues import JsonObject
+from bridge.text.safe_text import with_visible_characters
 
 _REVOKE_SECONDS: Final = 10.0
 """How long an issuer may take for all tokens of a login: whoever logs out waits."""

@@ -7,10 +7,10 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Final
 
-from bridge.assembly.login_links import STATE_SECONDS, LoginLink
-from bridge.http.attempts import Attempts, CountedAttempt
 from bridge.http.connections import RateLimitedLog
 from bridge.http.request_checks import site_of
+from bridge.identity.callers.attempts import Attempts, CountedAttempt
+from bridge.identity.pages.login_links import STATE_SECONDS, LoginLink
 
 BEGUN_MOST: Final = 10
 """Logins of one principal at one peer that may be begun in STATE_SECONDS, and times that one link may lead to the

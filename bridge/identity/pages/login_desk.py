@@ -15,22 +15,16 @@ import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import TYPE_CHECKING, Final, NoReturn, TypeVarTuple
+from typing import TYPE_CHECKING, Final, NoReturn, Protocol, TypeVarTuple
 
 import anyio
 from starlette.responses import Response
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from bridge.access.principals import ISSUER_MARK
-from bridge.assembly.admission import Admission
-from bridge.assembly.login_links import LoginLink, LoginLinkError, LoginSeals, start_url
-from bridge.assembly.plan import Plan, ProcessPlan
 from bridge.concurrency import Backoff, Signal, one_at_a_time
 from bridge.errors import BridgeError, PeerError, reason_of
-from bridge.http.each_login import EachLogin
-from bridge.http.login_credentials import LoginWish
-from bridge.http.login_revocation import revoke
-from bridge.http.logins import (
+from bridge.identity.callers.principals import ISSUER_MARK
+from bridge.identity.logins.kept_logins import (
     DAY_SECONDS,
     DECLINED,
     OPERATOR,
@@ -41,13 +35,16 @@ from bridge.http.logins import (
     LoginKeeper,
     LoginKey,
 )
-from bridge.mcp.client.transports.streamable_http import HttpTarget, ServerTarget
+from bridge.identity.logins.login_credentials import LoginWish
+from bridge.identity.logins.login_revocation import revoke
+from bridge.identity.pages.login_links import LoginLink, LoginLinkError, LoginSeals, start_url
 from bridge.notices import LoginNotice, Tell
-from bridge.seal import key_in, keys_in
-from bridge.user_folders import state_folder
 
 if TYPE_CHECKING:
-    from bridge.access.issuer_login import IssuerLogin
+    from bridge.http.request_checks import FaceAddress, TrustedProxies
+    from bridge.identity.callers.issuer_login import IssuerLogin
+    from bridge.identity.callers.verifiers import Credential
+    from bridge.identity.pages.login_pages import FindLead
 
 ArgsT = TypeVarTuple("ArgsT")
 
@@ -84,7 +81,36 @@ _NOTHING: Final = Response("There is nothing here", 404)
 
 
 @dataclass(frozen=True)
-class _KnownPrincipals:
+class DeskAddress:
+    """Where browsers find the pages of logins, and the keys that seal what the pages hand out."""
+
+    base_url: str | None
+    """The address that links begin with; None for a bridge that browsers cannot reach."""
+    web: FaceAddress
+    proxies: TrustedProxies
+    keys: Callable[[], Sequence[bytes]]
+    """The keys of the bridge. They are read, or made, with the first link."""
+
+
+class LoginCallers(Protocol):
+    """Who may call the bridge, as far as logins need to know."""
+
+    @property
+    def credentials(self) -> Sequence[Credential]:
+        """The secrets that are accepted."""
+
+    def can_log_in(self, principal: str) -> bool:
+        """Whether a browser can show that it is this principal, by its token or at its issuer."""
+
+    def voucher_of(self, principal: str) -> str:
+        """The identity of the issuer that says who is this principal; empty for a principal of the file."""
+
+    def login_at(self, principal: str) -> IssuerLogin | None:
+        """The login at the issuer of a principal; None if no issuer can tell who it is."""
+
+
+@dataclass(frozen=True)
+class KnownPrincipals:
     """The principals of the file by name, and all those of issuers, by the identities of these."""
 
     names: frozenset[str] = frozenset()
@@ -93,12 +119,12 @@ class _KnownPrincipals:
     def __bool__(self) -> bool:
         return bool(self.names or self.issuers)
 
-    def without(self, others: _KnownPrincipals) -> _KnownPrincipals:
+    def without(self, others: KnownPrincipals) -> KnownPrincipals:
         """Those that are not among the others. A name that another issuer gives is somebody else."""
         left = {name: one for name, one in self.issuers.items() if others.issuers.get(name) != one}
-        return _KnownPrincipals(self.names - others.names, left)
+        return KnownPrincipals(self.names - others.names, left)
 
-    def left_behind(self, key: LoginKey, login: Login, now: _KnownPrincipals) -> bool:
+    def left_behind(self, key: LoginKey, login: Login, now: KnownPrincipals) -> bool:
         """Whether a login is of one of these, and of none of those of now. One that does not say which issuer its
         principal is of is taken as one of these."""
         issuer, mark, _ = key.principal.partition(ISSUER_MARK)
@@ -113,19 +139,19 @@ class LoginDesk:
 
     def __init__(
         self,
-        place: ProcessPlan,
-        own_url: str | None,
+        address: DeskAddress,
         wishes: Callable[[str], LoginWish | None],
-        admission: Admission,
+        callers: LoginCallers,
+        find_lead: FindLead,
         tell: Tell,
         refused: Callable[[str], None],
     ) -> None:
-        """`own_url` is the address for links of a bridge without a public one. `tell` is told what happens to logins,
-        and `refused` the error of each request to their pages whose sender is not known."""
-        self._place = place
-        self._own_url = own_url
-        self._admission = admission
+        """`tell` is told what happens to logins, and `refused` the error of each request to their pages whose sender
+        is not known. For the others see `LoginPlaces`."""
+        self._address = address
+        self._callers = callers
         self._wishes = wishes
+        self._find_lead = find_lead
         self._tell = tell
         self._refused = refused
         self._moved = Signal()
@@ -137,37 +163,30 @@ class LoginDesk:
         """The logins that the servers of the plan want of each caller."""
         self._left = frozenset[tuple[str, str]]()
         """The places and peers of logins that only plans of before want."""
-        self._known = _KnownPrincipals()
+        self._known = KnownPrincipals()
         """The principals of the plan."""
-        self._leaving: list[tuple[LoginWish, _KnownPrincipals]] = []
+        self._leaving: list[tuple[LoginWish, KnownPrincipals]] = []
         """The principals whose logins are still to be deleted at a server."""
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer a browser."""
         await (self._pages if self._is_wanted else _NOTHING)(scope, receive, send)
 
-    def logins_of(self, target: ServerTarget) -> CallerLogins | None:
-        """The logins of the callers of a server; None if it wants none of them."""
-        wish = _wish_of_server(target)
-        return None if wish is None else self.logins_at(wish)
-
     def logins_at(self, wish: LoginWish) -> CallerLogins | None:
         """The logins of callers at a peer that wants one of each; None if this bridge has no address for links."""
-        base_url = self._place.public_url or self._own_url
-        if base_url is None:
+        if self._address.base_url is None:
             return None
         self._is_wanted = True
-        return KeptCallerLogins(wish, self._seals, base_url, self._looks, self._admission, self._has_left)
-
-    def serve(self, plan: Plan) -> None:
-        """Look after the logins at the servers of this plan, and delete those of principals that it leaves out."""
-        before, known = self._kept, self._known
-        self._kept = list(wishes_of_each(plan).values())
-        self._left = (self._left | _peers_of(before)) - _peers_of(self._kept)
-        self._known = _KnownPrincipals(
-            frozenset(one.principal.name for one in plan.credentials),
-            {name: one.identity for name, one in plan.issuers.items()},
+        return KeptCallerLogins(
+            wish, self._seals, self._address.base_url, self._looks, self._callers, self._has_left
         )
+
+    def serve(self, wishes: Sequence[LoginWish], principals: KnownPrincipals) -> None:
+        """Look after the logins that servers want of each caller, and delete those of principals that are left out."""
+        before, known = self._kept, self._known
+        self._kept = wishes
+        self._left = (self._left | _peers_of(before)) - _peers_of(self._kept)
+        self._known = principals
         if gone := known.without(self._known):
             self._leaving += [(wish, gone) for wish in dict.fromkeys((*before, *self._kept))]
         self._served.tell()
@@ -204,7 +223,7 @@ class LoginDesk:
             return False
         return True
 
-    async def _delete_of(self, wish: LoginWish, gone: _KnownPrincipals) -> None:
+    async def _delete_of(self, wish: LoginWish, gone: KnownPrincipals) -> None:
         """Delete the logins of these principals, unless they have come back."""
         await self._delete(
             wish,
@@ -236,27 +255,24 @@ class LoginDesk:
     @cached_property
     def _seals(self) -> LoginSeals:
         # No key is made for a bridge whose servers want no such login.
-        return LoginSeals(keys_in(self._place.keys) or [key_in(self._place.state or state_folder())])
+        return LoginSeals(self._address.keys())
 
     @cached_property
     def _pages(self) -> ASGIApp:
         # Few bridges have such pages, and they load the login flow of the SDK.
-        from bridge.assembly.login_pages import LoginPages, LoginPlaces
+        from bridge.identity.pages.login_pages import LoginPages, LoginPlaces
 
         places = LoginPlaces(
             self._wishes,
-            lambda: self._admission.credentials,
-            self._issuer_login,
+            lambda: self._callers.credentials,
+            self._callers.login_at,
+            self._find_lead,
             _ANSWER_SECONDS,
             self._moved,
             self._tell,
             self._refused,
         )
-        return LoginPages(self._place.web, self._seals, places, self._place.proxies)
-
-    def _issuer_login(self, principal: str) -> IssuerLogin | None:
-        issuer = self._admission.issuer_of(principal)
-        return None if issuer is None else self._admission.issuers.login_at(issuer)
+        return LoginPages(self._address.web, self._seals, places, self._address.proxies)
 
 
 async def _revoke_all(wish: LoginWish, deleted: Sequence[tuple[LoginKey, Login]]) -> None:
@@ -320,7 +336,7 @@ class KeptCallerLogins:
     seals: LoginSeals
     base_url: str
     looks: LoginLooks
-    admission: Admission
+    callers: LoginCallers
     has_left: Callable[[LoginWish], bool]
 
     @property
@@ -334,7 +350,7 @@ class KeptCallerLogins:
         Raises:
             PeerError: no browser can show that it is this principal, too.
         """
-        if not self.admission.can_log_in(principal):
+        if not self.callers.can_log_in(principal):
             raise PeerError(
                 f"{self.wish.name} wants a login of each caller, and no browser can show that it is {principal}"
             )
@@ -343,7 +359,7 @@ class KeptCallerLogins:
 
     def voucher_of(self, principal: str) -> str:
         """See `CallerLogins`."""
-        return self.admission.voucher_of(principal)
+        return self.callers.voucher_of(principal)
 
     def link(self, principal: str, client: str) -> str:
         """See `CallerLogins`."""
@@ -415,17 +431,5 @@ class KeptCallerLogins:
         return login.refresh_token is not None or login.is_fresh(time.time())
 
 
-def wishes_of_each(plan: Plan) -> Mapping[str, LoginWish]:
-    """The logins that peers of a plan want of each caller, by the tables of the peers."""
-    servers = (_wish_of_server(server.target) for server in plan.servers.values())
-    agents = (one.tokens.wish for one in plan.agents.values() if isinstance(one.tokens, EachLogin))
-    return {wish.place: wish for wish in (*servers, *agents) if wish is not None}
-
-
 def _peers_of(wishes: Sequence[LoginWish]) -> frozenset[tuple[str, str]]:
     return frozenset((wish.place, wish.key.peer) for wish in wishes)
-
-
-def _wish_of_server(target: ServerTarget) -> LoginWish | None:
-    wish = target.oauth if isinstance(target, HttpTarget) else None
-    return wish if isinstance(wish, LoginWish) and wish.of_each else None

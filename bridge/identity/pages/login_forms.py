@@ -10,10 +10,10 @@ import html
 from collections.abc import Sequence
 from typing import Final
 
-from bridge.access.issuer_login import IssuerLogin
-from bridge.assembly.login_links import BrowserPerson, LoginLink
-from bridge.http.login_credentials import LoginWish
-from bridge.safe_text import with_visible_characters
+from bridge.identity.callers.issuer_login import IssuerLogin
+from bridge.identity.logins.login_credentials import LoginWish
+from bridge.identity.pages.login_links import BrowserPerson, LoginLink
+from bridge.text.safe_text import with_visible_characters
 
 _SHOWN: Final = 200
 """Characters of a name that a page shows."""

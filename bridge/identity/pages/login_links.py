@@ -16,7 +16,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any, Final, TypeVar
 
-from bridge.http.logins import AwaitedLogin, BegunLogin, BegunProof, Login
+from bridge.identity.logins.kept_logins import AwaitedLogin, BegunLogin, BegunProof, Login
 from bridge.seal import RecordSeal, SealedRecordError
 
 STATE_SECONDS: Final = 600.0

@@ -16,7 +16,7 @@ from __future__ import annotations
 import html
 import logging
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from http import HTTPStatus
 from typing import Final
@@ -27,13 +27,28 @@ from starlette.requests import cookie_parser
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
-from bridge.a2a.client.login_lead import login_lead
-from bridge.access.issuer_login import IssuerLogin
-from bridge.access.principals import Principal
-from bridge.access.verifiers import Credential, Scheme, verifiers_of
-from bridge.assembly.login_bounds import LoginBounds
-from bridge.assembly.login_forms import FILE_PERSON, approval_form, issuer_button, shown, who_form
-from bridge.assembly.login_links import (
+from bridge.concurrency import Signal
+from bridge.errors import BridgeError, UsageError
+from bridge.http.request_checks import (
+    API_KEY_HEADER,
+    NO_PROXIES,
+    FaceAddress,
+    RefusedError,
+    TrustedProxies,
+    is_loopback,
+    request_body,
+)
+from bridge.identity.callers.issuer_login import IssuerLogin
+from bridge.identity.callers.principals import Principal
+from bridge.identity.callers.verifiers import Credential, Scheme, verifiers_of
+from bridge.identity.logins.kept_logins import DECLINED, HeldLogin, Login, LoginLead
+from bridge.identity.logins.login_clients import RegisteredClients
+from bridge.identity.logins.login_credentials import LoginWish
+from bridge.identity.logins.login_flow import begin_login, finish_login
+from bridge.identity.logins.login_revocation import revoke
+from bridge.identity.pages.login_bounds import LoginBounds
+from bridge.identity.pages.login_forms import FILE_PERSON, approval_form, issuer_button, shown, who_form
+from bridge.identity.pages.login_links import (
     BACK_PATH,
     START_PATH,
     STATE_SECONDS,
@@ -47,22 +62,6 @@ from bridge.assembly.login_links import (
     is_same,
     link_digest,
     new_person,
-)
-from bridge.concurrency import Signal
-from bridge.errors import BridgeError, UsageError
-from bridge.http.login_clients import RegisteredClients
-from bridge.http.login_credentials import LoginWish
-from bridge.http.login_flow import begin_login, finish_login
-from bridge.http.login_revocation import revoke
-from bridge.http.logins import DECLINED, HeldLogin, Login
-from bridge.http.request_checks import (
-    API_KEY_HEADER,
-    NO_PROXIES,
-    FaceAddress,
-    RefusedError,
-    TrustedProxies,
-    is_loopback,
-    request_body,
 )
 from bridge.notices import LoginEvent, LoginNotice, Tell, unheard
 
@@ -88,6 +87,10 @@ _HEADERS: Final = {
 }
 
 
+FindLead = Callable[[LoginWish, float], Awaitable[LoginLead | None]]
+"""Asks an agent or a catalog how its login begins. The number bounds each answer, in seconds."""
+
+
 @dataclass(frozen=True)
 class LoginPlaces:
     """What the pages know of the bridge that they belong to. All of it may change while they are served."""
@@ -98,6 +101,8 @@ class LoginPlaces:
     """The secrets that are accepted."""
     issuer_login: Callable[[str], IssuerLogin | None]
     """The login at the issuer of a principal, by its name; None if no issuer can tell who it is."""
+    find_lead: FindLead
+    """Asks an agent how its login begins."""
     answer_seconds: float
     """How long a server may take for each answer."""
     moved: Signal = field(default_factory=Signal)
@@ -303,7 +308,7 @@ class LoginPages:
         self._bounds.note_login(link)
         try:
             seconds = self._places.answer_seconds
-            lead = await login_lead(wish, seconds) if wish.kind == "agents" else None
+            lead = await self._places.find_lead(wish, seconds) if wish.kind == "agents" else None
             begun = await begin_login(wish, f"{visit.base_url}{BACK_PATH}", seconds, lead, self._clients)
         except (BridgeError, OSError) as exc:
             self._tell(link, "failed")

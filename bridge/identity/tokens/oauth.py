@@ -24,7 +24,7 @@ import anyio
 
 from bridge.http.client import PeerCredentials, RenewableCredentials
 from bridge.http.tls import PeerTls
-from bridge.http.token_endpoint import (
+from bridge.identity.tokens.token_endpoint import (
     AccessToken,
     GrantRefusedError,
     OAuthClient,

@@ -35,9 +35,9 @@ from bridge.http.client import GuardedClient, certified_by, guarded_by
 from bridge.http.private_addresses import AddressGuard, PrivateAddressError, refusing_private
 from bridge.http.request_checks import is_loopback
 from bridge.http.tls import PeerTls
-from bridge.jsonvalues import JsonObject
-from bridge.private_files import read_regular
-from bridge.safe_text import with_visible_characters
+from bridge.local.private_files import read_regular
+from bridge.text.jsonvalues import JsonObject
+from bridge.text.safe_text import with_visible_characters
 
 ANSWER_BYTES: Final = 256 * 1024
 """The largest metadata or token response that is read: real ones have a few KB, or tens with many groups in a JWT."""

@@ -19,11 +19,17 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Final
 
-from bridge.http.caller_token import CallerToken
-from bridge.http.oauth import HeldToken, TokenSource, asked_by
-from bridge.http.token_endpoint import AccessToken, OAuthClient, TokenEndpoint, TokenError, access_token_in
-from bridge.jsonvalues import JsonObject
+from bridge.identity.tokens.caller_token import CallerToken
+from bridge.identity.tokens.oauth import HeldToken, TokenSource, asked_by
+from bridge.identity.tokens.token_endpoint import (
+    AccessToken,
+    OAuthClient,
+    TokenEndpoint,
+    TokenError,
+    access_token_in,
+)
 from bridge.notices import TokenGrantType, TokenNotice, TokenOutcome
+from bridge.text.jsonvalues import JsonObject
 
 UNSAID_SECONDS: Final = 60.0
 """How long a token is used of which neither its own issuer nor the caller's token says until when it counts. It is as

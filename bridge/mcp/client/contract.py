@@ -9,14 +9,14 @@ from typing import TYPE_CHECKING, Protocol
 
 from pydantic import JsonValue
 
-from bridge.jsonvalues import JsonObject
 from bridge.mcp.client.call_queue import Claimant, OnHeld, SlotHold
 from bridge.mcp.client.dispatcher import OnTaskNews
 from bridge.mcp.client.values import Asker, Greeting, OnProgress, ToolCall, ToolListing
+from bridge.text.jsonvalues import JsonObject
 
 if TYPE_CHECKING:
-    from bridge.http.caller_token import CallerToken
-    from bridge.http.logins import CallerLogins
+    from bridge.identity.logins.kept_logins import CallerLogins
+    from bridge.identity.tokens.caller_token import CallerToken
 
 
 class ToolSession(Protocol):

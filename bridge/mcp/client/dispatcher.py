@@ -57,11 +57,11 @@ from mcp_types import (
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 
 from bridge.errors import counted
-from bridge.jsonvalues import JsonObject, exceeds_floats, json_bytes
 from bridge.mcp.client.elicitation_routing import MODES, ElicitationRouter
 from bridge.mcp.client.faults import FLOODED, UNREACHABLE, error_of
 from bridge.mcp.client.values import OnProgress, ProgressReport
 from bridge.mcp.messages import ELICIT, TASKS_EXTENSION, UnreadableError
+from bridge.text.jsonvalues import JsonObject, exceeds_floats, json_bytes
 from bridge.trace import OnHop
 
 logger = logging.getLogger(__name__)

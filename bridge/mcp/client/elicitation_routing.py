@@ -27,9 +27,9 @@ from pydantic import JsonValue
 
 from bridge.concurrency import Signal
 from bridge.errors import PeerError, echoed
-from bridge.jsonvalues import JsonObject
 from bridge.mcp.client.values import Asker
 from bridge.mcp.messages import ELICIT
+from bridge.text.jsonvalues import JsonObject
 
 logger = logging.getLogger(__name__)
 

@@ -19,8 +19,8 @@ from mcp_types import (
 from pydantic import JsonValue
 
 from bridge.errors import PeerError
-from bridge.jsonvalues import JsonObject, holds_more_values
 from bridge.mcp.messages import ENDS_KEPT_BYTES, OverlongLine, UnreadableError, messages_in
+from bridge.text.jsonvalues import JsonObject, holds_more_values
 
 FAULT_KEY: Final = "mcp-a2a/fault"
 """A key in the data of a JSON-RPC error. It marks an error that the bridge's transport made, not the server."""

@@ -20,11 +20,11 @@ from pathlib import Path
 from typing import Final, Protocol
 
 from bridge.errors import UsageError
+from bridge.local.private_files import STATE_BYTES, patiently, read_regular, write_privately
 from bridge.mcp.client.contract import DescribedServer
 from bridge.mcp.client.known_servers import server_id
 from bridge.mcp.client.values import Greeting, ToolListing
 from bridge.mcp.tools import SchemaBudget, UnservableTool, tools_from
-from bridge.private_files import STATE_BYTES, patiently, read_regular, write_privately
 
 logger = logging.getLogger(__name__)
 

@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Final
 
 from bridge.errors import UsageError
-from bridge.private_files import STATE_BYTES, patiently, read_regular, write_privately
+from bridge.local.private_files import STATE_BYTES, patiently, read_regular, write_privately
 
 logger = logging.getLogger(__name__)
 

@@ -26,8 +26,7 @@ from pydantic import JsonValue
 
 from bridge.concurrency import Backoff, Signal
 from bridge.errors import UNAUTHORIZED, PeerError
-from bridge.http.login_credentials import LoginNeededError
-from bridge.jsonvalues import JsonObject, words_of
+from bridge.identity.logins.login_credentials import LoginNeededError
 from bridge.mcp.client.dispatcher import OnTaskNews, Stamp, UnansweredBounds, Wire
 from bridge.mcp.client.elicitation_routing import ElicitationRouter
 from bridge.mcp.client.eras import Era, negotiate
@@ -49,7 +48,7 @@ from bridge.mcp.client.faults import (
     fault_of,
     status_of,
 )
-from bridge.mcp.client.listing import ListBounds, listed_tools
+from bridge.mcp.client.listed_tools import ListBounds, listed_tools
 from bridge.mcp.client.stderr import LastWords
 from bridge.mcp.client.transports.http_sse import http_sse, may_be_http_sse
 from bridge.mcp.client.transports.in_process import InProcessTarget, in_process
@@ -57,7 +56,8 @@ from bridge.mcp.client.transports.stdio import StdioTarget, child
 from bridge.mcp.client.transports.streamable_http import HttpTarget, ServerTarget, streamable_http
 from bridge.mcp.client.values import Asker, Greeting, OnProgress, ProgressReport, ToolCall, ToolListing
 from bridge.mcp.tools import Tool
-from bridge.safe_text import web_link
+from bridge.text.jsonvalues import JsonObject, words_of
+from bridge.text.safe_text import web_link
 from bridge.version import __version__
 
 logger = logging.getLogger(__name__)

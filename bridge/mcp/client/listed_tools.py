@@ -17,10 +17,10 @@ from pydantic import JsonValue
 
 from bridge.concurrency import Backoff
 from bridge.errors import PeerError, counted
-from bridge.jsonvalues import JsonObject, json_bytes, shortened_json
 from bridge.mcp.client.faults import ServerRefusedError
 from bridge.mcp.client.values import ToolListing
 from bridge.mcp.tools import SchemaBudget, tools_from
+from bridge.text.jsonvalues import JsonObject, json_bytes, shortened_json
 
 MAX_PAGES: Final = 1000
 """The most pages of one tools/list, so that a server that never ends its list cannot hang the bridge."""

@@ -35,7 +35,7 @@ from bridge.mcp.client.link import (
     SilentServerError,
     open_link,
 )
-from bridge.mcp.client.listing import ListBounds
+from bridge.mcp.client.listed_tools import ListBounds
 from bridge.mcp.client.stderr import LastWords
 from bridge.mcp.client.transports.stdio import StdioTarget
 from bridge.mcp.client.transports.streamable_http import HttpTarget, ServerTarget

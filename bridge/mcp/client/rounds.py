@@ -15,9 +15,9 @@ from typing import TypeVar
 import anyio
 
 from bridge.concurrency import Backoff
-from bridge.jsonvalues import JsonObject
 from bridge.mcp.client.elicitation_routing import elicitation_in
 from bridge.mcp.client.values import ToolCall
+from bridge.text.jsonvalues import JsonObject
 
 StopT = TypeVar("StopT")
 """The caller's value that ends the rounds before there is a result."""

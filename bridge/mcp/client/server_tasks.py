@@ -24,12 +24,12 @@ from pydantic import JsonValue
 
 from bridge.concurrency import Backoff
 from bridge.errors import PeerError
-from bridge.jsonvalues import JsonObject, exceeds_floats
 from bridge.mcp.client.contract import ToolSession
 from bridge.mcp.client.elicitation_routing import elicitation_in
 from bridge.mcp.client.faults import CallerTokenGoneError, ServerLostError, ServerRefusedError
 from bridge.mcp.client.values import Asker
 from bridge.mcp.messages import result_as_specified
+from bridge.text.jsonvalues import JsonObject, exceeds_floats
 
 logger = logging.getLogger(__name__)
 

@@ -89,9 +89,8 @@ from pydantic import JsonValue
 from bridge import trace
 from bridge.concurrency import Backoff
 from bridge.errors import UNAUTHORIZED, BridgeError, PeerError, UsageError, leaf_of
-from bridge.http.login_credentials import LoginNeededError
 from bridge.http.probe import FaultExplainer
-from bridge.jsonvalues import JsonObject
+from bridge.identity.logins.login_credentials import LoginNeededError
 from bridge.mcp.client.dispatcher import OnTaskNews
 from bridge.mcp.client.eras import Era
 from bridge.mcp.client.faults import (
@@ -104,12 +103,13 @@ from bridge.mcp.client.faults import (
 )
 from bridge.mcp.client.known_servers import Fact, ServerMemory
 from bridge.mcp.client.link import Deadline, Link, RefusedHandshakeError
-from bridge.mcp.client.listing import ListingPace
+from bridge.mcp.client.listed_tools import ListingPace
 from bridge.mcp.client.opening import Opener, SessionPace
 from bridge.mcp.client.transports.streamable_http import HttpTarget, ServerTarget, explained_at, is_local
 from bridge.mcp.client.values import Asker, Greeting, OnProgress, ToolCall, ToolListing
 from bridge.mcp.messages import result_as_specified, state_of_result
 from bridge.mcp.tools import Tool
+from bridge.text.jsonvalues import JsonObject
 from bridge.trace import UNHEARD, Hops
 
 logger = logging.getLogger(__name__)

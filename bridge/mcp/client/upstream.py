@@ -24,11 +24,10 @@ import anyio.abc
 
 from bridge.concurrency import Signal
 from bridge.errors import BusyError, counted
-from bridge.http.caller_token import CallerToken
-from bridge.http.login_credentials import LoginToken
-from bridge.http.logins import CallerLogins
-from bridge.http.token_exchange import CallerTokens
-from bridge.jsonvalues import json_bytes
+from bridge.identity.logins.kept_logins import CallerLogins
+from bridge.identity.logins.login_credentials import LoginToken
+from bridge.identity.tokens.caller_token import CallerToken
+from bridge.identity.tokens.token_exchange import CallerTokens
 from bridge.mcp.client.call_queue import CallQueue, SlotHold
 from bridge.mcp.client.contract import OwnSession
 from bridge.mcp.client.eras import Era
@@ -40,6 +39,7 @@ from bridge.mcp.client.transports.stdio import StdioTarget
 from bridge.mcp.client.transports.streamable_http import HttpTarget, ServerTarget
 from bridge.mcp.client.values import Greeting, ToolListing
 from bridge.source_state import HeardRefusal
+from bridge.text.jsonvalues import json_bytes
 from bridge.trace import UNHEARD, Hops
 
 logger = logging.getLogger(__name__)

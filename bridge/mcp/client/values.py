@@ -6,8 +6,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from bridge.jsonvalues import JsonObject
 from bridge.mcp.tools import Tool, UnservableTool
+from bridge.text.jsonvalues import JsonObject
 
 
 @dataclass(frozen=True)

@@ -24,8 +24,8 @@ from mcp_types import ClientCapabilities, Request
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from bridge.errors import PeerError, leaf_of
-from bridge.jsonvalues import JsonObject
 from bridge.mcp.messages import ELICIT, TASKS_EXTENSION
+from bridge.text.jsonvalues import JsonObject
 
 
 @dataclass(frozen=True, slots=True)

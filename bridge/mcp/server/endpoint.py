@@ -26,11 +26,7 @@ from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from bridge import trace
-from bridge.access.challenges import insufficient_scope
-from bridge.access.principals import OfferedNames, Principal, PrincipalNames
-from bridge.access.verifiers import Access
 from bridge.errors import echoed
-from bridge.http.hops import SHOWN_BEFORE, AcceptedHop
 from bridge.http.request_checks import (
     ASKED_PATH,
     SHOWN_HEADER,
@@ -40,10 +36,14 @@ from bridge.http.request_checks import (
     require_json,
     require_once,
 )
-from bridge.jsonvalues import JsonObject, holds_more_values
+from bridge.identity.callers.challenges import insufficient_scope
+from bridge.identity.callers.principals import OfferedNames, Principal, PrincipalNames
+from bridge.identity.callers.verifiers import Access
 from bridge.mcp.messages import line_of, messages_in, plain_message_in
 from bridge.mcp.server.resource_metadata import METADATA_PATH
 from bridge.mcp.server.shared_sessions import HOP, SharedSessions
+from bridge.replicas.passed_requests import SHOWN_BEFORE, AcceptedHop
+from bridge.text.jsonvalues import JsonObject, holds_more_values
 from bridge.trace import UNHEARD, Hops
 
 _JSON: Final = "application/json"

@@ -13,10 +13,10 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal, NamedTuple, Protocol
 
-from bridge.access.principals import MayUse, OfferedNames, may_use_everything
 from bridge.errors import BridgeError, PeerError, telling_of
-from bridge.http.caller_token import Caller, CallerToken
-from bridge.jsonvalues import JsonObject
+from bridge.identity.callers.principals import MayUse, OfferedNames, may_use_everything
+from bridge.identity.tokens.caller_token import Caller, CallerToken
+from bridge.text.jsonvalues import JsonObject
 
 INVALID_PARAMS: Literal[-32602] = -32602
 INTERNAL_ERROR: Literal[-32603] = -32603

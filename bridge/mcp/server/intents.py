@@ -19,14 +19,14 @@ from starlette.requests import ClientDisconnect
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from bridge import trace
-from bridge.access.principals import Principal
 from bridge.errors import AuditAwayError
 from bridge.http.request_checks import RefusedError
-from bridge.jsonvalues import JsonObject
+from bridge.identity.callers.principals import Principal
 from bridge.mcp.messages import ELICIT
 from bridge.mcp.server.endpoint import AdmittedUser
 from bridge.mcp.server.face import AskClient, TaskCaller, TaskWork, ToolFace
 from bridge.notices import AnswerTaken, Tell
+from bridge.text.jsonvalues import JsonObject
 from bridge.trace import Hop, HopGate
 
 AWAY = "The bridge cannot write its audit at the moment"

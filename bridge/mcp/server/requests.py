@@ -16,12 +16,12 @@ from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 from pydantic import JsonValue
 
 from bridge import trace
-from bridge.access.principals import LOCAL, Principal
-from bridge.http.caller_token import CLIENT_CHARACTERS
-from bridge.jsonvalues import JsonObject, is_deeper
+from bridge.identity.callers.principals import LOCAL, Principal
+from bridge.identity.tokens.caller_token import CLIENT_CHARACTERS
 from bridge.mcp.server.back_channel import DeclaredCapabilities, LegacyElicitation, ProgressSender
 from bridge.mcp.server.endpoint import REVOKED
 from bridge.mcp.server.face import INVALID_PARAMS, IncomingCall, McpRefusal
+from bridge.text.jsonvalues import JsonObject, is_deeper
 
 Context = ServerRequestContext[Any, Any]
 

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from typing import Final
 
-from bridge.access.verifiers import Access
-from bridge.jsonvalues import JsonObject
+from bridge.identity.callers.verifiers import Access
+from bridge.text.jsonvalues import JsonObject
 
 METADATA_PATH: Final = "/.well-known/oauth-protected-resource"
 """Stands before the path of the resource."""

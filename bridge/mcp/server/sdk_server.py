@@ -22,7 +22,7 @@ from bridge.mcp.messages import TASKS_EXTENSION
 from bridge.mcp.server.face import ToolFace
 from bridge.mcp.server.requests import Context
 from bridge.mcp.server.subscriptions import Subscriptions
-from bridge.mcp.server.tasks import PARAMS
+from bridge.mcp.server.task_requests import PARAMS
 
 InputSchemas = Callable[[str], Mapping[str, Any] | None]
 

@@ -27,12 +27,11 @@ from pydantic_core import PydanticSerializationError, to_json
 from starlette.types import ASGIApp
 
 from bridge import trace
-from bridge.access.principals import MayUse, PrincipalNames, may_use_everything
-from bridge.access.verifiers import Access
 from bridge.concurrency import Signal
 from bridge.errors import ECHO_CHARACTERS, AuditAwayError, echoed, leaf_of
 from bridge.http.request_checks import FaceAddress
-from bridge.jsonvalues import JsonObject
+from bridge.identity.callers.principals import MayUse, PrincipalNames, may_use_everything
+from bridge.identity.callers.verifiers import Access
 from bridge.mcp.host_schemas import for_legacy, result_for_legacy
 from bridge.mcp.messages import state_of_result
 from bridge.mcp.server.back_channel import ProgressSender
@@ -57,8 +56,9 @@ from bridge.mcp.server.sdk_server import checked_server, introduce
 from bridge.mcp.server.shared_sessions import SessionSharing, SharedSessions
 from bridge.mcp.server.stdio import stdio_streams
 from bridge.mcp.server.subscriptions import Subscriptions
-from bridge.mcp.server.tasks import TaskMethods
+from bridge.mcp.server.task_requests import TaskMethods
 from bridge.notices import Tell, unheard
+from bridge.text.jsonvalues import JsonObject
 from bridge.trace import UNHEARD, Hop, Hops
 
 logger = logging.getLogger(__name__)

@@ -25,7 +25,8 @@ from starlette.datastructures import Headers, MutableHeaders
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from bridge.errors import StoreError
-from bridge.http.hops import (
+from bridge.http.request_checks import SHOWN_HEADER, RefusedError
+from bridge.replicas.passed_requests import (
     HOP_HEADER,
     REFUSED_HOP,
     SHOWN_BEFORE,
@@ -34,11 +35,15 @@ from bridge.http.hops import (
     HopRefusedError,
     HopRequest,
 )
-from bridge.http.relay import BrokenRelayError, Relay, RelayedAnswer, RelayedRequest, UnreachableReplicaError
-from bridge.http.replica_address import ReplicaAddress
-from bridge.http.request_checks import SHOWN_HEADER, RefusedError
-from bridge.jsonvalues import JsonObject
-from bridge.proofs import ProofPurpose, Proofs
+from bridge.replicas.proofs import ProofPurpose, Proofs
+from bridge.replicas.relay import (
+    BrokenRelayError,
+    Relay,
+    RelayedAnswer,
+    RelayedRequest,
+    UnreachableReplicaError,
+)
+from bridge.replicas.replica_address import ReplicaAddress
 from bridge.seal import (
     LIFETIME_SECONDS,
     Handle,
@@ -48,6 +53,7 @@ from bridge.seal import (
     Seal,
     agent_mark,
 )
+from bridge.text.jsonvalues import JsonObject
 
 if TYPE_CHECKING:
     from bridge.store.registry import ReplicaEntry, ReplicaRegistry

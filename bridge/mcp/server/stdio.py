@@ -39,9 +39,9 @@ from mcp_types import (
     RequestId,
 )
 
-from bridge.jsonvalues import holds_more_values
 from bridge.mcp.messages import LineSplitter, OverlongLine, UnreadableError, line_of, messages_in
 from bridge.mcp.server.pipes import CHUNK_BYTES, PipeReader, PipeWriter
+from bridge.text.jsonvalues import holds_more_values
 
 logger = logging.getLogger(__name__)
 

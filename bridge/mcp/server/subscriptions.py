@@ -23,11 +23,11 @@ from mcp_types import (
     SubscriptionsListenResult,
 )
 
-from bridge.access.principals import PrincipalNames
-from bridge.jsonvalues import JsonObject
+from bridge.identity.callers.principals import PrincipalNames
 from bridge.mcp.server.face import TaskCaller, TaskFace
 from bridge.mcp.server.requests import Context, param, principal_of, require_admitted
-from bridge.mcp.server.tasks import caller_of, require_declared
+from bridge.mcp.server.task_requests import caller_of, require_declared
+from bridge.text.jsonvalues import JsonObject
 
 MOST_TASKS: Final = 100
 """The most tasks that one stream may follow. Each costs a subscription at its agent."""

@@ -20,11 +20,11 @@ from mcp_types import (
     RequestParams,
 )
 
-from bridge.jsonvalues import JsonObject
 from bridge.mcp.messages import TASKS_EXTENSION
 from bridge.mcp.server.back_channel import DeclaredCapabilities
 from bridge.mcp.server.face import TaskCaller, TaskFace
 from bridge.mcp.server.requests import Context, is_modern, param, principal_of
+from bridge.text.jsonvalues import JsonObject
 
 _NEEDED: Final[JsonObject] = {"requiredCapabilities": {"extensions": {TASKS_EXTENSION: {}}}}
 

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from psycopg import AsyncConnection, AsyncCursor
 
     from bridge.store.outbox import Webhook, WebhookKey
-    from bridge.store.postgres.schema import Namespace
+    from bridge.store.postgres.table_steps import Namespace
     from bridge.store.records import Change, WrittenAnswer
 
 

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from bridge.store.postgres.command_seals import CommandSeals
     from bridge.store.postgres.connections import DatabaseConnections, StoreTasks
     from bridge.store.postgres.feed import Hints
-    from bridge.store.postgres.schema import Namespace
+    from bridge.store.postgres.table_steps import Namespace
     from bridge.store.replicas import ReplicaEngine
 
 logger = logging.getLogger(__name__)

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from psycopg import AsyncConnection
 
     from bridge.store.postgres.bounds import Lease
-    from bridge.store.postgres.schema import Namespace, Tables
+    from bridge.store.postgres.table_steps import Namespace, Tables
 
 _IDS_AT_ONCE: Final = 256
 _READ_BYTES: Final = 8 * 1024 * 1024

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
     from bridge.store.postgres.bounds import PostgresBounds
     from bridge.store.postgres.connections import DatabaseAddress, DatabaseConnections, StoreTasks
-    from bridge.store.postgres.schema import Namespace, Tables
+    from bridge.store.postgres.table_steps import Namespace, Tables
 
 logger = logging.getLogger(__name__)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from bridge.store.postgres.sessions import sweep_sessions
+from bridge.store.postgres.session_rows import sweep_sessions
 from bridge.store.retention import surplus_of
 
 if TYPE_CHECKING:
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from psycopg import AsyncConnection
 
     from bridge.store.postgres.connections import DatabaseConnections, Job
-    from bridge.store.postgres.schema import Namespace
+    from bridge.store.postgres.table_steps import Namespace
     from bridge.store.records import Quota
 
 EVICTED_AT_ONCE: Final = 256

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from psycopg import AsyncConnection
 
     from bridge.store.postgres.connections import DatabaseConnections
-    from bridge.store.postgres.schema import Namespace
+    from bridge.store.postgres.table_steps import Namespace
     from bridge.store.replicas import OnForeignEvents
 
 logger = logging.getLogger(__name__)

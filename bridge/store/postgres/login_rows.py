@@ -15,11 +15,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from bridge.errors import UsageError
-from bridge.http.logins import KeptLogins, Login, LoginKey
+from bridge.identity.logins.kept_logins import KeptLogins, Login, LoginKey
+from bridge.identity.logins.login_records import LoginRecords, login_id
 from bridge.seal import keys_in
-from bridge.store.login_records import LoginRecords, login_id
 from bridge.store.postgres.connections import DatabaseAddress, connected
-from bridge.store.postgres.schema import LOGINS, Namespace
+from bridge.store.postgres.table_steps import LOGINS, Namespace
 from bridge.store.postgres.upgrade import prepare
 
 if TYPE_CHECKING:

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from psycopg import AsyncConnection
 
     from bridge.store.postgres.bounds import Lease
-    from bridge.store.postgres.schema import Namespace
+    from bridge.store.postgres.table_steps import Namespace
 
 LOCK: Final = "SELECT pg_advisory_xact_lock(%s, 0)"
 """Held by whoever makes or changes the tables; a start waits for it."""

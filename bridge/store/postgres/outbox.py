@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
     from bridge.store.outbox import OnRows, WebhookLimits
     from bridge.store.postgres.connections import DatabaseConnections
-    from bridge.store.postgres.schema import Namespace
+    from bridge.store.postgres.table_steps import Namespace
     from bridge.store.records import Change
 
 logger = logging.getLogger(__name__)

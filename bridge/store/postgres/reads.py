@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from psycopg import AsyncConnection
 
-    from bridge.store.postgres.schema import Namespace
+    from bridge.store.postgres.table_steps import Namespace
 
 COUNTED_EXACTLY: Final = 10_000
 """A listing from a time on counts so many tasks one by one. Where there are more, all of its owner are counted."""

@@ -17,7 +17,7 @@ from bridge.errors import StoreError, UsageError
 from bridge.store.postgres.connections import DatabaseAddress, DatabaseConnections, StoreTasks
 from bridge.store.postgres.epochs import EpochLook, Epochs
 from bridge.store.postgres.feed import Hints
-from bridge.store.postgres.schema import REPLICAS, Namespace
+from bridge.store.postgres.table_steps import REPLICAS, Namespace
 from bridge.store.postgres.upgrade import prepared
 from bridge.store.registry import ReplicaEntry
 

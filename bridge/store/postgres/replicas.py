@@ -19,12 +19,12 @@ import anyio
 from bridge.errors import StoreError
 from bridge.store.postgres import reads
 from bridge.store.postgres.append import NOBODY, Answered, Release
-from bridge.store.postgres.commands import ReplicaCommands
+from bridge.store.postgres.command_rows import ReplicaCommands
 from bridge.store.postgres.epochs import EpochLook, Epochs
 from bridge.store.postgres.evictions import sweep
 from bridge.store.postgres.feed import GONE, Feed, Hints, hint_of
 from bridge.store.postgres.outbox import PostgresOutbox
-from bridge.store.postgres.sessions import SessionRows
+from bridge.store.postgres.session_rows import SessionRows
 from bridge.store.postgres.takeover import HAS_ORPHANS, Takeover
 
 if TYPE_CHECKING:
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from bridge.store.postgres.bounds import PostgresBounds
     from bridge.store.postgres.command_seals import CommandSeals
     from bridge.store.postgres.connections import DatabaseAddress, DatabaseConnections, StoreTasks
-    from bridge.store.postgres.schema import Namespace, Tables
+    from bridge.store.postgres.table_steps import Namespace, Tables
     from bridge.store.postgres.writer import GroupWriter
     from bridge.store.records import Change, WrittenAnswer
     from bridge.store.replicas import ForeignEvent, OnForeignEvents, ReplicaEngine, SessionClaim

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from psycopg import AsyncConnection
 
     from bridge.store.postgres.connections import DatabaseConnections, StoreTasks
-    from bridge.store.postgres.schema import Namespace
+    from bridge.store.postgres.table_steps import Namespace
 
 logger = logging.getLogger(__name__)
 

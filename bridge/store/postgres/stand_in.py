@@ -20,7 +20,7 @@ import psycopg
 
 from bridge.store.postgres.bounds import Lease
 from bridge.store.postgres.connections import first_line
-from bridge.store.postgres.schema import Namespace
+from bridge.store.postgres.table_steps import Namespace
 
 logger = logging.getLogger(__name__)
 

@@ -23,7 +23,7 @@ from bridge.store.postgres.connections import (
 )
 from bridge.store.postgres.contents import PostgresContents, contents
 from bridge.store.postgres.replicas import PostgresReplicas
-from bridge.store.postgres.schema import AGENT, Namespace
+from bridge.store.postgres.table_steps import AGENT, Namespace
 from bridge.store.postgres.upgrade import prepared
 from bridge.store.postgres.writer import GroupWriter
 
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from bridge.store.contract import OnStored
     from bridge.store.postgres.bounds import PostgresBounds
     from bridge.store.postgres.outbox import PostgresOutbox
-    from bridge.store.postgres.schema import Tables
+    from bridge.store.postgres.table_steps import Tables
     from bridge.store.records import Change, Query, Quota, StoredMessage, StoredTask, TaskPage
     from bridge.telemetry.database_sight import DatabaseSight
 

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from bridge.store.postgres.connections import DatabaseConnections, StoreTasks
     from bridge.store.postgres.epochs import Epochs
     from bridge.store.postgres.feed import Hints
-    from bridge.store.postgres.schema import Namespace
+    from bridge.store.postgres.table_steps import Namespace
     from bridge.store.records import StoredTask
     from bridge.store.replicas import ReplicaEngine
 

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from bridge.store.postgres.bounds import Lease, PostgresBounds
     from bridge.store.postgres.connections import DatabaseAddress
     from bridge.store.postgres.occupancy import LivingReplica
-    from bridge.store.postgres.schema import Namespace, Tables
+    from bridge.store.postgres.table_steps import Namespace, Tables
 
 T = TypeVar("T")
 

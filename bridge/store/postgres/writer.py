@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from bridge.store.contract import OnStored
     from bridge.store.postgres.bounds import PostgresBounds
     from bridge.store.postgres.connections import DatabaseAddress
-    from bridge.store.postgres.schema import Namespace
+    from bridge.store.postgres.table_steps import Namespace
     from bridge.store.records import Change
 
 logger = logging.getLogger(__name__)

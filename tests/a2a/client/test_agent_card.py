@@ -11,7 +11,7 @@ import httpx2
 import pytest
 from starlette.requests import Request
 
-from bridge.a2a.client.card import CardSource, FoundCard, fetch_card
+from bridge.a2a.client.agent_card import CardSource, FoundCard, fetch_card
 from bridge.a2a.wire.rest import CARD_PATH
 from bridge.errors import PeerError
 from bridge.http.client import PeerCredentials, fixed_credentials

@@ -18,10 +18,10 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, PlainTextResponse, RedirectResponse, Response, StreamingResponse
 from starlette.types import Receive, Scope, Send
 
+from bridge.a2a.client.agent_card import FoundCard, card_from, fetch_card
+from bridge.a2a.client.agent_client import AgentClient
 from bridge.a2a.client.bindings import AgentRefusedError
-from bridge.a2a.client.card import FoundCard, card_from, fetch_card
 from bridge.a2a.client.card_places import CARD_LIMIT_BYTES
-from bridge.a2a.client.client import AgentClient
 from bridge.a2a.client.credentials import Credentials
 from bridge.a2a.client.http import NotReachedError, UnansweredError, origin_of, redacted_url
 from bridge.a2a.client.interfaces import Trust, interfaces_of, permitted_interfaces

@@ -15,15 +15,15 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.types import Receive, Scope, Send
 
-from bridge.a2a.client.card import CardSource, FoundCard, UnverifiedCardError, fetch_card
+from bridge.a2a.client.agent_card import CardSource, FoundCard, UnverifiedCardError, fetch_card
 from bridge.a2a.client.card_pins import CardPins, KeyFile
 from bridge.a2a.client.http_cache import DistrustedError
 from bridge.a2a.server.card_keys import CardKey
 from bridge.a2a.wire.canonical_card import CardForm
 from bridge.a2a.wire.rest import CARD_PATH
-from bridge.access.issuers import IssuerPlace
-from bridge.access.key_sets import KeySource
 from bridge.errors import PeerError
+from bridge.identity.callers.issuers import IssuerPlace
+from bridge.identity.callers.key_sets import KeySource
 from tests.support.limits import card_bounds
 from tests.support.principals import LIMITS
 from tests.support.signed_cards import CARD, key, signed

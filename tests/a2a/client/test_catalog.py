@@ -14,15 +14,15 @@ from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
 from bridge.a2a.client import catalog as catalog_source
-from bridge.a2a.client.card import CardSource
+from bridge.a2a.client.agent_card import CardSource
 from bridge.a2a.client.catalog import CatalogEntry, CatalogSource, Selection
 from bridge.a2a.client.interfaces import Trust
 from bridge.a2a.server.catalog import CatalogApp
-from bridge.access.principals import Principal
-from bridge.access.verifiers import Access, Credential, verifiers_of
 from bridge.errors import PeerError
 from bridge.http.client import GuardedClient, PeerCredentials, fixed_credentials
 from bridge.http.request_checks import FaceAddress
+from bridge.identity.callers.principals import Principal
+from bridge.identity.callers.verifiers import Access, Credential, verifiers_of
 from tests.a2a.client.test_http_cache import QUICK, Publisher
 from tests.a2a.server.test_catalog import Shelf
 from tests.support.limits import PROFILE, card_bounds

@@ -14,8 +14,8 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
+from bridge.a2a.client.agent_client import AgentClient
 from bridge.a2a.client.bindings import binding_of
-from bridge.a2a.client.client import AgentClient
 from bridge.a2a.client.credentials import AppliedCredentials, Credentials, apply_credentials
 from bridge.a2a.client.interfaces import interfaces_of
 from bridge.a2a.client.transports import ANSWER_LIMIT_BYTES, HttpTransport, TransportOptions
@@ -24,7 +24,7 @@ from bridge.a2a.model.operations import CANCEL_TASK
 from bridge.errors import PeerError, UsageError
 from bridge.http.client import PeerCredentials
 from bridge.http.tls import PeerTls
-from bridge.jsonvalues import DEFAULT_MAX_VALUES
+from bridge.text.jsonvalues import DEFAULT_MAX_VALUES
 from tests.support.agents import found_at
 from tests.support.limits import client_options, deadlines
 from tests.support.running import listening

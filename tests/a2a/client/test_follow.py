@@ -19,9 +19,9 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
+from bridge.a2a.client.agent_card import FoundCard, fetch_card
+from bridge.a2a.client.agent_client import AgentClient
 from bridge.a2a.client.bindings import AgentRefusedError
-from bridge.a2a.client.card import FoundCard, fetch_card
-from bridge.a2a.client.client import AgentClient
 from bridge.a2a.client.follow import (
     Listener,
     OutcomeUnknownError,

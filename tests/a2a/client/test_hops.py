@@ -15,7 +15,7 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response, StreamingResponse
 from starlette.routing import Route
 
-from bridge.a2a.client.client import AgentClient
+from bridge.a2a.client.agent_client import AgentClient
 from bridge.a2a.client.follow import converse
 from bridge.a2a.client.http import UnansweredError
 from tests.a2a.client.test_follow import PACE, saying

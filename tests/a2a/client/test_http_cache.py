@@ -16,7 +16,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
-from bridge.a2a.client.card import CardSource
+from bridge.a2a.client.agent_card import CardSource
 from bridge.a2a.client.catalog import CatalogSource
 from bridge.a2a.client.http_cache import CachedResource, FreshnessBounds, fresh_seconds
 from bridge.errors import PeerError

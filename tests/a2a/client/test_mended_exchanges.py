@@ -20,7 +20,7 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.types import Receive, Scope, Send
 
-from bridge.a2a.client.client import AgentClient
+from bridge.a2a.client.agent_client import AgentClient
 from bridge.a2a.client.follow import converse
 from bridge.a2a.model.objects import Message, Part, Role, SendMessageRequest
 from bridge.errors import PeerError

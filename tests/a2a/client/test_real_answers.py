@@ -13,8 +13,8 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.types import Receive, Scope, Send
 
+from bridge.a2a.client.agent_client import AgentClient
 from bridge.a2a.client.bindings import AgentRefusedError
-from bridge.a2a.client.client import AgentClient
 from bridge.a2a.client.follow import OutcomeUnknownError, converse
 from bridge.a2a.model.objects import Message, Part, Role, SendMessageRequest, Task
 from bridge.translate.blocks import ResultRules

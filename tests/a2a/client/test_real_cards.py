@@ -13,10 +13,10 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, PlainTextResponse, Response
 from starlette.types import Receive, Scope, Send
 
+from bridge.a2a.client.agent_card import FoundCard, card_from, fetch_card
+from bridge.a2a.client.agent_client import AgentClient
 from bridge.a2a.client.bindings import AgentRefusedError
-from bridge.a2a.client.card import FoundCard, card_from, fetch_card
 from bridge.a2a.client.card_places import LockedCardError, NoCardError
-from bridge.a2a.client.client import AgentClient
 from bridge.a2a.client.credentials import Credentials, CredentialsMissingError, apply_credentials
 from bridge.a2a.client.follow import converse, is_transient
 from bridge.a2a.client.http import AgentBusyError, UnansweredError, retry_after_seconds

@@ -16,7 +16,7 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
-from bridge.a2a.client.card import CardSource, FoundCard, UnknownVersionError, fetch_card
+from bridge.a2a.client.agent_card import CardSource, FoundCard, UnknownVersionError, fetch_card
 from bridge.a2a.client.credentials import Credentials
 from bridge.a2a.client.interfaces import ConnectionPolicy, Trust, interfaces_of
 from bridge.a2a.client.version_question import version_question

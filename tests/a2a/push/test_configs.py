@@ -14,7 +14,7 @@ import pytest
 
 from bridge.a2a.tasks.webhooks import WebhookRecords
 from bridge.a2a.wire.versions import VERSIONS
-from bridge.access.principals import LOCAL
+from bridge.identity.callers.principals import LOCAL
 from bridge.store.memory import MemoryStore
 from bridge.store.outbox import WebhookKey, WebhookLimits
 from bridge.store.sqlite import SQLiteStore

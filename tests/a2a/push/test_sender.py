@@ -19,8 +19,8 @@ from starlette.responses import Response, StreamingResponse
 
 from bridge.a2a.model.objects import Artifact, Message, Part, Task, TaskState
 from bridge.a2a.model.push_objects import GETS_TASKS, GetTaskPushNotificationConfigRequest
-from bridge.a2a.push.client import PushBounds, PushClient
 from bridge.a2a.push.signatures import PushSigner
+from bridge.a2a.push.webhook_client import PushBounds, PushClient
 from bridge.a2a.tasks.agent import Job
 from bridge.a2a.tasks.draft import BriefWork
 from bridge.a2a.tasks.engine import Engine

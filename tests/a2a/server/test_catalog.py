@@ -14,9 +14,9 @@ import pytest
 from bridge.a2a.model.objects import AgentCard, AgentSkill
 from bridge.a2a.server import catalog
 from bridge.a2a.server.catalog import CatalogAgent, CatalogApp
-from bridge.access.principals import Principal
-from bridge.access.verifiers import Access, Credential, Scheme, verifiers_of
 from bridge.http.request_checks import FaceAddress
+from bridge.identity.callers.principals import Principal
+from bridge.identity.callers.verifiers import Access, Credential, Scheme, verifiers_of
 from tests.support.agents import found_at
 from tests.support.limits import PROFILE
 from tests.support.running import listening

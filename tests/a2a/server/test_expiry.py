@@ -14,9 +14,9 @@ from bridge.a2a.server.event_stream import StreamPace
 from bridge.a2a.server.service import Service
 from bridge.a2a.tasks.agent import Job
 from bridge.a2a.wire.extensions import ExtensionFilter
-from bridge.access.principals import Principal
-from bridge.access.verifiers import Access
 from bridge.http.request_checks import FaceAddress
+from bridge.identity.callers.principals import Principal
+from bridge.identity.callers.verifiers import Access
 from tests.support.agents import Scripted, engine_of, say
 from tests.support.drivers import DRIVERS, Driver
 from tests.support.limits import PROFILE, agent_limits

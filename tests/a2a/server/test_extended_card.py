@@ -9,8 +9,8 @@ from typing import Any
 import httpx2
 import pytest
 
-from bridge.access.principals import Principal
-from bridge.access.verifiers import Credential
+from bridge.identity.callers.principals import Principal
+from bridge.identity.callers.verifiers import Credential
 from bridge.translate.overrides import SkillOverride
 from tests.assembly.test_admission import ADA, guarded
 from tests.assembly.test_bridge import agent

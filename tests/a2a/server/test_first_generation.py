@@ -12,8 +12,8 @@ import pytest
 
 from bridge.a2a.model.objects import TaskState
 from bridge.a2a.tasks.agent import Job
-from bridge.access.principals import Principal
-from bridge.access.verifiers import Credential
+from bridge.identity.callers.principals import Principal
+from bridge.identity.callers.verifiers import Credential
 from tests.support.agents import give, say, serving
 from tests.support.drivers import JsonRpcDriver, new_client, state_of
 from tests.support.older_drivers import OlderJsonRpcDriver

@@ -14,8 +14,8 @@ import pytest
 from bridge.a2a.model.objects import Artifact, Part, TaskState
 from bridge.a2a.tasks.agent import Job
 from bridge.a2a.wire.versions import VERSIONS
-from bridge.access.principals import Principal
-from bridge.access.verifiers import Credential
+from bridge.identity.callers.principals import Principal
+from bridge.identity.callers.verifiers import Credential
 from tests.support.agents import give, say, serving
 from tests.support.drivers import HttpJsonDriver, JsonRpcDriver, new_client, state_of
 from tests.support.hermes_client import (

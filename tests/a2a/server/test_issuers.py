@@ -11,7 +11,7 @@ import pytest
 
 from bridge.a2a.client.credentials import Credentials, apply_credentials
 from bridge.a2a.model.objects import AgentCard
-from bridge.access.issuers import IssuerMetadata
+from bridge.identity.callers.issuers import IssuerMetadata
 from tests.assembly.test_admission import ADA, KEY
 from tests.assembly.test_issuers import Guarded, trusting
 from tests.support.drivers import Driver

@@ -12,8 +12,8 @@ import pytest
 
 from bridge.a2a.model.operators import ANSWERED_BY, CANCELED_BY, OPERATOR_URI, OWNER, WITHHELD
 from bridge.a2a.model.timeline import MOMENTS, TIMELINE_URI
-from bridge.access.principals import OperatorRole, Principal
-from bridge.access.verifiers import Credential
+from bridge.identity.callers.principals import OperatorRole, Principal
+from bridge.identity.callers.verifiers import Credential
 from bridge.mcp.client.eras import Era
 from bridge.translate.overrides import SkillOverride
 from tests.support.asking import asking_command

@@ -22,11 +22,11 @@ from bridge.a2a.server.service import Service
 from bridge.a2a.tasks.agent import Job
 from bridge.a2a.tasks.callers import CallContext
 from bridge.a2a.wire.extensions import ExtensionFilter
-from bridge.access.principals import ANONYMOUS, LOCAL, Principal
-from bridge.access.verifiers import Access, Credential, Scheme, WrongCredential, verifiers_of
 from bridge.config.tables.profile import load_profile
 from bridge.errors import UsageError
 from bridge.http.request_checks import FaceAddress, RefusedError
+from bridge.identity.callers.principals import ANONYMOUS, LOCAL, Principal
+from bridge.identity.callers.verifiers import Access, Credential, Scheme, WrongCredential, verifiers_of
 from tests.support.agents import Scripted, asked, engine_of, say
 from tests.support.drivers import (
     DRIVERS,

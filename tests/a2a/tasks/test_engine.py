@@ -28,10 +28,10 @@ from bridge.a2a.tasks.agent import Commit, HeldLimits, Job, RunningWork, Turn
 from bridge.a2a.tasks.callers import CallContext
 from bridge.a2a.tasks.idempotency import REPEATED
 from bridge.a2a.tasks.intake import HistoryLimits
-from bridge.a2a.tasks.registry import RESTING_BYTES
+from bridge.a2a.tasks.task_registry import RESTING_BYTES
 from bridge.a2a.tasks.watcher import WatchedEvent, Watcher
-from bridge.access.principals import Principal
 from bridge.errors import StoreError
+from bridge.identity.callers.principals import Principal
 from bridge.store.contract import OnStored
 from bridge.store.memory import MemoryStore
 from bridge.store.records import Change, StoredTask, TaskHead

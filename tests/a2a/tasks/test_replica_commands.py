@@ -16,7 +16,7 @@ from bridge.a2a.model.errors import (
     invalid_params,
 )
 from bridge.a2a.tasks.callers import CallContext
-from bridge.a2a.tasks.commands import (
+from bridge.a2a.tasks.replica_commands import (
     CancelCommand,
     CanceledReply,
     Command,
@@ -30,7 +30,7 @@ from bridge.a2a.tasks.commands import (
     reply_bytes,
     reply_from,
 )
-from bridge.access.principals import Principal
+from bridge.identity.callers.principals import Principal
 from tests.support.agents import asked
 
 pytestmark = pytest.mark.proves("replicas-one-agent")

@@ -15,8 +15,8 @@ from bridge.a2a.model.objects import Message, Task, TaskState
 from bridge.a2a.tasks.agent import Job, Turn
 from bridge.a2a.tasks.callers import CallContext
 from bridge.a2a.tasks.draft import BriefWork
-from bridge.access.principals import Principal
 from bridge.errors import BusyError
+from bridge.identity.callers.principals import Principal
 from tests.support.agents import ALICE, asked, give, say
 from tests.support.drivers import PATIENCE_SECONDS
 from tests.support.fleet import INPUT, C, Fleet, Replica, fleet, never, refused, shape, task_of, texts

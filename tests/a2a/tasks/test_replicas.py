@@ -23,11 +23,11 @@ from bridge.a2a.model.objects import ListTasksRequest, Task, text_of_parts
 from bridge.a2a.model.operators import ANSWERED_BY, CANCELED_BY
 from bridge.a2a.tasks.agent import Job, Turn
 from bridge.a2a.tasks.callers import CallContext
-from bridge.a2a.tasks.commands import ElsewhereReply, SendCommand, command_bytes, reply_from
 from bridge.a2a.tasks.draft import BriefWork
 from bridge.a2a.tasks.idempotency import REPEATED
+from bridge.a2a.tasks.replica_commands import ElsewhereReply, SendCommand, command_bytes, reply_from
 from bridge.a2a.tasks.watcher import Watcher
-from bridge.access.principals import OperatorRole, Principal
+from bridge.identity.callers.principals import OperatorRole, Principal
 from tests.support.agents import ALICE, Scripted, asked, give, say
 from tests.support.drivers import PATIENCE_SECONDS
 from tests.support.fleet import (

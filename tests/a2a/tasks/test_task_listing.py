@@ -10,8 +10,8 @@ import pytest
 
 from bridge.a2a.model.errors import INVALID_PARAMS, A2AError
 from bridge.a2a.model.objects import ListTasksRequest, Task
-from bridge.a2a.tasks.listing import bounded, query_from, response_from
-from bridge.access.principals import ANONYMOUS, LOCAL, Principal
+from bridge.a2a.tasks.task_listing import bounded, query_from, response_from
+from bridge.identity.callers.principals import ANONYMOUS, LOCAL, Principal
 from bridge.store.records import Cursor, Query, StoredTask, TaskHead, TaskOrigin, TaskPage
 
 ALICE = Principal("alice")

@@ -15,7 +15,7 @@ from bridge.a2a.model.timeline import MOMENTS, TIMELINE_URI, timeline_of
 from bridge.a2a.tasks.agent import Job
 from bridge.a2a.tasks.callers import CallContext
 from bridge.a2a.tasks.engine import Engine
-from bridge.access.principals import Principal
+from bridge.identity.callers.principals import Principal
 from bridge.store.memory import MemoryStore
 from bridge.trace import TraceContext
 from tests.support.agents import Clock, asked, engine_of, say

@@ -26,8 +26,8 @@ from jwt.api_jws import PyJWS
 from bridge.a2a.server.card_keys import ALGORITHMS, CardAlgorithm, card_key
 from bridge.a2a.wire.canonical_card import CardForm, CardProof, canonical_bytes, covered
 from bridge.a2a.wire.card_signatures import UnverifiedError, verified
-from bridge.access.tokens import keys_in
 from bridge.errors import UsageError
+from bridge.identity.callers.json_web_tokens import keys_in
 from tests.support.signed_cards import BOTH, CARD, key, pem, signed, trusted
 
 Json = dict[str, Any]

@@ -15,8 +15,8 @@ import pytest
 from pydantic import JsonValue
 
 import bridge.a2a.wire
-from bridge.a2a.client.card import FoundCard
-from bridge.a2a.client.client import AgentClient, AgentRefusedError
+from bridge.a2a.client.agent_card import FoundCard
+from bridge.a2a.client.agent_client import AgentClient, AgentRefusedError
 from bridge.a2a.model.errors import A2AError
 from bridge.a2a.model.objects import (
     AgentCapabilities,
@@ -33,7 +33,7 @@ from bridge.a2a.wire.dialect import ErrorObject, EventDecoder, EventEncoder
 from bridge.a2a.wire.reading import ExchangeReading
 from bridge.a2a.wire.v1_0 import V1_0
 from bridge.a2a.wire.versions import VERSIONS, Versions
-from bridge.jsonvalues import JsonObject
+from bridge.text.jsonvalues import JsonObject
 from tests.support.agents import asked, give, say, serving
 from tests.support.limits import client_options
 from tests.support.running import message

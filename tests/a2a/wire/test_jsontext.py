@@ -8,7 +8,7 @@ import pytest
 
 from bridge.a2a.model.errors import INVALID_REQUEST, PARSE_ERROR, A2AError, ErrorKind
 from bridge.a2a.wire.jsontext import DEFAULT_MAX_DEPTH, parse_json
-from bridge.jsonvalues import is_deeper
+from bridge.text.jsonvalues import is_deeper
 
 pytestmark = pytest.mark.proves("web-json")
 

@@ -7,7 +7,7 @@ from typing import Any, Final
 
 import pytest
 
-from bridge.a2a.client.card import card_from, found_card
+from bridge.a2a.client.agent_card import card_from, found_card
 from bridge.a2a.client.interfaces import interfaces_of
 from bridge.a2a.model.objects import AgentCard
 from bridge.a2a.wire.versions import VERSIONS

@@ -7,7 +7,7 @@ from typing import Any, Final
 
 import pytest
 
-from bridge.a2a.client.card import card_from
+from bridge.a2a.client.agent_card import card_from
 from bridge.a2a.client.interfaces import interfaces_of
 from bridge.a2a.model import operations
 from bridge.a2a.model.errors import A2AError, task_not_found

@@ -14,13 +14,13 @@ from typing import Any
 
 import pytest
 
-from bridge.access.principals import Principal
-from bridge.access.verifiers import Credential
 from bridge.assembly.health.findings import Grade, HealthFinding, machine_findings, peer_mend
 from bridge.assembly.plan import AuditPlan, Plan, ProcessPlan, RemotePlan
 from bridge.audit.file import AuditFile
 from bridge.config.tables.profile import load_profile
 from bridge.http.tls import TlsFiles
+from bridge.identity.callers.principals import Principal
+from bridge.identity.callers.verifiers import Credential
 from tests.support.certificates import Authority
 
 NOW = datetime.now(UTC)

@@ -24,8 +24,8 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
-from bridge.a2a.client.card import fetch_card
-from bridge.a2a.client.client import AgentClient
+from bridge.a2a.client.agent_card import fetch_card
+from bridge.a2a.client.agent_client import AgentClient
 from bridge.a2a.model.objects import Artifact, Part, StreamResponse, TaskState
 from bridge.a2a.tasks.agent import Job, Turn
 from bridge.cli.main import main

@@ -17,7 +17,7 @@ from bridge.a2a.model import operations
 from bridge.a2a.model.objects import AgentInterface, Artifact, Part, StreamResponse, TaskState
 from bridge.a2a.tasks.agent import Job
 from bridge.a2a.wire.v1_0 import V1_0
-from bridge.jsonvalues import DEFAULT_MAX_VALUES
+from bridge.text.jsonvalues import DEFAULT_MAX_VALUES
 from tests.cli.call.test_command import Done, Run, at_terminal, child, command
 from tests.support.agents import say, serving
 from tests.support.asking import asking_argv, asking_url

@@ -20,7 +20,7 @@ from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
 from bridge.a2a.wire.canonical_card import CardForm
 from bridge.cli import render
-from bridge.store.postgres.schema import Namespace
+from bridge.store.postgres.table_steps import Namespace
 from bridge.store.sqlite_schema import APPLICATION_ID
 from tests.config.test_broken import BROKEN, ENVIRONMENT
 from tests.support.addresses import a_web_page, an_mcp_server

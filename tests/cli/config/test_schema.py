@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from jsonschema import Draft202012Validator
 
-from bridge.config.schema import file_schema
+from bridge.config.file_schema import file_schema
 from bridge.config.tables.profile import mappings_folder
 from tests.support.command import run_command, run_here
 from tests.support.files import DEVTOOLS, RAW, TEAM

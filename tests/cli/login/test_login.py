@@ -17,10 +17,10 @@ import pytest
 
 from bridge.assembly.plan_from_file import plan_from_file
 from bridge.assembly.stores import logins_of
-from bridge.cli.login import opened
+from bridge.cli.login.login import opened
 from bridge.config.load import load
-from bridge.http.logins import Login, LoginKey, peer_of
-from bridge.store.login_files import LoginFiles
+from bridge.identity.logins.kept_logins import Login, LoginKey, peer_of
+from bridge.identity.logins.login_files import LoginFiles
 from tests.support.command import run_command, run_here
 from tests.support.login_agent import LoginAgent
 from tests.support.login_server import METADATA, LoginServer

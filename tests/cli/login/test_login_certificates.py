@@ -11,13 +11,13 @@ import anyio.to_thread
 import pytest
 
 from bridge.a2a.client.login_lead import login_lead
-from bridge.http.login_credentials import LoginToken, LoginWish
-from bridge.http.login_flow import log_in
-from bridge.http.login_landing import login_landing
-from bridge.http.login_revocation import revoke
-from bridge.http.logins import Login
-from bridge.store.login_files import LoginFiles
-from tests.http.test_login_flow import Browser
+from bridge.identity.logins.kept_logins import Login
+from bridge.identity.logins.login_credentials import LoginToken, LoginWish
+from bridge.identity.logins.login_files import LoginFiles
+from bridge.identity.logins.login_flow import log_in
+from bridge.identity.logins.login_landing import login_landing
+from bridge.identity.logins.login_revocation import revoke
+from tests.identity.logins.test_login_flow import Browser
 from tests.support.certificates import Company
 from tests.support.command import run_here
 from tests.support.login_agent import LoginAgent

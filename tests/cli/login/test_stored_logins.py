@@ -16,14 +16,14 @@ import anyio.to_thread
 import pytest
 
 from bridge.assembly.plan import OfferedPlan, RemotePlan
-from bridge.cli.login import StoredLogin, with_stored_logins
+from bridge.cli.login.login import StoredLogin, with_stored_logins
 from bridge.cli.option_document import plan_of
-from bridge.http.later_login import LaterLogin
-from bridge.http.login_credentials import LoginToken, LoginWish
-from bridge.http.logins import Login, LoginKey, peer_of
+from bridge.identity.logins.kept_logins import Login, LoginKey, peer_of
+from bridge.identity.logins.later_login import LaterLogin
+from bridge.identity.logins.login_credentials import LoginToken, LoginWish
+from bridge.identity.logins.login_files import LoginFiles
+from bridge.local.user_folders import state_folder
 from bridge.mcp.client.transports.streamable_http import HttpTarget
-from bridge.store.login_files import LoginFiles
-from bridge.user_folders import state_folder
 from tests.assembly.test_bridge import agent, live
 from tests.support.command import run_here
 from tests.support.login_agent import LoginAgent, with_scheme

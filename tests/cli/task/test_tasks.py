@@ -12,9 +12,9 @@ import httpx2
 import pytest
 
 from bridge.a2a.model.timeline import timeline_from
-from bridge.access.principals import OperatorRole, Principal
-from bridge.access.verifiers import Credential
-from bridge.cli.timelines import timeline_lines
+from bridge.cli.task.timelines import timeline_lines
+from bridge.identity.callers.principals import OperatorRole, Principal
+from bridge.identity.callers.verifiers import Credential
 from bridge.mcp.client.eras import Era
 from tests.cli.call.test_command import Run, command
 from tests.support.asking import asking_command

@@ -12,7 +12,7 @@ from typing import Any, Final
 
 import anyio
 
-from bridge.safe_text import with_visible_characters
+from bridge.text.safe_text import with_visible_characters
 from tests.hostile.attacks.attack import HOSTILE, MEGABYTE, Attack, Scene, require, state_of
 from tests.hostile.endless import FLOODING_SERVER
 from tests.hostile.raw_peer import Reply, bomb, head_of, raw_peer

@@ -6,8 +6,8 @@ from contextlib import ExitStack
 
 import pytest
 
-from bridge.http.attempts import Attempts
 from bridge.http.request_checks import RefusedError, site_of
+from bridge.identity.callers.attempts import Attempts
 
 
 def test_as_many_as_may_be_pass_and_the_next_one_waits_until_the_first_is_forgotten() -> None:

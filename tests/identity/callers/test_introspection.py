@@ -15,14 +15,14 @@ import anyio
 import httpx2
 import pytest
 
-from bridge.access.introspection import TokenQuestions
-from bridge.access.issuer_verifier import IssuerVerifier
-from bridge.access.issuers import IntrospectionClient, IssuerPlace
-from bridge.access.key_sets import KeySource
-from bridge.access.principals import Principal
-from bridge.access.verifiers import Access, Credential, verifiers_of
 from bridge.http.request_checks import RefusedError
-from tests.access.test_issuers import AUDIENCES, DESK, LOGIN, gone, slow
+from bridge.identity.callers.introspection import TokenQuestions
+from bridge.identity.callers.issuer_verifier import IssuerVerifier
+from bridge.identity.callers.issuers import IntrospectionClient, IssuerPlace
+from bridge.identity.callers.key_sets import KeySource
+from bridge.identity.callers.principals import Principal
+from bridge.identity.callers.verifiers import Access, Credential, verifiers_of
+from tests.identity.callers.test_issuers import AUDIENCES, DESK, LOGIN, gone, slow
 from tests.support.drivers import PATIENCE_SECONDS
 from tests.support.issuer import LIMITS, TokenIssuer, answer, bearer, issuer_at
 

@@ -12,9 +12,9 @@ import anyio
 import pytest
 from starlette.types import Receive, Scope, Send
 
-from bridge.access.issuers import IssuerPlace
-from bridge.access.key_sets import KeySource, NoKeysError
 from bridge.http.client import GuardedClient
+from bridge.identity.callers.issuers import IssuerPlace
+from bridge.identity.callers.key_sets import KeySource, NoKeysError
 from tests.support.issuer import LIMITS, TokenIssuer
 from tests.support.running import listening
 

@@ -12,17 +12,17 @@ import pytest
 from bridge.assembly.plan_from_file import plan_from_file
 from bridge.config.load import load
 from bridge.errors import ConfigError, leaf_of
-from bridge.http.login_credentials import LoginToken, LoginWish
-from bridge.http.login_flow import LoginFlowError, begin_login
-from bridge.http.login_revocation import revoke
-from bridge.http.oauth import ClientToken
 from bridge.http.tls import PeerTls
-from bridge.http.token_endpoint import OAuthClient
+from bridge.identity.logins.login_credentials import LoginToken, LoginWish
+from bridge.identity.logins.login_files import LoginFiles
+from bridge.identity.logins.login_flow import LoginFlowError, begin_login
+from bridge.identity.logins.login_revocation import revoke
+from bridge.identity.tokens.oauth import ClientToken
+from bridge.identity.tokens.token_endpoint import OAuthClient
 from bridge.mcp.client.transports.streamable_http import HttpTarget
 from bridge.process.place_findings import place_faults
-from bridge.store.login_files import LoginFiles
-from tests.cli.test_login_certificates import logged_in
-from tests.http.test_login_flow import Browser
+from tests.cli.login.test_login_certificates import logged_in
+from tests.identity.logins.test_login_flow import Browser
 from tests.support.authorization_server import METADATA, AuthorizationServer, TokenRequest
 from tests.support.certificates import Company
 from tests.support.login_server import LoginServer

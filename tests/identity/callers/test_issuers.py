@@ -21,12 +21,12 @@ from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import rsa
 from starlette.types import Receive, Scope, Send
 
-from bridge.access.issuer_verifier import IssuerVerifier
-from bridge.access.issuers import Issuer, IssuerPlace
-from bridge.access.key_sets import KeySource, metadata_urls
-from bridge.access.principals import OperatorRole, Principal
-from bridge.access.verifiers import Access, Credential, verifiers_of
 from bridge.http.request_checks import RefusedError
+from bridge.identity.callers.issuer_verifier import IssuerVerifier
+from bridge.identity.callers.issuers import Issuer, IssuerPlace
+from bridge.identity.callers.key_sets import KeySource, metadata_urls
+from bridge.identity.callers.principals import OperatorRole, Principal
+from bridge.identity.callers.verifiers import Access, Credential, verifiers_of
 from tests.support.issuer import (
     LIMITS,
     OAUTH,

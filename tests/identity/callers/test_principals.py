@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from bridge.access.principals import Principal, may_use
+from bridge.identity.callers.principals import Principal, may_use
 
 USES: list[tuple[tuple[str, ...], str, str, bool]] = [
     (("*",), "devtools", "anything/at all", True),

@@ -10,10 +10,10 @@ import anyio
 import pytest
 from starlette.datastructures import Headers
 
-from bridge.access.principals import ANONYMOUS, LOCAL, Principal
-from bridge.access.verifiers import Access, Credential, Scheme, WrongCredential, verifiers_of
 from bridge.errors import UsageError
 from bridge.http.request_checks import RefusedError
+from bridge.identity.callers.principals import ANONYMOUS, LOCAL, Principal
+from bridge.identity.callers.verifiers import Access, Credential, Scheme, WrongCredential, verifiers_of
 
 ALICE, BOB = Principal("alice"), Principal("bob")
 ACCESS = Access(verifiers_of([Credential(ALICE, "token-a"), Credential(BOB, "token-b")]))

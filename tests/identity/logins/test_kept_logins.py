@@ -14,12 +14,12 @@ import psycopg
 import pytest
 
 from bridge.errors import UsageError
-from bridge.http.logins import KeptLogins, Login, LoginKeeper, LoginKey, peer_of
+from bridge.identity.logins.kept_logins import KeptLogins, Login, LoginKeeper, LoginKey, peer_of
+from bridge.identity.logins.login_files import LoginFiles
+from bridge.identity.logins.login_records import LoginRecords, login_id
 from bridge.seal import RecordSeal
-from bridge.store.login_files import LoginFiles
-from bridge.store.login_records import LoginRecords, login_id
-from bridge.store.postgres.logins import PostgresLogins
-from bridge.store.postgres.schema import Namespace
+from bridge.store.postgres.login_rows import PostgresLogins
+from bridge.store.postgres.table_steps import Namespace
 from tests.support.postgres import new_database_url
 
 KEYS = ("a key of replicas that has 32 bytes", "another key that has its 32 bytes")

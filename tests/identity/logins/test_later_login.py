@@ -15,12 +15,12 @@ import pytest
 from bridge.assembly.plan import OfferedPlan, RemotePlan
 from bridge.errors import UsageError
 from bridge.http.client import PeerAuth
-from bridge.http.later_login import LaterLogin
-from bridge.http.login_credentials import LoginNeededError, LoginWish
-from bridge.http.logins import Login
-from bridge.http.token_endpoint import TokenError
+from bridge.identity.logins.kept_logins import Login
+from bridge.identity.logins.later_login import LaterLogin
+from bridge.identity.logins.login_credentials import LoginNeededError, LoginWish
+from bridge.identity.logins.login_files import LoginFiles
+from bridge.identity.tokens.token_endpoint import TokenError
 from bridge.mcp.client.transports.streamable_http import HttpTarget
-from bridge.store.login_files import LoginFiles
 from tests.agents_as_tools.test_agent_logins import PROFILE, call_in, called, code_flow
 from tests.assembly.test_bridge import Live, live
 from tests.support.login_agent import LoginAgent, with_scheme

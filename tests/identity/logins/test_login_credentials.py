@@ -19,22 +19,22 @@ from starlette.responses import JSONResponse, Response
 
 from bridge.errors import leaf_of
 from bridge.http.client import PeerAuth
-from bridge.http.each_login import EachLogin
-from bridge.http.login_credentials import (
+from bridge.identity.logins.each_login import EachLogin
+from bridge.identity.logins.kept_logins import DAY_SECONDS, DECLINED, Login, LoginKeeper
+from bridge.identity.logins.login_credentials import (
     LoginNeededError,
     LoginToken,
     LoginWish,
     ScopesNeededError,
     proof_of_client,
 )
-from bridge.http.login_flow import log_in
-from bridge.http.login_landing import login_landing
-from bridge.http.logins import DAY_SECONDS, DECLINED, Login, LoginKeeper
-from bridge.http.oauth import TokenCredentials, bearer_credentials
-from bridge.http.token_endpoint import TokenError
+from bridge.identity.logins.login_files import LoginFiles
+from bridge.identity.logins.login_flow import log_in
+from bridge.identity.logins.login_landing import login_landing
+from bridge.identity.tokens.oauth import TokenCredentials, bearer_credentials
+from bridge.identity.tokens.token_endpoint import TokenError
 from bridge.notices import LoginNotice, LoginTaken, Notice, TokenListener, TokenNotice
-from bridge.store.login_files import LoginFiles
-from bridge.store.postgres.logins import PostgresLogins
+from bridge.store.postgres.login_rows import PostgresLogins
 from tests.support.login_server import LoginServer
 from tests.support.postgres import new_database_url
 

@@ -20,12 +20,12 @@ from starlette.responses import JSONResponse, RedirectResponse, Response
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from bridge.errors import UsageError
-from bridge.http.login_credentials import LoginWish
-from bridge.http.login_flow import LoginFlowError, begin_login, finish_login, log_in
-from bridge.http.login_landing import LoginLanding, login_landing
-from bridge.http.logins import BegunLogin, Login
-from bridge.http.token_endpoint import ANSWER_BYTES
-from bridge.store.login_files import LoginFiles
+from bridge.identity.logins.kept_logins import BegunLogin, Login
+from bridge.identity.logins.login_credentials import LoginWish
+from bridge.identity.logins.login_files import LoginFiles
+from bridge.identity.logins.login_flow import LoginFlowError, begin_login, finish_login, log_in
+from bridge.identity.logins.login_landing import LoginLanding, login_landing
+from bridge.identity.tokens.token_endpoint import ANSWER_BYTES
 from tests.support.login_server import METADATA, RESOURCE, LoginServer
 from tests.support.running import listening
 

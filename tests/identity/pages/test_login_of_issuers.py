@@ -16,15 +16,16 @@ import httpx2
 import jwt
 import pytest
 
-from bridge.access.issuer_login import IssuerLogin
-from bridge.access.issuers import LoginClient
-from bridge.access.key_sets import KeySource
-from bridge.assembly.login_links import LoginLink, start_url
-from bridge.assembly.login_pages import LoginPages, LoginPlaces
-from bridge.http.login_credentials import LoginWish
+from bridge.a2a.client.login_lead import login_lead
 from bridge.http.request_checks import FaceAddress
-from bridge.store.login_files import LoginFiles
-from tests.assembly.test_login_pages import HERE, Browser, Desk
+from bridge.identity.callers.issuer_login import IssuerLogin
+from bridge.identity.callers.issuers import LoginClient
+from bridge.identity.callers.key_sets import KeySource
+from bridge.identity.logins.login_credentials import LoginWish
+from bridge.identity.logins.login_files import LoginFiles
+from bridge.identity.pages.login_links import LoginLink, start_url
+from bridge.identity.pages.login_pages import LoginPages, LoginPlaces
+from tests.identity.pages.test_login_pages import HERE, Browser, Desk
 from tests.support.issuer import LIMITS, issuer_at, jwk, signed
 from tests.support.login_server import LoginServer
 from tests.support.people_issuer import PeopleIssuer
@@ -45,7 +46,11 @@ class IssuerDesk(Desk):
     @property
     def replica(self) -> LoginPages:
         places = LoginPlaces(
-            lambda place: self.wish if place == "tool_servers.crm" else None, list, self.login_of, 30
+            lambda place: self.wish if place == "tool_servers.crm" else None,
+            list,
+            self.login_of,
+            login_lead,
+            30,
         )
         return LoginPages(FaceAddress(self.public_url), self.seals, places)
 
@@ -292,7 +297,7 @@ async def test_a_principal_whose_issuer_left_the_file_while_it_was_there_opens_n
         await browser.sends(link, who="yes")
         back = await browser.goes_to_the_issuer()
         here.wish = replace(here.wish, name="gone")
-        gone = LoginPlaces(lambda _: here.wish, list, lambda _: None, 30)
+        gone = LoginPlaces(lambda _: here.wish, list, lambda _: None, login_lead, 30)
         browser.app = LoginPages(FaceAddress(HERE), here.seals, gone)
         assert await browser.opens(back) == 404
         assert here.people.forms == []

@@ -18,9 +18,14 @@ import httpx2
 import pytest
 from starlette.responses import Response
 
-from bridge.access.principals import Principal
-from bridge.access.verifiers import Credential, Scheme
-from bridge.assembly.login_links import (
+from bridge.a2a.client.login_lead import login_lead
+from bridge.http.request_checks import NO_PROXIES, FaceAddress, TrustedProxies
+from bridge.identity.callers.principals import Principal
+from bridge.identity.callers.verifiers import Credential, Scheme
+from bridge.identity.logins.kept_logins import DECLINED, BegunLogin, Login, LoginKey, client_at
+from bridge.identity.logins.login_credentials import LoginWish
+from bridge.identity.logins.login_files import LoginFiles
+from bridge.identity.pages.login_links import (
     LoginLink,
     LoginLinkError,
     LoginSeals,
@@ -28,12 +33,8 @@ from bridge.assembly.login_links import (
     new_person,
     start_url,
 )
-from bridge.assembly.login_pages import LoginPages, LoginPlaces
-from bridge.http.login_credentials import LoginWish
-from bridge.http.logins import DECLINED, BegunLogin, Login, LoginKey, client_at
-from bridge.http.request_checks import NO_PROXIES, FaceAddress, TrustedProxies
+from bridge.identity.pages.login_pages import LoginPages, LoginPlaces
 from bridge.notices import LoginNotice, Notice
-from bridge.store.login_files import LoginFiles
 from tests.support.login_server import LoginServer
 
 HERE: Final = "https://bridge.example"
@@ -113,6 +114,7 @@ class Desk:
             lambda place: self.wish if place == "tool_servers.crm" else None,
             lambda: self.credentials,
             lambda _: None,
+            login_lead,
             30,
             tell=self.told.append,
             refused=self.refused.append,

@@ -25,8 +25,14 @@ from bridge.assembly.plan_from_file import plan_from_file
 from bridge.config.load import load
 from bridge.errors import ConfigError, UsageError, leaf_of
 from bridge.http.client import PeerAuth, lacked_scopes
-from bridge.http.oauth import REFUSED_SECONDS, ClientToken, TokenCredentials, bearer_credentials
-from bridge.http.token_endpoint import ANSWER_BYTES, AccessToken, OAuthClient, TokenError, access_token_in
+from bridge.identity.tokens.oauth import REFUSED_SECONDS, ClientToken, TokenCredentials, bearer_credentials
+from bridge.identity.tokens.token_endpoint import (
+    ANSWER_BYTES,
+    AccessToken,
+    OAuthClient,
+    TokenError,
+    access_token_in,
+)
 from bridge.mcp.client.transports.streamable_http import HttpTarget
 from bridge.notices import Notice, TokenListener, TokenNotice
 from tests.support.authorization_server import METADATA, AuthorizationServer, TokenRequest

@@ -11,10 +11,10 @@ from typing import Any
 import anyio
 import pytest
 
-from bridge.http.caller_token import CallerToken
-from bridge.http.oauth import REFUSED_SECONDS
-from bridge.http.token_endpoint import OAuthClient, TokenError
-from bridge.http.token_exchange import UNSAID_SECONDS, CallerTokenError, CallerTokens, Exchange
+from bridge.identity.tokens.caller_token import CallerToken
+from bridge.identity.tokens.oauth import REFUSED_SECONDS
+from bridge.identity.tokens.token_endpoint import OAuthClient, TokenError
+from bridge.identity.tokens.token_exchange import UNSAID_SECONDS, CallerTokenError, CallerTokens, Exchange
 from bridge.notices import Notice, TokenListener, TokenNotice
 from tests.support.issuer import TokenIssuer
 from tests.support.running import listening

@@ -10,8 +10,8 @@ import pytest
 from anyio import create_task_group, fail_after, wait_all_tasks_blocked
 from mcp import MCPError
 
-from bridge.jsonvalues import JsonObject
 from bridge.mcp.client.elicitation_routing import ElicitationRouter
+from bridge.text.jsonvalues import JsonObject
 
 QUESTION = {"message": "Who?", "requestedSchema": {"type": "object", "properties": {}}}
 

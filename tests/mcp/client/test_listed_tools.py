@@ -10,12 +10,12 @@ import anyio
 import pytest
 
 from bridge.errors import PeerError
-from bridge.jsonvalues import JsonObject
 from bridge.mcp.client.eras import Era
 from bridge.mcp.client.faults import ServerRefusedError
-from bridge.mcp.client.listing import MAX_PAGES, ListingPace, listed_tools
+from bridge.mcp.client.listed_tools import MAX_PAGES, ListingPace, listed_tools
 from bridge.mcp.client.session import Session
 from bridge.mcp.client.values import ToolListing
+from bridge.text.jsonvalues import JsonObject
 from tests.support.limits import call_of, command_of, list_bounds, session_pace
 
 pytestmark = pytest.mark.proves("mcp-pages", "mcp-changed")

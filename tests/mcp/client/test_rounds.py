@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from bridge.errors import PeerError
-from bridge.jsonvalues import JsonObject
 from bridge.mcp.client.rounds import Round, result_in_rounds
 from bridge.mcp.client.values import ToolCall
+from bridge.text.jsonvalues import JsonObject
 from tests.support.limits import call_of
 
 pytestmark = pytest.mark.anyio

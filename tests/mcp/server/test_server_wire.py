@@ -14,8 +14,8 @@ import anyio.lowlevel
 import httpx2
 import pytest
 
-from bridge.access.principals import Principal
-from bridge.access.verifiers import Access, Credential, verifiers_of
+from bridge.identity.callers.principals import Principal
+from bridge.identity.callers.verifiers import Access, Credential, verifiers_of
 from tests.support.mcp_face import FORM, Face
 from tests.support.mcp_serving import PROGRAM, served, wire_to
 from tests.support.mcp_wire import LEGACY, MODERN, Http, Json, Lines, lines_to, messages_of, opening, request

@@ -14,12 +14,12 @@ from typing import Any, Final
 
 from bridge import trace
 from bridge.errors import BridgeError, BusyError, PeerError, UsageError
-from bridge.jsonvalues import JsonObject
 from bridge.mcp.client.call_queue import Claimant, DisplacedError, SlotHold
 from bridge.mcp.client.contract import DescribedServer
 from bridge.mcp.client.faults import NotTakenError, ServerDownError, ServerLostError, ServerRefusedError
 from bridge.mcp.client.values import Greeting, ToolListing
 from bridge.mcp.tools import SchemaBudget, UnservableTool, tools_from
+from bridge.text.jsonvalues import JsonObject
 from bridge.trace import Hop
 
 _FAULTS: Final[Mapping[str, type[BridgeError]]] = {

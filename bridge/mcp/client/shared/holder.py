@@ -20,7 +20,6 @@ import anyio.abc
 
 from bridge.concurrency import Signal
 from bridge.errors import BridgeError, PeerError, UsageError, leaf_of
-from bridge.jsonvalues import JsonObject
 from bridge.mcp.client.call_queue import CallSlot, Claimant, SlotHold
 from bridge.mcp.client.contract import DescribedServer
 from bridge.mcp.client.faults import ServerDownError
@@ -35,6 +34,7 @@ from bridge.mcp.client.shared.frames import (
 )
 from bridge.mcp.client.upstream import Upstream
 from bridge.mcp.client.values import ProgressReport, ToolCall
+from bridge.text.jsonvalues import JsonObject
 from bridge.worker_link import LinkEndedError, WorkerLink
 
 logger = logging.getLogger(__name__)

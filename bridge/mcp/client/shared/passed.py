@@ -12,12 +12,12 @@ import anyio
 import anyio.abc
 
 from bridge.errors import BridgeError
-from bridge.jsonvalues import JsonObject
 from bridge.mcp.client.call_queue import Claimant, OnHeld
 from bridge.mcp.client.dispatcher import OnTaskNews
 from bridge.mcp.client.faults import ServerLostError
 from bridge.mcp.client.shared.frames import SessionPlace, fault_frame, fault_in, hold_in
 from bridge.mcp.client.values import Asker, OnProgress, ProgressReport, ToolCall
+from bridge.text.jsonvalues import JsonObject
 from bridge.worker_link import LinkEndedError, WorkerLink
 
 _CANCEL_SECONDS: Final = 1.0

@@ -22,7 +22,7 @@ import anyio.abc
 
 from bridge.concurrency import Backoff, Signal
 from bridge.errors import BridgeError, PeerError, counted
-from bridge.http.caller_token import CallerToken
+from bridge.identity.tokens.caller_token import CallerToken
 from bridge.mcp.client.call_queue import Claimant, OnHeld, SlotHold
 from bridge.mcp.client.contract import ToolQueue, ToolSession, ToolSlot
 from bridge.mcp.client.faults import ServerDownError

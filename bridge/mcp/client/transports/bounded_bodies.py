@@ -16,8 +16,8 @@ from typing import Final
 import httpx2
 
 from bridge.errors import reason_of
-from bridge.jsonvalues import holds_more_values
 from bridge.mcp.client.faults import LIMITED_BY, VALUES_LIMITED_BY
+from bridge.text.jsonvalues import holds_more_values
 
 _EVENT_END: Final = re.compile(rb"\r\n\r\n|\n\n|\r\r")
 _LINE_END: Final = re.compile(rb"\r\n|\r|\n")

@@ -29,7 +29,7 @@ from mcp.shared.message import SessionMessage
 from bridge.errors import UsageError
 from bridge.mcp.client.faults import within_limits
 from bridge.mcp.client.stderr import LastWords, StderrLog
-from bridge.mcp.client.transports.commands import argv_of, environment_of
+from bridge.mcp.client.transports.child_commands import argv_of, environment_of
 from bridge.mcp.client.transports.processes import ON_WINDOWS, ChildProcess, ProcessTree, started
 from bridge.mcp.messages import LineSplitter, OverlongLine, line_of
 

@@ -21,7 +21,6 @@ from mcp.shared.message import SessionMessage
 from mcp_types import ErrorData, JSONRPCError
 
 from bridge.errors import PeerError, echoed, reason_of
-from bridge.http.caller_token import CallerToken
 from bridge.http.client import (
     CredentialsSource,
     GuardedClient,
@@ -33,10 +32,6 @@ from bridge.http.client import (
     lacked_scopes,
     wants_login,
 )
-from bridge.http.later_login import LaterCredentials, LaterLogin
-from bridge.http.login_credentials import LoginNeededError, LoginToken, LoginWish, ScopesNeededError
-from bridge.http.logins import OPERATOR
-from bridge.http.oauth import ClientToken, TokenSource, bearer_credentials
 from bridge.http.private_addresses import (
     AddressGuard,
     PrivateAddressError,
@@ -47,9 +42,18 @@ from bridge.http.private_addresses import (
 from bridge.http.probe import WantedKind, explained
 from bridge.http.request_checks import is_loopback
 from bridge.http.tls import PeerTls
-from bridge.http.token_endpoint import OAuthClient, TokenError
-from bridge.http.token_exchange import CallerTokenError, CallerTokens
-from bridge.jsonvalues import json_bytes
+from bridge.identity.logins.kept_logins import OPERATOR
+from bridge.identity.logins.later_login import LaterCredentials, LaterLogin
+from bridge.identity.logins.login_credentials import (
+    LoginNeededError,
+    LoginToken,
+    LoginWish,
+    ScopesNeededError,
+)
+from bridge.identity.tokens.caller_token import CallerToken
+from bridge.identity.tokens.oauth import ClientToken, TokenSource, bearer_credentials
+from bridge.identity.tokens.token_endpoint import OAuthClient, TokenError
+from bridge.identity.tokens.token_exchange import CallerTokenError, CallerTokens
 from bridge.mcp.client.faults import (
     BROKEN_OFF,
     CALLER_GONE,
@@ -70,7 +74,8 @@ from bridge.mcp.client.transports.lenient_streams import lenient_streams
 from bridge.mcp.client.transports.stdio import StdioTarget
 from bridge.mcp.messages import messages_in, plain_message_in
 from bridge.notices import NOBODY, TokenListener
-from bridge.safe_text import shell_word
+from bridge.text.jsonvalues import json_bytes
+from bridge.text.safe_text import shell_word
 
 logger = logging.getLogger(__name__)
 

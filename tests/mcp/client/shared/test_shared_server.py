@@ -23,16 +23,16 @@ import pytest
 
 from bridge import trace
 from bridge.errors import BusyError
-from bridge.jsonvalues import JsonObject
 from bridge.mcp.client.call_queue import Claimant, SlotHold
 from bridge.mcp.client.faults import ServerDownError, ServerLostError, ServerRefusedError
+from bridge.mcp.client.server_tasks import follow, handle_from
 from bridge.mcp.client.shared.frames import SessionPlace, opening
 from bridge.mcp.client.shared.holder import HeldServers
 from bridge.mcp.client.shared.server import Holders, SharedRules, SharedServer
-from bridge.mcp.client.tasks import follow, handle_from
 from bridge.mcp.client.transports.stdio import StdioTarget
 from bridge.mcp.client.upstream import QueueFullError, Upstream
 from bridge.mcp.client.values import ProgressReport
+from bridge.text.jsonvalues import JsonObject
 from bridge.trace import UNHEARD, Hops
 from bridge.worker_link import LinkEndedError, WorkerLink
 from tests.support.asking import asking_command

@@ -13,7 +13,7 @@ import pytest
 
 from bridge.errors import UsageError
 from bridge.mcp.client.stderr import LastWords
-from bridge.mcp.client.transports.commands import argv_of, environment_of
+from bridge.mcp.client.transports.child_commands import argv_of, environment_of
 from bridge.mcp.client.transports.stdio import child
 from tests.peers.install import node
 from tests.support.limits import command_of

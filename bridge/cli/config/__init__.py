@@ -1,0 +1,1 @@
+"""The commands about configuration files: `init`, `check`, `show` and `schema`."""

@@ -1,0 +1,1 @@
+"""The commands about logins: `login`, `logins` and `logout`."""

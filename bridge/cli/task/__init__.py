@@ -1,0 +1,1 @@
+"""The command `tasks`, and timelines as lines."""

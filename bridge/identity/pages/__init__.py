@@ -1,0 +1,1 @@
+"""The pages on which a caller logs in at a peer with a browser."""

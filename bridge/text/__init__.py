@@ -1,0 +1,1 @@
+"""Texts and JSON as values, without a protocol. Pure."""
