@@ -1,7 +1,7 @@
 """The tree of the bridge's errors, by whose fault they are.
 
 The tree has three branches: the bridge is at fault, the peer that the bridge asks, or the caller that asks the
-bridge. The branch says who has to act, and so how each face reports the error (`TELLINGS`). The message says what
+bridge. The branch says who has to act, and so how each face reports the error (`FAULT_POLICIES`). The message says what
 happened, where, and what to do. The errors of the protocols (`A2AError`, `McpRefusal`) are answers, and not part of
 this tree.
 """
@@ -94,7 +94,7 @@ class HolderGoneError(StoreError):
 
 
 @dataclass(frozen=True, slots=True)
-class Telling:
+class FaultPolicy:
     """How the faces report an error. A failed tool call is always a result with `isError`, whoever is at fault."""
 
     exit_code: int
@@ -110,18 +110,18 @@ class Telling:
     """When the caller may try again, for bindings with a `Retry-After`."""
 
 
-TELLINGS: Final[Mapping[type[BridgeError], Telling]] = {
-    CallerError: Telling(2, logging.DEBUG, "INVALID_PARAMS", "TASK_STATE_REJECTED", -32602),
-    PeerError: Telling(1, logging.INFO, "UNAVAILABLE", "TASK_STATE_FAILED", -32603),
-    BusyError: Telling(2, logging.INFO, "OVERLOADED", "TASK_STATE_REJECTED", -32603, 1),
-    OwnError: Telling(2, logging.WARNING, "INTERNAL", "TASK_STATE_FAILED", -32603),
+FAULT_POLICIES: Final[Mapping[type[BridgeError], FaultPolicy]] = {
+    CallerError: FaultPolicy(2, logging.DEBUG, "INVALID_PARAMS", "TASK_STATE_REJECTED", -32602),
+    PeerError: FaultPolicy(1, logging.INFO, "UNAVAILABLE", "TASK_STATE_FAILED", -32603),
+    BusyError: FaultPolicy(2, logging.INFO, "OVERLOADED", "TASK_STATE_REJECTED", -32603, 1),
+    OwnError: FaultPolicy(2, logging.WARNING, "INTERNAL", "TASK_STATE_FAILED", -32603),
 }
 """One row for each kind of fault. Callers can cause the first three at will, so these are not logged as warnings."""
 
 
-def telling_of(exc: BridgeError) -> Telling:
-    """The row of the error's nearest class in `TELLINGS`."""
-    return next(TELLINGS[kind] for kind in type(exc).__mro__ if kind in TELLINGS)
+def fault_policy_of(exc: BridgeError) -> FaultPolicy:
+    """The row of the error's nearest class in `FAULT_POLICIES`."""
+    return next(FAULT_POLICIES[kind] for kind in type(exc).__mro__ if kind in FAULT_POLICIES)
 
 
 ECHO_CHARACTERS: Final = 200

@@ -98,7 +98,7 @@ class HopListener(Protocol):
         """The call of a hop waited so long for its turn at a peer, which speaks the other protocol."""
 
 
-class HopGate(Protocol):
+class IntentWriter(Protocol):
     """What has to be done before a request of a face is performed."""
 
     async def intend(self, hop: Hop) -> int:
@@ -147,7 +147,7 @@ class Hop:
     """`host:port` of the receiver of push notifications that the request asks for."""
     is_answer: bool = False
     """Whether the request goes on with an earlier one that asked a question."""
-    gate: HopGate | None = None
+    gate: IntentWriter | None = None
     intent: int = 0
     """The number under which its gate has written down what it is about to do, or that of the request that it follows
     from; 0 without."""
@@ -236,7 +236,7 @@ class Hops:
     """Makes the hops of a bridge, if anybody listens."""
 
     listeners: tuple[HopListener, ...] = ()
-    gate: HopGate | None = None
+    gate: IntentWriter | None = None
     """What each request of a face has to pass; None lets all through."""
 
     def taken(self, protocol: Literal["a2a", "mcp"], face: str) -> Hop | None:

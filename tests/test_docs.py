@@ -63,7 +63,7 @@ OTHERWISE_TYPED: Final[Mapping[str, str]] = {
     "mcp-a2a wrap --mapping mine.toml --port 8081 -- python examples/demo_server.py": "the same",
     "mcp-a2a keys new card.pem": "tests/cli/test_keys.py",
     "mcp-a2a audit verify audit.jsonl*": "tests/audit/test_chain.py",
-    "curl -s http://127.0.0.1:8080/console/tasks.json": "tests/console/test_gate.py",
+    "curl -s http://127.0.0.1:8080/console/tasks.json": "tests/console/test_console_access.py",
     "curl -s -H 'Accept: application/json' http://127.0.0.1:8080/console/mapping": "the same",
     "mcp-a2a audit head audit.jsonl > /elsewhere/head": "the same",
     'mcp-a2a audit verify --head "$(cat /elsewhere/head)" audit.jsonl*': "the same",

@@ -10,7 +10,7 @@ import bridge
 from bridge.a2a.model.errors import INVALID_PARAMS, OVERLOADED, a2a_error_of
 from bridge.agents_as_tools.sending import Sending
 from bridge.errors import (
-    TELLINGS,
+    FAULT_POLICIES,
     BridgeError,
     BusyError,
     CallerError,
@@ -18,7 +18,7 @@ from bridge.errors import (
     PeerError,
     StoreError,
     UsageError,
-    telling_of,
+    fault_policy_of,
 )
 from bridge.mcp.client.call_queue import DisplacedError
 from bridge.mcp.client.upstream import QueueFullError
@@ -43,16 +43,16 @@ def test_every_error_is_the_fault_of_one_side() -> None:
 
 def test_what_an_error_is_told_as_follows_from_whose_fault_it_is() -> None:
     rows = {
-        BadArgumentsError("it is not"): TELLINGS[CallerError],
-        HandleError(): TELLINGS[CallerError],
-        QueueFullError("full"): TELLINGS[BusyError],
-        DisplacedError("full"): TELLINGS[BusyError],
-        UsageError("no such file"): TELLINGS[OwnError],
-        StoreError("full"): TELLINGS[OwnError],
-        PeerError("gone"): TELLINGS[PeerError],
+        BadArgumentsError("it is not"): FAULT_POLICIES[CallerError],
+        HandleError(): FAULT_POLICIES[CallerError],
+        QueueFullError("full"): FAULT_POLICIES[BusyError],
+        DisplacedError("full"): FAULT_POLICIES[BusyError],
+        UsageError("no such file"): FAULT_POLICIES[OwnError],
+        StoreError("full"): FAULT_POLICIES[OwnError],
+        PeerError("gone"): FAULT_POLICIES[PeerError],
     }
-    assert {exc: telling_of(exc) for exc in rows} == rows
-    assert {kind: row.exit_code for kind, row in TELLINGS.items()} == {
+    assert {exc: fault_policy_of(exc) for exc in rows} == rows
+    assert {kind: row.exit_code for kind, row in FAULT_POLICIES.items()} == {
         CallerError: 2,
         PeerError: 1,
         BusyError: 2,

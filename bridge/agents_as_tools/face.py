@@ -34,7 +34,7 @@ from bridge.agents_as_tools.tool_results import failure
 from bridge.agents_as_tools.tools import PublishedTool, SkillKey
 from bridge.agents_as_tools.webhooks import TaskWebhooks
 from bridge.concurrency import Backoff, ToolLimiters, border
-from bridge.errors import BridgeError, echoed, telling_of
+from bridge.errors import BridgeError, echoed, fault_policy_of
 from bridge.identity.callers.principals import MayUse, OfferedNames, may_use_everything
 from bridge.identity.tokens.caller_token import CallerToken
 from bridge.mcp.server.face import INVALID_PARAMS, IncomingCall, McpRefusal, TaskWork, refusal_of
@@ -282,7 +282,7 @@ class AgentsFace:
         except BridgeError as exc:
             if exc.outcome and (hop := trace.hop.get()) is not None:
                 hop.peer_refused = exc.outcome
-            logger.log(telling_of(exc).log_level, "a call of %s failed: %s", echoed(incoming.name), exc)
+            logger.log(fault_policy_of(exc).log_level, "a call of %s failed: %s", echoed(incoming.name), exc)
             return failure(str(exc))
 
     async def read(

@@ -18,7 +18,7 @@ from bridge.audit.recorder import AuditRecorder
 from bridge.audit.stream import AuditStream
 from bridge.replicas.proofs import ProofPurpose, Proofs
 from bridge.telemetry.families import MetricFamily, MetricSample, gauge
-from bridge.trace import HopGate
+from bridge.trace import IntentWriter
 from bridge.version import __version__
 
 
@@ -31,7 +31,7 @@ class BridgeAudit:
         self._is_serving = False
         named: Callable[[str], str] = self._hashed if plan.hashes_principals else str
         self.recorder = AuditRecorder(journal, named, plan.refused_each_minute)
-        self.gate: HopGate | None = self.recorder if plan.required else None
+        self.gate: IntentWriter | None = self.recorder if plan.required else None
 
     @property
     def fault(self) -> str | None:

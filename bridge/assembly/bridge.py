@@ -53,7 +53,7 @@ from bridge.assembly.plan import (
 from bridge.assembly.published_agent import PublishedAgent, path_of, published
 from bridge.assembly.push import notified, push_signer
 from bridge.assembly.routes import MCP, OWN_DOOR_HEADER, Fitness, OwnDoor, Router, RoutingTable, readiness
-from bridge.assembly.stores import wishes_of_each
+from bridge.assembly.stores import login_configs_of_each
 from bridge.assembly.telemetry import telemetry_of
 from bridge.assembly.tool_servers import FirstConnections, StartObserver, ToolServers
 from bridge.assembly.workers import WorkerSharing
@@ -61,7 +61,7 @@ from bridge.errors import PeerError, UsageError
 from bridge.identity.callers.issuers import Issuer
 from bridge.identity.callers.principals import PrincipalNames
 from bridge.identity.callers.verifiers import Access
-from bridge.identity.logins.login_credentials import LoginWish
+from bridge.identity.logins.login_credentials import LoginConfig
 from bridge.identity.pages.login_desk import DeskAddress, KnownPrincipals, LoginDesk
 from bridge.local.user_folders import state_folder
 from bridge.mcp.client.contract import ToolServer
@@ -121,7 +121,7 @@ class Bridge:
         place = plan.place
         self._login_desk = LoginDesk(
             DeskAddress(place.public_url or own_url, place.web, place.proxies, lambda: keys_of(place)),
-            self._wish_of_each,
+            self._login_config_of_each,
             self._admission,
             login_lead,
             self._tell,
@@ -369,9 +369,9 @@ class Bridge:
             if self._parts.upstreams.get(key) is upstream:
                 raise
 
-    def _wish_of_each(self, place: str) -> LoginWish | None:
+    def _login_config_of_each(self, place: str) -> LoginConfig | None:
         """The login that a peer of what is served now wants of each caller, by its table in the file."""
-        return wishes_of_each(self._plan).get(place)
+        return login_configs_of_each(self._plan).get(place)
 
     def _tell(self, notice: Notice) -> None:
         self.telemetry.tell(notice)
@@ -500,7 +500,7 @@ class Bridge:
         self._admit(plan)
         names = frozenset(one.principal.name for one in plan.credentials)
         issuers = {name: one.identity for name, one in plan.issuers.items()}
-        self._login_desk.serve(list(wishes_of_each(plan).values()), KnownPrincipals(names, issuers))
+        self._login_desk.serve(list(login_configs_of_each(plan).values()), KnownPrincipals(names, issuers))
         for name in stays & plan.published.keys():
             one = plan.published[name]
             sources = _sources(name, one, self._parts.servers)

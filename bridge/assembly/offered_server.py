@@ -40,7 +40,7 @@ from bridge.http.probe import WantedKind, explained
 from bridge.identity.logins.each_login import EachLogin
 from bridge.identity.logins.kept_logins import CallerLogins
 from bridge.identity.logins.later_login import LaterLogin
-from bridge.identity.logins.login_credentials import LoginWish
+from bridge.identity.logins.login_credentials import LoginConfig
 from bridge.local.private_files import private_folder
 from bridge.local.user_folders import cache_folder, state_folder
 from bridge.mcp.server.server import McpLimits, McpServer
@@ -65,7 +65,7 @@ class SharedResources:
     hops: Hops = UNHEARD
     hints: PushHints = field(default_factory=PushHints)
     """The hints that the notifications of agents are."""
-    logins_at: Callable[[LoginWish], CallerLogins | None] = lambda _: None
+    logins_at: Callable[[LoginConfig], CallerLogins | None] = lambda _: None
     """The logins of callers at a peer that wants one of each; None if nobody could open a link to one."""
     tell: Tell = unheard
     """Takes notices."""
@@ -81,7 +81,7 @@ async def shared_resources(
     plan: Plan,
     hops: Hops = UNHEARD,
     push_url: str | None = None,
-    logins_at: Callable[[LoginWish], CallerLogins | None] = lambda _: None,
+    logins_at: Callable[[LoginConfig], CallerLogins | None] = lambda _: None,
     tell: Tell = unheard,
 ) -> AsyncIterator[SharedResources]:
     """Open the resources that the offered servers of a process share. `push_url` is the base URL at which agents notify
@@ -234,8 +234,10 @@ def _on_behalf(one: RemotePlan, shared: SharedResources) -> OnBehalf | None:
     if one.own_callers is not None:
         return ByHeader(one.own_callers.headers)
     if isinstance(one.tokens, EachLogin):
-        if (logins := shared.logins_at(one.tokens.wish)) is None:
-            raise UsageError(f"links to log in at {one.tokens.wish.place} need `public_url` in [bridge]")
+        if (logins := shared.logins_at(one.tokens.login_config)) is None:
+            raise UsageError(
+                f"links to log in at {one.tokens.login_config.place} need `public_url` in [bridge]"
+            )
         return ByLogin(one.tokens, logins)
     return None if one.callers is None else ByExchange(one.callers)
 

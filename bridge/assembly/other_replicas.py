@@ -22,7 +22,7 @@ from bridge.assembly.plan_digest import plan_bytes
 from bridge.errors import StoreError, UsageError
 from bridge.mcp.client.kept_listings import ServerIdentity
 from bridge.mcp.server.shared_sessions import SessionSharing, address_proof
-from bridge.replicas.passed_requests import HopHeaders
+from bridge.replicas.passed_requests import PassedHeaders
 from bridge.replicas.proofs import ProofPurpose, Proofs
 from bridge.replicas.relay import Relay
 from bridge.seal import Seal, keys_in
@@ -215,7 +215,7 @@ async def replicas_of(plan: Plan, seal: Seal) -> AsyncIterator[BridgeReplicas | 
 
     try:
         async with _registry_in(place.shared_store, bounds, entry_of) as registry:
-            sharing = SessionSharing(registry, seal, proofs, HopHeaders(proofs), relay)
+            sharing = SessionSharing(registry, seal, proofs, PassedHeaders(proofs), relay)
             yield BridgeReplicas(registry, sharing, is_reachable=address is not None)
     finally:
         await relay.close()

@@ -28,7 +28,7 @@ from bridge.http.tls import PeerTls, TlsFiles
 from bridge.identity.callers.issuers import Issuer
 from bridge.identity.callers.principals import Principal
 from bridge.identity.callers.verifiers import Credential
-from bridge.identity.logins.login_credentials import LoginToken, LoginWish
+from bridge.identity.logins.login_credentials import LoginConfig, LoginToken
 from bridge.identity.tokens.oauth import ClientToken, TokenSource
 from bridge.identity.tokens.token_endpoint import OAuthClient
 from bridge.identity.tokens.token_exchange import CallerTokens
@@ -357,9 +357,9 @@ class ProcessPlan:
 def _tls_of_issuer(tokens: object) -> PeerTls | None:
     """The TLS with the issuer of access tokens, by where they come from."""
     match tokens:
-        case LoginToken(wish=wish):
-            return wish.issuer_tls
-        case LoginWish():
+        case LoginToken(login_config=login_config):
+            return login_config.issuer_tls
+        case LoginConfig():
             return tokens.issuer_tls
         case ClientToken(client=client) | CallerTokens(client=client):
             return client.tls

@@ -64,7 +64,7 @@ from bridge.identity.callers.principals import OperatorRole, Principal
 from bridge.identity.callers.verifiers import FORWARDED, Credential, Scheme
 from bridge.identity.logins.each_login import EachLogin
 from bridge.identity.logins.kept_logins import DAY_SECONDS
-from bridge.identity.logins.login_credentials import LoginToken, LoginWish
+from bridge.identity.logins.login_credentials import LoginConfig, LoginToken
 from bridge.identity.pages.login_links import STATE_SECONDS
 from bridge.identity.tokens.oauth import ClientToken, TokenSource
 from bridge.identity.tokens.token_endpoint import ClientMethod, OAuthClient
@@ -234,7 +234,7 @@ def _of(table: object) -> set[str]:
 def _target(
     table: ToolServerTable,
     server: ServerTable,
-    login: LoginWish | None,
+    login: LoginConfig | None,
     callers: CallerTokens | None,
     *,
     on_line: bool,
@@ -330,19 +330,23 @@ def _client_method(oauth2: _ClientTable) -> ClientMethod:
 
 def _login_of_server(
     name: str, table: ToolServerTable, server: ServerTable, place: ProcessPlan
-) -> LoginWish | None:
+) -> LoginConfig | None:
     oauth2 = table.auth.oauth2 if table.auth else None
     if oauth2 is None or oauth2.grant != "authorization_code" or table.url is None:
         return None
-    wish = _login_wish(name, oauth2, table.url, place, table.tls, allow_private=table.allow_private)
-    wish = replace(wish, uses_proxy=table.proxy != "none")
-    return _of_each(wish, server.login_seconds, server.login_keep_days) if table.login == "each" else wish
+    login_config = _login_config(name, oauth2, table.url, place, table.tls, allow_private=table.allow_private)
+    login_config = replace(login_config, uses_proxy=table.proxy != "none")
+    return (
+        _of_each(login_config, server.login_seconds, server.login_keep_days)
+        if table.login == "each"
+        else login_config
+    )
 
 
-def _of_each(wish: LoginWish, link_seconds: float, keep_days: int) -> LoginWish:
+def _of_each(login_config: LoginConfig, link_seconds: float, keep_days: int) -> LoginConfig:
     keep_seconds = keep_days * DAY_SECONDS
     return replace(
-        wish,
+        login_config,
         of_each=True,
         link_seconds=link_seconds,
         late_seconds=STATE_SECONDS,
@@ -350,7 +354,7 @@ def _of_each(wish: LoginWish, link_seconds: float, keep_days: int) -> LoginWish:
     )
 
 
-def _login_wish(
+def _login_config(
     name: str,
     oauth2: _ClientTable,
     url: str,
@@ -358,11 +362,11 @@ def _login_wish(
     tls: PeerTlsTable | None,
     *,
     allow_private: bool,
-) -> LoginWish:
+) -> LoginConfig:
     """The login of the operator at a peer."""
     from bridge.assembly.stores import keeper_for  # few files need a login, and it loads SQLite
 
-    return LoginWish(
+    return LoginConfig(
         url,
         keeper_for(place),
         name,
@@ -434,25 +438,25 @@ def _login_of_agent(
     if oauth2 is None or oauth2.grant != "authorization_code":
         return None
     url, allow_private = base_url(table.card), bool(table.allow_private)
-    wish = _login_wish(name, oauth2, url, place, table.tls, allow_private=allow_private)
+    login_config = _login_config(name, oauth2, url, place, table.tls, allow_private=allow_private)
     trusted = frozenset(map(origin_of, table.trust))
-    wish = replace(wish, kind="agents", trusted=trusted, uses_proxy=table.proxy != "none")
+    login_config = replace(login_config, kind="agents", trusted=trusted, uses_proxy=table.proxy != "none")
     seconds = process.agents.agent_connect_seconds
     if table.login != "each":
-        return LoginToken(wish, seconds)
+        return LoginToken(login_config, seconds)
     usual = process.server
     link_seconds = table.login_seconds or usual.login_seconds
-    wish = _of_each(wish, link_seconds, table.login_keep_days or usual.login_keep_days)
-    return EachLogin(wish, seconds, process.agents.caller_tokens)
+    login_config = _of_each(login_config, link_seconds, table.login_keep_days or usual.login_keep_days)
+    return EachLogin(login_config, seconds, process.agents.caller_tokens)
 
 
 def _catalog(name: str, table: CatalogTable, process: Profile, place: ProcessPlan) -> CatalogPlan:
     oauth2, allow_private = table.auth.oauth2 if table.auth else None, bool(table.allow_private)
     tokens = _tokens(oauth2, table.url, process, allow_private=allow_private)
     if oauth2 is not None and oauth2.grant == "authorization_code":
-        wish = _login_wish(name, oauth2, table.url, place, table.tls, allow_private=allow_private)
-        wish = replace(wish, kind="catalogs", uses_proxy=table.proxy != "none")
-        tokens = LoginToken(wish, process.agents.agent_connect_seconds)
+        login_config = _login_config(name, oauth2, table.url, place, table.tls, allow_private=allow_private)
+        login_config = replace(login_config, kind="catalogs", uses_proxy=table.proxy != "none")
+        tokens = LoginToken(login_config, process.agents.agent_connect_seconds)
     return CatalogPlan(
         table.url,
         table.request_headers(),

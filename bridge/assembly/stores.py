@@ -15,7 +15,7 @@ from bridge.assembly.plan import Plan, ProcessPlan, PublishedPlan, SharedStore
 from bridge.config.tables.values import MEMORY_STORE
 from bridge.errors import UsageError
 from bridge.identity.logins.each_login import EachLogin
-from bridge.identity.logins.login_credentials import LoginToken, LoginWish
+from bridge.identity.logins.login_credentials import LoginConfig, LoginToken
 from bridge.identity.logins.login_files import LoginFiles
 from bridge.local.user_folders import state_folder
 from bridge.mcp.client.transports.streamable_http import HttpTarget
@@ -100,18 +100,18 @@ def stores_of(plan: Plan) -> dict[str, PlacedStore]:
     return {name: store_for(name, one, place, plan.profile) for name, one in plan.published.items()}
 
 
-def logins_of(plan: Plan) -> Iterator[LoginWish]:
+def logins_of(plan: Plan) -> Iterator[LoginConfig]:
     """Yield the logins that the peers of a plan need."""
     for server in plan.servers.values():
-        if isinstance(server.target, HttpTarget) and isinstance(server.target.oauth, LoginWish):
+        if isinstance(server.target, HttpTarget) and isinstance(server.target.oauth, LoginConfig):
             yield server.target.oauth
     sources = [*(one.tokens for one in plan.agents.values()), *(one.tokens for one in plan.catalogs.values())]
-    yield from (tokens.wish for tokens in sources if isinstance(tokens, LoginToken | EachLogin))
+    yield from (tokens.login_config for tokens in sources if isinstance(tokens, LoginToken | EachLogin))
 
 
-def wishes_of_each(plan: Plan) -> Mapping[str, LoginWish]:
+def login_configs_of_each(plan: Plan) -> Mapping[str, LoginConfig]:
     """The logins that peers of a plan want of each caller, by the tables of the peers."""
-    return {wish.place: wish for wish in logins_of(plan) if wish.of_each}
+    return {login_config.place: login_config for login_config in logins_of(plan) if login_config.of_each}
 
 
 async def migrate_shared(

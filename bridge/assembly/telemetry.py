@@ -22,7 +22,7 @@ from bridge.assembly.plan import ProcessPlan, ServerPlan
 from bridge.assembly.published_agent import PublishedAgent
 from bridge.assembly.routes import Fitness, fitness_of_faces
 from bridge.errors import StoreError
-from bridge.identity.logins.login_credentials import LoginWish
+from bridge.identity.logins.login_credentials import LoginConfig
 from bridge.mcp.client.transports.streamable_http import HttpTarget
 from bridge.notices import LoginEvent, Notice, PushOutcome, Tell, unheard
 from bridge.telemetry.call_log import CallLog
@@ -308,7 +308,7 @@ def _foretold(parts: Parts) -> Iterator[tuple[str, SampleLabels]]:
 
 def _has_login(server: ServerPlan) -> bool:
     """Whether a person logs in to a tool server."""
-    return isinstance(server.target, HttpTarget) and isinstance(server.target.oauth, LoginWish)
+    return isinstance(server.target, HttpTarget) and isinstance(server.target.oauth, LoginConfig)
 
 
 async def _stored(parts: Parts) -> list[MetricFamily]:

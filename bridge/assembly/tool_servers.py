@@ -16,7 +16,7 @@ from bridge.assembly.plan_digest import server_bytes
 from bridge.assembly.workers import WorkerSharing
 from bridge.errors import PeerError, UsageError
 from bridge.identity.logins.kept_logins import CallerLogins
-from bridge.identity.logins.login_credentials import LoginWish
+from bridge.identity.logins.login_credentials import LoginConfig
 from bridge.local.user_folders import state_folder
 from bridge.mcp.client.contract import ToolServer
 from bridge.mcp.client.kept_listings import (
@@ -112,7 +112,7 @@ class ToolServers:
     def __init__(
         self,
         baggage_keys: frozenset[str],
-        logins_at: Callable[[LoginWish], CallerLogins | None],
+        logins_at: Callable[[LoginConfig], CallerLogins | None],
         sharing: WorkerSharing | None,
         observer: StartObserver | None,
         *,
@@ -226,7 +226,9 @@ class ToolServers:
             pace=plan.pace,
             rules=plan.rules,
             baggage_keys=self._baggage_keys,
-            logins=None if (wish := _wish_of_each(target)) is None else self._logins_at(wish),
+            logins=None
+            if (login_config := _login_config_of_each(target)) is None
+            else self._logins_at(login_config),
             on_change=has_changed,
             hops=self._hops,
             kept=kept,
@@ -248,9 +250,9 @@ def _name_of(target: ServerTarget) -> str:
             return target.name
 
 
-def _wish_of_each(target: ServerTarget) -> LoginWish | None:
-    wish = target.oauth if isinstance(target, HttpTarget) else None
-    return wish if isinstance(wish, LoginWish) and wish.of_each else None
+def _login_config_of_each(target: ServerTarget) -> LoginConfig | None:
+    login_config = target.oauth if isinstance(target, HttpTarget) else None
+    return login_config if isinstance(login_config, LoginConfig) and login_config.of_each else None
 
 
 def _identity_of(plan: ServerPlan) -> ServerIdentity:

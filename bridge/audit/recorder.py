@@ -219,7 +219,7 @@ class AuditRecorder:
         )
 
     async def intend(self, hop: Hop) -> int:
-        """See `HopGate`."""
+        """See `IntentWriter`."""
         if hop.method not in _EVENTS:
             return 0
         return await self._journal.commit(self._entry("intent", **self._of_hop(hop)))

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from bridge.a2a.model.objects import AgentCard
     from bridge.config.tables.profile import AgentsTable
     from bridge.http.tls import PeerTls
-    from bridge.identity.logins.login_credentials import LoginWish
+    from bridge.identity.logins.login_credentials import LoginConfig
     from bridge.mcp.tools import Tool
     from bridge.trace import OnHop
 
@@ -150,7 +150,7 @@ class AgentConnection:
     """The certificate that the agent is shown, and the authorities of its own."""
     asks_for: tuple[str, ...] = ()
     """The URIs of extensions of the bridge that no card declares."""
-    login: LoginWish | None = field(default=None, repr=False)
+    login: LoginConfig | None = field(default=None, repr=False)
     """The login that is kept for the URL, unless a token is given."""
     signed_by: str | Path | None = None
     """The URL or the file of the keys of which one must have signed the card."""

@@ -14,7 +14,7 @@ from bridge.cli.wrap import serving_options
 
 if TYPE_CHECKING:
     from bridge.assembly.plan import Plan
-    from bridge.cli.option_document import Asked
+    from bridge.cli.option_document import OptionsDocument
 
 _Command = TypeVar("_Command", bound=Callable[..., Any])
 
@@ -119,7 +119,7 @@ def expose(**options: Any) -> int:
     return anyio.run(serve_http, plan, banner.Quiet(plan))
 
 
-def plan_from(asked: Asked, options: dict[str, Any]) -> Plan:
+def plan_from(asked: OptionsDocument, options: dict[str, Any]) -> Plan:
     """The plan of the options: that of the equivalent file, but with agents named as on their cards, and with settings
     that no file can hold.
 

@@ -16,7 +16,15 @@ import click
 from bridge.cli import logs
 from bridge.cli.completion import COMPLETION_VARIABLE
 from bridge.cli.encoding import write_what_the_terminal_lacks_otherwise
-from bridge.errors import TELLINGS, BridgeError, ConfigError, OwnError, PeerError, leaf_of, telling_of
+from bridge.errors import (
+    FAULT_POLICIES,
+    BridgeError,
+    ConfigError,
+    OwnError,
+    PeerError,
+    fault_policy_of,
+    leaf_of,
+)
 from bridge.process.resources import collect_garbage_seldom
 from bridge.version import __version__
 
@@ -144,15 +152,15 @@ def main() -> NoReturn:
         sys.exit(EXIT_INTERRUPTED)
     except ConfigError as exc:
         _complain(str(exc))  # the message has its own prefix and place
-        sys.exit(telling_of(exc).exit_code)
+        sys.exit(fault_policy_of(exc).exit_code)
     except BridgeError as exc:
         _complain(f"mcp-a2a: {exc}{exc.detail}")
-        sys.exit(telling_of(exc).exit_code)
+        sys.exit(fault_policy_of(exc).exit_code)
     except BrokenPipeError:
-        sys.exit(TELLINGS[PeerError].exit_code)
+        sys.exit(FAULT_POLICIES[PeerError].exit_code)
     except Exception:
         logging.getLogger(__name__).exception("this is a bug in mcp-a2a; please report it with these lines")
-        sys.exit(TELLINGS[OwnError].exit_code)
+        sys.exit(FAULT_POLICIES[OwnError].exit_code)
 
 
 def _complain(text: str) -> None:

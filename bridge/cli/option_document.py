@@ -58,7 +58,7 @@ def option_at(path: KeyPath) -> str:
 
 
 @dataclass
-class Asked:
+class OptionsDocument:
     """A document made of options, with the messages for writing it to a file."""
 
     data: dict[str, Any] = field(default_factory=dict)
@@ -171,7 +171,7 @@ def _with_logins(data: dict[str, Any]) -> dict[str, Any]:
     return {**data, **peers}
 
 
-def wrapped(options: Mapping[str, Any]) -> Asked:
+def wrapped(options: Mapping[str, Any]) -> OptionsDocument:
     """The document of `wrap`: an agent made of one server, or of the servers in a host's file.
 
     Raises:
@@ -189,7 +189,9 @@ def wrapped(options: Mapping[str, Any]) -> Asked:
         name = wanted or slug(name_of(table.get("url") or table["command"]))
         servers, tables = [name], {"tool_servers": {name: table}}
     store = _store(options["store"])
-    asked = Asked(unsaid=[*_unsaid_of_wrapped(options)], remarks=[*_remarks_on_wrapped(options, store, name)])
+    asked = OptionsDocument(
+        unsaid=[*_unsaid_of_wrapped(options)], remarks=[*_remarks_on_wrapped(options, store, name)]
+    )
     place = {"public_url": options["public_url"], "hosts": list(options["allow_host"]), "store": store}
     asked.data = {
         "bridge": {
@@ -221,7 +223,7 @@ def _agent(options: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-def exposed(options: Mapping[str, Any]) -> Asked:
+def exposed(options: Mapping[str, Any]) -> OptionsDocument:
     """The document of `expose`: an MCP server made of agents.
 
     Raises:
@@ -231,7 +233,7 @@ def exposed(options: Mapping[str, Any]) -> Asked:
 
     mapping, agents = _mapping(options), _agents(options)
     name = slug(options["name"] or "mcp-a2a")
-    asked = Asked(unsaid=_passwords_in(options["urls"]))
+    asked = OptionsDocument(unsaid=_passwords_in(options["urls"]))
     asked.data = {
         "bridge": {**(_exposed_place(options) if options.get("over_http") else {}), "mapping": mapping},
         "agents": agents,

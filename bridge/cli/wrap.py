@@ -15,7 +15,7 @@ from bridge.cli.login.login import with_stored_logins
 
 if TYPE_CHECKING:
     from bridge.assembly.plan import Plan, ServerPlan
-    from bridge.cli.option_document import Asked
+    from bridge.cli.option_document import OptionsDocument
 
 
 _Command = TypeVar("_Command", bound=Callable[..., Any])
@@ -154,7 +154,7 @@ def wrap(**options: Any) -> int:
     return anyio.run(serve_http, plan, audience(plan), None, FixedConfiguration(lambda: shown))
 
 
-def plan_from(asked: Asked, options: dict[str, Any]) -> Plan:
+def plan_from(asked: OptionsDocument, options: dict[str, Any]) -> Plan:
     """The plan of the options: that of the equivalent file, with settings that no file can hold.
 
     Raises:

@@ -14,8 +14,8 @@ from pydantic import JsonValue
 from bridge.a2a.model.objects import Task
 from bridge.assembly.bridge import Bridge
 from bridge.concurrency import done_slowly
+from bridge.console.console_access import Visit
 from bridge.console.forms import WrongValuesError, form_problems
-from bridge.console.gate import Visit
 from bridge.console.operations import WAITING, AgentOperations, operations_of, operations_on
 from bridge.console.questions import asked_of, questions_in, schema_of
 from bridge.console.task_pages import row_of, skill_of

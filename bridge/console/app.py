@@ -26,8 +26,8 @@ from bridge.assembly.plan import ProcessPlan
 from bridge.console import tool_trials, trials
 from bridge.console.answers import answer, waiting_page
 from bridge.console.configuration import ServedConfiguration, configuration
+from bridge.console.console_access import SIGN_IN_PATH, ConsoleAccess, Visit
 from bridge.console.forms import WrongValuesError
-from bridge.console.gate import SIGN_IN_PATH, ConsoleGate, Visit
 from bridge.console.issuer_sign_in import BACK_PATH, IssuerSignIn
 from bridge.console.mapping import mapping
 from bridge.console.news import NewsStream
@@ -67,7 +67,7 @@ class ConsoleApp:
         self._bridge = bridge
         self._asked: defaultdict[str, AskedQuestions] = defaultdict(AskedQuestions)
         """What is known of the tasks that wait, by the names of their agents."""
-        self._gate = ConsoleGate(place, bridge.access, lambda: keys_of(place))
+        self._gate = ConsoleAccess(place, bridge.access, lambda: keys_of(place))
         self._issuers = IssuerSignIn(self._gate, bridge.access, bridge.login_at)
         self._tabs = TabStreams(bridge.access, self._gate.principal_of)
         bridge.sign_outs.take = self._end_session

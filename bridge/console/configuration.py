@@ -11,7 +11,7 @@ from pydantic import JsonValue
 from bridge.a2a.model.objects import timestamp
 from bridge.config.text.document import DEFAULT_SOURCE
 from bridge.config.toml_text import ShownValue
-from bridge.console.gate import Visit
+from bridge.console.console_access import Visit
 from bridge.console.paging import Paging
 from bridge.text.jsonvalues import JsonObject
 from bridge.text.safe_text import with_visible_characters

@@ -25,7 +25,7 @@ from starlette.datastructures import Headers
 from starlette.requests import cookie_parser
 
 from bridge.assembly.routes import CONSOLE
-from bridge.console.gate import ConsoleGate, Visit
+from bridge.console.console_access import ConsoleAccess, Visit
 from bridge.console.sign_ins import BEGUN_SECONDS, COOKIE_BYTES, BegunSignIn, ConsoleSession
 from bridge.errors import BridgeError
 from bridge.http.request_checks import RefusedError
@@ -55,7 +55,9 @@ _NO_RIGHTS: Final = "has told who you are, but not what you may do here. The log
 class IssuerSignIn:
     """The sign-ins at the issuers of a bridge's callers."""
 
-    def __init__(self, gate: ConsoleGate, access: Access, login_at: Callable[[Issuer], IssuerLogin]) -> None:
+    def __init__(
+        self, gate: ConsoleAccess, access: Access, login_at: Callable[[Issuer], IssuerLogin]
+    ) -> None:
         """`login_at` is how people show who they are at an issuer that has a client for it."""
         self._gate = gate
         self._access = access

@@ -16,7 +16,7 @@ from bridge.agents_as_tools.tools import PublishedTool
 from bridge.assembly.bridge import Bridge
 from bridge.assembly.offered_server import OfferedServer
 from bridge.assembly.published_agent import PublishedAgent
-from bridge.console.gate import Visit
+from bridge.console.console_access import Visit
 from bridge.console.paging import Paging
 from bridge.console.paths import path_of
 from bridge.text.jsonvalues import JsonObject

@@ -16,7 +16,7 @@ from starlette.types import Receive, Scope, Send
 from bridge.a2a.model.objects import StreamResponse
 from bridge.a2a.model.progress import PROGRESS
 from bridge.a2a.server.service import Stream
-from bridge.console.gate import Visit
+from bridge.console.console_access import Visit
 from bridge.console.tab_streams import TabStream
 from bridge.errors import StoreAwayError
 from bridge.http.sse import HEARTBEAT, frame

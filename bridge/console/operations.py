@@ -46,7 +46,7 @@ from bridge.a2a.tasks.callers import CallContext
 from bridge.assembly.bridge import Bridge
 from bridge.assembly.health.findings import FAILURES_MOST, failure_of
 from bridge.assembly.published_agent import PublishedAgent
-from bridge.console.gate import Visit
+from bridge.console.console_access import Visit
 from bridge.errors import AuditAwayError, StoreAwayError
 from bridge.http.request_checks import RefusedError
 from bridge.identity.callers.principals import EVERYONE, OperatorRole

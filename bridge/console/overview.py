@@ -13,7 +13,7 @@ from bridge.assembly.health.running import health_of
 from bridge.assembly.offered_server import OfferedServer
 from bridge.assembly.published_agent import PublishedAgent
 from bridge.assembly.routes import MCP
-from bridge.console.gate import Visit
+from bridge.console.console_access import Visit
 from bridge.console.operations import at_work, operations_of
 from bridge.text.jsonvalues import JsonObject
 from bridge.version import __version__

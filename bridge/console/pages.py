@@ -17,7 +17,7 @@ from pydantic import JsonValue
 from starlette.responses import Response
 
 from bridge.a2a.model.objects import milliseconds
-from bridge.console.gate import Visit
+from bridge.console.console_access import Visit
 from bridge.console.paths import path_of
 from bridge.errors import UsageError
 from bridge.text.jsonvalues import JsonObject

@@ -9,14 +9,14 @@ from typing import Final
 from bridge.a2a.model.objects import timestamp
 from bridge.assembly.bridge import Bridge
 from bridge.assembly.plan import CatalogPlan, Plan, RemotePlan
-from bridge.console.gate import Visit
+from bridge.console.console_access import Visit
 from bridge.console.paging import Paging
 from bridge.errors import BridgeError
 from bridge.identity.callers.issuers import Issuer
 from bridge.identity.callers.principals import Principal
 from bridge.identity.callers.verifiers import FORWARDED, Credential, Scheme
 from bridge.identity.logins.each_login import EachLogin
-from bridge.identity.logins.login_credentials import LoginToken, LoginWish
+from bridge.identity.logins.login_credentials import LoginConfig, LoginToken
 from bridge.mcp.client.transports.streamable_http import HttpTarget
 from bridge.text.jsonvalues import JsonObject
 
@@ -90,17 +90,17 @@ def _issuer(name: str, one: Issuer) -> JsonObject:
 async def _logins(bridge: Bridge) -> list[JsonObject]:
     """The logins that people have made at peers, and those that are missing."""
     found: list[JsonObject] = []
-    for title, wish in _wishes(bridge.plan):
-        found += await _logins_at(title, wish)
+    for title, login_config in _login_configs(bridge.plan):
+        found += await _logins_at(title, login_config)
     return found
 
 
-def _wishes(plan: Plan) -> Iterator[tuple[str, LoginWish]]:
+def _login_configs(plan: Plan) -> Iterator[tuple[str, LoginConfig]]:
     """The logins that peers want, with the names of the peers."""
     for key, server in plan.servers.items():
-        wish = server.target.oauth if isinstance(server.target, HttpTarget) else None
-        if isinstance(wish, LoginWish):
-            yield f"tool_servers.{key}", wish
+        login_config = server.target.oauth if isinstance(server.target, HttpTarget) else None
+        if isinstance(login_config, LoginConfig):
+            yield f"tool_servers.{key}", login_config
     remote: dict[str, Mapping[str, RemotePlan | CatalogPlan]] = {
         "agents": plan.agents,
         "catalogs": plan.catalogs,
@@ -108,20 +108,20 @@ def _wishes(plan: Plan) -> Iterator[tuple[str, LoginWish]]:
     for table, peers in remote.items():
         for key, peer in peers.items():
             if isinstance(peer.tokens, LoginToken | EachLogin):
-                yield f"{table}.{key}", peer.tokens.wish
+                yield f"{table}.{key}", peer.tokens.login_config
 
 
-async def _logins_at(peer: str, wish: LoginWish) -> list[JsonObject]:
-    of: JsonObject = {"peer": peer, "of_each": wish.of_each}
+async def _logins_at(peer: str, login_config: LoginConfig) -> list[JsonObject]:
+    of: JsonObject = {"peer": peer, "of_each": login_config.of_each}
     try:
-        kept = (await wish.keeper.all()).logins
+        kept = (await login_config.keeper.all()).logins
     except (BridgeError, OSError) as exc:
         return [
             {**of, "principal": "", "lost": f"the logins cannot be read: {exc}", "since": "", "scopes": []}
         ]
-    here = [(key, one) for key, one in kept if key.peer == wish.key.peer]
+    here = [(key, one) for key, one in kept if key.peer == login_config.key.peer]
     if not here:
-        lost = "" if wish.of_each else f"nobody has logged in. {wish.remedy}"
+        lost = "" if login_config.of_each else f"nobody has logged in. {login_config.remedy}"
         return [{**of, "principal": "", "lost": lost, "since": "", "scopes": []}]
     return [
         {

@@ -16,7 +16,7 @@ import anyio
 import anyio.abc
 from starlette.types import Receive, Send
 
-from bridge.console.gate import Visit
+from bridge.console.console_access import Visit
 from bridge.console.pages import HEADERS
 from bridge.http.request_checks import RefusedError
 from bridge.identity.callers.principals import Principal

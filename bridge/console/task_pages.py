@@ -12,7 +12,7 @@ from bridge.a2a.model.objects import ListTasksRequest, Role, Task, TaskState, is
 from bridge.a2a.model.progress import PROGRESS
 from bridge.a2a.model.timeline import Moment, MomentKind, timeline_of
 from bridge.assembly.bridge import Bridge
-from bridge.console.gate import Visit
+from bridge.console.console_access import Visit
 from bridge.console.news import progress_words
 from bridge.console.operations import WAITING, AgentOperations, operations_of, operations_on
 from bridge.console.parts import answer_word, shown_message, shown_parts

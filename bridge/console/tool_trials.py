@@ -17,8 +17,8 @@ from bridge.assembly.call_lines import command_line, mcp_line
 from bridge.assembly.offered_server import OfferedServer
 from bridge.assembly.routes import MCP
 from bridge.concurrency import done_slowly
+from bridge.console.console_access import Visit
 from bridge.console.forms import WrongValuesError, fields_of, form_problems
-from bridge.console.gate import Visit
 from bridge.console.live_trials import LiveTrial
 from bridge.console.pages import json_response
 from bridge.console.paging import Paging

@@ -14,8 +14,8 @@ from bridge.assembly.bridge import Bridge
 from bridge.assembly.call_lines import a2a_line, command_line
 from bridge.assembly.published_agent import PublishedAgent
 from bridge.concurrency import done_slowly
+from bridge.console.console_access import Visit
 from bridge.console.forms import WrongValuesError, fields_of, tool_problems
-from bridge.console.gate import Visit
 from bridge.console.operations import operations_on
 from bridge.console.paging import Paging
 from bridge.console.paths import path_of

@@ -108,18 +108,20 @@ def _package_faults(plan: Plan) -> Iterator[FindingFault]:
 
 def redirect_uris(plan: Plan) -> Iterator[RedirectUri]:
     """Yield what has to be registered for the clients that are registered by hand."""
-    place, wishes = plan.place, tuple(logins_of(plan))
+    place, login_configs = plan.place, tuple(logins_of(plan))
     root = place.public_url or url_of(place.host, place.port)
-    for wish in wishes:
-        if wish.client_id and wish.of_each:
-            yield RedirectUri(wish.place, f"{root}{LOGIN_BACK}", "the logins of callers")
-        elif wish.client_id:
+    for login_config in login_configs:
+        if login_config.client_id and login_config.of_each:
+            yield RedirectUri(login_config.place, f"{root}{LOGIN_BACK}", "the logins of callers")
+        elif login_config.client_id:
             uri = LoginLanding(LOOPBACK_HOST, 0).redirect_uri.replace(":0/", ":PORT/")
             yield RedirectUri(
-                wish.place, uri, f"`mcp-a2a login {wish.name} --port PORT`, with a port of your choice"
+                login_config.place,
+                uri,
+                f"`mcp-a2a login {login_config.name} --port PORT`, with a port of your choice",
             )
     for name, issuer in plan.issuers.items():
-        if issuer.login and any(wish.of_each for wish in wishes):
+        if issuer.login and any(login_config.of_each for login_config in login_configs):
             yield RedirectUri(f"issuers.{name}", f"{root}{WHO_PATH}", "callers who show who they are")
         if issuer.login and place.console:
             yield RedirectUri(f"issuers.{name}", f"{root}{CONSOLE}{CONSOLE_BACK}", "the console")

@@ -17,7 +17,7 @@ from typing import Final
 
 from bridge.replicas.proofs import ProofPurpose, Proofs
 
-HOP_HEADER: Final = "mcp-a2a-hop"
+PASSED_HEADER: Final = "mcp-a2a-hop"
 """The header of a request that was passed on. In an answer it says that the hop was not accepted."""
 
 REFUSED_HOP: Final = "refused"
@@ -37,12 +37,12 @@ _HEADER: Final = re.compile(
 )
 
 
-class HopRefusedError(Exception):
+class NotPassedError(Exception):
     """A hop is not accepted. `str()` says why, for the log."""
 
 
 @dataclass(frozen=True, slots=True)
-class HopRequest:
+class PassedRequest:
     """What a hop covers of its request, besides the body."""
 
     verb: str
@@ -55,7 +55,7 @@ class HopRequest:
 
 
 @dataclass(frozen=True, slots=True)
-class AcceptedHop:
+class AcceptedRequest:
     """A hop that a replica made just now."""
 
     epoch: int
@@ -67,7 +67,7 @@ class AcceptedHop:
         return sha256(body).digest() == self.body_digest
 
 
-class HopHeaders:
+class PassedHeaders:
     """Makes the headers of hops, and accepts those of others."""
 
     def __init__(self, proofs: Proofs, max_nonces: int = MAX_NONCES) -> None:
@@ -76,45 +76,45 @@ class HopHeaders:
         self._seen: dict[str, int] = {}
         """The nonces, and when their hops were accepted, the oldest first."""
 
-    def header(self, epoch: int, request: HopRequest, body: bytes, now_seconds: float) -> str:
+    def header(self, epoch: int, request: PassedRequest, body: bytes, now_seconds: float) -> str:
         """The header of a hop to this epoch."""
         at_ms, nonce = round(now_seconds * 1000), secrets.token_hex(_NONCE_BYTES)
         digest = sha256(body).digest()
         proof = self._proofs.proof(ProofPurpose.HOP, *_said(epoch, at_ms, nonce, digest, request))
         return f"{epoch}.{at_ms}.{nonce}.{digest.hex()}.{proof.hex()}"
 
-    def accept(self, header: str, request: HopRequest, now_seconds: float) -> AcceptedHop:
+    def accept(self, header: str, request: PassedRequest, now_seconds: float) -> AcceptedRequest:
         """Accept a hop, once.
 
         Raises:
-            HopRefusedError: no replica made it, or not for this request; or it is too old, or came before.
+            NotPassedError: no replica made it, or not for this request; or it is too old, or came before.
         """
         found = _HEADER.fullmatch(header)
         if found is None:
-            raise HopRefusedError("it is malformed")
+            raise NotPassedError("it is malformed")
         epoch, at_ms, nonce = int(found["epoch"]), int(found["at"]), found["nonce"]
         digest = bytes.fromhex(found["body"])
         said = _said(epoch, at_ms, nonce, digest, request)
         if not self._proofs.holds(bytes.fromhex(found["proof"]), ProofPurpose.HOP, *said):
-            raise HopRefusedError("it was not made with our keys for this request")
+            raise NotPassedError("it was not made with our keys for this request")
         now_ms = round(now_seconds * 1000)
         if abs(now_ms - at_ms) > VALID_SECONDS * 1000:
-            raise HopRefusedError(f"it was made {abs(now_ms - at_ms) / 1000:.0f} s from now")
+            raise NotPassedError(f"it was made {abs(now_ms - at_ms) / 1000:.0f} s from now")
         self._remember(nonce, now_ms)
-        return AcceptedHop(epoch, digest)
+        return AcceptedRequest(epoch, digest)
 
     def _remember(self, nonce: str, now_ms: int) -> None:
         """Note a nonce for as long as a hop with it may be valid."""
         while self._seen and now_ms - next(iter(self._seen.values())) > 2 * VALID_SECONDS * 1000:
             del self._seen[next(iter(self._seen))]
         if nonce in self._seen:
-            raise HopRefusedError("it came before")
+            raise NotPassedError("it came before")
         if len(self._seen) >= self._max_nonces:
-            raise HopRefusedError("too many hops come at once")
+            raise NotPassedError("too many hops come at once")
         self._seen[nonce] = now_ms
 
 
-def _said(epoch: int, at_ms: int, nonce: str, digest: bytes, request: HopRequest) -> tuple[bytes, ...]:
+def _said(epoch: int, at_ms: int, nonce: str, digest: bytes, request: PassedRequest) -> tuple[bytes, ...]:
     parts = (str(epoch), str(at_ms), nonce, request.verb, request.path, request.session)
     shown = (request.shown.encode(),) if request.shown else ()
     return (*(part.encode() for part in parts), digest, *shown)

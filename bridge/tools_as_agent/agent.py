@@ -22,7 +22,7 @@ from bridge.identity.callers.principals import OfferedNames, Principal
 from bridge.mcp.client.contract import OwnSession, ToolServer
 from bridge.mcp.client.upstream import QueueFullError
 from bridge.source_state import SourceState
-from bridge.tools_as_agent.caller_login import AwaitedCall, LoginGate, Present
+from bridge.tools_as_agent.caller_login import AwaitedCall, CallerLoginCheck, Present
 from bridge.tools_as_agent.card import ToolServerSummary, make_card
 from bridge.tools_as_agent.options import AgentOptions
 from bridge.tools_as_agent.resume_state import (
@@ -425,11 +425,11 @@ class ToolsAgent:
         run = ToolRun(decision, source.upstream, options, principal, turns, gate)
         return BriefWork(run) if decision.skill.may_be_brief else run
 
-    def _gate_of(self, source: SkillSource) -> LoginGate | None:
+    def _gate_of(self, source: SkillSource) -> CallerLoginCheck | None:
         logins = source.upstream.logins
         if logins is None:
             return None
-        return LoginGate(logins, source.upstream, self._options, self._present, self._names_of)
+        return CallerLoginCheck(logins, source.upstream, self._options, self._present, self._names_of)
 
     def _names_of(self, skill_id: str) -> OfferedNames:
         skill = self._skills.by_id.get(skill_id)

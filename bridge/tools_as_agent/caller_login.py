@@ -28,7 +28,7 @@ import anyio
 
 from bridge.a2a.model.objects import Part, SendMessageConfiguration, TaskState
 from bridge.a2a.tasks.agent import Job, PlannedWork
-from bridge.errors import BridgeError, BusyError, PeerError, telling_of
+from bridge.errors import BridgeError, BusyError, PeerError, fault_policy_of
 from bridge.identity.callers.principals import OfferedNames, Principal
 from bridge.identity.logins.kept_logins import AwaitedLogin, CallerLogins, client_at
 from bridge.mcp.client.contract import ToolServer
@@ -70,7 +70,7 @@ class _Outcome(Enum):
     """No login has come of it, and none can any more."""
 
 
-class LoginGate:
+class CallerLoginCheck:
     """Lets the calls of one server through once their callers have logins there."""
 
     def __init__(
@@ -249,7 +249,7 @@ class AwaitedCall:
     def __init__(
         self,
         asked: ServerQuestion,
-        gate: LoginGate,
+        gate: CallerLoginCheck,
         server: Callable[[], ToolServer | None],
         work: Callable[[ServerQuestion, Principal], PlannedWork],
     ) -> None:
@@ -268,7 +268,7 @@ class AwaitedCall:
             if (server := self._server()) is not None:
                 await server.ready()  # this process may have only just started, and know no tools yet
         except (PeerError, BusyError) as exc:
-            telling = telling_of(exc)
+            telling = fault_policy_of(exc)
             logger.log(telling.log_level, "a call of %s failed: %s", self._asked.skill_id, exc)
             await job.status(TaskState(telling.task_state), job.message(_in_words(str(exc))), keep=b"")
             return

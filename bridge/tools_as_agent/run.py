@@ -24,7 +24,7 @@ from pydantic import JsonValue
 
 from bridge.a2a.model.objects import Artifact, Part, TaskState
 from bridge.a2a.tasks.agent import Job
-from bridge.errors import BusyError, PeerError, telling_of
+from bridge.errors import BusyError, PeerError, fault_policy_of
 from bridge.identity.callers.principals import Principal
 from bridge.identity.logins.kept_logins import REFUSED_LOGINS_MOST
 from bridge.mcp.client.contract import ToolQueue, ToolServer, resource_of
@@ -32,7 +32,7 @@ from bridge.mcp.client.faults import CallerTokenGoneError, LoginWantedError, Ser
 from bridge.mcp.client.server_tasks import TaskCancelledError
 from bridge.text.jsonvalues import JsonObject, json_bytes
 from bridge.tools_as_agent.bridge_notes import message_with_notes, notes_of
-from bridge.tools_as_agent.caller_login import LoginGate
+from bridge.tools_as_agent.caller_login import CallerLoginCheck
 from bridge.tools_as_agent.options import AgentOptions
 from bridge.tools_as_agent.progress import ProgressRelay
 from bridge.tools_as_agent.resume_state import End, Follow, RequireInput, RunTool
@@ -68,7 +68,7 @@ class ToolRun:
         options: AgentOptions,
         principal: str,
         limiter: anyio.CapacityLimiter | None = None,
-        gate: LoginGate | None = None,
+        gate: CallerLoginCheck | None = None,
     ) -> None:
         """`principal` is the one for which the call was reserved. `limiter` bounds the calls of the skill, and `gate`
         asks for the login of the caller, where the server wants one. The run keeps these values to its end, even when
@@ -102,7 +102,7 @@ class ToolRun:
             if job.running.outlives and not self._can_act(job):
                 await self._wait_for_token(job)
                 return
-            telling = telling_of(exc)
+            telling = fault_policy_of(exc)
             logger.log(telling.log_level, "a call of %s failed: %s", self._decision.skill_id, exc)
             await self._end(job, TaskState(telling.task_state), _in_words(str(exc)))
         finally:
@@ -144,7 +144,7 @@ class ToolRun:
                     raise
                 self._after = since
 
-    async def _login_made_at(self, job: Job, gate: LoginGate) -> float | None:
+    async def _login_made_at(self, job: Job, gate: CallerLoginCheck) -> float | None:
         """When the caller made the login to call with. None: a new call has ended without, or waits for a message."""
         if not isinstance(self._decision, Follow):
             return await gate.passed(job, self._decision, self._after)

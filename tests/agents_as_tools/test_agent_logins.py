@@ -20,7 +20,7 @@ from bridge.assembly.plan_from_file import plan_from_file
 from bridge.config.load import load
 from bridge.errors import ConfigError, PeerError
 from bridge.identity.logins.kept_logins import Login, LoginKey
-from bridge.identity.logins.login_credentials import LoginToken, LoginWish
+from bridge.identity.logins.login_credentials import LoginConfig, LoginToken
 from bridge.identity.logins.login_files import LoginFiles
 from bridge.identity.logins.login_flow import log_in
 from bridge.identity.logins.login_landing import LoginLanding, login_landing
@@ -44,14 +44,14 @@ class There:
 
     issuer: LoginServer
     agent: LoginAgent
-    wish: LoginWish
+    login_config: LoginConfig
 
     async def log_in(self, **wished: Any) -> Login:
         """Log in as `mcp-a2a login` does."""
-        wish = replace(self.wish, **wished)
+        login_config = replace(self.login_config, **wished)
         async with login_landing("127.0.0.1", 0) as landing:
-            made = await self._logged_in(wish, landing)
-        async with wish.keeper.held(wish.key) as held:
+            made = await self._logged_in(login_config, landing)
+        async with login_config.keeper.held(login_config.key) as held:
             await held.write(made)
         return made
 
@@ -59,17 +59,17 @@ class There:
         """Why there is no login."""
         async with login_landing("127.0.0.1", 0) as landing:
             with pytest.raises(PeerError) as caught:
-                await self._logged_in(replace(self.wish, **wished), landing)
+                await self._logged_in(replace(self.login_config, **wished), landing)
         words = str(caught.value).replace(self.issuer.issuer, "ISSUER")
         return words.replace(self.agent.url, "AGENT")
 
-    async def _logged_in(self, wish: LoginWish, landing: LoginLanding) -> Login:
-        return await log_in(wish, landing, Browser(), 30, await login_lead(wish, 30))
+    async def _logged_in(self, login_config: LoginConfig, landing: LoginLanding) -> Login:
+        return await log_in(login_config, landing, Browser(), 30, await login_lead(login_config, 30))
 
     @asynccontextmanager
     async def tools(self, folder: Path, **remote: Any) -> AsyncIterator[Live]:
         """A bridge that offers the agent as tools."""
-        agents = {"desk": RemotePlan(self.agent.url, tokens=LoginToken(self.wish, 20), **remote)}
+        agents = {"desk": RemotePlan(self.agent.url, tokens=LoginToken(self.login_config, 20), **remote)}
         async with live(folder, agents=agents, offered={"team": OfferedPlan(("desk",), PROFILE)}) as there:
             yield there
 
@@ -83,7 +83,7 @@ async def there(folder: Path, *, says: dict[str, Any] | None = None, **agent: An
         async with issuer.serve(), made.serve() as url:
             made.issuer = issuer.issuer
             files = LoginFiles(folder / "logins")
-            yield There(issuer, made, LoginWish(url, files, "desk", allow_private=True, kind="agents"))
+            yield There(issuer, made, LoginConfig(url, files, "desk", allow_private=True, kind="agents"))
 
 
 async def called(bridge: Live) -> tuple[bool, str]:
@@ -188,7 +188,7 @@ async def test_a_login_is_renewed_where_its_card_says_at_the_same_origin(tmp_pat
         flow = code_flow(issuer, refreshUrl=f"{issuer}/renew", pkceRequired=True)
         one.agent.card = with_scheme({"oauth2SecurityScheme": flow}, "read")
         made = await one.log_in(client_id="bridge")
-        tokens = LoginToken(one.wish, 20)
+        tokens = LoginToken(one.login_config, 20)
         tokens.refused(await tokens())
         assert (await tokens()).value == "access-3"
     assert (made.token_url, made.refresh_url) == (f"{issuer}/token", f"{issuer}/renew")
@@ -207,7 +207,7 @@ async def test_a_card_leads_no_refresh_token_to_an_origin_that_did_not_give_it(
         for trusted in (frozenset[str](), frozenset({other.issuer})):
             made = await one.log_in(client_id="bridge", trusted=trusted)
             assert made.refresh_url == ""
-        tokens = LoginToken(one.wish, 20)
+        tokens = LoginToken(one.login_config, 20)
         tokens.refused(await tokens())
         await tokens()
     assert one.issuer.asked_at == ["/token", "/token", "/token"]
@@ -228,7 +228,7 @@ async def test_a_card_that_says_to_renew_a_login_without_tls_makes_none(url: str
 async def test_a_url_that_gives_no_card_is_that_of_an_mcp_server(has_pages: bool, tmp_path: Path) -> None:
     server = LoginServer(has_pages=has_pages)
     async with server.serve() as url:
-        assert await login_lead(LoginWish(url, LoginFiles(tmp_path), kind=None), 30) is None
+        assert await login_lead(LoginConfig(url, LoginFiles(tmp_path), kind=None), 30) is None
 
 
 async def test_the_issuer_that_the_operator_wrote_counts_before_the_card(tmp_path: Path) -> None:
@@ -336,7 +336,7 @@ async def test_an_agent_that_takes_no_token_of_the_login_is_told_from_a_login_th
 async def test_a_login_that_has_expired_is_renewed_for_an_agent(tmp_path: Path) -> None:
     async with there(tmp_path) as one:
         made = await one.log_in()
-        async with one.wish.keeper.held(one.wish.key) as held:
+        async with one.login_config.keeper.held(one.login_config.key) as held:
             await held.write(replace(made, got_at=0.0, expires_at=time.time() - 60))
         async with one.tools(tmp_path) as bridge:
             assert await called(bridge) == (False, "done")
@@ -360,8 +360,8 @@ async def test_check_names_the_login_that_an_agent_needs(tmp_path: Path) -> None
 async def test_check_names_the_login_that_a_catalog_needs(tmp_path: Path) -> None:
     async with there(tmp_path) as one:
         catalog = f"{one.agent.url}/agents"
-        wish = replace(one.wish, url=catalog, kind="catalogs", name="firm")
-        plan = CatalogPlan(catalog, tokens=LoginToken(wish, 20))
+        login_config = replace(one.login_config, url=catalog, kind="catalogs", name="firm")
+        plan = CatalogPlan(catalog, tokens=LoginToken(login_config, 20))
         offered = {"team": OfferedPlan(("firm",), PROFILE)}
         async with live(tmp_path, catalogs={"firm": plan}, offered=offered) as bridge:
             (peer,) = (await findings_of(bridge.plan, bridge.bridge)).peers
@@ -371,9 +371,9 @@ async def test_check_names_the_login_that_a_catalog_needs(tmp_path: Path) -> Non
 async def test_the_login_at_a_catalog_serves_the_agents_of_its_origin(tmp_path: Path) -> None:
     async with there(tmp_path) as one:
         catalog = f"{one.agent.url}/agents"
-        wish = replace(one.wish, url=catalog, kind="catalogs", name="firm")
-        plan = CatalogPlan(catalog, tokens=LoginToken(wish, 20))
-        await replace(one, wish=wish).log_in(resource=one.agent.url)
+        login_config = replace(one.login_config, url=catalog, kind="catalogs", name="firm")
+        plan = CatalogPlan(catalog, tokens=LoginToken(login_config, 20))
+        await replace(one, login_config=login_config).log_in(resource=one.agent.url)
         offered = {"team": OfferedPlan(("firm",), PROFILE)}
         async with live(tmp_path, catalogs={"firm": plan}, offered=offered) as bridge:
             assert await called(bridge) == (False, "done")
@@ -403,14 +403,14 @@ def test_a_file_says_which_logins_an_agent_and_a_catalog_need(tmp_path: Path) ->
     file.write_text(FILE)
     plan = plan_from_file(load(file, {}))
     keeper, seconds = LoginFiles(state_folder()), plan.profile.agents.agent_connect_seconds
-    research = LoginWish(
+    research = LoginConfig(
         "https://research.example/",
         keeper,
         "research",
         kind="agents",
         trusted=frozenset({"https://api.research.example:443"}),
     )
-    firm = LoginWish(
+    firm = LoginConfig(
         "https://firm.example/agents",
         keeper,
         "firm",

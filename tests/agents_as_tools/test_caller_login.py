@@ -22,7 +22,7 @@ from bridge.identity.callers.principals import Principal
 from bridge.identity.callers.verifiers import Credential
 from bridge.identity.logins.each_login import EachLogin
 from bridge.identity.logins.kept_logins import DAY_SECONDS, LoginKey
-from bridge.identity.logins.login_credentials import LoginToken, LoginWish
+from bridge.identity.logins.login_credentials import LoginConfig, LoginToken
 from bridge.identity.logins.login_files import LoginFiles
 from tests.agents_as_tools.test_agent_logins import PROFILE
 from tests.assembly.test_bridge import Live, live
@@ -45,7 +45,7 @@ class Office:
     bridge: Live
     issuer: LoginServer
     agent: LoginAgent
-    wish: LoginWish
+    login_config: LoginConfig
 
     @asynccontextmanager
     async def host(
@@ -98,7 +98,7 @@ async def office(
     with anyio.fail_after(60):
         async with issuer.serve(), agent.serve() as url:
             agent.issuer = issuer.issuer
-            wish = LoginWish(
+            login_config = LoginConfig(
                 url,
                 LoginFiles(folder / "state"),
                 "desk",
@@ -108,11 +108,11 @@ async def office(
                 link_seconds=link_seconds,
                 keep_seconds=30 * DAY_SECONDS,
             )
-            agents = {"desk": RemotePlan(url, tokens=EachLogin(wish, 20, 10))}
+            agents = {"desk": RemotePlan(url, tokens=EachLogin(login_config, 20, 10))}
             chosen = PROFILE.model_copy(update={"agents": PROFILE.agents.model_copy(update=profile)})
             offered = {"team": OfferedPlan(("desk",), chosen)}
             async with live(folder, agents=agents, offered=offered, credentials=people, place=place) as there:
-                yield Office(there, issuer, agent, wish)
+                yield Office(there, issuer, agent, login_config)
 
 
 async def called(host: Client) -> tuple[bool, str]:
@@ -142,7 +142,7 @@ async def test_a_host_gets_a_link_of_the_bridge_and_the_call_goes_on_with_the_ca
         assert link.startswith(f"{here.bridge.url}/login/start/")
         told = re.findall("<dt>Asked by</dt><dd>(.*?)</dd>", shown[0])
         assert told == ["the MCP server team; the client calls itself &quot;Äcme &lt;b&gt; 3&quot;"]
-        login = await here.wish.keeper.find(LoginKey(here.wish.key.peer, "alice"))
+        login = await here.login_config.keeper.find(LoginKey(here.login_config.key.peer, "alice"))
         assert login is not None
         assert set(here.agent.shown) == {f"Bearer {login.access_token}"}
 
@@ -168,13 +168,13 @@ async def test_two_callers_are_called_for_with_their_own_logins_and_never_with_t
     tmp_path: Path,
 ) -> None:
     async with office(tmp_path) as here:
-        await put(here.wish, here.issuer)
+        await put(here.login_config, here.issuer)
         for who in TOKENS:
-            await put(replace(here.wish, principal=who), here.issuer)
+            await put(replace(here.login_config, principal=who), here.issuer)
             async with here.host(who) as host:
                 assert await called(host) == (False, "done")
         first, second = here.agent.shown
-        operators = await here.wish.keeper.find(here.wish.key)
+        operators = await here.login_config.keeper.find(here.login_config.key)
         assert operators is not None
         assert len({first, second, f"Bearer {operators.access_token}"}) == 3
 
@@ -210,7 +210,7 @@ async def test_another_person_at_the_link_gets_nothing_and_stores_nothing(tmp_pa
     async with office(tmp_path) as here, here.host("alice") as host:
         (link,) = re.findall(r"http://\S+/login/start/[\w-]+", (await called(host))[1])
         assert (await here.goes_to(link, "bob")).status_code == 403
-        assert [*(await here.wish.keeper.all()).logins] == []
+        assert [*(await here.login_config.keeper.all()).logins] == []
         assert (await called(host))[0]
 
 
@@ -269,10 +269,10 @@ async def test_a_host_of_2025_11_25_whose_link_has_expired_gets_another_one_in_w
 
 async def test_a_lost_login_asks_for_another_one(tmp_path: Path) -> None:
     async with office(tmp_path) as here, here.host("alice") as host:
-        wish = replace(here.wish, principal="alice")
-        await put(wish, here.issuer)
+        login_config = replace(here.login_config, principal="alice")
+        await put(login_config, here.issuer)
         assert await called(host) == (False, "done")
-        async with wish.keeper.held(wish.key) as held:
+        async with login_config.keeper.held(login_config.key) as held:
             assert held.login is not None
             await held.write(replace(held.login, lost="the issuer took it back", expires_at=0.0))
         is_error, words = await called(host)
@@ -284,15 +284,15 @@ async def test_a_login_that_is_gone_is_not_used_from_memory_once_another_account
     tmp_path: Path,
 ) -> None:
     async with office(tmp_path) as here, here.host("alice") as host:
-        wish = replace(here.wish, principal="alice")
-        await put(wish, here.issuer)
+        login_config = replace(here.login_config, principal="alice")
+        await put(login_config, here.issuer)
         assert await called(host) == (False, "done")
-        async with wish.keeper.held(wish.key) as held:
+        async with login_config.keeper.held(login_config.key) as held:
             await held.remove()
         assert "/login/start/" in (await called(host))[1]
-        await put(wish, here.issuer)
+        await put(login_config, here.issuer)
         assert await called(host) == (False, "done")
-        await put(wish, here.issuer)
+        await put(login_config, here.issuer)
         assert await called(host) == (False, "done")
         assert here.agent.shown == ["Bearer access-1", "Bearer access-2", "Bearer access-3"]
 
@@ -315,7 +315,7 @@ async def test_a_login_that_turns_out_lost_has_the_host_open_a_link_in_the_same_
             assert (await here.goes_to(link, "alice")).status_code == 200
             return "accept"
 
-        await put(replace(here.wish, principal="alice"), here.issuer, **login)
+        await put(replace(here.login_config, principal="alice"), here.issuer, **login)
         here.issuer.revoked = bool(login)
         here.agent.known = list
         async with here.host("alice", logs_in, mode) as host:
@@ -326,7 +326,7 @@ async def test_a_login_that_turns_out_lost_has_the_host_open_a_link_in_the_same_
 async def test_a_host_that_comes_back_without_a_later_login_is_still_asked_for_one(tmp_path: Path) -> None:
     async with office(tmp_path, answer_within_seconds=1.0) as here:
         here.agent.known = list
-        await put(replace(here.wish, principal="alice"), here.issuer)
+        await put(replace(here.login_config, principal="alice"), here.issuer)
 
         async def agrees(_: str) -> str:
             return "accept"
@@ -347,7 +347,7 @@ async def test_an_agent_that_takes_no_login_has_nobody_log_in_for_ever(
 
         async def logs_in(link: str) -> str:
             links.append(link)
-            await put(replace(here.wish, principal="alice"), here.issuer)
+            await put(replace(here.login_config, principal="alice"), here.issuer)
             return "accept"
 
         async with here.host("alice", logs_in, mode) as host:
@@ -358,13 +358,13 @@ async def test_an_agent_that_takes_no_login_has_nobody_log_in_for_ever(
 
 
 async def test_in_nobodys_name_there_is_no_token_and_few_callers_are_held(tmp_path: Path) -> None:
-    wish = LoginWish("https://a.example", LoginFiles(tmp_path), "desk", kind="agents", of_each=True)
-    each = EachLogin(wish, 20, 2)
+    login_config = LoginConfig("https://a.example", LoginFiles(tmp_path), "desk", kind="agents", of_each=True)
+    each = EachLogin(login_config, 20, 2)
     with pytest.raises(PeerError, match="login of each caller alone"):
         await each()
     ann = each.of("ann")
     assert isinstance(ann, LoginToken)
-    assert (ann.wish.principal, each.of("ann") is ann) == ("ann", True)
+    assert (ann.login_config.principal, each.of("ann") is ann) == ("ann", True)
     each.of("bob"), each.of("cy")
     assert each.of("ann") is not ann
-    assert "Call one of its tools" in ann.wish.remedy
+    assert "Call one of its tools" in ann.login_config.remedy

@@ -51,7 +51,7 @@ async def left(here: Town, who: str = "alice", **more: Any) -> tuple[dict[str, A
 
 async def logged_in(here: Town, who: str = "alice", **changes: Any) -> None:
     """Somebody else than the bridge writes a login."""
-    await put(replace(here.wish, principal=who), here.issuer, **changes)
+    await put(replace(here.login_config, principal=who), here.issuer, **changes)
 
 
 def with_skills(*globs: str) -> list[Credential]:
@@ -104,7 +104,7 @@ async def test_a_login_or_a_no_that_came_while_no_bridge_ran_counts_at_the_start
         other, _ = await left(here, "bob")
         await logged_in(here)
         now = time.time()
-        async with here.wish.keeper.held(replace(here.wish.key, principal="bob")) as held:
+        async with here.login_config.keeper.held(replace(here.login_config.key, principal="bob")) as held:
             await held.write(Login("", "", "", "", got_at=now, since=now, lost=DECLINED))
         async with opened(here) as bridge:
             await bridge.becomes("alice", task, "TASK_STATE_COMPLETED")

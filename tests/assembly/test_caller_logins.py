@@ -22,7 +22,7 @@ from bridge.identity.callers.issuers import IssuerPlace, LoginClient
 from bridge.identity.callers.principals import Principal
 from bridge.identity.callers.verifiers import Credential
 from bridge.identity.logins.kept_logins import DAY_SECONDS, OPERATOR, AwaitedLogin, LoginKeeper, LoginKey
-from bridge.identity.logins.login_credentials import LoginWish
+from bridge.identity.logins.login_credentials import LoginConfig
 from bridge.identity.logins.login_files import LoginFiles
 from bridge.mcp.client.eras import Era
 from bridge.mcp.client.transports.streamable_http import HttpTarget
@@ -45,7 +45,7 @@ class Office:
     """A bridge with an agent of one server, `crm`, which wants a login of each caller."""
 
     there: Live
-    wish: LoginWish
+    login_config: LoginConfig
     issuer: LoginServer
     calls: list[str]
     """The tokens with which the tool was called."""
@@ -115,7 +115,7 @@ class Town:
     """A server that wants a login of each caller, for the bridges of a test."""
 
     folder: Path
-    wish: LoginWish
+    login_config: LoginConfig
     issuer: LoginServer
     calls: list[str]
     """The tokens with which the tool was called, also at bridges of before."""
@@ -129,7 +129,7 @@ class Town:
         async with live(self.folder, servers={"crm": self.server}, **plan) as there:
             while (await there.client.get(f"{there.url}/readyz")).status_code != 200:
                 await anyio.sleep(0.01)
-            yield Office(there, self.wish, self.issuer, self.calls)
+            yield Office(there, self.login_config, self.issuer, self.calls)
 
 
 @asynccontextmanager
@@ -165,7 +165,7 @@ async def town(
     with anyio.fail_after(60):
         async with issuer.serve(), tools.serve() as url:
             # The issuer's own resource asks for the login; the tools stand at another address.
-            wish = LoginWish(
+            login_config = LoginConfig(
                 url,
                 keeper or LoginFiles(tmp_path / "state"),
                 "crm",
@@ -176,12 +176,16 @@ async def town(
                 **wished,
             )
             target = HttpTarget(
-                url, oauth=wish, connect_seconds=20, result_limit_bytes=1 << 20, result_json_values=10_000
+                url,
+                oauth=login_config,
+                connect_seconds=20,
+                result_limit_bytes=1 << 20,
+                result_json_values=10_000,
             )
             made = ServerPlan.as_profile_says(target, era, PROFILE.server, PROFILE.run)
             plan = replace(made, rules=replace(made.rules, per="principal"))
-            await put(wish, issuer)
-            yield Town(tmp_path, wish, issuer, calls, plan)
+            await put(login_config, issuer)
+            yield Town(tmp_path, login_config, issuer, calls, plan)
 
 
 async def test_a_task_goes_on_by_itself_once_its_caller_has_a_login(tmp_path: Path) -> None:
@@ -194,7 +198,7 @@ async def test_a_task_goes_on_by_itself_once_its_caller_has_a_login(tmp_path: Pa
             f"crm wants you to log in\nOpen this address of 127.0.0.1: {link}\n"
             "The task goes on by itself once you are logged in."
         )
-        await put(replace(here.wish, principal="alice"), here.issuer)
+        await put(replace(here.login_config, principal="alice"), here.issuer)
         await here.becomes("alice", task, "TASK_STATE_COMPLETED")
         assert here.calls == ["access-2"]
 
@@ -218,7 +222,7 @@ async def test_the_page_names_the_server_and_the_agent_that_was_called_and_what_
         here.client = client
         _, link = await here.asked("alice")
         asked = await here.is_asked("alice", link)
-        assert asked["Server"] == f"crm ({here.wish.url})"
+        assert asked["Server"] == f"crm ({here.login_config.url})"
         assert asked["Asked by"] == f"the agent desk over A2A{shown}"
         assert asked["You are"] == "alice"
 
@@ -226,7 +230,7 @@ async def test_the_page_names_the_server_and_the_agent_that_was_called_and_what_
 async def test_each_caller_is_called_with_its_own_login_and_never_with_the_operators(tmp_path: Path) -> None:
     async with office(tmp_path) as here:
         for who in TOKENS:
-            await put(replace(here.wish, principal=who), here.issuer)
+            await put(replace(here.login_config, principal=who), here.issuer)
         for who in TOKENS:
             task = await here.send(who, {"parts": [call_part("echo")]})
             await here.becomes(who, task, "TASK_STATE_COMPLETED")
@@ -237,7 +241,7 @@ async def test_a_login_that_is_gone_is_not_used_from_memory_nor_once_another_acc
     tmp_path: Path,
 ) -> None:
     async with office(tmp_path) as here:
-        own = replace(here.wish, principal="alice")
+        own = replace(here.login_config, principal="alice")
         await put(own, here.issuer, access_token="of-the-first-account")
         task = await here.send("alice", {"parts": [call_part("echo")]})
         await here.becomes("alice", task, "TASK_STATE_COMPLETED")
@@ -271,13 +275,13 @@ def refuses_all_but(*tokens: str) -> Answers:
 async def refusing(tmp_path: Path, answers: Answers, **login: Any) -> AsyncIterator[Office]:
     """A bridge whose server does not take each login, and alice's first login."""
     async with town(tmp_path, answers=answers) as here, here.opens() as bridge:
-        await put(replace(here.wish, principal="alice"), here.issuer, **login)
+        await put(replace(here.login_config, principal="alice"), here.issuer, **login)
         yield bridge
 
 
 async def test_a_call_that_lacks_a_scope_asks_for_another_login_and_goes_on_with_it(tmp_path: Path) -> None:
     async with refusing(tmp_path, needs("write", "wider"), scopes=("read",)) as here:
-        own = replace(here.wish, principal="alice")
+        own = replace(here.login_config, principal="alice")
         first, second = await here.asked("alice"), await here.asked("alice")
         assert here.calls == ["access-2", "access-2"], "each is asked for once it was refused"
         kept = await own.keeper.find(own.key)
@@ -293,7 +297,7 @@ async def test_a_no_to_a_wider_login_ends_the_task_and_leaves_the_login(tmp_path
         task, link = await here.asked("alice")
         assert (await here.logs_in("alice", link, "decline")).status_code == 200
         await here.becomes("alice", task, "TASK_STATE_REJECTED")
-        own = replace(here.wish, principal="alice")
+        own = replace(here.login_config, principal="alice")
         kept = await own.keeper.find(own.key)
         assert kept is not None
         assert (kept.access_token, kept.lost) == ("access-2", "")
@@ -307,7 +311,7 @@ async def test_a_login_that_turns_out_lost_asks_for_another_one_in_the_same_task
 ) -> None:
     async with refusing(tmp_path, refuses_all_but("another"), **login) as here:
         here.issuer.revoked = True
-        own = replace(here.wish, principal="alice")
+        own = replace(here.login_config, principal="alice")
         task, _ = await here.asked("alice")
         kept = await own.keeper.find(own.key)
         assert kept is not None
@@ -319,7 +323,7 @@ async def test_a_login_that_turns_out_lost_asks_for_another_one_in_the_same_task
 
 async def test_a_server_that_takes_no_login_has_nobody_log_in_for_ever(tmp_path: Path) -> None:
     async with refusing(tmp_path, refuses_all_but()) as here:
-        own = replace(here.wish, principal="alice")
+        own = replace(here.login_config, principal="alice")
         task, _ = await here.asked("alice")
         await put(own, here.issuer)
         while link_in(await here.becomes("alice", task, "TASK_STATE_AUTH_REQUIRED")) == link_in(task):
@@ -344,7 +348,7 @@ async def test_a_call_that_the_server_has_taken_is_not_made_again_for_a_login(tm
         return len(here.calls) == 1
 
     async with town(tmp_path, answers=answers, era=Era.MODERN) as here, here.opens() as bridge:
-        await put(replace(here.wish, principal="alice"), here.issuer, scopes=("read",))
+        await put(replace(here.login_config, principal="alice"), here.issuer, scopes=("read",))
         task = await bridge.send("alice", {"parts": [call_part("echo")]})
         failed = await bridge.becomes("alice", task, "TASK_STATE_FAILED")
         assert "the scopes write" in str(failed["status"])
@@ -369,7 +373,7 @@ async def test_a_task_of_the_server_is_followed_on_with_the_login_that_its_calle
         town(tmp_path, answers=answers, era=Era.MODERN, others={"tasks/get": look}) as here,
         here.opens() as bridge,
     ):
-        own = replace(here.wish, principal="alice")
+        own = replace(here.login_config, principal="alice")
         await put(own, here.issuer, access_token="first")
         task = await bridge.send("alice", {"parts": [call_part("echo")]})
         while "first" not in shown:
@@ -394,7 +398,7 @@ async def test_a_task_of_the_server_is_not_followed_without_a_login(tmp_path: Pa
         town(tmp_path, answers=lambda _: first, era=Era.MODERN, others={"tasks/get": look}) as here,
         here.opens() as bridge,
     ):
-        own = replace(here.wish, principal="alice")
+        own = replace(here.login_config, principal="alice")
         await put(own, here.issuer, access_token="first")
         task = await bridge.send("alice", {"parts": [call_part("echo")]})
         while "first" not in shown:
@@ -414,7 +418,7 @@ async def test_a_message_brings_no_login_and_renews_the_link(tmp_path: Path) -> 
         while link_in(again := await here.becomes("alice", again, "TASK_STATE_AUTH_REQUIRED")) == link:
             await anyio.sleep(0.01)
         assert here.calls == []
-        await put(replace(here.wish, principal="alice"), here.issuer)
+        await put(replace(here.login_config, principal="alice"), here.issuer)
         await here.becomes("alice", task, "TASK_STATE_COMPLETED")
 
 
@@ -440,12 +444,12 @@ async def test_a_task_that_waits_while_its_server_gets_another_url_goes_on_with_
 ) -> None:
     async with town(tmp_path) as here, here.opens() as bridge:
         task, _ = await bridge.asked("alice")
-        url = here.wish.url.replace("127.0.0.1", "localhost")
-        wish, target = replace(here.wish, url=url), here.server.target
+        url = here.login_config.url.replace("127.0.0.1", "localhost")
+        login_config, target = replace(here.login_config, url=url), here.server.target
         assert isinstance(target, HttpTarget)
         for who in (OPERATOR, "alice"):
-            await put(replace(wish, principal=who), here.issuer)
-        moved = replace(here.server, target=replace(target, url=url, oauth=wish))
+            await put(replace(login_config, principal=who), here.issuer)
+        moved = replace(here.server, target=replace(target, url=url, oauth=login_config))
         await bridge.there.apply(servers={"crm": moved})
         while bridge.there.bridge.running:
             await anyio.sleep(0.01)
@@ -460,13 +464,13 @@ async def test_whoever_declines_on_the_page_ends_the_task(tmp_path: Path) -> Non
         assert (await here.logs_in("alice", link, "decline")).status_code == 200
         await here.becomes("alice", task, "TASK_STATE_REJECTED")
         assert here.calls == []
-        assert await here.wish.keeper.find(LoginKey(here.wish.key.peer, "bob")) is None
+        assert await here.login_config.keeper.find(LoginKey(here.login_config.key.peer, "bob")) is None
 
 
 async def test_somebody_elses_login_does_not_let_a_task_go_on(tmp_path: Path) -> None:
     async with office(tmp_path) as here:
         task, link = await here.asked("alice")
-        await put(replace(here.wish, principal="bob"), here.issuer)
+        await put(replace(here.login_config, principal="bob"), here.issuer)
         async with httpx2.AsyncClient(trust_env=False, timeout=30) as browser:
             page = await browser.get(link)
             csrf = re.findall(r'name="csrf" value="([^"]+)"', page.text)[0]
@@ -486,7 +490,7 @@ async def test_a_link_that_nobody_used_leaves_the_task_to_the_next_message(tmp_p
             await anyio.sleep(0.01)
         async with httpx2.AsyncClient(trust_env=False) as browser:
             assert (await browser.get(link)).status_code == 410
-        await put(replace(here.wish, principal="alice"), here.issuer)
+        await put(replace(here.login_config, principal="alice"), here.issuer)
         await here.send("alice", {"taskId": task["id"], "parts": [{"text": "done"}]})
         await here.becomes("alice", task, "TASK_STATE_COMPLETED")
         assert here.calls == ["access-2"]
@@ -494,18 +498,23 @@ async def test_a_link_that_nobody_used_leaves_the_task_to_the_next_message(tmp_p
 
 async def kept(here: Office) -> set[tuple[str, str]]:
     """The peers and principals of the logins that are kept."""
-    return {(key.peer, key.principal) for key, _ in (await here.wish.keeper.all()).logins}
+    return {(key.peer, key.principal) for key, _ in (await here.login_config.keeper.all()).logins}
 
 
 async def test_a_callers_login_is_deleted_when_nobody_used_it_for_so_long(tmp_path: Path) -> None:
     async with office(tmp_path) as here:
-        own, other = here.wish.key.peer, replace(here.wish, url="https://other.example/mcp")
+        own, other = here.login_config.key.peer, replace(here.login_config, url="https://other.example/mcp")
         then = time.time() - KEEP_SECONDS - 2 * DAY_SECONDS
         old = {"got_at": then, "since": then}
-        await put(replace(here.wish, principal="bob"), here.issuer, **old, used_at=time.time() - KEEP_SECONDS)
-        for wish in (here.wish, other, replace(other, principal="alice")):
-            await put(wish, here.issuer, **old)
-        await put(replace(here.wish, principal="alice"), here.issuer, **old)
+        await put(
+            replace(here.login_config, principal="bob"),
+            here.issuer,
+            **old,
+            used_at=time.time() - KEEP_SECONDS,
+        )
+        for login_config in (here.login_config, other, replace(other, principal="alice")):
+            await put(login_config, here.issuer, **old)
+        await put(replace(here.login_config, principal="alice"), here.issuer, **old)
         await here.there.apply()
         while (own, "alice") in (left := await kept(here)):
             await anyio.sleep(0.01)
@@ -517,10 +526,10 @@ async def test_the_logins_of_a_principal_go_with_it_and_no_others(tmp_path: Path
     place = ProcessPlan(state=tmp_path / "state", audit=AuditPlan(file, 1 << 20, 600))
     trusted = {"corp": issuer_at("http://127.0.0.1:9", {})}
     async with office(tmp_path, place=place, issuers=trusted) as here:
-        own, other = here.wish.key.peer, replace(here.wish, url="https://other.example/mcp")
-        for wish in (here.wish, other):
+        own, other = here.login_config.key.peer, replace(here.login_config, url="https://other.example/mcp")
+        for login_config in (here.login_config, other):
             for who in (*TOKENS, "corp:ann", "of another bridge"):
-                await put(replace(wish, principal=who), here.issuer)
+                await put(replace(login_config, principal=who), here.issuer)
         before, over = await kept(here), {(own, "alice"), (own, "corp:ann")}
         await here.there.apply(credentials=here.there.plan.credentials[1:], issuers={})
         while over & (left := await kept(here)):
@@ -537,12 +546,12 @@ async def test_a_login_that_is_deleted_is_revoked_at_its_issuer(tmp_path: Path) 
         here.issuer.metadata |= {"revocation_endpoint": f"{here.issuer.issuer}/revoke"}
         for who in TOKENS:
             tokens = {"access_token": f"access-of-{who}", "refresh_token": f"refresh-of-{who}"}
-            await put(replace(here.wish, principal=who), here.issuer, **tokens)
+            await put(replace(here.login_config, principal=who), here.issuer, **tokens)
         await here.there.apply(credentials=here.there.plan.credentials[1:])
         with anyio.fail_after(30):
             while len(here.issuer.given_back) < 2:
                 await anyio.sleep(0.01)
-        assert await kept(here) == {(here.wish.key.peer, who) for who in (OPERATOR, "bob")}
+        assert await kept(here) == {(here.login_config.key.peer, who) for who in (OPERATOR, "bob")}
     assert [form["token"] for form in here.issuer.given_back] == ["refresh-of-alice", "access-of-alice"]
 
 
@@ -551,12 +560,12 @@ async def test_a_login_that_its_issuer_does_not_revoke_is_deleted_and_the_log_sa
 ) -> None:
     caplog.set_level(logging.INFO, "bridge.identity.pages.login_desk")
     async with office(tmp_path) as here:
-        await put(replace(here.wish, principal="alice"), here.issuer)
+        await put(replace(here.login_config, principal="alice"), here.issuer)
         await here.there.apply(credentials=here.there.plan.credentials[1:])
         with anyio.fail_after(30):
             while len(caplog.messages) < 2:
                 await anyio.sleep(0.01)
-        assert await kept(here) == {(here.wish.key.peer, OPERATOR)}
+        assert await kept(here) == {(here.login_config.key.peer, OPERATOR)}
     deleted, unrevoked = caplog.messages
     assert deleted == "deleted the login of alice at crm, who is no principal any more"
     assert unrevoked.startswith("not all tokens of alice at crm are revoked: ")
@@ -571,7 +580,7 @@ async def test_a_no_that_is_deleted_has_nothing_to_revoke(
         here.issuer.metadata |= {"revocation_endpoint": f"{here.issuer.issuer}/revoke"}
         _, link = await here.asked("alice")
         assert (await here.logs_in("alice", link, "decline")).status_code == 200
-        await put(replace(here.wish, principal="bob"), here.issuer)
+        await put(replace(here.login_config, principal="bob"), here.issuer)
         await here.there.apply(credentials=[Credential(Principal("cy"), "token-of-cy")])
         with anyio.fail_after(30):
             while not here.issuer.given_back:  # that of bob is revoked beside
@@ -581,12 +590,12 @@ async def test_a_no_that_is_deleted_has_nothing_to_revoke(
 
 async def test_a_deletion_that_failed_is_made_up_for_soon(tmp_path: Path) -> None:
     async with office(tmp_path) as here:
-        own = here.wish.key.peer
-        await put(replace(here.wish, principal="alice"), here.issuer)
-        in_the_way = Path(here.wish.keeper.where) / "a folder.login"
+        own = here.login_config.key.peer
+        await put(replace(here.login_config, principal="alice"), here.issuer)
+        in_the_way = Path(here.login_config.keeper.where) / "a folder.login"
         in_the_way.mkdir()
         with pytest.raises(OSError, match="irectory"):
-            await here.wish.keeper.all()
+            await here.login_config.keeper.all()
         await here.there.apply(credentials=here.there.plan.credentials[1:])
         await anyio.sleep(0.1)
         in_the_way.rmdir()
@@ -609,7 +618,7 @@ async def test_another_issuer_of_the_same_name_takes_no_logins_over(
             ("corp:new", after.identity),
             ("corp:of another bridge", "sub of https://elsewhere.example"),
         ):
-            await put(replace(here.wish, principal=who), here.issuer, vouched_by=vouched_by)
+            await put(replace(here.login_config, principal=who), here.issuer, vouched_by=vouched_by)
         logins = here.there.bridge.upstreams["crm"].logins
         assert logins is not None
         assert await logins.usable_since("corp:ann") is not None
@@ -618,7 +627,7 @@ async def test_another_issuer_of_the_same_name_takes_no_logins_over(
         now = time.time()
         awaited = AwaitedLogin("corp:new", "", (), (), now, now + 600, before.identity)
         await here.there.apply(issuers={"corp": after})
-        own = here.wish.key.peer
+        own = here.login_config.key.peer
         while len(left := await kept(here)) > 3:
             await anyio.sleep(0.01)
         assert left == {(own, OPERATOR), (own, "corp:new"), (own, "corp:of another bridge")}

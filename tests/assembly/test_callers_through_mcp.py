@@ -70,7 +70,7 @@ async def test_a_host_gets_the_link_of_its_caller_and_the_call_goes_on_by_itself
         async def logs_in(link: str) -> str:
             links.append(link)
             asked.append((await here.is_asked("alice", link))["Asked by"])
-            await put(replace(here.wish, principal="alice"), here.issuer)
+            await put(replace(here.login_config, principal="alice"), here.issuer)
             return "accept"
 
         async with host(here, "alice", logs_in, mode) as client:
@@ -87,7 +87,7 @@ async def test_a_host_gets_the_link_of_its_caller_and_the_call_goes_on_by_itself
 async def test_each_caller_of_an_mcp_server_is_called_for_with_its_own_login(tmp_path: Path) -> None:
     async with office(tmp_path, offered=TEAM) as here:
         for who in TOKENS:
-            await put(replace(here.wish, principal=who), here.issuer)
+            await put(replace(here.login_config, principal=who), here.issuer)
             async with host(here, who) as client:
                 assert words_of(await client.call_tool("echo", {})) == "done"
         assert here.calls == ["access-2", "access-3"]

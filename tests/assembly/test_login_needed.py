@@ -14,7 +14,7 @@ from starlette.responses import JSONResponse, Response
 
 from bridge.assembly.plan import ServerPlan
 from bridge.identity.logins.kept_logins import Login
-from bridge.identity.logins.login_credentials import LoginWish
+from bridge.identity.logins.login_credentials import LoginConfig
 from bridge.identity.logins.login_files import LoginFiles
 from bridge.identity.tokens.caller_token import CallerToken
 from bridge.identity.tokens.token_endpoint import OAuthClient
@@ -37,7 +37,7 @@ class There:
     """An issuer, a tool server that takes its tokens, and a bridge of it."""
 
     issuer: LoginServer
-    wish: LoginWish
+    login_config: LoginConfig
     bridge: Live
 
     async def log_in(self) -> None:
@@ -45,7 +45,7 @@ class There:
         access, refresh = self.issuer.start()
         now = time.time()
         made = Login(self.issuer.issuer, f"{self.issuer.issuer}/token", "b", access, now, now)
-        async with self.wish.keeper.held(self.wish.key) as held:
+        async with self.login_config.keeper.held(self.login_config.key) as held:
             await held.write(replace(made, refresh_token=refresh, allow_private=True))
 
     async def call(self) -> tuple[str, str]:
@@ -79,9 +79,13 @@ async def there(folder: Path, version: str) -> AsyncIterator[There]:
     tools = RecordingServer(version, answers={name: guarded(one) for name, one in plain.items()})
     with anyio.fail_after(30):  # half of what connecting may take: nobody waits for a person
         async with issuer.serve(), tools.serve() as url:
-            wish = LoginWish(url, LoginFiles(folder), "crm", issuer=issuer.issuer)
+            login_config = LoginConfig(url, LoginFiles(folder), "crm", issuer=issuer.issuer)
             target = HttpTarget(
-                url, oauth=wish, connect_seconds=60, result_limit_bytes=1 << 20, result_json_values=10_000
+                url,
+                oauth=login_config,
+                connect_seconds=60,
+                result_limit_bytes=1 << 20,
+                result_json_values=10_000,
             )
             era = Era.MODERN if version == MODERN else Era.LEGACY
             made = ServerPlan.as_profile_says(target, era, PROFILE.server, PROFILE.run)
@@ -91,7 +95,7 @@ async def there(folder: Path, version: str) -> AsyncIterator[There]:
                 "published": {"desk": agent("crm")},
             }
             async with live(folder, **plan) as bridge:
-                one = There(issuer, wish, bridge)
+                one = There(issuer, login_config, bridge)
                 await one.log_in()
                 while (await bridge.client.get(f"{bridge.url}/readyz")).status_code != 200:
                     await anyio.sleep(0.01)
@@ -164,12 +168,14 @@ async def test_a_server_that_takes_no_token_is_told_from_one_that_lacks_one(
     tools = RecordingServer(LEGACY, answers={"initialize": lambda _: Response(status_code=401)})
     async with issuer.serve(), tools.serve() as url:
         issuer.token = lambda: JSONResponse(given)
-        wish = LoginWish(url, LoginFiles(tmp_path), "crm", issuer=issuer.issuer)
-        async with wish.keeper.held(wish.key) as held:
+        login_config = LoginConfig(url, LoginFiles(tmp_path), "crm", issuer=issuer.issuer)
+        async with login_config.keeper.held(login_config.key) as held:
             await held.write(
                 Login(issuer.issuer, f"{issuer.issuer}/token", "b", "old", 0, 0, refresh_token="r")
             )
-        plain = HttpTarget(url, oauth=wish, connect_seconds=20, result_limit_bytes=1, result_json_values=1)
+        plain = HttpTarget(
+            url, oauth=login_config, connect_seconds=20, result_limit_bytes=1, result_json_values=1
+        )
         target = target_of(plain, issuer.issuer)
         made = ServerPlan.as_profile_says(target, Era.LEGACY, PROFILE.server, PROFILE.run)
         plan = {"servers": {"crm": replace(made, fail="open")}, "published": {"desk": agent("crm")}}

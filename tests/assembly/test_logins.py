@@ -15,7 +15,7 @@ from starlette.responses import Response
 
 from bridge.assembly.plan import ServerPlan
 from bridge.identity.logins.kept_logins import Login
-from bridge.identity.logins.login_credentials import LoginWish
+from bridge.identity.logins.login_credentials import LoginConfig
 from bridge.identity.logins.login_files import LoginFiles
 from bridge.mcp.client.eras import Era
 from bridge.mcp.client.transports.streamable_http import HttpTarget
@@ -39,25 +39,29 @@ def with_token(result: Any, token: str) -> Any:
 
 
 @asynccontextmanager
-async def crm(tmp_path: Path, issuer: LoginServer, **answers: Any) -> AsyncIterator[tuple[LoginWish, Live]]:
+async def crm(tmp_path: Path, issuer: LoginServer, **answers: Any) -> AsyncIterator[tuple[LoginConfig, Live]]:
     """A bridge with an agent of one server, `crm`, which needs a login."""
     tools = RecordingServer(LEGACY, answers=answers)
     with anyio.fail_after(60):
         async with issuer.serve(), tools.serve() as url:
-            wish = LoginWish(url, LoginFiles(tmp_path / "state"), "crm", allow_private=True)
+            login_config = LoginConfig(url, LoginFiles(tmp_path / "state"), "crm", allow_private=True)
             target = HttpTarget(
-                url, oauth=wish, connect_seconds=20, result_limit_bytes=1 << 20, result_json_values=10_000
+                url,
+                oauth=login_config,
+                connect_seconds=20,
+                result_limit_bytes=1 << 20,
+                result_json_values=10_000,
             )
             plan = ServerPlan.as_profile_says(target, Era.LEGACY, PROFILE.server, PROFILE.run)
             async with live(tmp_path, servers={"crm": plan}, published={"desk": agent("crm")}) as there:
-                yield wish, there
+                yield login_config, there
 
 
-async def put(wish: LoginWish, issuer: LoginServer, **changes: Any) -> None:
+async def put(login_config: LoginConfig, issuer: LoginServer, **changes: Any) -> None:
     access, refresh = issuer.start()
     now = time.time()
     login = Login(issuer.issuer, f"{issuer.issuer}/token", "b", access, now, now, refresh_token=refresh)
-    async with wish.keeper.held(wish.key) as held:
+    async with login_config.keeper.held(login_config.key) as held:
         await held.write(replace(login, **changes))
 
 
@@ -65,11 +69,14 @@ async def test_a_server_without_a_login_is_down_with_the_command_and_up_once_som
     tmp_path: Path,
 ) -> None:
     issuer = LoginServer()
-    async with crm(tmp_path, issuer, **{"tools/list": with_token(TOOLS, "access-1")}) as (wish, there):
+    async with crm(tmp_path, issuer, **{"tools/list": with_token(TOOLS, "access-1")}) as (
+        login_config,
+        there,
+    ):
         down = (await there.json("/readyz", 503))["agents"]["desk"]["servers"]["crm"]
         assert "login needed" in down["why"]
         assert "Run `mcp-a2a login crm`" in down["why"]
-        await put(wish, issuer)
+        await put(login_config, issuer)
         while (await there.client.get(f"{there.url}/readyz")).status_code != 200:
             await anyio.sleep(0.01)
         assert await there.skills("desk") == ["echo"]
@@ -79,8 +86,8 @@ async def test_a_task_whose_login_was_revoked_says_the_command(tmp_path: Path) -
     issuer = LoginServer(revoked=True)
     calls = with_token({"content": []}, "no token")
     answers = {"tools/list": lambda _: TOOLS, "tools/call": calls}
-    async with crm(tmp_path, issuer, **answers) as (wish, there):
-        await put(wish, issuer)
+    async with crm(tmp_path, issuer, **answers) as (login_config, there):
+        await put(login_config, issuer)
         while (await there.client.get(f"{there.url}/readyz")).status_code != 200:
             await anyio.sleep(0.01)
         task = await there.rpc("desk").send(call_part("echo"))

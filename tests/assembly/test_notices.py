@@ -12,7 +12,7 @@ import pytest
 
 from bridge.assembly.bridge import Bridge
 from bridge.assembly.plan import AuditPlan, ProcessPlan, PushPlan, ServerPlan
-from bridge.identity.logins.login_credentials import LoginWish
+from bridge.identity.logins.login_credentials import LoginConfig
 from bridge.identity.logins.login_files import LoginFiles
 from bridge.mcp.client.eras import Era
 from bridge.mcp.client.transports.streamable_http import HttpTarget
@@ -65,11 +65,11 @@ async def test_a_login_that_is_needed_made_renewed_and_lost_is_counted_and_told(
     issuer = LoginServer()
     tools = RecordingServer(LEGACY, answers={"tools/list": with_token(TOOLS, "access-2")})
     async with issuer.serve(), tools.serve() as url:
-        wish = LoginWish(url, LoginFiles(tmp_path / "state"), "crm", allow_private=True)
-        servers, place = {"crm": server_at(url, wish)}, place_of(tmp_path)
+        login_config = LoginConfig(url, LoginFiles(tmp_path / "state"), "crm", allow_private=True)
+        servers, place = {"crm": server_at(url, login_config)}, place_of(tmp_path)
         async with live(tmp_path, servers=servers, published={"desk": agent("crm")}, place=place) as there:
             await until_usable(there.bridge, 0)
-            await put(wish, issuer, got_at=0.0, expires_at=60.0)
+            await put(login_config, issuer, got_at=0.0, expires_at=60.0)
             await until_usable(there.bridge, 1)
             found = await read(there.bridge)
     assert {
@@ -105,8 +105,10 @@ async def test_push_notifications_are_counted_by_their_agent_and_a_target_of_a_m
         place = place_of(tmp_path, push=PushPlan(frozenset({receiver.place})), keys=("k" * 32,))
         servers, desk = {"crm": server_at(url, None)}, {"desk": agent("crm")}
         async with live(tmp_path, servers=servers, published=desk, place=place) as there:
-            wish = {"taskPushNotificationConfig": {"url": receiver.url()}}
-            await there.rpc("desk").send(call_part("echo"), configuration={**wish, "returnImmediately": True})
+            login_config = {"taskPushNotificationConfig": {"url": receiver.url()}}
+            await there.rpc("desk").send(
+                call_part("echo"), configuration={**login_config, "returnImmediately": True}
+            )
             with anyio.fail_after(30):
                 found = await read(there.bridge)
                 while one(found, "a2a_push_waiting", face="desk") or not receiver.got:

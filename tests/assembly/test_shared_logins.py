@@ -64,7 +64,7 @@ class Replicas:
 
     async def logs_in(self, who: str, **changes: Any) -> None:
         """Somebody writes a login."""
-        await put(replace(self.town.wish, principal=who), self.town.issuer, **changes)
+        await put(replace(self.town.login_config, principal=who), self.town.issuer, **changes)
 
 
 @asynccontextmanager
@@ -175,7 +175,7 @@ async def test_a_database_of_logins_that_is_away_for_a_while_fails_no_task_that_
                 while "the login of alice is looked for again" not in caplog.text:
                     await anyio.sleep(0.01)
                 gate.accept()
-                await put(replace(here.wish, principal="alice"), here.issuer)
+                await put(replace(here.login_config, principal="alice"), here.issuer)
                 await bridge.becomes("alice", task, DONE)
         finally:
             await gate.stop()
@@ -209,7 +209,7 @@ async def test_of_several_replicas_each_unused_login_is_deleted_once_and_used_on
         async with anyio.create_task_group() as group:
             for bridge in bridges:
                 group.start_soon(bridge.there.apply)
-        own = here.town.wish.key.peer
+        own = here.town.login_config.key.peer
         left = {(own, OPERATOR), (own, "noted"), (own, "alice")}
         while await kept(bridges[0]) != left:
             await anyio.sleep(0.05)
@@ -229,13 +229,13 @@ async def test_a_login_that_is_used_while_the_sweep_waits_for_it_stays(
         then = time.time() - KEEP_SECONDS - 2 * DAY_SECONDS
         for who in ("alice", "bob"):
             await here.logs_in(who, got_at=then, since=then)
-        wish = replace(here.town.wish, principal="alice")
-        async with wish.keeper.held(wish.key) as held:
+        login_config = replace(here.town.login_config, principal="alice")
+        async with login_config.keeper.held(login_config.key) as held:
             await bridge.there.apply()
             await anyio.sleep(0.3)  # it holds what it looks at one after the other, and waits here
             assert held.login is not None
             await held.write(replace(held.login, used_at=time.time()))
-        own = here.town.wish.key.peer
+        own = here.town.login_config.key.peer
         while await kept(bridge) != {(own, OPERATOR), (own, "alice")}:
             await anyio.sleep(0.05)
         assert deletions(caplog) == {"bob": 1}
@@ -253,7 +253,7 @@ async def test_the_logins_of_a_principal_that_leaves_are_deleted_once_by_all_rep
             for bridge in bridges:
                 left = [one for one in bridge.there.plan.credentials if one.principal.name != "alice"]
                 group.start_soon(partial(bridge.there.apply, credentials=left))
-        own = here.town.wish.key.peer
+        own = here.town.login_config.key.peer
         while await kept(bridges[0]) != {(own, OPERATOR), (own, "bob")}:
             await anyio.sleep(0.05)
         await anyio.sleep(0.5)

@@ -17,7 +17,7 @@ import psycopg
 import pytest
 from mcp import MCPError
 
-from bridge.replicas.passed_requests import HOP_HEADER, VALID_SECONDS, HopHeaders, HopRequest
+from bridge.replicas.passed_requests import PASSED_HEADER, VALID_SECONDS, PassedHeaders, PassedRequest
 from bridge.replicas.proofs import ProofPurpose, Proofs
 from bridge.store.postgres.table_steps import Namespace
 from tests.support.exposing import answering
@@ -195,8 +195,8 @@ def hop_to(replica: FaceReplica, given: str, body: bytes, **changes: Any) -> str
         "late_seconds": 0.0,
         **changes,
     }
-    hops = HopHeaders(Proofs([key.encode() for key in said["keys"]]))
-    request = HopRequest("POST", said["path"], said["session"])
+    hops = PassedHeaders(Proofs([key.encode() for key in said["keys"]]))
+    request = PassedRequest("POST", said["path"], said["session"])
     return hops.header(said["epoch"], request, body, replica.registry.now_seconds() - said["late_seconds"])
 
 
@@ -209,7 +209,7 @@ async def hopped(http: Http, replica: FaceReplica, **changes: Any) -> int:
     header = changes.pop("header", None) or hop_to(
         replica, http.session or "", body or request.content, **changes
     )
-    request.headers[HOP_HEADER] = header
+    request.headers[PASSED_HEADER] = header
     return (await http.client.send(request)).status_code
 
 
@@ -323,7 +323,7 @@ async def test_a_call_that_was_given_up_while_its_owner_stood_still_is_not_made_
         request = session.home.client.build_request(
             "POST", session.home.url, json=call, headers=session.home.headers(call)
         )
-        request.headers[HOP_HEADER] = hop_to(session.owner, session.home.session or "", request.content)
+        request.headers[PASSED_HEADER] = hop_to(session.owner, session.home.session or "", request.content)
         lines = "".join(f"{name}: {value}\r\n" for name, value in request.headers.items())
         place = request.url.host, request.url.port
         # The loop of the owner stands still meanwhile, and finds the call and its end at once.

@@ -13,7 +13,7 @@ from bridge.config.load import load
 from bridge.errors import ConfigError
 from bridge.identity.callers.issuers import LoginClient
 from bridge.identity.logins.kept_logins import LoginKey
-from bridge.identity.logins.login_credentials import LoginWish
+from bridge.identity.logins.login_credentials import LoginConfig
 from bridge.identity.logins.login_files import LoginFiles
 from bridge.local.user_folders import state_folder
 from bridge.mcp.client.transports.streamable_http import HttpTarget
@@ -44,19 +44,21 @@ GIVEN = {
 }
 
 
-def wishes(file: Path, text: str) -> list[LoginWish]:
+def login_configs(file: Path, text: str) -> list[LoginConfig]:
     """The logins that the servers of a file need."""
     file.write_text(text)
     targets = [one.target for one in plan_from_file(load(file, GIVEN)).servers.values()]
-    return [one.oauth for one in targets if isinstance(one, HttpTarget) and isinstance(one.oauth, LoginWish)]
+    return [
+        one.oauth for one in targets if isinstance(one, HttpTarget) and isinstance(one.oauth, LoginConfig)
+    ]
 
 
 def test_a_file_says_which_login_a_tool_server_needs(tmp_path: Path) -> None:
     keeper = LoginFiles(state_folder())
-    found = wishes(tmp_path / "bridge.toml", TABLES)
+    found = login_configs(tmp_path / "bridge.toml", TABLES)
     assert found == [
-        LoginWish("https://crm.example/mcp", keeper, "crm"),
-        LoginWish(
+        LoginConfig("https://crm.example/mcp", keeper, "crm"),
+        LoginConfig(
             "https://hrm.example/mcp",
             keeper,
             "hrm",
@@ -72,16 +74,18 @@ def test_a_file_says_which_login_a_tool_server_needs(tmp_path: Path) -> None:
     assert [one.keeper for one in found] == [keeper, keeper]
     assert found[0].key == LoginKey("https://crm.example/mcp")
     assert "s3cret" not in repr(found)
-    assert "key" not in repr(LoginWish("https://crm.example/mcp?key=1", keeper).remedy)
-    assert "key=1" not in repr(LoginWish("https://crm.example/mcp?key=1", keeper))
+    assert "key" not in repr(LoginConfig("https://crm.example/mcp?key=1", keeper).remedy)
+    assert "key=1" not in repr(LoginConfig("https://crm.example/mcp?key=1", keeper))
 
 
 def test_replicas_keep_logins_in_their_database_sealed_with_their_keys(tmp_path: Path) -> None:
     bridge = '[bridge]\nstore = { env = "STORE" }\nkeys = [{ env = "KEY" }]\n'
-    for wish in wishes(tmp_path / "bridge.toml", bridge + TABLES):
-        assert wish.keeper == PostgresLogins(GIVEN["STORE"], (GIVEN["KEY"],), "postgresql://db.example/d")
-        assert GIVEN["KEY"] not in repr(wish.keeper)
-        assert "u:p" not in repr(wish.keeper)
+    for login_config in login_configs(tmp_path / "bridge.toml", bridge + TABLES):
+        assert login_config.keeper == PostgresLogins(
+            GIVEN["STORE"], (GIVEN["KEY"],), "postgresql://db.example/d"
+        )
+        assert GIVEN["KEY"] not in repr(login_config.keeper)
+        assert "u:p" not in repr(login_config.keeper)
 
 
 @pytest.mark.parametrize(
@@ -121,13 +125,15 @@ from = ["crm"]
 
 def test_a_login_of_each_caller_gives_each_a_session_of_its_own(tmp_path: Path) -> None:
     file = tmp_path / "bridge.toml"
-    (wish,) = wishes(file, EACH)
+    (login_config,) = login_configs(file, EACH)
     plan = plan_from_file(load(file, GIVEN)).servers["crm"]
-    assert (wish.of_each, wish.link_seconds, plan.rules.per) == (True, 600, "principal")
-    assert wish.late_seconds == 600, "as long as a browser may be at the issuer"
-    (wish,) = wishes(file, EACH.replace('"each"', '"each"\nlogin_seconds = 60\nsession = "context"'))
+    assert (login_config.of_each, login_config.link_seconds, plan.rules.per) == (True, 600, "principal")
+    assert login_config.late_seconds == 600, "as long as a browser may be at the issuer"
+    (login_config,) = login_configs(
+        file, EACH.replace('"each"', '"each"\nlogin_seconds = 60\nsession = "context"')
+    )
     plan = plan_from_file(load(file, GIVEN)).servers["crm"]
-    assert (wish.link_seconds, plan.rules.per) == (60, "context")
+    assert (login_config.link_seconds, plan.rules.per) == (60, "context")
 
 
 EACH_AT_AN_AGENT = (
@@ -146,16 +152,21 @@ from = ["clerk"]
 def test_an_agent_takes_a_login_of_each_caller_too(tmp_path: Path) -> None:
     file = tmp_path / "bridge.toml"
     file.write_text(EACH_AT_AN_AGENT)
-    (wish,) = logins_of(plan_from_file(load(file, GIVEN)))
-    assert (wish.place, wish.of_each, wish.link_seconds, wish.keep_seconds) == (
+    (login_config,) = logins_of(plan_from_file(load(file, GIVEN)))
+    assert (
+        login_config.place,
+        login_config.of_each,
+        login_config.link_seconds,
+        login_config.keep_seconds,
+    ) == (
         "agents.clerk",
         True,
         600,
         30 * 86_400,
     )
     file.write_text(EACH_AT_AN_AGENT.replace('"each"', '"each"\nlogin_seconds = 60\nlogin_keep_days = 7'))
-    (wish,) = logins_of(plan_from_file(load(file, GIVEN)))
-    assert (wish.link_seconds, wish.keep_seconds) == (60, 7 * 86_400)
+    (login_config,) = logins_of(plan_from_file(load(file, GIVEN)))
+    assert (login_config.link_seconds, login_config.keep_seconds) == (60, 7 * 86_400)
     for left_out, words in (
         (
             'auth = { oauth2 = { grant = "authorization_code" } }',
@@ -170,10 +181,10 @@ def test_an_agent_takes_a_login_of_each_caller_too(tmp_path: Path) -> None:
 
 def test_an_unused_login_of_a_caller_is_kept_for_30_days_or_as_the_server_says(tmp_path: Path) -> None:
     file = tmp_path / "bridge.toml"
-    (wish,) = wishes(file, EACH)
-    assert wish.keep_seconds == 30 * 86_400
-    (wish,) = wishes(file, EACH.replace('"each"', '"each"\nlogin_keep_days = 7'))
-    assert wish.keep_seconds == 7 * 86_400
+    (login_config,) = login_configs(file, EACH)
+    assert login_config.keep_seconds == 30 * 86_400
+    (login_config,) = login_configs(file, EACH.replace('"each"', '"each"\nlogin_keep_days = 7'))
+    assert login_config.keep_seconds == 7 * 86_400
 
 
 def test_callers_of_an_issuer_log_in_where_the_file_has_a_client_for_it(tmp_path: Path) -> None:
@@ -187,8 +198,8 @@ def test_callers_of_an_issuer_log_in_where_the_file_has_a_client_for_it(tmp_path
         (f", {more}", LoginClient("desk", "s3cret", "post")),
     ):
         login = f'login = {{ client_id = "desk"{keys} }}\n'
-        (wish,) = wishes(file, text.replace(given, given + login))
-        assert wish.of_each
+        (login_config,) = login_configs(file, text.replace(given, given + login))
+        assert login_config.of_each
         assert plan_from_file(load(file, GIVEN)).issuers["corp"].login == client
 
 

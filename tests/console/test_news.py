@@ -13,7 +13,7 @@ from typing import Any
 import anyio
 import pytest
 
-from bridge.console.gate import Visit
+from bridge.console.console_access import Visit
 from bridge.console.news import NewsStream
 from bridge.console.sign_ins import IDLE_SECONDS, new_session
 from bridge.console.tab_streams import STREAMS_OF_ONE, TabStreams

@@ -21,7 +21,7 @@ from bridge.console.app import ConsoleApp
 from bridge.identity.callers.principals import OperatorRole, Principal
 from bridge.identity.callers.verifiers import Credential, Scheme
 from bridge.identity.logins.kept_logins import Login
-from bridge.identity.logins.login_credentials import LoginToken, LoginWish
+from bridge.identity.logins.login_credentials import LoginConfig, LoginToken
 from bridge.identity.logins.login_files import LoginFiles
 from bridge.translate.overrides import ArgumentRule, SkillOverride
 from tests.console.test_task_pages import HOSTILE, PROFILE, served
@@ -168,7 +168,7 @@ async def test_people_are_told_with_what_each_may_use_and_no_secret(tmp_path: Pa
 
 async def test_logins_at_peers_are_told_without_their_tokens(tmp_path: Path) -> None:
     keeper = LoginFiles(tmp_path)
-    kept, missing = (LoginWish(f"https://{name}.example/mcp", keeper, name) for name in ("crm", "wiki"))
+    kept, missing = (LoginConfig(f"https://{name}.example/mcp", keeper, name) for name in ("crm", "wiki"))
     async with keeper.held(kept.key) as held:
         await held.write(
             Login(

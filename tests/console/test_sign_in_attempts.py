@@ -11,7 +11,7 @@ import anyio
 
 from bridge.http.request_checks import TrustedProxies
 from bridge.identity.callers.verifiers import NOT_KNOWN, Scheme, Verdict
-from tests.console.test_gate import ADA, plan_with
+from tests.console.test_console_access import ADA, plan_with
 from tests.support.console import ConsoleBrowser, console_of
 
 

@@ -15,7 +15,7 @@ from bridge.assembly.offered_server import keys_of
 from bridge.assembly.plan import SharedStore
 from bridge.console.app import ConsoleApp
 from bridge.console.sign_ins import IDLE_SECONDS, SESSION_SECONDS, SessionSeal, new_session
-from tests.console.test_gate import ADA, BOB, KEY, plan_with, signed_in
+from tests.console.test_console_access import ADA, BOB, KEY, plan_with, signed_in
 from tests.console.test_task_pages import served
 from tests.support.console import HERE, ConsoleBrowser, console_of, news, told_to
 from tests.support.in_process import client_of

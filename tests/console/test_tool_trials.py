@@ -16,7 +16,7 @@ from bridge.assembly.bridge import Bridge
 from bridge.assembly.call_lines import command_line, mcp_line
 from bridge.assembly.plan import OfferedPlan, Plan, ProcessPlan, PublishedPlan, ServerPlan
 from bridge.console.app import ConsoleApp
-from bridge.console.gate import Visit
+from bridge.console.console_access import Visit
 from bridge.console.live_trials import LiveTrial
 from bridge.console.pages import json_response
 from bridge.console.parts import TEXT_MOST

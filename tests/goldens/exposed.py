@@ -49,7 +49,7 @@ class Host:
 
 
 @dataclass
-class Telling:
+class FaultPolicy:
     """What each operation is answered with."""
 
     answers: dict[str, list[list[Told]]] = field(default_factory=dict)
@@ -97,7 +97,7 @@ async def host(
 
 async def following(record: Recording, folder: Path, binding: str) -> None:
     """Calls of an agent that streams: followed, lost and found again, ended in each way."""
-    told = Telling()
+    told = FaultPolicy()
     async with host(record, folder, Peer(told, binding)) as there:
         await there.ask("Discovery", "server/discover")
         await there.ask("The tools", "tools/list")
@@ -128,7 +128,7 @@ async def following(record: Recording, folder: Path, binding: str) -> None:
         await _lost_and_found(there, told)
 
 
-async def _lost_and_found(there: Host, told: Telling) -> None:
+async def _lost_and_found(there: Host, told: FaultPolicy) -> None:
     told.on("SendStreamingMessage", refuses(-32602, "Say it nicely", "INVALID_PARAMS"))
     await there.call("A refusal", message="hi")
     told.on("SendStreamingMessage", {"task": task("WORKING")})
@@ -145,7 +145,7 @@ async def _lost_and_found(there: Host, told: Telling) -> None:
 
 async def polling(record: Recording, folder: Path, binding: str) -> None:
     """Calls of an agent that does not stream."""
-    told = Telling()
+    told = FaultPolicy()
     async with host(record, folder, Peer(told, binding, {"capabilities": {}})) as there:
         told.on("SendMessage", {"task": task("COMPLETED", WORDS)})
         await there.call("An answer at once", message="hi")
@@ -158,7 +158,7 @@ async def polling(record: Recording, folder: Path, binding: str) -> None:
 
 async def coming_back(record: Recording, folder: Path) -> None:
     """A task that has not ended, and the tools with which a host comes back to it."""
-    told = Telling()
+    told = FaultPolicy()
     async with host(record, folder, Peer(told)) as there:
         told.on("SendStreamingMessage", {"task": task("INPUT_REQUIRED", {"text": "Which?"})})
         given = await there.call("A call that asks a host that cannot be asked", message="hi")
@@ -181,7 +181,7 @@ async def coming_back(record: Recording, folder: Path) -> None:
 
 async def asking(record: Recording, folder: Path, version: str) -> None:
     """What an agent asks, as an elicitation of each era."""
-    told = Telling()
+    told = FaultPolicy()
     async with host(record, folder, Peer(told), version, ELICITS) as there:
         told.on("SendStreamingMessage", {"task": task("INPUT_REQUIRED", *ASKS_WITH_FORM)})
         told.then("SendStreamingMessage", {"task": task("COMPLETED", WORDS)})
@@ -211,7 +211,7 @@ async def _answered(there: Host, answer: Json) -> None:
 
 async def hanging_up(record: Recording, folder: Path, version: str) -> None:
     """A call that its host gives up: the agent's task is cancelled."""
-    told = Telling()
+    told = FaultPolicy()
     async with host(record, folder, Peer(told), version) as there:
         told.on(
             "SendStreamingMessage", {"task": task("SUBMITTED")}, turns_to("WORKING", WORDS), anyio.Event()
@@ -232,7 +232,7 @@ async def hanging_up(record: Recording, folder: Path, version: str) -> None:
 
 async def granularities(record: Recording, folder: Path) -> None:
     """A tool for each agent, and two tools for all skills."""
-    told = Telling()
+    told = FaultPolicy()
     told.on("SendStreamingMessage", {"task": task("COMPLETED", WORDS)})
     async with host(record, folder, Peer(told), granularity="agent") as there:
         listed = (await there.ask("A tool for each agent", "tools/list"))["result"]["tools"]
@@ -246,7 +246,7 @@ async def granularities(record: Recording, folder: Path) -> None:
 
 async def tasks(record: Recording, folder: Path) -> None:
     """Calls that become tasks of MCP."""
-    told = Telling()
+    told = FaultPolicy()
     peer = Peer(told)
     async with host(record, folder, peer, MODERN, TAKES_ALL, task_after_seconds=0) as there:
         told.on("SendStreamingMessage", {"task": task("WORKING", WORDS)}, anyio.Event())
@@ -271,7 +271,7 @@ async def tasks(record: Recording, folder: Path) -> None:
 
 async def legacy(record: Recording, folder: Path) -> None:
     """The era of 2025-11-25."""
-    told = Telling()
+    told = FaultPolicy()
     async with host(record, folder, Peer(told), LEGACY) as there:
         await there.ask("The tools", "tools/list")
         told.on(
@@ -298,7 +298,7 @@ async def credentials(record: Recording, folder: Path) -> None:
         "securitySchemes": {"key": {"apiKeySecurityScheme": {"location": "header", "name": "X-Key"}}},
         "securityRequirements": [{"schemes": {"key": {"list": []}}}],
     }
-    told = Telling()
+    told = FaultPolicy()
 
     def remote(url: str) -> RemotePlan:
         return RemotePlan(url, headers={"X-Extra": "extra"}, bearer="token-1", api_key="key-1")

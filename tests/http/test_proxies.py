@@ -200,4 +200,4 @@ def test_the_file_says_whether_an_agent_a_catalog_and_their_logins_have_a_proxy(
     assert (agent.uses_proxy, catalog.uses_proxy) == (uses_proxy, uses_proxy)
     for one in (agent, catalog):
         assert isinstance(one.tokens, LoginToken)
-        assert one.tokens.wish.uses_proxy is uses_proxy
+        assert one.tokens.login_config.uses_proxy is uses_proxy

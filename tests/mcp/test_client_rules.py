@@ -19,7 +19,7 @@ from bridge.cli.logs import TextFormat
 from bridge.errors import PeerError
 from bridge.mcp.client.eras import Era
 from bridge.mcp.client.faults import ServerRefusedError
-from bridge.mcp.client.link import Deadline, Link, open_link
+from bridge.mcp.client.server_connection import Deadline, ServerConnection, open_connection
 from bridge.mcp.client.transports.streamable_http import ServerTarget
 from bridge.mcp.client.upstream import Upstream
 from bridge.mcp.client.values import ProgressReport
@@ -46,9 +46,9 @@ async def met(target: ServerTarget, era: Era) -> AsyncIterator[Upstream]:
             yield upstream
 
 
-def link_to(url: str, deadline: Deadline) -> AbstractAsyncContextManager[Link]:
+def connection_to(url: str, deadline: Deadline) -> AbstractAsyncContextManager[ServerConnection]:
     """One connection that has to stand before the deadline."""
-    return open_link(
+    return open_connection(
         "tools",
         url_at(url),
         Era.LEGACY,
@@ -230,7 +230,7 @@ async def test_a_handshake_that_takes_too_long_is_left_and_not_cancelled() -> No
     server = Silent()
     async with server.serve() as url:
         with failing("said nothing of MCP"):
-            async with link_to(url, Deadline.after(0.2)):
+            async with connection_to(url, Deadline.after(0.2)):
                 pass
         with anyio.fail_after(10):
             await left.wait()

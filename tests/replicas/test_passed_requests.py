@@ -8,33 +8,33 @@ import pytest
 
 from bridge.replicas.passed_requests import (
     VALID_SECONDS,
-    AcceptedHop,
-    HopHeaders,
-    HopRefusedError,
-    HopRequest,
+    AcceptedRequest,
+    NotPassedError,
+    PassedHeaders,
+    PassedRequest,
 )
 from bridge.replicas.proofs import Proofs
 
 KEY, OTHER = b"k" * 32, b"o" * 32
-REQUEST = HopRequest("POST", "/mcp/face", "a-session")
+REQUEST = PassedRequest("POST", "/mcp/face", "a-session")
 NOW = 1_000_000.0
 
 
-def made(*, key: bytes = KEY, epoch: int = 7, request: HopRequest = REQUEST, now: float = NOW) -> str:
+def made(*, key: bytes = KEY, epoch: int = 7, request: PassedRequest = REQUEST, now: float = NOW) -> str:
     """The header of a hop with this body."""
-    return HopHeaders(Proofs([key])).header(epoch, request, b"body", now)
+    return PassedHeaders(Proofs([key])).header(epoch, request, b"body", now)
 
 
-def refusal_of(header: str, request: HopRequest = REQUEST, now: float = NOW) -> str:
+def refusal_of(header: str, request: PassedRequest = REQUEST, now: float = NOW) -> str:
     """Why a hop is refused."""
-    with pytest.raises(HopRefusedError) as refused:
-        HopHeaders(Proofs([KEY])).accept(header, request, now)
+    with pytest.raises(NotPassedError) as refused:
+        PassedHeaders(Proofs([KEY])).accept(header, request, now)
     return str(refused.value)
 
 
 def test_a_hop_says_for_whom_it_is_and_which_body_it_brings() -> None:
-    hop = HopHeaders(Proofs([KEY])).accept(made(), REQUEST, NOW)
-    assert hop == AcceptedHop(7, hop.body_digest)
+    hop = PassedHeaders(Proofs([KEY])).accept(made(), REQUEST, NOW)
+    assert hop == AcceptedRequest(7, hop.body_digest)
     assert hop.fits(b"body")
     assert not hop.fits(b"another")
 
@@ -45,10 +45,10 @@ def test_a_hop_says_for_whom_it_is_and_which_body_it_brings() -> None:
         replace(REQUEST, verb="DELETE"),
         replace(REQUEST, path="/mcp/fac"),
         replace(REQUEST, session="another"),
-        HopRequest("POST", "/mcp/facea-", "session"),
+        PassedRequest("POST", "/mcp/facea-", "session"),
     ],
 )
-def test_a_hop_is_for_one_request(request_made: HopRequest) -> None:
+def test_a_hop_is_for_one_request(request_made: PassedRequest) -> None:
     assert refusal_of(made(request=request_made)) == "it was not made with our keys for this request"
 
 
@@ -68,29 +68,29 @@ def test_what_is_no_hop_is_refused(header: str) -> None:
 
 def test_a_hop_is_valid_for_thirty_seconds_and_as_far_ahead() -> None:
     for away in (-VALID_SECONDS, 0, VALID_SECONDS):
-        HopHeaders(Proofs([KEY])).accept(made(), REQUEST, NOW + away)
+        PassedHeaders(Proofs([KEY])).accept(made(), REQUEST, NOW + away)
     for away in (-VALID_SECONDS - 1, VALID_SECONDS + 1):
         assert refusal_of(made(), now=NOW + away) == "it was made 31 s from now"
 
 
 def test_a_hop_is_accepted_once_as_long_as_it_is_valid() -> None:
-    taken, header = HopHeaders(Proofs([KEY])), made()
+    taken, header = PassedHeaders(Proofs([KEY])), made()
     taken.accept(header, REQUEST, NOW - VALID_SECONDS)
     for now in (NOW, NOW + VALID_SECONDS):
-        with pytest.raises(HopRefusedError, match="it came before"):
+        with pytest.raises(NotPassedError, match="it came before"):
             taken.accept(header, REQUEST, now)
 
 
 def test_the_nonces_of_old_hops_are_forgotten_and_their_number_is_bounded() -> None:
-    taken = HopHeaders(Proofs([KEY]), max_nonces=2)
+    taken = PassedHeaders(Proofs([KEY]), max_nonces=2)
     for _ in range(2):
         taken.accept(made(), REQUEST, NOW)
-    with pytest.raises(HopRefusedError, match="too many hops"):
+    with pytest.raises(NotPassedError, match="too many hops"):
         taken.accept(made(), REQUEST, NOW)
     later = NOW + 2 * VALID_SECONDS + 1
     taken.accept(made(now=later), REQUEST, later)
 
 
 def test_a_hop_by_any_of_our_keys_is_accepted_and_made_by_the_first() -> None:
-    HopHeaders(Proofs([OTHER, KEY])).accept(made(), REQUEST, NOW)
+    PassedHeaders(Proofs([OTHER, KEY])).accept(made(), REQUEST, NOW)
     assert refusal_of(made(key=OTHER)) == "it was not made with our keys for this request"

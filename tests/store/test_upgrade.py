@@ -16,7 +16,7 @@ import anyio.abc
 import psycopg
 import pytest
 
-from bridge.errors import StoreError, StoreLockedError, UsageError, telling_of
+from bridge.errors import StoreError, StoreLockedError, UsageError, fault_policy_of
 from bridge.store.postgres.bounds import Lease
 from bridge.store.postgres.connections import DatabaseAddress
 from bridge.store.postgres.store import PostgresStore
@@ -197,7 +197,7 @@ async def test_an_older_release_at_tables_that_it_cannot_use_ends_with_words_tha
     assert (await fleet.migrate(BREAKS)).after == BREAKS.version
     with pytest.raises(UsageError, match="Start such a release, or restore a backup of before") as refused:
         await fleet.store().__aenter__()
-    assert telling_of(refused.value).exit_code == 2
+    assert fault_policy_of(refused.value).exit_code == 2
     with pytest.raises(UsageError, match="written by a newer release"):
         await fleet.migrate(AGENT)
 

@@ -20,7 +20,7 @@ from bridge.assembly.bridge import Bridge
 from bridge.assembly.plan import OfferedPlan, Plan, ProcessPlan, RemotePlan, SharedStore
 from bridge.identity.callers.principals import OperatorRole, Principal
 from bridge.identity.callers.verifiers import Credential
-from bridge.replicas.passed_requests import HOP_HEADER
+from bridge.replicas.passed_requests import PASSED_HEADER
 from bridge.replicas.replica_address import ReplicaAddress
 from bridge.store.registry import ReplicaRegistry
 from tests.support.asking_bridge import asking
@@ -92,7 +92,7 @@ class FaceReplica:
     @property
     def hops(self) -> list[tuple[str, int]]:
         """Of each request that another replica passed on: the verb, and the status of the answer."""
-        return [(verb, status) for verb, headers, status in self.seen if HOP_HEADER in headers]
+        return [(verb, status) for verb, headers, status in self.seen if PASSED_HEADER in headers]
 
     @asynccontextmanager
     async def wire(self, credential: Credential = ALICE, version: str = LEGACY) -> AsyncIterator[Http]:

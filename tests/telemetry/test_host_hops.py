@@ -22,7 +22,7 @@ class AwayGate:
     """A gate that lets no call through."""
 
     async def intend(self, hop: Hop) -> int:
-        """See `HopGate.intend`."""
+        """See `IntentWriter.intend`."""
         if hop.method == "tools/call":
             raise AuditAwayError("the disk is full")
         return 0

@@ -31,7 +31,7 @@ from bridge.errors import PeerError
 from bridge.http.client import GuardedClient, PeerAuth, PeerCredentials, fixed_credentials, guarded_by
 from bridge.http.private_addresses import AddressGuard
 from bridge.identity.logins.kept_logins import LoginLead
-from bridge.identity.logins.login_credentials import LoginWish
+from bridge.identity.logins.login_credentials import LoginConfig
 from bridge.text.jsonvalues import DEFAULT_MAX_VALUES, JsonObject
 
 _UNAUTHORIZED: Final = 401
@@ -45,38 +45,40 @@ _SCOPE: Final = re.compile(r"[!#-\[\]-~]{1,200}")
 """A scope (RFC 6749 section 3.3)."""
 
 
-async def login_lead(wish: LoginWish, seconds: float) -> LoginLead | None:
+async def login_lead(login_config: LoginConfig, seconds: float) -> LoginLead | None:
     """How the login at an agent or a catalog begins; None if an MCP server is at the URL. `seconds` bounds each answer.
 
     Raises:
         PeerError: the peer cannot be reached, or gives neither a card nor a challenge.
     """
-    if wish.kind == "tool_servers":
+    if login_config.kind == "tool_servers":
         return None
     reach = ConnectionPolicy(
-        wish.url, Trust(wish.trusted, allow_private=wish.allow_private), uses_proxy=wish.uses_proxy
+        login_config.url,
+        Trust(login_config.trusted, allow_private=login_config.allow_private),
+        uses_proxy=login_config.uses_proxy,
     )
-    guard = reach.guard(wish.url)
+    guard = reach.guard(login_config.url)
     async with GuardedClient(timeout=seconds) as http:
-        certified = fixed_credentials(PeerCredentials(tls=wish.tls))
-        auth = PeerAuth(wish.url, certified)
-        if wish.kind == "catalogs":
-            asked = OutgoingRequest("GET", wish.url, auth=auth)
-            return LoginLead(wish.url, await _challenge(http, asked, guard))
+        certified = fixed_credentials(PeerCredentials(tls=login_config.tls))
+        auth = PeerAuth(login_config.url, certified)
+        if login_config.kind == "catalogs":
+            asked = OutgoingRequest("GET", login_config.url, auth=auth)
+            return LoginLead(login_config.url, await _challenge(http, asked, guard))
         try:
-            found = await fetch_card(http, wish.url, certified, guard)
+            found = await fetch_card(http, login_config.url, certified, guard)
         except PeerError as exc:
-            if wish.kind is None and not isinstance(exc, NotReachedError):
+            if login_config.kind is None and not isinstance(exc, NotReachedError):
                 return None
             if not isinstance(exc, NoCardError):
                 raise
             # The card itself may take a token. Whoever asks for it is told where to get one.
-            asked = OutgoingRequest("GET", candidate_card_urls(wish.url)[0], auth=auth)
+            asked = OutgoingRequest("GET", candidate_card_urls(login_config.url)[0], auth=auth)
             challenge = await _challenge(http, asked, guard)
-            if not challenge and not wish.issuer:
+            if not challenge and not login_config.issuer:
                 raise
-            return LoginLead(agent_url(wish.url), challenge)
-        return await _lead_of(found, http, wish, reach, auth)
+            return LoginLead(agent_url(login_config.url), challenge)
+        return await _lead_of(found, http, login_config, reach, auth)
 
 
 async def _challenge(http: httpx2.AsyncClient, asked: OutgoingRequest, guard: AddressGuard | None) -> str:
@@ -89,13 +91,17 @@ async def _challenge(http: httpx2.AsyncClient, asked: OutgoingRequest, guard: Ad
 
 
 async def _lead_of(
-    found: FoundCard, http: httpx2.AsyncClient, wish: LoginWish, reach: ConnectionPolicy, auth: PeerAuth
+    found: FoundCard,
+    http: httpx2.AsyncClient,
+    login_config: LoginConfig,
+    reach: ConnectionPolicy,
+    auth: PeerAuth,
 ) -> LoginLead:
     """The lead of an agent whose card is open."""
     try:
         [(interface, dialect), *_] = permitted_interfaces(found, reach.trust, has_credentials=True)
     except PeerError:  # no token would go there, so none is asked for it
-        return _said_by(found.card, agent_url(wish.url), "")
+        return _said_by(found.card, agent_url(login_config.url), "")
     params = dialect.params_of(GET_TASK, _NOBODYS_TASK)
     asked = binding_of(interface, dialect, DEFAULT_MAX_VALUES).request(GET_TASK, params)
     headers = {**asked.headers, **({VERSION_HEADER: dialect.version} if dialect.says_version else {})}

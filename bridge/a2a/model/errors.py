@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final
 
 from bridge.a2a.model.life import ENDED, INTERRUPTED
 from bridge.a2a.model.objects import Task
-from bridge.errors import BridgeError, telling_of
+from bridge.errors import BridgeError, fault_policy_of
 
 if TYPE_CHECKING:
     from pydantic import ValidationError
@@ -153,7 +153,7 @@ class A2AError(Exception):
 
 def a2a_error_of(exc: BridgeError) -> A2AError:
     """The A2AError for a failure that comes before a task exists."""
-    telling = telling_of(exc)
+    telling = fault_policy_of(exc)
     seconds = telling.retry_after_seconds
     headers = {} if seconds is None else {"Retry-After": str(seconds)}
     return A2AError(KINDS[telling.a2a_reason], str(exc), headers=headers)

@@ -126,7 +126,7 @@ class Addressing:
     async def _at_rest(self, task_id: str, principal: Principal) -> LiveTask:
         """The principal's task. Work that has asked must first listen for the answer or return; this waits for it."""
         while True:
-            live = await self._tasks.own(task_id, principal)
+            live = await self._tasks.require_owned(task_id, principal)
             running = live.running
             if running is None or running.hearing or live.task.status.state not in INTERRUPTED:
                 return live

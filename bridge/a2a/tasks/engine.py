@@ -558,7 +558,7 @@ class Engine:
         """The caller's task, by its id, or by its name where the caller names tasks."""
         if caller.names_tasks:
             task_id = await self._intake.task_named(task_id, caller.principal) or task_id
-        return await self._tasks.own(task_id, caller.principal)
+        return await self._tasks.require_owned(task_id, caller.principal)
 
     async def _take(
         self, request: SendMessageRequest, caller: CallContext, *, watch: bool

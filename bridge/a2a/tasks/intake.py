@@ -365,7 +365,7 @@ class Intake:
         watch: bool,
     ) -> AcceptedMessage:
         """Answer a repeat with the task of the earlier message."""
-        live = await self._tasks.own(repeat.task_id, principal)
+        live = await self._tasks.require_owned(repeat.task_id, principal)
         await self._tasks.reached(live, live.next_seq - 1, settled=False)
         live = self._tasks.attached(live)
         length = request.configuration.history_length if request.configuration else None

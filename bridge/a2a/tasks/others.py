@@ -130,7 +130,7 @@ class OtherReplicas:
                 if isinstance(reply, ElsewhereReply):
                     continue
                 # A replica that is gone may have canceled the task before.
-                live = await self._tasks.own(held_id, caller.principal)
+                live = await self._tasks.require_owned(held_id, caller.principal)
                 task = await self._tasks.shown(live)
                 if isinstance(reply, CanceledReply) or task.status.state is TaskState.CANCELED:
                     return with_history(task, None)
@@ -153,7 +153,7 @@ class OtherReplicas:
         self, reply: TakenReply, request: SendMessageRequest, caller: CallContext, *, watch: bool
     ) -> AcceptedMessage:
         """A message that another replica took in, with its task as this replica follows it."""
-        live = await self._tasks.own(reply.task_id, caller.principal)
+        live = await self._tasks.require_owned(reply.task_id, caller.principal)
         self._book.note_elsewhere(caller.principal.name, request.message.message_id, reply.task_id)
         length = request.configuration.history_length if request.configuration else None
         watcher = None

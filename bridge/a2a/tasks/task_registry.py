@@ -130,7 +130,7 @@ class TaskRegistry:
     def _count_out(self, live: LiveTask) -> None:
         self.open.drop(live.origin.owner, live.id)
 
-    async def own(self, task_id: str, principal: Principal) -> LiveTask:
+    async def require_owned(self, task_id: str, principal: Principal) -> LiveTask:
         """The principal's task, from memory or the store.
 
         Raises:

@@ -14,7 +14,7 @@ from bridge.assembly.other_replicas import ServedPlan
 from bridge.assembly.plan import Plan
 from bridge.assembly.stores import logins_of
 from bridge.errors import BridgeError
-from bridge.identity.logins.login_credentials import LoginWish
+from bridge.identity.logins.login_credentials import LoginConfig
 from bridge.text.safe_text import shell_word
 
 
@@ -59,23 +59,27 @@ def _peers(bridge: Bridge) -> Iterator[HealthFinding]:
 
 async def login_findings(plan: Plan) -> list[HealthFinding]:
     """The logins of the operator at peers, and the ends of the tokens that nothing renews."""
-    return [await _login(wish) for wish in logins_of(plan) if not wish.of_each]
+    return [await _login(login_config) for login_config in logins_of(plan) if not login_config.of_each]
 
 
-async def _login(wish: LoginWish) -> HealthFinding:
-    mend = f"mcp-a2a login {shell_word(wish.name)}"
+async def _login(login_config: LoginConfig) -> HealthFinding:
+    mend = f"mcp-a2a login {shell_word(login_config.name)}"
     try:
-        kept = [one for key, one in (await wish.keeper.all()).logins if key.peer == wish.key.peer]
+        kept = [
+            one for key, one in (await login_config.keeper.all()).logins if key.peer == login_config.key.peer
+        ]
     except (BridgeError, OSError) as exc:
-        return HealthFinding("credentials", wish.place, Grade.BAD, f"the logins cannot be read: {exc}", mend)
+        return HealthFinding(
+            "credentials", login_config.place, Grade.BAD, f"the logins cannot be read: {exc}", mend
+        )
     if not kept:
-        return HealthFinding("credentials", wish.place, Grade.BAD, "nobody has logged in", mend)
+        return HealthFinding("credentials", login_config.place, Grade.BAD, "nobody has logged in", mend)
     login = kept[0]
     if login.lost:
-        return HealthFinding("credentials", wish.place, Grade.BAD, login.lost, mend)
+        return HealthFinding("credentials", login_config.place, Grade.BAD, login.lost, mend)
     if login.refresh_token is None and login.expires_at is not None:
-        return ends("credentials", wish.place, login.expires_at, time.time(), mend)
-    return HealthFinding("credentials", wish.place, Grade.GOOD, "a login, which is renewed by itself")
+        return ends("credentials", login_config.place, login.expires_at, time.time(), mend)
+    return HealthFinding("credentials", login_config.place, Grade.GOOD, "a login, which is renewed by itself")
 
 
 def _replicas(bridge: Bridge) -> Iterator[HealthFinding]:

@@ -15,7 +15,7 @@ import click
 
 from bridge.cli import render
 from bridge.cli.install import checks, command
-from bridge.errors import PeerError, UsageError, telling_of
+from bridge.errors import PeerError, UsageError, fault_policy_of
 from bridge.hosts import places, secrets
 from bridge.text import short_names
 
@@ -58,7 +58,7 @@ def install(options: dict[str, Any]) -> int:
             _put({**options, "host": key, "name": name}, places.HOSTS[key], option, token)
         except (PeerError, UsageError) as exc:  # the other hosts have nothing to do with it
             render.complain(f"{places.HOSTS[key].title}: {exc}{exc.detail}")
-            code = max(code, telling_of(exc).exit_code)
+            code = max(code, fault_policy_of(exc).exit_code)
     return code
 
 
@@ -120,9 +120,9 @@ def _option_for(card: AgentCard) -> str:
 
 
 def _name(options: dict[str, Any]) -> str:
-    wish = checks.card_name(options) or short_names.name_for(options["urls"][0])
+    preferred = checks.card_name(options) or short_names.name_for(options["urls"][0])
     while True:
-        name = _asked(f"Name of the server in the host [{wish}]:") or wish
+        name = _asked(f"Name of the server in the host [{preferred}]:") or preferred
         if command.is_name(name):
             return name
         render.say("Hosts take at most 64 letters, digits, - and _.")

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from bridge.assembly.plan import Plan, RemotePlan, ServerPlan
     from bridge.http.tls import PeerTls
     from bridge.identity.logins.kept_logins import Login, LoginKeeper
-    from bridge.identity.logins.login_credentials import LoginWish
+    from bridge.identity.logins.login_credentials import LoginConfig
 
 _WAIT_SECONDS: Final = 600.0
 _ANSWER_SECONDS: Final = 30.0
@@ -103,12 +103,12 @@ def login(**options: Any) -> int:
 
     logs.set_up("text", "error")
     logging.getLogger("mcp.client.auth").setLevel(logging.CRITICAL)  # it logs what is raised as well
-    wish = wish_of(options["peer"], options["file"], options)
-    if wish.of_each and wish.kind == "agents":
+    login_config = login_config_of(options["peer"], options["file"], options)
+    if login_config.of_each and login_config.kind == "agents":
         raise UsageError(
-            f"{wish.place} is called with the login of each caller, who gets a link for it with a call"
+            f"{login_config.place} is called with the login of each caller, who gets a link for it with a call"
         )
-    anyio.run(_log_in, wish, options)
+    anyio.run(_log_in, login_config, options)
     return 0
 
 
@@ -126,7 +126,7 @@ _OF_A_URL: Final = (
 )
 
 
-def wish_of(peer: str, file: Path | None, options: dict[str, Any]) -> LoginWish:
+def login_config_of(peer: str, file: Path | None, options: dict[str, Any]) -> LoginConfig:
     """The login that is meant.
 
     Raises:
@@ -137,15 +137,15 @@ def wish_of(peer: str, file: Path | None, options: dict[str, Any]) -> LoginWish:
     from bridge.cli.serve import found, loaded_from
 
     if peer.startswith(_WEB):
-        return _wish_at(peer, file, options)
+        return _login_config_at(peer, file, options)
     if given := next((key for key in _OF_A_URL if options.get(key)), None):
         raise UsageError(
             f"--{given.replace('_', '-').rstrip('s')} is for a URL: write it into `auth` of {peer}"
         )
     plan = plan_from_file(loaded_from(found(file), {}))
-    named = [wish for wish in logins_of(plan) if wish.name == peer]
+    named = [login_config for login_config in logins_of(plan) if login_config.name == peer]
     if len(named) > 1:
-        either = " and ".join(f"[{wish.kind}.{peer}]" for wish in named)
+        either = " and ".join(f"[{login_config.kind}.{peer}]" for login_config in named)
         raise UsageError(f"there are {either}: name the one that is meant by its URL")
     if not named:
         raise _needless(peer, plan)
@@ -170,11 +170,11 @@ def _needless(peer: str, plan: Plan) -> UsageError:
     )
 
 
-def _wish_at(url: str, file: Path | None, options: dict[str, Any]) -> LoginWish:
+def _login_config_at(url: str, file: Path | None, options: dict[str, Any]) -> LoginConfig:
     from bridge.a2a.client.card_places import base_url
-    from bridge.identity.logins.login_credentials import LoginWish
+    from bridge.identity.logins.login_credentials import LoginConfig
 
-    return LoginWish(
+    return LoginConfig(
         base_url(url),
         keeper_of(file),
         issuer=options.get("issuer") or "",
@@ -205,7 +205,7 @@ class StoredLogin:
 
         return LoginKey(peer_of(base_url(self.url))).shown
 
-    def find(self) -> LoginWish | None:
+    def find(self) -> LoginConfig | None:
         """The login; None if there is none."""
         return stored_login(self.url, allow_private=self.allow_private, tls=self.tls)
 
@@ -229,8 +229,10 @@ def with_stored_logins(plan: Plan) -> Plan:
         if one.bearer or one.tokens or _has_token(one.headers):
             return one
         place = StoredLogin(one.url, bool(one.allow_private), one.tls)
-        wish, seconds = place.find(), plan.profile.agents.agent_connect_seconds
-        return replace(one, tokens=LoginToken(wish, seconds) if wish else LaterLogin(place, seconds))
+        login_config, seconds = place.find(), plan.profile.agents.agent_connect_seconds
+        return replace(
+            one, tokens=LoginToken(login_config, seconds) if login_config else LaterLogin(place, seconds)
+        )
 
     return replace(
         plan,
@@ -243,7 +245,7 @@ def _has_token(headers: Mapping[str, str]) -> bool:
     return "authorization" in map(str.lower, headers)
 
 
-def stored_login(url: str, *, allow_private: bool, tls: PeerTls | None) -> LoginWish | None:
+def stored_login(url: str, *, allow_private: bool, tls: PeerTls | None) -> LoginConfig | None:
     """The login at a URL that this user has made; None if there is none."""
     from bridge.local.user_folders import LOGINS, state_folder
 
@@ -251,12 +253,12 @@ def stored_login(url: str, *, allow_private: bool, tls: PeerTls | None) -> Login
         return None  # before the import of a store, for which a host that starts `expose` would wait
 
     from bridge.a2a.client.card_places import base_url
-    from bridge.identity.logins.login_credentials import LoginWish
+    from bridge.identity.logins.login_credentials import LoginConfig
     from bridge.identity.logins.login_files import LoginFiles
 
     files = LoginFiles(state_folder())
-    wish = LoginWish(base_url(url), files, allow_private=allow_private, tls=tls, kind=None)
-    return wish if files.has(wish.key) else None
+    login_config = LoginConfig(base_url(url), files, allow_private=allow_private, tls=tls, kind=None)
+    return login_config if files.has(login_config.key) else None
 
 
 def tls_given(options: dict[str, Any]) -> PeerTls | None:
@@ -287,7 +289,7 @@ def keeper_of(file: Path | None) -> LoginKeeper:
     return keeper_for(ProcessPlan() if file is None else plan_from_file(loaded_from(file, {})).place)
 
 
-async def _log_in(wish: LoginWish, options: dict[str, Any]) -> None:
+async def _log_in(login_config: LoginConfig, options: dict[str, Any]) -> None:
     import anyio
 
     from bridge.a2a.client.login_lead import login_lead
@@ -300,28 +302,30 @@ async def _log_in(wish: LoginWish, options: dict[str, Any]) -> None:
         if not options["no_browser"] and not await anyio.to_thread.run_sync(opened, url):
             render.say("No browser could be opened here: open the page yourself")
 
-    lead = await login_lead(wish, _ANSWER_SECONDS)
+    lead = await login_lead(login_config, _ANSWER_SECONDS)
     try:
         async with login_landing(options["redirect_host"], options["port"]) as landing:
             with anyio.fail_after(options["wait_seconds"]):
-                made = await log_in(wish, landing, show, _ANSWER_SECONDS, lead)
+                made = await log_in(login_config, landing, show, _ANSWER_SECONDS, lead)
     except TimeoutError as exc:
         raise PeerError(f"nobody logged in within {options['wait_seconds']:g} s") from exc
     except OSError as exc:
         raise UsageError(
             f"cannot listen at port {options['port']}: {exc.strerror}; choose another with --port"
         ) from exc
-    await _keep(wish, made)
-    render.say(f"Logged in at {wish.key.shown}, with {made.issuer}. The login is kept in {wish.keeper.where}")
+    await _keep(login_config, made)
+    render.say(
+        f"Logged in at {login_config.key.shown}, with {made.issuer}. The login is kept in {login_config.keeper.where}"
+    )
     if made.refresh_token is None and made.expires_at is not None:
         render.say("The issuer gave no refresh token: log in again when the token has expired")
 
 
-async def _keep(wish: LoginWish, made: Login) -> None:
+async def _keep(login_config: LoginConfig, made: Login) -> None:
     import anyio
 
     with anyio.CancelScope(shield=True):
-        async with wish.keeper.held(wish.key) as held:
+        async with login_config.keeper.held(login_config.key) as held:
             await held.write(made)
 
 

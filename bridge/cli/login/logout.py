@@ -11,7 +11,7 @@ import click
 from bridge.errors import UsageError
 
 if TYPE_CHECKING:
-    from bridge.identity.logins.login_credentials import LoginWish
+    from bridge.identity.logins.login_credentials import LoginConfig
 
 
 @click.command()
@@ -44,33 +44,36 @@ def logout(**options: Any) -> int:
     import anyio
 
     from bridge.cli import logs, render
-    from bridge.cli.login.login import wish_of
+    from bridge.cli.login.login import login_config_of
     from bridge.identity.logins.kept_logins import OPERATOR
 
     logs.set_up("text", "error")
     principal = options.pop("principal")
-    wish = replace(wish_of(options["peer"], options["file"], options), principal=principal or OPERATOR)
+    login_config = replace(
+        login_config_of(options["peer"], options["file"], options), principal=principal or OPERATOR
+    )
     whose = f"login of {principal}" if principal else "login"
-    unrevoked = anyio.run(_forgotten, wish)
+    unrevoked = anyio.run(_forgotten, login_config)
     if unrevoked is None:
-        raise UsageError(f"there is no {whose} at {wish.key.shown} in {wish.keeper.where}")
+        raise UsageError(f"there is no {whose} at {login_config.key.shown} in {login_config.keeper.where}")
     render.say(
-        f"forgotten: the {whose} at {wish.key.shown}" + ("" if unrevoked else ", and its tokens are revoked")
+        f"forgotten: the {whose} at {login_config.key.shown}"
+        + ("" if unrevoked else ", and its tokens are revoked")
     )
     if unrevoked:
         render.say(f"Not all its tokens are revoked: {unrevoked}")
     return 0
 
 
-async def _forgotten(wish: LoginWish) -> str | None:
+async def _forgotten(login_config: LoginConfig) -> str | None:
     """Why the tokens of a login that was removed are not revoked, "" if they are; None if there was no login."""
     from bridge.identity.logins.login_revocation import revoke
 
-    async with wish.keeper.held(wish.key) as held:
+    async with login_config.keeper.held(login_config.key) as held:
         if not held.is_there:
             return None
         why = "the login was sealed with another key"
         if held.login is not None:
-            why = await revoke(wish, held.login)
+            why = await revoke(login_config, held.login)
         await held.remove()
         return why

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from bridge.identity.logins.login_credentials import LoginNeededError, LoginToken, LoginWish
+from bridge.identity.logins.login_credentials import LoginConfig, LoginNeededError, LoginToken
 from bridge.identity.tokens.oauth import TokenSource
 from bridge.identity.tokens.token_endpoint import AccessToken
 
@@ -12,9 +12,9 @@ from bridge.identity.tokens.token_endpoint import AccessToken
 class EachLogin(TokenSource):
     """The tokens of a peer that wants a login of each caller. In nobody's name there is none."""
 
-    def __init__(self, wish: LoginWish, seconds: float, most: int) -> None:
+    def __init__(self, login_config: LoginConfig, seconds: float, most: int) -> None:
         """`seconds` bounds the way to a token, and `most` the callers whose tokens are held in memory."""
-        self.wish = wish
+        self.login_config = login_config
         self._seconds = seconds
         self._most = most
         self._held: dict[str, LoginToken] = {}
@@ -22,13 +22,13 @@ class EachLogin(TokenSource):
     @property
     def key(self) -> tuple[object, ...]:
         """See `TokenSource`."""
-        return self.wish, self._seconds, self._most
+        return self.login_config, self._seconds, self._most
 
     def of(self, principal: str) -> LoginToken:
         """The token of a principal's own login. Once another replica has been given a later one, it is of that."""
         held = self._held.pop(principal, None)
         if held is None or held.is_replaced:
-            held = LoginToken(replace(self.wish, principal=principal), self._seconds)
+            held = LoginToken(replace(self.login_config, principal=principal), self._seconds)
         held.heard_by = self.heard_by
         self._held[principal] = held  # the one used least of late comes first
         while len(self._held) > self._most:
@@ -48,7 +48,7 @@ class EachLogin(TokenSource):
         Raises:
             LoginNeededError: always.
         """
-        raise LoginNeededError(f"{self.wish.key.shown} is called with the login of each caller alone")
+        raise LoginNeededError(f"{self.login_config.key.shown} is called with the login of each caller alone")
 
     def refused(self, token: AccessToken) -> None:
         """See `TokenSource`. None was given."""

@@ -14,7 +14,7 @@ import anyio.to_thread
 
 from bridge.errors import BridgeError, reason_of
 from bridge.http.client import PeerCredentials, RenewableCredentials
-from bridge.identity.logins.login_credentials import LoginNeededError, LoginToken, LoginWish
+from bridge.identity.logins.login_credentials import LoginConfig, LoginNeededError, LoginToken
 from bridge.identity.tokens.oauth import TokenCredentials, TokenSource
 from bridge.identity.tokens.token_endpoint import AccessToken, TokenError
 from bridge.text.safe_text import shell_word
@@ -28,7 +28,7 @@ class LoginPlace(Protocol):
         """The URL for a person."""
         ...
 
-    def find(self) -> LoginWish | None:
+    def find(self) -> LoginConfig | None:
         """The login that is there now; None if there is none. It may read files."""
         ...
 
@@ -65,13 +65,13 @@ class LaterLogin(TokenSource):
         """
         if self._tokens is None:
             try:
-                wish = await anyio.to_thread.run_sync(self._place.find)
+                login_config = await anyio.to_thread.run_sync(self._place.find)
             except (BridgeError, OSError) as exc:
                 raise TokenError(
                     f"the login at {self._place.shown} cannot be read: {reason_of(exc)}"
                 ) from exc
-            if wish is not None and self._tokens is None:  # another may have looked meanwhile
-                self._tokens = LoginToken(wish, self._seconds)
+            if login_config is not None and self._tokens is None:  # another may have looked meanwhile
+                self._tokens = LoginToken(login_config, self._seconds)
                 self._tokens.heard_by = self.heard_by
         return self.is_there
 

@@ -83,7 +83,7 @@ class ScopesNeededError(LoginNeededError):
 
 
 @dataclass(frozen=True)
-class LoginWish:
+class LoginConfig:
     """A login that a peer needs, as it is configured."""
 
     url: str = field(repr=False)
@@ -175,9 +175,11 @@ class LoginToken(TokenSource):
     the caller may have another account there: what was begun with one account does not go on with the other.
     """
 
-    def __init__(self, wish: LoginWish, seconds: float, now: Callable[[], float] = time.monotonic) -> None:
+    def __init__(
+        self, login_config: LoginConfig, seconds: float, now: Callable[[], float] = time.monotonic
+    ) -> None:
         """`seconds` bounds the way to a token."""
-        self.wish = wish
+        self.login_config = login_config
         self._seconds = seconds
         self._now = now
         self._lock = anyio.Lock()
@@ -194,12 +196,12 @@ class LoginToken(TokenSource):
     @property
     def key(self) -> tuple[object, ...]:
         """See `TokenSource`."""
-        return self.wish, self._seconds
+        return self.login_config, self._seconds
 
     @property
     def if_refused(self) -> str:
         """See `TokenSource`."""
-        return f"It does not take the token of the login: check `resource` and `scopes`. {self.wish.remedy}"
+        return f"It does not take the token of the login: check `resource` and `scopes`. {self.login_config.remedy}"
 
     async def __call__(self) -> AccessToken:
         """A token that is valid.
@@ -222,7 +224,7 @@ class LoginToken(TokenSource):
     @property
     def is_callers(self) -> bool:
         """Whether it is the login of one caller, not that of the operator."""
-        return self.wish.principal != OPERATOR
+        return self.login_config.principal != OPERATOR
 
     def bind(self, since: float | None) -> bool:
         """Give out tokens of the login that was made then, and of no other one. Returns whether it does: one that was
@@ -254,13 +256,17 @@ class LoginToken(TokenSource):
             missing = set(scopes) - set(self._current[1].scopes)
             if not missing:  # the peer misses what it was given, so that no login helps
                 return False
-            async with self.wish.keeper.held(self.wish.key) as held:
+            async with self.login_config.keeper.held(self.login_config.key) as held:
                 kept = self._usable(held.login)
                 if missing <= set(kept.scopes):
                     self._current = None
                     return True
                 # The next login asks for those of the file and these, so what an earlier step has added is among them.
-                added = [one for one in kept.scopes if self.wish.scopes and one not in self.wish.scopes]
+                added = [
+                    one
+                    for one in kept.scopes
+                    if self.login_config.scopes and one not in self.login_config.scopes
+                ]
                 wanted = union_of(scopes, kept.wanted_scopes, added)[:_WANTED_MOST]
                 if set(wanted) != set(kept.wanted_scopes):
                     await held.write(replace(kept, wanted_scopes=wanted))
@@ -275,24 +281,26 @@ class LoginToken(TokenSource):
                     yield
         except TimeoutError as exc:
             raise TokenError(
-                f"the login at {self.wish.key.shown} took more than {self._seconds:g} s"
+                f"the login at {self.login_config.key.shown} took more than {self._seconds:g} s"
             ) from exc
         except TokenError:
             raise
         except (BridgeError, OSError) as exc:
-            raise TokenError(f"the login at {self.wish.key.shown} cannot be read: {reason_of(exc)}") from exc
+            raise TokenError(
+                f"the login at {self.login_config.key.shown} cannot be read: {reason_of(exc)}"
+            ) from exc
 
     async def _fresh(self) -> AccessToken:
         if self._current is None or not self._is_ready(self._current[1]) or self._is_to_look:
             began = self._now()
             login = self._usable(await self._kept())
             if not self._is_ready(login):
-                async with self.wish.keeper.held(self.wish.key) as held:
+                async with self.login_config.keeper.held(self.login_config.key) as held:
                     login = await self._noted(held, await self._renewed(held))
             self._looked_at, self._since = began, login.since
             token, known = AccessToken(login.access_token, scopes=login.scopes), self._current
             self._current = known[0] if known is not None and known[0] == token else token, login
-            if self.wish.principal == OPERATOR and login.since != self._told_since:
+            if self.login_config.principal == OPERATOR and login.since != self._told_since:
                 self._told_since = login.since
                 self.heard_by.tell(LoginTaken(self.heard_by.peer, login.since))
         return self._current[0]
@@ -300,12 +308,14 @@ class LoginToken(TokenSource):
     async def _kept(self) -> Login | None:
         """The login as it is kept. The operator's goes on while its place is away, as long as its token counts."""
         try:
-            return await self.wish.keeper.find(self.wish.key)
+            return await self.login_config.keeper.find(self.login_config.key)
         except (BridgeError, OSError) as exc:
             known = self._current
             if self.is_callers or known is None or not self._is_ready(known[1]):
                 raise
-            logger.info("the login at %s is looked for again: %s", self.wish.key.shown, reason_of(exc))
+            logger.info(
+                "the login at %s is looked for again: %s", self.login_config.key.shown, reason_of(exc)
+            )
             return known[1]
 
     @property
@@ -336,8 +346,10 @@ class LoginToken(TokenSource):
             raise self._needed("nobody has logged in")
         if login.lost:
             raise self._needed(login.lost)
-        if self.wish.issuer and not is_same_issuer(login.issuer, self.wish.issuer):
-            raise self._needed(f"the login is one of {login.issuer}, and the file names {self.wish.issuer}")
+        if self.login_config.issuer and not is_same_issuer(login.issuer, self.login_config.issuer):
+            raise self._needed(
+                f"the login is one of {login.issuer}, and the file names {self.login_config.issuer}"
+            )
         if self.is_callers and self._since not in (None, login.since):
             self.is_replaced = True
             raise self._needed("another login has taken the place of the one that this was begun with")
@@ -369,13 +381,13 @@ class LoginToken(TokenSource):
                 f" (a refresh that began at {_shown_time(login.renewing_since)} has no answer: the bridge ended, or"
                 " the connection did. So the refresh token may have been used then)"
             )
-            logger.warning("the login at %s is renewed once more%s", self.wish.key.shown, doubt)
+            logger.warning("the login at %s is renewed once more%s", self.login_config.key.shown, doubt)
         await held.write(replace(login, renewing_since=time.time()))
         began = time.perf_counter()
         outcome: TokenOutcome = "failed"
         try:
             with anyio.fail_after(self._seconds):
-                answer = await _refresh(self.wish, login, refresh_token)
+                answer = await _refresh(self.login_config, login, refresh_token)
             outcome = "given"
         except UnsentError:
             await held.write(login)
@@ -390,7 +402,9 @@ class LoginToken(TokenSource):
             raise self._needed(lost) from exc
         finally:
             seconds = time.perf_counter() - began
-            notice = TokenNotice(self.heard_by.peer, "refresh_token", outcome, seconds, self.wish.principal)
+            notice = TokenNotice(
+                self.heard_by.peer, "refresh_token", outcome, seconds, self.login_config.principal
+            )
             self.heard_by.tell(notice)
         try:
             renewed = with_tokens(login, answer, time.time())
@@ -404,10 +418,12 @@ class LoginToken(TokenSource):
 
     async def _lose(self, held: HeldLogin, login: Login, lost: str) -> None:
         await held.write(replace(login, renewing_since=None, refresh_token=None, lost=lost))
-        self.heard_by.tell(LoginNotice(self.heard_by.peer, "lost", self.wish.principal))
+        self.heard_by.tell(LoginNotice(self.heard_by.peer, "lost", self.login_config.principal))
 
     def _needed(self, why: str) -> LoginNeededError:
-        return LoginNeededError(f"login needed at {self.wish.key.shown}: {why}. {self.wish.remedy}")
+        return LoginNeededError(
+            f"login needed at {self.login_config.key.shown}: {why}. {self.login_config.remedy}"
+        )
 
 
 class OpenCredentials(TokenCredentials):
@@ -477,11 +493,11 @@ def _refresh_token_in(answer: JsonObject) -> str | None:
     return token if isinstance(token, str) and token.isascii() and token.isprintable() and token else None
 
 
-async def _refresh(wish: LoginWish, login: Login, refresh_token: str) -> JsonObject:
+async def _refresh(login_config: LoginConfig, login: Login, refresh_token: str) -> JsonObject:
     """Send the refresh token to the token endpoint that the login was made at, or where its card said beside that."""
     form = {"grant_type": "refresh_token", "refresh_token": refresh_token}
     there = replace(login, token_url=login.refresh_url or login.token_url)
-    status, answer = await token_answer(wish, there, form)
+    status, answer = await token_answer(login_config, there, form)
     if status == 200 and answer is not None:
         return answer
     refusal = f"{login.issuer} renewed no token: {words_of_refusal(status, answer)}"
@@ -498,7 +514,7 @@ def words_of_refusal(status: int, answer: JsonObject | None) -> str:
 
 
 async def token_answer(
-    wish: LoginWish, login: Login, grant: Mapping[str, str]
+    login_config: LoginConfig, login: Login, grant: Mapping[str, str]
 ) -> tuple[int, JsonObject | None]:
     """The status of a grant at the token endpoint of a login, and the JSON object of its answer, if it is one.
 
@@ -509,27 +525,31 @@ async def token_answer(
     form = dict(grant)
     if login.resource:
         form["resource"] = login.resource
-    proof, headers = proof_of_client(wish, login)
+    proof, headers = proof_of_client(login_config, login)
     form |= proof
-    allow_private = allows_private(wish, login)
-    guard = issuer_guard(login.token_url, (wish.url, wish.issuer), allow_private=allow_private)
+    allow_private = allows_private(login_config, login)
+    guard = issuer_guard(
+        login.token_url, (login_config.url, login_config.issuer), allow_private=allow_private
+    )
     async with GuardedClient(timeout=None) as http:
-        certified = wish.certified(login.token_url, is_of_issuer=True)
+        certified = login_config.certified(login.token_url, is_of_issuer=True)
         return await issuer_answer(http, login.token_url, guard, form, headers, certified)
 
 
-def allows_private(wish: LoginWish, login: Login) -> bool:
+def allows_private(login_config: LoginConfig, login: Login) -> bool:
     """Whether the issuer of a login may be at a private address. Of a URL no file says it, but the login does."""
-    return wish.allow_private or (not wish.name and login.allow_private)
+    return login_config.allow_private or (not login_config.name and login.allow_private)
 
 
-def proof_of_client(wish: LoginWish, login: Login) -> tuple[dict[str, str], dict[str, str]]:
+def proof_of_client(login_config: LoginConfig, login: Login) -> tuple[dict[str, str], dict[str, str]]:
     """The fields and the headers by which an authorization server knows the client of a login. The secret of the file
     counts before the one of the login, if it is of the same client: it may have been replaced since."""
     secret, method = login.client_secret, login.client_auth
-    is_same_client = is_same_issuer(wish.issuer, login.issuer) and wish.client_id == login.client_id
-    if wish.secret and is_same_client:
-        secret, method = wish.secret, wish.method
+    is_same_client = (
+        is_same_issuer(login_config.issuer, login.issuer) and login_config.client_id == login.client_id
+    )
+    if login_config.secret and is_same_client:
+        secret, method = login_config.secret, login_config.method
     if method == "basic":
         pair = f"{quote_plus(login.client_id)}:{quote_plus(secret)}"
         return {}, {"Authorization": f"Basic {base64.b64encode(pair.encode()).decode()}"}

@@ -30,7 +30,7 @@ from bridge.http.private_addresses import PrivateAddressError
 from bridge.identity.logins.kept_logins import BegunLogin, Login, LoginLead
 from bridge.identity.logins.login_clients import RegisteredClients
 from bridge.identity.logins.login_credentials import (
-    LoginWish,
+    LoginConfig,
     token_answer,
     with_tokens,
     words_of_refusal,
@@ -53,7 +53,11 @@ class LoginFlowError(PeerError):
 
 
 async def log_in(
-    wish: LoginWish, landing: LoginLanding, show: ShowPage, seconds: float, lead: LoginLead | None = None
+    login_config: LoginConfig,
+    landing: LoginLanding,
+    show: ShowPage,
+    seconds: float,
+    lead: LoginLead | None = None,
 ) -> Login:
     """Log in at the authorization server of a peer. `seconds` bounds the way to the page, and the exchange of the code,
     but not the person. `lead` is what a peer says that is no MCP server.
@@ -64,15 +68,15 @@ async def log_in(
         LoginFlowError: a server or the person refused, or what a server says is not safe.
         UsageError: the server asks for no login, or the place of logins cannot be used.
     """
-    begun = await begin_login(wish, landing.redirect_uri, seconds, lead)
+    begun = await begin_login(login_config, landing.redirect_uri, seconds, lead)
     landing.state = begun.state
     await show(begun.page)
     await landing.came.wait()
-    return await finish_login(wish, begun, landing.answer, seconds)
+    return await finish_login(login_config, begun, landing.answer, seconds)
 
 
 async def begin_login(
-    wish: LoginWish,
+    login_config: LoginConfig,
     redirect_uri: str,
     seconds: float,
     lead: LoginLead | None = None,
@@ -85,32 +89,32 @@ async def begin_login(
         LoginFlowError: a server refused, or what it says is not safe.
         UsageError: the server asks for no login.
     """
-    async with wish.keeper.held(wish.key) as held:
-        provider = LoginProvider(wish, redirect_uri, held.login, lead, clients or RegisteredClients())
+    async with login_config.keeper.held(login_config.key) as held:
+        provider = LoginProvider(login_config, redirect_uri, held.login, lead, clients or RegisteredClients())
     try:
         with anyio.fail_after(seconds):  # a server that sends byte by byte holds up each request for longer
-            async with login_client(wish, seconds, lead) as http:
+            async with login_client(login_config, seconds, lead) as http:
                 if lead is not None:
                     await _led(http, lead, provider)
-                status = await _challenged(http, wish, provider)
+                status = await _challenged(http, login_config, provider)
     except BegunSignal as signal:
         return signal.begun
     except TimeoutError as exc:
         words = f"the way to its page took longer than {seconds:g} s"
-        raise LoginFlowError(f"no login at {wish.key.shown}: {words}") from exc
+        raise LoginFlowError(f"no login at {login_config.key.shown}: {words}") from exc
     except (OAuthFlowError, ValidationError) as exc:
-        is_other = "issuer mismatch" in str(exc) and not wish.issuer
+        is_other = "issuer mismatch" in str(exc) and not login_config.issuer
         hint = ". If you trust the first of the two, set `issuer` to it (--issuer)" if is_other else ""
-        raise LoginFlowError(f"no login at {wish.key.shown}: {_shown(words_of(exc))}{hint}") from exc
+        raise LoginFlowError(f"no login at {login_config.key.shown}: {_shown(words_of(exc))}{hint}") from exc
     except (httpx2.HTTPError, httpx2.InvalidURL) as exc:
-        raise LoginFlowError(f"no login at {wish.key.shown}: {reason_of(exc)}") from exc
+        raise LoginFlowError(f"no login at {login_config.key.shown}: {reason_of(exc)}") from exc
     except (TokenError, PrivateAddressError) as exc:
-        raise LoginFlowError(f"no login at {wish.key.shown}: {exc}") from exc
-    raise UsageError(f"{wish.key.shown} asks for no login: it answered HTTP {status}")
+        raise LoginFlowError(f"no login at {login_config.key.shown}: {exc}") from exc
+    raise UsageError(f"{login_config.key.shown} asks for no login: it answered HTTP {status}")
 
 
 async def finish_login(
-    wish: LoginWish, begun: BegunLogin, answer: Mapping[str, str], seconds: float
+    login_config: LoginConfig, begun: BegunLogin, answer: Mapping[str, str], seconds: float
 ) -> Login:
     """The login that the answer of a page is good for. The answer's `iss` is checked before the code is sent.
 
@@ -121,7 +125,7 @@ async def finish_login(
         code = code_in(answer, begun.iss or begun.bare.issuer, begun.state, says_issuer=begun.says_issuer)
         with anyio.fail_after(seconds):
             status, found = await token_answer(
-                wish,
+                login_config,
                 begun.bare,
                 {
                     "grant_type": "authorization_code",
@@ -137,16 +141,16 @@ async def finish_login(
         return with_tokens(replace(begun.bare, since=now), found, now)
     except TimeoutError as exc:
         words = f"{begun.bare.issuer} gave no tokens in {seconds:g} s"
-        raise LoginFlowError(f"no login at {wish.key.shown}: {words}") from exc
+        raise LoginFlowError(f"no login at {login_config.key.shown}: {words}") from exc
     except (TokenError, PrivateAddressError) as exc:
-        raise LoginFlowError(f"no login at {wish.key.shown}: {exc}") from exc
+        raise LoginFlowError(f"no login at {login_config.key.shown}: {exc}") from exc
 
 
-async def _challenged(http: httpx2.AsyncClient, wish: LoginWish, provider: LoginProvider) -> int:
+async def _challenged(http: httpx2.AsyncClient, login_config: LoginConfig, provider: LoginProvider) -> int:
     """Send what a server may refuse without a login, until it does; the status of its last answer."""
     headers, status = dict(_HEADERS), 0
     for message in (_INITIALIZE, _LIST_TOOLS):
-        request = httpx2.Request("POST", wish.url, json=message, headers=headers)
+        request = httpx2.Request("POST", login_config.url, json=message, headers=headers)
         response = await http.send(request, auth=provider, stream=True, follow_redirects=False)
         await response.aclose()
         status = response.status_code

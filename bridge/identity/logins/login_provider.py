@@ -33,7 +33,7 @@ from bridge.http.client import GuardedClient, guarded_by
 from bridge.http.request_checks import is_loopback
 from bridge.identity.logins.kept_logins import BegunLogin, Login, LoginClientAuth, LoginLead
 from bridge.identity.logins.login_clients import ClientUse, RegisteredClients
-from bridge.identity.logins.login_credentials import LoginWish
+from bridge.identity.logins.login_credentials import LoginConfig
 from bridge.identity.tokens.token_endpoint import (
     ANSWER_BYTES,
     TokenError,
@@ -95,7 +95,7 @@ class LoginProvider(OAuthClientProvider):
 
     def __init__(
         self,
-        wish: LoginWish,
+        login_config: LoginConfig,
         redirect_uri: str,
         before: Login | None,
         lead: LoginLead | None,
@@ -107,13 +107,13 @@ class LoginProvider(OAuthClientProvider):
             redirect_uris=[AnyUrl(redirect_uri)],
             wished_scopes=lambda: self._scopes,
         )
-        url = lead.url if lead else wish.url
-        super().__init__(url, metadata, self, client_metadata_url=wish.client_metadata_url or None)
+        url = lead.url if lead else login_config.url
+        super().__init__(url, metadata, self, client_metadata_url=login_config.client_metadata_url or None)
         known = {one.name: getattr(self.context, one.name) for one in fields(OAuthContext)}
-        self.context = _LoginContext(**known, wished_resource=wish.resource, is_led=lead is not None)
+        self.context = _LoginContext(**known, wished_resource=login_config.resource, is_led=lead is not None)
         if lead is not None:  # for a peer without metadata of its own
-            self.context.auth_server_url = wish.issuer or lead.issuer or None
-        self._wish = wish
+            self.context.auth_server_url = login_config.issuer or lead.issuer or None
+        self._login_config = login_config
         self._lead = lead
         self._redirect_uri = redirect_uri
         # What only says that its person declined is of no issuer.
@@ -123,22 +123,22 @@ class LoginProvider(OAuthClientProvider):
         """The issuer as its metadata writes it, where the rest of the login writes it otherwise."""
         scopes = () if before is None else (*before.scopes, *before.wanted_scopes)
         self._clients = clients
-        self._use = ClientUse(wish.key, redirect_uri, (*wish.scopes, *scopes))
+        self._use = ClientUse(login_config.key, redirect_uri, (*login_config.scopes, *scopes))
 
     async def get_tokens(self) -> OAuthToken | None:
         return None
 
     async def get_client_info(self) -> OAuthClientInformationFull | None:
         """The client that the operator named, or one that was registered of late."""
-        wish = self._wish
-        if not wish.client_id:
+        login_config = self._login_config
+        if not login_config.client_id:
             return self._clients.find(self._use)
         return OAuthClientInformationFull(
-            client_id=wish.client_id,
-            client_secret=wish.secret or None,
-            token_endpoint_auth_method=_METHOD_NAMES[wish.method] if wish.secret else "none",
+            client_id=login_config.client_id,
+            client_secret=login_config.secret or None,
+            token_endpoint_auth_method=_METHOD_NAMES[login_config.method] if login_config.secret else "none",
             redirect_uris=self.context.client_metadata.redirect_uris,
-            issuer=wish.issuer or None,
+            issuer=login_config.issuer or None,
         )
 
     async def set_client_info(self, client_info: OAuthClientInformationFull) -> None:
@@ -155,7 +155,7 @@ class LoginProvider(OAuthClientProvider):
         Raises:
             OAuthFlowError: the server does not name the configured one.
         """
-        wished = self._wish.issuer
+        wished = self._login_config.issuer
         if wished and any(is_same_issuer(wished, one) for one in advertised):
             return wished
         if wished:  # before anything is sent there
@@ -196,7 +196,9 @@ class LoginProvider(OAuthClientProvider):
             return response
         read = without_blanks(found)
         if is_of_issuer:
-            shows = partial(self._wish.shows_certificate, is_of_issuer=bool(self._wish.issuer))
+            shows = partial(
+                self._login_config.shows_certificate, is_of_issuer=bool(self._login_config.issuer)
+            )
             read = with_mtls_aliases(read, shows)
             if is_same_issuer(read.get("issuer"), expected := self._expected_issuer()):
                 self._iss = "" if read["issuer"] == expected else str(read["issuer"])
@@ -241,7 +243,7 @@ class LoginProvider(OAuthClientProvider):
         """
         context, client = self.context, self.context.client_info
         assert client is not None
-        _require_issuer(self._wish, self._issuer, context.oauth_metadata, self._before)
+        _require_issuer(self._login_config, self._issuer, context.oauth_metadata, self._before)
         scope = " ".join(self._scopes)
         has_resource = context.should_include_resource_param(context.protocol_version)
         bare = Login(
@@ -255,7 +257,7 @@ class LoginProvider(OAuthClientProvider):
             since=0,
             scopes=tuple(scope.split()),
             resource=context.get_resource_url() if has_resource else "",
-            allow_private=self._wish.allow_private or bool(self._wish.issuer),
+            allow_private=self._login_config.allow_private or bool(self._login_config.issuer),
             refresh_url=self._refresh_url,
         )
         pkce, state = PKCEParameters.generate(), secrets.token_urlsafe(32)
@@ -274,11 +276,11 @@ class LoginProvider(OAuthClientProvider):
         joint = "&" if "?" in self._authorization_url else "?"
         page = f"{self._authorization_url}{joint}{urlencode({key: value for key, value in query.items() if value})}"
         _require_reach(page)
-        if _place(self._token_url) != _place(self._wish.url):
+        if _place(self._token_url) != _place(self._login_config.url):
             _require_reach(self._token_url)
-        written = (self._wish.url, self._wish.issuer)
+        written = (self._login_config.url, self._login_config.issuer)
         issuer_guard(
-            self._token_url, written, allow_private=self._wish.allow_private
+            self._token_url, written, allow_private=self._login_config.allow_private
         )  # before a person is asked
         says = (
             context.oauth_metadata and context.oauth_metadata.authorization_response_iss_parameter_supported
@@ -290,11 +292,11 @@ class LoginProvider(OAuthClientProvider):
     @property
     def _scopes(self) -> Sequence[str]:
         """The scopes to ask for. Those of another issuer mean nothing at this one."""
-        wished = self._wish.scopes or self._scopes_said
+        wished = self._login_config.scopes or self._scopes_said
         before = self._before
         if before is None or not is_same_issuer(before.issuer, self._issuer):
             return wished
-        return union_of(wished, () if self._wish.scopes else before.scopes, before.wanted_scopes)
+        return union_of(wished, () if self._login_config.scopes else before.scopes, before.wanted_scopes)
 
     @property
     def _scopes_said(self) -> Sequence[str]:
@@ -329,19 +331,19 @@ class LoginProvider(OAuthClientProvider):
         return self.context.get_authorization_base_url(self.context.server_url)
 
 
-def login_client(wish: LoginWish, seconds: float, lead: LoginLead | None) -> httpx2.AsyncClient:
+def login_client(login_config: LoginConfig, seconds: float, lead: LoginLead | None) -> httpx2.AsyncClient:
     """The client for the requests of a login: each is judged by where it goes, and the answers are bounded.
 
     A proxy of the environment is used as for what comes after the login.
     """
-    written = (wish.url, wish.issuer)
+    written = (login_config.url, login_config.issuer)
 
     async def judge(request: httpx2.Request) -> None:
         url = str(request.url)
-        if (request.url.scheme, request.url.netloc) != _place(wish.url):
+        if (request.url.scheme, request.url.netloc) != _place(login_config.url):
             _require_reach(url)
-        guard = issuer_guard(url, written, allow_private=wish.allow_private)
-        request.extensions |= {**guarded_by(guard), **wish.certified(url)}
+        guard = issuer_guard(url, written, allow_private=login_config.allow_private)
+        request.extensions |= {**guarded_by(guard), **login_config.certified(url)}
         request.headers["Accept-Encoding"] = "identity"
 
     async def bound(response: httpx2.Response) -> None:
@@ -349,9 +351,9 @@ def login_client(wish: LoginWish, seconds: float, lead: LoginLead | None) -> htt
         is_packed = response.headers.get("content-encoding", "identity").lower() != "identity"
         response.stream = _Bounded(response.stream, str(response.request.url), is_packed=is_packed)
 
-    place = urlsplit(wish.url)
-    is_own = lead is None and (wish.tls is not None or is_loopback(place.hostname or ""))
-    is_direct = is_own or not wish.uses_proxy
+    place = urlsplit(login_config.url)
+    is_own = lead is None and (login_config.tls is not None or is_loopback(place.hostname or ""))
+    is_direct = is_own or not login_config.uses_proxy
     direct = {f"{place.scheme}://{place.netloc.rpartition('@')[2]}": None} if is_direct else {}
     return GuardedClient(
         timeout=seconds, mounts=direct, event_hooks={"request": [judge], "response": [bound]}
@@ -399,19 +401,20 @@ def _client_auth_of(client: OAuthClientInformationFull, metadata: OAuthMetadata 
 
 
 def _require_issuer(
-    wish: LoginWish, issuer: str, metadata: OAuthMetadata | None, before: Login | None
+    login_config: LoginConfig, issuer: str, metadata: OAuthMetadata | None, before: Login | None
 ) -> None:
     """Refuse an issuer that is not the configured one, or does not say that it checks PKCE."""
-    if wish.issuer and not is_same_issuer(wish.issuer, issuer):
-        raise OAuthFlowError(_OTHER_ISSUER.format(issuer, wish.issuer))
-    has_moved = before is not None and not wish.issuer and not is_same_issuer(before.issuer, issuer)
-    if before is not None and has_moved and before.client_id == wish.client_id:
+    if login_config.issuer and not is_same_issuer(login_config.issuer, issuer):
+        raise OAuthFlowError(_OTHER_ISSUER.format(issuer, login_config.issuer))
+    has_moved = before is not None and not login_config.issuer and not is_same_issuer(before.issuer, issuer)
+    if before is not None and has_moved and before.client_id == login_config.client_id:
         raise OAuthFlowError(
-            f"the server has moved from the issuer {before.issuer} to {issuer}, and the client {wish.client_id} is"
-            " one of the first. If you have registered it at the second, set `issuer` to that (--issuer)"
+            f"the server has moved from the issuer {before.issuer} to {issuer}, and the client"
+            f" {login_config.client_id} is one of the first. If you have registered it at the second, set"
+            " `issuer` to that (--issuer)"
         )
     methods = (metadata.code_challenge_methods_supported if metadata else None) or ()
-    if "S256" not in methods and wish.pkce != "assume":
+    if "S256" not in methods and login_config.pkce != "assume":
         raise OAuthFlowError(
             f"{issuer} does not say that it checks PKCE with S256, so a stolen code may be used there. If you know"
             ' that it does, set `pkce = "assume"` (--assume-pkce)'

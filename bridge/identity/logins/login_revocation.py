@@ -17,7 +17,7 @@ import httpx2
 
 from bridge.http.client import GuardedClient
 from bridge.identity.logins.kept_logins import Login
-from bridge.identity.logins.login_credentials import LoginWish, allows_private, proof_of_client
+from bridge.identity.logins.login_credentials import LoginConfig, allows_private, proof_of_client
 from bridge.identity.tokens.token_endpoint import (
     TokenError,
     is_same_issuer,
@@ -37,14 +37,14 @@ _LONGEST_WORDS: Final = 300
 """Characters of an authorization server's words that a message repeats."""
 
 
-async def revoke(wish: LoginWish, login: Login, seconds: float = _REVOKE_SECONDS) -> str:
+async def revoke(login_config: LoginConfig, login: Login, seconds: float = _REVOKE_SECONDS) -> str:
     """Revoke the tokens of a login. Returns why that was not done; "" if it was, or if there are none."""
     if not login.access_token:  # its person declined
         return ""
     try:
         with anyio.fail_after(seconds):
             async with GuardedClient(timeout=None) as http:
-                await _Revocation(http, wish, login).run()
+                await _Revocation(http, login_config, login).run()
     except TimeoutError:
         return f"{login.issuer} took more than {seconds:g} s"
     except TokenError as exc:
@@ -55,7 +55,7 @@ async def revoke(wish: LoginWish, login: Login, seconds: float = _REVOKE_SECONDS
 @dataclass(frozen=True)
 class _Revocation:
     http: httpx2.AsyncClient
-    wish: LoginWish = field(repr=False)
+    login_config: LoginConfig = field(repr=False)
     login: Login
 
     async def run(self) -> None:
@@ -73,17 +73,17 @@ class _Revocation:
                 continue
             if not is_same_issuer(found.get("issuer"), issuer):
                 raise TokenError(f"{url} is the metadata of another issuer")
-            shows = partial(self.wish.shows_certificate, is_of_issuer=self._is_of_the_file)
+            shows = partial(self.login_config.shows_certificate, is_of_issuer=self._is_of_the_file)
             return secret_endpoint(url, with_mtls_aliases(found, shows), "revocation_endpoint")
         raise TokenError(f"{issuer} has no metadata")
 
     @property
     def _is_of_the_file(self) -> bool:
         """Whether the issuer is the one that the operator wrote, with what it is shown."""
-        return is_same_issuer(self.login.issuer, self.wish.issuer)
+        return is_same_issuer(self.login.issuer, self.login_config.issuer)
 
     async def _revoke(self, url: str, token: str, kind: str) -> None:
-        proof, headers = proof_of_client(self.wish, self.login)
+        proof, headers = proof_of_client(self.login_config, self.login)
         form = {"token": token, "token_type_hint": kind, **proof}
         status, answer = await self._asked(url, form, headers)
         if status != 200:
@@ -95,8 +95,8 @@ class _Revocation:
     async def _asked(
         self, url: str, form: dict[str, str] | None = None, headers: dict[str, str] | None = None
     ) -> tuple[int, JsonObject | None]:
-        written = self.wish.url, self.wish.issuer
-        allow_private = allows_private(self.wish, self.login)
+        written = self.login_config.url, self.login_config.issuer
+        allow_private = allows_private(self.login_config, self.login)
         guard = issuer_guard(url, written, allow_private=allow_private)
-        certified = self.wish.certified(url, is_of_issuer=self._is_of_the_file)
+        certified = self.login_config.certified(url, is_of_issuer=self._is_of_the_file)
         return await issuer_answer(self.http, url, guard, form, headers, certified)

@@ -35,7 +35,7 @@ from bridge.identity.logins.kept_logins import (
     LoginKeeper,
     LoginKey,
 )
-from bridge.identity.logins.login_credentials import LoginWish
+from bridge.identity.logins.login_credentials import LoginConfig
 from bridge.identity.logins.login_revocation import revoke
 from bridge.identity.pages.login_links import LoginLink, LoginLinkError, LoginSeals, start_url
 from bridge.notices import LoginNotice, Tell
@@ -140,7 +140,7 @@ class LoginDesk:
     def __init__(
         self,
         address: DeskAddress,
-        wishes: Callable[[str], LoginWish | None],
+        login_configs: Callable[[str], LoginConfig | None],
         callers: LoginCallers,
         find_lead: FindLead,
         tell: Tell,
@@ -150,7 +150,7 @@ class LoginDesk:
         is not known. For the others see `LoginPlaces`."""
         self._address = address
         self._callers = callers
-        self._wishes = wishes
+        self._login_configs = login_configs
         self._find_lead = find_lead
         self._tell = tell
         self._refused = refused
@@ -159,42 +159,42 @@ class LoginDesk:
         self._is_wanted = False
         """Whether a server wanted a login of each caller so far."""
         self._served = Signal()
-        self._kept: Sequence[LoginWish] = ()
+        self._kept: Sequence[LoginConfig] = ()
         """The logins that the servers of the plan want of each caller."""
         self._left = frozenset[tuple[str, str]]()
         """The places and peers of logins that only plans of before want."""
         self._known = KnownPrincipals()
         """The principals of the plan."""
-        self._leaving: list[tuple[LoginWish, KnownPrincipals]] = []
+        self._leaving: list[tuple[LoginConfig, KnownPrincipals]] = []
         """The principals whose logins are still to be deleted at a server."""
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer a browser."""
         await (self._pages if self._is_wanted else _NOTHING)(scope, receive, send)
 
-    def logins_at(self, wish: LoginWish) -> CallerLogins | None:
+    def logins_at(self, login_config: LoginConfig) -> CallerLogins | None:
         """The logins of callers at a peer that wants one of each; None if this bridge has no address for links."""
         if self._address.base_url is None:
             return None
         self._is_wanted = True
         return KeptCallerLogins(
-            wish, self._seals, self._address.base_url, self._looks, self._callers, self._has_left
+            login_config, self._seals, self._address.base_url, self._looks, self._callers, self._has_left
         )
 
-    def serve(self, wishes: Sequence[LoginWish], principals: KnownPrincipals) -> None:
+    def serve(self, login_configs: Sequence[LoginConfig], principals: KnownPrincipals) -> None:
         """Look after the logins that servers want of each caller, and delete those of principals that are left out."""
         before, known = self._kept, self._known
-        self._kept = wishes
+        self._kept = login_configs
         self._left = (self._left | _peers_of(before)) - _peers_of(self._kept)
         self._known = principals
         if gone := known.without(self._known):
-            self._leaving += [(wish, gone) for wish in dict.fromkeys((*before, *self._kept))]
+            self._leaving += [(login_config, gone) for login_config in dict.fromkeys((*before, *self._kept))]
         self._served.tell()
         self._moved.tell()
 
-    def _has_left(self, wish: LoginWish) -> bool:
+    def _has_left(self, login_config: LoginConfig) -> bool:
         """Whether the plan wants no such login any more: its server has another URL, or is gone."""
-        return (wish.place, wish.key.peer) in self._left
+        return (login_config.place, login_config.key.peer) in self._left
 
     async def tend(self) -> NoReturn:
         """Delete the logins of callers that are gone, or do not use theirs any more, until cancelled."""
@@ -202,55 +202,62 @@ class LoginDesk:
         while True:
             served = self._served.next
             leaving, self._leaving = self._leaving, []
-            for wish, gone in leaving:
-                if not await self._tried(self._delete_of, wish, gone):
-                    self._leaving.append((wish, gone))
-            for wish in self._kept:
-                await self._tried(self._delete_unused, wish)
+            for login_config, gone in leaving:
+                if not await self._tried(self._delete_of, login_config, gone):
+                    self._leaving.append((login_config, gone))
+            for login_config in self._kept:
+                await self._tried(self._delete_unused, login_config)
             if not self._leaving:
                 pauses.reset()
             with anyio.move_on_after(pauses.next() if self._leaving else DAY_SECONDS):
                 await served.wait()
 
     async def _tried(
-        self, delete: Callable[[LoginWish, *ArgsT], Awaitable[None]], wish: LoginWish, *args: *ArgsT
+        self,
+        delete: Callable[[LoginConfig, *ArgsT], Awaitable[None]],
+        login_config: LoginConfig,
+        *args: *ArgsT,
     ) -> bool:
         try:
-            await delete(wish, *args)
+            await delete(login_config, *args)
         except (BridgeError, OSError) as exc:
             words = "logins at %s could not be deleted, which is tried again: %s"
-            logger.warning(words, wish.name, reason_of(exc))
+            logger.warning(words, login_config.name, reason_of(exc))
             return False
         return True
 
-    async def _delete_of(self, wish: LoginWish, gone: KnownPrincipals) -> None:
+    async def _delete_of(self, login_config: LoginConfig, gone: KnownPrincipals) -> None:
         """Delete the logins of these principals, unless they have come back."""
         await self._delete(
-            wish,
+            login_config,
             lambda key, login: gone.left_behind(key, login, self._known),
             "is no principal any more",
         )
 
-    async def _delete_unused(self, wish: LoginWish) -> None:
+    async def _delete_unused(self, login_config: LoginConfig) -> None:
         # A use may be later than its note.
-        before = time.time() - wish.keep_seconds - USE_NOTED_SECONDS
-        await self._delete(wish, lambda _, login: login.last_used < before, "has not used it")
+        before = time.time() - login_config.keep_seconds - USE_NOTED_SECONDS
+        await self._delete(login_config, lambda _, login: login.last_used < before, "has not used it")
 
-    async def _delete(self, wish: LoginWish, is_over: Callable[[LoginKey, Login], bool], why: str) -> None:
+    async def _delete(
+        self, login_config: LoginConfig, is_over: Callable[[LoginKey, Login], bool], why: str
+    ) -> None:
         """Delete the logins of callers at a server that are over, also once nobody else holds them."""
         deleted: list[tuple[LoginKey, Login]] = []
         try:
-            for key, login in (await wish.keeper.all()).logins:
-                if key.peer != wish.key.peer or key.principal == OPERATOR or not is_over(key, login):
+            for key, login in (await login_config.keeper.all()).logins:
+                if key.peer != login_config.key.peer or key.principal == OPERATOR or not is_over(key, login):
                     continue
-                async with wish.keeper.held(key) as held:
+                async with login_config.keeper.held(key) as held:
                     if (over := held.login) is not None and is_over(key, over):
                         await held.remove()
                         deleted.append((key, over))
-                        logger.info("deleted the login of %s at %s, who %s", key.principal, wish.name, why)
-                        self._tell(LoginNotice(wish.name, "deleted", key.principal))
+                        logger.info(
+                            "deleted the login of %s at %s, who %s", key.principal, login_config.name, why
+                        )
+                        self._tell(LoginNotice(login_config.name, "deleted", key.principal))
         finally:  # no issuer that is slow keeps a login from being deleted
-            await _revoke_all(wish, deleted)
+            await _revoke_all(login_config, deleted)
 
     @cached_property
     def _seals(self) -> LoginSeals:
@@ -263,7 +270,7 @@ class LoginDesk:
         from bridge.identity.pages.login_pages import LoginPages, LoginPlaces
 
         places = LoginPlaces(
-            self._wishes,
+            self._login_configs,
             lambda: self._callers.credentials,
             self._callers.login_at,
             self._find_lead,
@@ -275,15 +282,17 @@ class LoginDesk:
         return LoginPages(self._address.web, self._seals, places, self._address.proxies)
 
 
-async def _revoke_all(wish: LoginWish, deleted: Sequence[tuple[LoginKey, Login]]) -> None:
+async def _revoke_all(login_config: LoginConfig, deleted: Sequence[tuple[LoginKey, Login]]) -> None:
     """Revoke the tokens of logins that were deleted, and tell of those that cannot be."""
     places = anyio.CapacityLimiter(_REVOKED_AT_ONCE)
 
     async def forget(key: LoginKey, login: Login) -> None:
         async with places:
-            why = await revoke(wish, login)
+            why = await revoke(login_config, login)
         if why:
-            logger.warning("not all tokens of %s at %s are revoked: %s", key.principal, wish.name, why)
+            logger.warning(
+                "not all tokens of %s at %s are revoked: %s", key.principal, login_config.name, why
+            )
 
     async with anyio.create_task_group() as group:
         for key, login in deleted:
@@ -332,17 +341,17 @@ class LoginLooks:
 class KeptCallerLogins:
     """See `CallerLogins`."""
 
-    wish: LoginWish
+    login_config: LoginConfig
     seals: LoginSeals
     base_url: str
     looks: LoginLooks
     callers: LoginCallers
-    has_left: Callable[[LoginWish], bool]
+    has_left: Callable[[LoginConfig], bool]
 
     @property
     def link_seconds(self) -> float:
         """See `CallerLogins`."""
-        return self.wish.link_seconds
+        return self.login_config.link_seconds
 
     async def usable_since(self, principal: str, after: float = 0.0) -> float | None:
         """See `CallerLogins`.
@@ -352,7 +361,7 @@ class KeptCallerLogins:
         """
         if not self.callers.can_log_in(principal):
             raise PeerError(
-                f"{self.wish.name} wants a login of each caller, and no browser can show that it is {principal}"
+                f"{self.login_config.name} wants a login of each caller, and no browser can show that it is {principal}"
             )
         login = await self._found(principal)
         return login.since if login is not None and self._is_usable(login, principal, after) else None
@@ -364,7 +373,7 @@ class KeptCallerLogins:
     def link(self, principal: str, client: str) -> str:
         """See `CallerLogins`."""
         expires_at = time.time() + self.link_seconds
-        link = LoginLink(self.wish.place, principal, client, expires_at, self.voucher_of(principal))
+        link = LoginLink(self.login_config.place, principal, client, expires_at, self.voucher_of(principal))
         return start_url(self.base_url, self.seals.sealed(link))
 
     def sealed(self, awaited: AwaitedLogin) -> str:
@@ -380,16 +389,16 @@ class KeptCallerLogins:
 
     async def settled(self, awaited: AwaitedLogin, *, is_patient: bool) -> bool | None:
         """See `CallerLogins`."""
-        over_at = awaited.expires_at + self.wish.late_seconds
+        over_at = awaited.expires_at + self.login_config.late_seconds
         pauses = Backoff(_FIRST_PAUSE_SECONDS, _LONGEST_PAUSE_SECONDS)
         while time.time() < over_at + _LATE_SECONDS:
             if awaited.vouched_by not in ("", self.voucher_of(awaited.principal)):
                 return None  # the name is somebody else's now
-            if self.has_left(self.wish):
+            if self.has_left(self.login_config):
                 return None  # a login that is made now is at another server
             moved = self.looks.moved.next
             try:
-                login = await self.looks.find(self.wish.keeper, self._key(awaited.principal))
+                login = await self.looks.find(self.login_config.keeper, self._key(awaited.principal))
             except (
                 BridgeError,
                 OSError,
@@ -413,23 +422,23 @@ class KeptCallerLogins:
 
     async def _found(self, principal: str) -> Login | None:
         try:
-            return await self.wish.keeper.find(self._key(principal))
+            return await self.login_config.keeper.find(self._key(principal))
         except (BridgeError, OSError) as exc:
             raise self._unreadable(exc) from exc
 
     def _key(self, principal: str) -> LoginKey:
-        return LoginKey(self.wish.key.peer, principal)
+        return LoginKey(self.login_config.key.peer, principal)
 
     def _unreadable(self, exc: Exception) -> PeerError:
-        return PeerError(f"the logins at {self.wish.name} cannot be read: {reason_of(exc)}")
+        return PeerError(f"the logins at {self.login_config.name} cannot be read: {reason_of(exc)}")
 
     def _is_usable(self, login: Login, principal: str, after: float) -> bool:
         if login.since <= after or login.vouched_by not in ("", self.voucher_of(principal)):
             return False
-        if login.lost or (self.wish.issuer and login.issuer != self.wish.issuer):
+        if login.lost or (self.login_config.issuer and login.issuer != self.login_config.issuer):
             return False
         return login.refresh_token is not None or login.is_fresh(time.time())
 
 
-def _peers_of(wishes: Sequence[LoginWish]) -> frozenset[tuple[str, str]]:
-    return frozenset((wish.place, wish.key.peer) for wish in wishes)
+def _peers_of(login_configs: Sequence[LoginConfig]) -> frozenset[tuple[str, str]]:
+    return frozenset((login_config.place, login_config.key.peer) for login_config in login_configs)

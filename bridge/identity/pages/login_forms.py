@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from bridge.identity.callers.issuer_login import IssuerLogin
-from bridge.identity.logins.login_credentials import LoginWish
+from bridge.identity.logins.login_credentials import LoginConfig
 from bridge.identity.pages.login_links import BrowserPerson, LoginLink
 from bridge.text.safe_text import with_visible_characters
 
@@ -39,12 +39,14 @@ def who_form(link: LoginLink, person: BrowserPerson, asks: str) -> str:
     )
 
 
-def approval_form(link: LoginLink, wish: LoginWish, person: BrowserPerson, missed: Sequence[str] = ()) -> str:
+def approval_form(
+    link: LoginLink, login_config: LoginConfig, person: BrowserPerson, missed: Sequence[str] = ()
+) -> str:
     """Asks whether the person approves. `missed` are the scopes that the server has missed in the login so far, which
     the next one asks for as well."""
-    asked = wish.scopes or ("what the server asks for",)
+    asked = login_config.scopes or ("what the server asks for",)
     rows = {
-        "Server": (f"{link.server} ({wish.key.shown})",),
+        "Server": (f"{link.server} ({login_config.key.shown})",),
         "Scopes": tuple(dict.fromkeys([*asked, *missed])),
         "Asked by": (link.client,),
         "You are": (link.principal,),

@@ -43,7 +43,7 @@ from bridge.identity.callers.principals import Principal
 from bridge.identity.callers.verifiers import Credential, Scheme, verifiers_of
 from bridge.identity.logins.kept_logins import DECLINED, HeldLogin, Login, LoginLead
 from bridge.identity.logins.login_clients import RegisteredClients
-from bridge.identity.logins.login_credentials import LoginWish
+from bridge.identity.logins.login_credentials import LoginConfig
 from bridge.identity.logins.login_flow import begin_login, finish_login
 from bridge.identity.logins.login_revocation import revoke
 from bridge.identity.pages.login_bounds import LoginBounds
@@ -87,7 +87,7 @@ _HEADERS: Final = {
 }
 
 
-FindLead = Callable[[LoginWish, float], Awaitable[LoginLead | None]]
+FindLead = Callable[[LoginConfig, float], Awaitable[LoginLead | None]]
 """Asks an agent or a catalog how its login begins. The number bounds each answer, in seconds."""
 
 
@@ -95,7 +95,7 @@ FindLead = Callable[[LoginWish, float], Awaitable[LoginLead | None]]
 class LoginPlaces:
     """What the pages know of the bridge that they belong to. All of it may change while they are served."""
 
-    wishes: Callable[[str], LoginWish | None]
+    login_configs: Callable[[str], LoginConfig | None]
     """The login that a peer wants of each caller, by its table in the file; None if it wants none."""
     credentials: Callable[[], Sequence[Credential]]
     """The secrets that are accepted."""
@@ -206,23 +206,25 @@ class LoginPages:
             raise RefusedError(404, "There is nothing here")
         now = time.time()
         link = self._seals.link(text, now)
-        wish = self._wish_for(link)
+        login_config = self._login_config_for(link)
         person = self._person_in(visit, text, now)
         if visit.verb == "POST":
             if person is None or not is_same(visit.form, "csrf", person.csrf):
                 raise RefusedError(
                     403, "This form was not shown to this browser, or long ago: open the link again"
                 )
-            return await self._posted(visit, link, wish, text, person)
+            return await self._posted(visit, link, login_config, text, person)
         if person is not None and person.principal == link.principal:
-            return _page(HTTPStatus.OK, approval_form(link, wish, person, await _missed_in(wish)))
+            return _page(
+                HTTPStatus.OK, approval_form(link, login_config, person, await _missed_in(login_config))
+            )
         asked = new_person(text, now)
         login = self._places.issuer_login(link.principal)
         asks = FILE_PERSON if login is None else issuer_button(login)
         return self._with_person(visit, _page(HTTPStatus.OK, who_form(link, asked, asks)), asked)
 
     async def _posted(
-        self, visit: _LoginVisit, link: LoginLink, wish: LoginWish, text: str, person: BrowserPerson
+        self, visit: _LoginVisit, link: LoginLink, login_config: LoginConfig, text: str, person: BrowserPerson
     ) -> Response:
         login = self._places.issuer_login(link.principal)
         if login is not None and "who" in visit.form:
@@ -233,14 +235,14 @@ class LoginPages:
         self._require_person(visit, link, person.principal or "")
         if "approve" not in visit.form:
             try:
-                await self._decline(wish)
+                await self._decline(login_config)
             except (BridgeError, OSError) as exc:
                 logger.warning("%s: %s declined, which is not kept: %s", link.place, link.principal, exc)
                 raise RefusedError(503, "Your answer cannot be kept now. Try again in a while") from exc
             self._tell(link, "declined")
             page = _page(HTTPStatus.OK, _words("You did not log in. Close this page."))
             return _without_cookies(visit, page)
-        return await self._begun(visit, link, wish)
+        return await self._begun(visit, link, login_config)
 
     async def _with_token(self, visit: _LoginVisit, link: LoginLink, text: str) -> Response:
         """The way on for a browser that has shown a token."""
@@ -281,7 +283,7 @@ class LoginPages:
         link = self._seals.link(pending.link_text, now)
         if not is_same(visit.query, "state", pending.begun.state):
             raise self._foreign(visit, "the answer is not the one to who opened this login")
-        self._wish_for(link)
+        self._login_config_for(link)
         login = self._places.issuer_login(link.principal)
         if login is None:
             raise LoginLinkError
@@ -304,12 +306,16 @@ class LoginPages:
         response = Response(None, 303, {**_HEADERS, "Location": f"{visit.base_url}{START_PATH}/{text}"})
         return self._with_person(visit, response, new_person(text, time.time(), principal))
 
-    async def _begun(self, visit: _LoginVisit, link: LoginLink, wish: LoginWish) -> Response:
+    async def _begun(self, visit: _LoginVisit, link: LoginLink, login_config: LoginConfig) -> Response:
         self._bounds.note_login(link)
         try:
             seconds = self._places.answer_seconds
-            lead = await self._places.find_lead(wish, seconds) if wish.kind == "agents" else None
-            begun = await begin_login(wish, f"{visit.base_url}{BACK_PATH}", seconds, lead, self._clients)
+            lead = (
+                await self._places.find_lead(login_config, seconds) if login_config.kind == "agents" else None
+            )
+            begun = await begin_login(
+                login_config, f"{visit.base_url}{BACK_PATH}", seconds, lead, self._clients
+            )
         except (BridgeError, OSError) as exc:
             self._tell(link, "failed")
             logger.warning("%s: no login of %s was begun: %s", link.place, link.principal, exc)
@@ -318,7 +324,7 @@ class LoginPages:
             ) from exc
         now = time.time()
         # The page has done its work, and a cookie is short.
-        pending = PendingLogin(link, replace(begun, page=""), now, now + STATE_SECONDS, wish.key.peer)
+        pending = PendingLogin(link, replace(begun, page=""), now, now + STATE_SECONDS, login_config.key.peer)
         page = _leading_to(begun.page, link.server)
         self._set_cookie(visit, page, _PENDING, self._seals.sealed(pending))
         self._tell(link, "begun")
@@ -336,22 +342,24 @@ class LoginPages:
         if not is_same(visit.query, "state", pending.begun.state):
             raise self._foreign(visit, "the answer is not the one to the login of this browser")
         self._take(pending.begun.state, pending.expires_at, now)
-        link, wish = pending.link, self._wish_for(pending.link)
-        if not _is_still_meant(pending, wish):
+        link, login_config = pending.link, self._login_config_for(pending.link)
+        if not _is_still_meant(pending, login_config):
             words = f"{link.server} has moved since this login was begun. Send a message to get another link"
             raise RefusedError(410, words)
         try:
             # Held from before the code is sent: an issuer may revoke what it gave for a code that comes twice, and a
             # proxy may have brought this answer to another replica, too (RFC 6749 section 4.1.2).
-            async with wish.keeper.held(wish.key) as held:
+            async with login_config.keeper.held(login_config.key) as held:
                 if held.login is not None and held.login.since >= pending.began_at and not held.login.lost:
                     raise RefusedError(410, "This login was answered before")
-                login = await finish_login(wish, pending.begun, visit.query, self._places.answer_seconds)
-                await self._store(held, wish, link, replace(login, vouched_by=self._voucher_of(link)))
+                login = await finish_login(
+                    login_config, pending.begun, visit.query, self._places.answer_seconds
+                )
+                await self._store(held, login_config, link, replace(login, vouched_by=self._voucher_of(link)))
         except (BridgeError, OSError) as exc:
             self._tell(link, "failed")
             logger.warning("%s: no login of %s: %s", link.place, link.principal, exc)
-            self._clients.forget(wish.key)
+            self._clients.forget(login_config.key)
             page = _page(
                 HTTPStatus.BAD_GATEWAY, _words(f"You are not logged in at {link.server}. Try the link again.")
             )
@@ -362,7 +370,7 @@ class LoginPages:
         page = _page(HTTPStatus.OK, _words(f"You are logged in at {link.server}. Close this page."))
         return _without_cookies(visit, page)
 
-    async def _store(self, held: HeldLogin, wish: LoginWish, link: LoginLink, login: Login) -> None:
+    async def _store(self, held: HeldLogin, login_config: LoginConfig, link: LoginLink, login: Login) -> None:
         """Write a login, unless its principal has left: an issuer takes a while to answer. Whoever leaves during the
         write is seen after it; the login of whoever leaves later is there to be deleted.
 
@@ -370,16 +378,16 @@ class LoginPages:
             LoginLinkError: the principal has left.
         """
         try:
-            self._wish_for(link)
+            self._login_config_for(link)
             await held.write(login)
             try:
-                self._wish_for(link)
+                self._login_config_for(link)
             except LoginLinkError:
                 await held.remove()
                 raise
         except LoginLinkError:
             self._tell(link, "failed")
-            left = await revoke(wish, login)
+            left = await revoke(login_config, login)
             words = f"; not all its tokens are revoked: {left}" if left else ""
             logger.warning(
                 "%s: no login of %s: nobody may call so any more%s", link.place, link.principal, words
@@ -423,17 +431,17 @@ class LoginPages:
             raise RefusedError(410, "This login was answered before")
         self._used[state] = expires_at
 
-    async def _decline(self, wish: LoginWish) -> None:
+    async def _decline(self, login_config: LoginConfig) -> None:
         """Note that the person declined. A login that there is by now stays.
 
         Raises:
             UsageError: there is one that does not open.
         """
         now = time.time()
-        async with wish.keeper.held(wish.key) as held:
+        async with login_config.keeper.held(login_config.key) as held:
             if held.login is None and held.is_there:  # another replica may have its key
                 raise UsageError(
-                    f"the login in {wish.keeper.where} does not open with the `keys` that are here"
+                    f"the login in {login_config.keeper.where} does not open with the `keys` that are here"
                 )
             if held.login is None or held.login.lost:
                 await held.write(Login("", "", "", "", got_at=now, since=now, lost=DECLINED))
@@ -441,13 +449,13 @@ class LoginPages:
                 await held.write(replace(held.login, declined_at=now))
         self._places.moved.tell()
 
-    def _wish_for(self, link: LoginLink) -> LoginWish:
-        wish = self._places.wishes(link.place)
+    def _login_config_for(self, link: LoginLink) -> LoginConfig:
+        login_config = self._places.login_configs(link.place)
         known = {one.principal.name for one in self._places.credentials()}
         can_show = link.principal in known or self._places.issuer_login(link.principal) is not None
-        if wish is None or not can_show or link.vouched_by not in ("", self._voucher_of(link)):
+        if login_config is None or not can_show or link.vouched_by not in ("", self._voucher_of(link)):
             raise LoginLinkError
-        return replace(wish, principal=link.principal)
+        return replace(login_config, principal=link.principal)
 
     def _voucher_of(self, link: LoginLink) -> str:
         login = self._places.issuer_login(link.principal)
@@ -488,15 +496,18 @@ class LoginPages:
         )
 
 
-def _is_still_meant(pending: PendingLogin, wish: LoginWish) -> bool:
+def _is_still_meant(pending: PendingLogin, login_config: LoginConfig) -> bool:
     """Whether a login that was begun is for the URL and the issuer that the file has now: a token is for one server."""
-    return pending.peer in ("", wish.key.peer) and wish.issuer in ("", pending.begun.bare.issuer)
+    return pending.peer in ("", login_config.key.peer) and login_config.issuer in (
+        "",
+        pending.begun.bare.issuer,
+    )
 
 
-async def _missed_in(wish: LoginWish) -> Sequence[str]:
+async def _missed_in(login_config: LoginConfig) -> Sequence[str]:
     """The scopes that a server has missed in a login."""
     try:
-        login = await wish.keeper.find(wish.key)
+        login = await login_config.keeper.find(login_config.key)
     except (BridgeError, OSError):  # which is said once somebody approves
         return ()
     return () if login is None else login.wanted_scopes

@@ -8,7 +8,7 @@ A call *holds* its slot while its client is asked something. The slot is *conten
 slot is free. Then both sides are told, and the question that has been open for longest is withdrawn after a while.
 
 A waiting call is told what it waits for at most twice: when it joins the queue, and once it is the next of its
-principal. Telling all calls of each question would cost calls times questions updates.
+principal. FaultPolicy all calls of each question would cost calls times questions updates.
 """
 
 from __future__ import annotations

@@ -27,15 +27,15 @@ from bridge.errors import PeerError, leaf_of
 from bridge.mcp.client.eras import Era
 from bridge.mcp.client.faults import ServerDownError
 from bridge.mcp.client.known_servers import Fact, ServerMemory
-from bridge.mcp.client.link import (
+from bridge.mcp.client.listed_tools import ListBounds
+from bridge.mcp.client.server_connection import (
     Deadline,
     EndedAtGreetingError,
-    Link,
     NoStreamableHttpError,
+    ServerConnection,
     SilentServerError,
-    open_link,
+    open_connection,
 )
-from bridge.mcp.client.listed_tools import ListBounds
 from bridge.mcp.client.stderr import LastWords
 from bridge.mcp.client.transports.stdio import StdioTarget
 from bridge.mcp.client.transports.streamable_http import HttpTarget, ServerTarget
@@ -77,10 +77,10 @@ class SessionPace:
     list_bounds: ListBounds
 
 
-class _OpenLink(Protocol):
+class _OpenConnection(Protocol):
     def __call__(
         self, era: Era, *, over_http_sse: bool = False, is_guess: bool = False
-    ) -> AbstractAsyncContextManager[Link]: ...
+    ) -> AbstractAsyncContextManager[ServerConnection]: ...
 
 
 class Opener:
@@ -94,13 +94,13 @@ class Opener:
         pace: SessionPace,
         on_question: Callable[[], None],
     ) -> None:
-        """`on_question` is that of `open_link`."""
+        """`on_question` is that of `open_connection`."""
         self._target = target
         self._server = str(target)
         self._era = era
         self._memory = memory
-        self._open_link = partial(
-            open_link,
+        self._open_connection = partial(
+            open_connection,
             attribution_seconds=pace.attribution_seconds,
             on_question=on_question,
             unanswered_most=pace.unanswered_most,
@@ -151,23 +151,23 @@ class Opener:
         waited = f"its process is waited for up to {pace.start_seconds:g} s (`start_seconds`)"
         return f'{name} was started, but is not up {limit}; where `fail` is "open", {waited}'
 
-    async def open(self, stack: AsyncExitStack, name: str, era: Era, deadline: Deadline) -> Link:
+    async def open(self, stack: AsyncExitStack, name: str, era: Era, deadline: Deadline) -> ServerConnection:
         """Connect; the connection ends with `stack`.
 
         Raises:
-            UsageError, PeerError: as `open_link` does.
+            UsageError, PeerError: as `open_connection` does.
         """
 
         def open_one(
             era: Era, *, over_http_sse: bool = False, is_guess: bool = False
-        ) -> AbstractAsyncContextManager[Link]:
+        ) -> AbstractAsyncContextManager[ServerConnection]:
             self.last_words = LastWords()
             more: dict[str, Any] = {
                 "over_http_sse": over_http_sse,
                 "is_guess": is_guess,
                 "last_words": self.last_words,
             }
-            return self._open_link(name, self._target, era, deadline, **more)
+            return self._open_connection(name, self._target, era, deadline, **more)
 
         if isinstance(self._target, StdioTarget):
             return await self._open_process(stack, name, era, open_one)
@@ -177,7 +177,9 @@ class Opener:
             return await stack.enter_async_context(open_one(Era.LEGACY, over_http_sse=True))
         return await self._open_url(stack, name, era, open_one)
 
-    async def _open_process(self, stack: AsyncExitStack, name: str, era: Era, open_one: _OpenLink) -> Link:
+    async def _open_process(
+        self, stack: AsyncExitStack, name: str, era: Era, open_one: _OpenConnection
+    ) -> ServerConnection:
         self._was_silent = False
         try:
             return await stack.enter_async_context(open_one(era))
@@ -198,7 +200,9 @@ class Opener:
             words = f'{fault}, by either handshake (era = "auto")'
             raise PeerError(words, detail=fault.detail) from exc
 
-    async def _open_url(self, stack: AsyncExitStack, name: str, era: Era, open_one: _OpenLink) -> Link:
+    async def _open_url(
+        self, stack: AsyncExitStack, name: str, era: Era, open_one: _OpenConnection
+    ) -> ServerConnection:
         if self._memory.recall(Fact.TRANSPORT, self._server) == _HTTP_SSE:
             try:
                 return await stack.enter_async_context(open_one(Era.LEGACY, over_http_sse=True))
@@ -216,8 +220,8 @@ class Opener:
                 raise
         try:
             old = open_one(Era.LEGACY, over_http_sse=True, is_guess=not fault.is_certain)
-            link = await stack.enter_async_context(old)
+            connection = await stack.enter_async_context(old)
         except Exception as exc:
             raise fault.also(leaf_of(exc)) from exc
         self._memory.remember(Fact.TRANSPORT, self._server, _HTTP_SSE)
-        return link
+        return connection

@@ -10,38 +10,39 @@ that the server certainly did not take (no connection, or an unknown session) is
 # The life of a session
 # =====================
 #
-# A session has at most one current connection (a `Link`). Four fields show where the session stands:
+# A session has at most one current connection (a `ServerConnection`). Four fields show where the session stands:
 #
-#   state     _link       down      _up     requests
+#   state     _connection down      _up     requests
 #   first     None        reason    clear   wait for `_up`
-#   up        live        None      set     are sent on `_link`
+#   up        live        None      set     are sent on `_connection`
 #   lost      lost        None      set     wait; the owner has not run yet
 #   down      None/lost   reason    clear   wait for `_up`
 #   over      None/lost   reason    set     fail
 #
 # The legal moves are first -> up, first -> down, down -> up, up -> lost, lost -> down, and down -> down with another
 # reason. A session in the name of a caller is over (`_is_over`) once it would have to connect with a token that has
-# expired, or a login that is gone: first -> over, lost -> over, down -> over, and nothing leaves it. `_link` never
-# goes back to None: a lost link stays there until the next one replaces it. So nobody may use `_link` without asking
-# `is_lost`. The listing and the greeting outlive their connection, too: a server that is down keeps its tools, and
-# the agent's card keeps its skills.
+# expired, or a login that is gone: first -> over, lost -> over, down -> over, and nothing leaves it. `_connection`
+# never goes back to None: a lost connection stays there until the next connection replaces it. So nobody may use
+# `_connection` without asking `is_lost`. The listing and the greeting outlive their connection, too: a server that is
+# down keeps its tools, and the agent's card keeps its skills.
 #
 # Who moves it
 # ------------
 #
-# `_own` is the only task that connects. It starts one `_hold` for each connection. `_hold` opens the link and closes
-# it, in one task, as the SDK's cancel scopes demand. `_came_up` and `_went_down` make the moves to up and to down.
+# `_own` is the only task that connects. It starts one `_hold` for each connection. `_hold` opens the connection and
+# closes it, in one task, as the SDK's cancel scopes demand. `_came_up` and `_went_down` make the moves to up and to
+# down.
 #
 # A process that is not up after `connect_seconds` makes the move to down while its attempt goes on, by `_is_late`: its
 # start may take minutes, and one that is ended and begun anew would never come up. The same attempt may still bring it
 # up, until `start_seconds` are over.
 #
-# The move to lost is open to others, since it is only `link.lost.set()`: to `Link.watch` when the wire closes, to a
-# transport whose server is unreachable or has forgotten the session, to `_let_it_ask` when another handshake is
-# needed, and to `_connected`. (`_hold` sets it, too, when the link ends with an exception.) `lost` is never cleared. A
-# reason goes into `why_lost` before `lost` is set: `_own` reads it when `lost` wakes it. `is_lost` may be true even
-# before that: as soon as nothing can be written, while the last messages are still read. `_connected` sets `lost` then,
-# so that a request does not wait for the end of the reading.
+# The move to lost is open to others, since it is only `connection.lost.set()`: to `ServerConnection.watch` when the
+# wire closes, to a transport whose server is unreachable or has forgotten the session, to `_let_it_ask` when another
+# handshake is needed, and to `_connected`. (`_hold` sets it, too, when the connection ends with an exception.) `lost`
+# is never cleared. A reason goes into `why_lost` before `lost` is set: `_own` reads it when `lost` wakes it. `is_lost`
+# may be true even before that: as soon as nothing can be written, while the last messages are still read. `_connected`
+# sets `lost` then, so that a request does not wait for the end of the reading.
 #
 # An attempt that fails sets `_up`, too, if nobody is to wait for the next: only a person can mend it, or the server has
 # been down for long. It wakes those who wait, who then fail at once.
@@ -51,13 +52,13 @@ that the server certainly did not take (no connection, or an unknown session) is
 # Which orders are possible
 # -------------------------
 #
-# * A request may find the link lost before `_own` does. `_up` is still set then, and waiting for it would return at
-#   once, with the lost link. That is why `_connected` clears `_up` itself.
-# * A link may be lost before `_own` waits for that. `lost` is an event that stays set, so nothing is missed.
-# * A link may be up and lost again before a request that waits for it has its turn. The request goes on waiting.
-# * The next link may be up while the last one retires. Calls that run on the last one go on, for `retire_seconds` at
-#   most; then its `_hold` closes it. A listing that its `_follow` asked for may come after that of the next link. So
-#   `_follow` takes a listing only while its link is `_link`, and ends after that.
+# * A request may find the connection lost before `_own` does. `_up` is still set then, and waiting for it would return
+#   at once, with the lost connection. That is why `_connected` clears `_up` itself.
+# * A connection may be lost before `_own` waits for that. `lost` is an event that stays set, so nothing is missed.
+# * A connection may be up and lost again before a request that waits for it has its turn. The request goes on waiting.
+# * The next connection may be up while the last one retires. Calls that run on the last one go on, for `retire_seconds`
+#   at most; then its `_hold` closes it. A listing that its `_follow` asked for may come after that of the next
+#   connection. So `_follow` takes a listing only while its connection is `_connection`, and ends after that.
 # * A server may change its tools while they are listed for the first time. `_first_listing` waits until changes are
 #   listened to, and `_follow` lists again when one was heard.
 # * A request may set `_wanted` before an attempt that fails. The attempt answers it, so `_own` makes a new event as it
@@ -69,8 +70,8 @@ that the server certainly did not take (no connection, or an unknown session) is
 # -----------------------------
 #
 # * Up before the tools are listed: calls fail, since "the server no longer lists the tool".
-# * An exception that leaves `_hold` after the link was up: it cancels the task group of `run`, and with it whoever
-#   uses the session. So `_hold` logs it and sets `lost`. Before that, the exception is the reason to be down.
+# * An exception that leaves `_hold` after the connection was up: it cancels the task group of `run`, and with it
+#   whoever uses the session. So `_hold` logs it and sets `lost`. Before that, the exception is the reason to be down.
 # * A second try of a request that the server may have taken: the tool runs twice.
 
 from __future__ import annotations
@@ -102,9 +103,9 @@ from bridge.mcp.client.faults import (
     cannot_ask,
 )
 from bridge.mcp.client.known_servers import Fact, ServerMemory
-from bridge.mcp.client.link import Deadline, Link, RefusedHandshakeError
 from bridge.mcp.client.listed_tools import ListingPace
 from bridge.mcp.client.opening import Opener, SessionPace
+from bridge.mcp.client.server_connection import Deadline, RefusedHandshakeError, ServerConnection
 from bridge.mcp.client.transports.streamable_http import HttpTarget, ServerTarget, explained_at, is_local
 from bridge.mcp.client.values import Asker, Greeting, OnProgress, ToolCall, ToolListing
 from bridge.mcp.messages import result_as_specified, state_of_result
@@ -193,7 +194,7 @@ class Session:
         )
         self._on_change = on_change
         self._on_refusal = on_refusal
-        self._link: Link | None = None
+        self._connection: ServerConnection | None = None
         self._up = anyio.Event()
         self._tried = anyio.Event()
         self._wanted = anyio.Event()
@@ -212,8 +213,8 @@ class Session:
     @name.setter
     def name(self, name: str) -> None:
         self._name = name
-        if self._link is not None:
-            self._link.name = self._link.questions.name = name
+        if self._connection is not None:
+            self._connection.name = self._connection.questions.name = name
 
     @property
     def is_over(self) -> bool:
@@ -259,27 +260,27 @@ class Session:
 
         hop = self._hops.sent("mcp", "tools/call", self._peer, call.tool)
 
-        async def call_on(link: Link) -> JsonObject:
+        async def call_on(connection: ServerConnection) -> JsonObject:
             tool = self._tools.get(call.tool)
             if tool is None:
                 raise ServerDownError(f"{self.name} no longer lists the tool {call.tool}")
             try:
-                answer = await link.call(tool, call, asker, on_progress, self._tell_of_trace(hop))
+                answer = await connection.call(tool, call, asker, on_progress, self._tell_of_trace(hop))
             except ServerRefusedError as exc:
-                if link.era is Era.MODERN and cannot_ask(exc):
-                    words = f"{exc} {self._let_it_ask(link)}"
+                if connection.era is Era.MODERN and cannot_ask(exc):
+                    words = f"{exc} {self._let_it_ask(connection)}"
                     raise ServerRefusedError(exc.code, words, exc.data) from exc
                 raise
             result = result_as_specified(answer)
-            if link.era is Era.MODERN and cannot_ask(result):
+            if connection.era is Era.MODERN and cannot_ask(result):
                 result["isError"] = True  # some servers put it into a result as any other text
-                result["content"] = [*_blocks(result), {"type": "text", "text": self._let_it_ask(link)}]
+                result["content"] = [*_blocks(result), {"type": "text", "text": self._let_it_ask(connection)}]
             return result
 
         if hop is None:
-            return await self._on_link(call_on)
+            return await self._on_connection(call_on)
         with hop:
-            result = await self._on_link(call_on)
+            result = await self._on_connection(call_on)
             hop.state = state_of_result(result)
         return result
 
@@ -290,8 +291,10 @@ class Session:
             ServerRefusedError, ServerDownError, ServerLostError: as `call` does.
         """
         with self._hops.sent("mcp", method, self._peer) or nullcontext() as hop:
-            return await self._on_link(
-                lambda link: link.request(method, params, name=name, meta=self._tell_of_trace(hop))
+            return await self._on_connection(
+                lambda connection: connection.request(
+                    method, params, name=name, meta=self._tell_of_trace(hop)
+                )
             )
 
     @contextmanager
@@ -300,24 +303,26 @@ class Session:
 
         Yields a function. The caller calls it whenever the connection may have changed, to listen on the new one.
         """
-        heard: Link | None = None
+        heard: ServerConnection | None = None
         with ExitStack() as hearing:
 
             def keep_up() -> None:
                 nonlocal heard
-                if self._link is not heard:
+                if self._connection is not heard:
                     hearing.close()
-                    heard = self._link
+                    heard = self._connection
                     if heard is not None:
                         hearing.enter_context(heard.about_task(task_id, asker, on_news))
 
             keep_up()
             yield keep_up
 
-    async def _on_link(self, request: Callable[[Link], Awaitable[JsonObject]]) -> JsonObject:
+    async def _on_connection(
+        self, request: Callable[[ServerConnection], Awaitable[JsonObject]]
+    ) -> JsonObject:
         """Send a request. When the server has not taken it, send it once more, on a new connection."""
         try:
-            result = await self._taken_on_link(request)
+            result = await self._taken_on_connection(request)
         except PeerError as exc:
             if exc.outcome == UNAUTHORIZED and self.down is None:
                 self._on_refusal(str(exc))
@@ -325,30 +330,32 @@ class Session:
         self._on_refusal("")
         return result
 
-    async def _taken_on_link(self, request: Callable[[Link], Awaitable[JsonObject]]) -> JsonObject:
+    async def _taken_on_connection(
+        self, request: Callable[[ServerConnection], Awaitable[JsonObject]]
+    ) -> JsonObject:
         try:
             return await request(await self._connected())
         except NotTakenError as exc:
             logger.debug("%s: %s; sending again", self.name, exc)
         return await request(await self._connected())
 
-    async def _connected(self) -> Link:
-        if self._link is not None and not self._link.is_lost:
-            return self._link
+    async def _connected(self) -> ServerConnection:
+        if self._connection is not None and not self._connection.is_lost:
+            return self._connection
         attempts = self._attempts
         self._wanted.set()
         with anyio.move_on_after(self._pace.connect_seconds):
-            while self._link is None or self._link.is_lost:
+            while self._connection is None or self._connection.is_lost:
                 if self._is_over:
                     raise CallerTokenGoneError(str(self.down))
                 if self._failed > attempts and not self._is_waited_for:
                     break
-                if self._link is not None:
-                    self._link.lose()
+                if self._connection is not None:
+                    self._connection.lose()
                 self._clear_up()
                 await self._up.wait()
             else:
-                return self._link
+                return self._connection
         fault = LoginWantedError if self.needs_login else ServerDownError
         outcome = UNAUTHORIZED if self.is_unauthorized else ""
         raise fault(f"{self.name} is down: {self.down or 'its connection was lost again'}", outcome=outcome)
@@ -363,15 +370,15 @@ class Session:
         """Whether requests wait for the next attempt after one has failed. For a person nobody waits."""
         return not (self.needs_login or self.is_unauthorized or self._is_long_down)
 
-    def _let_it_ask(self, link: Link) -> str:
+    def _let_it_ask(self, connection: ServerConnection) -> str:
         """Change to the older handshake, under which the server can ask. Returns what the caller is told of that."""
-        failed = f"{self.name} asks in a way that MCP {link.stamp.version} no longer has"
+        failed = f"{self.name} asks in a way that MCP {connection.stamp.version} no longer has"
         if self._era is not Era.AUTO:
             return f'{failed}; era = "modern" is set for it, and with era = "legacy" it can ask.'
         self._memory.remember(Fact.MUTE, str(self.target), "yes")
-        if not link.lost.is_set():
-            link.why_lost = "it is connected again by the older handshake"
-            link.lost.set()
+        if not connection.lost.is_set():
+            connection.why_lost = "it is connected again by the older handshake"
+            connection.lost.set()
             self._wanted.set()
         how = "the older handshake, under which it can ask"
         return f"{failed}. From now on the bridge speaks to it by {how}: call again."
@@ -390,7 +397,7 @@ class Session:
             try:
                 async with anyio.create_task_group() as waiting:
                     waiting.start_soon(self._opener.tell_of_start, self.name, self._is_late)
-                    link: Link = await tasks.start(self._hold)
+                    connection: ServerConnection = await tasks.start(self._hold)
                     waiting.cancel_scope.cancel()
             except Exception as exc:  # noqa: BLE001 - whatever stops a connection is why the server is down
                 fault = await self._explained(leaf_of(exc))
@@ -406,14 +413,14 @@ class Session:
                     return
             else:
                 since = anyio.current_time()
-                await link.lost.wait()
+                await connection.lost.wait()
                 if anyio.current_time() - since >= STEADY_SECONDS:
                     pauses.reset()
-                if link.why_lost:
-                    self._went_down(link.why_lost, "")
+                if connection.why_lost:
+                    self._went_down(connection.why_lost, "")
                 else:
-                    ended = "its process ended" if link.is_child else "the connection was lost"
-                    self._went_down(f"{ended}; connecting again", str(link.last_words))
+                    ended = "its process ended" if connection.is_child else "the connection was lost"
+                    self._went_down(f"{ended}; connecting again", str(connection.last_words))
             with anyio.move_on_after(pauses.next()):
                 await self._wanted.wait()
                 await anyio.sleep(FIRST_PAUSE_SECONDS / 4)
@@ -433,26 +440,26 @@ class Session:
             return fault
         return await self._explanation.of(fault)
 
-    async def _hold(self, *, task_status: anyio.abc.TaskStatus[Link]) -> None:
+    async def _hold(self, *, task_status: anyio.abc.TaskStatus[ServerConnection]) -> None:
         """One connection, from start to end. Gives the link to the owner once its tools are listed."""
         server = str(self.target)
         era, deadline = self._opener.next_era(), self._opener.deadline()
-        held: Link | None = None
+        held: ServerConnection | None = None
         try:
             async with AsyncExitStack() as stack:
-                link = await self._opener.open(stack, self.name, era, deadline)
+                connection = await self._opener.open(stack, self.name, era, deadline)
                 tasks = await stack.enter_async_context(anyio.create_task_group())
-                tasks.start_soon(link.watch)
-                listing = await self._first_listing(link, deadline)
+                tasks.start_soon(connection.watch)
+                listing = await self._first_listing(connection, deadline)
                 if self._era is Era.AUTO:
-                    self._memory.remember(Fact.ERA, server, link.era)
-                self._memory.remember(Fact.NAME, server, link.greeting.name)
-                held = link
-                self._came_up(link, listing)
-                task_status.started(link)
-                tasks.start_soon(self._follow, link)
-                await link.lost.wait()
-                await link.retire(self._pace.retire_seconds)
+                    self._memory.remember(Fact.ERA, server, connection.era)
+                self._memory.remember(Fact.NAME, server, connection.greeting.name)
+                held = connection
+                self._came_up(connection, listing)
+                task_status.started(connection)
+                tasks.start_soon(self._follow, connection)
+                await connection.lost.wait()
+                await connection.retire(self._pace.retire_seconds)
                 tasks.cancel_scope.cancel()
         except Exception as exc:
             if held is None:
@@ -464,7 +471,7 @@ class Session:
             logger.debug("%s: the connection ended with %r", self.name, leaf_of(exc))
             held.lost.set()
 
-    async def _first_listing(self, link: Link, deadline: Deadline) -> ToolListing:
+    async def _first_listing(self, connection: ServerConnection, deadline: Deadline) -> ToolListing:
         """The tools. They are listed only after changes are listened to, so that no change is missed.
 
         Raises:
@@ -472,27 +479,29 @@ class Session:
         """
         with anyio.CancelScope(deadline=deadline.ends_at):
             with anyio.move_on_after(_LISTEN_SECONDS):
-                await link.listening.wait()
-            return await link.list_tools(self._pace.list_bounds)
-        raise PeerError(f"{self.name} did not list its tools {deadline.words}", detail=str(link.last_words))
+                await connection.listening.wait()
+            return await connection.list_tools(self._pace.list_bounds)
+        raise PeerError(
+            f"{self.name} did not list its tools {deadline.words}", detail=str(connection.last_words)
+        )
 
-    async def _follow(self, link: Link) -> None:
+    async def _follow(self, connection: ServerConnection) -> None:
         """List the tools again after the server has announced changes and then none for `settle_seconds`.
 
         Ends once another link has replaced this one.
         """
         pace = ListingPace(self._pace.list_bounds)
-        while link is self._link:
-            why = await self._due_again(link, pace)
-            link.tools_changed = anyio.Event()
+        while connection is self._connection:
+            why = await self._due_again(connection, pace)
+            connection.tools_changed = anyio.Event()
             try:
                 with anyio.fail_after(self._pace.connect_seconds):
-                    listing = await link.list_tools(self._pace.list_bounds)
+                    listing = await connection.list_tools(self._pace.list_bounds)
             except (PeerError, TimeoutError) as exc:
                 logger.warning("%s: %s, but cannot be listed: %s", self.name, why, _words(exc))
                 pace.note(is_news=False)
                 continue
-            if link is self._link:
+            if connection is self._connection:
                 is_news = not listing.is_same(self.listing)
                 pace.note(is_news=is_news)
                 if is_news:
@@ -500,28 +509,33 @@ class Session:
                 else:
                     self.listing = replace(self.listing, fresh_seconds=listing.fresh_seconds)
 
-    async def _due_again(self, link: Link, pace: ListingPace) -> str:
+    async def _due_again(self, connection: ServerConnection, pace: ListingPace) -> str:
         """Wait until the tools are to be listed again. Returns why, for messages."""
-        fresh_until = pace.fresh_until(self.listing, announces_changes=link.announces_changes)
+        fresh_until = pace.fresh_until(self.listing, announces_changes=connection.announces_changes)
         with anyio.CancelScope(deadline=fresh_until):
-            await link.tools_changed.wait()
+            await connection.tools_changed.wait()
             # A server that never stops announcing is listed all the same, now and then.
             with anyio.move_on_after(self._pace.settle_seconds * _LONGEST_SETTLING):
-                while link.tools_changed.is_set():
-                    link.tools_changed = anyio.Event()
+                while connection.tools_changed.is_set():
+                    connection.tools_changed = anyio.Event()
                     with anyio.move_on_after(self._pace.settle_seconds):
-                        await link.tools_changed.wait()
+                        await connection.tools_changed.wait()
             await anyio.sleep(pace.seconds_left)
             return "its tools changed"
         return "its list of tools is no longer fresh"
 
-    def _came_up(self, link: Link, listing: ToolListing) -> None:
+    def _came_up(self, connection: ServerConnection, listing: ToolListing) -> None:
         if self._tried.is_set():
-            logger.info("%s is up%s", self.name, " again" if self._link else "")
-        self._link, self.greeting, self.down, self.needs_login = link, link.greeting, None, False
+            logger.info("%s is up%s", self.name, " again" if self._connection else "")
+        self._connection, self.greeting, self.down, self.needs_login = (
+            connection,
+            connection.greeting,
+            None,
+            False,
+        )
         self.is_unauthorized = False
         self._down_since = None
-        link.wire.on_hop = self.on_hop
+        connection.wire.on_hop = self.on_hop
         self._wanted = anyio.Event()
         self._listed(listing)
         self._up.set()

@@ -85,7 +85,7 @@ class _Own:
         """The login of the caller with which the session was made; None if it was made with none."""
         target = self.queue.session.target
         tokens = target.tokens if isinstance(target, HttpTarget) else None
-        return tokens if isinstance(tokens, LoginToken) and tokens.wish.of_each else None
+        return tokens if isinstance(tokens, LoginToken) and tokens.login_config.of_each else None
 
 
 class Upstream:

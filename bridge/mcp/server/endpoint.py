@@ -42,7 +42,7 @@ from bridge.identity.callers.verifiers import Access
 from bridge.mcp.messages import line_of, messages_in, plain_message_in
 from bridge.mcp.server.resource_metadata import METADATA_PATH
 from bridge.mcp.server.shared_sessions import HOP, SharedSessions
-from bridge.replicas.passed_requests import SHOWN_BEFORE, AcceptedHop
+from bridge.replicas.passed_requests import SHOWN_BEFORE, AcceptedRequest
 from bridge.text.jsonvalues import JsonObject, holds_more_values
 from bridge.trace import UNHEARD, Hops
 
@@ -168,7 +168,7 @@ class Endpoint:
                     hop.admit(user.method, user.principal.name, is_authenticated=known)
                     hop.skill, hop.intent = user.tool, user.intent
 
-    def _require_own(self, headers: Headers, verb: str) -> AcceptedHop | None:
+    def _require_own(self, headers: Headers, verb: str) -> AcceptedRequest | None:
         """Refuse a request that a foreign web page could have sent. Returns the hop by which it came.
 
         A hop has the Host of this replica alone. Host and Origin of the caller were judged by the replica that passed

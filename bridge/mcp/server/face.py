@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal, NamedTuple, Protocol
 
-from bridge.errors import BridgeError, PeerError, telling_of
+from bridge.errors import BridgeError, PeerError, fault_policy_of
 from bridge.identity.callers.principals import MayUse, OfferedNames, may_use_everything
 from bridge.identity.tokens.caller_token import Caller, CallerToken
 from bridge.text.jsonvalues import JsonObject
@@ -37,7 +37,7 @@ class McpRefusal(Exception):
 
 def refusal_of(exc: BridgeError, before: str = "") -> McpRefusal:
     """The refusal for a failed request other than tools/call. Its message begins with `before`."""
-    return McpRefusal(telling_of(exc).mcp_code, f"{before}{exc}")
+    return McpRefusal(fault_policy_of(exc).mcp_code, f"{before}{exc}")
 
 
 class ReportProgress(Protocol):

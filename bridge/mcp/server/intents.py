@@ -27,7 +27,7 @@ from bridge.mcp.server.endpoint import AdmittedUser
 from bridge.mcp.server.face import AskClient, TaskCaller, TaskWork, ToolFace
 from bridge.notices import AnswerTaken, Tell
 from bridge.text.jsonvalues import JsonObject
-from bridge.trace import Hop, HopGate
+from bridge.trace import Hop, IntentWriter
 
 AWAY = "The bridge cannot write its audit at the moment"
 _ABOUT_TASKS: Final = frozenset({"tasks/update", "tasks/cancel"})
@@ -35,11 +35,11 @@ _ABOUT_TASKS: Final = frozenset({"tasks/update", "tasks/cancel"})
 
 
 @dataclass(frozen=True)
-class IntentGate:
+class IntentMiddleware:
     """The application behind the gate."""
 
     inner: ASGIApp
-    gate: HopGate
+    gate: IntentWriter
     face: str
     tools: ToolFace
 

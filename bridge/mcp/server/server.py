@@ -37,7 +37,7 @@ from bridge.mcp.messages import state_of_result
 from bridge.mcp.server.back_channel import ProgressSender
 from bridge.mcp.server.endpoint import Endpoint
 from bridge.mcp.server.face import INTERNAL_ERROR, INVALID_PARAMS, IncomingCall, McpRefusal, ToolFace
-from bridge.mcp.server.intents import AWAY, AnnouncedAnswers, IntentGate, foretell
+from bridge.mcp.server.intents import AWAY, AnnouncedAnswers, IntentMiddleware, foretell
 from bridge.mcp.server.requests import (
     Context,
     asks_for_progress,
@@ -160,7 +160,9 @@ class McpServer:
             max_sessions=self._limits.sessions,
         )
         gate = self._hops.gate
-        inner = manager.asgi_app if gate is None else IntentGate(manager.asgi_app, gate, name, self._face)
+        inner = (
+            manager.asgi_app if gate is None else IntentMiddleware(manager.asgi_app, gate, name, self._face)
+        )
         shared = None if sharing is None else SharedSessions(inner, sharing, path, name)
         self._endpoint = Endpoint(
             shared or inner,

@@ -27,13 +27,13 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from bridge.errors import StoreError
 from bridge.http.request_checks import SHOWN_HEADER, RefusedError
 from bridge.replicas.passed_requests import (
-    HOP_HEADER,
+    PASSED_HEADER,
     REFUSED_HOP,
     SHOWN_BEFORE,
-    AcceptedHop,
-    HopHeaders,
-    HopRefusedError,
-    HopRequest,
+    AcceptedRequest,
+    NotPassedError,
+    PassedHeaders,
+    PassedRequest,
 )
 from bridge.replicas.proofs import ProofPurpose, Proofs
 from bridge.replicas.relay import (
@@ -92,7 +92,7 @@ class SessionSharing:
     registry: ReplicaRegistry
     seal: Seal
     proofs: Proofs
-    hops: HopHeaders
+    hops: PassedHeaders
     relay: Relay
     now_seconds: Callable[[], float] = time.time
     """The clock of handles, which live for days."""
@@ -135,23 +135,23 @@ class SharedSessions:
         self._silent: set[int] = set()
         """The owners that did not answer the last time."""
 
-    def hop_in(self, headers: Headers, verb: str) -> AcceptedHop | None:
+    def hop_in(self, headers: Headers, verb: str) -> AcceptedRequest | None:
         """The hop by which a request came; None if a client sent it.
 
         Raises:
             RefusedError: it claims to come by a hop, and does not, or by one to another replica.
         """
-        lines = headers.getlist(HOP_HEADER)
+        lines = headers.getlist(PASSED_HEADER)
         if not lines:
             return None
         shown = headers.get(SHOWN_BEFORE, "")
-        request = HopRequest(verb, self._path, headers.get(_SESSION, ""), shown)
+        request = PassedRequest(verb, self._path, headers.get(_SESSION, ""), shown)
         try:
             hop = self._sharing.hops.accept(",".join(lines), request, self._sharing.registry.now_seconds())
-        except HopRefusedError as exc:
+        except NotPassedError as exc:
             logger.warning("a request that claims to come from another replica is refused: %s", exc)
             message = "This request claims to be passed on by a replica, and is not, or not now"
-            raise RefusedError(403, message, {HOP_HEADER: REFUSED_HOP}) from exc
+            raise RefusedError(403, message, {PASSED_HEADER: REFUSED_HOP}) from exc
         if not self._sharing.registry.is_mine(hop.epoch):
             raise self._misled(hop)
         return hop
@@ -163,7 +163,7 @@ class SharedSessions:
             RefusedError: 404, there is no such session; 503, its owner cannot be reached now.
         """
         headers, principal = Headers(scope=scope), scope["user"].principal.name
-        hop: AcceptedHop | None = scope.get(HOP)
+        hop: AcceptedRequest | None = scope.get(HOP)
         text = headers.get(_SESSION)
         if (
             text is None
@@ -180,7 +180,7 @@ class SharedSessions:
         else:
             await self._pass_on(scope, receive, send, session.epoch, text)
 
-    def _misled(self, hop: AcceptedHop) -> RefusedError:
+    def _misled(self, hop: AcceptedRequest) -> RefusedError:
         """The refusal of a hop that would need another one."""
         logger.error(
             "a request for replica %d was passed on to replica %d: their `replica_url` is to lead to each alone",
@@ -188,7 +188,7 @@ class SharedSessions:
             self._sharing.registry.epoch,
         )
         message = "This request was passed on to a replica that does not have its session"
-        return RefusedError(503, message, {**_AGAIN, HOP_HEADER: REFUSED_HOP})
+        return RefusedError(503, message, {**_AGAIN, PASSED_HEADER: REFUSED_HOP})
 
     # Names
 
@@ -223,10 +223,10 @@ class SharedSessions:
         body = (await receive())["body"] if verb == "POST" else b""
         ours = (SHOWN_HEADER.encode(), SHOWN_BEFORE.encode())
         shown = Headers(scope=scope).get(SHOWN_HEADER, "")
-        request = HopRequest(verb, self._path, text, shown)
+        request = PassedRequest(verb, self._path, text, shown)
         hop = sharing.hops.header(epoch, request, body, sharing.registry.now_seconds())
         lines = [line for line in scope["headers"] if line[0] not in ours]
-        lines.append((HOP_HEADER.encode(), hop.encode()))
+        lines.append((PASSED_HEADER.encode(), hop.encode()))
         if shown:
             lines.append((SHOWN_BEFORE.encode(), shown.encode()))
         passage = _Passage(send, body)
@@ -301,7 +301,7 @@ class _Passage:
 
     async def carry(self, answer: RelayedAnswer) -> None:
         """Send an answer to the client, as it comes."""
-        if answer.header(HOP_HEADER.encode()) == REFUSED_HOP.encode():
+        if answer.header(PASSED_HEADER.encode()) == REFUSED_HOP.encode():
             logger.error("a request was passed on and not accepted; the log of the other replica says why")
             return
         self.has_begun = True
@@ -352,7 +352,7 @@ def _lost(body: bytes) -> bytes:
     return f"event: message\r\ndata: {answer}\r\n\r\n".encode()
 
 
-async def _fitting(receive: Receive, hop: AcceptedHop) -> Receive:
+async def _fitting(receive: Receive, hop: AcceptedRequest) -> Receive:
     """A `receive` that gives the body which was read, once it is known to be the one that was passed on, and that its
     sender still waits.
 
@@ -361,7 +361,7 @@ async def _fitting(receive: Receive, hop: AcceptedHop) -> Receive:
     """
     waiting = [await receive()]
     if not hop.fits(waiting[0].get("body", b"")):
-        raise RefusedError(403, "This is not the body that a replica passed on", {HOP_HEADER: REFUSED_HOP})
+        raise RefusedError(403, "This is not the body that a replica passed on", {PASSED_HEADER: REFUSED_HOP})
     await _require_sender(receive)
 
     async def again() -> Message:

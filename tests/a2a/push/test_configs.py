@@ -264,8 +264,8 @@ async def test_a_webhook_that_may_not_be_is_refused_by_its_field(config: Any, fi
         task_id = (await driver.send(GO))["id"]
         fault = await driver.refused("CreateTaskPushNotificationConfig", taskId=task_id, **config)
         assert (fault.reason, fault.fields) == ("INVALID_PARAMS", {field})
-        wish = {"taskPushNotificationConfig": config}
-        fault = await driver.refused("SendMessage", **message(GO, configuration=wish))
+        login_config = {"taskPushNotificationConfig": config}
+        fault = await driver.refused("SendMessage", **message(GO, configuration=login_config))
         assert fault.fields == {f"configuration.taskPushNotificationConfig.{field}"}
         assert await place.kept(task_id) == []
 
@@ -291,8 +291,8 @@ async def test_a_task_and_a_principal_have_so_many_webhooks() -> None:
         assert (await driver.refused(create, taskId=first, url=f"{URL}/2")).reason == "OVERLOADED"
         await driver.call(create, taskId=second, url=f"{URL}/0")
         assert (await driver.refused(create, taskId=second, url=f"{URL}/1")).reason == "OVERLOADED"
-        wish = {"taskPushNotificationConfig": {"url": URL}}
-        fault = await driver.refused("SendMessage", **message(GO, configuration=wish))
+        login_config = {"taskPushNotificationConfig": {"url": URL}}
+        fault = await driver.refused("SendMessage", **message(GO, configuration=login_config))
         assert fault.reason == "OVERLOADED"
         assert await place.store.outbox.count_of(LOCAL.name) == 3
 

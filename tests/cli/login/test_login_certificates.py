@@ -12,7 +12,7 @@ import pytest
 
 from bridge.a2a.client.login_lead import login_lead
 from bridge.identity.logins.kept_logins import Login
-from bridge.identity.logins.login_credentials import LoginToken, LoginWish
+from bridge.identity.logins.login_credentials import LoginConfig, LoginToken
 from bridge.identity.logins.login_files import LoginFiles
 from bridge.identity.logins.login_flow import log_in
 from bridge.identity.logins.login_landing import login_landing
@@ -26,11 +26,11 @@ from tests.support.login_server import LoginServer
 pytestmark = pytest.mark.outside
 
 
-async def logged_in(wish: LoginWish, browser: Browser) -> Login:
+async def logged_in(login_config: LoginConfig, browser: Browser) -> Login:
     """Log in, and keep it."""
     async with login_landing("127.0.0.1", 0) as landing:
-        made = await log_in(wish, landing, browser, 30, await login_lead(wish, 30))
-    async with wish.keeper.held(wish.key) as held:
+        made = await log_in(login_config, landing, browser, 30, await login_lead(login_config, 30))
+    async with login_config.keeper.held(login_config.key) as held:
         await held.write(made)
     return made
 
@@ -42,7 +42,7 @@ async def test_a_login_at_an_agent_that_wants_a_certificate_and_a_call_of_it(tmp
         async with issuer.serve(), agent.serve(company.serving("required")) as url:
             agent.issuer = issuer.issuer
             files = LoginFiles(tmp_path / "mcp-a2a")
-            await logged_in(LoginWish(url, files, allow_private=True, kind=None, tls=tls), Browser())
+            await logged_in(LoginConfig(url, files, allow_private=True, kind=None, tls=tls), Browser())
             named = ["--cert", str(tls.certificate), "--key", str(tls.key), "--ca", str(tls.ca)]
             run = partial(run_here, "call", url, *named, "--text", "hi", state=tmp_path)
             done: subprocess.CompletedProcess[str] = await anyio.to_thread.run_sync(run)
@@ -58,14 +58,14 @@ async def test_a_login_at_a_server_that_is_its_own_issuer_shows_the_certificate_
     with anyio.fail_after(60):
         async with server.serve(company.serving("required")) as url:
             server.metadata = {"revocation_endpoint": f"{server.issuer}/revoke"}
-            wish = LoginWish(url, LoginFiles(tmp_path), "crm", tls=company.tls)
-            made = await logged_in(wish, browser)
-            tokens = LoginToken(wish, 30)
+            login_config = LoginConfig(url, LoginFiles(tmp_path), "crm", tls=company.tls)
+            made = await logged_in(login_config, browser)
+            tokens = LoginToken(login_config, 30)
             tokens.refused(await tokens())
             assert (await tokens()).value != made.access_token
-            renewed = await wish.keeper.find(wish.key)
+            renewed = await login_config.keeper.find(login_config.key)
             assert renewed is not None
-            assert await revoke(wish, renewed, 30) == ""
+            assert await revoke(login_config, renewed, 30) == ""
     assert [form["grant_type"] for form in server.asked] == ["authorization_code", "refresh_token"]
 
 
@@ -75,12 +75,12 @@ async def test_no_issuer_elsewhere_is_shown_the_certificate_for_a_peer(tmp_path:
     with anyio.fail_after(60):
         async with issuer.serve(company.serving("required")), agent.serve(company.serving("required")) as url:
             agent.issuer = issuer.issuer
-            wish = LoginWish(
+            login_config = LoginConfig(
                 url, LoginFiles(tmp_path), "desk", allow_private=True, kind="agents", tls=company.tls
             )
             async with login_landing("127.0.0.1", 0) as landing:
                 with pytest.raises(Exception, match="its certificate is"):
-                    await log_in(wish, landing, Browser(), 30, await login_lead(wish, 30))
+                    await log_in(login_config, landing, Browser(), 30, await login_lead(login_config, 30))
     assert issuer.registered == []
 
 

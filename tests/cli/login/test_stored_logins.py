@@ -20,7 +20,7 @@ from bridge.cli.login.login import StoredLogin, with_stored_logins
 from bridge.cli.option_document import plan_of
 from bridge.identity.logins.kept_logins import Login, LoginKey, peer_of
 from bridge.identity.logins.later_login import LaterLogin
-from bridge.identity.logins.login_credentials import LoginToken, LoginWish
+from bridge.identity.logins.login_credentials import LoginConfig, LoginToken
 from bridge.identity.logins.login_files import LoginFiles
 from bridge.local.user_folders import state_folder
 from bridge.mcp.client.transports.streamable_http import HttpTarget
@@ -152,9 +152,9 @@ async def test_an_exposed_agent_that_wants_a_login_is_told_with_the_command(tmp_
 async def test_the_plan_of_a_command_line_has_the_logins_of_its_urls(tmp_path: Path) -> None:
     url, other = "https://tools.example/mcp", "https://other.example/mcp"
     files = LoginFiles(state_folder())
-    wish = LoginWish(url, files, kind=None)
+    login_config = LoginConfig(url, files, kind=None)
     login = Login("https://login.example", "https://login.example/token", "b", "access-1", 0.0, 0.0)
-    async with files.held(wish.key) as held:
+    async with files.held(login_config.key) as held:
         await held.write(login)
     data: dict[str, Any] = {
         "tool_servers": {
@@ -168,9 +168,9 @@ async def test_the_plan_of_a_command_line_has_the_logins_of_its_urls(tmp_path: P
     targets = [one.target for one in plan.servers.values()]
     place = StoredLogin(other, allow_private=False, tls=None)
     later = LaterLogin(place, plan.profile.server.connect_seconds)
-    assert [one.oauth for one in targets if isinstance(one, HttpTarget)] == [wish, later, None]
+    assert [one.oauth for one in targets if isinstance(one, HttpTarget)] == [login_config, later, None]
     seconds = plan.profile.agents.agent_connect_seconds
-    assert [one.tokens for one in plan.agents.values()] == [LoginToken(wish, seconds), None]
+    assert [one.tokens for one in plan.agents.values()] == [LoginToken(login_config, seconds), None]
     assert (place.find(), place.shown) == (None, other)
-    async with files.held(wish.key) as held:
+    async with files.held(login_config.key) as held:
         await held.remove()

@@ -13,7 +13,7 @@ from bridge.assembly.plan_from_file import plan_from_file
 from bridge.config.load import load
 from bridge.errors import ConfigError, leaf_of
 from bridge.http.tls import PeerTls
-from bridge.identity.logins.login_credentials import LoginToken, LoginWish
+from bridge.identity.logins.login_credentials import LoginConfig, LoginToken
 from bridge.identity.logins.login_files import LoginFiles
 from bridge.identity.logins.login_flow import LoginFlowError, begin_login
 from bridge.identity.logins.login_revocation import revoke
@@ -60,10 +60,10 @@ async def test_a_login_shows_the_issuer_a_certificate_of_its_own(tmp_path: Path)
     with anyio.fail_after(30):
         async with issuer.serve(company.serving("required")), server.serve() as url:
             server.named = lambda _: [issuer.issuer]
-            wish = LoginWish(
+            login_config = LoginConfig(
                 url, LoginFiles(tmp_path), "crm", issuer=issuer.issuer, issuer_tls=company.tls, client_id="b"
             )
-            made = await logged_in(wish, Browser(company.tls.context()))
+            made = await logged_in(login_config, Browser(company.tls.context()))
     assert (made.issuer, made.access_token) == (issuer.issuer, "access-2")
 
 
@@ -85,7 +85,7 @@ async def test_a_login_is_made_renewed_and_revoked_where_the_issuer_wants_certif
             aliases |= {"authorization_endpoint": f"{alias}/authorize", "issuer": "https://evil.example"}
             none = dict.fromkeys(("token_endpoint", "revocation_endpoint"), f"{issuer.issuer}/none")
             issuer.metadata = {**none, "mtls_endpoint_aliases": aliases}
-            wish = LoginWish(
+            login_config = LoginConfig(
                 url,
                 LoginFiles(tmp_path),
                 "crm",
@@ -94,14 +94,14 @@ async def test_a_login_is_made_renewed_and_revoked_where_the_issuer_wants_certif
                 client_id="b",
                 allow_private=True,
             )
-            made = await logged_in(wish, browser := Browser(plain.context()))
-            tokens = LoginToken(wish, 30)
+            made = await logged_in(login_config, browser := Browser(plain.context()))
+            tokens = LoginToken(login_config, 30)
             tokens.refused(await tokens())
             renewed = await tokens()
-            kept = await wish.keeper.find(wish.key)
+            kept = await login_config.keeper.find(login_config.key)
             assert kept is not None
-            assert await revoke(wish, kept, 30) == ""
-            without = replace(wish, issuer_tls=plain)
+            assert await revoke(login_config, kept, 30) == ""
+            without = replace(login_config, issuer_tls=plain)
             with pytest.raises(ExceptionGroup) as caught:
                 await logged_in(without, Browser(plain.context()))
             assert "gave no tokens: HTTP 404" in str(leaf_of(caught.value))
@@ -122,7 +122,7 @@ async def test_a_login_is_not_led_to_a_private_alias_nor_to_one_that_is_not_show
             server.metadata = {"mtls_endpoint_aliases": {"token_endpoint": "https://10.0.0.1/token"}}
             browser = Browser(company.tls.context())
             # The certificate is for the server. At another origin it is not shown, so the alias there is of no use.
-            own = LoginWish(url, LoginFiles(tmp_path), "crm", tls=company.tls)
+            own = LoginConfig(url, LoginFiles(tmp_path), "crm", tls=company.tls)
             assert (await logged_in(own, browser)).token_url == f"{server.issuer}/token"
             said = replace(own, tls=None, issuer=server.issuer, issuer_tls=company.tls)
             with pytest.raises(

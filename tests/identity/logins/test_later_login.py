@@ -17,7 +17,7 @@ from bridge.errors import UsageError
 from bridge.http.client import PeerAuth
 from bridge.identity.logins.kept_logins import Login
 from bridge.identity.logins.later_login import LaterLogin
-from bridge.identity.logins.login_credentials import LoginNeededError, LoginWish
+from bridge.identity.logins.login_credentials import LoginConfig, LoginNeededError
 from bridge.identity.logins.login_files import LoginFiles
 from bridge.identity.tokens.token_endpoint import TokenError
 from bridge.mcp.client.transports.streamable_http import HttpTarget
@@ -33,7 +33,7 @@ pytestmark = pytest.mark.outside
 class Place:
     """Where a login may be found. It counts how often somebody looks."""
 
-    wish: LoginWish
+    login_config: LoginConfig
     looks: int = 0
     has_login: bool = False
     fault: str = ""
@@ -41,20 +41,20 @@ class Place:
     @property
     def shown(self) -> str:
         """The URL for a person."""
-        return self.wish.key.shown
+        return self.login_config.key.shown
 
-    def find(self) -> LoginWish | None:
+    def find(self) -> LoginConfig | None:
         """The login, if there is one."""
         self.looks += 1
         if self.fault:
             raise UsageError(self.fault)
-        return self.wish if self.has_login else None
+        return self.login_config if self.has_login else None
 
     async def log_in(self, server: LoginServer, **changes: Any) -> None:
         """Have a login from now on."""
         access, refresh = server.start()
         made = Login(server.issuer, f"{server.issuer}/token", "b", access, 0, 0, refresh_token=refresh)
-        async with self.wish.keeper.held(self.wish.key) as held:
+        async with self.login_config.keeper.held(self.login_config.key) as held:
             await held.write(replace(made, allow_private=True, **changes))
         self.has_login = True
 
@@ -86,7 +86,7 @@ async def asked(folder: Path) -> AsyncIterator[Asked]:
     server = LoginServer()
     with anyio.fail_after(60):
         async with server.serve() as url:
-            place = Place(LoginWish(url, LoginFiles(folder), kind=None))
+            place = Place(LoginConfig(url, LoginFiles(folder), kind=None))
             target = HttpTarget(
                 url,
                 {"X-Team": "desk"},
@@ -179,7 +179,7 @@ async def exposed(folder: Path, **options: Any) -> AsyncIterator[Exposed]:
         async with issuer.serve(), agent.serve() as url:
             agent.issuer = issuer.issuer
             agent.card = with_scheme(scheme(issuer.issuer)) if scheme else agent.card
-            place = Place(LoginWish(f"{url}/", LoginFiles(folder), kind=None))
+            place = Place(LoginConfig(f"{url}/", LoginFiles(folder), kind=None))
             agents = {"desk": RemotePlan(url, tokens=LaterLogin(place, 20), on_command_line=True)}
             offered = {"team": OfferedPlan(("desk",), PROFILE)}
             async with live(folder, agents=agents, offered=offered) as bridge:

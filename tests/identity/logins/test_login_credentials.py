@@ -22,9 +22,9 @@ from bridge.http.client import PeerAuth
 from bridge.identity.logins.each_login import EachLogin
 from bridge.identity.logins.kept_logins import DAY_SECONDS, DECLINED, Login, LoginKeeper
 from bridge.identity.logins.login_credentials import (
+    LoginConfig,
     LoginNeededError,
     LoginToken,
-    LoginWish,
     ScopesNeededError,
     proof_of_client,
 )
@@ -41,36 +41,36 @@ from tests.support.postgres import new_database_url
 KEYS = ("a key of replicas that has 32 bytes",)
 
 
-async def put(keeper: LoginKeeper, wish: LoginWish, login: Login) -> None:
-    async with keeper.held(wish.key) as held:
+async def put(keeper: LoginKeeper, login_config: LoginConfig, login: Login) -> None:
+    async with keeper.held(login_config.key) as held:
         await held.write(login)
 
 
 @asynccontextmanager
 async def logged_in(
     server: LoginServer, keeper: LoginKeeper, wished: dict[str, Any] | None = None, **changes: Any
-) -> AsyncIterator[LoginWish]:
+) -> AsyncIterator[LoginConfig]:
     """A wish whose login is there."""
     with anyio.fail_after(60):
         async with server.serve() as url:
             access, refresh = server.start()
             login = Login(server.issuer, f"{server.issuer}/token", "bridge", access, time.time(), time.time())
-            wish = LoginWish(url, keeper, "tools", **(wished or {}))
-            await put(keeper, wish, replace(login, refresh_token=refresh or None, **changes))
-            yield wish
+            login_config = LoginConfig(url, keeper, "tools", **(wished or {}))
+            await put(keeper, login_config, replace(login, refresh_token=refresh or None, **changes))
+            yield login_config
 
 
-def source_of(wish: LoginWish) -> TokenCredentials:
-    return bearer_credentials(LoginToken(wish, 30), {})
+def source_of(login_config: LoginConfig) -> TokenCredentials:
+    return bearer_credentials(LoginToken(login_config, 30), {})
 
 
 EXPIRED: dict[str, Any] = {"got_at": 0.0, "expires_at": 60.0}
 
 
-async def refusal(wish: LoginWish, server: LoginServer) -> str:
+async def refusal(login_config: LoginConfig, server: LoginServer) -> str:
     """Why no token can be sent."""
     with pytest.raises(LoginNeededError) as caught:
-        await source_of(wish)()
+        await source_of(login_config)()
     words = str(caught.value)
     assert not re.search(r"access-\d|refresh-\d", words)
     return words.replace(server.issuer, "ISSUER")
@@ -78,8 +78,8 @@ async def refusal(wish: LoginWish, server: LoginServer) -> str:
 
 async def test_a_login_is_sent_as_it_is_while_it_is_fresh(tmp_path: Path) -> None:
     server = LoginServer()
-    async with logged_in(server, LoginFiles(tmp_path)) as wish:
-        shown = await bearer_credentials(LoginToken(wish, 30), {"X-Team": "desk"})()
+    async with logged_in(server, LoginFiles(tmp_path)) as login_config:
+        shown = await bearer_credentials(LoginToken(login_config, 30), {"X-Team": "desk"})()
     assert shown.headers == {"Authorization": "Bearer access-1", "X-Team": "desk"}
     assert server.asked == []
 
@@ -89,17 +89,17 @@ async def test_a_login_that_has_expired_is_renewed_and_the_answer_is_kept_for_th
 ) -> None:
     server, files = LoginServer(), LoginFiles(tmp_path)
     changes = {**EXPIRED, "client_auth": "basic", "client_secret": "s3cret", "resource": "https://desk"}
-    async with logged_in(server, files, **changes) as wish:
-        first = await source_of(wish)()
+    async with logged_in(server, files, **changes) as login_config:
+        first = await source_of(login_config)()
         # A process that starts later, and reads what the first has written.
-        after_restart = await source_of(replace(wish, keeper=LoginFiles(tmp_path)))()
+        after_restart = await source_of(replace(login_config, keeper=LoginFiles(tmp_path)))()
     assert first == after_restart
     assert first.headers == {"Authorization": "Bearer access-2"}
     assert server.asked == [
         {"grant_type": "refresh_token", "refresh_token": "refresh-1", "resource": "https://desk"}
     ]
     assert server.authorization_headers == ["Basic YnJpZGdlOnMzY3JldA=="]
-    kept = await files.find(wish.key)
+    kept = await files.find(login_config.key)
     assert kept is not None
     assert (kept.access_token, kept.refresh_token, kept.renewing_since) == ("access-2", "refresh-2", None)
 
@@ -116,31 +116,33 @@ async def test_a_secret_that_was_replaced_in_the_file_is_sent_for_its_client_at_
     issuer: str | None, client_id: str, sent: str, tmp_path: Path
 ) -> None:
     server, changes = LoginServer(), {**EXPIRED, "client_auth": "basic", "client_secret": "old"}
-    async with logged_in(server, LoginFiles(tmp_path), **changes) as wish:
-        wish = replace(wish, issuer=issuer or server.issuer, client_id=client_id, secret="new")
+    async with logged_in(server, LoginFiles(tmp_path), **changes) as login_config:
+        login_config = replace(
+            login_config, issuer=issuer or server.issuer, client_id=client_id, secret="new"
+        )
         if issuer is None:
-            await source_of(wish)()
+            await source_of(login_config)()
             assert server.authorization_headers == [sent]
-        kept = await wish.keeper.find(wish.key)
+        kept = await login_config.keeper.find(login_config.key)
         assert kept is not None
-        assert proof_of_client(wish, kept) == ({}, {"Authorization": sent})
+        assert proof_of_client(login_config, kept) == ({}, {"Authorization": sent})
 
 
 async def test_a_token_that_the_peer_refuses_is_renewed_once_and_the_request_sent_again(
     tmp_path: Path,
 ) -> None:
     server = LoginServer()
-    async with logged_in(server, LoginFiles(tmp_path)) as wish, httpx2.AsyncClient() as client:
+    async with logged_in(server, LoginFiles(tmp_path)) as login_config, httpx2.AsyncClient() as client:
         server.forget()
-        answer = await client.post(wish.url, auth=PeerAuth(wish.url, source_of(wish)))
+        answer = await client.post(login_config.url, auth=PeerAuth(login_config.url, source_of(login_config)))
     assert answer.json() == {"token": "access-2"}
     assert len(server.asked) == 1
 
 
 async def test_callers_at_the_same_time_share_one_refresh(tmp_path: Path) -> None:
     server = LoginServer()
-    async with logged_in(server, LoginFiles(tmp_path), **EXPIRED) as wish:
-        source = source_of(wish)
+    async with logged_in(server, LoginFiles(tmp_path), **EXPIRED) as login_config:
+        source = source_of(login_config)
         async with anyio.create_task_group() as tasks:
             for _ in range(20):
                 tasks.start_soon(source)
@@ -157,14 +159,14 @@ async def test_a_hundred_refreshes_at_two_replicas_never_revoke_the_family(tmp_p
     def keeper() -> LoginKeeper:
         return PostgresLogins(url, KEYS, "a database") if url else LoginFiles(tmp_path, KEYS)
 
-    async def use(wish: LoginWish) -> None:
-        source = source_of(wish)
+    async def use(login_config: LoginConfig) -> None:
+        source = source_of(login_config)
         while len(server.asked) < 100:
             source.refused(await source())
 
-    async with logged_in(server, keeper()) as wish, anyio.create_task_group() as tasks:
+    async with logged_in(server, keeper()) as login_config, anyio.create_task_group() as tasks:
         for _ in range(2):
-            tasks.start_soon(use, replace(wish, keeper=keeper()))
+            tasks.start_soon(use, replace(login_config, keeper=keeper()))
     assert not server.revoked
     sent = [form["refresh_token"] for form in server.asked]
     assert len(sent) == len(set(sent)) >= 100
@@ -172,9 +174,9 @@ async def test_a_hundred_refreshes_at_two_replicas_never_revoke_the_family(tmp_p
 
 async def test_a_refresh_token_that_stays_the_same_is_kept(tmp_path: Path) -> None:
     server, files = LoginServer(rotates=False), LoginFiles(tmp_path)
-    async with logged_in(server, files, **EXPIRED) as wish:
-        await source_of(wish)()
-        kept = await files.find(wish.key)
+    async with logged_in(server, files, **EXPIRED) as login_config:
+        await source_of(login_config)()
+        kept = await files.find(login_config.key)
     assert kept is not None
     assert (kept.access_token, kept.refresh_token) == ("access-2", "refresh-1")
 
@@ -183,18 +185,18 @@ async def test_without_a_login_a_person_is_told_the_command(tmp_path: Path) -> N
     server = LoginServer()
     with anyio.fail_after(30):
         async with server.serve() as url:
-            wish = LoginWish(url, LoginFiles(tmp_path), "tools")
-            assert await refusal(wish, server) == (
+            login_config = LoginConfig(url, LoginFiles(tmp_path), "tools")
+            assert await refusal(login_config, server) == (
                 "login needed at ISSUER/mcp: nobody has logged in. Run `mcp-a2a login tools`"
             )
-            unnamed = replace(wish, name="")
+            unnamed = replace(login_config, name="")
             assert (await refusal(unnamed, server)).endswith("Run `mcp-a2a login ISSUER/mcp`")
 
 
 async def test_a_login_without_a_refresh_token_is_needed_again_once_it_expires(tmp_path: Path) -> None:
     server = LoginServer(has_refresh=False)
-    async with logged_in(server, LoginFiles(tmp_path), **EXPIRED) as wish:
-        assert await refusal(wish, server) == (
+    async with logged_in(server, LoginFiles(tmp_path), **EXPIRED) as login_config:
+        assert await refusal(login_config, server) == (
             "login needed at ISSUER/mcp: the access token has expired, and ISSUER gave no refresh token."
             " Run `mcp-a2a login tools`"
         )
@@ -203,19 +205,19 @@ async def test_a_login_without_a_refresh_token_is_needed_again_once_it_expires(t
 
 async def test_a_login_whose_refresh_token_was_revoked_is_not_tried_again(tmp_path: Path) -> None:
     server = LoginServer(revoked=True)
-    async with logged_in(server, LoginFiles(tmp_path), **EXPIRED) as wish:
-        first = await refusal(wish, server)
+    async with logged_in(server, LoginFiles(tmp_path), **EXPIRED) as login_config:
+        first = await refusal(login_config, server)
         assert first == (
             "login needed at ISSUER/mcp: ISSUER renewed no token: invalid_grant: revoked. Run `mcp-a2a login tools`"
         )
-        assert await refusal(wish, server) == first
+        assert await refusal(login_config, server) == first
     assert len(server.asked) == 1
 
 
 async def test_a_login_of_another_issuer_than_the_file_names_is_not_sent(tmp_path: Path) -> None:
     server = LoginServer()
-    async with logged_in(server, LoginFiles(tmp_path), {"issuer": "https://login.example"}) as wish:
-        assert await refusal(wish, server) == (
+    async with logged_in(server, LoginFiles(tmp_path), {"issuer": "https://login.example"}) as login_config:
+        assert await refusal(login_config, server) == (
             "login needed at ISSUER/mcp: the login is one of ISSUER, and the file names https://login.example."
             " Run `mcp-a2a login tools`"
         )
@@ -225,9 +227,9 @@ async def test_a_login_that_was_declined_is_said_to_be_so_and_not_to_be_of_anoth
     tmp_path: Path,
 ) -> None:
     server = LoginServer()
-    async with logged_in(server, LoginFiles(tmp_path), {"principal": "ann"}) as wish:
-        await put(wish.keeper, wish, Login("", "", "", "", got_at=1, since=1, lost=DECLINED))
-        why = await refusal(replace(wish, issuer=server.issuer), server)
+    async with logged_in(server, LoginFiles(tmp_path), {"principal": "ann"}) as login_config:
+        await put(login_config.keeper, login_config, Login("", "", "", "", got_at=1, since=1, lost=DECLINED))
+        why = await refusal(replace(login_config, issuer=server.issuer), server)
     assert "the person declined to log in. Send a message" in why
 
 
@@ -235,8 +237,8 @@ async def test_a_crash_between_a_refresh_and_its_answer_is_said(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     server = LoginServer(revoked=True)
-    async with logged_in(server, LoginFiles(tmp_path), **EXPIRED, renewing_since=0.0) as wish:
-        words = await refusal(wish, server)
+    async with logged_in(server, LoginFiles(tmp_path), **EXPIRED, renewing_since=0.0) as login_config:
+        words = await refusal(login_config, server)
     said = "a refresh that began at 1970-01-01 00:00:00 UTC has no answer: the bridge ended, or the connection did."
     assert said in words
     assert said in caplog.text
@@ -247,7 +249,7 @@ async def test_an_answer_that_breaks_off_leaves_a_note_and_an_error_of_the_serve
     tmp_path: Path,
 ) -> None:
     server, files = LoginServer(), LoginFiles(tmp_path)
-    async with logged_in(server, files, **EXPIRED) as wish:
+    async with logged_in(server, files, **EXPIRED) as login_config:
         for answer, has_note in (
             (JSONResponse({"error": "temporarily_unavailable"}, 503), False),
             (JSONResponse({"error": {"code": "busy"}}, 400), False),  # an error is a text by RFC 6749
@@ -255,21 +257,21 @@ async def test_an_answer_that_breaks_off_leaves_a_note_and_an_error_of_the_serve
         ):
             server.token = lambda answer=answer: answer  # type: ignore[misc]
             with pytest.raises(TokenError, match="renewed no token"):
-                await source_of(wish)()
-            kept = await files.find(wish.key)
+                await source_of(login_config)()
+            kept = await files.find(login_config.key)
             assert kept is not None
             assert (kept.renewing_since is not None) is has_note
         server.token = None
-        assert (await source_of(wish)()).headers == {"Authorization": "Bearer access-2"}
+        assert (await source_of(login_config)()).headers == {"Authorization": "Bearer access-2"}
 
 
 async def test_an_answer_that_does_not_say_the_type_of_its_token_renews_a_login(tmp_path: Path) -> None:
     server, files = LoginServer(), LoginFiles(tmp_path)
     answer = {"access_token": "access-9", "refresh_token": "refresh-9", "expires_in": "3600"}
     server.token = lambda: JSONResponse(answer)
-    async with logged_in(server, files, **EXPIRED) as wish:
-        assert (await source_of(wish)()).headers == {"Authorization": "Bearer access-9"}
-        kept = await files.find(wish.key)
+    async with logged_in(server, files, **EXPIRED) as login_config:
+        assert (await source_of(login_config)()).headers == {"Authorization": "Bearer access-9"}
+        kept = await files.find(login_config.key)
     assert kept is not None
     assert (kept.refresh_token, kept.expires_at) == ("refresh-9", kept.got_at + 3600)
 
@@ -278,7 +280,7 @@ async def test_a_refresh_token_is_kept_that_comes_without_an_access_token_that_c
     tmp_path: Path,
 ) -> None:
     server, files = LoginServer(), LoginFiles(tmp_path)
-    async with logged_in(server, files, **EXPIRED) as wish:
+    async with logged_in(server, files, **EXPIRED) as login_config:
         for answer, following in (
             ({"access_token": "a", "token_type": "DPoP", "refresh_token": "refresh-8"}, "refresh-8"),
             ({"access_token": "a b", "token_type": "Bearer", "refresh_token": "refresh-9"}, "refresh-9"),
@@ -286,8 +288,8 @@ async def test_a_refresh_token_is_kept_that_comes_without_an_access_token_that_c
         ):
             server.token = lambda answer=answer: JSONResponse(answer)  # type: ignore[misc]
             with pytest.raises(TokenError, match=r"not of the type Bearer|that a header can carry"):
-                await source_of(wish)()
-            kept = await files.find(wish.key)
+                await source_of(login_config)()
+            kept = await files.find(login_config.key)
             assert kept is not None
             assert (kept.access_token, kept.refresh_token, kept.renewing_since) == (
                 "access-1",
@@ -299,44 +301,44 @@ async def test_a_refresh_token_is_kept_that_comes_without_an_access_token_that_c
 
 async def test_an_issuer_that_is_down_costs_no_login(tmp_path: Path) -> None:
     server, files = LoginServer(), LoginFiles(tmp_path)
-    async with logged_in(server, files, **EXPIRED) as wish:
+    async with logged_in(server, files, **EXPIRED) as login_config:
         with socket.socket() as closed:
             closed.bind(("127.0.0.1", 0))
-            kept = await files.find(wish.key)
+            kept = await files.find(login_config.key)
             assert kept is not None
             down = f"http://127.0.0.1:{closed.getsockname()[1]}/token"
             away = replace(kept, token_url=down)
-            private = LoginWish(wish.url, files, "tools", allow_private=True)
-            await put(files, wish, away)
+            private = LoginConfig(login_config.url, files, "tools", allow_private=True)
+            await put(files, login_config, away)
             with pytest.raises(TokenError, match="cannot be reached for a token"):
                 await source_of(private)()
-        assert await files.find(wish.key) == away
+        assert await files.find(login_config.key) == away
 
 
 async def test_a_refresh_token_is_not_sent_to_a_private_address_that_nobody_wrote(tmp_path: Path) -> None:
     server, files = LoginServer(), LoginFiles(tmp_path)
     elsewhere = {"token_url": "https://169.254.169.254/token"}
-    async with logged_in(server, files, **EXPIRED, **elsewhere) as wish:
+    async with logged_in(server, files, **EXPIRED, **elsewhere) as login_config:
         with pytest.raises(TokenError, match=r"169\.254\.169\.254, a private address"):
-            await source_of(wish)()
+            await source_of(login_config)()
 
 
 async def test_a_caller_that_leaves_during_a_refresh_leaves_the_answer_written(tmp_path: Path) -> None:
     server, files = LoginServer(), LoginFiles(tmp_path)
-    async with logged_in(server, files, **EXPIRED) as wish, anyio.create_task_group() as tasks:
+    async with logged_in(server, files, **EXPIRED) as login_config, anyio.create_task_group() as tasks:
 
         def leave() -> Response:
             tasks.cancel_scope.cancel()
             return server.granted(server.asked[-1])
 
         server.token = leave
-        tasks.start_soon(source_of(wish))
-    kept = await files.find(wish.key)
+        tasks.start_soon(source_of(login_config))
+    kept = await files.find(login_config.key)
     assert kept is not None
     assert (kept.refresh_token, kept.renewing_since) == ("refresh-2", None)
 
 
-async def log_in_to(wish: LoginWish) -> Login:
+async def log_in_to(login_config: LoginConfig) -> Login:
     """Log in, and keep the login, as the command does for a person who consents."""
 
     async def browse(url: str) -> None:
@@ -344,33 +346,37 @@ async def log_in_to(wish: LoginWish) -> Login:
             await client.get(url, follow_redirects=True)
 
     async with login_landing("127.0.0.1", 0) as landing:
-        made = await log_in(wish, landing, browse, 30)
-    await put(wish.keeper, wish, made)
+        made = await log_in(login_config, landing, browse, 30)
+    await put(login_config.keeper, login_config, made)
     return made
 
 
-async def called(wish: LoginWish, source: TokenCredentials, method: str = "call") -> httpx2.Response:
+async def called(
+    login_config: LoginConfig, source: TokenCredentials, method: str = "call"
+) -> httpx2.Response:
     """What the tool server answers to a call."""
     async with httpx2.AsyncClient() as client:
-        return await client.post(wish.url, json={"method": method}, auth=PeerAuth(wish.url, source))
+        return await client.post(
+            login_config.url, json={"method": method}, auth=PeerAuth(login_config.url, source)
+        )
 
 
 async def test_a_call_that_takes_more_scopes_says_so_and_the_next_login_asks_for_the_union(
     tmp_path: Path,
 ) -> None:
     server = LoginServer(needs="write")
-    async with logged_in(server, LoginFiles(tmp_path), scopes=("read", "list")) as wish:
-        source = source_of(wish)
+    async with logged_in(server, LoginFiles(tmp_path), scopes=("read", "list")) as login_config:
+        source = source_of(login_config)
         for _ in range(2):
             with pytest.raises(ScopesNeededError) as caught:
-                await called(wish, source)
+                await called(login_config, source)
         assert str(caught.value).endswith(
             "/mcp: the server wants the scopes write for this. Run `mcp-a2a login tools`"
         )
-        other = await called(wish, source, "other")  # the login serves what it can
-        made = await log_in_to(wish)
+        other = await called(login_config, source, "other")  # the login serves what it can
+        made = await log_in_to(login_config)
         # The bridge that runs takes the new login up by itself.
-        answer = await called(wish, source)
+        answer = await called(login_config, source)
     assert (other.json(), answer.status_code) == ({"token": "access-1"}, 200)
     assert [query["scope"] for query in server.authorizations] == ["read list write"]
     assert [client["scope"] for client in server.registered] == ["read list write"]
@@ -380,22 +386,24 @@ async def test_a_call_that_takes_more_scopes_says_so_and_the_next_login_asks_for
 
 async def test_a_second_step_to_more_scopes_keeps_those_of_the_first(tmp_path: Path) -> None:
     server = LoginServer()
-    async with logged_in(server, LoginFiles(tmp_path), {"scopes": ("read",)}, scopes=("read",)) as wish:
-        source = source_of(wish)
+    async with logged_in(
+        server, LoginFiles(tmp_path), {"scopes": ("read",)}, scopes=("read",)
+    ) as login_config:
+        source = source_of(login_config)
         for server.needs in ("write", "delete"):
             with pytest.raises(ScopesNeededError):
-                await called(wish, source)
-            made = await log_in_to(wish)
-            assert (await called(wish, source)).status_code == 200
+                await called(login_config, source)
+            made = await log_in_to(login_config)
+            assert (await called(login_config, source)).status_code == 200
     assert [query["scope"] for query in server.authorizations] == ["read write", "read delete write"]
     assert made.scopes == ("read", "delete", "write")
 
 
 async def test_a_scope_that_the_issuer_does_not_give_is_not_asked_for_in_a_loop(tmp_path: Path) -> None:
     server = LoginServer(needs="write", grants=frozenset({"read"}))
-    async with logged_in(server, LoginFiles(tmp_path), scopes=("read", "write")) as wish:
-        answer = await called(wish, source_of(wish))
-        kept = await wish.keeper.find(wish.key)
+    async with logged_in(server, LoginFiles(tmp_path), scopes=("read", "write")) as login_config:
+        answer = await called(login_config, source_of(login_config))
+        kept = await login_config.keeper.find(login_config.key)
     assert answer.status_code == 403
     assert kept is not None
     assert kept.wanted_scopes == ()
@@ -404,8 +412,8 @@ async def test_a_scope_that_the_issuer_does_not_give_is_not_asked_for_in_a_loop(
 
 async def test_the_scopes_of_a_login_are_not_asked_for_at_another_issuer(tmp_path: Path) -> None:
     server = LoginServer()
-    async with logged_in(server, LoginFiles(tmp_path), scopes=("read",)) as wish:
-        async with wish.keeper.held(wish.key) as held:
+    async with logged_in(server, LoginFiles(tmp_path), scopes=("read",)) as login_config:
+        async with login_config.keeper.held(login_config.key) as held:
             assert held.login is not None
             gone = replace(
                 held.login,
@@ -414,7 +422,7 @@ async def test_the_scopes_of_a_login_are_not_asked_for_at_another_issuer(tmp_pat
                 wanted_scopes=("write",),
             )
             await held.write(gone)
-        made = await log_in_to(wish)
+        made = await log_in_to(login_config)
     assert (made.issuer, made.client_id, made.refresh_token) == (server.issuer, "registered", "refresh-3")
     assert "scope" not in server.authorizations[0]
     assert len(server.registered) == 1
@@ -426,15 +434,15 @@ async def test_the_scopes_of_a_login_are_not_asked_for_at_another_issuer(tmp_pat
 async def test_a_registered_client_is_not_shown_to_an_issuer_that_the_server_moved_to(tmp_path: Path) -> None:
     server = LoginServer()
     wished = {"client_id": "known"}
-    async with logged_in(server, LoginFiles(tmp_path), wished) as wish:
-        async with wish.keeper.held(wish.key) as held:
+    async with logged_in(server, LoginFiles(tmp_path), wished) as login_config:
+        async with login_config.keeper.held(login_config.key) as held:
             assert held.login is not None
             await held.write(replace(held.login, issuer="https://old.example", client_id="known"))
         with pytest.raises(ExceptionGroup) as caught:
-            await log_in_to(wish)
+            await log_in_to(login_config)
         assert (server.authorizations, server.asked) == ([], [])
         # The operator who has registered it there says so.
-        made = await log_in_to(replace(wish, issuer=server.issuer))
+        made = await log_in_to(replace(login_config, issuer=server.issuer))
     assert str(leaf_of(caught.value)).endswith(
         f"the server has moved from the issuer https://old.example to {server.issuer}, and the client known is one"
         " of the first. If you have registered it at the second, set `issuer` to that (--issuer)"
@@ -444,29 +452,31 @@ async def test_a_registered_client_is_not_shown_to_an_issuer_that_the_server_mov
 
 async def test_a_server_that_greets_anybody_is_logged_in_to_when_it_asks(tmp_path: Path) -> None:
     server = LoginServer(greets_anybody=True)
-    async with logged_in(server, LoginFiles(tmp_path)) as wish:
-        made = await log_in_to(wish)
+    async with logged_in(server, LoginFiles(tmp_path)) as login_config:
+        made = await log_in_to(login_config)
     assert made.issuer == server.issuer
 
 
 async def test_the_use_of_a_callers_login_is_noted_once_a_day_and_the_operators_never(tmp_path: Path) -> None:
     files, month_ago = LoginFiles(tmp_path), time.time() - 30 * DAY_SECONDS
     server = LoginServer()
-    async with logged_in(server, files, {"principal": "alice"}, got_at=month_ago, since=month_ago) as wish:
-        token = LoginToken(wish, 30)
+    async with logged_in(
+        server, files, {"principal": "alice"}, got_at=month_ago, since=month_ago
+    ) as login_config:
+        token = LoginToken(login_config, 30)
         before, first = time.time(), await token()
-        noted = await files.find(wish.key)
+        noted = await files.find(login_config.key)
         assert noted is not None
         assert before <= noted.last_used <= time.time()
-        assert await LoginToken(wish, 30)() == first
-        assert await files.find(wish.key) == noted
+        assert await LoginToken(login_config, 30)() == first
+        assert await files.find(login_config.key) == noted
         # Another process a day later.
-        await put(files, wish, replace(noted, used_at=month_ago))
-        assert await LoginToken(wish, 30)() == first
-        again = await files.find(wish.key)
+        await put(files, login_config, replace(noted, used_at=month_ago))
+        assert await LoginToken(login_config, 30)() == first
+        again = await files.find(login_config.key)
         assert again is not None
         assert again.last_used >= noted.last_used
-        operator = replace(wish, principal="")
+        operator = replace(login_config, principal="")
         await put(files, operator, old := replace(noted, used_at=None))
         await LoginToken(operator, 30)()
         assert await files.find(operator.key) == old
@@ -476,8 +486,8 @@ async def test_the_use_of_a_callers_login_is_noted_once_a_day_and_the_operators_
 async def test_a_refresh_is_told_and_so_is_a_login_that_is_lost(tmp_path: Path) -> None:
     for revoked, outcome in ((False, "given"), (True, "refused")):
         server, told = LoginServer(revoked=revoked), list[Notice]()
-        async with logged_in(server, LoginFiles(tmp_path / outcome), **EXPIRED) as wish:
-            tokens = LoginToken(wish, 30)
+        async with logged_in(server, LoginFiles(tmp_path / outcome), **EXPIRED) as login_config:
+            tokens = LoginToken(login_config, 30)
             tokens.heard_by = TokenListener("tools", told.append)
             for _ in range(2):
                 with suppress(LoginNeededError):
@@ -490,14 +500,16 @@ async def test_a_refresh_is_told_and_so_is_a_login_that_is_lost(tmp_path: Path) 
 
 async def test_a_login_of_the_operator_is_told_once_and_so_is_the_next_one(tmp_path: Path) -> None:
     told, files = list[Notice](), LoginFiles(tmp_path)
-    async with logged_in(LoginServer(), files) as wish:
-        tokens = LoginToken(wish, 30)
+    async with logged_in(LoginServer(), files) as login_config:
+        tokens = LoginToken(login_config, 30)
         tokens.heard_by = TokenListener("tools", told.append)
-        first = await files.find(wish.key)
+        first = await files.find(login_config.key)
         assert first is not None
         await tokens()
         await tokens()
-        await put(files, wish, replace(first, since=first.since + 60, access_token="of-another-login"))
+        await put(
+            files, login_config, replace(first, since=first.since + 60, access_token="of-another-login")
+        )
         tokens.refused(await tokens())
         await tokens()
     assert told == [LoginTaken("tools", first.since), LoginTaken("tools", first.since + 60)]
@@ -505,12 +517,12 @@ async def test_a_login_of_the_operator_is_told_once_and_so_is_the_next_one(tmp_p
 
 async def test_a_refresh_of_one_callers_login_is_told_with_the_caller(tmp_path: Path) -> None:
     server, told = LoginServer(), list[Notice]()
-    async with logged_in(server, LoginFiles(tmp_path), **EXPIRED) as wish:
-        async with wish.keeper.held(wish.key) as held:
+    async with logged_in(server, LoginFiles(tmp_path), **EXPIRED) as login_config:
+        async with login_config.keeper.held(login_config.key) as held:
             login = held.login
-        async with wish.keeper.held(replace(wish, principal="ann").key) as held:
+        async with login_config.keeper.held(replace(login_config, principal="ann").key) as held:
             await held.write(login)
-        each = EachLogin(wish, 30, 2)
+        each = EachLogin(login_config, 30, 2)
         each.heard_by = TokenListener("tools", told.append)
         await each.of("ann")()
     assert [(one.peer, one.principal) for one in told if isinstance(one, TokenNotice)] == [("tools", "ann")]
@@ -520,12 +532,16 @@ async def test_a_replica_goes_on_with_the_login_that_its_caller_has_made_at_anot
     tmp_path: Path,
 ) -> None:
     server = LoginServer()
-    async with logged_in(server, LoginFiles(tmp_path), {"principal": "ann"}) as wish:
-        each = EachLogin(wish, 30, 2)
+    async with logged_in(server, LoginFiles(tmp_path), {"principal": "ann"}) as login_config:
+        each = EachLogin(login_config, 30, 2)
         before = each.of("ann")
         assert (await before()).value == "access-1"
         now = time.time()
-        await put(wish.keeper, wish, Login(server.issuer, f"{server.issuer}/token", "b", "later", now, now))
+        await put(
+            login_config.keeper,
+            login_config,
+            Login(server.issuer, f"{server.issuer}/token", "b", "later", now, now),
+        )
         before.look_again()
         with pytest.raises(LoginNeededError, match="another login has taken the place"):
             await each.of("ann")()
@@ -541,11 +557,15 @@ async def logged_in_twice(
 ) -> AsyncIterator[tuple[LoginToken, list[float]]]:
     """A token of a login in whose place another one has come since, and the seconds of its clock."""
     server, clock = LoginServer(), [0.0]
-    async with logged_in(server, LoginFiles(folder), {"principal": principal}, **changes) as wish:
-        tokens = LoginToken(wish, 30, lambda: clock[0])
+    async with logged_in(server, LoginFiles(folder), {"principal": principal}, **changes) as login_config:
+        tokens = LoginToken(login_config, 30, lambda: clock[0])
         assert (await tokens()).value == "access-1"
         now = time.time()
-        await put(wish.keeper, wish, Login(server.issuer, f"{server.issuer}/token", "b", "other", now, now))
+        await put(
+            login_config.keeper,
+            login_config,
+            Login(server.issuer, f"{server.issuer}/token", "b", "other", now, now),
+        )
         yield tokens, clock
 
 
@@ -577,7 +597,7 @@ async def test_the_operators_login_whose_token_has_no_end_is_looked_for_again(tm
         clock[0] += 30
         assert (await tokens()).value == "other", "its place is needed for another login alone"
         file.write_bytes(kept)
-        async with tokens.wish.keeper.held(tokens.wish.key) as held:
+        async with tokens.login_config.keeper.held(tokens.login_config.key) as held:
             await held.remove()
         clock[0] += 30
         for _ in range(2):

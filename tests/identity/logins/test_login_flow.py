@@ -21,7 +21,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from bridge.errors import UsageError
 from bridge.identity.logins.kept_logins import BegunLogin, Login
-from bridge.identity.logins.login_credentials import LoginWish
+from bridge.identity.logins.login_credentials import LoginConfig
 from bridge.identity.logins.login_files import LoginFiles
 from bridge.identity.logins.login_flow import LoginFlowError, begin_login, finish_login, log_in
 from bridge.identity.logins.login_landing import LoginLanding, login_landing
@@ -48,23 +48,23 @@ class Browser:
 @asynccontextmanager
 async def began(
     server: LoginServer, tmp_path: Path, **wished: Any
-) -> AsyncIterator[tuple[LoginWish, LoginLanding]]:
+) -> AsyncIterator[tuple[LoginConfig, LoginLanding]]:
     """A login that can begin."""
     with anyio.fail_after(60):
         async with server.serve() as url, login_landing("127.0.0.1", 0) as landing:
-            yield LoginWish(url, LoginFiles(tmp_path), "tools", **wished), landing
+            yield LoginConfig(url, LoginFiles(tmp_path), "tools", **wished), landing
 
 
 async def login_at(server: LoginServer, tmp_path: Path, **wished: Any) -> Login:
-    async with began(server, tmp_path, **wished) as (wish, landing):
-        return await log_in(wish, landing, Browser(), 30)
+    async with began(server, tmp_path, **wished) as (login_config, landing):
+        return await log_in(login_config, landing, Browser(), 30)
 
 
 async def refusal(server: LoginServer, tmp_path: Path, **wished: Any) -> str:
     """Why there is no login."""
-    async with began(server, tmp_path, **wished) as (wish, landing):
+    async with began(server, tmp_path, **wished) as (login_config, landing):
         with pytest.raises(LoginFlowError) as caught:
-            await log_in(wish, landing, Browser(), 30)
+            await log_in(login_config, landing, Browser(), 30)
     return str(caught.value).replace(server.issuer, "ISSUER")
 
 
@@ -119,12 +119,12 @@ async def test_an_issuer_with_a_slash_behind_it_is_the_one_without(
     named: str, says: str, is_configured: bool, tmp_path: Path
 ) -> None:
     server = LoginServer(named=lambda issuer: [f"{issuer}{named}"])
-    async with began(server, tmp_path) as (wish, landing):
+    async with began(server, tmp_path) as (login_config, landing):
         server.metadata["issuer"] = f"{server.issuer}{says}"
         server.metadata["authorization_response_iss_parameter_supported"] = True
         server.back["iss"] = f"{server.issuer}{says}"
-        wish = replace(wish, issuer=server.issuer) if is_configured else wish
-        login = await log_in(wish, landing, Browser(), 30)
+        login_config = replace(login_config, issuer=server.issuer) if is_configured else login_config
+        login = await log_in(login_config, landing, Browser(), 30)
     assert login.issuer.rstrip("/") == server.issuer
 
 
@@ -134,11 +134,11 @@ async def test_the_iss_of_an_answer_is_compared_with_the_metadata_letter_by_lett
 ) -> None:
     """RFC 9207 section 2.4 and SEP-2468: no normalization there."""
     server = LoginServer()
-    async with began(server, tmp_path) as (wish, landing):
+    async with began(server, tmp_path) as (login_config, landing):
         server.metadata["issuer"] = f"{server.issuer}{says}"
         server.back["iss"] = f"{server.issuer}{iss}"
         with pytest.raises(LoginFlowError, match="in `iss`"):
-            await log_in(wish, landing, Browser(), 30)
+            await log_in(login_config, landing, Browser(), 30)
 
 
 @pytest.mark.parametrize("blank", ["", " "])
@@ -152,8 +152,8 @@ async def test_the_configured_issuer_is_taken_of_those_that_the_server_names_als
     tmp_path: Path,
 ) -> None:
     server = LoginServer(named=lambda issuer: ["https://other.example", f"{issuer}/"])
-    async with began(server, tmp_path) as (wish, landing):
-        login = await log_in(replace(wish, issuer=server.issuer), landing, Browser(), 30)
+    async with began(server, tmp_path) as (login_config, landing):
+        login = await log_in(replace(login_config, issuer=server.issuer), landing, Browser(), 30)
     assert login.issuer == server.issuer
 
 
@@ -252,14 +252,17 @@ async def test_a_denied_consent_is_said(tmp_path: Path) -> None:
 async def test_an_answer_with_another_state_changes_nothing(tmp_path: Path) -> None:
     server, pages = LoginServer(), []
 
-    async with began(server, tmp_path) as (wish, landing), httpx2.AsyncClient(trust_env=False) as client:
+    async with (
+        began(server, tmp_path) as (login_config, landing),
+        httpx2.AsyncClient(trust_env=False) as client,
+    ):
 
         async def show(url: str) -> None:
             for query in ("code=stolen&state=other", "code=stolen", "code=a&state=x&state=y"):
                 pages.append((await client.get(f"{landing.redirect_uri}?{query}")).status_code)
             await Browser()(url)
 
-        login = await log_in(wish, landing, show, 30)
+        login = await log_in(login_config, landing, show, 30)
     assert pages == [400, 400, 400]
     assert login.access_token == "access-2"
     assert [form["code"] for form in server.asked] == ["code-1"]
@@ -267,14 +270,17 @@ async def test_an_answer_with_another_state_changes_nothing(tmp_path: Path) -> N
 
 async def test_a_code_that_comes_twice_is_used_once(tmp_path: Path) -> None:
     server = LoginServer()
-    async with began(server, tmp_path) as (wish, landing), httpx2.AsyncClient(trust_env=False) as client:
+    async with (
+        began(server, tmp_path) as (login_config, landing),
+        httpx2.AsyncClient(trust_env=False) as client,
+    ):
 
         async def show(url: str) -> None:
             page = await client.get(url)
             statuses.extend([(await client.get(page.headers["location"])).status_code for _ in range(2)])
 
         statuses: list[int] = []
-        await log_in(wish, landing, show, 30)
+        await log_in(login_config, landing, show, 30)
     assert statuses == [200, 410]
     assert len(server.asked) == 1
 
@@ -360,9 +366,9 @@ def packed(path: str, *, hides: bytes = b" " * 1_000_000) -> ASGIApp:
 @pytest.mark.parametrize("path", [RESOURCE, METADATA])
 async def test_a_packed_answer_is_not_unpacked(path: str, tmp_path: Path) -> None:
     async with listening(packed(path)) as url:
-        wish = LoginWish(f"{url}/mcp", LoginFiles(tmp_path), "tools")
+        login_config = LoginConfig(f"{url}/mcp", LoginFiles(tmp_path), "tools")
         with anyio.fail_after(60), pytest.raises(LoginFlowError, match=f"{path} answered packed"):
-            await begin_login(wish, "http://127.0.0.1:1/callback", 30)
+            await begin_login(login_config, "http://127.0.0.1:1/callback", 30)
 
 
 async def test_a_server_that_sends_byte_by_byte_holds_up_no_login(tmp_path: Path) -> None:
@@ -388,9 +394,9 @@ async def test_a_server_that_sends_byte_by_byte_holds_up_no_login(tmp_path: Path
 
     with anyio.fail_after(60):
         async with listening(dripping) as url:
-            wish = LoginWish(f"{url}/mcp", LoginFiles(tmp_path), "tools")
+            login_config = LoginConfig(f"{url}/mcp", LoginFiles(tmp_path), "tools")
             with pytest.raises(LoginFlowError, match=r"the way to its page took longer than 0\.5 s"):
-                await begin_login(wish, "http://127.0.0.1:1/callback", 0.5)
+                await begin_login(login_config, "http://127.0.0.1:1/callback", 0.5)
             await has_left.wait()
 
 
@@ -417,9 +423,9 @@ async def test_a_login_goes_the_way_of_what_comes_after_it(
             monkeypatch.setenv(name, f"http://127.0.0.1:{port}")
             monkeypatch.setenv(name.lower(), f"http://127.0.0.1:{port}")
         async with server.serve() as url:
-            wish = LoginWish(url, LoginFiles(tmp_path), "tools")
+            login_config = LoginConfig(url, LoginFiles(tmp_path), "tools")
             with pytest.raises(LoginFlowError, match="502"):
-                await begin_login(wish, "http://127.0.0.1:1/callback", 30)
+                await begin_login(login_config, "http://127.0.0.1:1/callback", 30)
         tasks.cancel_scope.cancel()
     # The tool server itself is reached directly, as it is when it is called.
     assert set(asked) == {b"CONNECT login.example.invalid:443 HTTP/1.1"}
@@ -432,8 +438,8 @@ async def test_a_huge_answer_is_not_read(tmp_path: Path) -> None:
 
 async def test_a_server_that_asks_for_no_login_is_told_from_one_that_does(tmp_path: Path) -> None:
     server = LoginServer()
-    async with began(server, tmp_path) as (wish, landing):
-        elsewhere = replace(wish, url=f"{server.issuer}{METADATA}")
+    async with began(server, tmp_path) as (login_config, landing):
+        elsewhere = replace(login_config, url=f"{server.issuer}{METADATA}")
         with pytest.raises(UsageError, match="asks for no login: it answered HTTP 200"):
             await log_in(elsewhere, landing, Browser(), 30)
 
@@ -441,14 +447,14 @@ async def test_a_server_that_asks_for_no_login_is_told_from_one_that_does(tmp_pa
 async def test_a_begun_login_is_finished_from_its_fields_alone(tmp_path: Path) -> None:
     server, back = LoginServer(), "https://bridge.example/login/back"
     async with server.serve() as url:
-        wish = LoginWish(url, LoginFiles(tmp_path), "tools", "alice")
-        begun = await begin_login(wish, back, 30)
+        login_config = LoginConfig(url, LoginFiles(tmp_path), "tools", "alice")
+        begun = await begin_login(login_config, back, 30)
         fields = json.loads(json.dumps(asdict(begun)))
         bare = Login(**fields.pop("bare") | {"scopes": begun.bare.scopes})
         again = BegunLogin(**fields, bare=bare)
         async with httpx2.AsyncClient(trust_env=False) as client:
             place = (await client.get(begun.page)).headers["location"]
-        login = await finish_login(wish, again, dict(parse_qsl(urlsplit(place).query)), 30)
+        login = await finish_login(login_config, again, dict(parse_qsl(urlsplit(place).query)), 30)
     assert place.startswith(f"{back}?")
     assert (login.access_token, login.refresh_token, login.since) == ("access-2", "refresh-2", login.got_at)
     assert server.asked[0]["redirect_uri"] == back
@@ -457,10 +463,10 @@ async def test_a_begun_login_is_finished_from_its_fields_alone(tmp_path: Path) -
 async def test_an_answer_to_another_login_sends_no_code(tmp_path: Path) -> None:
     server = LoginServer()
     async with server.serve() as url:
-        wish = LoginWish(url, LoginFiles(tmp_path), "tools")
-        begun = await begin_login(wish, "https://bridge.example/login/back", 30)
+        login_config = LoginConfig(url, LoginFiles(tmp_path), "tools")
+        begun = await begin_login(login_config, "https://bridge.example/login/back", 30)
         with pytest.raises(LoginFlowError, match="not the one to this login"):
             await finish_login(
-                wish, begun, {"state": "another", "code": "code-1", "iss": begun.bare.issuer}, 30
+                login_config, begun, {"state": "another", "code": "code-1", "iss": begun.bare.issuer}, 30
             )
     assert server.asked == []

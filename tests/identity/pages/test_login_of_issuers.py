@@ -21,7 +21,7 @@ from bridge.http.request_checks import FaceAddress
 from bridge.identity.callers.issuer_login import IssuerLogin
 from bridge.identity.callers.issuers import LoginClient
 from bridge.identity.callers.key_sets import KeySource
-from bridge.identity.logins.login_credentials import LoginWish
+from bridge.identity.logins.login_credentials import LoginConfig
 from bridge.identity.logins.login_files import LoginFiles
 from bridge.identity.pages.login_links import LoginLink, start_url
 from bridge.identity.pages.login_pages import LoginPages, LoginPlaces
@@ -46,7 +46,7 @@ class IssuerDesk(Desk):
     @property
     def replica(self) -> LoginPages:
         places = LoginPlaces(
-            lambda place: self.wish if place == "tool_servers.crm" else None,
+            lambda place: self.login_config if place == "tool_servers.crm" else None,
             list,
             self.login_of,
             login_lead,
@@ -71,9 +71,9 @@ async def desk(tmp_path: Path) -> AsyncIterator[IssuerDesk]:
             people.serve() as issuer,
             httpx2.AsyncClient(trust_env=False) as http,
         ):
-            wish = LoginWish(url, LoginFiles(tmp_path), "crm", scopes=("read",))
+            login_config = LoginConfig(url, LoginFiles(tmp_path), "crm", scopes=("read",))
             keys = KeySource("corp", issuer_at(issuer, {}).place, http, LIMITS)
-            yield IssuerDesk(server, wish, people=people, keys=keys)
+            yield IssuerDesk(server, login_config, people=people, keys=keys)
 
 
 async def shows(browser: Browser, link: str) -> int:
@@ -124,7 +124,7 @@ async def test_a_login_says_who_vouched_for_its_principal_and_a_link_of_another_
         assert await shows(browser, link) == 200
         assert await browser.sends(link, approve="yes") == 200
         assert await browser.opens(await browser.goes_to_the_issuer()) == 200
-        ((_, login),) = (await here.wish.keeper.all()).logins
+        ((_, login),) = (await here.login_config.keeper.all()).logins
         assert login.vouched_by == voucher
 
 
@@ -296,8 +296,8 @@ async def test_a_principal_whose_issuer_left_the_file_while_it_was_there_opens_n
         await browser.opens(link)
         await browser.sends(link, who="yes")
         back = await browser.goes_to_the_issuer()
-        here.wish = replace(here.wish, name="gone")
-        gone = LoginPlaces(lambda _: here.wish, list, lambda _: None, login_lead, 30)
+        here.login_config = replace(here.login_config, name="gone")
+        gone = LoginPlaces(lambda _: here.login_config, list, lambda _: None, login_lead, 30)
         browser.app = LoginPages(FaceAddress(HERE), here.seals, gone)
         assert await browser.opens(back) == 404
         assert here.people.forms == []

@@ -23,7 +23,7 @@ from bridge.http.request_checks import NO_PROXIES, FaceAddress, TrustedProxies
 from bridge.identity.callers.principals import Principal
 from bridge.identity.callers.verifiers import Credential, Scheme
 from bridge.identity.logins.kept_logins import DECLINED, BegunLogin, Login, LoginKey, client_at
-from bridge.identity.logins.login_credentials import LoginWish
+from bridge.identity.logins.login_credentials import LoginConfig
 from bridge.identity.logins.login_files import LoginFiles
 from bridge.identity.pages.login_links import (
     LoginLink,
@@ -94,7 +94,7 @@ class Desk:
     """A bridge whose tool server `crm` wants a login of each caller."""
 
     server: LoginServer
-    wish: LoginWish
+    login_config: LoginConfig
     seals: LoginSeals = field(default_factory=lambda: LoginSeals(KEYS))
     credentials: list[Credential] = field(
         default_factory=lambda: [
@@ -111,7 +111,7 @@ class Desk:
     def replica(self) -> LoginPages:
         """The pages of one more replica."""
         places = LoginPlaces(
-            lambda place: self.wish if place == "tool_servers.crm" else None,
+            lambda place: self.login_config if place == "tool_servers.crm" else None,
             lambda: self.credentials,
             lambda _: None,
             login_lead,
@@ -126,14 +126,14 @@ class Desk:
         return start_url(self.public_url or "http://127.0.0.1", self.seals.sealed(link))
 
     async def logins(self) -> list[str]:
-        return [key.principal for key, _ in (await self.wish.keeper.all()).logins]
+        return [key.principal for key, _ in (await self.login_config.keeper.all()).logins]
 
 
 @asynccontextmanager
 async def desk(tmp_path: Path) -> AsyncIterator[Desk]:
     server = LoginServer()
     async with server.serve() as url:
-        yield Desk(server, LoginWish(url, LoginFiles(tmp_path), "crm", scopes=("read", "write")))
+        yield Desk(server, LoginConfig(url, LoginFiles(tmp_path), "crm", scopes=("read", "write")))
 
 
 async def test_a_principal_shows_who_it_is_approves_and_has_a_login_of_its_own(tmp_path: Path) -> None:
@@ -148,7 +148,7 @@ async def test_a_principal_shows_who_it_is_approves_and_has_a_login_of_its_own(t
         assert back.startswith(f"{HERE}/login/back?")
         browser.app = here.replica  # which has seen nothing of this
         assert await browser.opens(back) == 200
-        kept = await here.wish.keeper.find(LoginKey(here.server.url, "alice"))
+        kept = await here.login_config.keeper.find(LoginKey(here.server.url, "alice"))
         assert kept is not None
         assert kept.access_token == "access-2"
         assert await here.logins() == ["alice"]
@@ -202,7 +202,9 @@ async def test_nothing_is_kept_for_a_principal_that_leaves_meanwhile(tmp_path: P
 
             here.server.token = answer
         else:
-            here.wish = replace(here.wish, keeper=_Leaves(tmp_path, leave=lambda: here.credentials.pop(0)))
+            here.login_config = replace(
+                here.login_config, keeper=_Leaves(tmp_path, leave=lambda: here.credentials.pop(0))
+            )
         assert await browser.opens(back) == 404
         assert await here.logins() == []
         assert [form["token_type_hint"] for form in here.server.given_back] == [
@@ -246,12 +248,12 @@ async def test_a_login_that_was_begun_before_the_server_moved_is_not_kept_for_th
     changed: dict[str, str], tmp_path: Path
 ) -> None:
     async with desk(tmp_path) as here:
-        here.wish = replace(here.wish, allow_private=True)
+        here.login_config = replace(here.login_config, allow_private=True)
         link, browser = here.link_of(), Browser(here.replica)
         await browser.shows_who(link, "alice")
         await browser.sends(link, approve="yes")
         back = await browser.goes_to_the_issuer()
-        here.wish = replace(here.wish, **changed)
+        here.login_config = replace(here.login_config, **changed)
         assert await browser.opens(back) == 410
         assert "crm has moved since this login was begun" in browser.page.text
         assert await here.logins() == []
@@ -330,7 +332,7 @@ async def test_a_person_sees_the_scopes_that_the_server_has_missed_before_they_a
     missed = "delete", *(f"https://crm.example/auth/{name * 80}" for name in "abc")
     async with desk(tmp_path) as here:
         so_far = Login(here.server.issuer, "", "bridge", "good", got_at=1, since=1, wanted_scopes=missed)
-        async with here.wish.keeper.held(LoginKey(here.server.url, "alice")) as held:
+        async with here.login_config.keeper.held(LoginKey(here.server.url, "alice")) as held:
             await held.write(so_far)
         link, browser = here.link_of(), Browser(here.replica)
         await browser.shows_who(link, "alice")
@@ -346,7 +348,7 @@ async def test_whoever_declines_ends_the_login_and_the_issuer_is_never_named(tmp
         await browser.shows_who(link, "alice")
         assert here.server.issuer not in browser.page.text.replace(here.server.url, "")
         assert await browser.sends(link, decline="yes") == 200
-        kept = await here.wish.keeper.find(LoginKey(here.server.url, "alice"))
+        kept = await here.login_config.keeper.find(LoginKey(here.server.url, "alice"))
         assert kept is not None
         assert (kept.lost, kept.access_token) == (DECLINED, "")
 
@@ -360,7 +362,7 @@ async def test_whoever_has_declined_logs_in_by_the_next_link(tmp_path: Path) -> 
         await browser.shows_who(link, "alice")
         assert await browser.sends(link, approve="yes") == 200
         assert await browser.opens(await browser.goes_to_the_issuer()) == 200
-        kept = await here.wish.keeper.find(LoginKey(here.server.url, "alice"))
+        kept = await here.login_config.keeper.find(LoginKey(here.server.url, "alice"))
     assert kept is not None
     assert (kept.lost, kept.access_token) == ("", "access-2")
 
@@ -389,10 +391,10 @@ async def test_a_login_that_was_made_meanwhile_is_not_declined_away(tmp_path: Pa
         link, browser = here.link_of(), Browser(here.replica)
         await browser.shows_who(link, "alice")
         good = Login(here.server.issuer, "", "bridge", "good", got_at=1, since=1)
-        async with here.wish.keeper.held(LoginKey(here.server.url, "alice")) as held:
+        async with here.login_config.keeper.held(LoginKey(here.server.url, "alice")) as held:
             await held.write(good)
         assert await browser.sends(link, decline="yes") == 200
-        kept = await here.wish.keeper.find(LoginKey(here.server.url, "alice"))
+        kept = await here.login_config.keeper.find(LoginKey(here.server.url, "alice"))
         assert kept is not None
         assert kept.declined_at is not None, "for who waits for another login than this"
         assert replace(kept, declined_at=None) == good
@@ -404,7 +406,7 @@ async def test_a_login_that_only_other_replicas_can_open_is_not_declined_away(
     async with desk(tmp_path) as here:
         link, browser = here.link_of(), Browser(here.replica)
         await browser.shows_who(link, "alice")
-        async with here.wish.keeper.held(LoginKey(here.server.url, "alice")) as held:
+        async with here.login_config.keeper.held(LoginKey(here.server.url, "alice")) as held:
             await held.write(Login(here.server.issuer, "", "bridge", "good", got_at=1, since=1))
         (file,) = (tmp_path / "logins").glob("*.login")
         file.write_bytes(unreadable := b"sealed by somebody else")

@@ -27,7 +27,7 @@ from bridge.mcp.client.elicitation_routing import ElicitationRouter
 from bridge.mcp.client.eras import Era, negotiate
 from bridge.mcp.client.faults import ServerDownError, ServerRefusedError, cannot_ask
 from bridge.mcp.client.known_servers import Fact, ServerMemory
-from bridge.mcp.client.link import CLIENT
+from bridge.mcp.client.server_connection import CLIENT
 from bridge.mcp.client.session import Session
 from bridge.mcp.client.transports.stdio import StdioTarget
 from tests.support.limits import call_of, command_of, session_pace, url_at

@@ -49,13 +49,13 @@ class SessionPlace:
     number: int = 0
 
 
-def opening(secret: str, server: str, wish: str, place: SessionPlace, more: JsonObject) -> JsonObject:
+def opening(secret: str, server: str, login_config: str, place: SessionPlace, more: JsonObject) -> JsonObject:
     """The first frame of a link. The trace of the request goes with it, and who asks, if somebody listens to hops."""
     taken = trace.hop.get()
     return {
         "secret": secret,
         "server": server,
-        "wish": wish,
+        "wish": login_config,
         "place": asdict(place),
         "call_id": trace.call_id.get(),
         "trace": asdict(trace.context.get()),

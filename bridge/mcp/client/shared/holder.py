@@ -145,7 +145,7 @@ class _Errand:
     async def run(self, found: Callable[[str, float], Awaitable[_Held]]) -> None:
         """Do it, unless the other end closes the link first. It closes the link once it has the outcome, however long
         it takes to read that: the server has acted, so the outcome is not to be lost."""
-        wishes: Mapping[str, Callable[[_Held], Awaitable[None]]] = {
+        login_configs: Mapping[str, Callable[[_Held], Awaitable[None]]] = {
             "state": self._tell_state,
             "session": self._keep_session,
             "call": self._make_call,
@@ -156,7 +156,7 @@ class _Errand:
             group.start_soon(self._listen, group.cancel_scope)
             try:
                 held = await found(self._first["server"], self._first["start_seconds"])
-                await wishes[self._first["wish"]](held)
+                await login_configs[self._first["wish"]](held)
             except BridgeError as exc:
                 self._link.post(fault_frame(exc))
             except Exception as exc:

@@ -34,7 +34,7 @@ class Links(Protocol):
 
     name: str
 
-    async def open(self, wish: str, place: SessionPlace, **more: Any) -> WorkerLink:
+    async def open(self, login_config: str, place: SessionPlace, **more: Any) -> WorkerLink:
         """A link with this wish.
 
         Raises:

@@ -271,7 +271,7 @@ class SharedServer:
 
     # Linking to the holder
 
-    async def open(self, wish: str, place: SessionPlace, **more: Any) -> WorkerLink:
+    async def open(self, login_config: str, place: SessionPlace, **more: Any) -> WorkerLink:
         """See `Links.open`."""
         pauses = Backoff(_FIRST_PAUSE_SECONDS, _LONGEST_PAUSE_SECONDS)
         seconds = self._limits.pace.connect_seconds
@@ -282,7 +282,7 @@ class SharedServer:
                 if holder is not None:
                     with suppress(LinkEndedError):
                         link = await WorkerLink.to(holder)
-                        link.post(opening(self._held.secret, self._shared_as, wish, place, more))
+                        link.post(opening(self._held.secret, self._shared_as, login_config, place, more))
                         return link
                 with anyio.move_on_after(None if holder is None else pauses.next()):
                     await changed.wait()

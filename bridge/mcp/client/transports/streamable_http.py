@@ -45,9 +45,9 @@ from bridge.http.tls import PeerTls
 from bridge.identity.logins.kept_logins import OPERATOR
 from bridge.identity.logins.later_login import LaterCredentials, LaterLogin
 from bridge.identity.logins.login_credentials import (
+    LoginConfig,
     LoginNeededError,
     LoginToken,
-    LoginWish,
     ScopesNeededError,
 )
 from bridge.identity.tokens.caller_token import CallerToken
@@ -102,7 +102,7 @@ class HttpTarget:
 
     url: str = field(repr=False)
     headers: Mapping[str, str] = field(default_factory=dict, repr=False)
-    oauth: OAuthClient | LoginWish | TokenSource | None = None
+    oauth: OAuthClient | LoginConfig | TokenSource | None = None
     """How the bridge gets an access token for the server, if it needs one."""
     callers: CallerTokens | None = field(default=None, kw_only=True)
     """The access tokens for calls in the names of callers; None calls it in the bridge's name."""
@@ -142,7 +142,7 @@ class HttpTarget:
     @cached_property
     def tokens(self) -> TokenSource | None:
         """Where the access tokens come from; None if there are none. All sessions with the server share them."""
-        if isinstance(self.oauth, LoginWish):
+        if isinstance(self.oauth, LoginConfig):
             tokens: TokenSource = LoginToken(self.oauth, self.connect_seconds)
         elif isinstance(self.oauth, OAuthClient):
             tokens = ClientToken(self.oauth, self.connect_seconds)
@@ -163,7 +163,7 @@ class HttpTarget:
     @property
     def has_login_of_caller(self) -> bool:
         """Whether it is called with the login of one caller. A session is of one such login, and over with it."""
-        return isinstance(self.oauth, LoginWish) and self.oauth.principal != OPERATOR
+        return isinstance(self.oauth, LoginConfig) and self.oauth.principal != OPERATOR
 
     @property
     def how_to_log_in(self) -> str:
@@ -195,7 +195,7 @@ class HttpTarget:
         """
         if self.callers is not None:
             return replace(self, oauth=self.callers.of(caller), callers=None)
-        if not isinstance(self.oauth, LoginWish) or not self.oauth.of_each:
+        if not isinstance(self.oauth, LoginConfig) or not self.oauth.of_each:
             return self
         return replace(self, oauth=replace(self.oauth, principal=principal))
 

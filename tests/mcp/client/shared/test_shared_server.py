@@ -96,10 +96,10 @@ class Worker:
                     self.began.set()
                     await anyio.sleep_forever()
 
-    def opening(self, wish: str, **more: Any) -> JsonObject:
+    def opening(self, login_config: str, **more: Any) -> JsonObject:
         """The first frame of a link of this worker."""
         more["start_seconds"] = self.connect_seconds
-        return opening(SECRET, "shared#1", wish, SessionPlace(), more)
+        return opening(SECRET, "shared#1", login_config, SessionPlace(), more)
 
     async def until(self, condition: Any) -> None:
         """Wait until something is so of the server."""
@@ -383,8 +383,8 @@ async def test_a_large_result_is_kept_for_a_worker_that_does_not_read_it_yet() -
     async with two(raw_command()) as both:
         reader, writer = await asyncio.open_unix_connection(both.holder.holders.own_address)
         link = WorkerLink(reader, writer)
-        wish = {"caller": {"principal": "ada"}, "within_seconds": None}
-        link.post(both.other.opening("call", **wish))
+        login_config = {"caller": {"principal": "ada"}, "within_seconds": None}
+        link.post(both.other.opening("call", **login_config))
         assert await link.receive() == {"slot": 0}
         link.post({"call": asdict(call_of("big", {"bytes": size}))})
         await both.holder.server.idle()

@@ -152,7 +152,7 @@ class Visit:
         return self.principal
 
 
-class ConsoleGate:
+class ConsoleAccess:
     """Decides who may see the console."""
 
     def __init__(self, place: ProcessPlan, access: Access, keys: Callable[[], Sequence[bytes]]) -> None:

@@ -119,7 +119,7 @@ class Deadline:
 
 
 @dataclass
-class Link:
+class ServerConnection:
     """A connection whose handshake is done."""
 
     name: str
@@ -345,7 +345,7 @@ class Link:
 
 
 @asynccontextmanager
-async def open_link(
+async def open_connection(
     name: str,
     target: ServerTarget,
     era: Era,
@@ -357,7 +357,7 @@ async def open_link(
     last_words: LastWords | None = None,
     over_http_sse: bool = False,
     is_guess: bool = False,
-) -> AsyncIterator[Link]:
+) -> AsyncIterator[ServerConnection]:
     """Connect to a server and complete the handshake before the deadline.
 
     `attribution_seconds` and `on_question` are those of `ElicitationRouter`; `unanswered_most` is the `most` of
@@ -389,8 +389,10 @@ async def open_link(
                 )
             stamp = Stamp.of(session, CLIENT)
             ids = _request_ids(spoken)
-            holder.link = Link(name, wire, session, spoken, stamp, questions, last_words, is_child, ids)
-            yield holder.link
+            holder.connection = ServerConnection(
+                name, wire, session, spoken, stamp, questions, last_words, is_child, ids
+            )
+            yield holder.connection
 
 
 def _request_ids(era: Era) -> Iterator[int]:
@@ -450,15 +452,15 @@ class _Holder:
     """Passes signals of the wire and the transport to the link; drops those that come before there is one."""
 
     def __init__(self) -> None:
-        self.link: Link | None = None
+        self.connection: ServerConnection | None = None
 
     def tools_changed(self) -> None:
-        if self.link is not None:
-            self.link.tools_changed.set()
+        if self.connection is not None:
+            self.connection.tools_changed.set()
 
     def fault(self, kind: str) -> None:
-        if self.link is not None and kind in (SESSION_LOST, UNREACHABLE, LOGIN_NEEDED):
-            self.link.lost.set()
+        if self.connection is not None and kind in (SESSION_LOST, UNREACHABLE, LOGIN_NEEDED):
+            self.connection.lost.set()
 
 
 @asynccontextmanager

@@ -19,7 +19,7 @@ from bridge.assembly.bridge import Bridge
 from bridge.assembly.plan import AuditPlan, Plan, ProcessPlan
 from bridge.assembly.plan_from_file import plan_from_file
 from bridge.config.load import SettingOverride, load
-from bridge.console import gate, sign_ins
+from bridge.console import console_access, sign_ins
 from bridge.identity.callers.principals import Principal
 from bridge.identity.callers.verifiers import Credential, Scheme
 from tests.support.console import HERE, ConsoleBrowser, console_of
@@ -234,7 +234,7 @@ async def test_without_the_console_there_is_nothing_at_its_path(tmp_path: Path) 
         assert (await ConsoleBrowser(bridge).opens()).status_code == 404
 
 
-@pytest.mark.parametrize(("size", "status"), [(gate.BODY_BYTES + 10, 413), (10, 403)])
+@pytest.mark.parametrize(("size", "status"), [(console_access.BODY_BYTES + 10, 413), (10, 403)])
 async def test_a_form_is_bounded(size: int, status: int, tmp_path: Path) -> None:
     async with console_of(plan_with(tmp_path, ADA)) as bridge:
         browser = ConsoleBrowser(bridge)
