@@ -22,7 +22,6 @@ from bridge.mcp.schemas import UncheckableError, errors_of, resolved, validator_
 from bridge.mcp.tools import Tool
 from bridge.text.jsonvalues import JsonObject
 from bridge.translate.arguments import properties_of, required_of
-from bridge.translate.pattern_examples import text_for
 
 MAX_DEPTH: Final = 8
 """The most levels of an example. Deeper arguments are for programs, which read the schema."""
@@ -213,17 +212,16 @@ def _integers(schema: JsonObject) -> Iterator[JsonValue]:
 
 
 def _texts(schema: JsonObject) -> Iterator[JsonValue]:
-    """Candidates: by the format, from quotes in the description for a pattern, and from the pattern itself."""
+    """Candidates: by the format. For a pattern, only what stands in quotes in the description."""
     least = min(_whole_number(schema.get("minLength"), 0), _MAX_CHARACTERS)
     most = _whole_number(schema.get("maxLength"), _MAX_CHARACTERS)
     pattern, description = schema.get("pattern"), schema.get("description")
     if isinstance(pattern, str):
         quoted = [text for _, text in _QUOTED.findall(description)] if isinstance(description, str) else []
-        made = [text for more in (0, least) if (text := text_for(pattern, more)) is not None]
         # A pattern that cannot be matched in linear time passes every check, so a text is not known to fit.
         # Nobody has called yet, so none but a light pattern is compiled for it.
         with suppress(PatternTooSlowError):
-            yield from (text for text in (*quoted, *made) if matches(pattern, text, unknown=False))
+            yield from (text for text in quoted if matches(pattern, text, unknown=False))
         return
     plain = _FORMATS.get(str(schema.get("format")), "dGV4dA==" if "contentEncoding" in schema else _PLAIN)
     yield (plain * (-(-least // len(plain)) if least > len(plain) else 1))[
