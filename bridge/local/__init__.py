@@ -1,1 +1,1 @@
-"""The machine that the bridge runs on: private files, the folders of its user, and names of files."""
+"""The local machine: private files, the user's folders, file locks and file names."""

@@ -1,17 +1,17 @@
 """Gives a file one owner, by a lock of the operating system, and notices when the file is lost.
 
 This module knows how each system locks a file. It never waits, and it never looks at process ids: the kernel releases
-the lock when its holder dies, however it dies, so that a stale lock cannot exist.
+the lock however its holder dies, so no lock is ever stale.
 
-On Linux the lock is on the file itself. So neither another name of the file nor the deletion of a lock file allows a
-second owner. On macOS and the BSDs, locks by flock and by fcntl are in one list. An flock belongs to the open file
-there, and an fcntl lock to the process, so that an flock on the database would keep SQLite in this very process out
-(flock(2) of FreeBSD: use one of them within a process; `lf_getblock` of XNU and FreeBSD compare owners, not kinds). On
-these systems and on Windows, the lock is on a sibling file.
+On Linux the lock is on the file itself, so a second owner cannot get in by another name of the file or by deleting a
+lock file. On macOS and the BSDs, flock and fcntl locks conflict: an flock belongs to the open file and an fcntl lock to
+the process, so an flock on the database would lock out SQLite in this very process (flock(2) of FreeBSD: use one of
+them within a process; `lf_getblock` of XNU and FreeBSD compare owners, not kinds). On these systems and on Windows, the
+lock is on a sibling file.
 
-A process loses all its POSIX locks on a file once it closes *any* descriptor of the file, and SQLite's locks are of
-that kind. So this module has one descriptor, which is opened before SQLite opens the file and closed after SQLite's
-last connection. Checks in between use the file's name or that descriptor. Nothing else may open the file.
+A process loses all its POSIX locks on a file once it closes *any* descriptor of the file, and SQLite uses POSIX locks.
+So this module keeps one descriptor, opened before SQLite opens the file and closed after SQLite's last connection.
+Checks in between use the file's name or that descriptor. Nothing else may open the file.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ MAGIC: Final = b"SQLite format 3\0"
 """The first bytes of a database (https://www.sqlite.org/fileformat.html, 1.3)."""
 
 LOCK_ENDING: Final = ".mcp-a2a-lock"
-"""What the name of the sibling ends with."""
+"""The ending of the sibling file's name."""
 
 _OPEN: Final = (
     os.O_RDWR
@@ -45,11 +45,11 @@ _OPEN: Final = (
 )
 _DESCRIPTORS: Final = "/proc/self/fd"
 _LOCKS_THE_FILE: Final = sys.platform.startswith("linux")
-"""Whether a lock by flock does not conflict with SQLite's own locks."""
+"""Whether an flock on the file leaves SQLite's own locks alone."""
 
 
 class OwnedFile:
-    """A file that this process owns. It is a database from its first commit on."""
+    """A file that this process owns. From its first commit on, the file is an SQLite database."""
 
     def __init__(self, path: Path, descriptor: int) -> None:
         self._names = os.fspath(path), f"{path}-wal"
@@ -59,31 +59,31 @@ class OwnedFile:
         self._size_bytes = 0
 
     def loss(self) -> str | None:
-        """What happened to the file, in words; None while it is the file that was opened.
+        """How the file was lost, in words; None while it is still the file that was opened.
 
-        Call this while no checkpoint can run. The file must never shrink: nothing vacuums it.
+        Call this while no checkpoint can run. The file must never shrink, so never vacuum it.
         """
         try:
-            found, log = (os.lstat(name) for name in self._names)
+            status, log_status = (os.lstat(name) for name in self._names)
         except FileNotFoundError as exc:
             return f"{exc.filename} was deleted or moved"
         except OSError as exc:
             return f"{exc.filename} cannot be looked at: {exc.strerror}"
-        if _inode(found) != self._inode:
+        if _inode(status) != self._inode:
             return "another file has taken its place"
-        if self._log not in (None, _inode(log)):
+        if self._log not in (None, _inode(log_status)):
             return "another log has taken the place of its own"
-        if found.st_size < self._size_bytes:
+        if status.st_size < self._size_bytes:
             return "it was cut short"
         # SQLite's lock keeps others from reading on Windows, and from writing as well.
         if hasattr(os, "pread") and os.pread(self._descriptor, len(MAGIC), 0) != MAGIC:
             return "its beginning was overwritten"
-        self._log, self._size_bytes = _inode(log), found.st_size
+        self._log, self._size_bytes = _inode(log_status), status.st_size
         return None
 
 
 def is_database(path: Path) -> bool:
-    """Whether a file begins as a database does. Ask before this process opens it as one."""
+    """Whether a file begins like an SQLite database. Only call this before this process opens the database."""
     with suppress(OSError), os.fdopen(open_regular(path), "rb") as file:
         return file.read(len(MAGIC)) == MAGIC
     return False
@@ -91,7 +91,7 @@ def is_database(path: Path) -> bool:
 
 @contextmanager
 def own_file(path: Path, *, locks_the_file: bool = _LOCKS_THE_FILE) -> Iterator[OwnedFile]:
-    """Own a file for the length of the block. A missing file is created, readable by its owner only.
+    """Own a file while the context is open. A missing file is created, readable by its owner only.
 
     Raises:
         StoreLockedError: another process owns the file.
@@ -101,9 +101,9 @@ def own_file(path: Path, *, locks_the_file: bool = _LOCKS_THE_FILE) -> Iterator[
     if path.is_symlink():
         raise UsageError(f"{path} is a symbolic link: name the file that it leads to, {path.readlink()}")
     with ExitStack() as stack:
-        # The owner is known before a descriptor of the file is closed, which would release SQLite's locks.
+        # Find out who owns the file before closing a descriptor of it: closing one would release SQLite's locks.
         if not locks_the_file:
-            # The sibling is never deleted: two owners could then hold locks on two files of one name.
+            # The sibling is never deleted: otherwise two owners could lock two different files of the same name.
             _take_or_refuse(path, stack.enter_context(_opened(path.with_name(f"{path.name}{LOCK_ENDING}"))))
         elif _is_open_here(path):
             raise _in_use(path)
@@ -138,7 +138,7 @@ def _take_or_refuse(path: Path, descriptor: int) -> None:
 
 def _take(descriptor: int) -> None:
     """Lock a file, or raise at once."""
-    # Each of the two modules is on one kind of system alone.
+    # Each of these modules exists on one kind of system only.
     if sys.platform == "win32":
         import msvcrt
 
@@ -156,7 +156,7 @@ def _in_use(path: Path) -> StoreLockedError:
 
 
 def _is_open_here(path: Path) -> bool:
-    """Whether this process has the file open, under any name; False where the system does not say."""
+    """Whether this process has the file open, under any name; False on systems that do not tell."""
     with suppress(OSError):
         wanted = _inode(path.stat())
         for name in os.listdir(_DESCRIPTORS):
@@ -166,5 +166,5 @@ def _is_open_here(path: Path) -> bool:
     return False
 
 
-def _inode(found: os.stat_result) -> tuple[int, int]:
-    return found.st_dev, found.st_ino
+def _inode(status: os.stat_result) -> tuple[int, int]:
+    return status.st_dev, status.st_ino

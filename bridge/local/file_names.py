@@ -1,8 +1,8 @@
-"""File names: those of others made safe, and those that Windows takes for something else. Pure but for the suffixes of
-media types, which the system may add to: paths are taken as on the system of their class.
+"""Makes names from peers safe as file names, and finds names that Windows does not treat as files. Pure, except that
+the system may add suffixes of media types. The class of a path says which system's rules hold.
 
-Windows gives some names to devices, whatever folder and ending stand with them, cuts dots and spaces from the end of
-a name, and by default finds no path of more than 259 characters.
+Windows reserves some names for devices, in every folder and with every ending. It cuts dots and spaces from the end of
+a name, and by default it cannot open paths of more than 259 characters.
 
 Source: learn.microsoft.com/windows/win32/fileio/naming-a-file.
 """
@@ -19,21 +19,22 @@ _DEVICE: Final = re.compile(
 )
 _CUT: Final = ". "
 MOST_CHARACTERS: Final = 259
-"""Characters of a path on Windows, unless long paths are switched on there."""
+"""The most characters of a path on Windows, unless long paths are enabled."""
 
 
 _NOT_IN_FILES: Final = re.compile(r"[^\w.-]+")
 _NAME_CHARACTERS: Final = 100
 
 
-def safe_file_name(given: str) -> str:
-    """The name of a file without any path that others may have given it; "" when nothing is left."""
-    last = given.replace("\\", "/").rstrip("/").rpartition("/")[2]
+def safe_file_name(name: str) -> str:
+    """A safe file name from a name that a peer gave, without its folders; "" if nothing is left."""
+    last = name.replace("\\", "/").rstrip("/").rpartition("/")[2]
     return fit_for_every_system(_NOT_IN_FILES.sub("_", last).lstrip(".")[-_NAME_CHARACTERS:])
 
 
 def named_by_type(stem: str, media_type: str) -> str:
-    """A safe file name of a stem, with the suffix of a media type (`.bin` for an unknown type); "" without a stem."""
+    """A safe file name: the stem with the suffix of the media type (`.bin` for an unknown type); "" if nothing is left
+    of the stem."""
     safe = _NOT_IN_FILES.sub("_", stem).strip("._")[:_NAME_CHARACTERS]
     plain = media_type.partition(";")[0].strip()
     subtype = re.fullmatch(r"\w+/(?:x-)?([a-z0-9]{1,8})", plain)
@@ -47,23 +48,23 @@ def is_device(name: str) -> bool:
 
 
 def fit_for_every_system(name: str) -> str:
-    """The name, changed if a system would take it for a device or cut it. (The name has no separators.)"""
-    kept = name.rstrip(_CUT)
-    return f"_{kept}" if is_device(kept) else kept
+    """The name, changed if Windows would cut it or take it for a device. (The name has no separators.)"""
+    trimmed = name.rstrip(_CUT)
+    return f"_{trimmed}" if is_device(trimmed) else trimmed
 
 
 def refusal_of(path: PurePath) -> str | None:
-    """Why the system of this path takes its name for no file, in words; None when it is one."""
+    """Why this path cannot name a file on its system, in words; None if it can."""
     if isinstance(path, PureWindowsPath) and is_device(path.name):
         return f"Windows takes {path.name} for a device: give it another name"
     return None
 
 
 def length_hint(path: PurePath, more: int) -> str:
-    """What to do about a path that cannot be opened, if the system of this path may find it too long; else "".
+    """A hint for a path that could not be opened, if the path may be too long for its system; else "".
 
     Args:
-        more: the characters by which the names of files beside it are longer.
+        more: how many more characters the longest name of a file beside it has.
     """
     if isinstance(path, PureWindowsPath) and len(str(path)) + more > MOST_CHARACTERS:
         return f"; Windows takes {MOST_CHARACTERS} characters, unless long paths are switched on (LongPathsEnabled)"

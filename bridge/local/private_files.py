@@ -1,16 +1,15 @@
-"""Keeps the bridge's files and folders private on a machine with other users, and reads files that may be anything.
+"""Keeps the bridge's files and folders private on a machine with other users, and reads files safely.
 
 On POSIX, rights of other users are removed, or the path is refused. The group keeps its rights, because container
 volumes are often shared with a group.
 
-On Windows the bits of a mode say nothing. A file has the rights of its folder there: those of the user's profile, which
-other users cannot read, or those of a folder that the bridge made, into which Python lets only the user and
-administrators (`os.mkdir` with 0o700, from 3.11.10, 3.12.4 and 3.13 on). For any other folder the rights are not known,
-and that is said.
+On Windows, mode bits say nothing: a file inherits the rights of its folder. Other users can read neither the user's
+profile nor a folder that the bridge made (`os.mkdir` with 0o700 lets in only the user and administrators, from Python
+3.11.10, 3.12.4 and 3.13 on). The rights of any other folder are unknown, so a warning is logged.
 
-A path that the bridge is told to read may lead to a device, to a pipe that nobody writes, or to more than fits into
-memory. So each is opened without waiting, judged by its descriptor, and read up to a bound. For the same reason only
-what a descriptor shows to be a regular file, or a folder, of this very user is ever given another mode.
+A path that the bridge is told to read may lead to a device, to a pipe without a writer, or to a file too large for
+memory. So the bridge opens it without blocking, checks what the descriptor refers to, and reads up to a limit. It
+changes the mode only of a regular file or folder that, by its descriptor, belongs to this user.
 """
 
 from __future__ import annotations
@@ -34,40 +33,40 @@ logger = logging.getLogger(__name__)
 _Made = TypeVar("_Made")
 
 HAS_MODES: Final = sys.platform != "win32"
-"""Whether the bits of a mode say who may use a file."""
+"""Whether mode bits say who may use a file."""
 
 _own_id: Final[Callable[[], int]] = getattr(os, "geteuid", lambda: 0)
-"""The number of this user; on Windows files belong to no number."""
+"""The id of this user; always 0 on Windows, where files have no such owner."""
 
 change_mode: Final[Callable[[int, int], None]] = getattr(os, "fchmod", os.chmod)
 """Changes the mode of an open file."""
 
 _A_FOLDER: Final = getattr(os, "O_DIRECTORY", 0)
 _AT_ONCE: Final = getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_NOCTTY", 0)
-"""Opens without waiting: a pipe has perhaps no other end."""
+"""Opens without blocking, even a pipe without a writer."""
 
 CONFIG_BYTES: Final = 4 * 1024 * 1024
-"""The most of a configuration file, and of each file that it imports. TOML of that size takes some seconds to read."""
+"""The largest configuration file, or file that it imports. TOML of that size takes some seconds to read."""
 SECRET_BYTES: Final = 64 * 1024
-"""The most of a file with a secret: no header and no key is as long."""
+"""The largest file with a secret: headers and keys are shorter."""
 PEM_BYTES: Final = 4 * 1024 * 1024
-"""The most of a file with certificates: all public authorities take 0.3 MB."""
+"""The largest file with certificates: those of all public authorities take 0.3 MB."""
 STATE_BYTES: Final = 64 * 1024 * 1024
-"""The most of a file that the bridge has written itself, or that a host keeps its servers in."""
+"""The largest file that the bridge itself wrote, or in which a host keeps its servers."""
 
 _OTHERS: Final = 0o007
 _OTHERS_WRITE: Final = 0o002
 
 _TRIES: Final = 6
 _PAUSE_SECONDS: Final = 0.01
-"""Between tries: another bridge reads or replaces one of these small files in less."""
+"""The pause between tries. Another bridge takes less time to read or replace one of these small files."""
 
 
 def private_folder(folder: Path, *, has_modes: bool = HAS_MODES) -> None:
-    """Make a folder for its owner alone; if it exists, remove the right of other users to write to it.
+    """Make a folder that only its owner can use; if it exists, remove the right of other users to write to it.
 
-    A sticky folder such as /tmp stays as it is: other users can only make files of their own there. Where modes say
-    nothing, a folder outside the user's profile stays as it is, too, and that is said.
+    A sticky folder such as /tmp stays as it is: other users can only make files of their own there. On Windows, a
+    folder outside the user's profile stays as it is, too, and a warning is logged.
 
     Raises:
         UsageError: other users can write to the folder, and this process may not change its mode.
@@ -84,24 +83,24 @@ def _make(folder: Path, *, has_modes: bool = HAS_MODES) -> None:
         return
     descriptor = os.open(folder, os.O_RDONLY | _A_FOLDER)
     try:
-        if _is_open_folder(found := os.fstat(descriptor)):
-            _take_away(folder, descriptor, found, _OTHERS_WRITE, "write to")
+        if _is_open_folder(status := os.fstat(descriptor)):
+            _take_away(folder, descriptor, status, _OTHERS_WRITE, "write to")
     finally:
         os.close(descriptor)
 
 
-def _is_open_folder(found: os.stat_result) -> bool:
-    return bool(found.st_mode & _OTHERS_WRITE and not found.st_mode & stat.S_ISVTX)
+def _is_open_folder(status: os.stat_result) -> bool:
+    return bool(status.st_mode & _OTHERS_WRITE and not status.st_mode & stat.S_ISVTX)
 
 
 def private_file(file: Path) -> None:
-    """Remove the rights of other users to read and write a file. A missing file is passed over, and so is what is no
-    regular file: a device is everybody's.
+    """Remove the rights of other users to read and write a file. Skips a missing file, and anything that is not a
+    regular file, such as a device.
 
     Raises:
-        UsageError: other users have rights, and the file is not this user's or this process may not change the mode;
-            or the file belongs to another user, in a folder that everyone may write to.
-        OSError: the file cannot be looked at.
+        UsageError: other users have rights, and the file is not this user's or this process may not change the mode; or
+            the file belongs to another user, in a folder that everyone can write to.
+        OSError: the file cannot be inspected.
     """
     if not HAS_MODES:
         return
@@ -113,29 +112,29 @@ def private_file(file: Path) -> None:
         except PermissionError:  # it may be for writing alone
             descriptor = os.open(file, os.O_WRONLY | _AT_ONCE)
         try:
-            found = os.fstat(descriptor)
-            require_not_planted(file, found)
-            if stat.S_ISREG(found.st_mode) and found.st_mode & _OTHERS:
-                _take_away(file, descriptor, found, _OTHERS, "read")
+            status = os.fstat(descriptor)
+            require_not_planted(file, status)
+            if stat.S_ISREG(status.st_mode) and status.st_mode & _OTHERS:
+                _take_away(file, descriptor, status, _OTHERS, "read")
         finally:
             os.close(descriptor)
 
 
-def require_not_planted(file: Path, found: os.stat_result) -> None:
-    """Refuse a file that another user may have put where the bridge looks for its own.
+def require_not_planted(file: Path, status: os.stat_result) -> None:
+    """Refuse a file that another user may have put where the bridge expects its own file.
 
     Raises:
-        UsageError: it belongs to another user, in a folder that everyone may write to.
-        OSError: the folder cannot be looked at.
+        UsageError: it belongs to another user, in a folder that everyone can write to.
+        OSError: the folder cannot be inspected.
     """
-    if HAS_MODES and found.st_uid not in (_own_id(), 0) and file.parent.stat().st_mode & _OTHERS_WRITE:
+    if HAS_MODES and status.st_uid not in (_own_id(), 0) and file.parent.stat().st_mode & _OTHERS_WRITE:
         raise UsageError(
             f"{file} belongs to another user, in a folder that everyone can write to: name another"
         )
 
 
 def open_regular(file: Path) -> int:
-    """Open a regular file for reading, without waiting; return its descriptor.
+    """Open a regular file for reading, without blocking; return its descriptor.
 
     Raises:
         OSError: it cannot be opened, or it is a device, a pipe or the like.
@@ -166,16 +165,16 @@ def read_regular(file: Path, most_bytes: int) -> bytes:
 
 
 def read_secret(file: Path, most_bytes: int = SECRET_BYTES) -> tuple[bytes, os.stat_result]:
-    """The content of a regular file that holds a secret, and what the file is.
+    """The content of a regular file that holds a secret, and the file's stat result.
 
     Raises:
-        UsageError: another user may have planted it, see `require_not_planted`.
+        UsageError: another user may have planted the file, see `require_not_planted`.
         OSError: as `read_regular` does.
     """
     with os.fdopen(open_regular(file), "rb") as opened:
-        found = os.fstat(opened.fileno())
-        require_not_planted(file, found)
-        return _bounded(opened, file, most_bytes), found
+        status = os.fstat(opened.fileno())
+        require_not_planted(file, status)
+        return _bounded(opened, file, most_bytes), status
 
 
 def _bounded(opened: BinaryIO, file: Path, most_bytes: int) -> bytes:
@@ -188,12 +187,12 @@ def _bounded(opened: BinaryIO, file: Path, most_bytes: int) -> bytes:
 
 
 def require_writable(file: Path) -> None:
-    """Refuse a file that this process could not make, or not write to, without making or changing anything.
+    """Refuse a file that this process could not create or write, without changing anything.
 
     Raises:
-        OSError: it is a folder, its folder is none, or rights are missing.
+        OSError: the path is a folder, its parent is not a folder, or rights are missing.
     """
-    there = next(one for one in (file, *file.absolute().parents) if one.exists())
+    there = next(path for path in (file, *file.absolute().parents) if path.exists())
     if there == file and file.is_dir():
         raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(file))
     if there != file and not there.is_dir():
@@ -209,31 +208,31 @@ def require_writable(file: Path) -> None:
 
 
 def keep_private(file: Path, descriptor: int) -> None:
-    """Remove the rights of other users to read and write an open file, as whoever made it may have given them.
+    """Remove the rights of other users to read and write an open file, which its creator may have granted.
 
     Raises:
-        OSError: this process may not change its mode, or the file is another user's.
+        OSError: this process may not change the file's mode, or the file belongs to another user.
     """
     if not HAS_MODES:
         return
-    found = os.fstat(descriptor)
-    if stat.S_ISREG(found.st_mode) and found.st_mode & _OTHERS:
-        if found.st_uid != _own_id():
+    status = os.fstat(descriptor)
+    if stat.S_ISREG(status.st_mode) and status.st_mode & _OTHERS:
+        if status.st_uid != _own_id():
             raise PermissionError(
                 errno.EPERM, "others can read it, and it belongs to another user", str(file)
             )
-        mode = stat.S_IMODE(found.st_mode) & ~_OTHERS
+        mode = stat.S_IMODE(status.st_mode) & ~_OTHERS
         change_mode(descriptor, mode)
         logger.warning("everyone on this machine could read %s; its mode is %o from now on", file, mode)
 
 
 def sync_folder(folder: Path) -> None:
-    """Have the names in a folder on the disk, so that no file is without its name after a crash of the machine.
+    """Write a folder's entries to the disk, so that no file loses its name when the machine crashes.
 
-    Windows has no such call; its file systems write names down before they say that it is done.
+    Windows has no such call: its file systems write entries before an operation returns.
 
     Raises:
-        OSError: they could not be written.
+        OSError: the entries could not be written.
     """
     if not HAS_MODES:
         return
@@ -247,22 +246,22 @@ def sync_folder(folder: Path) -> None:
         os.close(descriptor)
 
 
-def may_others_use(found: os.stat_result, *, has_modes: bool = HAS_MODES) -> bool:
-    """Whether the mode of a file gives rights to other users. Where modes say nothing, none."""
-    return has_modes and bool(found.st_mode & _OTHERS)
+def may_others_use(status: os.stat_result, *, has_modes: bool = HAS_MODES) -> bool:
+    """Whether the mode of a file gives rights to other users; False on Windows, where modes say nothing."""
+    return has_modes and bool(status.st_mode & _OTHERS)
 
 
 def doubt_of(folder: PurePath, home: PurePath) -> str | None:
-    """Why others may be able to read the files in a folder; None below the user's profile."""
+    """Why other users may be able to read the files in a folder; None inside the user's profile."""
     if folder.is_relative_to(home):
         return None
     return f"what is kept in {folder} has the rights of that folder; only {home} is sure to be yours alone"
 
 
-def _take_away(path: Path, descriptor: int, found: os.stat_result, rights: int, verb: str) -> None:
-    mode = stat.S_IMODE(found.st_mode) & ~rights
+def _take_away(path: Path, descriptor: int, status: os.stat_result, rights: int, verb: str) -> None:
+    mode = stat.S_IMODE(status.st_mode) & ~rights
     words = f"everyone on this machine can {verb} {path}: chmod it to {mode:o}"
-    if found.st_uid != _own_id():
+    if status.st_uid != _own_id():
         raise UsageError(f"{words}. It belongs to another user, so the bridge leaves it as it is")
     try:
         change_mode(descriptor, mode)
@@ -272,7 +271,8 @@ def _take_away(path: Path, descriptor: int, found: os.stat_result, rights: int, 
 
 
 def write_privately(file: Path, text: bytes, *, lasting: bool = False) -> None:
-    """Write a file that only its owner can read: completely or not at all. A `lasting` one is on the disk afterwards.
+    """Write a file that only its owner can read, completely or not at all. With `lasting`, the content is on the disk
+    afterwards.
 
     Raises:
         UsageError: as `private_folder` does.
@@ -295,10 +295,11 @@ def write_privately(file: Path, text: bytes, *, lasting: bool = False) -> None:
 
 
 def patiently(action: Callable[[], _Made]) -> _Made:
-    """Do something with a file that another program may have open for a moment, which Windows refuses until then.
+    """Run an action on a file, and try again while another program has the file open: Windows refuses the action until
+    the program closes it.
 
     Raises:
-        OSError: it could not be done, however often it was tried.
+        OSError: no try succeeded.
     """
     for _ in range(_TRIES - 1):
         try:

@@ -1,7 +1,7 @@
 """The folders of a user's bridges: for state, and for caches.
 
-`XDG_STATE_HOME` and `XDG_CACHE_HOME` name other folders on every system. Otherwise the system's own are used: on
-Windows and macOS they are in the user's profile, which other users cannot read.
+`XDG_STATE_HOME` and `XDG_CACHE_HOME` set these folders on every system. Otherwise the system's default folders are
+used: on Windows and macOS they are in the user's profile, which other users cannot read.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from platformdirs import user_cache_path, user_state_path
 FOLDER: Final = "mcp-a2a"
 
 LOGINS: Final = "logins"
-"""The folder of logins in the folder for state."""
+"""The folder of logins inside the state folder."""
 
 
 def state_folder(environment: Mapping[str, str] = os.environ) -> Path:
@@ -25,7 +25,7 @@ def state_folder(environment: Mapping[str, str] = os.environ) -> Path:
 
 
 def cache_folder(environment: Mapping[str, str] = os.environ) -> Path:
-    """The folder for what bridges can read again: the cards of agents."""
+    """The folder for data that bridges can fetch again: the cards of agents."""
     return _named("XDG_CACHE_HOME", environment) or user_cache_path(FOLDER, appauthor=False)
 
 

@@ -1,1 +1,1 @@
-"""Texts and JSON as values, without a protocol. Pure."""
+"""Texts and JSON values, independent of any protocol. Pure."""

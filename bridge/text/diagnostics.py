@@ -1,6 +1,6 @@
 """Diagnostics about files, rendered as plain text with the place, the line and a hint. Pure.
 
-A diagnostic holds no secret: its maker masks the line.
+A diagnostic holds no secret: whoever makes it masks the secrets in the line.
 """
 
 from __future__ import annotations
@@ -12,17 +12,17 @@ from pathlib import Path
 from typing import Final
 
 _LINE_LIMIT: Final = 110
-"""Characters of a line that are shown. A longer line is cut around the place."""
+"""The most characters of a line that are shown. A longer line is cut around the mistake."""
 
 _BEFORE: Final = 40
-"""Characters of a longer line that are shown before the place."""
+"""The most characters of a cut line that are shown before the mistake."""
 
 _WIDE: Final = ("W", "F")
 
 
 @dataclass(frozen=True)
 class Diagnostic:
-    """One mistake and its place. Lines and columns count from 1, in characters."""
+    """One mistake in a file, and where it is. Lines and columns count from 1, in characters."""
 
     file: Path
     message: str
@@ -40,34 +40,42 @@ class Diagnostic:
 
 
 def in_order(diagnostics: Iterable[Diagnostic]) -> tuple[Diagnostic, ...]:
-    """Sort by file in the given order, then by place, and drop duplicates."""
-    once = list(dict.fromkeys(diagnostics))
-    files = list(dict.fromkeys(one.file for one in once))
-    return tuple(sorted(once, key=lambda one: (files.index(one.file), one.line, one.column)))
+    """Sort by file, in the order in which the files first appear, then by line and column; drop duplicates."""
+    unique = list(dict.fromkeys(diagnostics))
+    files = list(dict.fromkeys(diagnostic.file for diagnostic in unique))
+
+    def place(diagnostic: Diagnostic) -> tuple[int, int, int]:
+        return files.index(diagnostic.file), diagnostic.line, diagnostic.column
+
+    return tuple(sorted(unique, key=place))
 
 
 def render(diagnostics: Sequence[Diagnostic]) -> str:
-    """All diagnostics as text, with their number."""
-    files = " and ".join(str(file) for file in dict.fromkeys(one.file for one in diagnostics))
+    """All diagnostics as text, and a last line with their number."""
+    files = " and ".join(str(file) for file in dict.fromkeys(diagnostic.file for diagnostic in diagnostics))
     errors = "1 error" if len(diagnostics) == 1 else f"{len(diagnostics)} errors"
     return "\n\n".join([*map(str, diagnostics), f"{errors} in {files}"])
 
 
-def _rendered(one: Diagnostic) -> list[str]:
-    margin = " " * len(str(one.line))
-    place = f"{one.file}:{one.line}:{one.column}" if one.line else str(one.file)
-    lines = [f"error: {one.message}", f"{margin}--> {place}"]
-    if one.line:
-        source, carets = _shown(one)
+def _rendered(diagnostic: Diagnostic) -> list[str]:
+    margin = " " * len(str(diagnostic.line))
+    place = (
+        f"{diagnostic.file}:{diagnostic.line}:{diagnostic.column}"
+        if diagnostic.line
+        else str(diagnostic.file)
+    )
+    lines = [f"error: {diagnostic.message}", f"{margin}--> {place}"]
+    if diagnostic.line:
+        source, carets = _source_and_carets(diagnostic)
         empty = f"{margin} |"
-        lines += [empty, f"{one.line} | {source}".rstrip(), f"{margin} | {carets}", empty]
-    return [*lines, f"help: {one.hint}"] if one.hint else lines
+        lines += [empty, f"{diagnostic.line} | {source}".rstrip(), f"{margin} | {carets}", empty]
+    return [*lines, f"help: {diagnostic.hint}"] if diagnostic.hint else lines
 
 
-def _shown(one: Diagnostic) -> tuple[str, str]:
+def _source_and_carets(diagnostic: Diagnostic) -> tuple[str, str]:
     """The line, cut if it is long, and the carets below it."""
-    source, start = one.source, one.column - 1
-    end = max(start + 1, min(start + one.span, len(source)))
+    source, start = diagnostic.source, diagnostic.column - 1
+    end = max(start + 1, min(start + diagnostic.span, len(source)))
     if len(source) > _LINE_LIMIT:
         first = max(0, start - _BEFORE)
         source, start, end = source[first : first + _LINE_LIMIT], start - first, min(end - first, _LINE_LIMIT)
@@ -79,7 +87,7 @@ def _shown(one: Diagnostic) -> tuple[str, str]:
 
 
 def _width(char: str) -> int:
-    """The columns of a character on a terminal."""
+    """The number of terminal columns that a character takes."""
     if unicodedata.combining(char):
         return 0
     return 2 if unicodedata.east_asian_width(char) in _WIDE else 1

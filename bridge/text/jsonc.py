@@ -31,7 +31,7 @@ class JsonNode:
 
     @cached_property
     def members(self) -> tuple[JsonMember, ...]:
-        """The members of an object, in order; a key that stands twice has two. Empty for any other value."""
+        """The members of an object, in order; a repeated key has several members. Empty for any other value."""
         return self._parser.members_at(self.start) if isinstance(self.value, dict) else ()
 
     @cached_property
@@ -40,7 +40,7 @@ class JsonNode:
         return self._parser.elements_at(self.start) if isinstance(self.value, list) else ()
 
     def member(self, key: str) -> JsonMember | None:
-        """The member with this key; the last one if there are several, as JSON readers do."""
+        """The member with this key. Of several such members, the last counts, as in most JSON readers."""
         return next((member for member in reversed(self.members) if member.key == key), None)
 
 
@@ -53,7 +53,7 @@ class JsonMember:
     key_end: int
     node: JsonNode
     comma: int | None
-    """The position of the comma behind the member, if there is one."""
+    """The position of the comma after the member; None without a comma."""
 
 
 def parse_jsonc(text: str, *, comments: bool = True) -> JsonNode:
@@ -84,7 +84,7 @@ class _Parser:
         return node
 
     def _value(self) -> JsonNode:
-        """Parse the value that stands here. Python's decoder, which is fast, parses all that is plain JSON."""
+        """Parse the value at the current position. Python's fast decoder parses every value that is plain JSON."""
         start = self._at
         try:
             value, self._at = self._decoder.raw_decode(self._text, start)
@@ -99,7 +99,7 @@ class _Parser:
         return JsonNode(self, value, start, self._at)
 
     def members_at(self, start: int) -> tuple[JsonMember, ...]:
-        """Parse the members of the object at `start`, and move behind the object."""
+        """Parse the members of the object at `start`, and move past the object."""
         members: list[JsonMember] = []
         self._begin(start)
         while not self._ends("}"):
@@ -114,7 +114,7 @@ class _Parser:
         return tuple(members)
 
     def elements_at(self, start: int) -> tuple[JsonNode, ...]:
-        """Parse the elements of the array at `start`, and move behind the array."""
+        """Parse the elements of the array at `start`, and move past the array."""
         elements: list[JsonNode] = []
         self._begin(start)
         while not self._ends("]"):
@@ -123,12 +123,12 @@ class _Parser:
         return tuple(elements)
 
     def _begin(self, at: int) -> None:
-        """Move behind the character at this position, and behind the gap that follows."""
+        """Move past the character at `at`, and past the white space and comments that follow it."""
         self._at = at + 1
         self._skip()
 
     def _ends(self, bracket: str) -> bool:
-        """Whether the closing bracket stands here; if so, move behind it."""
+        """Whether the closing bracket is at the current position; if so, move past it."""
         if not self._text.startswith(bracket, self._at):
             return False
         self._at += 1
@@ -153,8 +153,8 @@ class _Parser:
             self._fail(message)
 
     def _skip(self) -> None:
-        found = self._gap.match(self._text, self._at)
-        self._at = found.end() if found else self._at
+        gap = self._gap.match(self._text, self._at)
+        self._at = gap.end() if gap else self._at
 
     def _fail(self, message: str) -> NoReturn:
         raise json.JSONDecodeError(message, self._text, self._at)

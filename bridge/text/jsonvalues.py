@@ -1,4 +1,4 @@
-"""Plain JSON values, as both protocols carry them. Pure; knows neither protocol."""
+"""JSON values, which both protocols carry. Pure; knows neither protocol."""
 
 from __future__ import annotations
 
@@ -12,7 +12,8 @@ from pydantic_core import PydanticSerializationError, to_json
 JsonObject = dict[str, JsonValue]
 
 DEFAULT_MAX_VALUES: Final = 250_000
-"""Values and keys in one JSON text. To read and walk them takes a quarter of a second. 16 MB hold 8 million."""
+"""The most values and keys in one JSON text. Reading and walking so many takes a quarter of a second. A text of 16 MB
+can hold 8 million."""
 
 _LARGEST: Final = sys.float_info.max
 _MARKS: Final = (b",", b":", b"[", b"{")
@@ -69,8 +70,8 @@ def values_in(value: JsonValue) -> int:
 def holds_more_values(text: bytes, limit: int) -> bool:
     """Whether a JSON text holds more than `limit` values and keys, counted in its bytes without parsing it.
 
-    An empty array or object counts twice. A text no longer than the limit is not searched, and a text of a few long
-    strings is searched for four characters only. (16 MB take 80 ms at most.)
+    An empty array or object counts twice. A text with fewer bytes than the limit is not searched, and a text of a few
+    long strings is searched for four characters only. (16 MB take 80 ms at most.)
     """
     if len(text) <= limit or _marks(text) < limit:
         return False
@@ -87,13 +88,13 @@ def _marks(text: bytes) -> int:
 
 
 def json_bytes(value: JsonValue) -> bytes:
-    """A value as JSON in UTF-8. A lone surrogate, which JavaScript leaves where it cuts a text and which UTF-8 cannot
-    carry, becomes the replacement character."""
+    """A value as JSON in UTF-8. A lone surrogate becomes the replacement character: UTF-8 cannot carry it, and
+    JavaScript leaves one where it cuts a text."""
     try:
         return to_json(value)
     except PydanticSerializationError:
-        halved = json.dumps(value, ensure_ascii=False)
-        return halved.encode("utf-16", "surrogatepass").decode("utf-16", "replace").encode()
+        with_surrogates = json.dumps(value, ensure_ascii=False)
+        return with_surrogates.encode("utf-16", "surrogatepass").decode("utf-16", "replace").encode()
 
 
 def shortened_json(value: object) -> str:
@@ -103,22 +104,22 @@ def shortened_json(value: object) -> str:
 
 
 def validation_faults(exc: ValidationError, *, with_values: bool = True) -> tuple[str, ...]:
-    """The invalid fields of a validation error, ten at most, with the values that were found."""
-    found = []
+    """The invalid fields of a validation error, ten at most, with their values."""
+    faults = []
     for error in exc.errors(include_url=False, include_context=False):
         field = ".".join(str(step) for step in error["loc"])
         if error["type"] == "missing":
-            found.append(f"{field} is missing")
+            faults.append(f"{field} is missing")
         else:
             words = error["msg"].removeprefix("Value error, ")
             value = f"; found {shortened_json(error['input'])}" if with_values else ""
-            found.append(f"{field or 'the whole'}: {words}{value}")
-    return tuple(found[:10])
+            faults.append(f"{field or 'the whole'}: {words}{value}")
+    return tuple(faults[:10])
 
 
 def words_of(exc: Exception) -> str:
-    """An error in one line for a person: of a validation its faults, field by field, and not pydantic's page. No value
-    is shown, since it may be a secret."""
+    """An error in one line for a person. A validation error becomes a list of its invalid fields instead of pydantic's
+    long text. Values are left out, since they may be secrets."""
     if isinstance(exc, ValidationError):
         return "; ".join(validation_faults(exc, with_values=False))
     return str(exc)

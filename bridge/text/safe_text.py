@@ -1,7 +1,7 @@
-"""Makes the texts of peers safe to show: no control characters, bidirectional controls or invisible characters.
+"""Makes texts from peers safe to show: without control characters, bidirectional controls or invisible characters.
 
-Pure. A terminal and a log get such characters as escapes; a host gets the text without them. The meaning of the text
-is not judged.
+Pure. A terminal and a log get such characters as escapes; a host gets the text without them. Nothing here judges what a
+text means.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import Final
 from urllib.parse import urlsplit
 
 WEB_SCHEMES: Final = frozenset({"http", "https"})
-"""The schemes of what a person is given to open."""
+"""The schemes of links that a person may be asked to open."""
 _OF_PROGRAMS: Final = frozenset(
     {
         *(
@@ -34,22 +34,22 @@ _OF_PROGRAMS: Final = frozenset(
         *("search-ms", "shell", "itms-services", "x-apple-helpbasic", "rdp", "vnc", "ws", "wss"),
     }
 )
-"""Schemes that name no resource of a server, since a browser or another program acts on them."""
+"""Schemes that make a browser or another program act, so they cannot name a resource of a server."""
 _OF_PROGRAMS_BEGIN: Final = ("ms-", "x-apple", "com.apple")
 
 _STEERING: Final = "\x00-\x08\x0b-\x1f\x7f-\x9f"
-"""C0 except tab and line feed, DEL, and C1: these begin the commands of a terminal."""
+"""C0 except tab and line feed, DEL, and C1. Terminal commands begin with these characters."""
 _HIDDEN: Final = (
     "\u00ad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180e\u200b\u200e\u200f\u2028-\u202e\u2060-\u206f\u3164\ufeff\uffa0"
     "\ufff0-\ufffb\U0001bca0-\U0001bca3\U0001d173-\U0001d17a\U000e0000-\U000e0fff"
 )
-"""Bidirectional controls, line separators that few readers know, and characters without a shape, tags included.
-(Unicode: Bidi_Control, Zl, Zp, and most of Default_Ignorable_Code_Point.)"""
+"""Bidirectional controls, rarely supported line separators, and characters without a shape, including tags. (Unicode:
+Bidi_Control, Zl, Zp, and most of Default_Ignorable_Code_Point.)"""
 _JOINING: Final = "\u200c\u200d\ufe00-\ufe0f"
 """Joiners and variation selectors. Persian words and emoji need them, at most two in a row."""
 
 _HALVES: Final = "\ud800-\udfff"
-"""Halves of surrogate pairs, which UTF-8 cannot carry. JavaScript leaves them where it cuts a text."""
+"""Lone surrogates, which UTF-8 cannot carry. JavaScript leaves them where it cuts a text."""
 
 _UNSEEN: Final = re.compile(f"[{_STEERING}{_HIDDEN}]")
 _SPELLED: Final = re.compile(f"[{_STEERING}{_HIDDEN}{_HALVES}]")
@@ -58,28 +58,28 @@ _LOST_JOINER: Final = re.compile(rf"(?:(?<=\s)|\A)[{_JOINING}]+|(?<=[{_JOINING}]
 
 
 def with_visible_characters(text: str, *, in_one_line: bool = False) -> str:
-    """A text for a terminal or a text log: hidden characters, and halves of characters, become
-    escapes such as `\\x1b` or `\\u202e`."""
+    """A text for a terminal or a text log: hidden characters and lone surrogates become escapes such as `\\x1b` or
+    `\\u202e`."""
     return (_LINE_END if in_one_line else _SPELLED).sub(_code, text)
 
 
 def spelled_as_json(text: str) -> str:
-    """The same for a text that is JSON already: hidden characters become JSON escapes, so its value stays the same."""
+    """A JSON text for a text log: hidden characters become JSON escapes, so the value stays the same."""
     return _SPELLED.sub(lambda found: json.dumps(found[0])[1:-1], text)
 
 
 def without_hidden_characters(text: str) -> str:
-    """A text for a model, which reads every character: without the characters that a person would not see."""
+    """A text for a model, without the characters that a person would not see. (A model reads every character.)"""
     seen = _UNSEEN.sub("", text)
     return seen if seen.isascii() else _LOST_JOINER.sub("", seen)
 
 
 def shell_word(text: str) -> str:
-    """A text as a word of a line that a person copies into a shell: printable ASCII alone, whatever it holds.
+    """A text as one word of a line that a person pastes into a shell. The result is always printable ASCII.
 
-    What is pasted into a shell counts as typed where the terminal does not mark it as pasted, so that a control
-    character does there what its key does, even between quotes. Other characters are octal escapes between `$'` and
-    `'`, which bash, zsh, ksh and POSIX 2024 have. So is `!`, with which csh and bash recall earlier commands.
+    Unless the terminal marks pasted text, the shell treats a pasted control character as a key press, even between
+    quotes. So control and non-ASCII characters become octal escapes between `$'` and `'`, which bash, zsh, ksh and
+    POSIX 2024 support. So does `!`, which recalls earlier commands in csh and bash.
     """
     if text.isascii() and text.isprintable():
         return shlex.quote(text)
@@ -87,18 +87,18 @@ def shell_word(text: str) -> str:
 
 
 def shell_line(words: Iterable[str]) -> str:
-    """The line for a shell that has these words, each quoted as by `shell_word`."""
+    """A shell line of these words, each quoted by `shell_word`."""
     return " ".join(map(shell_word, words))
 
 
 def ascii_json(value: object, *, spaced: bool = True) -> str:
-    """JSON of printable ASCII alone, for a line of a shell: its escapes stay readable."""
+    """A value as JSON in printable ASCII, for a shell line: `shell_word` need not escape it further."""
     text = json.dumps(value) if spaced else json.dumps(value, separators=(",", ":"))
     return text.replace("\x7f", "\\u007f")
 
 
 def web_link(url: str | None) -> str | None:
-    """The URL if it is safe to give a person to open (`http` or `https`); else None."""
+    """The URL if a person may be asked to open it (`http` or `https`); else None."""
     if url is None or not url.isprintable() or " " in url:
         return None
     try:
@@ -109,13 +109,13 @@ def web_link(url: str | None) -> str | None:
 
 
 def icon_link(source: str | None) -> str | None:
-    """The source of an icon if a host may show it: a web address, or the image itself (MCP `icons`); else None."""
+    """The source of an icon if a host may show it: a web address or a data URL of an image (MCP `icons`); else None."""
     return source if web_link(source) or (source and source.startswith("data:image/")) else None
 
 
 def resource_link(uri: str | None) -> str | None:
-    """The URI of a resource if it may be given as a link; else None: a web address, or the name that a server has for
-    a resource of its own, as `demo://notes/one`. What a browser or another program would run, read or open is none."""
+    """The URI of a resource if it may be passed on as a link; else None. A link is a web address, or a server's own
+    name for a resource, such as `demo://notes/one`. A URI that makes a browser or another program act is not a link."""
     if uri is None or web_link(uri) is not None:
         return uri
     scheme, colon, _ = uri.partition(":")

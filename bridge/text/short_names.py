@@ -1,4 +1,4 @@
-"""Makes short names for servers and agents without a known name: in paths, in tables, in hosts' files. Pure."""
+"""Makes short names for servers and agents that have no name yet, for paths, tables and hosts' files. Pure."""
 
 from __future__ import annotations
 
@@ -16,7 +16,8 @@ _PACKAGE: Final = re.compile(r"[@\w.][@\w./-]*")
 _NOT_IN_NAMES: Final = re.compile(r"[^a-z0-9]+")
 
 NAME_LIMIT: Final = 20
-"""Characters of a generated name. Cursor allows 60 for the names of server and tool together, and a tool has 40."""
+"""The most characters of a generated name. Cursor allows 60 for server and tool name together, and a tool name takes
+40."""
 
 _COMMON_PARTS: Final = frozenset(
     ("www", "api", "a2a", "mcp", "agent", "agents", ".well-known", "agent.json", "agent-card.json")
@@ -43,7 +44,7 @@ def name_of(place: str | Sequence[str]) -> str:
 
 
 def name_for(url: str) -> str:
-    """Name an agent by the most telling part of its URL: the last part of the path, else the host.
+    """Name an agent after the last distinctive part of its URL's path; without such a part, after its host.
 
     At most `NAME_LIMIT` characters of `a-z`, `0-9` and `-`.
     """
@@ -59,7 +60,7 @@ def name_for(url: str) -> str:
 
 
 def name_from(words: str) -> str:
-    """Make a short name from an agent's own name; "" when that has no letter and no digit.
+    """Make a short name from an agent's own name; "" if the name has neither a letter nor a digit.
 
     At most `NAME_LIMIT` characters of `a-z`, `0-9` and `-`.
     """
@@ -67,7 +68,8 @@ def name_from(words: str) -> str:
 
 
 def short(slug: str) -> str:
-    """Cut a name to `NAME_LIMIT` characters; a hash keeps apart names that begin alike."""
+    """Cut a name to `NAME_LIMIT` characters. A cut name ends with a hash, so that names with the same beginning stay
+    distinct."""
     if len(slug) <= NAME_LIMIT:
         return slug
     digest = hashlib.sha256(slug.encode()).hexdigest()[:_HEX_DIGITS]
