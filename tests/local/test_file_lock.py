@@ -48,7 +48,7 @@ connection.close()
 
 
 def printed_by(program: str, *arguments: object) -> str:
-    """What another process prints."""
+    """The output of another process that runs this code."""
     command = [sys.executable, "-c", program, *map(str, arguments)]
     root = Path(__file__).parents[2]
     done = subprocess.run(command, stdout=subprocess.PIPE, text=True, cwd=root, timeout=60, check=True)

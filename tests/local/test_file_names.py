@@ -20,7 +20,7 @@ FILES = ["console", "null.txt", "com10", "a.con", "tasks.con.db", "lpt", "-con",
 
 
 @pytest.mark.parametrize(("names", "are_devices"), [(DEVICES, True), (FILES, False)])
-def test_devices_are_told_from_files(names: list[str], are_devices: bool) -> None:
+def test_device_names_are_recognized(names: list[str], are_devices: bool) -> None:
     assert {name: is_device(name) for name in names} == dict.fromkeys(names, are_devices)
 
 
@@ -28,7 +28,7 @@ def test_devices_are_told_from_files(names: list[str], are_devices: bool) -> Non
     ("name", "written_as"),
     [("report.txt", "report.txt"), ("aux.c", "_aux.c"), ("notes. ", "notes"), ("nul...", "_nul"), ("..", "")],
 )
-def test_a_name_of_a_stranger_becomes_a_file_on_every_system(name: str, written_as: str) -> None:
+def test_a_name_from_a_peer_becomes_a_file_name_for_every_system(name: str, written_as: str) -> None:
     assert fit_for_every_system(name) == written_as
 
 
@@ -42,7 +42,7 @@ def test_a_name_of_a_stranger_becomes_a_file_on_every_system(name: str, written_
         ("..", ""),
     ],
 )
-def test_a_name_that_others_give_is_a_name_without_a_path(given: str, safe: str) -> None:
+def test_a_name_from_a_peer_loses_its_folders(given: str, safe: str) -> None:
     assert safe_file_name(given) == safe
 
 
@@ -70,7 +70,9 @@ def test_a_stem_gets_the_suffix_of_its_media_type(stem: str, media_type: str, na
         (PurePosixPath("/stores/con.db"), None),
     ],
 )
-def test_a_device_is_refused_where_it_is_one(path: PurePosixPath | PureWindowsPath, said: str | None) -> None:
+def test_a_device_name_is_refused_on_windows_only(
+    path: PurePosixPath | PureWindowsPath, said: str | None
+) -> None:
     assert refusal_of(path) == said
 
 
@@ -85,7 +87,5 @@ LONG = "; Windows takes 259 characters, unless long paths are switched on (LongP
         (PurePosixPath("/" + "a" * 4000), ""),
     ],
 )
-def test_a_path_that_windows_may_not_find_is_said_to_be_long(
-    path: PurePosixPath | PureWindowsPath, hint: str
-) -> None:
+def test_a_path_too_long_for_windows_gets_a_hint(path: PurePosixPath | PureWindowsPath, hint: str) -> None:
     assert length_hint(path, 13) == hint

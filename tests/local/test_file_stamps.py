@@ -12,7 +12,7 @@ from bridge.local.private_files import HAS_MODES
 
 
 @pytest.mark.skipif(not HAS_MODES, reason="modes say nothing here")
-def test_a_change_of_who_may_read_a_file_is_a_change_of_it(tmp_path: Path) -> None:
+def test_a_change_of_permissions_changes_the_stamp(tmp_path: Path) -> None:
     file = tmp_path / "key.pem"
     file.write_text("a key")
     file.chmod(0o600)
@@ -22,7 +22,7 @@ def test_a_change_of_who_may_read_a_file_is_a_change_of_it(tmp_path: Path) -> No
     assert file_stamp(file) != before
 
 
-def test_another_file_with_the_size_and_time_of_the_first_is_a_change(tmp_path: Path) -> None:
+def test_another_file_with_the_same_size_and_time_changes_the_stamp(tmp_path: Path) -> None:
     file, other = tmp_path / "key.pem", tmp_path / "new.pem"
     for one in (file, other):
         one.write_text("a key")

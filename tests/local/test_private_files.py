@@ -46,13 +46,11 @@ OUTSIDE = PureWindowsPath(r"D:\data")
         ),
     ],
 )
-def test_a_folder_outside_the_profile_is_said_to_have_rights_of_its_own(
-    folder: PureWindowsPath, doubt: str | None
-) -> None:
+def test_a_folder_outside_the_profile_gets_a_warning(folder: PureWindowsPath, doubt: str | None) -> None:
     assert doubt_of(folder, HOME) == doubt
 
 
-def test_where_modes_say_nothing_a_folder_that_was_there_is_doubted_and_a_new_one_is_not(
+def test_without_modes_an_existing_folder_gets_a_warning_and_a_new_one_does_not(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     tmp_path.chmod(0o777)
@@ -81,11 +79,11 @@ class OpenElsewhere:
         return "replaced"
 
 
-def test_a_file_that_is_open_elsewhere_is_tried_again() -> None:
+def test_an_action_on_a_file_that_is_open_elsewhere_is_tried_again() -> None:
     assert patiently(OpenElsewhere(3).replace) == "replaced"
 
 
-def test_a_file_that_stays_refused_is_not_tried_for_ever() -> None:
+def test_the_tries_end_when_a_file_stays_refused() -> None:
     file = OpenElsewhere(1000)
     with pytest.raises(PermissionError, match="Access is denied"):
         patiently(file.replace)
@@ -114,7 +112,7 @@ pipes = pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="there are no pipes
 
 
 @pipes
-def test_a_file_is_read_only_if_it_is_regular_and_within_the_bound(tmp_path: Path) -> None:
+def test_a_file_is_read_only_if_it_is_regular_and_within_the_limit(tmp_path: Path) -> None:
     pipe, sparse, sound = tmp_path / "pipe", tmp_path / "sparse", tmp_path / "sound"
     os.mkfifo(pipe)
     with sparse.open("wb") as file:
@@ -133,7 +131,7 @@ def test_a_file_is_read_only_if_it_is_regular_and_within_the_bound(tmp_path: Pat
 
 
 def _configured(odd: Path) -> dict[str, str]:
-    """Files that name an odd one in each place, by what they name it as."""
+    """Configurations that name the file `odd`, by what they use it for."""
     served = "[tool_servers.one]\nurl = 'http://127.0.0.1:9/mcp'\n[tools_as_agent.a]\nfrom = ['one']\n"
     return {
         "secret": f"[bridge]\n[principals.ada]\nbearer = {{ file = '{odd}' }}\n{served}",
@@ -145,7 +143,7 @@ def _configured(odd: Path) -> dict[str, str]:
 
 @pipes
 @pytest.mark.parametrize("kind", ["pipe", "zero", "sparse", "long text"])
-def test_no_file_that_a_configuration_names_is_waited_for_or_read_without_end(
+def test_no_file_in_a_configuration_blocks_the_bridge_or_is_read_without_limit(
     tmp_path: Path, kind: str
 ) -> None:
     odd = tmp_path / "odd.toml"
@@ -193,7 +191,7 @@ def test_keys_certificates_and_stores_are_regular_files(tmp_path: Path) -> None:
         pass
 
 
-def test_what_is_no_regular_file_of_ones_own_keeps_its_mode(
+def test_only_a_regular_file_of_this_user_gets_another_mode(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     before = os.stat(os.devnull).st_mode

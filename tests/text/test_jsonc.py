@@ -22,7 +22,7 @@ GAPS = st.sampled_from(["", " ", "\r\n", "\t", "// said\n", "/* , */", "/* a\n*/
 
 
 def written(value: object, draw: st.DrawFn) -> str:
-    """A value with comments wherever they may stand, and now and then a comma behind the last entry."""
+    """A value as text with comments between its tokens, and now and then a trailing comma."""
 
     def gap() -> str:
         return draw(GAPS)
@@ -54,7 +54,7 @@ def nodes(node: JsonNode) -> Iterator[JsonNode]:
 
 
 @given(texts())
-def test_a_text_with_comments_says_what_it_says_without_and_each_value_stands_where_it_is_said(
+def test_comments_do_not_change_the_value_and_each_value_keeps_its_position(
     given: tuple[object, str],
 ) -> None:
     value, text = given
@@ -70,12 +70,12 @@ def test_a_text_with_comments_says_what_it_says_without_and_each_value_stands_wh
 
 
 @given(VALUES)
-def test_plain_json_is_read_whether_comments_are_taken_or_not(value: object) -> None:
+def test_plain_json_is_read_with_comments_allowed_or_not(value: object) -> None:
     text = json.dumps(value, indent=1)
     assert parse_jsonc(text).value == parse_jsonc(text, comments=False).value == value
 
 
-def test_of_a_key_that_is_there_twice_both_have_a_place_and_the_last_one_counts() -> None:
+def test_a_repeated_key_has_two_members_and_the_last_one_counts() -> None:
     root = parse_jsonc('{"a": 1, "a": {"b": 2}}')
     assert root.value == {"a": {"b": 2}}
     assert [(member.key, member.start, member.node.value) for member in root.members] == [
@@ -101,7 +101,7 @@ def test_of_a_key_that_is_there_twice_both_have_a_place_and_the_last_one_counts(
         ('{"a": /* 1}', "Expecting value", 6),
     ],
 )
-def test_what_is_no_json_is_refused_at_its_place(text: str, said: str, at: int) -> None:
+def test_invalid_json_is_refused_with_its_position(text: str, said: str, at: int) -> None:
     for comments in (True, False):
         with pytest.raises(json.JSONDecodeError) as refused:
             parse_jsonc(text, comments=comments)
@@ -111,7 +111,7 @@ def test_what_is_no_json_is_refused_at_its_place(text: str, said: str, at: int) 
 @pytest.mark.parametrize(
     ("text", "at"), [('{"a": 1, // one\n "b": 2}', 9), ('{"a": 1,}', 8), ("[1, 2, ]", 7), ("/**/ 1", 0)]
 )
-def test_comments_and_a_comma_too_many_are_refused_where_they_are_not_taken(text: str, at: int) -> None:
+def test_comments_and_trailing_commas_are_refused_where_they_are_not_allowed(text: str, at: int) -> None:
     parse_jsonc(text)
     with pytest.raises(json.JSONDecodeError) as refused:
         parse_jsonc(text, comments=False)

@@ -18,7 +18,7 @@ ANY_JSON = st.recursive(
 
 
 def counted(value: Any) -> int:
-    """Values and keys, an empty array or object twice."""
+    """The number of values and keys; an empty array or object counts twice."""
     if isinstance(value, dict):
         return 1 + sum(1 + counted(inner) for inner in value.values()) + (not value)
     if isinstance(value, list):
@@ -37,7 +37,7 @@ def test_values_and_keys_are_counted_on_the_bytes(value: Any, ascii_only: bool) 
     "said",
     ["A" * 10_000, ",:[{" * 1000, '"' * 5000, "\\" * 5000, '\\"' * 2500, '",' * 2500, '\\",\\' * 999],
 )
-def test_what_stands_in_a_string_does_not_count(said: str) -> None:
+def test_characters_inside_a_string_do_not_count(said: str) -> None:
     text = json.dumps({"a": said, "b": [said]}).encode()
     assert not holds_more_values(text, 6)
     assert holds_more_values(text, 5)
