@@ -68,11 +68,11 @@ class OwnedFile:
         except FileNotFoundError as exc:
             return f"{exc.filename} was deleted or moved"
         except OSError as exc:
-            return f"{exc.filename} cannot be looked at: {exc.strerror}"
+            return f"{exc.filename} cannot be inspected: {exc.strerror}"
         if _inode(status) != self._inode:
             return "another file has taken its place"
         if self._log not in (None, _inode(log_status)):
-            return "another log has taken the place of its own"
+            return "another file has taken the place of its log"
         if status.st_size < self._size_bytes:
             return "it was cut short"
         # SQLite's lock keeps others from reading on Windows, and from writing as well.
@@ -151,7 +151,7 @@ def _take(descriptor: int) -> None:
 
 def _in_use(path: Path) -> StoreLockedError:
     return StoreLockedError(
-        f"{path} is in use by another bridge: stop that one, or give this one a store of its own"
+        f"{path} is in use by another bridge: stop the other bridge, or give this bridge its own store"
     )
 
 

@@ -129,7 +129,7 @@ def require_not_planted(file: Path, status: os.stat_result) -> None:
     """
     if HAS_MODES and status.st_uid not in (_own_id(), 0) and file.parent.stat().st_mode & _OTHERS_WRITE:
         raise UsageError(
-            f"{file} belongs to another user, in a folder that everyone can write to: name another"
+            f"{file} belongs to another user, in a folder that everyone can write to: use another file"
         )
 
 
@@ -204,7 +204,7 @@ def require_writable(file: Path) -> None:
     )
     for path, rights in wanted.items():
         if not os.access(path, rights):
-            raise PermissionError(errno.EACCES, "no right to write there", str(path))
+            raise PermissionError(errno.EACCES, "no permission to write there", str(path))
 
 
 def keep_private(file: Path, descriptor: int) -> None:
@@ -255,7 +255,7 @@ def doubt_of(folder: PurePath, home: PurePath) -> str | None:
     """Why other users may be able to read the files in a folder; None inside the user's profile."""
     if folder.is_relative_to(home):
         return None
-    return f"what is kept in {folder} has the rights of that folder; only {home} is sure to be yours alone"
+    return f"other users may be able to read files in {folder}; only {home} is certainly private"
 
 
 def _take_away(path: Path, descriptor: int, status: os.stat_result, rights: int, verb: str) -> None:

@@ -80,7 +80,7 @@ class _Parser:
         node = self._value()
         self._skip()
         if self._at < len(self._text):
-            self._fail("something stands behind its end")
+            self._fail("unexpected text after its end")
         return node
 
     def _value(self) -> JsonNode:
@@ -145,7 +145,7 @@ class _Parser:
         if comma is None and not is_end:
             self._fail(f"a comma or {bracket} is expected")
         if comma is not None and is_end and not self._comments:
-            self._fail("another entry is expected behind the comma")
+            self._fail("another entry is expected after the comma")
         return comma
 
     def _require(self, char: str, message: str) -> None:
@@ -160,4 +160,4 @@ class _Parser:
         raise json.JSONDecodeError(message, self._text, self._at)
 
     def _refuse(self, constant: str) -> NoReturn:
-        self._fail(f"{constant} is no number")
+        self._fail(f"{constant} is not a number in JSON")

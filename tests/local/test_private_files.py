@@ -38,11 +38,11 @@ OUTSIDE = PureWindowsPath(r"D:\data")
         (PureWindowsPath(r"c:\users\ADA"), None),
         (
             OUTSIDE,
-            rf"what is kept in {OUTSIDE} has the rights of that folder; only {HOME} is sure to be yours alone",
+            rf"other users may be able to read files in {OUTSIDE}; only {HOME} is certainly private",
         ),
         (
             PureWindowsPath(r"C:\Users\adam"),
-            rf"what is kept in C:\Users\adam has the rights of that folder; only {HOME} is sure to be yours alone",
+            rf"other users may be able to read files in C:\Users\adam; only {HOME} is certainly private",
         ),
     ],
 )

@@ -96,8 +96,8 @@ def test_a_repeated_key_has_two_members_and_the_last_one_counts() -> None:
         ("{a: 1}", "a key in quotes is expected", 1),
         ("{,}", "a key in quotes is expected", 1),
         ('{"a": [1, {"b": nope}]}', "Expecting value", 16),
-        ('{"a": 1} x', "something stands behind its end", 9),
-        ('{"a": -Infinity}', "-Infinity is no number", 6),
+        ('{"a": 1} x', "unexpected text after its end", 9),
+        ('{"a": -Infinity}', "-Infinity is not a number in JSON", 6),
         ('{"a": /* 1}', "Expecting value", 6),
     ],
 )
