@@ -1,1 +1,2 @@
-"""What becomes what: values of one protocol in, values of the other out. Pure, and the heart of the bridge."""
+"""Translates between the protocols: values of one protocol in, values of the other out. Pure, and the core of the
+bridge."""

@@ -1,8 +1,8 @@
-"""An agent's questions as elicitations, and their answers as a message. Pure.
+"""Turns an agent's questions into elicitations, and the answers into a message. Pure.
 
 The other direction is `elicitation.py`. An agent asks in words, or with data that holds a form. A form becomes an
-elicitation when it is in the subset that MCP allows; any other question becomes one field of text. A user who has to
-authenticate is sent to a URL, if the agent names one clearly. No form ever asks for secrets.
+elicitation if it is in the subset that MCP allows; any other question becomes a form with one text field. A user who
+has to authenticate is sent to a URL, if the agent names one unambiguously. No form ever asks for secrets.
 
 Spec: A2A 1.0 sections 3.4.3 and 7.6; MCP client/elicitation.
 """
@@ -30,7 +30,7 @@ from bridge.translate.refusals import UntoldRefusal, no_in_form
 TEXT_FIELD: Final = "answer"
 """The field of a form that asks for text."""
 MAX_QUESTION_CHARACTERS: Final = 4000
-"""The most characters of a part of an artifact that are shown as a question. The result has the whole part."""
+"""The most characters of an artifact's part that are shown as a question. The result holds the whole part."""
 
 _INTERRUPT: Final = frozenset({"id", "value"})
 """The fields of the data in which LangGraph asks (langgraph-api 0.16). `value` holds the question."""
@@ -41,7 +41,7 @@ _NO_WORDS: Final[Mapping[TaskState, str]] = {
 }
 
 _URL_NAMES: Final = ("url", "authUrl", "auth_url", "authorizationUrl", "authorization_url", "uri", "href")
-"""Names of fields with the URL to visit, the likeliest first."""
+"""Names of fields that may hold the URL to visit, the likeliest first."""
 
 _SAID: Final = frozenset({"type", "title", "description", "default"})
 _KEYWORDS: Final[Mapping[str, frozenset[str]]] = {
@@ -51,12 +51,13 @@ _KEYWORDS: Final[Mapping[str, frozenset[str]]] = {
     "boolean": _SAID,
     "array": _SAID | {"minItems", "maxItems", "items"},
 }
-"""The keywords of MCP for each type of field. Other keywords only narrow the values; the agent checks them itself."""
+"""The keywords that MCP allows for each type of field. Other keywords only narrow the values, which the agent checks
+itself."""
 _FORMATS: Final = frozenset({"email", "uri", "date", "date-time"})
 
 
 class UnfitAnswerError(CallerError):
-    """An answer that says yes, and has nothing that could be passed on."""
+    """An answer with the action `accept` that holds nothing to pass on."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,18 +65,18 @@ class AgentQuestion:
     """One question of an agent."""
 
     key: str
-    """Its key in `inputRequests`, see `with_lasting_keys`."""
+    """The question's key in `inputRequests`, see `with_lasting_keys`."""
     own_key: str | None
-    """The agent's own key for it; None without one."""
+    """The agent's own key for the question; None without a key."""
     params: JsonObject
     """The params of elicitation/create."""
     text_field: str | None = None
-    """The one field of a form that the bridge made. Its value is the answer in words."""
+    """The only field of a form that the bridge made. Its value is the answer in words."""
     fields: frozenset[str] | None = None
-    """The fields of a form that an agent described; other fields of an answer are dropped. None for a server's own
+    """The fields of a form that an agent described; other fields of an answer are dropped. None for an MCP server's own
     form, whose answer is passed on unchanged."""
     takes_refusals: bool = False
-    """Whether the agent has declared how a client declines, by the bridge's extension."""
+    """Whether the agent takes a refusal, as agents with the bridge's extension do."""
 
     @property
     def mode(self) -> str:
@@ -84,7 +85,7 @@ class AgentQuestion:
 
     @property
     def names(self) -> frozenset[str]:
-        """The names of the fields of its form."""
+        """The names of the fields in the question's form."""
         form = self.params.get("requestedSchema")
         return frozenset(properties_of(form)) if isinstance(form, dict) else frozenset()
 
@@ -94,17 +95,18 @@ class AskingTask:
     """The task that asks."""
 
     state: str
-    """Identifies the question for the host: the same answer under the same state is the same message. For a host that
-    is asked while its call waits, it is the id of the task."""
+    """Identifies the question for the host: the same answer to the same state gives the same message id. For a host
+    that is asked during its call, the id of the task."""
     task_id: str
     context_id: str | None
     skill_id: str | None = None
-    """The skill of the task. An answer names it, so that it cannot be read as a call of another skill."""
+    """The skill of the task. The answer names the skill, so that no agent takes the answer for a call of another
+    skill."""
 
 
 def status_with_question(task: Task) -> TaskStatus:
-    """The status of a foreign agent's task with its question. Some agents put the question into an artifact, and send a
-    status without a message."""
+    """The status of a task with its question as message. Some agents put the question into an artifact, and send a
+    status without a message. Only for agents without the bridge's extension."""
     status, artifacts = task.status, task.artifacts
     if status.message is not None or not artifacts or status.state is not TaskState.INPUT_REQUIRED:
         return status
@@ -127,12 +129,12 @@ def _question_part(part: Part) -> Part:
 def questions_of_agent(
     message: Message | None, state: TaskState, *, extension_active: bool
 ) -> tuple[AgentQuestion, ...]:
-    """The questions of a task in INPUT_REQUIRED or AUTH_REQUIRED. Empty when the task can be asked in words only, or is
-    in another state."""
+    """The questions of a task in INPUT_REQUIRED or AUTH_REQUIRED. Empty when the task asks in words only, or is in
+    another state."""
     if state not in _NO_WORDS:
         return ()
     if message is None:
-        # A form for text is still right: the state alone says that the agent waits for words.
+        # A form for text still fits: the state alone says that the agent waits for an answer.
         return () if state is TaskState.AUTH_REQUIRED else (_for_text(question_words(None, state), "input"),)
     asked = _originals(message) if extension_active else ()
     if not asked:
@@ -146,9 +148,10 @@ def questions_of_agent(
 
 
 def with_lasting_keys(questions: Iterable[AgentQuestion], status: TaskStatus) -> tuple[AgentQuestion, ...]:
-    """The same questions under lasting keys: unique in their task, and unchanged while the question is open.
+    """The same questions with lasting keys: each key is unique within the task, and stays the same while its question
+    is open.
 
-    A bridge's agent sends the occasion of each question. For other agents, a new message is a new question.
+    An agent of another bridge sends an occasion with each question. For other agents, a new message is a new question.
     """
     message = status.message
     occasions: dict[str, JsonValue] = {}
@@ -163,9 +166,9 @@ def with_lasting_keys(questions: Iterable[AgentQuestion], status: TaskStatus) ->
 
 
 def with_own_keys(questions: tuple[AgentQuestion, ...]) -> tuple[AgentQuestion, ...]:
-    """The same questions, each under the agent's own key for it, if that key is unique among them.
+    """The same questions, each with the agent's own key where that key is unique among them.
 
-    Later questions of the task may have the same keys. So a state that is sent with them has to hold their
+    Later questions of the task may have the same keys. So the requestState sent with these questions has to hold their
     `questions_mark`.
     """
     names = [one.own_key for one in questions]
@@ -176,16 +179,16 @@ def with_own_keys(questions: tuple[AgentQuestion, ...]) -> tuple[AgentQuestion, 
 
 
 def questions_mark(questions: Iterable[AgentQuestion]) -> str:
-    """A short digest of these questions, under their lasting keys. It differs for other questions of the task."""
+    """A short digest of these questions' lasting keys. Other questions of the same task have another digest."""
     return _hashed(json.dumps(sorted(one.key for one in questions)))[:8]
 
 
 def as_answered(
     questions: tuple[AgentQuestion, ...], status: TaskStatus, responses: Mapping[str, JsonValue]
 ) -> tuple[AgentQuestion, ...]:
-    """The questions of a task that is read again, under the keys of the answers to them.
+    """The questions of a task that was read again, with the keys that the answers use.
 
-    When an agent sends a status without a message, the question is taken to be the one asked before.
+    When the agent now sends a status without a message, the only question counts as the question that was answered.
     """
     if status.message is not None or len(questions) != 1 or len(responses) != 1:
         return questions
@@ -193,12 +196,12 @@ def as_answered(
 
 
 def elicitation_modes_of(questions: Iterable[AgentQuestion]) -> frozenset[str]:
-    """The modes of elicitation that a client has to have declared to be asked these."""
+    """The elicitation modes that a client must support to be asked these questions."""
     return frozenset(question.mode for question in questions)
 
 
 def question_words(message: Message | None, state: TaskState) -> str:
-    """A question as text for a person, with the URLs and data that no text mentions."""
+    """A question as text for a person, with the URLs and data that the text itself does not mention."""
     parts = message.parts if message else ()
     words = text_of_parts(parts).strip()
     shown = [part.url for part in parts if part.url is not None and part.url not in words]
@@ -212,7 +215,7 @@ def _spoken(message: Message, state: TaskState) -> str:
 
 
 def _is_unsaid(part: Part, words: str, message: Message | None) -> bool:
-    """Whether a part is data that the words do not mention. The words of a bridge's questions mention all data."""
+    """Whether a part is data that the words do not mention. In a bridge's questions, the words mention all data."""
     if part.kind != "data":
         return False
     is_ours = isinstance(part.data, dict) and bool(part.data.keys() & {"key", "questions"})
@@ -224,12 +227,13 @@ def answer_message(
 ) -> Message | UntoldRefusal | None:
     """The message that answers an agent; None when there is nothing to tell it.
 
-    `responses` are ElicitResults by the keys of `questions`. A foreign agent that sent the user to a URL notices the
-    visit by itself; an agent that gave its question a key waits for an answer. A no goes to an agent only in a form
-    that it has declared; any other is an UntoldRefusal. Words of the bridge never stand where an answer should.
+    `responses` are ElicitResults by the keys of `questions`. An agent that sent the user to a URL notices the visit by
+    itself, unless it gave its question a key: then it waits for an answer. A refusal goes to the agent only if the
+    agent declares how to refuse; otherwise the result is an UntoldRefusal. The bridge never sends words of its own as
+    an answer.
 
     Raises:
-        UnfitAnswerError: an answer says yes, and holds nothing of what was asked for.
+        UnfitAnswerError: an answer accepts the question, and holds nothing that was asked for.
     """
     answered = [
         (one, _asked_for(one, result))
@@ -253,7 +257,7 @@ def answer_message(
 
 
 def _refusal_in(answered: Sequence[tuple[AgentQuestion, JsonObject]]) -> UntoldRefusal | None:
-    """The no that cannot be sent to the agent; None when every answer can be sent."""
+    """The refusal that cannot be sent to the agent; None when every answer can be sent."""
     untold = {
         ElicitAction(str(result["action"])) for one, result in answered if not _can_be_told(one, result)
     }
@@ -270,25 +274,25 @@ def _can_be_told(question: AgentQuestion, result: JsonObject) -> bool:
 
 
 def _no_in(question: AgentQuestion) -> JsonObject | None:
-    """The content of an agent's own form that says no."""
+    """The content that refuses in an agent's own form; None if the form has no such content."""
     return None if question.fields is None else no_in_form(question.params.get("requestedSchema"))
 
 
 def _declared(question: AgentQuestion, result: JsonObject) -> JsonObject:
-    """An answer as the agent has declared that it takes it: a decline of its own form is content of that form."""
+    """An answer in the form that the agent takes: to decline an agent's own form, content of that form that says no."""
     if question.takes_refusals or result["action"] != ElicitAction.DECLINE:
         return result
     return {"action": ElicitAction.ACCEPT.value, "content": _no_in(question)}
 
 
 def message_id_of(state: str, answer: JsonValue) -> str:
-    """The id of the message with an answer. It stays the same when a request is sent again."""
+    """The id of the message with an answer. A request that is sent again gets the same id."""
     digest = hashlib.sha256(json.dumps([state, answer], sort_keys=True).encode()).digest()
     return str(UUID(bytes=digest[:16], version=5))
 
 
 def _originals(message: Message) -> tuple[AgentQuestion, ...]:
-    """The original questions of the server behind a bridge's agent."""
+    """The original elicitations of the MCP server behind an agent of another bridge."""
     return tuple(
         AgentQuestion(key, key, _with_faults(params, part.data, message))
         for part in message.parts
@@ -299,7 +303,7 @@ def _originals(message: Message) -> tuple[AgentQuestion, ...]:
 
 
 def _described(message: Message, state: TaskState) -> tuple[AgentQuestion, ...]:
-    """The questions in data parts, each with a schema or a URL. Empty unless all of them can be asked this way."""
+    """The questions in data parts that have a schema or a URL. Empty unless all questions can be asked this way."""
     found: list[AgentQuestion] = []
     for part in message.parts:
         several = part.data.get("questions") if isinstance(part.data, dict) else None
@@ -343,7 +347,7 @@ def _question_from(data: JsonObject, message: Message, state: TaskState) -> Agen
 
 
 def elicitation_form_from(schema: JsonValue) -> JsonObject | None:
-    """A schema as the schema of a form; None when no form can express it."""
+    """A schema reduced to the schema of an MCP form; None when no form can express the schema."""
     if not isinstance(schema, dict) or schema.get("type") != "object" or not properties_of(schema):
         return None
     fields: JsonObject = {}
@@ -357,7 +361,7 @@ def elicitation_form_from(schema: JsonValue) -> JsonObject | None:
 
 
 def _is_sayable(prop: JsonObject) -> bool:
-    """Whether a form of MCP can express a field: its choices are texts, and no keyword combines schemas."""
+    """Whether an MCP form can express a field: its choices are strings, and no keyword combines schemas."""
     items = prop.get("items")
     if prop.get("type") == "array":
         return isinstance(items, dict) and ("enum" in items or "anyOf" in items) and _are_texts(items)
@@ -402,7 +406,8 @@ def _key_of(message: Message | None) -> str | None:
 
 
 def _with_faults(params: JsonObject, data: JsonValue, message: Message) -> JsonObject:
-    """The question of a server, with the faults of the last answer when it is asked again."""
+    """The params of a server's question. When the question is asked again, its message names the faults of the last
+    answer."""
     is_again = isinstance(data, dict) and "errors" in data
     return {**params, "message": text_of_parts(message.parts)} if is_again else params
 
@@ -412,7 +417,8 @@ def _hashed(message_id: str) -> str:
 
 
 def _url_in(parts: Sequence[Part]) -> str | None:
-    """The URL to visit: the only likely URL in a url part or a data part; None when there is none."""
+    """The URL to visit: the only URL of the url parts, else the likeliest URL in the data parts; None when neither is
+    clear."""
     urls = dict.fromkeys(part.url for part in parts if part.url is not None and _is_web(part.url))
     if len(urls) == 1:
         return next(iter(urls))
@@ -426,7 +432,7 @@ def _url_in(parts: Sequence[Part]) -> str | None:
 
 
 def _urls_of(name: str, value: JsonValue) -> list[tuple[str, str]]:
-    """Every text in data that is a web address, with the name of its field."""
+    """Every string in the data that is a web address, with the name of its field."""
     match value:
         case str() if _is_web(value):
             return [(name, value)]
@@ -443,7 +449,7 @@ def _is_web(url: JsonValue) -> bool:
 
 
 def _result(response: JsonValue) -> JsonObject | None:
-    """An ElicitResult with its own fields only; None when the response is none."""
+    """The response reduced to the fields of an ElicitResult; None when it is not an ElicitResult."""
     if not isinstance(response, dict) or response.get("action") not in set(ElicitAction):
         return None
     content = response.get("content")
@@ -470,7 +476,7 @@ def _one_answer(question: AgentQuestion, result: JsonObject) -> tuple[list[Part]
         metadata[QUESTION] = question.own_key
     content = result.get("content", {})
     if result["action"] != ElicitAction.ACCEPT or question.mode == "url":
-        # As data: a text could be taken for the answer itself.
+        # Sent as data: an agent could take a text for the answer itself.
         return [Part(data={"action": result["action"]}, media_type="application/json")], metadata
     if question.text_field is not None and isinstance(content, dict):
         return [Part(text=_text_in(content, question.text_field))], metadata
@@ -478,7 +484,7 @@ def _one_answer(question: AgentQuestion, result: JsonObject) -> tuple[list[Part]
 
 
 def _text_in(content: JsonObject, field: str) -> str:
-    """The words of an answer; a host may give a number for them."""
+    """The text of an answer. A host may send a number instead of a string."""
     value = content.get(field)
     if isinstance(value, bool) or not isinstance(value, str | int | float):
         raise UnfitAnswerError(f"The answer has no text in the field {field!r}, so nothing was passed on")

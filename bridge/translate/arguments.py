@@ -23,9 +23,9 @@ from bridge.mcp.tools import Tool
 from bridge.text.jsonvalues import JsonObject
 
 MAX_PROBLEMS: Final = 20
-"""The most faults that one question names. A person mends these first."""
+"""The most faults that one question names. A person corrects these first."""
 _MAX_ERRORS: Final = 1000
-"""The most errors of the schema that are read: a million wrong items are one fault."""
+"""The most errors that are read from the schema check: a million wrong items are one fault."""
 
 UNKNOWN_ARGUMENT: Final = "the skill has no such argument"
 
@@ -36,9 +36,9 @@ _MAX_WORDS_DEPTH: Final = 4
 """The most nested arrays and choices that the words for a type describe."""
 
 _MAX_CHOICES_DEPTH: Final = 8
-"""The most nested choices that are examined: they may refer to themselves."""
+"""The deepest nested choices that are examined: choices may refer to themselves."""
 _NARROW: Final = frozenset({"enum", "const", "pattern", "format"})
-"""The keywords that restrict a text beyond its length."""
+"""The keywords that restrict a string beyond its length."""
 
 _FLAT: Final = ("string", "number", "integer", "boolean")
 _WORDS_FOR_BOOLEANS: Final[Mapping[str, bool]] = {"true": True, "yes": True, "false": False, "no": False}
@@ -46,7 +46,7 @@ _WORDS_FOR_BOOLEANS: Final[Mapping[str, bool]] = {"true": True, "yes": True, "fa
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """A property that is missing or wrong."""
+    """A fault of the arguments: a property that is missing or wrong."""
 
     name: str
     """The property at the top of the arguments; "" when the arguments as a whole are at fault."""
@@ -56,11 +56,11 @@ class Problem:
 def problems_of(tool: Tool, arguments: JsonObject) -> tuple[Problem, ...]:
     """The faults of the arguments against the tool's schema, in the order of its properties.
 
-    Empty when the arguments cannot be checked here (endless recursion, a pattern that only JavaScript can read, a
-    number beyond floats): then only the server checks them.
+    Empty when the bridge cannot check the arguments (endless recursion, a pattern that only JavaScript can read, a
+    number beyond floats). Then only the server checks them.
 
     Raises:
-        SlowWork: the check has to go on in a worker. So does each function here that reads an argument by its schema.
+        SlowWork: the check has to go on in a worker. Each function here that reads an argument by its schema raises it.
     """
     found: dict[str, Problem] = {}
     try:
@@ -76,7 +76,7 @@ def problems_of(tool: Tool, arguments: JsonObject) -> tuple[Problem, ...]:
 
 
 def quick_problems_of(tool: Tool, arguments: JsonObject) -> tuple[Problem, ...]:
-    """The same, where nobody calls the tool; empty if that takes too long."""
+    """The same as `problems_of`, but empty if the check takes too long. For checks that no call waits for."""
     try:
         return problems_of(tool, arguments)
     except SlowWork:
@@ -115,7 +115,7 @@ def form_for(tool: Tool, problems: Iterable[Problem]) -> JsonObject:
 
 
 def describe(tool: Tool, problem: Problem) -> str:
-    """A line for a person: the property, its type, its purpose, and the fault."""
+    """A problem as a line for a person: the property, its type, its description, and the fault."""
     if not problem.name:
         return problem.message
     prop = resolved_properties(tool.input_schema).get(problem.name)
@@ -164,10 +164,10 @@ def type_words(schema: JsonObject, root: JsonObject | None = None, depth: int = 
 
 
 def coerced(text: str, name: str, tool: Tool, *, json_first: bool = False) -> JsonValue:
-    """The value of a typed text for a property: its first reading that the property's schema accepts.
+    """The value of a text that a person typed for a property: the first reading that the property's schema accepts.
 
-    The readings are the text itself, its JSON, and a word for a boolean. When the schema accepts none, the result is
-    the reading that is closest to the type, so that the fault is told in the schema's words.
+    The readings are the text itself, the text as JSON, and the text as a word for a boolean. If the schema accepts no
+    reading, the result is the reading closest to the type, so that the fault is described in the schema's words.
     """
     schema = resolved_properties(tool.input_schema).get(name, {})
     as_json = json_in(text)
@@ -181,9 +181,10 @@ def coerced(text: str, name: str, tool: Tool, *, json_first: bool = False) -> Js
 
 
 def value_among(texts: Sequence[str], name: str, tool: Tool) -> str:
-    """The text for a property, among texts that may include others.
+    """The text for a property, chosen from texts of which some may be for something else.
 
-    All texts joined, if the property accepts that, or any words. Else the only text that the property accepts.
+    All texts joined, if the property accepts the joined text or takes free text. Otherwise the only text that the
+    property accepts.
     """
     joined = "\n".join(texts)
     schema = resolved_properties(tool.input_schema).get(name, {})
@@ -222,8 +223,8 @@ def titled_choices(schema: JsonObject) -> tuple[tuple[str, str], ...]:
 
 
 def with_chosen_values(answer: JsonObject, tool: Tool) -> JsonObject:
-    """The answer to a form, with the values of choices that it names by their titles. A value counts before a title,
-    and a title that two choices have names neither."""
+    """The answer to a form, with the titles of choices replaced by their values. A text that is a value stays as it is,
+    and a title that two choices share is not replaced."""
     properties = resolved_properties(tool.input_schema)
     return {name: _chosen(value, properties.get(name, {})) for name, value in answer.items()}
 
@@ -242,7 +243,7 @@ def _chosen(value: JsonValue, schema: JsonObject) -> JsonValue:
 
 
 def whole_numbers(value: JsonValue) -> JsonValue:
-    """A value with its whole numbers as integers.
+    """A value with whole floats turned into integers.
 
     JSON has one kind of number. A2A clients on protocol buffers write 3 as 3.0, and servers that expect an integer
     may refuse that.
@@ -259,7 +260,7 @@ def whole_numbers(value: JsonValue) -> JsonValue:
 
 
 def json_in(text: str) -> tuple[JsonValue, ...]:
-    """The JSON value of a text, within the limits of the wire, as a tuple of one. Empty when the text is no JSON."""
+    """The JSON value of a text, within the limits for requests, as a tuple of one. Empty when the text is not JSON."""
     try:
         return (parse_json(text.encode()),)
     except A2AError:
@@ -279,7 +280,7 @@ def _types_of(schema: JsonObject) -> tuple[JsonValue, ...]:
 
 
 def _is_free_text(schema: JsonObject, root: JsonObject, depth: int = 0) -> bool:
-    """Whether a schema accepts any text, apart from limits of its length."""
+    """Whether a schema accepts any string, apart from limits on the length."""
     schema = resolved(schema, root)
     if _NARROW & schema.keys():
         return False
@@ -336,5 +337,5 @@ def _unexpected(error: ValidationError) -> Sequence[str]:
 
 
 def _short(message: str) -> str:
-    """A message of the library, cut when it repeats a long value."""
+    """A message of the jsonschema library, shortened when it repeats a long value."""
     return message if len(message) <= 300 else f"{message[:150]} ... {message[-120:]}"

@@ -1,8 +1,8 @@
-"""Which skills cannot be called at the moment, as an extension on the card of an agent. Pure.
+"""The extension on an agent's card that lists the skills that cannot be called at the moment. Pure.
 
 A skill stays on the card while its peer is out of reach, so that a client's choice does not change with each outage.
-The extension is on the card only while something cannot be called. It says a state of a closed list and the minute
-since when, and no words: what is wrong with a peer is for those who run the bridge.
+The extension is on the card only while some skill cannot be called. It gives a state from a closed list and the minute
+when that state began, but no error text: only operators may see what is wrong with a peer.
 
     {"unavailable": [{"state": "unreachable", "since": "2026-11-23T10:05:00Z", "skills": ["search", "write"]}]}
 
@@ -27,14 +27,14 @@ _BY_ALL: Final = "no replica can call it"
 
 
 class Unavailability(StrEnum):
-    """Why a skill cannot be called. One that is in no list is ready."""
+    """Why a skill cannot be called. A skill without an entry can be called."""
 
     UNREACHABLE = "unreachable"
     LOGIN_NEEDED = "login-needed"
 
 
 FindUnavailable = Callable[[Iterable[SourceState], float], tuple["UnavailablePeer", ...]]
-"""Finds the peers that have been down for so many seconds, among those with these states."""
+"""Finds the peers that have been down for a number of seconds, among the peers with these states."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +50,7 @@ class UnavailablePeer:
 def unavailable_peers(
     states: Iterable[SourceState], now_ms: int, after_seconds: float
 ) -> tuple[UnavailablePeer, ...]:
-    """The peers that have been down for so long. A peer that comes back is ready at once."""
+    """The peers that have been down for `after_seconds`. A peer that comes back is ready at once."""
     return tuple(
         UnavailablePeer(
             one.key,
@@ -67,23 +67,23 @@ class Outage(NamedTuple):
 
     state: Unavailability
     since_ms: int
-    """By the clock that all replicas share."""
+    """Milliseconds since the epoch, by the clock that all replicas share."""
     was_up: bool
-    """Whether that replica could call it before."""
+    """Whether that replica could call the peer before the outage."""
 
 
 class OutageReport:
-    """What a replica tells the others of the peers that it cannot call."""
+    """A replica's report to the other replicas about the peers that it cannot call."""
 
     def __init__(self) -> None:
         self._since: dict[str, tuple[int, int]] = {}
-        """Of each peer that is down: since when by this machine's clock, and by the common one."""
+        """For each peer that is down, when it went down: by this machine's clock, and by the shared clock."""
 
     def text(self, states: Iterable[SourceState], ahead_ms: int) -> bytes:
-        """The report as the others read it: the same bytes until a state changes.
+        """The report in the form that other replicas read. The bytes stay the same until a state changes.
 
-        `ahead_ms` added to this machine's clock gives the common one. It is measured anew each time, so it counts for
-        outages that are new.
+        `ahead_ms` is how far the shared clock is ahead of this machine's clock. It is measured for each report, and
+        applied only to new outages.
         """
         down = {one.key: one for one in states if one.down is not None}
         known, self._since = self._since, {}
@@ -99,7 +99,7 @@ class OutageReport:
 
 
 def outages_in(report: bytes) -> dict[str, Outage]:
-    """The outages in a report, by the keys of the peers. A report that another release writes otherwise has none."""
+    """The outages in a report, by the keys of the peers. Empty for a report in the format of another release."""
     try:
         return {
             key: Outage(Unavailability(state), int(since_ms), bool(was_up))
@@ -110,11 +110,11 @@ def outages_in(report: bytes) -> dict[str, Outage]:
 
 
 def agreed_states(own: Iterable[SourceState], reports: Sequence[bytes]) -> tuple[SourceState, ...]:
-    """The states of these peers as all replicas agree on them, in the common time. `reports` are those of all
-    replicas, with this one's as the others read it.
+    """The states of these peers on which all replicas agree, in the shared clock's time. `reports` are the reports of
+    all replicas, including this one's own.
 
-    A peer that one of them can call is up: a client that comes again may get there. It is down since the last of them
-    lost it; one that was started since, and never had it, does not count for that.
+    A peer is up if any replica can call it: a client that tries again may reach that replica. A peer that is down went
+    down when the last replica lost it; replicas that never reached it do not count for that time.
     """
     told = [outages_in(one) for one in reports]
     return tuple(_agreed(one.key, [outages.get(one.key) for outages in told]) for one in own)
@@ -142,9 +142,10 @@ def _down_state(one: SourceState) -> Unavailability:
 def availability_of(
     peers: Sequence[UnavailablePeer], skills: Mapping[str, Sequence[str]]
 ) -> AgentExtension | None:
-    """The extension; None when every skill can be called. `skills` are the ids of the card's skills by their peer.
+    """The extension; None when every skill can be called. `skills` are the ids of the card's skills by the key of their
+    peer.
 
-    Peers are not named: what a card tells of peers is their skills alone.
+    The extension does not name peers: a card shows only their skills.
     """
     listed: list[JsonObject] = [
         {"state": one.state.value, "since": timestamp(one.since_ms), "skills": [*skills[one.key]]}
@@ -164,7 +165,7 @@ def availability_of(
 def unavailable_skills(card: AgentCard) -> Mapping[str, tuple[str, int | None]]:
     """The skills that a card says cannot be called: the state, and since when in milliseconds since the epoch.
 
-    Any agent may have written it, so that what is not in this form is passed over.
+    Any agent may have written the card, so entries in another form are skipped.
     """
     extensions = card.capabilities.extensions or ()
     params = next((one.params for one in extensions if one.uri == AVAILABILITY_URI), None) or {}

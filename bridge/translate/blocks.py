@@ -1,7 +1,7 @@
-"""Parts of an agent's result as content blocks: the table of `content.py` read backwards. Pure.
+"""Turns the parts of an agent's result into content blocks: the table of `content.py`, read backwards. Pure.
 
-With the extension active a part becomes exactly the block that it was. Any other part becomes the block that fits
-best; fields that the block does not have stand in its `_meta`.
+With the extension active, a part becomes exactly the block that it was made from. Any other part becomes the block that
+fits best; fields that the block does not have go into its `_meta`.
 
 Spec: A2A 1.0 section 4.1.6 (Part), MCP server/tools (content).
 """
@@ -46,11 +46,12 @@ class ResultRules:
 
     extension_active: bool = False
     output: Validator | None = None
-    """Checks the structured result; None for a tool without an output schema."""
+    """The validator of the structured result; None for a tool without an output schema."""
     inline_limit_bytes: int | None = None
-    """A part of an artifact that is larger becomes a link."""
+    """A larger part of an artifact becomes a link; None for no limit."""
     link_for: Callable[[Part], str] | None = None
-    """Gives the URI under which the bridge serves a part, or the whole text when the part is its first piece."""
+    """Gives the URI at which the bridge serves a part. For the first piece of a streamed text, the URI of the whole
+    text."""
 
 
 def blocks_from_parts(parts: Sequence[Part], reading: ResultRules) -> list[JsonValue]:
@@ -61,13 +62,15 @@ def blocks_from_parts(parts: Sequence[Part], reading: ResultRules) -> list[JsonV
 
 
 def pieces_in(parts: Sequence[Part]) -> Iterator[tuple[int, int]]:
-    """For each part, the index of its first piece and the index after its last. A streamed text has several pieces."""
+    """The first index and the end index of each part's pieces. A streamed text has several pieces, any other part has
+    one."""
     starts = [number for number, part in enumerate(parts) if not (number and isinstance(part, AppendedText))]
     return pairwise((*starts, len(parts)))
 
 
 def structured_in(parts: Sequence[Part]) -> tuple[JsonValue, ...]:
-    """The structured content in a marked part, if there is one. Only with the extension active."""
+    """The structured content in a marked part, as a tuple of one; empty without one. For use with the extension
+    active."""
     marked = (_restored(part) for part in parts if _block_of(part).get("type") == STRUCTURED)
     return next((value for value in marked if value), ())
 
@@ -83,7 +86,7 @@ def as_json(value: JsonValue) -> str:
 
 
 def joined(pieces: Sequence[Part]) -> Part:
-    """The part that joins some pieces."""
+    """The part that these pieces make together."""
     first, *others = pieces
     return first.changed(text="".join(one.text or "" for one in pieces)) if others else first
 
@@ -111,7 +114,8 @@ def _block_of(part: Part) -> JsonObject:
 
 
 def _restored(part: Part) -> tuple[JsonValue, ...]:
-    """The original block of a part, by its metadata. Empty when the metadata has none, or contradicts the part."""
+    """The original block of a part, restored from its metadata. Empty when the metadata has no block, or contradicts
+    the part."""
     block = _block_of(part)
     kind = block.get("type")
     rest = {key: value for key, value in block.items() if key != TWIN}
@@ -137,7 +141,8 @@ def _restored(part: Part) -> tuple[JsonValue, ...]:
 
 
 def _may_come_back(uri: str | None) -> bool:
-    """Whether a link of a server is one again. Its own bridge says whether files are passed on."""
+    """Whether a part may become a link again. Another bridge's own configuration decides whether it passes on `file:`
+    links."""
     return resource_link(uri) is not None or (uri or "").lower().startswith("file:")
 
 
@@ -177,7 +182,7 @@ def _name_of(part: Part) -> str:
 
 
 def _titled(part: Part) -> JsonObject:
-    """The file name as the title, which hosts show. The specification's embedded resources and links have one."""
+    """The file name as `title`, which hosts show. Embedded resources and links have this field."""
     return {} if part.filename is None else {"title": part.filename}
 
 
@@ -196,14 +201,15 @@ _PLAIN: Final[Mapping[PartKind, Callable[[Part, ResultRules], JsonObject]]] = {
     "url": _url,
     "data": _data,
 }
-"""For each kind of content of a part, the function that makes its block."""
+"""The function that makes a block, for each kind of part."""
 
 _UNSAID_TYPES: Final[Mapping[PartKind, str]] = {"text": "text/plain", "data": "application/json"}
-"""The default media types, which `_meta` does not repeat."""
+"""The default media type for each kind of part, which `_meta` does not repeat."""
 
 
 def _with_meta(block: JsonObject, part: Part) -> JsonObject:
-    """A block with the other fields of its part in `_meta`. Data is marked, since its text is not the agent's own."""
+    """A block with the other fields of its part in `_meta`. A block made from data is marked, since the bridge wrote
+    its text."""
     fields: JsonObject = {"kind": "data"} if part.kind == "data" else {}
     if part.filename is not None and block["type"] != "resource_link":
         fields["filename"] = part.filename

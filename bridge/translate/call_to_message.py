@@ -1,4 +1,4 @@
-"""The arguments of a tool call as a message to an agent. Pure. The other way round: `message_to_call`.
+"""Turns the arguments of a tool call into a message to an agent. Pure. The other direction is `message_to_call.py`.
 
 Spec: A2A 1.0 sections 4.1.4 (Message) and 3.4.1 (contexts).
 """
@@ -27,13 +27,13 @@ from bridge.translate.own_tools import follow_ups
 from bridge.translate.skill_tools import AgentTool
 
 _FOREIGN_SKILL: Final = "skillId"
-"""The metadata key for the skill that most agents without the extension read."""
+"""The metadata key by which most agents without the extension find the skill."""
 _JSON: Final = "application/json"
 _REPLY: Final = next(tool for tool in follow_ups(1) if tool["name"] == "task_reply")
 
 
 class BadArgumentsError(CallerError):
-    """The arguments do not conform to the tool's schema. The message names them."""
+    """The arguments do not fit the tool's schema. The error's message names the faults."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,9 +49,9 @@ class MessageIds:
 def message_from_call(
     tool: AgentTool, arguments: JsonObject, conversation: MessageIds, *, skill_in_text: bool = False
 ) -> Message:
-    """The message that a call sends. `skill_in_text` names the skill in the text, too, for agents that read only text.
+    """The message for a call. With `skill_in_text`, the text also names the skill, for agents that read only text.
 
-    The arguments of an original tool are not checked here: its own server checks them.
+    The arguments of an original tool are not checked here: the tool's own server checks them.
 
     Raises:
         BadArgumentsError: no message can be made from the arguments.
@@ -72,7 +72,8 @@ def message_from_call(
 def message_from_reply(
     arguments: JsonObject, conversation: MessageIds, skill_id: str | None = None
 ) -> Message:
-    """The message that task_reply sends. `skill_id` is the skill that it is for; the data cannot change that.
+    """The message for a call of task_reply. `skill_id` is the skill that the answer is for; the data cannot name
+    another.
 
     Raises:
         BadArgumentsError: the arguments are not as its schema asks.

@@ -1,8 +1,8 @@
 """Asks a client whether a tool may be called, and reads the answer. Pure.
 
-A confirmation is for one call: this tool of this server, with its description and these arguments. The question's key
-holds a digest of all that, so that a yes to one call does not confirm another. The arguments are repeated in words
-and in metadata, never in a data part, where a reader could take a URL among them for the address to visit.
+A confirmation is for one call: a tool of a server, with its description and arguments. The question's key holds a
+digest of these, so that a yes to one call does not confirm another call. The arguments are repeated in words and in
+metadata, but never in a data part, where a client could take a URL among them for the address to visit.
 
 Spec: A2A 1.0 section 7.6 (in-task authorization).
 """
@@ -24,8 +24,7 @@ from bridge.translate.extension import ANSWER, ARGUMENTS, QUESTION, SKILL
 from bridge.translate.own_questions import ElicitAction
 
 ConfirmPolicy = Literal["never", "destructive", "strict"]
-"""Which tools are confirmed: none, those whose annotations say that they are destructive, or all but those whose
-annotations say that they only read."""
+"""Which tools need a confirmation: none, tools with `destructiveHint`, or all tools without `readOnlyHint`."""
 
 _KEY: Final = "confirm-"
 _HOW: Final = 'Answer "yes" to go ahead, or "no" to refuse. Anything else is taken for neither.'
@@ -52,21 +51,20 @@ _YES: Final = frozenset(
         *("go ahead", "do it", "proceed", "done"),
     }
 )
-"""Words that are a yes when the message says nothing else. Case and punctuation around them are ignored."""
+"""Words that mean yes if the message says nothing else. Case and surrounding punctuation are ignored."""
 _AROUND: Final = " \t\r\n.,;:!\"'`*_()"
-"""The characters that are ignored around these words. A question mark is not among them: a question is no yes."""
+"""The characters that are ignored around these words. A question mark is not among them: "yes?" is not a yes."""
 _REFUSES: Final = re.compile(
     r"\W*(i\s+)?(no|nope|n|not|never|don['\u2019]?t|do not|won['\u2019]?t|will not|can['\u2019]?t|cannot|stop|cancel"
     r"|abort|decline\w*|den(y|ied)|reject\w*|refuse\w*)\b(?!\s*=)",
     re.I,
 )
-"""Matches the beginning of a refusal. In other questions a refusal is never guessed from words. Here it is: a refusal
-that is guessed wrongly costs one more question, a yes that is guessed wrongly cannot be undone. `n=5` is an argument,
-not a refusal."""
+"""Matches the beginning of a refusal. Only here is a refusal guessed from words: a wrongly guessed refusal costs one
+more question, but a wrongly guessed yes cannot be undone. `n=5` is an argument, not a refusal."""
 
 
 def needs_confirmation(tool: Tool, when: ConfirmPolicy, rule: bool | None) -> bool:
-    """Whether calls of a tool are confirmed. `rule` is the tool's own rule in the configuration."""
+    """Whether calls of a tool need a confirmation. `rule` is the tool's own rule in the configuration."""
     if rule is not None:
         return rule
     match when:
@@ -79,7 +77,8 @@ def needs_confirmation(tool: Tool, when: ConfirmPolicy, rule: bool | None) -> bo
 
 
 def call_digest(source_key: str, tool: Tool, arguments: JsonObject) -> str:
-    """The digest that a confirmation is bound to. `arguments` are those that the server would get."""
+    """The digest of a call, to which a confirmation is bound. `arguments` are the arguments that the server would
+    get."""
     content = json.dumps([source_key, tool.name, tool.listed, arguments], sort_keys=True)
     return hashlib.sha256(content.encode()).hexdigest()
 
@@ -111,9 +110,9 @@ def confirmation_metadata(skill_id: str, shown: JsonObject, digest: str) -> Json
 
 
 def answer_to_confirmation(message: Message, metadata: JsonObject, tool: Tool) -> ElicitAction | None:
-    """The answer in a message; None when it is neither a clear yes nor a clear no.
+    """The answer in a message; None when the message is neither a clear yes nor a clear no.
 
-    `metadata` is that of the request. A refusal there counts as one in the message's metadata.
+    `metadata` is the request's metadata. A refusal in it counts like a refusal in the message's metadata.
     """
     explicit = [one[ANSWER] for one in (metadata, message.metadata or {}) if one.get(ANSWER) is not None]
     read = [_action_from(action) for action in explicit]
@@ -125,7 +124,7 @@ def answer_to_confirmation(message: Message, metadata: JsonObject, tool: Tool) -
 
 
 def refuses_in_words(message: Message) -> bool:
-    """Whether the words of a message, or `false` as data, are a no to something that is only done or not done."""
+    """Whether a message refuses, in words or with `false` as data. For questions that have no form to fill in."""
     text = text_of_parts(message.parts).strip()
     data = [part.data for part in message.parts if part.kind == "data"] + list(json_in(text))
     is_no = any(one is False or (isinstance(one, dict) and one.get("confirm") is False) for one in data)
@@ -133,7 +132,7 @@ def refuses_in_words(message: Message) -> bool:
 
 
 def beside_the_answer(message: Message, tool: Tool) -> Message:
-    """The message without its answer. The rest may ask for another call."""
+    """The message without the parts that answer. The other parts may ask for another call."""
     is_answer = _answer_in_text(message, tool) is not None
     parts = tuple(
         part
@@ -161,7 +160,7 @@ def _answer_in_text(message: Message, tool: Tool) -> ElicitAction | None:
 
 
 def _answer_from(value: JsonValue, tool: Tool) -> ElicitAction | None:
-    """The answer in data. A refusal may stand beside other fields; a yes has one of a few exact shapes."""
+    """The answer in data. A refusal may have other fields beside it; a yes must have one of a few exact shapes."""
     match value:
         case bool():
             return ElicitAction.ACCEPT if value else ElicitAction.DECLINE

@@ -1,8 +1,8 @@
-"""Content of a tool's result as parts of an artifact. Pure.
+"""Turns the content of a tool's result into parts of an artifact. Pure.
 
-A part holds the fields of a block that A2A has, too. The other fields (its annotations, its `_meta`, unknown ones)
-stand in the part's metadata under `.../block`, so that the way back is exact. A block that fits no row of the table
-is passed on whole, as data. Nothing is dropped.
+A part holds the fields of a block for which A2A has a field. The other fields (annotations, `_meta`, unknown fields) go
+into the part's metadata under `.../block`, so that the block can be restored exactly. A block that fits no row of the
+table is passed on whole, as data. Nothing is dropped.
 
 Spec: MCP 2026-07-28 server/tools (content), A2A 1.0 section 4.1.6 (Part).
 """
@@ -29,35 +29,36 @@ from bridge.translate.extension import BLOCK
 STRUCTURED: Final = "structuredContent"
 """The `type` under `.../block` of the data part that holds a result's structured content."""
 TWIN: Final = "twin"
-"""True under `.../block` of a text that repeats the structured content for clients that cannot read it."""
+"""True under `.../block` of a text that repeats the structured content, for clients that cannot read data."""
 WITHHELD: Final = "withheld"
 """True under `.../block` of a link that was not passed on."""
 SPELLED: Final = "spelled"
-"""True under `.../block` of a text that is the JSON of a value too deep to be data."""
+"""True under `.../block` of a text that holds, as JSON, a value too deep for a data part."""
 WHOLE: Final = "block"
 """The `type` under `.../block` of the data part that holds a whole block."""
 ADDED: Final = "added"
-"""The `type` under `.../block` of a text that the bridge added, so that it is no block of the server."""
+"""The `type` under `.../block` of a text that the bridge added, which is not a block of the server."""
 PART_META: Final = "mcp-a2a/part"
-"""`_meta` of a block: fields of its part that the block lacks, {"kind"?, "filename"?, "mediaType"?, "metadata"?}."""
+"""The `_meta` key for fields of the part that the block lacks: {"kind"?, "filename"?, "mediaType"?, "metadata"?}."""
 MAX_DATA_DEPTH: Final = 40
 """The most levels of arrays and objects in a data part. A deeper value becomes JSON text: a2a-sdk, whose JSON goes
 through protocol buffers, reads 46 levels in a listed task, and metadata adds some."""
 
 WRAPPED: Final = "result"
-"""The one field in which servers wrap structured content that is no object (the Python SDK does)."""
+"""The only field of an object in which servers wrap structured content that is not an object, as the Python SDK
+does."""
 
 
 @dataclass(frozen=True, slots=True)
 class HeldFields:
-    """The fields of a block that its part holds, so that they do not stand in the metadata."""
+    """The fields of a block that its part holds, so that the metadata need not hold them."""
 
     fields: Mapping[PartKind, str]
     """For each content field of the part, the field of the block that it comes from."""
     takes_type: bool = True
     """Whether the part's media type is the block's `mimeType`."""
     needs_type: bool = False
-    """Whether a block without a `mimeType` is not a block of this type."""
+    """Whether a block of this type must have a `mimeType`."""
 
 
 HELD: Final[Mapping[str, HeldFields]] = {
@@ -67,8 +68,8 @@ HELD: Final[Mapping[str, HeldFields]] = {
     "resource": HeldFields({"text": "text", "raw": "blob"}),
     "resource_link": HeldFields({"url": "uri"}),
 }
-"""For each type of content block, the fields that its part holds; for `resource`, those of the resource inside. Read
-from left to right the table makes parts, from right to left blocks."""
+"""For each type of content block, the fields that its part holds; for `resource`, the fields of the embedded resource.
+The same table turns blocks into parts and parts into blocks."""
 
 _MARKS: Final = frozenset({TWIN, WITHHELD, SPELLED})
 _JSON: Final = "application/json"
@@ -76,7 +77,7 @@ _JSON: Final = "application/json"
 
 @dataclass(frozen=True, slots=True)
 class LinkRules:
-    """The treatment of links that only the server can open."""
+    """How links that only the server can open are passed on."""
 
     extension_active: bool
     allow_file: bool = False
@@ -94,8 +95,8 @@ class Repeated(StrEnum):
 
 
 def links_to_read(content: Sequence[JsonValue]) -> Counter[str]:
-    """The links of a result that a client without the extension could not open (all but http and https), each with
-    its number of occurrences."""
+    """The links of a result that a client without the extension could not open (all but http and https), and how often
+    each occurs."""
     blocks = (block for block in content if isinstance(block, dict) and block.get("type") == "resource_link")
     uris = (block.get("uri") for block in blocks)
     return Counter(uri for uri in uris if isinstance(uri, str) and not _is_web(uri))
@@ -161,7 +162,7 @@ def _plain(block: JsonObject, _: LinkRules) -> Part | None:
     implied = str(fields.get("media_type") or kind).partition("/")[0]
     if name := filename_of(block):
         fields["filename"] = name
-    # The type alone goes without saying.
+    # A block whose only remaining field is the implied type needs no metadata.
     return Part.model_validate(fields if rest == {"type": implied} else {**fields, "metadata": {BLOCK: rest}})
 
 
@@ -202,7 +203,7 @@ _CONVERTERS: Final[Mapping[str, Callable[[JsonObject, LinkRules], Part | None]]]
     "resource": _resource,
     "resource_link": _resource_link,
 }
-"""For each type of content block, the function that makes its part. It gives None when a required field is missing."""
+"""The function that makes a part, for each type of content block. It returns None when a required field is missing."""
 
 
 def _part_from_read(contents: JsonValue, link: JsonObject) -> Part:
@@ -222,7 +223,7 @@ def _part_from_contents(contents: JsonObject) -> Part | None:
 
 
 def _held(kind: str, fields: JsonObject) -> tuple[JsonObject, JsonObject] | None:
-    """Splits a block (of a resource: its inside) by the table, into the fields of its part and the remaining fields."""
+    """Splits a block, or the resource in a block, into the fields of its part and the remaining fields."""
     row = HELD[kind]
     media_type = fields.get("mimeType") if row.takes_type else None
     if row.needs_type and not isinstance(media_type, str):
@@ -247,7 +248,8 @@ def _data(value: JsonValue, kind: str) -> Part:
 
 
 def bounded(value: JsonValue) -> JsonValue:
-    """A value that every reader of JSON accepts. A value too deep, or with too large a number, becomes JSON text."""
+    """A value that every JSON reader accepts. A value that is too deep or holds too large a number becomes JSON
+    text."""
     return _spelled(value) if _is_unreadable(value) else value
 
 
@@ -260,7 +262,7 @@ def _spelled(value: JsonValue) -> str:
 
 
 def _finite(value: JsonValue) -> JsonValue:
-    """A value with null for each number that is not finite, since JSON has no NaN."""
+    """A value with null in place of each number that is not finite, since JSON has no NaN."""
     if isinstance(value, dict):
         return {name: _finite(item) for name, item in value.items()}
     if isinstance(value, list):
@@ -288,7 +290,7 @@ def repeats(block: JsonValue, structured: JsonValue) -> bool:
 
 
 def _says_wrapped(block: JsonValue, structured: JsonValue) -> bool:
-    """Whether a text block repeats the value that the structured content wraps, as the text itself or as JSON."""
+    """Whether a text block repeats the value inside the wrapper, as plain text or as JSON."""
     if not isinstance(structured, dict) or structured.keys() != {WRAPPED}:
         return False
     text, wrapped = _text_in(block), structured[WRAPPED]
@@ -308,7 +310,7 @@ def _is_json_of(text: str, value: JsonValue) -> bool:
 
 
 def filename_of(block: JsonObject) -> str | None:
-    """The file name that a bridge wrote into the `_meta` of a block: the name that an agent gave; None without one."""
+    """An agent's file name, which a bridge wrote into the `_meta` of a block; None without one."""
     meta = block.get("_meta")
     about = meta.get(PART_META) if isinstance(meta, dict) else None
     name = about.get("filename") if isinstance(about, dict) else None

@@ -1,8 +1,8 @@
-"""A server's questions (elicitation) as an A2A question, and the answers as ElicitResults. Pure.
+"""Turns a server's questions (elicitation) into one A2A question, and the answers into ElicitResults. Pure.
 
-A form is INPUT_REQUIRED. A URL to visit is AUTH_REQUIRED, and so is a form that comes together with a URL. All open
-questions are asked in one message: in words, and in one data part with every key. An answer is checked against the
-form. If it does not fit, the question is asked again, with the faults.
+A form makes the task INPUT_REQUIRED; a URL to visit makes it AUTH_REQUIRED, also together with a form. All open
+questions are asked in one message: in words, and in one data part with the key of each question. An answer is checked
+against its form. If it does not fit, the question is asked again, with the faults.
 
 Spec: MCP 2026-07-28 and 2025-11-25 client/elicitation; A2A 1.0 sections 3.4.3 and 7.6.
 """
@@ -45,20 +45,21 @@ from bridge.translate.message_to_call import answer_in, with_one_text
 from bridge.translate.own_questions import ElicitAction, action_of_message
 
 MAX_QUESTION_BYTES: Final = 262_144
-"""The most bytes of a question, as JSON. It is shown to people, and kept with the task each time it is asked."""
+"""The most bytes of a question, as JSON. A question is shown to people, and kept with the task each time it is
+asked."""
 
 FORMS_REMEMBERED: Final = 64
 """How many validators of forms are cached. A tool mostly asks with the same form each time."""
 
 FORM_COST: Final = 10_000
-"""The dearest schema of a form that is compiled, in values of a plainly valid one: tens of milliseconds. The answer
-to a dearer one is checked by the server alone."""
+"""The highest cost of a form's schema that is compiled, see `schema_cost`: it takes tens of milliseconds. For a form
+that costs more, only the server checks the answer."""
 
 REMEMBERED_FORM_BYTES: Final = 16_384
 """The validator of a larger form is not cached, since it takes many times the size of the form."""
 
 _EMAIL: Final = re.compile(r"[^@\s]+@[^@\s]+")
-"""A loose check: only a mail can show that a mailbox exists."""
+"""A loose check: only a sent mail could show that a mailbox exists."""
 
 _WHICH: Final = (
     "several forms are open: answer with a data part that has the key of each, or name one in metadata"
@@ -83,7 +84,7 @@ class Elicitation:
     form: Tool | None
     """The form, as the tool whose arguments it asks for; None for a URL."""
     is_login: bool = False
-    """Whether the URL is a login at a page of the bridge, which sees by itself when it was made."""
+    """Whether the URL is a login page of the bridge, which notices the login by itself."""
 
     @property
     def message(self) -> str:
@@ -99,14 +100,15 @@ class Elicitation:
 
 @dataclass(frozen=True, slots=True)
 class Answers:
-    """The content of an answer: an ElicitResult for each question that it settles, and the problems of the others."""
+    """The content of an answer: ElicitResults for the questions that it settles, and the problems with its other
+    answers."""
 
     given: Mapping[str, JsonObject] = field(default_factory=dict)
     problems: Mapping[str, tuple[Problem, ...]] = field(default_factory=dict)
 
 
 def elicitation_from(key: str, params: JsonObject, *, is_login: bool = False) -> Elicitation:
-    """The question in the params of an elicitation/create. `is_login` is as for `Elicitation`.
+    """The question in the params of an elicitation/create. For `is_login` see `Elicitation`.
 
     Raises:
         PeerError: the question cannot be passed on.
@@ -135,10 +137,10 @@ def elicitation_from(key: str, params: JsonObject, *, is_login: bool = False) ->
 
 
 def _form_validator(form: JsonObject) -> Validator:
-    """The validator of a form. Making it takes far longer than all other work on a question.
+    """The validator of a form. It is cached: making a validator takes far longer than all other work on a question.
 
     Raises:
-        ValueError: the schema is no form.
+        ValueError: the schema is not valid.
     """
     text = json.dumps(form)
     return _remembered_validator(text) if len(text) <= REMEMBERED_FORM_BYTES else _new_validator(text)
@@ -152,7 +154,8 @@ _remembered_validator: Final = lru_cache(maxsize=FORMS_REMEMBERED)(_new_validato
 
 
 def _format_checker() -> FormatChecker:
-    """Checks the formats of forms (client/elicitation, requested schema). A value that is no text passes."""
+    """A checker for the formats of forms (client/elicitation, requested schema). A value that is not a string
+    passes."""
     checker = FormatChecker(formats=())
     for name, is_right in _FORMAT_CHECKS.items():
         checker.checks(name)(lambda value, is_right=is_right: not isinstance(value, str) or is_right(value))
@@ -200,8 +203,8 @@ def parts_of_questions(
     problems: Mapping[str, tuple[Problem, ...]] | None = None,
     occasions: Mapping[str, str] | None = None,
 ) -> tuple[Part, ...]:
-    """The questions in words and as one data part. `problems` are the faults of the last answer. For `occasions` see
-    `extension.OCCASIONS`."""
+    """The questions in words and as one data part. `problems` are the faults of the last answer, by question. For
+    `occasions` see `extension.OCCASIONS`."""
     wrong = problems or {}
     text = "\n\n".join(_words(question, wrong.get(question.key, ())) for question in questions)
     asked = [_data(question, wrong.get(question.key, ())) for question in questions]
@@ -212,7 +215,7 @@ def parts_of_questions(
 
 
 def question_metadata(questions: Sequence[Elicitation]) -> JsonObject:
-    """The metadata of the message that asks: the key, when there is one question."""
+    """The metadata of the message that asks: the key of the question, if there is only one question."""
     return {QUESTION: questions[0].key} if len(questions) == 1 else {}
 
 
@@ -221,7 +224,8 @@ def answers_from(
 ) -> Answers:
     """The answers in a message.
 
-    A message answers the question that its metadata names, those whose keys a data part has, or all of them.
+    A message answers the question that its metadata names, else the questions whose keys its data part has, else all
+    questions.
 
     Raises:
         A2AError: INVALID_PARAMS, when the message names a question that is not open.
@@ -239,15 +243,15 @@ def answers_from(
     if by_key is not None:
         return _answers(by_key, fill_defaults)
     if sum(question.form is not None for question in questions) > 1 and not _refuses(message, questions):
-        # Which form it fills in would be a guess.
+        # Nothing says which form the message fills in.
         forms = [question for question in questions if question.form is not None]
         return Answers(problems={question.key: (Problem("", _WHICH),) for question in forms})
     return _answers([(question, message) for question in questions], fill_defaults)
 
 
 def fitting_answers(message: Message, questions: Sequence[Elicitation]) -> dict[str, JsonObject]:
-    """The answers to all of these forms in a message that names no question. Empty unless it fits all forms and fills
-    in at least one field. It never answers a URL, and no text is picked out of several."""
+    """The answers to all of these forms in a message that names no question. Empty unless the message fits every form,
+    and fills in a field of each. Such a message never answers a URL, and no single text is picked out of several."""
     if any(question.form is None for question in questions):
         return {}
     message = with_one_text(message)
@@ -260,7 +264,7 @@ def fitting_answers(message: Message, questions: Sequence[Elicitation]) -> dict[
 
 
 def named_answers(message: Message, questions: Sequence[Elicitation]) -> dict[str, JsonObject]:
-    """The answer in a message that names its question, if that is one of these forms and the answer fits."""
+    """The answer in a message that names its question, if the question is one of these forms and the answer fits."""
     forms = [question for question in questions if question.form is not None]
     try:
         return {**answers_from(message, forms).given}
@@ -275,7 +279,7 @@ def _refuses(message: Message, questions: Sequence[Elicitation]) -> bool:
 
 
 def _action_of(message: Message, fields: frozenset[str]) -> ElicitAction:
-    """The action of a message, also when it stands in an ElicitResult with content."""
+    """The action of a message. Unlike `action_of_message`, this also reads an ElicitResult with content."""
     answer = action_of_message(message, fields)
     if answer is ElicitAction.ACCEPT and ANSWER not in (message.metadata or {}) and not _RESULT_KEYS & fields:
         for part in message.parts:
@@ -294,7 +298,7 @@ def _answers(answers: Sequence[tuple[Elicitation, Message]], fill_defaults: bool
         if answer is not ElicitAction.ACCEPT:
             given[question.key] = {"action": answer.value}
         elif question.form is None:
-            # The words beside a form are about that. Alone, a no must not be told as a visit.
+            # Beside a form, the words are about the form. Without a form, a refusal must not be reported as a visit.
             refuses = not has_forms and refuses_in_words(message)
             given[question.key] = {"action": "decline" if refuses else "accept"}
         else:
@@ -310,7 +314,7 @@ def _filled_in(form: Tool, message: Message, fill_defaults: bool) -> JsonObject 
     """The ElicitResult of a form that a message fills in, or the problems with it."""
     content, fields = _content(form, message), properties_of(form.input_schema)
     if not fields:
-        # There is nothing but a yes or a no to say, and words that are neither are no yes.
+        # A form without fields takes only a yes or a no. Any other words are not a yes.
         is_yes = answer_to_confirmation(message, {}, form) or _says_yes_alone(message)
         if is_yes in _REFUSALS:
             return {"action": str(is_yes)}
@@ -318,13 +322,13 @@ def _filled_in(form: Tool, message: Message, fill_defaults: bool) -> JsonObject 
             return (Problem("", _YES_OR_NO),)
     is_empty = bool(fields) and not content.keys() & fields.keys() and not _says_yes_alone(message)
     content = _with_defaults(form, content) if fill_defaults else content
-    # Defaults alone are an answer only to a message that means to give none: other words may be a no.
+    # The defaults alone are the answer only if the message clearly accepts them: other words may be a refusal.
     nothing = (Problem("", _NOTHING_OF_FORM),) if is_empty else ()
     return problems_of(form, content) or nothing or {"action": "accept", "content": _whole(content)}
 
 
 def _says_yes_alone(message: Message) -> bool:
-    """Whether a message accepts a form and fills in nothing: it says so in metadata, or is an empty answer as data."""
+    """Whether a message accepts a form without filling in a field: in its metadata, or with an empty answer as data."""
     if (message.metadata or {}).get(ANSWER) == ElicitAction.ACCEPT:
         return True
     return bool(message.parts) and all(
@@ -410,7 +414,7 @@ def _data(question: Elicitation, problems: Sequence[Problem]) -> JsonObject:
 
 
 def required_urls(data: JsonValue) -> dict[str, JsonObject]:
-    """The URLs that a server wants visited first, by key, from the data of its error -32042 (2025-11-25)."""
+    """The URLs that the user has to visit first, by key, from the data of a server's error -32042 (2025-11-25)."""
     listed = data.get("elicitations") if isinstance(data, dict) else None
     found = [item for item in listed if isinstance(item, dict)] if isinstance(listed, list) else []
     return {str(item.get("elicitationId") or f"url-{place}"): item for place, item in enumerate(found, 1)}

@@ -1,7 +1,7 @@
-"""Example arguments for a tool, which show how it is called. Pure.
+"""Makes example arguments for a tool, which show how to call the tool. Pure.
 
-A value comes from the schema itself (a default, an example, a choice), else it is the simplest of its type. The
-example is checked against the schema: an example that the tool would refuse is worse than none.
+A value comes from the schema itself (a default, an example, a choice); else it is the simplest value of its type. The
+example is checked against the schema: an example that the tool would refuse is worse than no example.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ MAX_DEPTH: Final = 8
 _MAX_VALUES: Final = 300
 """The most values in one example. Schemas that refer to themselves would make more than anyone reads."""
 _MAX_CHOICES: Final = 8
-"""The most values that are tried when the first does not fit."""
+"""The most candidates that are tried for one value."""
 _CHECK: Final = 2
 """The cost of a check, counted in values."""
 _MAX_STEPS: Final = 1000
@@ -63,13 +63,14 @@ _IMPLIED: Final[Mapping[str, str]] = {
     "minimum": "number",
     "maximum": "number",
 }
-"""The type that a keyword implies when a schema has no `type`. Without such a keyword the type is string."""
+"""The type that a keyword implies when a schema has no `type`. Without such a keyword, the type is string."""
 
 
 def example_of(tool: Tool) -> JsonObject | None:
     """Arguments that fit a tool's schema; None when none could be made.
 
-    The first attempt takes the first candidate of each value. Only if that does not fit, each value is checked alone.
+    The first attempt takes the first candidate of each value. Only if that example does not fit, a second attempt
+    checks each value alone.
     """
     # The validator has the server's own schema, which may have arguments that are hidden from callers.
     shown: JsonObject = {**tool.input_schema, "type": "object"}
@@ -91,7 +92,8 @@ class _Maker:
     """Makes one example."""
 
     def __init__(self, tool: Tool, *, careful: bool) -> None:
-        """`careful` checks each value against its own schema, and tries others."""
+        """With `careful`, each value is checked against its own schema, and replaced by the next candidate if it does
+        not fit."""
         self._tool = tool
         self._careful = careful
         self._left = _MAX_VALUES
@@ -184,7 +186,8 @@ def _kinds_of(schema: JsonObject) -> Sequence[str]:
 
 
 def _numbers(schema: JsonObject) -> Iterator[JsonValue]:
-    """Candidates: the least allowed number, the most, or one, each as a multiple when the schema asks for one."""
+    """Candidates: the least allowed number, the greatest, and 1, each as a multiple if the schema asks for a
+    multiple."""
     step = schema.get("multipleOf")
     bounds = (
         (schema.get("minimum"), 0),
@@ -212,14 +215,14 @@ def _integers(schema: JsonObject) -> Iterator[JsonValue]:
 
 
 def _texts(schema: JsonObject) -> Iterator[JsonValue]:
-    """Candidates: by the format. For a pattern, only what stands in quotes in the description."""
+    """Candidates: a text in the schema's format. With a pattern, only the texts in quotes in the description."""
     least = min(_whole_number(schema.get("minLength"), 0), _MAX_CHARACTERS)
     most = _whole_number(schema.get("maxLength"), _MAX_CHARACTERS)
     pattern, description = schema.get("pattern"), schema.get("description")
     if isinstance(pattern, str):
         quoted = [text for _, text in _QUOTED.findall(description)] if isinstance(description, str) else []
-        # A pattern that cannot be matched in linear time passes every check, so a text is not known to fit.
-        # Nobody has called yet, so none but a light pattern is compiled for it.
+        # A pattern that cannot be matched in linear time passes every check, so it does not show that a text fits. No
+        # call waits for the example, so only cheap patterns are compiled.
         with suppress(PatternTooSlowError):
             yield from (text for text in quoted if matches(pattern, text, unknown=False))
         return
@@ -240,4 +243,4 @@ _SCALARS: Final[Mapping[str, Callable[[JsonObject], Iterator[JsonValue]]]] = {
     "null": lambda _: iter((None,)),
     "string": _texts,
 }
-"""For each type, the function that gives its values, the simplest first."""
+"""The function that gives candidates, the simplest first, for each type."""

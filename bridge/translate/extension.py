@@ -1,7 +1,7 @@
 """The A2A extension of this bridge, and the metadata keys that start with its URI.
 
-A client that activates it gets the tools as their server lists them and the content blocks as the server sent them,
-so it can pass both on unchanged.
+A client that activates the extension gets the tools as their server lists them and the content blocks as the server
+sent them, so it can pass both on unchanged.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ SKILL: Final = operators.SKILL_KEY
 ARGUMENTS: Final = f"{URI}/arguments"
 """The arguments of the call."""
 BLOCK: Final = f"{URI}/block"
-"""The rest of a content block that its part has no fields for. Only for clients that activated the extension."""
+"""The fields of a content block that its part cannot hold. Only for clients that activated the extension."""
 PROGRESS: Final = progress.PROGRESS
 """The numbers of a progress notification: {"progress", "total"?}."""
 QUESTION: Final = f"{URI}/question"
@@ -30,20 +30,21 @@ QUESTION: Final = f"{URI}/question"
 ANSWER: Final = f"{URI}/answer"
 """The action of an answer: accept, decline or cancel."""
 OCCASIONS: Final = f"{URI}/occasions"
-"""An id for the asking of each question of a part, by its key. It stays as long as the question is open. A later
-question may have the same key, but never the same occasion. Only for clients that activated the extension."""
+"""An id for each time that a question of a part was asked, by the question's key. The id stays as long as the question
+is open. A later question may have the same key, but never the same occasion. Only for clients that activated the
+extension."""
 UNATTRIBUTED: Final = f"{URI}/unattributed"
 """A note in a task's last message: the server asked a question that may have belonged to this task."""
 UNUSED: Final = f"{URI}/unused"
-"""A note in a task's message: messages that came while the task worked had no effect."""
+"""A note in a task's message: messages that arrived while the task worked had no effect."""
 BESIDE: Final = f"{URI}/beside"
 """A note in a task's message: other tasks of its context wait for an answer."""
 LOST_SESSION: Final = f"{URI}/lost-session"
-"""A note in a task's message: the session with the server that the task's context or principal had was lost."""
+"""A note in a task's message: the server session of the task's context or principal was lost."""
 REMARKS: Final = (UNATTRIBUTED, UNUSED, BESIDE, LOST_SESSION)
-"""The metadata keys of the bridge's own notes. The words of each note stand as a part as well."""
+"""The metadata keys of the bridge's own notes. The message also has a part with the words of each note."""
 PEER: Final = f"{URI}/peer"
-"""The peer's own metadata, nested so that none of it can be taken for the bridge's."""
+"""The peer's own metadata, nested so that it cannot be mistaken for the bridge's metadata."""
 
 GATED: Final[Mapping[str, str]] = {BLOCK: URI, OCCASIONS: URI}
 """Metadata keys that are sent only when the extension is active."""

@@ -1,7 +1,7 @@
-"""The metadata of extensions that a configuration names, which passes between A2A and `_meta` of MCP untouched. Pure.
+"""Passes the metadata of configured extensions unchanged between A2A metadata and the `_meta` of MCP. Pure.
 
-Metadata of an extension stands under its URI, or under a key that begins with the URI and a slash or a number sign.
-The bridge's own extension is another matter (`extension.py`).
+An extension's metadata has its URI as key, or a key that begins with the URI and a slash or a number sign. For the
+bridge's own extension see `extension.py`.
 
 Spec: A2A 1.0 section 4.6.2.
 """
@@ -19,23 +19,23 @@ from bridge.text.jsonvalues import JsonObject
 
 @dataclass(frozen=True, slots=True)
 class DeclaredExtension:
-    """An extension that the card of an agent declares beside the bridge's own."""
+    """An extension that an agent's card declares, in addition to the bridge's own."""
 
     uri: str
     description: str | None = None
     params: JsonObject | None = None
     required: bool = False
-    """Whether clients that do not activate it are refused."""
+    """Whether clients that do not activate the extension are refused."""
 
 
 def metadata_of(uris: Iterable[str], metadata: Mapping[str, JsonValue] | None) -> JsonObject:
-    """What metadata holds of these extensions."""
+    """The entries of metadata that belong to these extensions."""
     chosen = tuple(uris)
     return {key: value for key, value in (metadata or {}).items() if _extension_of(key, chosen) is not None}
 
 
 def extensions_in(uris: Iterable[str], metadata: Mapping[str, JsonValue] | None) -> tuple[str, ...]:
-    """Those of these extensions of which metadata holds something."""
+    """Of these extensions, the ones with an entry in the metadata."""
     chosen = tuple(uris)
     found = {_extension_of(key, chosen) for key in metadata or ()}
     return tuple(uri for uri in chosen if uri in found)
@@ -44,9 +44,10 @@ def extensions_in(uris: Iterable[str], metadata: Mapping[str, JsonValue] | None)
 def metadata_of_messages(
     uris: Iterable[str], active: Collection[str], messages: Iterable[Message]
 ) -> JsonObject:
-    """What a client's messages hold of these extensions, if it is active or the message says that it uses it.
+    """The metadata of these extensions in a client's messages. An extension counts if it is active, or if the message
+    lists it in `extensions`.
 
-    Of one key, what the last message says is taken.
+    For each key, the last message takes precedence.
     """
     chosen = tuple(uris)
     found: JsonObject = {}
@@ -58,7 +59,7 @@ def metadata_of_messages(
 
 
 def with_extension_metadata(message: Message, uris: Iterable[str], meta: Mapping[str, JsonValue]) -> Message:
-    """A message with what `meta` holds of these extensions, and their URIs."""
+    """A message with the entries of `meta` that belong to these extensions, and with their URIs in `extensions`."""
     chosen = tuple(uris)
     if not (found := metadata_of(chosen, meta)):
         return message
@@ -69,9 +70,10 @@ def with_extension_metadata(message: Message, uris: Iterable[str], meta: Mapping
 
 
 def metadata_of_outcome(uris: Sequence[str], outcome: Task | Message) -> JsonObject:
-    """What an agent's answer holds of these extensions: the task, its artifacts, and its final message.
+    """The metadata of these extensions in an agent's answer: in the task, its artifacts, and its final message.
 
-    Where two of them hold the same key, the later of this order is taken; each artifact's own stay beside its blocks.
+    Of equal keys, the last in this order takes precedence. The blocks of an artifact also carry the artifact's own
+    metadata.
     """
     if isinstance(outcome, Message):
         return metadata_of(uris, outcome.metadata)

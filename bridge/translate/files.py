@@ -1,7 +1,7 @@
 """Places the files of a message in the properties of a schema that ask for files. Pure.
 
-A property asks for a file by `contentEncoding` (base64 text), `contentMediaType`, or `format: uri`; an array
-of such properties takes several.
+A property asks for a file by `contentEncoding` (base64 text), `contentMediaType`, or `format: uri`. An array of such
+items takes several files.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ def takes_file(schema: JsonValue) -> bool:
 def place_files(
     tool: Tool, arguments: JsonObject, files: Sequence[Part]
 ) -> tuple[JsonObject, tuple[Part, ...]]:
-    """The arguments with each file on the first free property that takes it, and the files that fit none."""
+    """The arguments with each file in the first free property that takes it, and the files that fit no property."""
     filled, unplaced = dict(arguments), []
     for part in files:
         if not _place(tool, filled, part):
@@ -90,7 +90,7 @@ def is_of_type(media_type: str, wanted: str) -> bool:
 
 
 def _text_of(raw: str) -> str | None:
-    """The content as text, for a property without an encoding; None when it is no text."""
+    """The content as text, for a property without an encoding; None when it is not UTF-8 text."""
     try:
         return base64.b64decode(standard_base64(raw)).decode()
     except ValueError:

@@ -1,15 +1,16 @@
-"""Which tool a message means, and with which arguments: rules, tried in order, never a guess. Pure.
+"""Finds the tool call that a message means, by rules that are tried in order; never by a guess. Pure.
 
-0. metadata that names a skill by the key of our extension, which nobody sets by accident
+0. metadata that names a skill by the key of the bridge's extension, which nobody sets by accident
 1. a data part that names a skill: `{"skill": id, "arguments": {...}}` (or `tool`)
-2. metadata that names a skill by a key that others use for it
+2. metadata that names a skill by one of the configured keys
 3. text that is JSON of form 1, or `name {json}`, or `name key=value ...`
 4. the default skill, or the only one
-5. plain text onto the property that takes it
-otherwise the client is asked.
+5. plain text, as the value of the property that takes text
+If no rule matches, the client is asked.
 
-Each text part is read alone, since some clients put other texts beside a person's words. If at most one part is a call,
-but all text together is a call, too, that call takes precedence. If parts name different calls, the client is asked.
+Each text part is read alone, since some clients add texts of their own to a person's words. If at most one text part is
+a call, and all texts together are a call, too, the call of all texts takes precedence. If parts name different calls,
+the client is asked.
 """
 
 from __future__ import annotations
@@ -45,23 +46,23 @@ _JSON_PAIR: Final = re.compile(r"\s*[^\s=]+=(?=[\[{])")
 _END_OF_PAIR: Final = re.compile(r"\s|\Z")
 _JSON: Final = json.JSONDecoder()
 _MAX_PAIRS_CHARACTERS: Final = 65_536
-"""The most characters of `key=value` pairs. Splitting takes time, and no person types a longer text."""
+"""The most characters of a text that is read as `key=value` pairs. Splitting takes time, and no person types more."""
 
 
 @dataclass(frozen=True, slots=True)
 class RouteRules:
-    """The configurable parts of the rules."""
+    """The configured parts of the rules."""
 
     metadata_keys: tuple[str, ...]
-    """Metadata keys that may name the skill, beside the extension's own, in this order."""
+    """The metadata keys that may name the skill, in this order, besides the extension's key."""
     default_skill: str | None = None
     text_into: Mapping[str, str] = field(default_factory=dict)
-    """For a skill id, the property that plain text goes into."""
+    """The property that takes plain text, by skill id."""
 
 
 @dataclass(frozen=True, slots=True)
 class SkillCall:
-    """The call that a message means: a skill, its arguments, and the files that fit none of its properties."""
+    """The call that a message means: a skill, its arguments, and the files that fit no property of the skill."""
 
     skill_id: str
     arguments: JsonObject
@@ -70,7 +71,7 @@ class SkillCall:
 
 @dataclass(frozen=True, slots=True)
 class UnclearCall:
-    """No rule matched, the skill that was named does not exist, or several calls were named."""
+    """The message means no single call: no rule matched, the named skill does not exist, or it names several calls."""
 
     named: str | None = None
     several: tuple[str, ...] = ()
@@ -87,18 +88,18 @@ class _Content:
 
     data: tuple[JsonValue, ...]
     texts: tuple[str, ...]
-    """The texts without surrounding white space. A text that becomes an argument keeps it."""
+    """The texts without surrounding white space. (A text that becomes an argument keeps its white space.)"""
     text: str
     """All texts, joined and stripped."""
     files: tuple[Part, ...]
     parts: tuple[Part, ...]
-    """All texts, unchanged."""
+    """All parts, unchanged."""
 
 
 def call_from_message(
     message: Message, metadata: JsonObject, skills: Mapping[str, Tool], rules: RouteRules
 ) -> SkillCall | UnclearCall:
-    """The call that a message means. `metadata` is that of the request; the message's own takes precedence."""
+    """The call that a message means. `metadata` is the request's metadata; the message's own takes precedence."""
     content = _content_of(message.parts)
     named = _named_in(content, {**metadata, **(message.metadata or {})}, skills, rules)
     if named is None:
@@ -133,7 +134,7 @@ def arguments_in(parts: Sequence[Part], tool: Tool, text_into: str | None) -> Js
 
 
 def data_in(message: Message, tool: Tool) -> JsonObject:
-    """The arguments of a tool in the data parts of a message that did not name the skill."""
+    """The arguments for a tool in the data parts of a message that did not name the skill."""
     content = _content_of(message.parts)
     found = {
         name: value
@@ -150,7 +151,7 @@ def with_metadata(message: Message, metadata: JsonObject) -> Message:
 
 
 def with_one_text(message: Message) -> Message:
-    """A message with its text parts joined into one, so that none is read alone."""
+    """A message with its text parts joined into one part, so that no part is read alone."""
     if sum(part.text is not None for part in message.parts) < 2:
         return message
     others = tuple(part for part in message.parts if part.text is None)
@@ -185,9 +186,9 @@ def answer_in(
 ) -> JsonObject:
     """The arguments of a tool in an answer to a form. `fields` are the names that the form asked for.
 
-    A text of JSON or of pairs of known arguments counts like a data part, also after `skill_id`. Any other text is
-    the value of the only field, and is ignored when there are several fields. If all texts together do not fit the
-    field, the one text that fits is taken: some clients put other texts beside a person's words.
+    A text counts as data if it holds JSON or `key=value` pairs of known arguments; it may begin with `skill_id`. Any
+    other text is the value of the only field; with several fields, it is ignored. If all texts together do not fit the
+    field, the one text that fits is taken, since some clients add texts of their own to a person's words.
     """
     content = _content_of(parts)
     objects = [value for value in content.data if isinstance(value, dict)]
@@ -233,7 +234,7 @@ def _named_in(
 
 
 def _the_one(named: Sequence[_Named]) -> _Named | UnclearCall | None:
-    """The call that all of these name; an UnclearCall when they differ, and None without any."""
+    """The call that all entries name; an UnclearCall if they differ, None if there are none."""
     if not named:
         return None
     (first_id, first), *others = named
@@ -303,7 +304,7 @@ def _named_in_text(text: str, skills: Mapping[str, Tool]) -> _Named | None:
 
 
 def _arguments_in_texts(content: _Content, tool: Tool) -> JsonObject:
-    """The arguments in the whole text; else those of the parts that hold only arguments of the tool."""
+    """The arguments in the whole text; else the arguments in text parts that hold nothing but arguments of the tool."""
     whole = _arguments_in_text(content.text, tool)
     if whole is not None:
         return whole
@@ -342,7 +343,8 @@ def _pairs(text: str, tool: Tool) -> JsonObject | None:
 
 
 def _words(text: str) -> list[str]:
-    """The words of a text as a shell splits it, but `key={...}` and `key=[...]` are read to the end of the JSON.
+    """The words of a text, split like a shell does, except that `key={...}` and `key=[...]` extend to the end of the
+    JSON.
 
     Raises:
         ValueError: a quotation mark is not closed.
@@ -365,7 +367,7 @@ def _words(text: str) -> list[str]:
 
 
 def _end_of_json(text: str, start: int) -> int | None:
-    """The end of the JSON that begins there; None when there is no JSON, or other text follows it directly."""
+    """The end of the JSON value that begins at `start`; None without a value, or if other text follows it directly."""
     try:
         _, end = _JSON.raw_decode(text, start)
     except (ValueError, RecursionError):
@@ -374,7 +376,7 @@ def _end_of_json(text: str, start: int) -> int | None:
 
 
 def _text_property(schema: JsonObject) -> str | None:
-    """Rule 5: the one required property, when it is the only one of type string."""
+    """Rule 5: the only required property of type string; None if there are none or several."""
     properties = resolved_properties(schema)
     strings = [name for name in required_of(schema) if properties.get(name, {}).get("type") == "string"]
     return strings[0] if len(strings) == 1 else None

@@ -1,7 +1,7 @@
-"""The outcome of a tool's call in a task, beside the content: progress, failure, accepted media types. Pure.
+"""The outcome of a tool call in a task, except the content: progress, failures and accepted media types. Pure.
 
-A tool's own failure is a result (FAILED, with all that the tool said). A failure of the protocol is an error; its code
-is kept in metadata. Neither is ever a success.
+A tool's own failure is a result (FAILED, with the tool's whole output). A failure of the protocol is an error, whose
+code is kept in metadata. Neither is ever shown as a success.
 
 Spec: A2A 1.0 section 3.2.2 (acceptedOutputModes)."""
 
@@ -50,7 +50,8 @@ def parts_of_failure(parts: Sequence[Part]) -> tuple[Part, ...]:
 
 
 def parts_for_metadata() -> tuple[Part, ...]:
-    """What stands where a result has metadata and no content: no artifact is without parts. It is no block of it."""
+    """The parts of an artifact for a result that has metadata and no content, since an artifact must have a part. The
+    part is marked, so that it does not become a block."""
     return (Part(text="", metadata={BLOCK: {"type": ADDED}}),)
 
 
@@ -63,8 +64,8 @@ REPEATED: Final[Mapping[tuple[bool, bool], Repeated]] = {
     (False, True): Repeated.DATA,
     (True, True): Repeated.BOTH,
 }
-"""The form of content that a result has both as text and as data, by whether the client accepts text, and JSON. For
-clients without the extension. `*/*` names neither."""
+"""The form in which content is sent that a result holds both as text and as data, by whether the client accepts text
+and whether it accepts JSON. For clients without the extension. `*/*` counts as neither."""
 
 
 def repeated_for(accepted: tuple[str, ...]) -> Repeated:
@@ -86,6 +87,6 @@ def progress_metadata(progress: ProgressReport) -> JsonObject:
 
 
 def unaccepted_types(parts: Sequence[Part], accepted: tuple[str, ...]) -> tuple[str, ...]:
-    """The media types of a result that the client did not name as acceptable. They are delivered all the same."""
+    """The media types of a result that the client did not list as accepted. Such content is delivered anyway."""
     types = {part.media_type or _TYPE_OF[part.kind] for part in parts}
     return tuple(sorted(one for one in types if not accepts_any(accepted, (one,))))

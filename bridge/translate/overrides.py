@@ -1,14 +1,15 @@
-"""The configuration's rules for single skills and tools, and their effect on a tool and its arguments. Pure.
+"""The configured rules for single skills and tools, and their effect on a tool and its arguments. Pure.
 
-A rule has a name or a glob as its pattern. Several matching rules are merged key by key: an exact name takes
-precedence over a glob, and a later glob over an earlier one. So `"*"` can hold what is common to all, and a name only
-what differs. The rules for arguments merge in the same way, each by its own keys.
+A rule's pattern is a name or a glob. Matching rules are merged key by key: an exact name takes precedence over a glob,
+and a later glob over an earlier one. So `"*"` can hold what all tools share, and a name only what differs. The rules
+for arguments merge in the same way.
 
-Which name a thing is shown under depends on the others that are known. Rules must not: see `RuleNames`.
+The name under which a skill or tool is shown depends on which others are known. Rules must not depend on that: see
+`RuleNames`.
 
-A rule may give an argument a default or another description, or hide it. Only the operator sets a hidden argument: it
-is not in the schema that callers see, and a call that sets it is refused like one with an unknown argument. The value
-is not overwritten, since a call that was meant for another value must not run with the operator's.
+A rule may give an argument a default or another description, or hide it. Only the operator sets a hidden argument:
+callers do not see it in the schema, and a call that sets it is refused like a call with an unknown argument. The
+caller's value is not replaced, since a call meant for another value must not run with the operator's value.
 """
 
 from __future__ import annotations
@@ -46,9 +47,9 @@ class ArgumentRule:
     """The rule for one argument. None and ABSENT mean that nothing is configured."""
 
     default: JsonValue | Absent = ABSENT
-    """Sent when the caller gives no value. With a default, the argument is not required."""
+    """The value that is sent when the caller gives none. An argument with a default is not required."""
     hidden: bool | None = None
-    """Whether callers can neither see nor set it. Without a default it is never sent."""
+    """Whether callers can neither see nor set the argument. Without a default, a hidden argument is never sent."""
     description: str | None = None
     """Replaces the server's description."""
 
@@ -67,7 +68,8 @@ class SkillOverride:
     hidden: bool | None = None
     """Whether the skill is neither on the card nor callable."""
     public: bool | None = None
-    """Whether everyone reads of the skill on the card; if not, only callers who may use it or could."""
+    """Whether the card shows the skill to everyone; if not, only to callers who may use it, or could with another
+    scope."""
     text_into: str | None = None
     """The name of the argument that takes plain text."""
     arguments: Mapping[str, ArgumentRule] = field(default_factory=dict)
@@ -75,7 +77,7 @@ class SkillOverride:
     concurrency: int | None = None
     """The most calls of the skill at the same time."""
     reply: Literal["task", "message"] | None = None
-    """Whether a call that ends without a question or a failure is answered with a Message alone."""
+    """Whether a call that ends without a question or a failure is answered with a Message instead of a task."""
     confirm: bool | None = None
     """Whether the client has to confirm each call."""
 
@@ -96,30 +98,30 @@ class ToolOverride:
 
 @dataclass(frozen=True, slots=True)
 class RuleNames:
-    """The names by which rules hold for one thing, whatever name it is shown under now.
+    """The names by which rules match one skill or tool, whatever name it is shown under now.
 
-    What a rule takes away (hidden, to be confirmed, not public) it takes away by every name that the thing has, or may
-    have beside things that are not known yet. What a rule gives, it gives by the thing's own name, by the name that is
-    shown, or by the exact qualified name. A glob that only the qualified name matches gives nothing.
+    A rule may restrict a tool (`hidden`, `confirm`, not `public`) or lift a restriction. It restricts by every name
+    that the tool has, or may get once other tools are known. It lifts a restriction only by the tool's own name, the
+    name that is shown, or the exact qualified name. A glob that matches only the qualified name lifts nothing.
     """
 
     every: tuple[str, ...]
-    """All names, the most exact first. An exact rule by an earlier name takes precedence over one by a later name. Some
-    end with a part of a hash, which no glob is meant for."""
+    """All names, the most exact first. An exact rule for an earlier name takes precedence over a rule for a later name.
+    Globs do not match here, since some names end with part of a hash."""
     own: frozenset[str]
-    """Its own name, and the name that is shown."""
+    """The tool's own name, and the name that is shown."""
     qualified: frozenset[str] = frozenset()
-    """The names with its server that a glob may be meant for."""
+    """The names prefixed by the server, which globs may match."""
     exact: frozenset[str] = frozenset()
-    """The qualified names that are of nothing else."""
+    """The qualified names that no other tool has."""
 
     def match(self, pattern: str) -> bool:
-        """Whether a rule with this pattern holds."""
+        """Whether a rule with this pattern applies."""
         meant = (*self.own, *self.qualified)
         return pattern in self.every or any(fnmatchcase(name, pattern) for name in meant)
 
     def let_give(self, pattern: str) -> bool:
-        """Whether a rule with this pattern, which holds, also gives."""
+        """Whether a matching rule with this pattern may also lift restrictions."""
         return (
             pattern in self.exact
             or pattern in self.own
@@ -130,9 +132,9 @@ class RuleNames:
 def qualified_names_of_one(
     things: Iterable[tuple[str, str, Iterable[str]]], unknown: Collection[str] = ()
 ) -> frozenset[str]:
-    """The qualified names that are of one thing only. SERVER_TOOL may be split in two ways: `a` and `b_c`, or `a_b` and
-    `c`. `things` has the key of the server of each thing, its qualified name, and its other names; `unknown` are the
-    keys of the servers whose tools are not all known."""
+    """The qualified names that only one tool has. SERVER_TOOL may be split in two ways: `a` and `b_c`, or `a_b` and
+    `c`. `things` holds the server's key, the qualified name, and the other names of each tool. `unknown` are the keys
+    of servers whose tools are not all known."""
     named = tuple((key, qualified, frozenset((qualified, *others))) for key, qualified, others in things)
     counted = Counter(name for _, _, names in named for name in names)
     return frozenset(
@@ -149,20 +151,20 @@ NEVER_GIVEN: Final = "it is hidden and required, and has no default, so that no 
 
 @dataclass(frozen=True, slots=True)
 class Remark:
-    """A rule of the configuration that has no effect, or cannot be followed, with the current tools."""
+    """A configured rule that has no effect on the current tools, or cannot be applied to them."""
 
     path: tuple[str, ...]
     """The path of the key, below the table of its face."""
     words: str
     is_of_nothing: bool = False
-    """Whether nothing has the name of the rule, which more tools could change."""
+    """Whether no tool matches the rule. More tools could change that."""
 
     def __str__(self) -> str:
         return f"{'.'.join(self.path)}: {self.words}"
 
 
 def override_for(rules: Mapping[str, Rule], names: RuleNames) -> Rule | None:
-    """The merged rules for a thing with these names; None when none matches.
+    """The merged rules for a tool with these names; None when no rule matches.
 
     `rules` are by pattern, in the order of the configuration.
     """
@@ -174,7 +176,7 @@ def override_for(rules: Mapping[str, Rule], names: RuleNames) -> Rule | None:
 
 
 def unmatched_patterns(rules: Mapping[str, Rule], things: Iterable[RuleNames]) -> Mapping[str, str]:
-    """The patterns that match no thing with these names, most likely by mistake, each with the words of its remark."""
+    """The patterns that match none of these tools, most likely by mistake, each with the words of its remark."""
     there = tuple(things)
     return {
         pattern: "it matches no tool" if any(sign in pattern for sign in "*?[") else "there is no such tool"
@@ -190,11 +192,11 @@ def _weakest_first(patterns: Sequence[str], names: RuleNames) -> list[str]:
 
 
 _GIVEN_BY: Final[Mapping[str, bool]] = {"hidden": False, "confirm": False, "public": True}
-"""The value with which each of these keys gives something that another rule may take away."""
+"""The value with which each of these keys lifts a restriction."""
 
 
 def _that_takes(rule: Rule) -> Rule:
-    """The rule without what it gives."""
+    """The rule without the keys that lift restrictions."""
     changes: dict[str, object] = {}
     for one in fields(rule):
         value = getattr(rule, one.name)
@@ -227,7 +229,7 @@ def _merged_arguments(
 
 
 def shown_schema(schema: JsonObject, rules: Mapping[str, ArgumentRule]) -> JsonObject:
-    """The inputSchema as callers see it: without hidden arguments, with the rules' defaults and descriptions."""
+    """The inputSchema that callers see: without hidden arguments, with the defaults and descriptions of the rules."""
     known = declared_arguments(schema)
     hidden = frozenset(name for name, rule in rules.items() if rule.hidden)
     optional = frozenset(name for name, rule in rules.items() if rule.default is not ABSENT and name in known)
@@ -237,9 +239,9 @@ def shown_schema(schema: JsonObject, rules: Mapping[str, ArgumentRule]) -> JsonO
 def with_default_arguments(
     arguments: JsonObject, schema: JsonObject, rules: Mapping[str, ArgumentRule]
 ) -> JsonObject:
-    """The arguments that the server gets: with the defaults of the rules, also for hidden arguments.
+    """The arguments that the server gets: with the rules' defaults, including those of hidden arguments.
 
-    `schema` is the server's own. A default for an argument that it does not name is not sent.
+    `schema` is the server's own schema. A default for an argument that the schema does not declare is not sent.
     """
     known = declared_arguments(schema)
     given = {name: value for name, value in arguments.items() if not is_hidden(name, rules)}
@@ -252,12 +254,12 @@ def with_default_arguments(
 
 
 def hidden_arguments_in(arguments: JsonObject, rules: Mapping[str, ArgumentRule]) -> tuple[str, ...]:
-    """The hidden arguments that a caller sets although it may not."""
+    """The hidden arguments that a caller tries to set."""
     return tuple(name for name in arguments if is_hidden(name, rules))
 
 
 def declared_arguments(schema: JsonObject) -> frozenset[str]:
-    """The names of all arguments in a schema, also of those in its conditional subschemas."""
+    """The names of all arguments in a schema, including its conditional subschemas."""
     properties = schema.get("properties")
     own = frozenset(properties) if isinstance(properties, dict) else frozenset()
     return own.union(*(declared_arguments(inner) for _, inner in _inner(schema)))
@@ -300,7 +302,7 @@ def _shown(
 
 
 def _inner(schema: JsonObject) -> list[tuple[str, JsonObject]]:
-    """The subschemas that add to the same object, each with its path."""
+    """The subschemas that add to the same object, each with its keyword."""
     found: list[tuple[str, JsonObject]] = []
     for key in _SUBSCHEMAS:
         if isinstance(several := schema.get(key), list):
@@ -332,7 +334,7 @@ def _without(value: JsonValue, hidden: frozenset[str]) -> JsonValue:
 
 
 def overridden(tool: Tool, override: SkillOverride) -> Tool:
-    """The tool as callers see it. Its name in calls, and the validator of its arguments, stay the server's."""
+    """The tool that callers see. Calls to the server still use its own name and its own validator."""
     changes: JsonObject = {
         key: value
         for key, value in (

@@ -1,4 +1,4 @@
-"""The bridge's own questions to a client, in words and as data, and the meaning of the answers. Pure.
+"""The bridge's own questions to a client, in words and as data, and how the answers are read. Pure.
 
 Spec: A2A 1.0 section 3.4.3 (input required).
 """
@@ -21,9 +21,9 @@ from bridge.translate.extension import ANSWER, QUESTION
 from bridge.translate.message_to_call import UnclearCall
 
 WHICH_SKILL: Final = "which-skill"
-"""The key of the question for the skill."""
+"""The key of the question which skill is meant."""
 ARGUMENTS: Final = "arguments"
-"""The key of the question for missing or wrong arguments."""
+"""The key of the question that asks for missing or wrong arguments."""
 
 _MAX_SKILLS: Final = 50
 """The most skills that a question describes in words, or with their schemas. The card has all skills."""
@@ -44,7 +44,7 @@ class ElicitAction(StrEnum):
 
 
 def asks_for_skill(message: Message | None) -> bool:
-    """Whether a message asks which skill is meant. Only the owner of its task may say that."""
+    """Whether a message asks which skill is meant. Only the owner of the task may answer that."""
     return message is not None and (message.metadata or {}).get(QUESTION) == WHICH_SKILL
 
 
@@ -95,7 +95,7 @@ def arguments(skill_id: str, tool: Tool, given: JsonObject, problems: Sequence[P
 def action_of_message(message: Message, fields: frozenset[str]) -> ElicitAction:
     """Whether a message accepts, declines or cancels. `fields` are the names that the question asked for.
 
-    A refusal is never guessed from words. It has to stand in metadata, or have the exact shape `{"action": ...}`
+    A refusal is never guessed from words. It has to be in the metadata, or be data of the exact shape `{"action": ...}`
     when no field has that name.
     """
     action = (message.metadata or {}).get(ANSWER)

@@ -1,4 +1,4 @@
-"""The definitions of the bridge's own tools, and the fields of a message to an agent. Pure."""
+"""The definitions of the bridge's own tools, and the arguments of tools that send a message. Pure."""
 
 from __future__ import annotations
 
@@ -91,7 +91,7 @@ def follow_ups(longest_wait_seconds: int) -> tuple[JsonObject, ...]:
 
 
 def search_tools(found_most: int) -> tuple[JsonObject, ...]:
-    """The two tools that replace all skills when they would be too many to list."""
+    """The two tools that replace the skills when there are too many skills to list."""
     return (
         _own_tool(
             "find_skill",

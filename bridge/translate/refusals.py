@@ -1,9 +1,9 @@
-"""How a person's no reaches an agent. Pure.
+"""Passes a person's refusal on to an agent. Pure.
 
-An agent with the bridge's extension has said how a client declines. To any other agent a decline goes only as content
-of the agent's own form, and only where the form can say nothing but yes and no: one field about consent, by the tables
-here. For any other form nothing is sent, and the task is canceled: a task that is canceled in vain can be begun again,
-but an agent acts on a word that stands in the place of an answer.
+An agent with the bridge's extension takes a refusal as such. Any other agent gets a decline only as content of its own
+form, and only if the form has nothing but a yes and a no: one field about consent, by the tables here. For other forms
+nothing is sent, and the task is canceled: a task that was canceled needlessly can be started again, but an agent acts
+on any words that it takes for an answer.
 
 Spec: MCP 2026-07-28 client/elicitation (response actions); A2A 1.0 section 3.1.5 (CancelTask).
 """
@@ -28,33 +28,33 @@ _CONSENTS: Final = frozenset(
         *("consent", "go ahead", "ok", "okay", "permission", "permit", "permitted", "proceed", "sure"),
     }
 )
-"""Names of fields, and values, that stand for a yes to what is asked."""
+"""Field names and values that mean consent."""
 _REFUSALS: Final = frozenset(
     {"decline", "declined", "denied", "deny", "disallow", "refuse", "refused", "reject", "rejected"}
 )
-"""Values that stand for a no to what is asked."""
+"""Values that mean a refusal."""
 _DECISIONS: Final = frozenset({"action", "answer", "choice", "decision", "reply", "response"})
-"""Names of fields whose values alone say what they are about."""
+"""Field names that say nothing, so that only the values show whether the field is about consent."""
 _YES: Final = frozenset({"yes", "true"})
 _NO: Final = frozenset({"no", "false"})
-"""Values that are a yes and a no only in a field about consent: elsewhere a no may be an answer like any other, as to
-"Keep the old seat?"."""
+"""Values that consent and refuse only in a field about consent. Elsewhere "no" may be an ordinary answer, as to "Keep
+the old seat?"."""
 _LEAVES: Final = frozenset({"abort", "cancel"})
-"""Values that end the question. They may stand beside a yes and a no, and are never chosen."""
+"""Values that end the question. A form may offer them beside a yes and a no; they are never chosen."""
 _AROUND: Final = frozenset({"is", "i", "user"})
-"""Words around the name of a field that change nothing about it."""
+"""Words in a field's name that do not change its meaning."""
 _WORDS: Final = re.compile(r"[A-Z]?[a-z]+|[A-Z]+(?![a-z])|\d+")
 
 
 @dataclass(frozen=True, slots=True)
 class UntoldRefusal:
-    """A no that the agent has no form for: the bridge cannot send it, so the task has to be canceled."""
+    """A refusal that the agent cannot be sent, so that its task has to be canceled."""
 
     action: ElicitAction
     """DECLINE or CANCEL."""
 
     def said_of(self, agent: str) -> str:
-        """What the person did, in words."""
+        """A sentence that says what the person did."""
         return f"The person {_DID[self.action]} what the agent {agent} asked"
 
 
@@ -62,7 +62,7 @@ _DID: Final = {ElicitAction.DECLINE: "declined", ElicitAction.CANCEL: "canceled"
 
 
 def refusal_among(responses: Mapping[str, JsonValue]) -> UntoldRefusal | None:
-    """The no among a host's answers, by key and unread; None when there is none."""
+    """The refusal among a host's answers, which are by key; None without a refusal."""
     said = {response.get("action") for response in responses.values() if isinstance(response, dict)}
     return next(
         (UntoldRefusal(action) for action in (ElicitAction.CANCEL, ElicitAction.DECLINE) if action in said),
@@ -71,7 +71,7 @@ def refusal_among(responses: Mapping[str, JsonValue]) -> UntoldRefusal | None:
 
 
 def no_in_form(form: JsonValue) -> JsonObject | None:
-    """The content of a form that says no and nothing else; None when its schema does not declare one."""
+    """The content that refuses in a form, and says nothing else; None when the schema declares no such content."""
     if not isinstance(form, dict):
         return None
     found = {
@@ -83,7 +83,7 @@ def no_in_form(form: JsonValue) -> JsonObject | None:
 
 
 def _no_of(name: str, field: JsonObject) -> bool | str | None:
-    """The value of a field that says no."""
+    """The value of a field that means a refusal."""
     about = _about(name)
     if field.get("type") == "boolean":
         return False if about in _CONSENTS else None
@@ -101,7 +101,7 @@ def _no_of(name: str, field: JsonObject) -> bool | str | None:
 
 
 def _values(field: JsonObject) -> list[str]:
-    """The choices of a field, as they are sent."""
+    """The choices of a field, as values."""
     plain, named = field.get("enum"), field.get("oneOf")
     values: list[JsonValue] = list(plain) if isinstance(plain, list) else []
     values += [one.get("const") for one in named if isinstance(one, dict)] if isinstance(named, list) else []
@@ -109,6 +109,6 @@ def _values(field: JsonObject) -> list[str]:
 
 
 def _about(name: str) -> str:
-    """A name in small letters, as words, without those that change nothing: `isApproved` is "approved"."""
+    """A name as lower-case words, without the words that do not change its meaning: `isApproved` becomes "approved"."""
     words = [word.lower() for word in _WORDS.findall(name)]
     return " ".join(word for word in words if word not in _AROUND) or " ".join(words)

@@ -1,7 +1,7 @@
-"""An agent's outcome as the result of a tool call. Pure.
+"""Turns an agent's task or message into the result of a tool call. Pure.
 
-A failed, rejected or canceled task is never a success; the result names its state. With the extension active a
-result is exactly that of the server behind the agent; the state of its task then stands in `_meta`.
+A failed, rejected or canceled task is never a success; the result names its state. With the extension active, the
+result is exactly the result of the server behind the agent, with the state of the task in `_meta`.
 
 Spec: A2A 1.0 sections 4.1.1 and 4.1.3; MCP server/tools (results, isError, structuredContent).
 """
@@ -35,14 +35,14 @@ from bridge.translate.content import PART_META, STRUCTURED, WRAPPED, repeats
 from bridge.translate.extension import PEER, REMARKS, SKILL
 
 STATE_META: Final = "mcp-a2a/state"
-"""`_meta` of a result: the final state of a task that did not complete."""
+"""The `_meta` key of a result for the final state of a task that did not complete."""
 STATUS_META: Final = "mcp-a2a/status"
-"""`_meta` of a result: the agent's final message, beside its artifacts."""
+"""The `_meta` key of a result for the agent's final message, beside its artifacts."""
 ARTIFACT_META: Final = "mcp-a2a/artifact"
-"""`_meta` of the first block of an artifact: the artifact's fields beyond its parts."""
+"""The `_meta` key of an artifact's first block for the artifact's fields beyond its parts."""
 
 UNFINISHED_META: Final = "mcp-a2a/unfinished"
-"""`_meta` of a result for an unfinished call: {"state", "tool"?, "handle"?}. The tool continues the call."""
+"""The `_meta` key of the result of an unfinished call: {"state", "tool"?, "handle"?}. The tool continues the call."""
 
 _ENDS: Final[Mapping[TaskState, str]] = {
     TaskState.FAILED: "The agent's task failed",
@@ -53,7 +53,7 @@ _ENDS: Final[Mapping[TaskState, str]] = {
 _NO_FAILURE: Final = "This is no failure, the call has just not come to its result yet."
 _OWN_FIELDS: Final = frozenset({"content", STRUCTURED, "isError", "resultType"})
 _RESERVED_META: Final = "io.modelcontextprotocol/"
-"""`_meta` keys of the protocol about the connection to the server. They do not apply to the host's connection."""
+"""The prefix of the protocol's own `_meta` keys, which are about the connection to the server, not to the host."""
 _MAX_FAULTS: Final = 5
 _MAX_FAULT_CHARACTERS: Final = 300
 
@@ -77,7 +77,7 @@ def result_from_task(task: Task, reading: ResultRules) -> JsonObject:
 
 
 def _remarks_on(task: Task) -> tuple[str, ...]:
-    """The notes that a bridge's agent adds to its server's own words."""
+    """The notes that the other bridge added to its server's own words."""
     message = task.status.message
     metadata = (message.metadata if message else None) or {}
     return tuple(words for key in REMARKS if isinstance(words := metadata.get(key), str))
@@ -93,7 +93,7 @@ def _without_words(task: Task, words: Sequence[str]) -> Task:
 
 
 def result_from_message(message: Message, reading: ResultRules) -> JsonObject:
-    """The result of an agent that answered with a message. All parts are inlined: they cannot be fetched later."""
+    """The result when an agent answered with a message. All parts are inlined, since they cannot be fetched later."""
     inlined = replace(reading, inline_limit_bytes=None)
     own = _peer_fields(message.metadata) if reading.extension_active else {}
     return _checked(blocks_from_parts(message.parts, inlined), message.parts, own, inlined)
@@ -101,7 +101,7 @@ def result_from_message(message: Message, reading: ResultRules) -> JsonObject:
 
 @dataclass(frozen=True, slots=True)
 class UnfinishedCall:
-    """A call without a result yet: its agent asks, or still works."""
+    """A call without a result yet: its agent asks a question, or still works."""
 
     words: str
     """The question, or that the agent still works."""
@@ -111,7 +111,7 @@ class UnfinishedCall:
     handle: str | None
     """None when no follow-up tools are offered."""
     purpose: str
-    """The purpose of the tool, in words such as "to answer"."""
+    """The purpose of the follow-up tool, such as "to answer"."""
     or_else: str = ""
     """Another way to continue, in words after the tool's name."""
 
@@ -123,10 +123,10 @@ class UnfinishedCall:
 
 
 def unfinished_result(call: UnfinishedCall, *, output: Validator | None) -> JsonObject:
-    """A question or "still at work" as a result in words.
+    """The result of an unfinished call, in words.
 
     A tool with an output schema may return plain words only with isError. Many hosts show only the beginning of an
-    error, so the words then begin with what to do, and say that this is no failure.
+    error, so the words then begin with the next step, and say that this is not a failure.
     """
     nowhere = f"this server offers no {call.tool}, so it cannot be followed from here"
     how = (
@@ -147,7 +147,7 @@ def _sentence(words: str) -> str:
 
 
 def server_error_in(task: Task) -> JsonObject | None:
-    """The JSON-RPC error (code, message, data) of the server behind a bridge's agent; None without one."""
+    """The JSON-RPC error (code, message, data) of the server behind another bridge's agent; None without an error."""
     message = task.status.message
     metadata = (message.metadata if message else None) or {}
     peer = metadata.get(PEER)
@@ -173,8 +173,8 @@ def _completed(task: Task, reading: ResultRules) -> JsonObject:
 def _closing_blocks(
     message: Message | None, artifacts: Sequence[Artifact], reading: ResultRules
 ) -> Iterator[JsonValue]:
-    """The agent's last words beside its artifacts, since a model reads only content. Parts that an artifact holds
-    already are left out, and so is a text that an artifact holds in pieces."""
+    """The agent's final message as blocks after the artifacts, since a model reads only content. Parts that an artifact
+    already holds, whole or in pieces, are left out."""
     if message is None:
         return
     known = [joined(one.parts[first:end]) for one in artifacts for first, end in pieces_in(one.parts)]
@@ -213,11 +213,12 @@ def _unsuccessful(task: Task, reading: ResultRules) -> JsonObject:
 def _checked(
     content: list[JsonValue], parts: Sequence[Part], own: JsonObject, reading: ResultRules
 ) -> JsonObject:
-    """A successful result, with structured content if the tool promises it. When none conforms, an error says why."""
+    """A successful result, with structured content if the tool has an output schema. If no data fits the schema, an
+    error result that says why."""
     marked = structured_in(parts) if reading.extension_active else ()
     if reading.output is None:
         return {"content": content} | ({STRUCTURED: marked[0]} if marked else {}) | own
-    # Without a marked part the last data part is tried first, since agents put their data at the end.
+    # Without a marked part, the last data part is tried first, since agents put their data at the end.
     data = marked or tuple(part.data for part in reversed(parts) if part.kind == "data")
     for value in data or _json_in_texts(parts, reading.output):
         if not _faults_of(value, reading.output):
@@ -234,8 +235,8 @@ def _checked(
 
 
 def _json_in_texts(parts: Sequence[Part], output: Validator) -> tuple[JsonValue, ...]:
-    """The JSON in texts, when there is no data. A bridge's agent sends only text when it was not asked for the
-    extension, and a proxy may remove the header that asks."""
+    """The JSON values in texts, when there is no data. Another bridge's agent sends only text if the extension was not
+    activated, and a proxy may remove the header that activates it."""
     texts = [part.text for part in parts if part.text is not None]
     plain = [value for text in texts for value in json_in(text)]
     wraps = isinstance(output.schema, dict) and tuple(properties_of(output.schema)) == (WRAPPED,)
@@ -243,7 +244,8 @@ def _json_in_texts(parts: Sequence[Part], output: Validator) -> tuple[JsonValue,
 
 
 def _without_twin(content: list[JsonValue], value: JsonValue) -> list[JsonValue]:
-    """Content with the structured content once: the generated text is dropped when the agent has a text of its own."""
+    """Content that repeats the structured content only once: the text that the bridge made is dropped if the agent sent
+    one."""
     twins = [block for block in content if repeats(block, value)]
     ours = [block for block in twins if isinstance(block, dict) and PART_META in _meta_of(block)]
     return content if len(ours) == len(twins) else [block for block in content if block not in ours]
@@ -255,7 +257,7 @@ def _meta_of(block: JsonObject) -> JsonObject:
 
 
 def _faults_of(value: JsonValue, schema: Validator) -> tuple[str, ...]:
-    """The faults of a value against a schema, in words; empty when it cannot be checked here."""
+    """The faults of a value against a schema, in words; empty when the bridge cannot check the value."""
     try:
         errors = errors_of(schema, value, _MAX_FAULTS)
     except UncheckableError:
@@ -278,12 +280,12 @@ def _blocks_of(artifact: Artifact, reading: ResultRules) -> list[JsonValue]:
 
 
 def _inline(reading: ResultRules) -> ResultRules:
-    """The rules without links, for messages: only parts of artifacts are served under a URI."""
+    """The rules for messages, whose parts never become links: the bridge serves only parts of artifacts at a URI."""
     return replace(reading, inline_limit_bytes=None)
 
 
 def _last_words(task: Task) -> tuple[Part, ...]:
-    """The agent's messages since the last message to it; if there are none, its last message of all."""
+    """The agent's messages since the last message to the agent; without such messages, the agent's last message."""
     history = task.history or ()
     since = [*takewhile(lambda message: message.role is Role.AGENT, reversed(history))]
     last = since or [message for message in reversed(history) if message.role is Role.AGENT][:1]
@@ -291,7 +293,7 @@ def _last_words(task: Task) -> tuple[Part, ...]:
 
 
 def _peer_fields(metadata: JsonObject | None) -> JsonObject:
-    """The server's `_meta` and unknown fields, as a bridge's agent passes them on."""
+    """The server's `_meta` and unknown fields, which another bridge's agent passed on."""
     peer = (metadata or {}).get(PEER)
     if not isinstance(peer, dict) or SKILL not in (metadata or {}):
         return {}
@@ -305,7 +307,7 @@ def _peer_fields(metadata: JsonObject | None) -> JsonObject:
 
 
 def _parsed(text: str) -> JsonValue:
-    """The value that was too deep for data, read back from its JSON text."""
+    """A value that was too deep for data, parsed from its JSON text."""
     try:
         value: JsonValue = json.loads(text)
     except (ValueError, RecursionError):

@@ -1,7 +1,7 @@
-"""The skills of agents as tools, as tools/list shows them. Pure.
+"""Turns the skills of agents into tools, as tools/list shows them. Pure.
 
-An agent with the extension on its card is listed as exactly the tools that it was made from. Any other skill takes a
-message, since a skill describes its input in words only.
+An agent with the bridge's extension on its card is listed as exactly the tools that it was made from. Any other skill
+becomes a tool that takes a message, since an A2A skill describes its input in words only.
 
 Spec: A2A 1.0 section 4.4.5 (AgentSkill); MCP server/tools. Hosts differ in what they refuse: no schema here has
 anything but `type: object` at its root.
@@ -35,20 +35,20 @@ from bridge.translate.own_tools import (
 from bridge.translate.tool_names import ToolToName, names_of, qualified_name, tool_names
 
 Granularity = Literal["skill", "agent", "search"]
-"""One tool for each skill, one for each agent, or one that finds skills and one that calls them."""
+"""One tool for each skill, one tool for each agent, or two tools: `find_skill` and `call_skill`."""
 
 MAX_EXAMPLES: Final = 5
-"""The most examples of a skill in a description. The card has all of them."""
+"""The most examples of a skill in a description. The card has all examples."""
 
 _MESSAGE: Final = object_schema(MESSAGE_FIELDS, ["message"])
 """The schema of every skill that takes a message."""
 _WORD: Final = re.compile(r"\w+")
 _SAID: Final = frozenset({"title", "description"})
-"""The keys with words for people and models, at any place in a tool."""
+"""Keys whose values are words for people and models, anywhere in a tool."""
 _VALUES: Final = frozenset({"default", "const", "enum", "examples", "_meta"})
-"""The keys with values, which a call sends back unchanged."""
+"""Keys whose values a call may send back, so they stay unchanged."""
 _BY_NAME: Final = frozenset({"properties", "patternProperties", "$defs", "definitions", "dependentSchemas"})
-"""The keys with schemas by name. A name there may be one of the keys above."""
+"""Keys that hold schemas by name. Such a name may look like one of the keys above."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,13 +68,13 @@ class ToolRules:
     found_most: int
     """The most skills that find_skill returns. Each comes with its schema."""
     skills_most: int
-    """The most skills of one agent that are offered; the first ones count. No host accepts as many tools, and
-    find_skill searches each of them."""
+    """The most skills of one agent that are offered: the first skills of its card. No host accepts as many tools, and
+    find_skill searches every skill."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class AgentTool:
-    """A tool that stands for a skill of an agent, or for the agent."""
+    """A tool that calls a skill of an agent, or the agent as a whole."""
 
     name: str
     source_key: str
@@ -83,26 +83,26 @@ class AgentTool:
     listed: JsonObject
     """The tool as tools/list shows it."""
     original: Tool | None
-    """The tool that the skill was made from, by the extension; None without it."""
+    """The tool that the skill was made from, as the extension on the card declares it; None without the extension."""
     input_schema: JsonObject
-    """The full schema of its arguments. Hosts may see a part of it."""
+    """The full schema of the arguments. Hosts may see only part of it."""
     output: Validator | None = None
-    """The validator of its structured result; None without an output schema."""
+    """The validator of the structured result; None without an output schema."""
     every_name: tuple[str, ...] = ()
-    """All names that it may get beside other tools, the longest first."""
+    """All names that the tool may get, depending on other tools, the longest first."""
     qualified: str = ""
-    """Its name with its source."""
+    """The tool's name, prefixed by its source."""
     notes: tuple[str, ...] = ()
-    """What its server listed and hosts do not see, in words."""
+    """Notes on what the server listed but hosts do not see."""
     far_names: tuple[str, ...] = ()
-    """What a bridge behind it may come to call its skill: with the server that the skill's tool is of."""
+    """The names that another bridge behind this tool may give its skill: prefixed by the tool's server."""
 
 
 def tools_of_agents(
     sources: Sequence[ToolSource], rules: ToolRules, left_out: list[tuple[str, UnservableTool]] | None = None
 ) -> tuple[AgentTool, ...]:
-    """The tools of all agents, in the order of the agents and their cards. The tools that hosts could not read are
-    added to `left_out`, each with the key of its agent."""
+    """The tools of all agents, in the order of the agents and their cards. Tools that hosts could not read are added to
+    `left_out`, each with the key of its agent."""
     unread: list[tuple[str, UnservableTool]] = [] if left_out is None else left_out
     found = [tool for source in sources for tool in _tools_of(_within(source, rules), rules, unread)]
     wanted = {
@@ -119,7 +119,8 @@ def tools_of_agents(
 
 
 def takes_context(tool: AgentTool) -> bool:
-    """Whether a host can go on with a conversation by this tool: the argument may be hidden from it."""
+    """Whether a host can continue a conversation with this tool. (The configuration may hide the `context`
+    argument.)"""
     schema = tool.listed.get("inputSchema")
     fields = schema.get("properties") if isinstance(schema, dict) else None
     return tool.original is None and isinstance(fields, dict) and "context" in fields
@@ -153,8 +154,8 @@ def find_skills(
     most: int,
     is_ready: Callable[[AgentTool], bool] = lambda _: True,
 ) -> tuple[AgentTool, ...]:
-    """The tools with words of a query: first those that can be called now, and of these the best first. Without words,
-    the first tools."""
+    """The tools that match a query: callable tools first, better matches before others. Without words in the query, the
+    first tools."""
     words = set(_WORD.findall(query.lower()))
     ranked = sorted(tools, key=lambda tool: (not is_ready(tool), -_score(tool, words)))
     fitting = [tool for tool in ranked if not words or _score(tool, words)]
@@ -162,7 +163,7 @@ def find_skills(
 
 
 def found_as_text(tools: Sequence[AgentTool]) -> str:
-    """The text of a find_skill result: the found skills as JSON, in the form that call_skill takes."""
+    """The text of a find_skill result: the found skills as JSON, with the names that call_skill takes."""
     shown = ("title", "description", "inputSchema")
     found = [
         {"skill": tool.name, **{key: tool.listed[key] for key in shown if key in tool.listed}}
@@ -187,7 +188,7 @@ def _within(source: ToolSource, rules: ToolRules) -> ToolSource:
 def _tools_of(
     source: ToolSource, rules: ToolRules, unread: list[tuple[str, UnservableTool]]
 ) -> list[AgentTool]:
-    """The tools of one agent, each with the name that it wants."""
+    """The tools of one agent, each under the name that it would have alone."""
     card, work = source.card, SchemaBudget()
     originals = _originals(card, work)
     if originals is not None and not originals:
@@ -217,7 +218,8 @@ def _originals(card: AgentCard, work: SchemaBudget) -> Mapping[str, Tool | Unser
 
 
 def _tool_from(skill_id: str, listed: JsonValue, work: SchemaBudget) -> Tool | UnservableTool:
-    """A tool that hosts can read, or why they cannot: one unreadable tool makes a host reject the whole list."""
+    """A tool that hosts can read, or the reason why they cannot. One unreadable tool makes a host reject the whole
+    list."""
     tools, left_out = tools_from([listed], work)
     if not tools:
         return replace(left_out[0], name=skill_id)
@@ -251,7 +253,7 @@ def _original(source: ToolSource, skill: AgentSkill, tool: Tool, work: SchemaBud
 
 
 def _output_of(tool: Tool, work: SchemaBudget) -> ShownOutput:
-    """The output schema that hosts see. A schema that costs too much to look at is not shown."""
+    """The output schema that hosts see. A schema that is too costly to examine is not shown."""
     if tool.output_schema is None:
         return ShownOutput()
     if not work.takes(tool.output_schema):
@@ -325,7 +327,7 @@ def _called(tool: AgentTool, name: str, wanted: ToolToName) -> AgentTool:
 
 
 def _seen(value: JsonValue, key: str) -> JsonValue:
-    """The value under a key of a tool, with invisible characters removed from its words."""
+    """The value of a key in a tool, with invisible characters removed from its words."""
     if isinstance(value, str):
         return without_hidden_characters(value) if key in _SAID else value
     if isinstance(value, dict) and key not in _VALUES:

@@ -1,4 +1,4 @@
-"""A tool as a skill of an agent. Pure.
+"""Turns a tool into a skill of an agent. Pure.
 
 Spec: A2A 1.0 section 4.4.5 (AgentSkill), MCP server/tools (annotations are hints).
 """
@@ -34,15 +34,16 @@ _HINTS: Final[Mapping[str, tuple[str, str | None]]] = {
     "idempotentHint": ("idempotent", None),
     "openWorldHint": ("open-world", "closed-world"),
 }
-"""For each annotation, the tag when it is true and the tag when it is false. An absent annotation gives no tag."""
+"""For each annotation, the tag if it is true and the tag if it is false. An absent annotation gives no tag."""
 
 
 _DIGEST_CHARACTERS: Final = (0, 0, 8, 64)
-"""How many characters of a hash an id ends with at each step: none, none but with its source, then more and more."""
+"""The length of the hash at the end of an id, at each step: no hash, no hash but the source as prefix, then longer
+hashes."""
 
 _ID: Final = re.compile(r"\S+")
 _KEY: Final = re.compile(r"[^\s='\"\\]+")
-"""Names that can stand at the beginning of a text, and in `name=value`."""
+"""`_ID` can begin a text, and `_KEY` can be the name in `name=value`."""
 
 ToolKey = tuple[str, str]
 """Identifies a tool: the key of its source, and its name there."""
@@ -51,7 +52,7 @@ _NOTHING_SAID: Final = SkillOverride()
 
 
 def skill_ids(keys: Iterable[ToolKey]) -> dict[ToolKey, str]:
-    """An id for each tool: its name verbatim. Of tools that want one id, all are prefixed by their source."""
+    """An id for each tool: its name, unchanged. Tools with the same name are all prefixed by their source."""
     steps = dict.fromkeys(keys, 0)
     while True:
         ids = {key: _id(key, step) for key, step in steps.items()}
@@ -59,7 +60,7 @@ def skill_ids(keys: Iterable[ToolKey]) -> dict[ToolKey, str]:
         for key, skill_id in ids.items():
             lowest[skill_id] = min(steps[key], lowest.get(skill_id, steps[key]))
         wanted = Counter(ids.values())
-        # An id that is prefixed already stays. The tool whose plain name collides with it is prefixed.
+        # An id that has a prefix already stays. The tool whose plain name collides with it gets a prefix.
         going_on = [key for key, one in ids.items() if wanted[one] > 1 and steps[key] == lowest[one]]
         if not going_on:
             return ids
@@ -68,12 +69,12 @@ def skill_ids(keys: Iterable[ToolKey]) -> dict[ToolKey, str]:
 
 
 def ids_of(key: ToolKey) -> tuple[str, ...]:
-    """All ids that a tool may get beside other tools, the longest first. They depend on nothing but the tool."""
+    """All ids that a tool may get, depending on other tools, the longest first. The list depends on this tool alone."""
     return tuple(_id(key, step) for step in reversed(range(len(_DIGEST_CHARACTERS))))
 
 
 def qualified_id(key: ToolKey) -> str:
-    """The id of a tool with its source: SERVER_TOOL."""
+    """The id of a tool, prefixed by its source: SERVER_TOOL."""
     return _id(key, 1)
 
 
@@ -88,7 +89,7 @@ def _id(key: ToolKey, step: int) -> str:
 def skill_from(
     tool: Tool, skill_id: str, server_key: str, override: SkillOverride = _NOTHING_SAID
 ) -> AgentSkill:
-    """The skill for a tool. The tool is given as callers see it."""
+    """The skill for a tool. `tool` is the tool as callers see it."""
     name = tool.text("title") or _annotated_title(tool) or tool.name
     return AgentSkill(
         id=skill_id,
@@ -102,12 +103,13 @@ def skill_from(
 
 
 def output_modes_of(tool: Tool) -> tuple[str, ...]:
-    """The media types that a tool's result may have. Without an output schema they are not known."""
+    """The media types that a tool's result may have. Without an output schema, they are unknown."""
     return (JSON, TEXT) if tool.output_schema is not None else (TEXT, ANYTHING)
 
 
 def accepts_any(accepted: tuple[str, ...], offered: tuple[str, ...]) -> bool:
-    """Whether a client that accepts these modes accepts one of the offered. A client that names none accepts all.
+    """Whether a client that accepts the modes `accepted` accepts at least one of `offered`. A client that names no
+    modes accepts all.
 
     `*/*`, `type/*` and the bare `type` are wildcards.
     """

@@ -1,7 +1,7 @@
-"""The names of tools toward hosts: accepted by every host, unique, and independent of the order. Pure.
+"""The names of tools that hosts see: accepted by every host, unique, and independent of the order of the tools. Pure.
 
-Hosts refuse a whole server for one name that they do not accept, and some identify tools of several servers by name
-alone. A name depends only on what it stands for, and on the other tools that want the same name.
+Hosts refuse a whole server because of one name that they do not accept, and some hosts identify tools of several
+servers by name alone. A name depends only on its tool, and on other tools that want the same name.
 """
 
 from __future__ import annotations
@@ -27,27 +27,28 @@ _UUID: Final = re.compile(
 """A UUID within an id: LangGraph's ids end with a word that is the same for every agent."""
 _OTHER: Final = re.compile(r"[^a-z0-9]+")
 _DIGEST_CHARACTERS: Final = (0, 0, 8, 16, 24)
-"""How many characters of a hash a name ends with at each step: none, none but with its source, then more and more."""
+"""The length of the hash at the end of a name, at each step: no hash, no hash but the source as prefix, then longer
+hashes."""
 _FIRST_WITH_SOURCE: Final = 1
 
 
 @dataclass(frozen=True, slots=True)
 class ToolToName:
-    """A tool that wants a name."""
+    """A tool that needs a name."""
 
     source_key: str
     skill_id: str
     exact: str | None = None
     """The tool's name on its own server; None when that is not known."""
     title: str = ""
-    """The name for people. It is used instead of an id that holds a UUID and so says nothing."""
+    """The name for people. It replaces an id that holds a UUID, which says nothing."""
 
 
 def tool_names(tools: Iterable[ToolToName], *, always_prefixed: bool = False) -> dict[ToolToName, str]:
     """A name for each tool.
 
-    When several tools want one name, all of them are prefixed by their source. `always_prefixed` prefixes all names.
-    Then a name depends on its tool alone, unless even source and skill are spelled alike.
+    When several tools want the same name, all of them are prefixed by their source. `always_prefixed` prefixes all
+    names: then a name depends on its tool alone, unless both source and skill are spelled alike.
     """
     steps = dict.fromkeys(tools, _FIRST_WITH_SOURCE if always_prefixed else 0)
     while True:
@@ -62,13 +63,14 @@ def tool_names(tools: Iterable[ToolToName], *, always_prefixed: bool = False) ->
 
 
 def names_of(tool: ToolToName) -> tuple[str, ...]:
-    """All names that a tool may get beside other tools, the longest first. They depend on nothing but the tool."""
+    """All names that a tool may get, depending on other tools, the longest first. The list depends on this tool
+    alone."""
     steps = reversed(range(len(_DIGEST_CHARACTERS)))
     return tuple(dict.fromkeys(_name(tool, step) for step in steps))
 
 
 def qualified_name(tool: ToolToName) -> str:
-    """The name of a tool with its source."""
+    """The name of a tool, prefixed by its source."""
     return _name(tool, _FIRST_WITH_SOURCE)
 
 
