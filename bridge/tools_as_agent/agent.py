@@ -1,4 +1,4 @@
-"""An agent whose skills are the tools of servers, and the state of each server."""
+"""An A2A agent whose skills are the tools of MCP servers, and the state of each server."""
 
 from __future__ import annotations
 
@@ -61,10 +61,10 @@ class SkillSource:
     """A tool server of an agent."""
 
     key: str
-    """Its name in tags, and the prefix of skill ids that would collide."""
+    """The server's name in tags, and the prefix of skill ids that would collide."""
     upstream: ToolServer
     call_timeout_seconds: float | None = None
-    """How long a call of its tools may take; None uses the agent's options."""
+    """The limit for a call of the server's tools; None uses the agent's options."""
 
 
 class SkillSourceStates:
@@ -79,7 +79,7 @@ class SkillSourceStates:
         return iter(tuple(self._states.values()))
 
     def look(self, sources: Iterable[SkillSource]) -> None:
-        """Take over the current state of these servers."""
+        """Read the current state of these servers. Others are forgotten."""
         self._states = {source.key: self._state_of(source) for source in sources}
 
     def _state_of(self, source: SkillSource) -> SourceState:
@@ -110,7 +110,7 @@ _CARDS_KEPT: Final = 16
 class ToolsAgent:
     """Implements `bridge.a2a.tasks.agent.Agent` over tool servers.
 
-    A call keeps the server, the options and the tool that it began with.
+    A call in flight keeps the server, the options and the tool that it began with.
     """
 
     def __init__(
@@ -123,9 +123,9 @@ class ToolsAgent:
         present: Present,
         find_unavailable: FindUnavailable | None = None,
     ) -> None:
-        """`overrides` are by pattern, in the order of the configuration; see `override_for`. `present` tells the rights
-        of callers whose calls go on without a message of theirs. `find_unavailable` judges the states of the servers
-        where others have a say in it, as replicas have."""
+        """`overrides` are by pattern, in the order of the configuration; see `override_for`. `present` gives the
+        current rights of a caller whose call goes on without a new message. `find_unavailable` decides which servers
+        are unavailable when several replicas have to agree."""
         self._now_ms = now_ms
         self._present = present
         self._find_unavailable = find_unavailable
@@ -142,7 +142,7 @@ class ToolsAgent:
         options: AgentOptions,
         overrides: Mapping[str, SkillOverride] | None = None,
     ) -> None:
-        """Replace the tool servers, options and overrides. Calls in flight keep those they began with.
+        """Replace the tool servers, options and overrides. Calls in flight keep the old ones.
 
         A removed server has to stay connected until its calls have ended (`Upstream.idle`).
         """
@@ -152,7 +152,7 @@ class ToolsAgent:
         self.refresh()
 
     def refresh(self) -> None:
-        """Take over the servers' current tools and states."""
+        """Read the servers' current tools and states."""
         self._states.look(self._sources.values())
         listed = [
             (source.key, tool) for source in self._sources.values() for tool in source.upstream.listing.tools
@@ -170,7 +170,7 @@ class ToolsAgent:
 
     @property
     def required_extensions(self) -> frozenset[str]:
-        """Those without which nobody is served."""
+        """The URIs of the extensions that every client must activate."""
         return frozenset(one.uri for one in self._chosen.extensions if one.required)
 
     @property
@@ -195,28 +195,28 @@ class ToolsAgent:
 
     @property
     def unknown(self) -> tuple[str, ...]:
-        """The keys of the servers whose tools are unknown: neither this process nor an earlier one has reached them.
-        Nothing else decides which names are settled."""
+        """The keys of the servers whose tools are unknown, since neither this process nor an earlier one has reached
+        them. Names are settled once there are none."""
         return tuple(key for key, source in self._sources.items() if source.upstream.greeting is None)
 
     @property
     def waiting(self) -> Counter[str]:
-        """How many calls wait for the turn of a tool with a bound, by the key of its server. Those that have got it
-        and wait at the server itself are not among them."""
+        """How many calls wait for the concurrency limit of their tool, by the key of its server. Calls that wait in the
+        server's own queue do not count."""
         return self._turns.waiting(lambda tool: tool[0])
 
     @property
     def upstreams(self) -> Mapping[str, ToolServer]:
-        """The servers themselves, by their keys."""
+        """The servers, by their keys."""
         return {key: source.upstream for key, source in self._sources.items()}
 
     @property
     def remarks(self) -> tuple[Remark, ...]:
-        """The rules of the configuration that have no effect, or cannot be followed, with the current tools."""
+        """The configured rules that have no effect on the current tools, or cannot be applied to them."""
         return self._remarks
 
     def call_meant(self, message: Message) -> SkillCall | None:
-        """The call that the first message of a task means with the present skills; None if it means none."""
+        """The call that a task's first message means with the current skills; None if it means no single call."""
         try:
             call = call_from_message(message, {}, self._skills.tools, self._options.route)
         except SlowWork:  # it was understood once, and only a page asks
@@ -238,7 +238,7 @@ class ToolsAgent:
         return unavailable_peers(self._states, self._now_ms(), after_seconds)
 
     def plan(self, turn: Turn) -> PlannedWork:
-        """Decide what a turn means. A call is counted in its server's queue.
+        """Decide what a turn means. A call takes a place in its server's queue.
 
         Raises:
             A2AError: see `decide`; OVERLOADED when the queue of the server is full.
@@ -260,7 +260,7 @@ class ToolsAgent:
                 return Conclusion(decision)
 
     def work_meant(self, turn: Turn) -> WorkName:
-        """What the work for a turn would be about. A question that the bridge itself asks goes to no server.
+        """The skill and server that the work for a turn would use. A question of the bridge itself uses no server.
 
         Raises:
             A2AError: see `decide`.
@@ -275,7 +275,7 @@ class ToolsAgent:
                 return self.work_kept(turn.kept)
 
     def work_kept(self, kept: bytes) -> WorkName:
-        """What the work is about that kept these bytes with its task."""
+        """The skill and server of the work that kept these bytes with its task."""
         try:
             known = resume_state_from(kept)
         except ValueError:  # of another release
@@ -288,7 +288,7 @@ class ToolsAgent:
         return WorkName(known.skill_id, "" if skill is None else skill.source_key, known.trace)
 
     def session_of(self, turn: Turn, context_id: str) -> OwnSession | None:
-        """The own session of the turn's context or principal, where the server of its tool keeps such sessions.
+        """The server session of the turn's context or principal; None if its server keeps no such sessions.
 
         Raises:
             A2AError: see `decide`.
@@ -303,10 +303,10 @@ class ToolsAgent:
         return source.upstream.own_session(source.key, turn.principal.name, context_id)
 
     def _decided(self, turn: Turn) -> Decision:
-        """What a turn means. An answer of an operator goes on with the skill that asked, and with no other.
+        """What a turn means. An operator's answer continues only the skill that asked.
 
         Raises:
-            A2AError: see `decide`; FORBIDDEN, the owner of the task has to say it.
+            A2AError: see `decide`; FORBIDDEN, if only the owner of the task may give this answer.
         """
         asked = resume_state_from(turn.kept) if turn.acting else None
         if not turn.acting or isinstance(asked, ServerQuestion | FollowedTask):
@@ -322,8 +322,8 @@ class ToolsAgent:
         return decision
 
     def _require_scope(self, turn: Turn) -> None:
-        """Require the scope of the skill that a message names, or whose question it answers; of a caller who may use no
-        skill, that of any.
+        """Require the scope of the skill that a message names or whose question it answers. For a caller who may use no
+        skill at all, require the scope of some skill.
 
         Raises:
             A2AError: FORBIDDEN.
@@ -342,11 +342,11 @@ class ToolsAgent:
                 self._skills.require_scope(turn.principal, skill.id)
 
     def _require_token(self, principal: Principal, decision: Decision) -> None:
-        """Require what can be exchanged, for a skill of a server that is called in the names of callers.
+        """Require a token that can be exchanged, if the skill's server is called with the rights of the caller.
 
         Raises:
-            A2AError: FORBIDDEN; UNAUTHENTICATED, the token has expired. It counts for a while in case of clocks that
-                differ, but not at its issuer.
+            A2AError: FORBIDDEN; UNAUTHENTICATED, the token has expired. The bridge accepts it a little longer, in case
+                clocks differ, but its issuer does not.
         """
         asked = resume_state_from(decision.kept) if isinstance(decision, RequireInput) else decision
         if asked is None or isinstance(asked, End):
@@ -382,11 +382,10 @@ class ToolsAgent:
     ) -> PlannedWork | None:
         """The work that continues a task of an earlier process; None when the task waits for its client.
 
-        A task of the server is followed further. If that takes a token of the caller, the task waits for a message
-        with one. A call that was open while it asked was lost with its process. If
-        the tool can be repeated, the call is made again once the answer comes; else its task fails now. So it is with a
-        round whose state may live in the process of a server, when that was the process of another replica. A call that
-        waits for a login of its caller waits on.
+        A task of the server is followed further. If that needs a token of the caller, the task waits for a message with
+        a token. A call that asked a question while it was open is lost with its process: if the tool can be repeated,
+        the call is made again when the answer comes; else the task fails now. The same holds for a round whose state
+        may live in a server process of another replica. A call that waits for a login of its caller keeps waiting.
         """
         known = resume_state_from(kept)
         trace.begin()
@@ -436,7 +435,7 @@ class ToolsAgent:
         return OfferedNames(skill_id) if skill is None else skill.names
 
     def _awaited(self, asked: ServerQuestion) -> PlannedWork | None:
-        """The work for a call that waits for a login; None if its server wants none any more."""
+        """The work for a call that waits for a login; None if its server no longer wants logins."""
         source = self._sources.get(asked.source_key)
         if source is None or (gate := self._gate_of(source)) is None:
             return None
@@ -448,10 +447,10 @@ class ToolsAgent:
         return AwaitedCall(asked, gate, server, self._after_login)
 
     def _after_login(self, asked: ServerQuestion, principal: Principal) -> PlannedWork:
-        """The work for a call whose caller has logged in, or has sent a message in place of that."""
+        """The work for a call whose caller has logged in, or has sent a message instead."""
         key = asked.source_key, asked.tool_name
         if key not in self._skills.by_key:
-            self.refresh()  # its server may have come up while the agent could not be told
+            self.refresh()  # its server may have come up without this agent being told
         skill = self._skills.usable_by(principal).by_key.get(key)
         if skill is None:
             return Conclusion(no_longer_there(asked.skill_id))
@@ -467,7 +466,7 @@ class ToolsAgent:
         return next(iter(self._sources.values())) if len(self._sources) == 1 else None
 
     def _remark(self) -> None:
-        """Work out the remarks anew, and log those that are new."""
+        """Update the remarks, and log the new ones."""
         before = self._remarks
         self._remarks = skill_remarks(self._skills, self._chosen, self._overrides, are_known=not self.unknown)
         for remark in self._remarks:
@@ -491,14 +490,14 @@ class ToolsAgent:
 
 
 def _tell_hop(skill_id: str, source: SkillSource | None) -> None:
-    """Tell the hop of the request, if somebody listens, what it is about."""
+    """Set the skill and peer of the request's trace hop, if the request is traced."""
     if (hop := trace.hop.get()) is not None:
         hop.skill, hop.peer = skill_id, "" if source is None else source.key
 
 
 def _without_its_process(asked: ServerQuestion) -> PlannedWork:
-    """What is left of a round whose server's process is gone: the same question, whose answer goes into a call that is
-    made again from its start; an end where that may do harm."""
+    """Continue a round whose server process is gone: ask the same question, and use the answer in a call that is made
+    again from its start. If the tool may not be repeated, end the task."""
     if not asked.is_repeatable:
         return Conclusion(End(TaskState.FAILED, _PROCESS_GONE))
     anew = replace(asked, way=ResumeMode.OPEN, request_state=None, is_of_process=False)
@@ -506,8 +505,8 @@ def _without_its_process(asked: ServerQuestion) -> PlannedWork:
 
 
 def _with_routes(options: AgentOptions, skills: Skills) -> AgentOptions:
-    """The options, with `text_into` of single skills added to the routes, and with the id that the default skill has
-    now: no id if another tool may come to have it."""
+    """The options with routes for the current skills: with the `text_into` of single skills, and with the current id of
+    the default skill. The default skill has no id while another tool may still get it."""
     properties = {skill.id: skill.override.text_into for skill in skills.skills}
     chosen = {skill_id: name for skill_id, name in properties.items() if name is not None}
     wanted = options.route.default_skill

@@ -1,7 +1,7 @@
-"""The bridge's own notes in a task: about calls that wait for each other, and about messages that had no effect.
+"""The bridge's own notes in a task, such as on calls that wait for each other and on messages that had no effect.
 
-At the end of a task such a note is a part of its last message, and also stands in the metadata under its own key. So
-a reader can tell it from the tool's result.
+At the end of a task, a note is a part of the last message, and also stands in the message's metadata under its own key.
+So a reader can tell the note from the tool's result.
 """
 
 from __future__ import annotations
@@ -72,12 +72,12 @@ def _waiting(task_ids: Sequence[str]) -> str:
 
 
 def words_on_contention(seconds: float, now_ms: int) -> str:
-    """The words that tell a client that other calls wait for the server that asks it."""
+    """The text that tells a client that other calls wait for the server whose question is open."""
     return _CONTENDED.format(timestamp(now_ms + round(seconds * 1000)))
 
 
 def words_on_waiting(server: str, hold: SlotHold, mine: Claimant, now_ms: int) -> str:
-    """The words that tell a client that its call waits for another call, whose client is asked something."""
+    """The text that tells a client that its call waits for another call, which waits for an answer."""
     holder = hold.caller
     is_known = holder.principal == mine.principal and not holder.is_secret
     by = timestamp(now_ms + round(hold.ends_in_seconds * 1000))

@@ -1,15 +1,15 @@
-"""A caller's own login, before its call goes to a server that wants a login of each caller.
+"""Asks a caller to log in before its call goes to a server that wants a login of each caller.
 
-Without a login the task is AUTH_REQUIRED with a link to a page of this bridge. It goes on by itself once the login is
-there, wherever the browser was answered, also in another process than the one that asked. A message meanwhile brings
-no login: the task asks again, with a new link. A link that was not used in time leaves the task waiting for a message,
-once whoever has used it at the last moment can have no answer any more.
+Without a login the task is AUTH_REQUIRED, with a link to a page of this bridge. The task goes on by itself once the
+login is there, even if another process handled the browser or if the asking process has ended. If the client sends a
+message instead of logging in, the task asks again with a new link. If the link expires unused, the task waits for a
+message. The task waits a little longer than the link is valid, for a login that began just before the link expired.
 
-A server may refuse the call with the login that there is: it was lost, or lacks scopes. As long as the server took
-nothing of the call, the task asks as if there were none, and goes on with a later one.
+A server may refuse the call with the current login, because the login was lost or lacks scopes. If no round of the call
+has succeeded yet, the task asks for a login again, and goes on with the later login.
 
-Whoever goes on without a message has none of its caller's secrets. So what it needs is sealed when the task asks, and
-the rights of the principal are looked at once more.
+A task that goes on without a message has no secrets of its caller. So the bridge seals what it needs when the task
+asks, and checks the rights of the principal again before the call.
 """
 
 from __future__ import annotations
@@ -56,22 +56,23 @@ _DECLINED: Final = "You declined to log in at {}, so it was not called"
 _NO_RIGHT: Final = "You may not use the skill {} any more, so it was not called"
 
 Present = Callable[[Principal], Principal | None]
-"""The principal that asked with the rights that it has now; None if it has none, or only its next message can tell."""
+"""Gives a principal with its current rights; None if it has no rights any more, or if only its next message can show
+them."""
 
 
 class _Outcome(Enum):
-    """What became of a link."""
+    """What happened after a login link was sent."""
 
     LOGGED_IN = "logged in"
     MESSAGE = "message"
-    """The client has sent a message."""
+    """The client has sent a message instead."""
     DECLINED = "declined"
     UNUSED = "unused"
-    """No login has come of it, and none can any more."""
+    """The link has expired without a login."""
 
 
 class CallerLoginCheck:
-    """Lets the calls of one server through once their callers have logins there."""
+    """Lets a call to one server pass once its caller has a login there."""
 
     def __init__(
         self,
@@ -81,7 +82,7 @@ class CallerLoginCheck:
         present: Present,
         names_of: Callable[[str], OfferedNames],
     ) -> None:
-        """`names_of` gives the names of a skill by which rights hold, by its id."""
+        """`names_of` gives the names of a skill to which rights apply, by the skill's id."""
         self._logins = logins
         self._upstream = server
         self._server = server.name
@@ -90,12 +91,12 @@ class CallerLoginCheck:
         self._names_of = names_of
 
     async def passed(self, job: Job, decision: RunTool, after: float = 0.0) -> float | None:
-        """When the caller made its login, for which it was asked if it had none, or none that was made after some
-        moment. None: the task has ended, or waits for a message.
+        """The time of the caller's login. A caller without a login made after the time `after` is asked for one. None
+        if the task has ended, or waits for a message.
 
         Raises:
-            PeerError: the place of the logins cannot be read.
-            StoreError: another replica goes on with the task, or the store cannot write.
+            PeerError: the stored logins cannot be read. StoreError: another replica goes on with the task, or the store
+                cannot write.
         """
         for _ in range(self._options.answer_tries):
             if (since := await self.since(job, after)) is not None:
@@ -107,8 +108,8 @@ class CallerLoginCheck:
         return since
 
     async def since(self, job: Job, after: float = 0.0) -> float | None:
-        """When the caller made its login, after some moment; None without one. Without any none is used from memory,
-        either.
+        """The time of the caller's login, if it was made after the time `after`; else None. A caller without any login
+        also loses the login in memory.
 
         Raises:
             PeerError: the place of the logins cannot be read.
@@ -120,10 +121,10 @@ class CallerLoginCheck:
         return since
 
     async def reopened(self, job: Job, asked: ServerQuestion) -> bool:
-        """Wait for the login that another process has asked for; see `passed`.
+        """Wait for the login that another process asked for; see `passed`.
 
-        The task says already where to log in, so that nothing is said anew. If it returns True, the turn of the job is
-        as it was when the task asked, with the rights of now; or it is that of a message that came meanwhile.
+        The task already shows the link, so nothing is sent again. True means that the call may go on. The job then has
+        the turn that asked, with the caller's current rights, or the turn of a message that came meanwhile.
         """
         login, task_id = asked.login, job.events.task_id
         awaited = None if login is None else self._logins.awaited(login.proof)
@@ -145,7 +146,7 @@ class CallerLoginCheck:
         return await self._goes_on(job, asked.skill_id, outcome)
 
     async def _goes_on(self, job: Job, skill_id: str, outcome: _Outcome) -> bool:
-        """Whether the call may go on after an outcome. Else the task has ended, or waits for a message."""
+        """Whether the call may go on after an outcome. If not, the task has ended, or waits for a message."""
         if outcome is _Outcome.DECLINED:
             await _reject(job, _DECLINED.format(self._server))
         if outcome is not _Outcome.LOGGED_IN:
@@ -159,12 +160,13 @@ class CallerLoginCheck:
             await _reject(job, _NO_RIGHT.format(skill_id))
             return False
         job.turn = replace(job.turn, principal=principal)
-        # Stored before anything is called: a replica that was taken for dead learns here that another one goes on.
+        # Stored before the call: a replica that was taken for dead learns here that another replica goes on with the
+        # task.
         await job.status(TaskState.WORKING)
         return True
 
     async def _asked(self, job: Job, decision: RunTool, after: float) -> _Outcome:
-        """Ask for a login; what became of it."""
+        """Ask for a login, and wait for the outcome."""
         name, turn, now = _name(job), job.turn, time.time()
         question: JsonObject = {
             "mode": "url",
@@ -203,7 +205,7 @@ class CallerLoginCheck:
         *,
         is_shown: bool,
     ) -> _Outcome:
-        """Wait for a message or for the page, whichever says something first."""
+        """Wait for a message or for the login page, whichever comes first."""
         options, turn = self._options, job.turn
         pace = QuestionPace(self._server, math.inf, options.held_answer_seconds, options.answer_tries, 0)
         asker = TaskAsker(job, PausableDeadline(options.call_timeout_seconds), pace, keep, {}, None)
@@ -244,7 +246,7 @@ class CallerLoginCheck:
 
 
 class AwaitedCall:
-    """The work for a task that waits for a login of its caller, for which another process has asked."""
+    """The work for a task that waits for a login which another process asked for."""
 
     def __init__(
         self,
@@ -253,15 +255,15 @@ class AwaitedCall:
         server: Callable[[], ToolServer | None],
         work: Callable[[ServerQuestion, Principal], PlannedWork],
     ) -> None:
-        """`server` is the server of the call now; None if there is none. `work` makes the call, with the tools of
-        now."""
+        """`server` gives the current server of the call; None if it was removed. `work` gives the work that makes the
+        call with the current tools."""
         self._asked = asked
         self._gate = gate
         self._server = server
         self._work = work
 
     async def __call__(self, job: Job) -> None:
-        """Wait, and take the task to its end; or leave it waiting for a message."""
+        """Wait for the login, then make the call; or leave the task waiting for a message."""
         try:
             if not await self._gate.reopened(job, self._asked):
                 return

@@ -1,4 +1,4 @@
-"""The Agent Card of an agent made of tools. Pure.
+"""Makes the Agent Card of an agent whose skills are tools. Pure.
 
 Spec: A2A 1.0 sections 4.4 and 8.3. Required arrays have at least one element.
 """
@@ -34,23 +34,23 @@ _WHY: Final[Mapping[Unavailability | None, str]] = {
     Unavailability.UNREACHABLE: "cannot be reached",
     Unavailability.LOGIN_NEEDED: "waits for a login",
 }
-"""Why a server has no skills. Strangers read it, so that it has no words of the server's or of its connection."""
+"""Why a server has no skills. Strangers read it, so it says nothing about the server's errors or its connection."""
 
 
 @dataclass(frozen=True, slots=True)
 class ToolServerSummary:
-    """The fields of a tool server that the card needs."""
+    """The facts about a tool server that the card needs."""
 
     key: str
     greeting: Greeting | None
     down: Unavailability | None
-    """The state in which it cannot be called; None while it can. Its words are for those who run the bridge."""
+    """Why the server cannot be called; None while it can. The error text is not here: only operators may see it."""
     has_skills: bool
-    """Whether the card has skills of it. The skills of a server that went down stay."""
+    """Whether the card has skills of the server. The skills of a server that went down stay on the card."""
 
     @property
     def name(self) -> str:
-        """Its name for people."""
+        """The server's name for people."""
         return (self.greeting and (self.greeting.title or self.greeting.name)) or self.key
 
     @property
@@ -67,8 +67,8 @@ def make_card(
     nothing: str = "",
     unavailable: Sequence[UnavailablePeer] = (),
 ) -> AgentCard:
-    """The card of an agent that is reached at `base_url`. The A2A server adds its security schemes. `nothing` says why
-    the agent has no skills, if that is not the servers' fault. `unavailable` are the servers that have been down for a
+    """The card of an agent that is reached at `base_url`. The A2A server adds the security schemes. `nothing` says why
+    the agent has no skills, if the servers are not the reason. `unavailable` are the servers that have been down for a
     while."""
     shown = [skill.shown for skill in skills.skills] or [_placeholder(servers, nothing)]
     stand_in = "" if skills.skills or nothing else _PLACEHOLDER_ID
@@ -103,7 +103,8 @@ def make_card(
 def _availability(
     skills: Skills, unavailable: Sequence[UnavailablePeer], stand_in: str
 ) -> Iterator[AgentExtension]:
-    """`stand_in` is the id of the skill that stands for those of servers that have listed none; "" for none."""
+    """The availability extension, if a skill cannot be called. `stand_in` is the id of the placeholder skill; "" if the
+    card has real skills."""
     ids: defaultdict[str, list[str]] = defaultdict(list)
     for skill in skills.skills:
         ids[skill.source_key].append(skill.shown.id)
@@ -124,7 +125,8 @@ def _declared(extension: DeclaredExtension) -> AgentExtension:
 
 
 def _description(name: str, servers: Sequence[ToolServerSummary]) -> str:
-    """The instructions of the only server. For several, a paragraph each, and a note on those that are down."""
+    """The instructions of the only server. For several servers, a paragraph for each, and a note on servers that are
+    down."""
     if len(servers) < 2:
         return (servers[0].instructions if servers else None) or f"The tools of {name}"
     told = [f"{server.name}: {server.instructions}" for server in servers if server.instructions]
@@ -136,7 +138,7 @@ def _description(name: str, servers: Sequence[ToolServerSummary]) -> str:
 
 
 def _version(servers: Sequence[ToolServerSummary]) -> str:
-    """The version of the only server; of several, each with its key."""
+    """The version of the only server. For several servers, each version with the server's key."""
     versions = {server.key: server.greeting.version for server in servers if server.greeting}
     known = {key: version for key, version in versions.items() if version}
     if len(servers) < 2:
@@ -145,7 +147,7 @@ def _version(servers: Sequence[ToolServerSummary]) -> str:
 
 
 def _placeholder(servers: Sequence[ToolServerSummary], nothing: str) -> AgentSkill:
-    """A skill for a card that has none, since a card must have one."""
+    """A placeholder skill for a card without skills, since a card must have a skill."""
     whys = [_why(server, alone=len(servers) == 1) for server in servers]
     why = nothing or "; ".join(whys) or "it has no tool server"
     return AgentSkill(

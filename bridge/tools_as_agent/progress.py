@@ -1,8 +1,8 @@
-"""A tool's progress reports as updates of the task: in order, and bounded in number and size.
+"""Passes a tool's progress reports on as updates of the task: in order, and limited in number and size.
 
-A server may report as fast as it can, and each update is stored. So a flood is thinned, by the number of updates on
-their way to the store and by their rate. Then only the newest report waits, and the last report is always sent.
-Words that are too long are cut, with a note that says so.
+A server may report as fast as it can, and each update is stored. So both the rate of updates and the number of updates
+on their way to the store are limited. Beyond a limit, only the newest report waits; the last report is always sent.
+Text that is too long is cut, with a note that says so.
 """
 
 from __future__ import annotations
@@ -23,11 +23,12 @@ _CHARACTER_BYTES: Final = 4
 """The most bytes of a character in UTF-8."""
 
 BURST_SECONDS: Final = 10
-"""A tool may report this many seconds' worth of updates at once, so that short runs with many steps are shown whole."""
+"""A tool may send this many seconds' worth of updates at once, so that every step of a short run is shown."""
 
 
 class ProgressRelay:
-    """Takes the reports of one run. While a person is asked, the newest report waits: the task stays in its state."""
+    """Passes on the reports of one run. While a person is asked, the newest report waits, so that the task stays in its
+    state."""
 
     def __init__(self, job: Job, options: AgentOptions, patience: PausableDeadline) -> None:
         self._job = job
@@ -37,7 +38,7 @@ class ProgressRelay:
         self._per_second = options.progress_per_second
         self._left = self._per_second * BURST_SECONDS
         self._since = 0.0
-        """When the reports that may come at once were counted last; at first all of them are free."""
+        """When `_left` was last updated. At first, `_left` is the whole burst."""
         self._in_flight = 0
         self._newest: ProgressReport | None = None
 
@@ -47,7 +48,7 @@ class ProgressRelay:
         self._say_if_it_may()
 
     def flush(self) -> None:
-        """Send the report that waits, if there is one."""
+        """Send the waiting report, if there is one."""
         if self._newest is None or self._patience.is_paused:
             return
         progress, self._newest = self._newest, None
@@ -71,7 +72,7 @@ class ProgressRelay:
 
 
 def _cut(words: str | None, limit_bytes: int) -> str | None:
-    """Words of at most `limit_bytes`, and a note when some were cut."""
+    """The text cut to `limit_bytes`, with a note if it was cut."""
     if words is None or len(words) * _CHARACTER_BYTES <= limit_bytes:
         return words
     whole = words.encode(errors="replace")

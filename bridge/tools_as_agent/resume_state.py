@@ -1,6 +1,6 @@
-"""The decision about a turn, and the state kept with its task to resume it, also in another process. Values only.
+"""The decision about a turn, and the state that is kept with its task so that any process can resume it. Values only.
 
-The `kind` of a kept value names its type. It holds everything that resuming needs; nothing else is in memory.
+The `kind` of a kept value names its type. The value holds everything that is needed to resume; nothing stays in memory.
 """
 
 from __future__ import annotations
@@ -17,23 +17,23 @@ from bridge.tools_as_agent.skills import Skill
 from bridge.trace import TraceContext, context
 
 ElicitationsByKey = dict[str, dict[str, JsonValue]]
-"""Questions of a server by their keys: each the params of an elicitation/create."""
+"""A server's questions by key: the params of an elicitation/create each. Also answers by key: an ElicitResult each."""
 
 
 class ResumeMode(StrEnum):
-    """How a call goes on once its question is answered."""
+    """How a call continues once its question is answered."""
 
     ROUND = "round"
-    """The same call again, with the answers and the server's state (MCP 2026-07-28 basic/patterns/mrtr)."""
+    """The call is made again, with the answers and the server's state (MCP 2026-07-28 basic/patterns/mrtr)."""
     AGAIN = "again"
-    """The same call again, unchanged: the server refused it until a URL was visited (error -32042)."""
+    """The call is made again, unchanged: the server refused it until a URL was visited (error -32042)."""
     OPEN = "open"
-    """The call is still open, and takes the answer. It is lost when its process ends."""
+    """The call is still open, and takes the answer. The call is lost when its process ends."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _OfTrace:
-    """The trace of a kept value. The task goes on with it when its next turn names no trace."""
+    """The trace of a kept value. The task continues this trace if its next turn names no trace."""
 
     trace: TraceContext = field(default_factory=context.get)
     """The trace of the turn that kept the value."""
@@ -44,13 +44,14 @@ class OwnQuestion(_OfTrace):
     """The bridge itself asked for arguments, or for the skill."""
 
     skill_id: str
-    """Empty when the question asks for the skill."""
+    """Empty when the question asks which skill is meant."""
     arguments: JsonObject
     fields: tuple[str, ...]
     """The properties that were asked for."""
     source_key: str = ""
     tool_name: str = ""
-    """With `source_key`, the tool. Its id may come to be that of another tool; empty in values of earlier releases."""
+    """Identifies the tool, with `source_key`: the skill id may later belong to another tool. Empty in values of earlier
+    releases."""
     tries: int = 0
     """How many answers did not fit so far."""
     kind: Literal["own-question"] = "own-question"
@@ -83,16 +84,16 @@ class Confirmation(_OfTrace):
 
 @dataclass(frozen=True, slots=True)
 class LoginWait:
-    """What a call that waits for a login of its caller needs to go on in another process, without a message."""
+    """What another process needs to continue a call that waits for its caller's login, without a new message."""
 
     proof: str
-    """That its principal asked for it; see `CallerLogins.sealed`."""
+    """Proves that the principal asked for the call; see `CallerLogins.sealed`."""
     extensions: tuple[str, ...] = ()
     """The extensions that the client had activated."""
     output_modes: tuple[str, ...] = ()
-    """The media types that it accepts; empty if it named none."""
+    """The media types that the client accepts; empty if it named none."""
     metadata: JsonObject = field(default_factory=dict)
-    """What the metadata of its request held of the extensions that the agent declares."""
+    """The request's metadata of the extensions that the agent declares."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,20 +105,20 @@ class ServerQuestion(_OfTrace):
     way: ResumeMode
     questions: ElicitationsByKey
     given: ElicitationsByKey = field(default_factory=dict)
-    """The ElicitResults of the questions that are answered already, by key."""
+    """The ElicitResults of the questions that are already answered, by key."""
     request_state: str | None = None
     is_repeatable: bool = False
-    """Whether the call may be made anew from its start when it cannot go on."""
+    """Whether the call may be made again from its start if it cannot continue."""
     source_key: str = ""
     tool_name: str = ""
-    """With `source_key`, the tool. The id of its skill may have changed meanwhile."""
+    """Identifies the tool, with `source_key`: the id of its skill may have changed meanwhile."""
     occasions: dict[str, str] = field(default_factory=dict)
-    """The id of the asking of each question: servers may use a key again in a later round."""
+    """The id of each question's occasion, by key: servers may use a key again in a later round."""
     is_of_process: bool = False
-    """Whether what `request_state` stands for may be in the memory of a server that is a process of this bridge. Then
-    no other replica's process of that server is given it."""
+    """Whether `request_state` may refer to the memory of a server that is a process of this bridge. If so, it is never
+    sent to another replica's process of that server."""
     login: LoginWait | None = None
-    """What goes on by itself once the caller has logged in; None if the server itself asks."""
+    """Set while the call waits for its caller's login; None if the server itself asks."""
     tries: int = 0
     """How many answers did not fit so far."""
     kind: Literal["server-question"] = "server-question"
@@ -129,7 +130,7 @@ class ServerQuestion(_OfTrace):
 
 @dataclass(frozen=True, slots=True)
 class FollowedTask(_OfTrace):
-    """The server made a task of the call."""
+    """The server turned the call into a task."""
 
     skill_id: str
     task_id: str
@@ -166,7 +167,7 @@ class RunTool:
     arguments: JsonObject
     """The arguments that the server gets."""
     answered: ServerQuestion | None = None
-    """The question of the server, with its answers, when this call continues one that asked."""
+    """The server's question with its answers, if this call continues a call that asked."""
 
     @property
     def skill_id(self) -> str:
@@ -181,7 +182,7 @@ class RunTool:
 
 @dataclass(frozen=True, slots=True)
 class Follow:
-    """Go on with a call that the server made a task of."""
+    """Continue a call that the server turned into a task."""
 
     task: FollowedTask
 
@@ -192,7 +193,7 @@ class Follow:
 
     @property
     def source_key(self) -> str:
-        """The key of the server; empty in values from a time when an agent had one server only."""
+        """The key of the server; empty in values of early releases, when an agent had only one server."""
         return self.task.source_key
 
 
@@ -204,9 +205,9 @@ class RequireInput:
     parts: tuple[Part, ...]
     metadata: JsonObject
     kept: bytes
-    """Kept with the task; the next turn reads the answer by it."""
+    """The state kept with the task, by which the next turn reads the answer."""
     stays: bool = False
-    """Whether this process alone can go on with the answer."""
+    """Whether only this process can continue with the answer."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,7 +1,7 @@
-"""The call behind a run, from its first request to a result, in as many rounds as the server wants.
+"""Makes the call behind a run, from its first request to a result, in as many rounds as the server wants.
 
-A server may ask while the call is open, end the call with a question, want another round without a question, or
-make a task of the call, which outlives the connection. The outcome is a result, or a question that the next turn
+A server may ask a question while the call is open, end the call with a question, want another round without a question,
+or turn the call into a task, which outlives the connection. The outcome is a result, or a question that the next turn
 answers.
 
 Spec: MCP 2026-07-28 basic/patterns/mrtr; 2025-11-25 client/elicitation; the tasks extension.
@@ -83,8 +83,8 @@ class CallInRounds:
         is_process: bool,
         token: CallerToken | None = None,
     ) -> None:
-        """`limiter` bounds the calls of the skill. `is_process` says that the server is a process of this bridge.
-        `token` is the one of the caller in whose name the server is called."""
+        """`limiter` limits the concurrent calls of the skill. `is_process` says that the server is a process of this
+        bridge. `token` is the token of the caller in whose name the server is called."""
         self._job = job
         self._queue = queue
         self._decision = decision
@@ -94,11 +94,11 @@ class CallInRounds:
         self._is_process = is_process
         self._token = token
         self.followed: FollowedTask | None = None
-        """The task that the server made of the call."""
+        """The task that the server made from the call."""
         self._known = _known_answers(decision)
         self._asking: TaskAsker | None = None
         self.was_taken = False
-        """Whether the server has taken any round of it."""
+        """Whether a round of the call has succeeded."""
         self._session: ToolSession | None = None
         """The session of the latest round."""
         self._is_anew = False
@@ -110,11 +110,11 @@ class CallInRounds:
 
     @property
     def missed(self) -> str | None:
-        """The note about a question that may have belonged to this call; None without one."""
+        """The note about a question that may have belonged to this call; None without a note."""
         return self._asking.missed if self._asking is not None else None
 
     async def result(self, progress: ProgressRelay) -> JsonObject | RequireInput:
-        """The outcome of the call: a result, or a question for the next turn.
+        """Make the call. The outcome is a result, or a question that the next turn answers.
 
         Raises:
             PeerError: the call failed without a result.
@@ -131,7 +131,7 @@ class CallInRounds:
         return await self._follow(handle, self._session)
 
     def _extension_metadata(self) -> JsonObject:
-        """What the client's messages hold of the extensions that the agent declares."""
+        """The metadata of the agent's declared extensions in the client's messages."""
         if not self._options.extensions:
             return {}
         uris = [one.uri for one in self._options.extensions]
@@ -142,7 +142,7 @@ class CallInRounds:
         )
 
     async def _once(self, progress: ProgressRelay, call: ToolCall) -> JsonObject | RequireInput:
-        """One round. When the server refuses the request state, the call is made again from its start, once."""
+        """Make one round. If the server refuses the request state, the call is made again from its start, once."""
         assert isinstance(self._decision, RunTool)
         try:
             return await self._in_turn(progress, call)
@@ -176,11 +176,11 @@ class CallInRounds:
                     waiting = None
                 return await self._called(progress, call, slot)
         finally:
-            if waiting is not None:  # its turn never came
+            if waiting is not None:  # the call never got a slot
                 waiting.waited(self._decision.source_key, anyio.current_time() - since)
 
     async def _called(self, progress: ProgressRelay, call: ToolCall, slot: ToolSlot) -> JsonObject:
-        """The answer to a call that has a slot."""
+        """Make the call in its slot, and return the server's answer."""
         self._patience.resume()
         self._job.sent(self._decision.source_key or self._queue.session.name)
         if self._job.turn.task is None and self._asking is None:
@@ -199,14 +199,15 @@ class CallInRounds:
         return Claimant(principal.name, self._job.events.task_id, is_secret=not principal.may_list_all)
 
     def _wait(self, hold: SlotHold) -> None:
-        """Tell the client what this call waits for while it has no slot."""
+        """Tell the client which other call this call waits for while it has no slot."""
         is_new = self._job.turn.task is None and self._asking is None
         words = words_on_waiting(self._queue.session.name, hold, self._caller, self._job.events.ids.now_ms())
         state = TaskState.SUBMITTED if is_new else TaskState.WORKING
         self._job.status(state, self._job.message((Part(text=words),)))
 
     async def _follow(self, handle: TaskHandle, session: ToolSession) -> JsonObject:
-        """Follow the task that the server made of the call. Its id is kept, to follow it after a restart, too."""
+        """Follow the task that the server made from the call. The task's id is kept, so that it is followed after a
+        restart, too."""
         self.followed = FollowedTask(
             self._decision.skill_id,
             handle.task_id,
@@ -223,8 +224,8 @@ class CallInRounds:
         return await follow(session, handle, self._asking, self._tell)
 
     def _asking_that_keeps(self, keep: KeepQuestions, slot: ToolSlot | None = None) -> TaskAsker:
-        # Nothing here refers back to this call. In a reference cycle the task and its result would stay in memory
-        # after their end, until the garbage collector runs.
+        # Nothing here refers back to this call: in a reference cycle, the task and its result would stay in memory
+        # until the garbage collector runs.
         options = self._options
         pace = QuestionPace(
             self._queue.session.name,
@@ -241,7 +242,7 @@ class CallInRounds:
         self._job.status(TaskState.WORKING, self._job.message((Part(text=words),)))
 
     async def _answers_to(self, asked_now: Round) -> JsonObject | RequireInput:
-        """The answers to a round when all are known already; else the question for the client."""
+        """The answers to a round if all of them are already known; else the question for the client."""
         assert isinstance(self._decision, RunTool)
         given = {
             key: self._known.pop(name)
@@ -272,8 +273,8 @@ def kept_question(
     of_turn: TraceContext,
     login: LoginWait | None = None,
 ) -> bytes:
-    """What is kept with a task whose call waits for the answers to questions, or for a login of its caller. `of_turn`
-    is the trace of the turn that asks."""
+    """The state kept with a task whose call waits for answers, or for a login of its caller. `of_turn` is the trace of
+    the turn that asks."""
     return replace(_asked(decision, way, questions), trace=of_turn, login=login).to_bytes()
 
 
@@ -306,7 +307,7 @@ def _first_call(decision: RunTool, options: AgentOptions, meta: JsonObject) -> T
 
 
 def _known_answers(decision: RunTool | Follow, *, even_of_rounds: bool = False) -> dict[str, JsonObject]:
-    """The answers by question, for a call that is made again from its start and asks the same."""
+    """The known answers by question, for a call that is made again from its start and may ask the same questions."""
     answered = decision.answered if isinstance(decision, RunTool) else None
     if answered is None or not (even_of_rounds or answered.way is ResumeMode.OPEN):
         return {}

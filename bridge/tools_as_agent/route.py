@@ -1,6 +1,6 @@
-"""What one turn asks for: a tool to run, a question to ask back, or an end. Decides; does nothing.
+"""Decides what to do with a turn: run a tool, ask a question, or end the task. Pure.
 
-A call that has to be confirmed becomes a question; a yes is for that one call.
+A call that needs a confirmation becomes a question; a yes is valid for this call only.
 
 Spec: A2A 1.0 sections 3.4.3 and 7.6."""
 
@@ -92,12 +92,11 @@ def decide(turn: Turn, skills: Skills, options: AgentOptions) -> Decision:
     """What to do with a turn.
 
     Raises:
-        A2AError: CONTENT_TYPE_NOT_SUPPORTED, when a file fits no property of the skill, or the client takes
-            none of the media types that the skill gives; INVALID_PARAMS, when an answer names a question that is
-            not open.
+        A2AError: CONTENT_TYPE_NOT_SUPPORTED, when a file fits no property of the skill, or the client accepts none of
+            the media types of the skill's results; INVALID_PARAMS, when an answer names a question that is not open.
     """
     kept = resume_state_from(turn.kept)
-    # The metadata of the request counts as that of the message, in every rule below.
+    # In every rule below, the request's metadata counts as the message's metadata.
     whole = replace(turn, message=with_metadata(turn.message, turn.metadata)) if turn.metadata else turn
     match kept:
         case ServerQuestion():
@@ -112,15 +111,15 @@ def decide(turn: Turn, skills: Skills, options: AgentOptions) -> Decision:
 
 
 def skill_named_by(turn: Turn, skills: Skills, options: AgentOptions) -> str | None:
-    """The skill that a message names, among all skills; None if it names none."""
+    """The skill that a message names, among all skills; None if it names no single skill."""
     message = with_metadata(turn.message, turn.metadata)
     named = skill_asked_for_in(message, skills.tools, options.route)
     return named if isinstance(named, str) else None
 
 
 def is_answer(turn: Turn, skills: Skills, options: AgentOptions) -> bool:
-    """Whether a message that does not name the asking task can only be its answer: it names no skill (by rules 1 to
-    3), and fits the question. A confirmation always has to name its task."""
+    """Whether a message that does not name the waiting task can only be an answer to it: the message names no skill (by
+    rules 0 to 3), and fits the question. An answer to a confirmation always has to name the task."""
     message = with_metadata(turn.message, turn.metadata)
     if skill_asked_for_in(message, skills.tools, options.route) is not None:
         return False
@@ -163,7 +162,7 @@ def _answered(asked: ServerQuestion, turn: Turn, skills: Skills, options: AgentO
 def words_on_misfits(
     tries: int, questions: Sequence[Elicitation], problems: Mapping[str, Sequence[Problem]]
 ) -> str:
-    """Why a question is not asked again, in words."""
+    """The text that says why a question is not asked again."""
     wrong = [
         describe(one.form, problem)
         for one in questions
@@ -174,8 +173,8 @@ def words_on_misfits(
 
 
 def _unless_in_vain(asked: OwnQuestion, decision: Decision, options: AgentOptions) -> Decision:
-    """The decision after an answer to a question of the bridge. An answer that mends none of what was asked for is one
-    try; after the last one the question is not asked again."""
+    """The decision, with a limit on answers to a question of the bridge. An answer that corrects nothing that was asked
+    for counts as a try; after the last try, the question is not asked again."""
     if not isinstance(decision, RequireInput):
         return decision
     again = resume_state_from(decision.kept)
@@ -204,7 +203,7 @@ def ask_server_questions(
     open_ones: Sequence[Elicitation],
     problems: Mapping[str, tuple[Problem, ...]] | None = None,
 ) -> RequireInput:
-    """Pass on the server's questions. A question whose answer did not fit is asked again, as a new occasion."""
+    """Pass on the server's questions. A question whose answer did not fit is asked again, with a new occasion."""
     again = {key: f"{asked.occasions.get(key, '')}+" for key in problems or ()}
     asked = replace(asked, occasions={**asked.occasions, **again})
     now = {one.key: asked.occasions[one.key] for one in open_ones if one.key in asked.occasions}
@@ -229,7 +228,7 @@ def _understood(asked: OwnQuestion | None, turn: Turn, skills: Skills, options: 
     if asked is not None and asked.skill_id and skill is None:
         whole = with_metadata(turn.message, turn.metadata)
         if skill_asked_for_in(whole, skills.tools, options.route) in (None, asked.skill_id):
-            found = UnclearCall()  # an answer to its question calls no other skill
+            found = UnclearCall()  # an answer to a question about one skill never calls another skill
     if isinstance(found, UnclearCall):
         asking = own_questions.ask_which_skill(found, skills.tools)
         return _ask(own_questions.WHICH_SKILL, asking, OwnQuestion("", {}, ()))
@@ -238,8 +237,9 @@ def _understood(asked: OwnQuestion | None, turn: Turn, skills: Skills, options: 
 
 
 def _confirmed(asked: Confirmation, turn: Turn, skills: Skills, options: AgentOptions) -> Decision:
-    """Decide on an answer to a confirmation. Other arguments make another call, which is confirmed anew."""
-    # Another tool under the same id is asked about anew: its call has another digest.
+    """Decide on an answer to a confirmation. Changed arguments make a different call, which needs its own
+    confirmation."""
+    # Another tool under the same id needs a new confirmation, since its call has another digest.
     skill = _asked_about(asked, skills) or skills.by_id.get(asked.skill_id)
     if skill is None:
         return no_longer_there(asked.skill_id)
@@ -262,7 +262,7 @@ def _confirmed(asked: Confirmation, turn: Turn, skills: Skills, options: AgentOp
 
 
 def _unless_never_confirmed(asked: Confirmation, decision: Decision, options: AgentOptions) -> Decision:
-    """The decision after an answer that is neither a yes nor a no. Another call than that is a new question."""
+    """The decision, with a limit on answers that are neither a yes nor a no. A different call is a new question."""
     again = resume_state_from(decision.kept) if isinstance(decision, RequireInput) else None
     if not isinstance(decision, RequireInput) or not isinstance(again, Confirmation):
         return decision
@@ -278,12 +278,12 @@ def _asked_about(asked: OwnQuestion | Confirmation, skills: Skills) -> Skill | N
 
 
 def no_longer_there(skill_id: str) -> End:
-    """The end of a task whose tool is gone, or is for others now."""
+    """The end of a task whose tool is gone, or is no longer allowed for the caller."""
     return End(TaskState.FAILED, f"The server no longer lists the tool {skill_id}")
 
 
 def _with_first(call: SkillCall, tool: Tool, turn: Turn) -> SkillCall:
-    """A call whose skill was named only in an answer, with the data and files of the first message."""
+    """A call whose skill was named only in an answer, together with the data and files of the first message."""
     first = turn.task.history[0] if turn.task and turn.task.history else turn.message
     arguments = {**data_in(first, tool), **call.arguments}
     arguments, unplaced = place_files(
@@ -295,7 +295,8 @@ def _with_first(call: SkillCall, tool: Tool, turn: Turn) -> SkillCall:
 def _checked(
     call: SkillCall, skill: Skill, turn: Turn, options: AgentOptions, confirmed: str | None = None
 ) -> Decision:
-    """Decide on a call: make it, ask for more, or refuse it. `confirmed` is the digest of a call that got a yes."""
+    """Decide on a call: make it, ask for arguments or a confirmation, or refuse it. `confirmed` is the digest of a call
+    that was confirmed."""
     if call.unplaced:
         raise _file_fits_nothing(call)
     _require_output_accepted(turn, skill)
@@ -303,7 +304,7 @@ def _checked(
     foreign = hidden_arguments_in(call.arguments, rules)
     run = RunTool(skill, with_default_arguments(call.arguments, skill.listed.input_schema, rules))
     if URI in turn.extensions:
-        # The client knows the schema, and wants the server itself to check its arguments.
+        # A client with the extension knows the schema, and wants the server itself to check the arguments.
         return _foreign(skill, foreign) if foreign else unless_confirmation(run, call, options, confirmed)
     unknown = tuple(Problem(name, UNKNOWN_ARGUMENT) for name in foreign)
     found = problems_of(tool, run.arguments)
@@ -320,7 +321,8 @@ def _checked(
 
 
 def _told(problem: Problem, rules: Mapping[str, ArgumentRule]) -> Problem:
-    """A problem without hidden values. The message of a problem with the whole would repeat all arguments."""
+    """A problem as the caller may see it, without hidden values. The message of a problem with the arguments as a whole
+    would repeat all of them."""
     if problem.name or not any(rule.hidden for rule in rules.values()):
         return problem
     return Problem("", _TOGETHER)
@@ -335,7 +337,7 @@ def _ask(key: str, parts: tuple[Part, ...], asked: OwnQuestion) -> RequireInput:
 
 
 def _asked_for(call: SkillCall, skill: Skill, problems: tuple[Problem, ...]) -> OwnQuestion:
-    """The question to keep. Arguments that the schema does not know are dropped, since no answer could mend them."""
+    """The question to keep. Arguments that the schema does not know are dropped, since no answer could correct them."""
     known = properties_of(skill.tool.input_schema)
     at_fault = [problem.name for problem in problems if problem.name]
     kept = {name: value for name, value in call.arguments.items() if name in known or name not in at_fault}
@@ -344,16 +346,18 @@ def _asked_for(call: SkillCall, skill: Skill, problems: tuple[Problem, ...]) -> 
 
 
 def _merged(asked: OwnQuestion, tool: Tool, turn: Turn) -> SkillCall:
-    """The arguments so far, with those that the answer adds or mends."""
+    """The call with the arguments so far, and those that the answer adds or corrects."""
     named = arguments_named_in(turn.message)
-    fields = asked.fields if named is None else ()  # beside named arguments, plain text is no argument
+    fields = (
+        asked.fields if named is None else ()
+    )  # if the message names its arguments, plain text is not an argument
     answered = answer_in(turn.message.parts, tool, fields, asked.skill_id if not asked.fields else None)
     given = {**(named or {}), **coerced_fields(answered, tool)}
     arguments = {**asked.arguments, **given}
     files = [part for part in turn.message.parts if part.kind in ("raw", "url")]
     replaced = {name: value for name, value in arguments.items() if name in given or name not in asked.fields}
     if files:
-        arguments = replaced  # a property that was wrong makes room for the file
+        arguments = replaced  # a wrong value makes room for the file
     arguments, unplaced = place_files(tool, arguments, files)
     return SkillCall(asked.skill_id, arguments, unplaced)
 
@@ -378,7 +382,7 @@ def _require_output_accepted(turn: Turn, skill: Skill) -> None:
 
 
 def require_names_question(turn: Turn, asked: Confirmation) -> None:
-    """Refuse an answer that names another question than this.
+    """Refuse an answer that names a question other than this.
 
     Raises:
         A2AError: INVALID_PARAMS, when the metadata of the message or of the request names another question.
@@ -390,7 +394,8 @@ def require_names_question(turn: Turn, asked: Confirmation) -> None:
 
 
 def without_unknown_arguments(call: SkillCall, asked: Confirmation, tool: Tool) -> SkillCall:
-    """A call without unknown arguments: without a clear yes, they may be an answer that was not understood."""
+    """A call without its unknown arguments, for a message without a clear yes: they may be an answer that was not
+    understood."""
     known = {*properties_of(tool.input_schema), *asked.arguments}
     return replace(call, arguments={name: one for name, one in call.arguments.items() if name in known})
 
@@ -398,7 +403,8 @@ def without_unknown_arguments(call: SkillCall, asked: Confirmation, tool: Tool) 
 def unless_confirmation(
     run: RunTool, call: SkillCall, options: AgentOptions, confirmed: str | None
 ) -> RunTool | RequireInput:
-    """The call, or a confirmation when it needs one. `confirmed` is the digest of the call that got a yes."""
+    """The call, or the question that asks for its confirmation. `confirmed` is the digest of a call that was
+    confirmed."""
     skill = run.skill
     is_free = not needs_confirmation(skill.tool, options.confirm, skill.override.confirm)
     if is_free or call_digest(skill.source_key, skill.tool, run.arguments) == confirmed:
@@ -407,7 +413,7 @@ def unless_confirmation(
 
 
 def confirmation(run: RunTool, call: SkillCall) -> RequireInput:
-    """The confirmation that asks whether a call may be made."""
+    """The question that asks whether a call may be made."""
     skill = run.skill
     digest = call_digest(skill.source_key, skill.tool, run.arguments)
     shown = {

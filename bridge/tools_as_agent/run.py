@@ -1,13 +1,13 @@
-"""One call of a tool as the work of a task: the page to read.
+"""Runs one call of a tool as the work of a task. Start reading here.
 
-The task is WORKING once the call has a slot. Then come the tool's reports, its result as one artifact, and the final
-state. A tool that fails gives a task that is FAILED, with all that the tool said.
+The task is WORKING once the call has a slot. Then come the tool's progress reports, its result as one artifact, and the
+final state. If the tool fails, the task is FAILED, with the tool's whole output.
 
 A question of the server goes to the client. If the call stays open (MCP 2025-11-25, and tasks of the server), the run
-waits for the answer. If the call has ended and is made again with the answer (2026-07-28), the run ends; what the
-next turn needs is kept with the task, and nothing stays in memory.
+waits for the answer. If the call ended and is made again with the answer (2026-07-28), the run ends: the state for the
+next turn is kept with the task, and nothing stays in memory.
 
-Cancelling the run cancels the call on the server; notifications/cancelled is sent before the cancellation goes on.
+Cancelling the run cancels the call on the server: notifications/cancelled is sent before the cancellation takes effect.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ _WAITS_FOR_CALLER: Final = (
 
 
 class ToolRun:
-    """Runs the tool that a turn asked for. The caller has called `Upstream.reserve`; the run calls `release`."""
+    """Runs the tool that a turn asked for. Call `Upstream.reserve` before; the run calls `release`."""
 
     def __init__(
         self,
@@ -70,9 +70,9 @@ class ToolRun:
         limiter: anyio.CapacityLimiter | None = None,
         gate: CallerLoginCheck | None = None,
     ) -> None:
-        """`principal` is the one for which the call was reserved. `limiter` bounds the calls of the skill, and `gate`
-        asks for the login of the caller, where the server wants one. The run keeps these values to its end, even when
-        the agent's options change meanwhile."""
+        """`principal` is the principal for which the call was reserved. `limiter` limits the concurrent calls of the
+        skill, and `gate` asks the caller to log in if the server wants a login. The run keeps these values to its end,
+        even if the agent's options change meanwhile."""
         self._decision = decision
         self._upstream = upstream
         self._options = options
@@ -81,13 +81,13 @@ class ToolRun:
         self._gate = gate
         self._call: CallInRounds | None = None
         self._before: float | None = None
-        """When the login was made with which a task of the server was followed last."""
+        """The time of the login with which a task of the server was last followed."""
         self._after = 0.0
-        """When the login was made that the server has refused; the next one has to be later."""
+        """The time of the login that the server refused. The next login has to be later."""
         self._refusals = 0
 
     async def __call__(self, job: Job) -> None:
-        """Take the turn from WORKING to its end, or to a question."""
+        """Run the tool, until the task ends or asks."""
         if isinstance(self._decision, RunTool) and self._decision.skill.tool.is_repeatable:
             job.allow_repeats()
         try:
@@ -109,22 +109,23 @@ class ToolRun:
             self.drop()
 
     def drop(self) -> None:
-        """End what `Upstream.reserve` began; by itself, in place of a run."""
+        """Release what `Upstream.reserve` reserved. Call this if the run is not started."""
         self._upstream.release(self._principal)
 
     def _can_act(self, job: Job) -> bool:
-        """Whether the caller has shown what the server can be called with in its name."""
+        """Whether the server can be called for the caller now: the caller has a valid token, if the server needs
+        one."""
         issuer, token = self._upstream.caller_issuer, job.turn.principal.token
         return issuer is None or (token is not None and token.issuer == issuer and token.seconds_left() > 0)
 
     async def _wait_for_token(self, job: Job) -> None:
-        """Leave the task waiting for a message of its caller, whose token goes on with it."""
+        """Leave the task waiting for a message of its caller, whose token continues the task."""
         words = _WAITS_FOR_CALLER.format(self._upstream.name, self._upstream.caller_issuer)
         await job.status(TaskState.AUTH_REQUIRED, job.message(_in_words(words)))
 
     async def _run_for_caller(self, job: Job) -> None:
-        """Run on a session of the caller. A task of the server is followed on with a later login of the caller, or with
-        a later token, which has come with an answer, once the one so far counts no more."""
+        """Run in a session of the caller. When the caller's login or token expires while a task of the server is
+        followed, the caller's newer login, or the newer token that came with an answer, takes its place."""
         while True:
             since = None
             if self._gate is not None:
@@ -145,15 +146,16 @@ class ToolRun:
                 self._after = since
 
     async def _login_made_at(self, job: Job, gate: CallerLoginCheck) -> float | None:
-        """When the caller made the login to call with. None: a new call has ended without, or waits for a message."""
+        """The time of the login to call with. None for a new call means that the task has ended without a login, or
+        waits for a message."""
         if not isinstance(self._decision, Follow):
             return await gate.passed(job, self._decision, self._after)
-        with suppress(PeerError):  # whoever sends the token looks for the login as well
+        with suppress(PeerError):  # the call itself also looks for the login
             return await gate.since(job)
         return None
 
     def _goes_on_with_another(self, job: Job, caller: Principal, since: float | None) -> bool:
-        """Whether the work goes on with another login or token than the one of the caller so far."""
+        """Whether the work can go on with another login or token than the caller's last one."""
         followed = self._call.followed if self._call else None
         if followed is not None:
             is_another = since != self._before or self._has_later_token(job, caller)
@@ -164,7 +166,7 @@ class ToolRun:
 
     @property
     def _is_untaken(self) -> bool:
-        """Whether the server has taken nothing of a call, so that it can be made from its start."""
+        """Whether no round of the call has succeeded, so that the call can be made from its start."""
         return isinstance(self._decision, RunTool) and not (self._call and self._call.was_taken)
 
     def _has_later_token(self, job: Job, caller: Principal) -> bool:
@@ -245,7 +247,7 @@ class ToolRun:
         await job.status(state, message, keep=b"")
 
     async def _linked(self, result: JsonObject, job: Job, queue: ToolQueue) -> dict[str, Sequence[JsonValue]]:
-        """The contents of the links that the client could not open by itself, as far as they can be read."""
+        """The contents of links that the client could not open itself, as far as they can be read."""
         content = result.get("content")
         if URI in job.turn.extensions or not isinstance(content, list):
             return {}
@@ -269,15 +271,15 @@ class ToolRun:
 
 
 class InputRequest:
-    """Asks the client, and leaves the task waiting."""
+    """Asks the client a question, and leaves the task waiting for the answer."""
 
     def __init__(self, ask: RequireInput, *, is_all: bool = True) -> None:
-        """`is_all` says that this turn ran no tool before."""
+        """`is_all` says that the turn ran no tool before this question."""
         self._ask = ask
         self._is_all = is_all
 
     async def __call__(self, job: Job) -> None:
-        """Set the task to the state in which it waits."""
+        """Put the task into the state that waits for the client."""
         if self._is_all:
             job.allow_repeats()
         if self._ask.stays:
@@ -293,7 +295,7 @@ class Conclusion:
         self._end = end
 
     async def __call__(self, job: Job) -> None:
-        """Set the task to its end."""
+        """Put the task into its final state."""
         job.allow_repeats()
         message = message_with_notes(job, _in_words(self._end.words))
         await job.status(self._end.state, message, keep=b"")
@@ -302,7 +304,7 @@ class Conclusion:
 async def _outcome(
     call: CallInRounds, progress: ProgressRelay, patience: PausableDeadline
 ) -> JsonObject | RequireInput | ServerRefusedError | TaskCancelledError | None:
-    """The outcome of a call; None when it took too long. A report that waits is sent before this returns.
+    """The outcome of a call; None if it took too long. A waiting progress report is sent before this returns.
 
     Raises:
         PeerError: the server gave no answer, and did not refuse the call.
@@ -331,7 +333,8 @@ def _in_words(text: str) -> tuple[Part, ...]:
 
 
 def _repeated(job: Job, *, is_error: bool) -> Repeated:
-    """Which of two equal forms in a result is passed on. With the extension both are; a failure keeps its words."""
+    """Which form of repeated content is passed on. With the extension, both forms are; a failure always keeps its
+    text."""
     if URI in job.turn.extensions:
         return Repeated.BOTH
     repeated = repeated_for(job.turn.configuration.accepted_output_modes or ())

@@ -1,12 +1,12 @@
-"""The skills of an agent: the tools of its servers, with ids, and described as the configuration says. Pure.
+"""The skills of an agent: the tools of its servers, with ids and the configured descriptions. Pure.
 
-Ids are given before anything else, so that hiding one tool never changes the id of another. A configured id is taken
-only when no other skill has or wants it: a call must never reach another tool than was meant.
+Ids are assigned first, so that hiding one tool never changes the id of another. A configured id is used only if no
+other skill has or wants it: a call must never reach a tool that was not meant.
 
-An id has its server before it where tools of two servers are called alike, so it depends on the servers that have
-listed their tools. Rules and rights do not: see `RuleNames` and `OfferedNames`.
+Tools of two servers with the same name get ids with the server as prefix, so an id depends on which servers have listed
+their tools. Rules and rights do not depend on that: see `RuleNames` and `OfferedNames`.
 
-Tools come and go, so a rule without effect is no error: a remark tells of it, and the agent is served."""
+Tools come and go, so a rule without effect is not an error: it gets a remark, and the agent is served."""
 
 from __future__ import annotations
 
@@ -48,28 +48,28 @@ class Skill:
     listed: Tool
     """The tool as its server lists it."""
     tool: Tool
-    """The tool as callers see it. Its name is that on its server."""
+    """The tool as callers see it. Its name is still its name on the server."""
     shown: AgentSkill
     override: SkillOverride
     default_id: str
-    """Its id unless the configuration gives another."""
+    """The skill's id unless the configuration gives another."""
     names: OfferedNames
-    """The names by which rights hold."""
+    """The names to which rights apply."""
 
     @property
     def key(self) -> ToolKey:
-        """Identifies the tool, whatever the id of its skill is."""
+        """Identifies the tool, independently of the skill's id."""
         return self.source_key, self.tool.name
 
     @property
     def may_be_brief(self) -> bool:
-        """Whether its calls are answered with a Message. Nothing is kept of such a call: when its message is sent
-        again, the tool runs again."""
+        """Whether calls are answered with a Message. Such a call is not stored: if its message is sent again, the tool
+        runs again."""
         return self.override.reply == "message" and self.tool.is_repeatable
 
 
 _Rights = tuple[tuple[str, ...], tuple[ScopeRule, ...]]
-"""The rights of a principal: its globs, and those of the scopes of its issuer."""
+"""The rights of a principal: its globs, and the scope rules of its issuer."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -80,7 +80,7 @@ class Skills:
     hidden: Mapping[ToolKey, str] = field(default_factory=dict)
     """The tools that are not served, with the ids that they would have."""
     refused_ids: Mapping[str, str] = field(default_factory=dict)
-    """For ids of skills, the configured ids that could not be given to them."""
+    """The configured ids that could not be used, by the id that the skill has instead."""
     _usable: dict[tuple[str, ...], Skills] = field(default_factory=dict, init=False, repr=False)
     _seen: dict[_Rights, Skills] = field(default_factory=dict, init=False, repr=False)
 
@@ -100,16 +100,17 @@ class Skills:
         return {skill.id: skill.tool for skill in self.skills}
 
     def asked(self, skill_id: str, source_key: str, tool_name: str) -> Skill | None:
-        """The skill that a question was about. Its id may have changed, or be that of another tool now."""
+        """The skill that a question was about. The skill's id may have changed meanwhile, or belong to another tool
+        now."""
         return self.by_key.get((source_key, tool_name)) if tool_name else self.by_id.get(skill_id)
 
     def only(self, skill: Skill | None) -> Skills:
-        """This skill, and no other."""
+        """Only this skill."""
         return replace(self, skills=() if skill is None else (skill,))
 
     def named(self, name: str) -> Skill | None:
-        """The skill that the configuration names, by its id or by SERVER_TOOL; None while an id may come to be that of
-        another tool."""
+        """The skill that the configuration names, by its id or as SERVER_TOOL; None while the id may still come to
+        belong to another tool."""
         for skill in self.skills:
             if skill.names.qualified == name:
                 return skill
@@ -117,10 +118,10 @@ class Skills:
         return None if found is None or found.names.later else found
 
     def require_scope(self, principal: Principal, skill_id: str) -> None:
-        """Require the scope of a skill that the principal named.
+        """Require the scope for a skill that the principal named.
 
         Raises:
-            A2AError: FORBIDDEN, another scope of its token's issuer opens the skill.
+            A2AError: FORBIDDEN, the token lacks the scope that allows the skill.
         """
         skill = self.by_id.get(skill_id)
         scope = None if skill is None else principal.missing_scope(skill.names)
@@ -130,7 +131,7 @@ class Skills:
 
     @cached_property
     def public(self) -> Skills:
-        """The skills that everyone may read of."""
+        """The skills that the card shows to everyone."""
         left = tuple(skill for skill in self.skills if skill.override.public is not False)
         return self if len(left) == len(self.skills) else replace(self, skills=left)
 
@@ -163,8 +164,8 @@ def skills_of(
 ) -> Skills:
     """The skills for these tools, each with the key of its server.
 
-    Unchanged skills of `before` are reused, since the servers of an agent come up one by one. `unknown` are the keys
-    of the servers that have never listed their tools: with one of them, an id may still get its server before it.
+    Unchanged skills of `before` are reused, since the servers of an agent come up one by one. `unknown` are the keys of
+    servers that have never listed their tools: their tools may still force a server prefix on an id.
     """
     known = before.by_key if before else {}
     tools = {(source_key, tool.name): tool for source_key, tool in listed}
@@ -204,7 +205,8 @@ def _offered_names(
 
 
 def _unique(own: Mapping[ToolKey, str], wanted: Mapping[ToolKey, str]) -> dict[ToolKey, str]:
-    """The ids to give. Of several tools that want one id, those with another default id get that."""
+    """The ids to assign. Of several tools that want the same id, those whose default id differs get their default
+    id."""
     ids = dict(wanted)
     while True:
         counted = Counter(ids.values())
@@ -234,7 +236,8 @@ def _skill(tool: Tool, key: ToolKey, names: OfferedNames, default_id: str, overr
 def skill_remarks(
     skills: Skills, options: AgentOptions, overrides: Mapping[str, SkillOverride], *, are_known: bool
 ) -> tuple[Remark, ...]:
-    """The remarks on the configuration. `are_known`: each server has listed its tools, so a missing one is a fault."""
+    """The remarks on the configuration. `are_known` says that each server has listed its tools, so that a missing tool
+    is a fault."""
     missing = (*_rules_for_nothing(skills, overrides), *_routes_to_nothing(skills, options))
     found = (line for skill in skills.skills for line in _on_skill(skill, overrides))
     has_tools = bool(skills.skills or skills.hidden)
@@ -266,12 +269,12 @@ def _on_ids(skills: Skills) -> Iterator[Remark]:
 
 
 def _on_skill(skill: Skill, overrides: Mapping[str, SkillOverride]) -> Iterator[Remark]:
-    """Remarks on the rules for one skill. No call could mend these faults."""
+    """Remarks on the rules for one skill. No caller could correct these faults."""
     rules, schema = skill.override.arguments, skill.listed.input_schema
     own = [overrides[name] for name in ids_of(skill.key) if name in overrides]
     if not own and not rules:
         return
-    # The rules of a glob may be meant for other tools.
+    # A glob's rules may be meant for other tools.
     for name in sorted(
         {name for override in own for name in override.arguments} - declared_arguments(schema)
     ):

@@ -1,7 +1,7 @@
-"""The questions that a server asks while a call is open, as questions of the task to its client.
+"""Passes the questions that a server asks while a call is open on to the task's client.
 
-Several questions may be open at once, each may be withdrawn, and an answer may settle some of them only. The task
-always asks all open questions in one message. The deadline of the call is paused meanwhile.
+Several questions may be open at once, each may be withdrawn, and an answer may settle only some of them. The task
+always asks all open questions in one message. The deadline of the call is paused while a question is open.
 """
 
 from __future__ import annotations
@@ -50,15 +50,16 @@ from bridge.translate.extension import QUESTION, URI
 from bridge.translate.message_to_call import with_metadata
 
 _TAKEN_BACK: Final = "The tool server took its question back before it was answered"
-"""Sent while the call goes on. Servers that wait a minute for an answer then fail without naming the reason."""
+"""Sent while the call goes on. Servers that wait only a minute for an answer later fail without naming the reason."""
 
 
 KeepQuestions = Callable[[ElicitationsByKey, TraceContext], bytes]
-"""Gives the bytes that are kept with a task while questions are open. The trace is that of the turn that asks."""
+"""Gives the bytes that are kept with a task while these questions are open. The trace is the trace of the turn that
+asks."""
 
 
 class PausableDeadline:
-    """The deadline of a call, which is paused while a person is asked. It is paused at first."""
+    """The deadline of a call, which is paused while a person is asked. At first, it is paused."""
 
     def __init__(self, seconds: float) -> None:
         self.seconds = seconds
@@ -82,7 +83,7 @@ class PausableDeadline:
             self.scope.deadline = float("inf")
 
     def resume(self) -> None:
-        """Go on with the time that was left."""
+        """Continue with the time that was left."""
         if self._left is not None:
             self.scope.deadline = anyio.current_time() + self._left
             self._left = None
@@ -96,9 +97,9 @@ class _OpenQuestion:
     occasion: str
     answer: JsonObject = field(default_factory=lambda: dict(CANCEL))
     misfits: int = 0
-    """How many answers did not fit."""
+    """How many answers have not fit."""
     stored: Commit | None = None
-    """Awaited until the message with the answer is stored."""
+    """Done once the message with the answer is stored."""
     answered: anyio.Event = field(default_factory=anyio.Event)
 
 
@@ -111,13 +112,13 @@ class QuestionPace:
     timeout_seconds: float
     """How long the client may take to answer."""
     held_answer_seconds: float
-    """How long before a question a message may have come that answers it."""
+    """A message that names no question may answer a question that comes at most this long after it."""
     tries: int
-    """How many answers may not fit before the question is given up."""
+    """The question is given up after this many answers that do not fit."""
     wind_up_seconds: float
-    """How long the call may go on after no answer came."""
+    """How long the call may go on after the client did not answer in time."""
     token: CallerToken | None = None
-    """The token of the caller with which the call is open: no answer can be sent once it has expired."""
+    """The caller's token with which the call was opened. No answer can be sent once it has expired."""
 
     @property
     def seconds_left(self) -> float:
@@ -127,7 +128,7 @@ class QuestionPace:
 
     @property
     def has_expired(self) -> bool:
-        """Whether no answer can be sent any more."""
+        """Whether the token has expired, so that no answer can be sent any more."""
         return self.token is not None and self.token.seconds_left() <= 0
 
 
@@ -144,7 +145,7 @@ class TaskAsker:
         slot: ToolSlot | None,
     ) -> None:
         """`known` has earlier answers to the same questions, by `question_fingerprint`; each is used once. `slot` is
-        the slot that the call holds while it asks; None when it has none.
+        the slot that the call holds while it asks; None if it holds no slot.
         """
         self._job = job
         self._patience = patience
@@ -153,7 +154,7 @@ class TaskAsker:
         self._known = known
         self._slot = slot
         self._of_turn = trace.context.get()
-        """The trace of the turn that asks. A question itself arrives on a task of its connection, in no trace."""
+        """The trace of the turn that asks. The task that receives the question from the connection has no trace."""
         self._open: dict[str, _OpenQuestion] = {}
         self._waits: set[anyio.CancelScope] = set()
         self._shown: Message | None = None
@@ -161,7 +162,7 @@ class TaskAsker:
         self._is_asking = False
         """Whether the task is in a state that waits for its client."""
         self.gave_up: str | None = None
-        """Why a question was withdrawn without an answer, in words."""
+        """Why a question was withdrawn without an answer, in words; None if none was."""
         self.missed: str | None = None
         """The note about a question that may have belonged to this call."""
 
@@ -175,7 +176,7 @@ class TaskAsker:
     ) -> Mapping[str, JsonObject]:
         """Put questions to the client and wait for its answers; see `Asker.ask`.
 
-        `is_shown` says that the task asks them already, and `is_login` that they lead to a login at a page of the
+        `is_shown` says that the task already asks these questions, and `is_login` that they lead to a login page of the
         bridge.
 
         Raises:
@@ -217,7 +218,7 @@ class TaskAsker:
                         await one.stored
             finally:
                 self._waits.discard(waiting)
-        if self._pace.has_expired:  # also if the answer has just come
+        if self._pace.has_expired:  # even if the answer has just arrived
             self.gave_up = self.gave_up or RIGHTS_ENDED.format(self._pace.server)
             self._patience.restart(0)
         elif waiting.cancelled_caught:
@@ -229,7 +230,7 @@ class TaskAsker:
         self.missed = MISSED.format(calls)
 
     def _tell_of_others(self, seconds: float) -> None:
-        """Tell the client until when it may answer, since other calls wait for the slot of this call."""
+        """Tell the client until when it may answer, since other calls wait for this call's slot."""
         if self._shown is None:
             return
         words = words_on_contention(seconds, self._job.events.ids.now_ms())
@@ -271,7 +272,7 @@ class TaskAsker:
             self._slot.go_on()
 
     def _show(self, problems: Mapping[str, tuple[Problem, ...]]) -> None:
-        """Let the task ask the open questions."""
+        """Ask the open questions in a new message."""
         questions = self._unanswered()
         self._listen()
         for key in problems:
@@ -292,7 +293,8 @@ class TaskAsker:
         self._job.status(state_of_questions(questions), message, keep=kept)
 
     def _hear(self, turn: Turn) -> Callable[[Commit], None]:
-        """Read the answers in a message of the client. The result stores them, once the message is accepted."""
+        """Read the answers in a message of the client. The returned function applies the answers once the message is
+        accepted."""
         message = with_metadata(turn.message, turn.metadata)
         answers = answers_from(message, self._unanswered(), fill_defaults=URI not in turn.extensions)
 
@@ -311,7 +313,7 @@ class TaskAsker:
         return accepted
 
     def _show_again(self, problems: Mapping[str, tuple[Problem, ...]]) -> None:
-        """Ask what is still open, or give it up after too many answers that do not fit."""
+        """Ask the questions that are still open, or give up after too many answers that do not fit."""
         for key in problems:
             self._open[key].misfits += 1
         misfits = max(one.misfits for one in self._open.values())
@@ -331,11 +333,11 @@ class TaskAsker:
 def answers_held(
     held: list[HeldMessage], questions: Sequence[Elicitation], within_seconds: float
 ) -> dict[str, JsonObject]:
-    """The answers to questions in messages that came while the task worked. Used messages are removed from `held`.
+    """The answers to questions in messages that arrived while the task worked. Used messages are removed from `held`.
 
-    A message answers the question that it names. A message that names none is an answer if it fits and came within
-    the last `within_seconds`: it may have been sent just before the question arrived. No message stands for a visit
-    to a URL.
+    A message answers the question that it names. A message that names no question is an answer if it fits and arrived
+    within the last `within_seconds`: it may have been sent just before the question arrived. No such message counts as
+    a visit to a URL.
     """
     since = anyio.current_time() - within_seconds
     given: dict[str, JsonObject] = {}
@@ -350,17 +352,17 @@ def answers_held(
         if found:
             used.append(one)
             given |= found
-    for one in used:  # once nothing can ask for a worker any more
+    for one in used:  # only now, since no SlowWork can be raised any more
         held.remove(one)
     return given
 
 
 def new_occasion() -> str:
-    """A random id for one asking of a question."""
+    """A random id for one occasion on which a question is asked."""
     return secrets.token_hex(4)
 
 
 def question_fingerprint(params: JsonObject) -> str:
-    """Identifies a question when the call is repeated: its params without the fields that differ each time."""
+    """Identifies a question when the call is repeated: the params without the fields that differ each time."""
     lasting = {key: value for key, value in params.items() if key not in ("_meta", "elicitationId")}
     return json.dumps(lasting, sort_keys=True)
