@@ -1,10 +1,10 @@
-"""One call of a tool as a conversation with its agent: the page to read.
+"""Makes one call of a tool, as a conversation with its agent. Start reading here.
 
-The call becomes a message. The agent's task is followed until it has ended or asks. A question goes to the host in
-the form that the host supports, and the answer goes back as the next message. Cancelling the call cancels the
-agent's task, but not after the host has received a handle or a question to come back with.
+The call becomes a message. The agent's task is followed until it ends or asks a question. A question goes to the host
+in a form that the host supports, and the answer goes back as the next message. Cancelling the call cancels the agent's
+task, unless the host already has a handle or a question to come back with.
 
-Messages go out on a task of their own, so that one whose task is not known yet can still be cancelled.
+Each message is sent in an async task of its own, so that a call can be cancelled before the agent has named its task.
 """
 
 from __future__ import annotations
@@ -94,18 +94,18 @@ class AgentCall:
         )
         """When the call becomes an MCP task, for a client that supports tasks."""
         self._words: str | None = None
-        """The latest words of the agent while it works."""
+        """The agent's latest progress text."""
         self._sending: Sending | None = None
         self._has_answer = False
         """Whether the agent has answered a message."""
         self._asking: Task | None = None
-        """The task whose question is open at a legacy host."""
+        """The task whose question is open at a host of MCP 2025-11-25 or earlier."""
         self._times = Counter[str]()
-        """How often the host was asked each question in this call, in the rounds before too."""
+        """How often the host was asked each question in this call, including earlier rounds."""
         self._let_go = False
 
     async def __call__(self) -> JsonObject:
-        """The result of the call, or a question, a task, or a handle to come back with.
+        """Make the call. Returns its result, or a question, a task, or a handle to come back with.
 
         Raises:
             McpRefusal: the answer is a JSON-RPC error.
@@ -129,13 +129,14 @@ class AgentCall:
             raise
 
     async def _with_login(self) -> JsonObject:
-        """The result of the conversation, once the caller has a login, if the agent wants one. If the agent takes
-        nothing with that login, the host is asked for another one."""
+        """The result of the conversation, once the caller has a login, if the agent wants one. If the agent refuses the
+        login before it has taken anything, the host is asked for another login."""
         while True:
             if (asked := await self._login.passed()) is not None:
                 return asked
             try:
-                # The limiter is held until the host has its answer. The task may go on; its end is not known here.
+                # The limiter is held until the host has its answer. The agent's task may go on, but its end is not
+                # known here.
                 async with turn(self._limiter, self._tool.name, waited=self._tell_wait):
                     self._has_turn = True
                     return await self._conversation()
@@ -150,7 +151,7 @@ class AgentCall:
 
     @property
     def _is_untaken(self) -> bool:
-        """Whether no message has reached the agent. The first one is refused as a whole: no task is known of it."""
+        """Whether the agent has taken no message yet: it has answered nothing, and named no task."""
         sending = self._sending
         return self._login.state is None and (
             sending is None or (sending.task_id is None and not self._has_answer)
@@ -168,7 +169,7 @@ class AgentCall:
         return await done_slowly(partial(self._shown.answer, outcome))
 
     async def _first(self) -> Task | Message | JsonObject:
-        """The first outcome: of a new message, or, for a host that comes back, of the task that it names."""
+        """The first outcome: of a new message, or of the task that a returning host names."""
         arguments = self._given.arguments()
         state = self._login.state
         if state is not None:
@@ -195,7 +196,7 @@ class AgentCall:
         return outcome
 
     async def _come_back(self, state: str) -> Task | Message | JsonObject:
-        """Pass on the answer to a question. A question that was answered before is not answered again."""
+        """Pass on the answer to a question, unless the question was already answered."""
         answered = self._given.question(state)
         self._times[answered.same] = answered.times
         trace.go_on(answered.task.trace)
@@ -207,7 +208,7 @@ class AgentCall:
             refusal = None if self._agent.extension_active else refusal_among(responses)
             return task if refusal is None else self._shown.refused(refusal, task)
         lasting = self._shown.questions(task)
-        # An agent that sends only its state does not say what it waits for.
+        # A status without a message does not say what the agent waits for, so the question counts as open.
         is_open = task.status.message is None or questions_mark(lasting) == answered.asked
         questions = as_answered(with_own_keys(lasting), task.status, responses)
         asked = {question.key for question in questions}
@@ -218,10 +219,10 @@ class AgentCall:
     async def _next(
         self, answer: Message | UntoldRefusal | JsonObject | None, task: Task
     ) -> Task | Message | JsonObject:
-        """Send an answer. With None, only wait: a URL was visited, and the agent notices that by itself. A refusal that
-        the agent cannot be told cancels its task.
+        """Send an answer. With None, only wait: a URL was visited, which the agent notices by itself. A refusal that
+        cannot be sent to the agent cancels its task.
 
-        An answer may be too late. Then the task has ended without it, and its outcome is returned.
+        An answer may come too late. Then the outcome of the task, which has ended without the answer, is returned.
         """
         if isinstance(answer, dict):
             return answer
@@ -240,7 +241,8 @@ class AgentCall:
     def _answer(
         self, questions: Sequence[AgentQuestion], responses: JsonObject, state: str, task: Task
     ) -> Message | UntoldRefusal | JsonObject | None:
-        """What a host's answers come to for the agent, or the result when they hold nothing to pass on."""
+        """The message or refusal that a host's answers make, or a result for the host if the answers hold nothing to
+        pass on."""
         waiting = AskingTask(state, task.id, task.context_id, self._tool.skill_id)
         try:
             return answer_message(questions, responses, waiting)
@@ -258,7 +260,8 @@ class AgentCall:
         return self._shown.refused(refusal, ended)
 
     async def _answer_to(self, task: Task) -> Message | UntoldRefusal | JsonObject | None:
-        """Ask the host what the agent asks. Gives the host's answer, or the result with which the host comes back."""
+        """Ask the host the agent's question. Returns the host's answer, or a result with which the host comes back
+        later."""
         incoming = self._incoming
         questions = self._shown.questions(task)
         taken = ({"form"} if incoming.takes_forms else set()) | ({"url"} if incoming.takes_urls else set())
@@ -266,7 +269,7 @@ class AgentCall:
             return self._question_in_words(task)
         self._times[same := same_question(questions)] += 1
         if self._times[same] > self._around.options.answer_tries:
-            # A host that answers by itself would be asked for ever. A person or a model decides about words.
+            # A host that answers automatically would be asked for ever. Given words, a person or a model decides.
             return self._question_in_words(task)
         if not incoming.is_modern:
             self._asking = task
@@ -294,14 +297,14 @@ class AgentCall:
             "requestState": state,
         }
 
-    # Answers for hosts that take no questions, or cannot wait
+    # Results for hosts that take no questions, or cannot wait
 
     def _question_in_words(self, task: Task) -> JsonObject:
         self._let_go = True
         return self._shown.question_in_words(task)
 
     def _task(self, task_id: str) -> JsonObject | None:
-        """The MCP task for the agent's task; None when the agent's ids are too long for a handle."""
+        """The MCP task for the agent's task; None if the agent's ids are too long for a handle."""
         options = self._around.options
         try:
             handle, call = self._task_handle(task_id)
@@ -348,7 +351,7 @@ class AgentCall:
         return self._shown.still_at_work(self._shown.handle(task_id), f" after {seconds:g} s", only_here)
 
     def _ask_for_news(self, sending: Sending) -> None:
-        """Have the agent notify of a task that is known, for the host that comes back to it."""
+        """Ask the agent to send notifications about its task, since the host will come back to the task."""
         assert sending.task_id is not None, "it is known"
         far = self._shown.far(sending.task_id)
         self._around.webhooks.ask(self._agent, sending.client, far, self._incoming.principal)
@@ -390,7 +393,7 @@ class AgentCall:
         """Wait for the outcome of a message.
 
         Raises:
-            _BecomesTaskError: it takes long, the client supports tasks, and the agent has named its task.
+            _BecomesTaskError: the answer takes long, the client supports tasks, and the agent has named its task.
         """
         if self._incoming.takes_tasks:
             with anyio.CancelScope(deadline=self._task_at):
@@ -420,7 +423,7 @@ def _first_of(seconds: float | None, otherwise: float) -> float:
 
 
 def _tell_progress(event: StreamResponse, report: ReportProgress, *, extension_active: bool) -> str | None:
-    """Report an event as progress. Returns the agent's words in it; None without any."""
+    """Report an event as progress. Returns the agent's words in the event; None without words."""
     update, artifact = event.status_update, event.artifact_update
     if update is not None and update.status.state not in SETTLED:
         numbers = (update.metadata or {}).get(PROGRESS)
@@ -430,7 +433,7 @@ def _tell_progress(event: StreamResponse, report: ReportProgress, *, extension_a
             report(_number(found.get("progress")), _number(found.get("total")), words or None)
         return words or None
     if artifact is not None and not extension_active:
-        # (An artifact of a bridge's agent is its tool's result, which is no progress.)
+        # (An artifact of another bridge's agent is its tool's result, not progress.)
         report(None, None, f"{artifact.artifact.name or 'a result'} is coming in")
     return None
 
@@ -441,7 +444,7 @@ def _number(value: object) -> float | None:
 
 @dataclass(frozen=True, slots=True)
 class CallInput:
-    """The call of a tool as the host made it, and the agent that it is for."""
+    """A call of a tool as the host made it, and the agent that it is for."""
 
     incoming: IncomingCall
     tool: AgentTool
@@ -452,7 +455,7 @@ class CallInput:
 
     @property
     def digest(self) -> bytes:
-        """A digest of the host's own arguments, by which another round is known as the same request."""
+        """A digest of the host's own arguments, by which a later round is recognized as the same request."""
         return request_digest(self.incoming.name, self.incoming.arguments)
 
     def arguments(self) -> JsonObject:

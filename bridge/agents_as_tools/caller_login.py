@@ -1,15 +1,15 @@
-"""A caller's own login, before its call goes to an agent that wants a login of each caller.
+"""Asks a caller to log in before its call goes to an agent that wants a login of each caller.
 
-A caller without one gets a link to a page of this bridge. A host that opens URLs is asked to, and the call goes on by
-itself once the login is there; any other host gets the link in words, and calls again.
+A caller without a login gets a link to a page of this bridge. A host that can open URLs is asked to open the link, and
+the call goes on by itself once the login is there. Any other host gets the link in words, and calls again.
 
-An agent may refuse the message with the login that there is: it was lost, or lacks scopes. Then the host is asked as if
-there were none.
+An agent may refuse the message with the current login, because the login was lost or lacks scopes. Then the host is
+asked for a login again.
 
-Nothing is kept meanwhile. What a modern host comes back with proves when it was asked, so that a no on the page since
-then counts.
+No state is kept meanwhile. The requestState that a host returns (MCP 2026-07-28) proves when the host was asked, so
+that only a later refusal on the page counts.
 
-Spec: MCP 2025-11-25 and 2026-07-28 elicitation (URL mode): an accepted URL was opened, and no more is known.
+Spec: MCP 2025-11-25 and 2026-07-28 elicitation (URL mode): `accept` means only that the URL was opened.
 """
 
 from __future__ import annotations
@@ -39,10 +39,10 @@ _DECLINED: Final = "You declined to log in at {}, so it was not called"
 
 
 class CallerLoginRound:
-    """The login of the caller of one call, in the round that the host has come with."""
+    """The caller's login for one round of a call."""
 
     def __init__(self, agent: RemoteAgent, incoming: IncomingCall, digest: bytes, face: str) -> None:
-        """`digest` tells the call from all others, and `face` is the name of the MCP server that was called."""
+        """`digest` identifies the call, and `face` is the name of the MCP server that was called."""
         self._agent = agent
         self._face = face
         self._incoming = incoming
@@ -50,15 +50,15 @@ class CallerLoginRound:
         self._logins = agent.caller_logins
         self._asked = self._come_back_with()
         self.state = None if self._asked is not None else incoming.request_state
-        """The request state of another question than this one; None without."""
+        """The request state if it belongs to another question than the login; else None."""
         self._after = 0.0 if self._asked is None else self._asked.after
-        """When the login was made that the agent has refused; the next one has to be later."""
+        """The time of the login that the agent refused. The next login has to be later."""
         self._since: float | None = None
-        """When the login was made that the call goes on with."""
-        # What came in rounds before is not counted.
+        """The time of the login that the call uses."""
+        # The refusals of earlier rounds are not counted, so after any of them the next refusal is final.
         self._refusals = REFUSED_LOGINS_MOST if self._after else 0
         self.unanswered: JsonObject | None = None
-        """The result for a host that is being asked, if it takes too long."""
+        """The result that the host gets if it takes too long to answer."""
 
     def _come_back_with(self) -> AwaitedLogin | None:
         state = self._incoming.request_state
@@ -68,16 +68,17 @@ class CallerLoginRound:
         return asked
 
     async def passed(self) -> JsonObject | None:
-        """None once the caller has a login, if the agent wants one; else the result that the host gets.
+        """None if the call may go on: the caller has a login, or the agent wants none. Else the result that the host
+        gets.
 
         Raises:
-            PeerError: the place of the logins cannot be read, or no browser can show who the caller is.
+            PeerError: the stored logins cannot be read, or no browser can show who the caller is.
         """
         logins = self._logins
         if logins is None or self.state is not None:
             return None
         if self._asked is not None and (hop := trace.hop.get()) is not None:
-            hop.is_answer = False  # no peer gets what the host says to the link
+            hop.is_answer = False  # the host's answer about the link goes to no peer
         while not await self._has_login(logins):
             asked, self._asked = self._asked, None
             outcome = None if asked is None else await self._outcome(logins, asked)
@@ -88,23 +89,23 @@ class CallerLoginRound:
         return None
 
     async def _has_login(self, logins: CallerLogins) -> bool:
-        """Whether the caller has a login that may serve. None but that one is used from memory."""
+        """Whether the caller has a usable login. From now on, only this login is used from memory."""
         self._since = await logins.usable_since(self._incoming.principal, self._after)
         self._agent.keep_login(self._incoming.principal, self._since)
         return self._since is not None
 
     def refused(self) -> bool:
-        """Note that the agent has refused the call with the login that there is, and took nothing of it. Returns
-        whether the host may be asked for another one."""
+        """Note that the agent refused the call with the current login, before it took anything. Returns whether the
+        host may be asked for another login."""
         if self._since is None or self._refusals >= REFUSED_LOGINS_MOST:
             return False
         self._after, self._refusals = self._since, self._refusals + 1
         return True
 
     async def _outcome(self, logins: CallerLogins, asked: AwaitedLogin) -> JsonObject | bool | None:
-        """What became of a question: True for a login, the result after a no, None if nobody used the link."""
+        """The outcome of a question: True for a login, a result after a refusal, None if nobody used the link."""
         said = (self._incoming.input_responses or {}).get(_KEY)
-        # A host that comes back late gets another link: the one that it has is dead.
+        # A host that comes back late gets a new link, since its link has expired.
         has_agreed = not isinstance(said, dict) or said.get("action") == "accept"
         self.unanswered = failure(_NOT_YET.format(self._agent.key))
         has_login = await logins.settled(asked, is_patient=False) if has_agreed else False
@@ -145,7 +146,9 @@ class CallerLoginRound:
         self.unanswered = None
         if has_login is False:
             return failure(_DECLINED.format(self._agent.key))
-        return None if has_login else self._in_words(logins, self._new_link(logins))  # that one has expired
+        return (
+            None if has_login else self._in_words(logins, self._new_link(logins))
+        )  # the first link has expired
 
     def _new_link(self, logins: CallerLogins) -> str:
         incoming = self._incoming

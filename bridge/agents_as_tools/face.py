@@ -1,9 +1,9 @@
-"""Implements `bridge.mcp.server.face.ToolFace` over remote agents: what is listed, and who is called.
+"""Implements `bridge.mcp.server.face.ToolFace` over remote agents: lists their tools, and passes calls to the agents.
 
-Lists are made from the cards that are known, and never wait for an agent. An agent that is down keeps the tools
-of its last card. An agent whose card was never read has no tools yet; hosts are told once it has.
+Lists are made from the known cards, and never wait for an agent. An agent that is down keeps the tools of its last
+card. An agent whose card was never read has no tools yet; hosts are notified once it has.
 
-Agents, options and overrides can be replaced while it is served. Calls in flight hold what they began with.
+Agents, options and overrides can be replaced while the MCP server runs. Calls in flight keep the old ones.
 """
 
 from __future__ import annotations
@@ -50,11 +50,11 @@ from bridge.version import __version__
 logger = logging.getLogger(__name__)
 
 _MOMENT_SECONDS: Final = 2.0
-"""How long a start waits for an agent whose card is remembered. Hosts wait for a start."""
+"""How long a start waits for an agent whose card is remembered. Hosts wait for the start."""
 
 _FIRST_AGAIN_SECONDS: Final = 1.0
 _LONGEST_AGAIN_SECONDS: Final = 60.0
-"""The pauses before an agent is followed again, after what it said broke that."""
+"""The pauses before an agent is watched again, after an error in watching it."""
 
 _FOLLOW_UPS: Final = frozenset({"task_result", "task_reply", "task_cancel"})
 _NOTHING: Final[Mapping[str, ToolOverride]] = MappingProxyType({})
@@ -64,7 +64,7 @@ def _tell_nobody() -> None: ...
 
 
 class AgentsFace:
-    """The tools of some agents. It has to be entered before it is served."""
+    """The tools of some agents, as an MCP server. Enter `run` before serving it."""
 
     def __init__(
         self,
@@ -75,8 +75,8 @@ class AgentsFace:
         hints: PushHints | None = None,
         unread: Collection[str] = (),
     ) -> None:
-        """`hints` are those of the process; None waits for none. `unread` are the keys of its catalogs that were never
-        read."""
+        """`hints` are the push hints of this process; None for no push notifications. `unread` are the keys of catalogs
+        that were never read."""
         self._handles = handles
         self._hints = hints or PushHints()
         self._unnamed = UnnamedMessages(options.unnamed_most)
@@ -129,7 +129,8 @@ class AgentsFace:
 
     @property
     def waiting(self) -> Counter[str]:
-        """How many calls wait for the turn of a tool, by the key of its agent, of all that have a tool with a bound."""
+        """How many calls wait for the concurrency limit of their tool, by the key of its agent. Agents without limits
+        are left out."""
         return self._turns.waiting(lambda skill: skill[0])
 
     @property
@@ -139,31 +140,31 @@ class AgentsFace:
 
     @property
     def hidden(self) -> tuple[AgentTool, ...]:
-        """The tools that are neither listed nor callable, under the names that they would have."""
+        """The hidden tools, which are neither listed nor callable, under the names that they would have."""
         return self._listing.tools.hidden
 
     @property
     def unknown(self) -> tuple[str, ...]:
-        """The keys of its agents and catalogs whose skills nobody knows."""
+        """The keys of agents and catalogs whose skills are unknown."""
         return self._listing.unknown
 
     @property
     def unread(self) -> Collection[str]:
-        """The keys of its catalogs that were never read."""
+        """The keys of catalogs that were never read."""
         return self._unread
 
     @property
     def remarks(self) -> tuple[Remark, ...]:
-        """The rules of the configuration that have no effect, or cannot be followed."""
+        """The configured rules that have no effect, or cannot be applied."""
         return self._listing.remarks
 
     @asynccontextmanager
     async def run(
         self, on_change: Callable[[], None], first_cards_seconds: float
     ) -> AsyncIterator[AgentsFace]:
-        """Read the cards and keep them fresh; `on_change` is called when what is listed has changed.
+        """Read the cards and keep them fresh; `on_change` is called when a list has changed.
 
-        The start waits a limited time for the agents. An agent that does not answer for a moment is listed by its
+        The start waits only a limited time for the agents. An agent that does not answer in time is listed by its
         remembered card, if there is one.
         """
         for agent in self._agents:
@@ -195,10 +196,10 @@ class AgentsFace:
         overrides: Mapping[str, ToolOverride] = _NOTHING,
         unread: Collection[str] = (),
     ) -> None:
-        """Replace the agents, options and overrides; hosts are told when a list changes.
+        """Replace the agents, options and overrides; hosts are notified when a list changes.
 
-        An agent that stays is the same object, and keeps its client. A new agent is listed by its remembered card,
-        and its card is read in the background. Handles to a removed agent are refused, unless another agent with
+        For an agent that stays, pass the same object, which keeps its client. A new agent is listed by its remembered
+        card, and its card is read in the background. Handles to a removed agent are refused, unless another agent with
         the same URL and account replaces it.
         """
         known = set(self._agents)
@@ -215,7 +216,7 @@ class AgentsFace:
 
     @property
     def tasks(self) -> McpTasks | None:
-        """The calls that became tasks, once this is entered."""
+        """The calls that became MCP tasks; None before `run` is entered."""
         return self._tasks
 
     def tools(self, may_use: MayUse = may_use_everything) -> Sequence[JsonObject]:
@@ -223,15 +224,15 @@ class AgentsFace:
         return self._listing.tools_for(may_use)
 
     def resources(self, may_use: MayUse = may_use_everything) -> Sequence[JsonObject]:
-        """The cards of the agents of which the caller may use at least one tool."""
+        """The cards of the agents with at least one tool that the caller may use."""
         return tuple(self._listing.cards_for(may_use).values())
 
     def templates(self) -> Sequence[JsonObject]:
-        """The URI templates of parts that are too large for a result."""
+        """The URI template of parts that are too large for a result."""
         return (TEMPLATE,)
 
     def prompts(self, may_use: MayUse = may_use_everything) -> Sequence[JsonObject]:
-        """The examples of the skills."""
+        """The examples of the skills, as prompts."""
         return self._listing.prompts_for(may_use)
 
     def tool_called(self, name: str, arguments: JsonObject) -> str | None:
@@ -245,7 +246,7 @@ class AgentsFace:
         return self._listing.tools.names_of(tool)
 
     def work_of(self, name: str, arguments: JsonObject, principal: str) -> TaskWork:
-        """See `ToolFace.work_of`. For a follow-up tool, the handle says it."""
+        """See `ToolFace.work_of`. For a follow-up tool, the handle names the agent and its task."""
         if self._is_follow_up(name):
             try:
                 agent, far = self._task_in(arguments, principal)
@@ -253,7 +254,7 @@ class AgentsFace:
                 return TaskWork(name, "", "")
             return TaskWork(name, agent.key, _id_of_agent(far))
         runs = self.tool_called(name, arguments)
-        if runs is None:  # it is one of the face's own, or a host has made it up
+        if runs is None:  # the bridge's own tool, or a name that no tool has
             is_own = any(tool["name"] == name for tool in self.tools())
             return TaskWork(name if is_own else "", "", "")
         return TaskWork(runs, self._listing.tools.by_name[runs].agent_key, "")
@@ -264,7 +265,7 @@ class AgentsFace:
         return self._listing.caller_issuers
 
     def _ready_tools(self) -> Callable[[AgentTool], bool]:
-        """Whether the agent of a tool is up, and does not say that the skill cannot be called."""
+        """A check whether a tool's agent is up, and its card does not say that the skill is unavailable."""
         up = {agent.key: unavailable_skills(agent.card) for agent in self._agents if agent.down is None}
         return lambda tool: tool.source_key in up and tool.skill_id not in up[tool.source_key]
 
@@ -314,7 +315,7 @@ class AgentsFace:
         text = f"Use the tool {found[0].name}: {found[1]}"
         return {"messages": [{"role": "user", "content": {"type": "text", "text": text}}]}
 
-    # What there is
+    # Listing
 
     def _take(
         self,
@@ -402,10 +403,10 @@ class AgentsFace:
         return name in _FOLLOW_UPS and self._options.follow_up_tools
 
     def _task_in(self, arguments: JsonObject, principal: str) -> tuple[RemoteAgent, FarTask]:
-        """The task that the handle of a follow-up tool names, and its agent.
+        """The task that a follow-up tool's handle names, and the task's agent.
 
         Raises:
-            BadArgumentsError: the handle cannot be opened, or its agent is not there any more.
+            BadArgumentsError: the handle cannot be opened, or its agent was removed.
         """
         handle = arguments.get("handle")
         try:
@@ -419,5 +420,5 @@ class AgentsFace:
 
 
 def _id_of_agent(far: FarTask) -> str:
-    """The id that the agent has given a task; empty if the agent has named none."""
+    """The agent's own id for a task; empty if the agent has named no task."""
     return "" if UnnamedMessages.is_id(far.task_id) else far.task_id

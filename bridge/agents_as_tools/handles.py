@@ -1,4 +1,5 @@
-"""The handles by which a host comes back to a task, a question or a conversation. Sealed, so no state is kept here."""
+"""The handles by which a host comes back to a task, a question or a conversation. A handle is sealed and holds all
+state, so no state is kept here."""
 
 from __future__ import annotations
 
@@ -30,27 +31,28 @@ class FarTask:
     """The mark of the agent, see `agent_mark`."""
     task_id: str
     tool: str = ""
-    """The mark of the tool that began it, see `tool_mark`; "" where that does not matter."""
+    """The mark of the tool that began the task, see `tool_mark`; "" where the tool does not matter."""
     traceparent: str = ""
-    """The trace of the turn that the handle was made in; "" if there was none, or no room for it."""
+    """The trace of the turn in which the handle was made; "" without a trace, or without room for it."""
 
     @property
     def trace(self) -> TraceContext:
-        """The same, as an answer goes on with it."""
+        """The trace that an answer continues."""
         return TraceContext(self.traceparent) if self.traceparent else NO_TRACE
 
 
 @dataclass(frozen=True, slots=True)
 class FarQuestion:
-    """What a task of an agent asks, as a requestState names it."""
+    """A question of an agent's task, as a requestState names it."""
 
     task: FarTask
     asked: str
-    """Tells this question from later ones of the same task, which may have the same keys; see `questions_mark`."""
+    """Distinguishes this question from later questions of the same task, which may have the same keys; see
+    `questions_mark`."""
     same: str = ""
-    """Tells the question from others of the task, but not from the same one asked again; see `same_question`."""
+    """Stays the same when the task asks the same question again; see `same_question`."""
     times: int = 1
-    """How often it was asked."""
+    """How often the question was asked."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,11 +61,11 @@ class FarCall:
 
     task: FarTask
     tool: str
-    """The mark of the tool, see `tool_mark`. The tool may be renamed meanwhile; its mark stays."""
+    """The mark of the tool, see `tool_mark`. If the tool is renamed, its mark stays."""
     created_seconds: int
-    """When it became a task, in seconds since the epoch."""
+    """When the call became a task, in seconds since the epoch."""
     ttl_seconds: int = 0
-    """How long the id is valid from then on."""
+    """How long the id is valid after that."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,16 +79,16 @@ class FarContext:
 
 @dataclass(frozen=True, slots=True)
 class FarWebhook:
-    """A task whose agent notifies the bridge, as the token of the notifications names it."""
+    """A task whose agent notifies the bridge, as the token in the notifications names it."""
 
     agent: str
     task_id: str
     principal: str
-    """The mark of the principal whose task it is, see `webhook_of`."""
+    """The mark of the principal that owns the task, see `webhook_of`."""
 
     @property
     def key(self) -> str:
-        """What tells it from all others, in 32 hexadecimal digits."""
+        """Identifies the webhook, in 32 hexadecimal digits."""
         named = "\0".join((self.agent, self.task_id, self.principal))
         return blake2b(named.encode(errors="surrogatepass"), digest_size=16).hexdigest()
 
@@ -97,12 +99,12 @@ def webhook_of(task: FarTask, principal: str) -> FarWebhook:
 
 
 def tool_mark(skill_id: str | None) -> str:
-    """The mark of a tool in handles. It depends on the skill's id, not on the tool's name, and is short."""
+    """The short mark of a tool in handles. It depends on the skill's id, not on the tool's name."""
     return agent_mark(skill_id or "")
 
 
 _BETWEEN: Final = "."
-"""Stands between what a requestState says of its question."""
+"""Separates the fields of a question in a requestState."""
 
 
 class Handles:
@@ -113,7 +115,7 @@ class Handles:
         self._now_seconds = now_seconds
 
     def of_question(self, question: FarQuestion, principal: str, request: bytes) -> str:
-        """The requestState of a question, valid for the same request only."""
+        """The requestState of a question, valid only for the same request."""
         task, expires = question.task, self._expires(HandlePurpose.REQUEST_STATE)
         binding = HandleBinding(HandlePurpose.REQUEST_STATE, principal, request)
         asked = _BETWEEN.join((question.asked, question.same, str(question.times)))
@@ -138,7 +140,8 @@ class Handles:
         return handle, FarCall(task, tool, now, ttl_seconds)
 
     def of_webhook(self, webhook: FarWebhook) -> str:
-        """The token of a webhook. Nothing else says whose it is, so it names the principal and is bound to none."""
+        """The token of a webhook. It names the principal instead of being bound to one, since a notification names no
+        principal."""
         return self._sealed(HandlePurpose.WEBHOOK, webhook.agent, (webhook.task_id, webhook.principal), "")
 
     def webhook(self, text: str) -> FarWebhook:

@@ -1,11 +1,11 @@
-"""Calls that became MCP tasks. The id names the agent's task; everything else is asked of the agent.
+"""Serves the calls that became MCP tasks. A task's id names the agent's task; everything else is read from the agent.
 
-So no state is kept here, and an id is valid after a restart and at any bridge with the same key. There is one
-exception: this process remembers since when an agent has been out of reach. Its tasks are `working` until
-`outage_seconds` are over.
+So an id is valid after a restart and at any bridge with the same key. This process only remembers since when an agent
+has been out of reach (the agent's tasks are `working` until `outage_seconds` are over), and recent refusals and
+answers.
 
-Spec: the tasks extension, io.modelcontextprotocol/tasks. A task that failed is `completed` with the result
-that the plain call would have had; `failed` is what would have been a JSON-RPC error.
+Spec: the tasks extension, io.modelcontextprotocol/tasks. A failed task is `completed`, with the error result that the
+plain call would have had. A task is `failed` if the plain call would have been answered with a JSON-RPC error.
 """
 
 from __future__ import annotations
@@ -67,15 +67,15 @@ _STATUS: Final[Mapping[TaskState, str]] = {
     TaskState.REJECTED: "completed",
     TaskState.CANCELED: "cancelled",
 }
-"""The status of an MCP task by the state of its agent's; any other state is `working`."""
+"""The status of an MCP task, by the state of the agent's task. Any other state is `working`."""
 
 _OVER: Final = frozenset({"completed", "failed", "cancelled"})
 _SHORTEST_WATCH_SECONDS: Final = 0.2
 """The shortest time between two reads of a watched task, however many events its agent sends."""
 
 _REMEMBERED_MOST: Final = 256
-"""The most refusals that are remembered, and the most answers. Beyond it, a task that was canceled shows only its
-agent's words, and one that asks the same again is at its first try."""
+"""The most refusals, and the most answers, that are remembered. When a refusal is forgotten, its canceled task shows
+only the agent's words. When an answer is forgotten, counting the answers to its question starts again."""
 
 FindTool = Callable[[str, str], tuple[RemoteAgent, AgentTool | None] | None]
 """Finds an agent and its tool by their marks. The tool is None when the agent no longer has it."""
@@ -96,7 +96,7 @@ class _OpenedTask:
 
     @property
     def client(self) -> AgentClient:
-        """A client that acts for the caller. Raises PeerError if the agent cannot be called."""
+        """A client that acts for the caller."""
         return self.agent.client_for(self.caller.on_behalf_of)
 
     @property
@@ -111,13 +111,13 @@ class _OpenedTask:
 
 @dataclass(frozen=True, slots=True)
 class _Refused:
-    """A no that an agent could not be told, so that its task had to be canceled."""
+    """A refusal that could not be sent to an agent, so that its task had to be canceled."""
 
     refusal: UntoldRefusal
     asked: str
     """The mark of the questions that were refused."""
     fault: PeerError | None
-    """Why the task could not be canceled."""
+    """Why the task could not be canceled; None if it was."""
 
 
 class McpTasks:
@@ -129,17 +129,17 @@ class McpTasks:
         find: FindTool,
         names: Callable[[str, str], OfferedNames | None],
     ) -> None:
-        """`find` and `names` are of the tool with these marks: itself, and the names by which rights hold."""
+        """`find` gives the tool with these marks, and `names` the names of that tool to which rights apply."""
         self._surroundings = surroundings
         self._find = find
         self._names = names
         self._out_of_reach: dict[tuple[str, str], tuple[float, float]] = {}
-        """Since when an agent has been out of reach, and when that was last seen: by its mark, and for want of a token
-        by the principal that had none."""
+        """Since when an agent has been out of reach, and when that was last noticed: by the agent's mark, and "" or, if
+        only a token was missing, the principal without a token."""
         self._refused: dict[tuple[str, str, str], _Refused] = {}
-        """The last refusals by agent, task and principal, for the words of their tasks."""
+        """The latest refusals by agent, task and principal, for the status messages of their tasks."""
         self._answered: dict[tuple[str, str, str], int] = {}
-        """How often questions were answered, by task, principal and what is asked."""
+        """How often questions were answered, by task, principal and question."""
 
     def knows(self, task_id: str, caller: TaskCaller) -> bool:
         """See `TaskFace.knows`."""
@@ -184,7 +184,7 @@ class McpTasks:
             self._note_answer(opened, questions.values())
 
     async def cancel(self, task_id: str, caller: TaskCaller) -> None:
-        """See `TaskFace.cancel`. An agent may refuse to cancel, which is no error."""
+        """See `TaskFace.cancel`. It is not an error if the agent refuses to cancel."""
         opened = self._opened(task_id, caller)
         _tell_hop(opened)
         trace.go_on(opened.call.task.trace, is_answer=False)
@@ -225,10 +225,10 @@ class McpTasks:
             await anyio.sleep(_SHORTEST_WATCH_SECONDS)
             await self._changed(opened, task, pause)
 
-    # One look
+    # Reading a task
 
     async def _look(self, opened: _OpenedTask) -> tuple[JsonObject, Task | None]:
-        """The MCP task, and the agent's task; None for the latter when the agent is out of reach."""
+        """The MCP task, and the agent's task. The agent's task is None when the agent is out of reach."""
         try:
             task = await opened.client.get(opened.call.task.task_id)
         except PeerError as exc:
@@ -243,7 +243,7 @@ class McpTasks:
         return self._fields(opened, task) | shown, task
 
     def _note_answer(self, opened: _OpenedTask, questions: Iterable[AgentQuestion]) -> None:
-        """Note that a question was answered, by what it asks."""
+        """Count an answer to these questions."""
         key = opened.call.task.task_id, opened.caller.principal, same_question(questions)
         times = self._answered.pop(key, 0)
         while len(self._answered) >= _REMEMBERED_MOST:
@@ -251,7 +251,7 @@ class McpTasks:
         self._answered[key] = times + 1
 
     def _asked_too_often(self, opened: _OpenedTask, task: Task) -> JsonObject:
-        """The task with its question in words, when the same was answered again and again; empty otherwise."""
+        """The task with its question in words, if the same question was answered too often; else empty."""
         questions = _questions(opened, task)
         key = task.id, opened.caller.principal, same_question(questions)
         if not questions or self._answered.get(key, 0) < opened.options.answer_tries:
@@ -260,11 +260,11 @@ class McpTasks:
 
     def _without_agent(self, opened: _OpenedTask, exc: PeerError) -> JsonObject:
         agent, now = opened.agent, anyio.current_time()
-        # Without a token, the next request may bring one, or its issuer may answer again.
+        # If a token is missing, the next request may bring one, or its issuer may answer again.
         lacks_token = isinstance(exc, TokenError)
         may_come_back = lacks_token or is_transient(exc) or agent.down is not None
         outage_seconds = opened.options.outage_seconds
-        # Where nobody looked for so long that the agent may have been there meanwhile, this is a new outage.
+        # If nobody asked the agent for that long, it may have been up meanwhile, so this counts as a new outage.
         lasting = {key: seen for key, seen in self._out_of_reach.items() if now - seen[1] <= outage_seconds}
         key = agent.mark, opened.caller.principal if lacks_token else ""
         since, _ = lasting.get(key, (now, now))
@@ -307,7 +307,7 @@ class McpTasks:
             await news.wait()
             group.cancel_scope.cancel()
 
-    # What is passed on
+    # Passing on answers
 
     async def _send(self, opened: _OpenedTask, answer: Message) -> None:
         """Send an answer, without waiting for the agent's response: an agent may keep the connection open for long.
@@ -334,7 +334,7 @@ class McpTasks:
             raise _not_passed_on("The answer", sending.fault)
 
     async def _refuse(self, opened: _OpenedTask, refusal: UntoldRefusal, asked: str) -> None:
-        """Cancel a task since its agent cannot be told of a no. What came of that shows in the task from now on."""
+        """Cancel a task because a refusal cannot be sent to its agent. From now on, the task shows the outcome."""
         task_id, caller = opened.call.task.task_id, opened.caller
         fault: PeerError | None = None
         try:
@@ -363,7 +363,7 @@ class McpTasks:
 
 
 def _tell_hop(opened: _OpenedTask) -> None:
-    """Tell the hop of the request, if somebody listens, what it is about."""
+    """Set the skill, peer and task of the request's trace hop, if the request is traced."""
     if (hop := trace.hop.get()) is not None:
         hop.skill, hop.peer, hop.task_id = opened.work
 
@@ -386,7 +386,7 @@ def _as_it_stands(opened: _OpenedTask, task: Task) -> JsonObject:
     if status == "input_required":
         questions = _questions(opened, task)
         if not questions:
-            # The caller cannot be asked in this mode, so the question itself is the result.
+            # The caller does not support this mode of elicitation, so the question itself is the result.
             return {"status": "completed", "result": _whole(shown.question_in_words(task))}
         asked: JsonObject = {
             one.key: {"method": "elicitation/create", "params": one.params} for one in questions
@@ -405,7 +405,8 @@ def _as_it_stands(opened: _OpenedTask, task: Task) -> JsonObject:
 
 
 def _after_refusal(opened: _OpenedTask, task: Task, refused: _Refused | None) -> JsonObject:
-    """What a task says of a no that its agent was not told. The same question is not asked again."""
+    """How a task shows a refusal that could not be sent to its agent; empty without one. The same question is not asked
+    again."""
     if refused is None:
         return {}
     words = refused.refusal.said_of(opened.agent.key)

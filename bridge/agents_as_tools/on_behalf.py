@@ -1,5 +1,5 @@
-"""In whose name an agent is called: that of the bridge, or of each caller. A call for a caller never falls back to
-what the bridge itself has.
+"""Decides in whose name an agent is called: in the bridge's name, or in each caller's name. A call for a caller never
+falls back to the bridge's own credentials.
 """
 
 from __future__ import annotations
@@ -20,30 +20,30 @@ class OnBehalf(Protocol):
 
     @property
     def issuer(self) -> str | None:
-        """The issuer whose tokens callers have to show; None if they need none."""
+        """The issuer whose tokens callers have to present; None if they need no token."""
         ...
 
     @property
     def logins(self) -> CallerLogins | None:
-        """The logins that callers have to make; None if they need none."""
+        """The logins of callers; None if callers need no login."""
         ...
 
     def keep_login(self, principal: str, since: float | None) -> None:
-        """Use no login of a principal but the one that it made then; None is for no login."""
+        """Use only the login that the principal made at the time `since`; None for no login."""
         ...
 
     def credentials(self, caller: Caller, known: Credentials) -> Credentials:
-        """The credentials for a caller, beside those that everybody is called with.
+        """The credentials for a caller. `known` are the credentials of every call.
 
         Raises:
-            CallerTokenError: there are none for this caller; why, in words.
+            CallerTokenError: there are no credentials for this caller. The message says why.
         """
         ...
 
 
 @dataclass(frozen=True)
 class ByExchange:
-    """An agent that is called with a token for which the caller's own was exchanged (RFC 8693)."""
+    """Calls an agent with a token for which the caller's own token was exchanged (RFC 8693)."""
 
     callers: CallerTokens = field(repr=False)
     logins: None = None
@@ -63,7 +63,7 @@ class ByExchange:
 
 @dataclass(frozen=True)
 class ByLogin:
-    """An agent that is called with the login of each caller."""
+    """Calls an agent with each caller's own login."""
 
     tokens: EachLogin = field(repr=False)
     logins: CallerLogins = field(repr=False)
@@ -80,7 +80,7 @@ class ByLogin:
 
 @dataclass(frozen=True)
 class ByHeader:
-    """An agent of this process, which takes the bridge's word for whom it calls."""
+    """Calls an agent of this same process, which trusts the bridge to name the caller."""
 
     headers: Callable[[Caller], Mapping[str, str]] = field(repr=False)
     issuer: None = None

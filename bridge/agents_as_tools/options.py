@@ -1,4 +1,4 @@
-"""The options of a face made of agents, as plain values."""
+"""The options of an MCP server made of agents, as plain values."""
 
 from __future__ import annotations
 
@@ -11,17 +11,17 @@ from bridge.translate.skill_tools import ToolRules
 
 @dataclass(frozen=True, slots=True)
 class FaceOptions:
-    """The choices of one MCP server made of agents."""
+    """The options of one MCP server made of agents."""
 
     name: str
     rules: ToolRules
     follow_up_tools: bool
     answer_within_seconds: float
-    """After this long, a call whose agent still works is answered with a handle: hosts give up at 60 s."""
+    """After this time, a call whose agent still works is answered with a handle. (Hosts give up after 60 s.)"""
     task_after_seconds: float
-    """After this long, a call becomes an MCP task, for a client that supports tasks."""
+    """After this time, a call becomes an MCP task, for a client that supports tasks."""
     task_poll_seconds: float
-    """The poll interval that such a client is asked to keep."""
+    """The poll interval that such a client is asked to use."""
     task_ttl_seconds: int
     """How long an MCP task is valid."""
     outage_seconds: float
@@ -31,15 +31,15 @@ class FaceOptions:
     skill_in_text: bool
     """Whether the skill is also named in the text of a message, for agents that ignore metadata."""
     context_hint: bool
-    """Whether a result says in words how to go on with its conversation."""
+    """Whether a result says in words how to continue its conversation."""
     answer_tries: int
-    """How often the same question is asked in one call before the host gets it in words."""
+    """How often the same question is asked in one call before the host gets the question in words."""
     inline_limit_bytes: int
-    """A larger part becomes a link to a resource of the face."""
+    """A larger part becomes a link to a resource of this MCP server."""
     follow_up_seconds: int
     """How long task_result may wait."""
     unnamed_most: int
-    """The most messages that wait although their agents named no task. Beyond it, the oldest is given up."""
+    """The most messages that wait although their agents named no task. Beyond that number, the oldest is given up."""
     cancel_seconds: float
     """How long a cancellation may take to reach an agent."""
     webhooks: WebhookOptions

@@ -1,8 +1,8 @@
-"""The bridge's own tools as they are called; `translate/own_tools.py` has how they are listed.
+"""Runs calls of the bridge's own tools; `translate/own_tools.py` defines how they are listed.
 
-`task_result` waits longer for a task, `task_reply` answers its question, and `task_cancel` ends it. The host's handle
-names the task, and the agent knows its state: no state is kept here.
-`find_skill` and `call_skill` stand for all skills where those are too many to list."""
+`task_result` waits longer for a task, `task_reply` answers the task's question, and `task_cancel` cancels the task. The
+host's handle names the task, and the agent knows its state, so no state is kept here. `find_skill` and `call_skill`
+replace the skills when there are too many skills to list."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ class FollowUp:
         around: FaceRuntime,
         tool: PublishedTool | None,
     ) -> None:
-        """`tool` is the tool that began the task; None when it is not offered any more."""
+        """`tool` is the tool that began the task; None if it is no longer offered."""
         self._tool = tool
         self._agent = agent
         self._far = far
@@ -61,11 +61,11 @@ class FollowUp:
         self._around = around
 
     async def result(self) -> JsonObject:
-        """The task's result, if it comes in time.
+        """The task's result, or that the task still works or asks.
 
         Raises:
             PeerError: the agent cannot be asked.
-            BadArgumentsError: `wait_seconds` is no number.
+            BadArgumentsError: `wait_seconds` is not a number.
         """
         longest = self._around.options.follow_up_seconds
         wanted = self._incoming.arguments.get("wait_seconds", longest)
@@ -77,7 +77,7 @@ class FollowUp:
         return await self._shown_within(seconds)
 
     async def reply(self) -> JsonObject:
-        """Answer what the task asks; raises as `result` does.
+        """Answer the task's question; raises as `result` does.
 
         An answer is for the tool that began the task. It can neither name another tool, nor set a hidden argument.
         """
@@ -99,10 +99,11 @@ class FollowUp:
         return self._shown(outcome)
 
     def _answer(self, task: Task, skill_id: str | None) -> Message | UntoldRefusal:
-        """The message that answers the task, or a no that its agent cannot be told.
+        """The message that answers the task, or a refusal that cannot be sent to its agent.
 
         Raises:
-            BadArgumentsError: the arguments are not as the tool's schema asks, or they refuse what was not asked.
+            BadArgumentsError: the arguments do not fit the tool's schema, or they refuse although the task asks
+                nothing.
         """
         questions = self._results.questions(task)
         fields = frozenset(name for one in questions for name in one.names)
@@ -137,7 +138,7 @@ class FollowUp:
         """The skill that an answer is for.
 
         Raises:
-            BadArgumentsError: the caller may not use the tool any more, or the answer sets a hidden argument.
+            BadArgumentsError: the caller may no longer use the tool, or the answer sets a hidden argument.
         """
         if not self._far.tool:
             return None
@@ -159,7 +160,7 @@ class FollowUp:
             raise PeerError(f"The agent {self._agent.key} has named no task for this, so it cannot be {done}")
 
     async def _unnamed_within(self, seconds: float) -> JsonObject:
-        """The outcome of a message for which the agent named no task. It is kept until it is returned."""
+        """The outcome of a message for which the agent named no task. The outcome is kept until the host has it."""
         sending = self._around.unnamed.find(self._far.task_id)
         with anyio.move_on_after(seconds):
             await sending.done.wait()
@@ -169,8 +170,8 @@ class FollowUp:
         return self._shown(sending.outcome)
 
     async def _shown_within(self, seconds: float) -> JsonObject:
-        """The outcome of the task so far. The task is read at least once. A task at AUTH_REQUIRED is waited for, since
-        its user may sign in elsewhere."""
+        """The outcome of the task so far. The task is read at least once. This also waits for a task in AUTH_REQUIRED,
+        since its user may sign in elsewhere."""
         client, task_id = self._agent.client_for(self._incoming.on_behalf_of), self._far.task_id
         task = await client.get(task_id)
         if task.status.state in SETTLED and task.status.state is not TaskState.AUTH_REQUIRED:

@@ -1,8 +1,8 @@
-"""Notifications of agents as hints: who waits for which task, and which agents are heard.
+"""Treats push notifications of agents as hints: knows who waits for which task, and whose notifications arrive.
 
-A notification says only that a task may have changed. Those who wait for the task read it then. They also read it after
-a while without a notification, because one may be lost. A process holds no more than who waits in it: a notification
-that nobody waits for changes nothing.
+A notification says only that a task may have changed. Whoever waits for the task then reads it. A waiter also reads the
+task after a while without a notification, because a notification may be lost. A process knows only its own waiters: a
+notification that nobody waits for changes nothing.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ import anyio
 from bridge.agents_as_tools.handles import FarWebhook
 
 PUSH_PATH: Final = "/push"
-"""The path that agents notify."""
+"""The path to which agents send notifications."""
 
 _MARK_DIGITS: Final = 16
 """The length of the mark of an agent, see `agent_mark`."""
@@ -26,18 +26,18 @@ _MARK_DIGITS: Final = 16
 
 @dataclass(frozen=True, slots=True)
 class WebhookOptions:
-    """The choices of one MCP server about notifications of its agents."""
+    """The options of one MCP server for notifications of its agents."""
 
     poll_seconds: float
-    """How often a task is read whose agent notifies of it."""
+    """How often a task is read although its agent sends notifications."""
     look_seconds: float
-    """The shortest time between two reads of a task that notifications cause."""
+    """The shortest time between two reads of a task that are caused by notifications."""
     tasks: int
-    """The most tasks whose agents notify at the same time."""
+    """The most tasks with a webhook at the same time."""
 
 
 class HintWaiter:
-    """One who waits for news of a task. A hint that comes while it reads the task is kept for the next wait."""
+    """Waits for hints about a task. A hint that arrives while the task is being read is kept for the next wait."""
 
     def __init__(self, look_seconds: float, longest: Callable[[float], float]) -> None:
         self._look_seconds = look_seconds
@@ -50,28 +50,29 @@ class HintWaiter:
         self._news.set()
 
     async def hint(self) -> None:
-        """Wait for a hint, and so long that the task is not read more often than it may be."""
+        """Wait for a hint, and at least `look_seconds` since the last one."""
         await self._news.wait()
         await anyio.sleep_until(self._next_at)
         self._news, self._next_at = anyio.Event(), anyio.current_time() + self._look_seconds
 
     async def pause(self, seconds: float) -> None:
-        """Wait for a hint, for so many seconds at most; for longer while the agent is known to notify."""
+        """Wait for a hint, at most `seconds`; longer while the agent is known to send notifications."""
         with anyio.move_on_after(self._longest(seconds)):
             await self.hint()
 
 
 class PushHints:
-    """The hints of all agents of a process, and those who wait for them."""
+    """The hints of all agents of a process, and the waiters for them."""
 
     def __init__(self, base_url: str | None = None) -> None:
-        """`base_url` is the address at which agents reach this bridge; without one, none of them is asked to notify."""
+        """`base_url` is the address at which agents reach this bridge; without it, no agent is asked for
+        notifications."""
         self.url = f"{base_url}{PUSH_PATH}" if base_url else None
         self.pass_on: Callable[[str], None] = _tell_nobody
-        """Called with a word for each hint that other replicas should take too."""
+        """Called for each hint, with a word that other replicas take with `take_word`."""
         self._waiting: dict[str, set[HintWaiter]] = {}
         self._in_place: set[str] = set()
-        """The keys of the webhooks that agents have taken."""
+        """The keys of the webhooks that agents have accepted."""
         self._heard: set[str] = set()
         """The marks of the agents whose notifications arrive."""
 
@@ -82,7 +83,7 @@ class PushHints:
         self.pass_on(f"{webhook.agent}{webhook.key}")
 
     def take_word(self, word: str) -> None:
-        """Take a hint of another replica; "" is for all tasks, since hints may have been lost."""
+        """Take a hint from another replica. The empty word is a hint for all tasks, since hints may have been lost."""
         for key in () if word else tuple(self._waiting):
             self.wake(key)
         agent, key = word[:_MARK_DIGITS], word[_MARK_DIGITS:]
@@ -110,7 +111,8 @@ class PushHints:
 
     @contextmanager
     def in_place(self, webhook: FarWebhook) -> Iterator[None]:
-        """Rely on the notifications of a task while the context is open. What happened before it is read at once."""
+        """Rely on the notifications of a task while the context is open. The task is read at once, for changes before
+        that."""
         self._in_place.add(webhook.key)
         self.wake(webhook.key)
         try:
@@ -120,11 +122,11 @@ class PushHints:
             self.wake(webhook.key)
 
     def count(self, webhook: FarWebhook) -> int:
-        """How many wait for a task."""
+        """The number of waiters for a task."""
         return len(self._waiting.get(webhook.key, ()))
 
     def wake(self, key: str) -> None:
-        """Have those who wait for a task read it."""
+        """Give a hint to everyone who waits for a task."""
         for waiter in self._waiting.get(key, ()):
             waiter.tell()
 

@@ -1,7 +1,7 @@
-"""Takes the notifications of agents. The token alone says whose one is; the rest of it is a hint at most.
+"""Receives the push notifications of agents. Only the token says which task a notification is for.
 
-A bad token gets one and the same answer, whether it is forged, too old, or of an agent that is not called here. The
-body is read within its bound and thrown away: how a task stands is asked of its agent.
+Every bad token gets the same answer, whether it is forged, too old, or for an agent that this bridge does not call. The
+body is read up to its limit and thrown away: the task's state is read from its agent.
 
 Spec: A2A 1.0 section 4.3.3; Standard Webhooks 1.0.0 for `webhook-id` and `webhook-timestamp`, which most agents do not
 send. `webhook-signature` is not checked: the bridge has no key of the agent, and the token is a secret already.
@@ -32,10 +32,10 @@ logger = logging.getLogger(__name__)
 _TOKEN: Final = "x-a2a-notification-token"  # noqa: S105 - the name of a header
 _BEARER: Final = "bearer "
 _SKEW_SECONDS: Final = 300
-"""How far the time of an attempt may be from the bridge's clock: Standard Webhooks recommends a tolerance, and its
-libraries take five minutes."""
+"""How far a notification's timestamp may be from the bridge's clock. Standard Webhooks recommends a tolerance, and its
+libraries use five minutes."""
 _SEEN_MOST: Final = 4096
-"""How many ids of notifications are remembered. A repeat of a forgotten one is one more hint."""
+"""How many ids of notifications are remembered. Repeating a forgotten notification causes only one more hint."""
 _ID_CHARACTERS: Final = 256
 _AGAIN_SECONDS: Final = "1"
 _TOO_MANY: Final = 429
@@ -43,15 +43,15 @@ _TOO_MANY: Final = 429
 
 @dataclass(frozen=True, slots=True)
 class ReceiverBounds:
-    """How much of notifications is taken."""
+    """The limits for notifications."""
 
     body_bytes: int
     each_second: int
-    """The notifications of one agent in a second."""
+    """The most notifications of one agent in a second."""
 
 
 class PushReceiver:
-    """The application at which agents notify the bridge."""
+    """The ASGI application that receives the notifications of agents."""
 
     def __init__(
         self,
@@ -63,8 +63,8 @@ class PushReceiver:
         key_of: Callable[[str], str] = lambda _: "",
         tell: Tell = unheard,
     ) -> None:
-        """`knows` says by its mark whether an agent is one that may notify. `tell` is told of each notification, and
-        `key_of` gives the agent of a mark there; "" for one that is not known."""
+        """`knows` says whether the agent with a mark may send notifications. `tell` gets a notice of each notification,
+        with the agent's key from `key_of`, which gives the key for a mark ("" for an unknown mark)."""
         self._key_of = key_of
         self._tell = tell
         self._handles = handles
@@ -100,10 +100,10 @@ class PushReceiver:
         await answer(scope, receive, send)
 
     def _known(self, method: str, headers: Headers) -> FarWebhook:
-        """The webhook that is notified.
+        """The webhook that a notification is for.
 
         Raises:
-            RefusedError: 405, it is no POST; 404, the token or the time is not valid.
+            RefusedError: 405, the method is not POST; 404, the token or the timestamp is not valid.
         """
         if method != "POST":
             raise RefusedError(405, "This is notified with POST", {"Allow": "POST"})
@@ -142,7 +142,7 @@ class PushReceiver:
         self._taken[agent] = self._taken.get(agent, 0) + 1
 
     def _is_new(self, webhook: FarWebhook, headers: Headers) -> bool:
-        """Whether a notification was not taken before, as far as its id tells."""
+        """Whether a notification is new, as far as its id tells."""
         said = headers.get("webhook-id", "")
         if not said or len(said) > _ID_CHARACTERS:
             return True
@@ -156,7 +156,7 @@ class PushReceiver:
 
 
 def _tokens_in(headers: Headers) -> Iterator[str]:
-    """The texts that may be the token. An SDK sends it in one of these headers, or in both."""
+    """The values that may be the token. Agents send the token in one of these headers, or in both."""
     if (token := headers.get(_TOKEN)) is not None:
         yield token
     authorization = headers.get("authorization", "")

@@ -1,4 +1,4 @@
-"""One remote agent: its card, which is kept fresh, a client for it, and why it cannot be called."""
+"""One remote agent: its card, which is kept fresh, a client for the agent, and why the agent cannot be called."""
 
 from __future__ import annotations
 
@@ -40,18 +40,20 @@ _NOT_READ: Final = "its card has not been read yet"
 
 _FIRST_LOOK_SECONDS: Final = 0.25
 _LONGEST_LOOK_SECONDS: Final = 60.0
-"""Between looks for a login: nothing tells that a person has logged in, or that an issuer takes a login back."""
+"""The longest pause between checks for a login: no event tells that a person has logged in, or that an issuer has
+revoked a login."""
 
 _LONGEST_WAIT_SECONDS: Final = 5.0
-"""Between looks for a login at the URL of a command line while the agent cannot be called: each looks for one file."""
+"""The longest pause between checks for a login for a URL of the command line, while the agent cannot be called. Each
+check looks for one file."""
 
 
 class CardProvider(Protocol):
-    """Where an agent's card comes from; see `CardSource`."""
+    """The source of an agent's card; see `CardSource`."""
 
     @property
     def is_settled(self) -> bool:
-        """Whether the names on the card no longer depend on what nobody knows yet."""
+        """Whether the names on the card are final, and depend on nothing that is still unknown."""
         ...
 
     def cached(self) -> FoundCard | None:
@@ -71,12 +73,12 @@ class CardProvider(Protocol):
         on_change: Callable[[FoundCard], Awaitable[None]],
         on_distrust: Callable[[DistrustedError], None] = ...,
     ) -> NoReturn:
-        """Call `on_change` with each changed card, for ever, and `on_distrust` when it must not be used any more."""
+        """Call `on_change` with each changed card, for ever, and `on_distrust` when the card must no longer be used."""
         ...
 
 
 class RemoteAgent:
-    """An agent behind a URL, of one face. Its known tools stay listed while it is down."""
+    """A remote agent of one MCP server. Its known tools stay listed while it is down."""
 
     def __init__(
         self,
@@ -91,13 +93,13 @@ class RemoteAgent:
         push: bool = True,
         now_ms: Callable[[], int] = lambda: time.time_ns() // 1_000_000,
     ) -> None:
-        """`key` is the configured key. `account` tells this agent from others at the same URL. `on_behalf` gives
-        the credentials with which it is called in the names of callers; None calls it in the bridge's name. `push` says
-        whether it may be asked to notify the bridge.
+        """`key` is the configured key. `account` distinguishes this agent from others at the same URL. `on_behalf`
+        gives the credentials for calls in the names of callers; with None, the agent is called in the bridge's name.
+        `push` says whether the agent may be asked for push notifications.
 
-        The account stands for the credentials: the agent keeps the tasks of each apart, and a handle has to come
-        back to the account that began the task. So it holds the references of the credentials, which outlive a
-        rotation, and never the credentials themselves.
+        The account stands for the credentials: the agent separates the tasks of different credentials, and a handle has
+        to come back to the account that began its task. So `account` holds references to the credentials, which outlive
+        a rotation, and never the credentials themselves.
         """
         self.url = url
         self._own_key = key
@@ -106,34 +108,35 @@ class RemoteAgent:
         self.deviations: tuple[str, ...] = ()
         """The deviations of its card from the specification."""
         self.key = self.wanted_key
-        """Its name in tool names and messages. The listing of its face sets it, so that it is unique there."""
+        """The agent's name in tool names and messages. The listing of its MCP server sets the key, so that it is unique
+        there."""
         self.mark = agent_mark(f"{url}\0{account}" if account else url)
         """The mark of the agent in handles."""
         self._now_ms = now_ms
         self._state = SourceState("", _NOT_READ, now_ms())
         self._fault: str | None = _NOT_READ
-        """What is wrong with its card."""
+        """What is wrong with the agent's card; None if nothing is."""
         self._lack = ""
-        """Why there is no token of a login for it."""
+        """Why there is no login for the agent; "" if there is one, or none is needed."""
         self._refusal = HeardRefusal(logger)
-        """Whether it takes requests with the bridge's credentials, while its card is good."""
+        """Whether the agent refuses the bridge's credentials, while its card is good."""
         self._hides_card = False
-        """Whether its card is not given to the bridge for want of credentials."""
+        """Whether the agent refuses to show its card because of missing credentials."""
         self._source = source
         self._http = http
-        # What an agent says of the credentials of a caller is not about the bridge's.
+        # A refusal of a caller's credentials says nothing about the bridge's credentials.
         self._options = options if on_behalf else replace(options, on_refusal=self._hear_refusal)
         self._client: AgentClient | None = None
         self._found: FoundCard | None = None
         self._on_behalf = on_behalf
         self.begins_anew = False
-        """Whether it answered in another context, when a call last went on with one."""
+        """Whether the agent answered in a new context when a call last continued a conversation."""
         self.may_notify = push
-        """Whether it may be asked to notify the bridge of its tasks."""
+        """Whether the agent may be asked for push notifications."""
 
     @property
     def wanted_key(self) -> str:
-        """The configured key, else the name on its card, else the name of its host."""
+        """The configured key, else the name on the agent's card, else the host of its URL."""
         if self._own_key is not None:
             return self._own_key
         host = httpx2.URL(self.url).host
@@ -141,37 +144,38 @@ class RemoteAgent:
 
     @property
     def has_own_key(self) -> bool:
-        """Whether its key is configured."""
+        """Whether the agent's key is configured."""
         return self._own_key is not None
 
     @property
     def has_card(self) -> bool:
-        """Whether its card has been read, by this run or an earlier one."""
+        """Whether the agent's card has been read, in this run or an earlier one."""
         return self._card is not None
 
     @property
     def is_settled(self) -> bool:
-        """Whether its skills have their names. An agent of this process may be made of a server that nobody knows."""
+        """Whether the names of its skills are final. An agent of this same process may have servers whose tools are
+        still unknown."""
         return self.has_card and self._names_settled
 
     @property
     def is_heard_of(self) -> bool:
-        """Whether reading its card has succeeded or failed at least once."""
+        """Whether reading the agent's card has succeeded or failed at least once."""
         return self._fault != _NOT_READ
 
     @property
     def guard(self) -> AddressGuard | None:
-        """The guard that judges the addresses behind its URL."""
+        """The guard that checks the addresses behind the agent's URL."""
         return self._options.reach.guard(self.url) if self._options.reach else None
 
     @property
     def down(self) -> str | None:
-        """Why it cannot be called, in words; None while it can."""
+        """Why the agent cannot be called, in words; None while it can."""
         return self._state.down
 
     @property
     def state(self) -> SourceState:
-        """Whether it is up, and since when."""
+        """Whether the agent is up or down, and since when."""
         return replace(self._state, key=self.key)
 
     @property
@@ -182,10 +186,11 @@ class RemoteAgent:
 
     @property
     def client(self) -> AgentClient:
-        """A client for it, which may know of it but call it only if it is called in nobody's name.
+        """A client without a caller's credentials. If the agent is called in the names of callers, use `client_for` for
+        calls.
 
         Raises:
-            PeerError: it cannot be called; why, in words.
+            PeerError: the agent cannot be called. The message says why.
         """
         if self._client is None:
             words = f"The agent {self.key} at {redacted_url(self.url)} cannot be called: {self.down}"
@@ -193,11 +198,11 @@ class RemoteAgent:
         return self._client
 
     def client_for(self, caller: Caller) -> AgentClient:
-        """A client for it that acts for a caller.
+        """A client that acts for a caller.
 
         Raises:
-            CallerTokenError: it is called with the rights of its callers, and this one's token gives none.
-            PeerError: it cannot be called; why, in words.
+            CallerTokenError: the agent is called with the rights of callers, and this caller has no credentials for it.
+            PeerError: the agent cannot be called. The message says why.
         """
         client = self.client
         if self._on_behalf is None:
@@ -211,38 +216,39 @@ class RemoteAgent:
 
     @property
     def caller_issuer(self) -> str | None:
-        """The issuer whose tokens its callers have to show; None if they need none."""
+        """The issuer whose tokens callers have to present; None if they need no token."""
         return None if self._on_behalf is None else self._on_behalf.issuer
 
     @property
     def caller_logins(self) -> CallerLogins | None:
-        """The logins that its callers have to make; None if they need none."""
+        """The logins of callers; None if callers need no login."""
         return None if self._on_behalf is None else self._on_behalf.logins
 
     def keep_login(self, principal: str, since: float | None) -> None:
-        """Use no login of a principal but the one that it made then; None is for no login."""
+        """Use only the login that the principal made at the time `since`; None for no login."""
         if self._on_behalf is not None:
             self._on_behalf.keep_login(principal, since)
 
     @property
     def proof(self) -> CardProof | None:
-        """Who has signed its card, where keys are pinned for it."""
+        """Who signed the card, if keys are pinned for it."""
         return self._found.proof if self._found else None
 
     @property
     def extension_active(self) -> bool:
-        """Whether it is a bridge's agent that activates the extension, so that results arrive as the tool gave them."""
+        """Whether the agent belongs to another bridge and the extension is active, so that results arrive exactly as
+        the tool gave them."""
         return self._client is not None and URI in self._client.extensions
 
     @property
     def named_extensions(self) -> tuple[str, ...]:
-        """The extensions that the configuration names and its card declares, beside the bridge's own."""
+        """The extensions that both the configuration and the card name, besides the bridge's own."""
         active = self._client.extensions if self._client is not None else frozenset()
         return tuple(uri for uri in self._options.extensions if uri in active and uri != URI)
 
     @property
     def extension_notes(self) -> tuple[str, ...]:
-        """In words, where its card and the configuration differ about extensions. Requires `has_card`."""
+        """Notes on the extensions in which the card and the configuration differ. Requires `has_card`."""
         declared = self.card.capabilities.extensions or ()
         uris = {extension.uri for extension in declared}
         unknown = [uri for uri in self._options.extensions if uri not in (*uris, URI)]
@@ -256,7 +262,7 @@ class RemoteAgent:
         )
 
     def use_what_is_remembered(self) -> None:
-        """Use the remembered card, so that a start need not wait for the agent."""
+        """Use the remembered card, if there is one, so that a start need not wait for the agent."""
         if (found := self._source.cached()) is None:
             return
         try:
@@ -265,10 +271,10 @@ class RemoteAgent:
             logger.warning("%s: %s", self.key, exc)
 
     async def refresh(self) -> None:
-        """Read its card now.
+        """Read the card now.
 
         Raises:
-            PeerError: it cannot be reached, or its card cannot be used.
+            PeerError: the agent cannot be reached, or its card cannot be used.
         """
         try:
             self._take(await self._source.refresh())
@@ -287,26 +293,27 @@ class RemoteAgent:
 
     @property
     def lacks_login(self) -> bool | None:
-        """Whether a person has to log in; None if it needs no login of a person, as far as is known."""
+        """Whether a person has to log in; None if, as far as is known, the agent needs no login of a person."""
         tokens = self._options.credentials.tokens
         is_known = tokens.is_there if isinstance(tokens, LaterLogin) else isinstance(tokens, LoginToken)
         return bool(self._lack) if is_known else None
 
     def _with_hint(self, fault: PeerError) -> PeerError:
-        """Why its card was not read, with what a person does if it is shown only to those who have logged in."""
+        """Why the card was not read. If the agent shows its card only after a login, the error says how to log in."""
         hint = self._options.how_to_log_in
         if not isinstance(fault, LockedCardError) or not hint:
             return fault
         return LoginNeededError(f"login needed: {fault}. {hint}")
 
     async def watch(self, on_change: Callable[[], None]) -> None:
-        """Read its card whenever it is due, and at once if that was never tried. A changed card calls `on_change`."""
+        """Read the card whenever it is due, and at once if that was never tried. `on_change` is called for a changed
+        card."""
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(self._watch_login, on_change)
             await self._watch_card(on_change)
 
     async def _watch_login(self, on_change: Callable[[], None]) -> None:
-        """Look again and again for the login of a person, if it needs one."""
+        """Check again and again for the login of a person, if the agent needs one."""
         tokens = self._options.credentials.tokens
         if isinstance(tokens, LaterLogin):
             await self._await_login(tokens, on_change)
@@ -322,8 +329,8 @@ class RemoteAgent:
                 await anyio.sleep(_LONGEST_LOOK_SECONDS)
 
     async def _await_login(self, tokens: LaterLogin, on_change: Callable[[], None]) -> None:
-        """Wait until there is a login. It is looked for while the agent cannot be called at all: otherwise a call that
-        the agent refuses looks for it."""
+        """Wait until there is a login. This only checks for a login while the agent cannot be called at all: otherwise,
+        a call that the agent refuses checks for it."""
         pauses = Backoff(_FIRST_LOOK_SECONDS, _LONGEST_WAIT_SECONDS)
         while not tokens.is_there:
             await anyio.sleep(pauses.next())
@@ -337,7 +344,7 @@ class RemoteAgent:
                 logger.warning("%s: %s", self.key, exc)
 
     async def _look_for_login(self) -> None:
-        """Find out whether there is a token for it, if a person has to log in for that."""
+        """Find out whether there is a login for the agent, if it needs a login of a person."""
         tokens = self._options.credentials.tokens
         self._lack = await tokens.lack() if isinstance(tokens, LoginToken | LaterLogin) else ""
         self._be(self._fault)
@@ -382,19 +389,20 @@ class RemoteAgent:
         self._be(None)
 
     def _hear_refusal(self, words: str) -> None:
-        """Note that it has not taken a request for want of credentials; with no words, that it has taken one."""
+        """Note that the agent refused a request because of its credentials; without words, that it accepted a
+        request."""
         if words != self._refusal.words:
             self._refusal.hear(str(self.key), words)
             self._be(self._fault)
 
     def _distrust(self, fault: DistrustedError) -> None:
-        """Call it no more, although its card was good before."""
+        """Stop calling the agent, although its card was good before."""
         self._client = self._found = None
         self._be(str(fault))
 
     def _be(self, fault: str | None) -> None:
-        """Set what is wrong with its card; None when nothing is. It is down without a login, too, and while it does not
-        take the bridge's credentials."""
+        """Set what is wrong with the card; None if nothing is. The agent is also down without a login, and while it
+        refuses the bridge's credentials."""
         self._fault = fault
         self._hides_card = self._hides_card and fault is not None
         refuses = self._hides_card or (not fault and not self._lack and bool(self._refusal.words))
@@ -404,7 +412,7 @@ class RemoteAgent:
 
 
 async def read_cards(agents: list[RemoteAgent], within_seconds: float) -> None:
-    """Read the cards of all agents concurrently, for `within_seconds` at most."""
+    """Read the cards of all agents concurrently, for at most `within_seconds`."""
 
     async def read(agent: RemoteAgent) -> None:
         with border(logger, str(agent.key)):

@@ -1,7 +1,8 @@
-"""The resources of a face: the agents' cards, and the parts of artifacts that are too large for a result.
+"""The resources of an MCP server made of agents: the agents' cards, and parts of artifacts that are too large for a
+result.
 
-The URI of a part names its task by a sealed handle, so no state is kept here. The part is fetched from the agent
-when it is read. Only the principal that received the link can read it.
+The URI of a part names its task by a sealed handle, so no state is kept here. Reading the part fetches it from the
+agent. Only the principal that received the link can read the part.
 """
 
 from __future__ import annotations
@@ -39,7 +40,7 @@ TEMPLATE: Final[JsonObject] = {
 
 
 def card_resource(agent: RemoteAgent) -> JsonObject:
-    """An agent's card, as it is listed."""
+    """An agent's card, as resources/list shows it."""
     return {
         "uri": f"{SCHEME}{agent.key}/card",
         "name": f"{agent.key} card",
@@ -49,13 +50,14 @@ def card_resource(agent: RemoteAgent) -> JsonObject:
 
 
 def read_card(agent: RemoteAgent, uri: str, skills: Container[str] | None) -> JsonObject:
-    """An agent's card, as it is read. `skills` are the ids of the skills that the caller may know of; None for all."""
+    """An agent's card, as resources/read returns it. `skills` are the ids of the skills that the caller may see; None
+    for all."""
     card = agent.card if skills is None else card_with_skills(agent.card, skills)
     return {"contents": [{"uri": uri, "mimeType": "application/json", "text": card.to_json().decode()}]}
 
 
 def card_with_skills(card: AgentCard, ids: Container[str]) -> AgentCard:
-    """A card with these skills alone. It has no signatures, which are of the whole card."""
+    """A card with only these skills. It has no signatures, since they are for the whole card."""
     extensions = card.capabilities.extensions
     told = extensions and tuple(_of_skills(one, ids) for one in extensions)
     return card.changed(
@@ -66,7 +68,7 @@ def card_with_skills(card: AgentCard, ids: Container[str]) -> AgentCard:
 
 
 def _of_skills(extension: AgentExtension, ids: Container[str]) -> AgentExtension:
-    """One of the bridge's own extensions, with what it tells of these skills alone; any other as it is."""
+    """An extension reduced to these skills, if it is one of the bridge's own; any other extension stays as it is."""
     params = extension.params or {}
     if extension.uri == TOOL_URI and isinstance(tools := params.get("tools"), dict):
         return extension.changed(params={**params, "tools": {key: tools[key] for key in tools if key in ids}})
@@ -85,8 +87,8 @@ def _unavailable(listed: Iterable[JsonValue], ids: Container[str]) -> Iterator[J
 def links_of(
     task: Task, agent: RemoteAgent, handles: Handles, principal: str
 ) -> Callable[[Part], str] | None:
-    """Gives the URI of each part of a task, which ends with the name of its file; None when the task's ids are too long
-    for a handle."""
+    """A function that gives the URI of each part of a task. The URI ends with the part's file name. None if the task's
+    ids are too long for a handle."""
     try:
         handle = handles.of_task(FarTask(agent.mark, task.id), principal)
     except HandleTooLongError:
@@ -107,7 +109,7 @@ def links_of(
 
 
 def _file_name(part: Part, artifact: str) -> str:
-    """The name of the part's file: the agent's own, or for bytes without one, one made of its artifact's name."""
+    """The part's file name: the agent's own name, or for bytes without a name, a name made from the artifact's name."""
     name = safe_file_name(part.filename or "")
     if name or part.kind != "raw":
         return name
@@ -129,7 +131,7 @@ async def read_part(
     """
     unknown = McpRefusal(INVALID_PARAMS, f"There is no resource {echoed(uri)}", {"uri": echoed(uri)})
     steps = uri.removeprefix(SCHEME).split("/")
-    # (The step behind the numbers is the file's name, which tells the part to people alone.)
+    # (The step after the numbers is the file name, which is only for people.)
     numbers = _NUMBERS.fullmatch(steps[4]) if len(steps) in (5, 6) and steps[1] == "tasks" else None
     if numbers is None:
         raise unknown
@@ -143,7 +145,7 @@ async def read_part(
     task = await agent.client_for(Caller(principal, caller)).get(far.task_id)
     first, end = int(numbers[1]), int(numbers[2] or numbers[1]) + 1
     for artifact in task.artifacts or ():
-        # An agent may keep as one part what it sent in pieces: then fewer parts are still the whole text.
+        # An agent may have joined the pieces that it sent into one part. Then one part still is the whole text.
         pieces = artifact.parts[first:end] if artifact.artifact_id == unquote(steps[3]) else ()
         if len(pieces) == 1 or {part.kind for part in pieces} == {"text"}:
             return {"contents": [_contents(uri, joined(pieces))]}
@@ -151,7 +153,7 @@ async def read_part(
 
 
 def _numbers(first: int, end: int) -> str:
-    """The numbers of the parts in a URI: one, or the first and last of the pieces of a text."""
+    """The number of a part in a URI, or the numbers of the first and last piece of a text."""
     return str(first) if end - first == 1 else f"{first}-{end - 1}"
 
 
@@ -162,5 +164,5 @@ def _contents(uri: str, part: Part) -> JsonObject:
         return {"uri": uri, **named, **typed, "blob": part.raw}
     if part.kind == "text":
         return {"uri": uri, **named, **typed, "text": part.text}
-    # A part that is a URL, or data, is given as the JSON that it is.
+    # A URL part or data part is returned as its JSON.
     return {"uri": uri, "mimeType": "application/json", "text": part.to_json().decode()}

@@ -1,7 +1,8 @@
-"""Messages on their way to an agent, each on a task of its own, and what all calls of a running face share.
+"""Messages on their way to an agent, each in an async task of its own, and what all calls of a running MCP server
+share.
 
-An agent may answer a message with a message, after any time, and never make a task of it. Only the connection itself
-can then bring the answer. Such a message waits here, in this process only."""
+An agent may take any time to answer a message with a message, and never name a task. Then only the open connection can
+bring the answer, so the message waits here, in this process only."""
 
 from __future__ import annotations
 
@@ -34,11 +35,11 @@ AgentExchange = Callable[[Listener], Awaitable[Task | Message]]
 """The exchange that a `Sending` waits for."""
 
 _HERE: Final = "here:"
-"""The beginning of the id of such a message. Ids of agents' tasks are never made here."""
+"""The prefix of the id of a message whose agent named no task. The ids of agents' tasks come from the agents."""
 
 
 class Sending:
-    """A message on its way, or a task that is awaited, on a task of its own."""
+    """An exchange with an agent in an async task of its own: a message on its way, or waiting for a task."""
 
     def __init__(
         self, client: AgentClient, on_event: Callable[[StreamResponse], None], task_id: str | None
@@ -47,7 +48,7 @@ class Sending:
         self._on_event = on_event
         self._scope = anyio.CancelScope()
         self.named = anyio.Event()
-        """Set once the id of the agent's task is known, or can no longer become known."""
+        """Set once the id of the agent's task is known, or will never be known."""
         self.task_id = task_id
         if task_id is not None:
             self.named.set()
@@ -64,7 +65,7 @@ class Sending:
                 except PeerError as exc:
                     self.fault = exc
                 except Exception:
-                    # The fault belongs to one call; the others, and the face, go on.
+                    # The fault concerns one call; the other calls and the MCP server go on.
                     logger.exception("an agent could not be asked")
                     self.fault = OwnError("The bridge failed to ask the agent; its log says why")
         finally:
@@ -76,7 +77,7 @@ class Sending:
         self._scope.cancel()
 
     async def cancel(self, within_seconds: float) -> None:
-        """Cancel the agent's task, once its id is known. This is done also when the face ends."""
+        """Cancel the agent's task, once its id is known. This is done even while the MCP server stops."""
         with anyio.CancelScope(shield=True):
             if self.task_id is None:
                 with anyio.move_on_after(within_seconds):
@@ -94,11 +95,11 @@ class Sending:
 
 
 async def canceled_task(client: AgentClient, task_id: str, within_seconds: float) -> Task:
-    """A task after its cancellation, or as it has ended by itself. The agent hears of the cancellation also when the
-    host gives its request up meanwhile.
+    """Cancel a task, and return it; or return the task as it ended by itself. The cancellation is sent even if the host
+    gives up its request meanwhile.
 
     Raises:
-        PeerError: the agent does not cancel the task, or said nothing in time.
+        PeerError: the agent does not cancel the task, or did not answer in time.
     """
     with anyio.CancelScope(shield=True), anyio.move_on_after(within_seconds):
         try:
@@ -112,7 +113,8 @@ async def canceled_task(client: AgentClient, task_id: str, within_seconds: float
 
 
 class UnnamedMessages:
-    """The messages whose agents have named no task: at most `unnamed_most`. Beyond it, the oldest is given up."""
+    """The messages whose agents have named no task: at most `unnamed_most`. Beyond that number, the oldest is given
+    up."""
 
     def __init__(self, most: int) -> None:
         self.most = most
@@ -130,7 +132,7 @@ class UnnamedMessages:
         """The message with this id.
 
         Raises:
-            PeerError: the id is not known here, or no longer.
+            PeerError: the id is unknown here, or was forgotten.
         """
         found = self._kept.get(task_id)
         if found is None:
@@ -144,18 +146,19 @@ class UnnamedMessages:
 
     @staticmethod
     def is_id(task_id: str) -> bool:
-        """Whether an id is that of such a message."""
+        """Whether an id is the id of such a message."""
         return task_id.startswith(_HERE)
 
 
 @dataclass(frozen=True, slots=True)
 class FaceRuntime:
-    """What all calls of a running face share. New options make a new one; a call keeps the one it began with."""
+    """What all calls of a running MCP server share. New options make a new value; a call keeps the value that it began
+    with."""
 
     handles: Handles
     options: FaceOptions
     background: anyio.abc.TaskGroup
-    """The task group of the messages, open as long as the face is served."""
+    """The task group of the messages, open as long as the MCP server runs."""
     unnamed: UnnamedMessages
     turns: ToolLimiters[SkillKey]
     webhooks: TaskWebhooks

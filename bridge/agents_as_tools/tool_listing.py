@@ -1,6 +1,8 @@
-"""What a face lists: the tools of its agents, their cards as resources, their examples as prompts.
+"""What an MCP server made of agents lists: the agents' skills as tools, their cards as resources, their examples as
+prompts.
 
-A listing is immutable. A new one is made when a card or the configuration changes, so a reader sees a whole one.
+A listing is immutable. When a card or the configuration changes, a new listing is made, so a reader always sees a
+consistent listing.
 """
 
 from __future__ import annotations
@@ -23,12 +25,12 @@ from bridge.translate.overrides import Remark, ToolOverride
 from bridge.translate.skill_tools import AgentTool, ToolSource, listed_tools, skills_by_id, tools_of_agents
 
 Example = tuple[PublishedTool, str]
-"""An example of a skill, and its tool."""
+"""A tool, and an example of its skill."""
 
 
 @dataclass(frozen=True, slots=True)
 class Introduction:
-    """The title, instructions and other descriptions of a face."""
+    """The title, instructions and other descriptions of an MCP server."""
 
     title: str | None = None
     instructions: str | None = None
@@ -38,35 +40,35 @@ class Introduction:
 
 @dataclass(frozen=True, eq=False)
 class FaceListing:
-    """Everything that a face lists."""
+    """Everything that an MCP server made of agents lists."""
 
     agents: Mapping[str, RemoteAgent] = field(default_factory=dict)
-    """The agents by their keys, in their order."""
+    """The agents by key, in their order."""
     tools: Tools = field(default_factory=Tools)
     listed: tuple[JsonObject, ...] = ()
-    """The tools as tools/list shows them, with the bridge's own."""
+    """The tools as tools/list shows them, including the bridge's own tools."""
     resources: Mapping[str, JsonObject] = field(default_factory=dict)
     """The agents' cards by their keys, as resources/list shows them."""
     examples: Mapping[str, Example] = field(default_factory=dict)
     """The examples by the names of their prompts."""
     introduction: Introduction = field(default_factory=Introduction)
     unknown: tuple[str, ...] = ()
-    """The keys of the agents and catalogs whose skills nobody knows."""
+    """The keys of the agents and catalogs whose skills are unknown."""
     remarks: tuple[Remark, ...] = ()
 
     @cached_property
     def by_mark(self) -> Mapping[str, RemoteAgent]:
-        """The agents by the marks that handles hold. Of two entries for one agent, the first counts."""
+        """The agents by their marks in handles. Of two agents with the same mark, the first counts."""
         return {agent.mark: agent for agent in reversed(tuple(self.agents.values()))}
 
     @cached_property
     def caller_issuers(self) -> Mapping[str, str]:
-        """The issuers of whose tokens each call of some tools needs one, by the names of these tools."""
+        """The issuers from which callers need a token, by the names of the tools that need one."""
         issuers = ((tool.name, self.agents[tool.agent_key].caller_issuer) for tool in self.tools.published)
         return {name: issuer for name, issuer in issuers if issuer is not None}
 
     def names_by_mark(self, mark: str, tool: str) -> OfferedNames | None:
-        """The names of the tool with these marks by which rights hold; None if there is no such tool."""
+        """The names, to which rights apply, of the tool with these marks; None without such a tool."""
         if (published := self.published_by_mark(mark, tool)) is not None:
             return published.names
         hidden = self._by_marks.get((mark, tool))
@@ -90,14 +92,15 @@ class FaceListing:
         ]
 
     def cards_for(self, may_use: MayUse) -> Mapping[str, JsonObject]:
-        """The cards of the agents of which a caller may use at least one tool, by key, as resources/list shows them."""
+        """The cards of the agents with at least one tool that a caller may use, by key, as resources/list shows
+        them."""
         unusable = {tool.agent_key for tool in self.tools.published}
         unusable -= {tool.agent_key for tool in self.tools.published if may_use(tool.names)}
         return {key: card for key, card in sorted(self.resources.items()) if key not in unusable}
 
     def skills_for(self, key: str, may_use: MayUse) -> frozenset[str] | None:
-        """The ids of the skills of an agent that a caller may know of; None for all. A caller that may use only some
-        of the tools knows of no skill without a tool."""
+        """The ids of an agent's skills that a caller may see; None for all. A caller that may use only some of the
+        tools sees no skill without a tool."""
         tools = [tool for tool in self.tools.published if tool.agent_key == key]
         seen = [tool.skill_id for tool in tools if may_use(tool.names)]
         if len(seen) == len(tools):
@@ -138,8 +141,8 @@ def listing_of(
     overrides: Mapping[str, ToolOverride],
     unread: Collection[str] = (),
 ) -> FaceListing:
-    """The listing of these agents, from the cards that are known. Sets the key of each agent. `unread` are the keys of
-    the catalogs that were never read."""
+    """The listing of these agents, from their known cards. Sets the key of each agent. `unread` are the keys of the
+    catalogs that were never read."""
     by_key = _keyed(agents)
     known = {key: agent for key, agent in by_key.items() if agent.has_card}
     unreadable: list[tuple[str, UnservableTool]] = []
@@ -179,7 +182,7 @@ def _on_skills_left_out(agents: Mapping[str, RemoteAgent], most: int) -> Iterato
 
 
 def _on_unreadable(tools: Tools, unreadable: Sequence[tuple[str, UnservableTool]]) -> Iterator[Remark]:
-    """What hosts do not see, since some of them would refuse all tools for it."""
+    """Remarks on what is left out because some hosts would refuse all tools because of it."""
     for key, tool in unreadable:
         yield Remark(("from",), f"{key}: the tool {tool.name} is left out: {tool.reason}")
     for one in tools.published:

@@ -1,4 +1,4 @@
-"""An agent's outcome as the result of a tool: the same for a call, its follow-ups and an MCP task."""
+"""Turns an agent's answer into the result of a tool, in the same way for a call, its follow-ups and an MCP task."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ _HOW_ENDED: Final[Mapping[ElicitAction, str]] = {
     ElicitAction.DECLINE: ". The agent has not said how a client declines, so the task was canceled there",
     ElicitAction.CANCEL: ", so the task was canceled there",
 }
-"""What came of a no, in words after `UntoldRefusal.said_of`."""
+"""The consequence of a refusal, in words that follow `UntoldRefusal.said_of`."""
 _NEW_EACH_TIME: Final = frozenset({"elicitationId", "url", "_meta"})
 _CONTEXT_META: Final = "mcp-a2a/context"
 """The `_meta` key of a result for the handle of its conversation."""
@@ -72,12 +72,12 @@ class ToolResults:
 
     agent: RemoteAgent
     tool: AgentTool | None
-    """None when the tool does not matter, or is not listed any more."""
+    """None when the tool does not matter, or is no longer listed."""
     principal: str
     handles: Handles
     options: FaceOptions
     continues: str | None = None
-    """The context that the call goes on with; None when it begins a conversation."""
+    """The context that the call continues; None when the call begins a conversation."""
 
     def answer(self, outcome: Task | Message) -> JsonObject:
         """The result of tools/call.
@@ -120,8 +120,8 @@ class ToolResults:
         return question_words(status.message, status.state)
 
     def question_in_words(self, task: Task, handle: str | None = None) -> JsonObject:
-        """The question of a task as a result, for a host that does not support questions of this mode. `handle` is the
-        handle of the task that the host has already."""
+        """The question of a task as a result, for a host that does not support this mode of question. `handle` is the
+        task's handle, if the host already has one."""
         state = task.status.state
         # A user who has to sign in may do so elsewhere; the agent notices that by itself.
         or_else = ", or task_result once it is done elsewhere," if state is TaskState.AUTH_REQUIRED else ""
@@ -137,14 +137,14 @@ class ToolResults:
         return self._with_context(result, task.context_id, task.id)
 
     def not_answered(self, task: Task, why: str) -> JsonObject:
-        """The failure of a call whose question is open still, since the host's answer could not be passed on."""
+        """The failed result of a call whose question is still open, since the host's answer could not be passed on."""
         handle = self.handle(task.id)
         how = "" if handle is None else f": answer again with task_reply and this handle: {handle}"
         return failure(f"{why}. The question of the agent {self.agent.key} is still open{how}")
 
     def refused(self, refusal: UntoldRefusal, task: Task) -> JsonObject:
-        """The result of a call whose question got a no that the agent cannot be told, by its task after CancelTask. A
-        task that has ended by itself has the result that it has."""
+        """The result of a call after a refusal that could not be sent to the agent. `task` is the task after
+        CancelTask. If the task has ended by itself, its own result is returned."""
         if task.status.state in ENDED and task.status.state is not TaskState.CANCELED:
             return self.answer(task)
         words = refusal.said_of(self.agent.key)
@@ -157,7 +157,7 @@ class ToolResults:
         return {**result, "content": [said, *(content if isinstance(content, list) else ())]}
 
     def refused_in_vain(self, refusal: UntoldRefusal, task_id: str, exc: PeerError) -> JsonObject:
-        """The result of a declined call when the agent did not cancel its task. The task may wait still."""
+        """The result of a refused call when the agent did not cancel its task, so that the task may still wait."""
         words = f"{refusal.said_of(self.agent.key)}. The agent was sent no answer, but its task could not be canceled"
         return failure(f"{words}, and may wait still: {exc}{self._to_look_again(task_id)}")
 
@@ -168,19 +168,19 @@ class ToolResults:
         )
 
     def still_at_work(self, handle: str | None, after: str = "", of_handle: str = "") -> JsonObject:
-        """The result that says that the agent still works. `of_handle` is added to the words about the handle."""
+        """The result that says that the agent still works. `of_handle` is a note about the handle."""
         words = f"The agent {self.agent.key} is still at work{after}.{of_handle}"
         call = UnfinishedCall(words, TaskState.WORKING, "task_result", handle, "to get its result")
         return unfinished_result(call, output=self._output)
 
     def handle(self, task_id: str) -> str | None:
-        """The handle of a task for the follow-up tools; None when they are not offered."""
+        """The handle of a task for the follow-up tools; None if these tools are not offered."""
         if not self.options.follow_up_tools:
             return None
         return self.handles.of_task(self.far(task_id), self.principal)
 
     def far(self, task_id: str) -> FarTask:
-        """A task of the agent, as handles name it, with the trace of the request that is answered."""
+        """A task of the agent, as handles name it, with the trace of the current request."""
         tool = tool_mark(self.tool.skill_id) if self.tool else ""
         return FarTask(self.agent.mark, task_id, tool, trace.context.get().sealable)
 
@@ -203,8 +203,8 @@ class ToolResults:
     def _with_context(
         self, result: JsonObject, context_id: str | None, task_id: str | None, *, goes_on: bool = True
     ) -> JsonObject:
-        """A result with the handle of its conversation, for tools that take one; a model sees only content. It is not
-        told to go on where the task was canceled, as somebody wanted no more of it."""
+        """A result with the handle of its conversation, for tools that take a context. The handle is also in the
+        content, since a model sees only content, except after a canceled task, which nobody wanted to continue."""
         if self.tool is None or context_id is None or not takes_context(self.tool):
             return result
         context = FarContext(self.agent.mark, context_id, task_id)
@@ -222,7 +222,8 @@ class ToolResults:
         }
 
     def _words_on_context(self, context_id: str, handle: str, *, goes_on: bool) -> tuple[str, ...]:
-        """The words for a model about the conversation: how to go on with it, or that the agent began a new one."""
+        """The words for a model about the conversation: how to continue it, or that the agent began a new
+        conversation."""
         if self.continues not in (None, context_id):
             return (_BEGAN_ANEW,)
         is_told = goes_on and self.options.context_hint and not self.agent.begins_anew
@@ -230,8 +231,8 @@ class ToolResults:
 
 
 def same_question(questions: Iterable[AgentQuestion]) -> str:
-    """A short digest of what is asked, without the keys: it is the same when an agent asks the same again. A link may
-    be new each time."""
+    """A short digest of the questions, without their keys and links. It stays the same when an agent asks the same
+    questions again."""
     asked = [
         {key: item for key, item in one.params.items() if key not in _NEW_EACH_TIME} for one in questions
     ]
@@ -244,8 +245,8 @@ def failure(words: str) -> JsonObject:
 
 
 def _refusal_of(error: JsonObject) -> McpRefusal:
-    """The error of a server behind another bridge's agent. The code of an error that is about the call or the host
-    itself is kept; another goes into the data."""
+    """The JSON-RPC error of a server behind another bridge's agent. The code is kept if the error is about the call or
+    the host itself; otherwise the whole error goes into the data."""
     code, message = error.get("code"), str(error.get("message", ""))
     data = error.get("data")
     for kept in (INVALID_PARAMS, MISSING_REQUIRED_CLIENT_CAPABILITY):

@@ -1,12 +1,12 @@
-"""The tools of a face: the skills of its agents, named and described as the configuration says. Pure.
+"""The tools of an MCP server made of agents: the agents' skills, with the configured names and descriptions. Pure.
 
-Names are given before anything else, so that hiding one tool never changes the name of another. A configured name is
-taken only when hosts accept it and no other tool has or wants it: a call must never reach another skill than was meant.
+Names are assigned first, so that hiding one tool never changes the name of another. A configured name is used only if
+hosts accept it and no other tool has or wants it: a call must never reach a skill that was not meant.
 
-A name has its agent before it where skills of two agents are called alike, so it depends on the cards that are known.
-Rules and rights do not: see `RuleNames` and `OfferedNames`.
+Skills of two agents with the same name get tool names with the agent as prefix, so a name depends on which cards are
+known. Rules and rights do not depend on that: see `RuleNames` and `OfferedNames`.
 
-Agents come and go, so a rule without effect is no error: a remark tells of it, and the face is served."""
+Agents come and go, so a rule without effect is not an error: it gets a remark, and the other tools are served."""
 
 from __future__ import annotations
 
@@ -49,10 +49,10 @@ class PublishedTool:
 
     tool: AgentTool
     default_name: str
-    """Its name unless the configuration gives another."""
+    """The tool's name unless the configuration gives another."""
     override: ToolOverride
     names: OfferedNames
-    """The names by which rights hold."""
+    """The names to which rights apply."""
 
     @property
     def name(self) -> str:
@@ -76,19 +76,19 @@ class PublishedTool:
 
     @property
     def key(self) -> SkillKey:
-        """Identifies it, whatever its name is."""
+        """Identifies the tool, independently of its name."""
         return self.agent_key, self.skill_id
 
 
 @dataclass(frozen=True, eq=False)
 class Tools:
-    """All tools of a face, in the order of the agents and their cards."""
+    """All tools of an MCP server made of agents, in the order of the agents and their cards."""
 
     published: tuple[PublishedTool, ...] = ()
     hidden: tuple[AgentTool, ...] = ()
     """The tools that are neither listed nor callable, under the names that they would have."""
     refused_names: Mapping[str, str] = field(default_factory=dict)
-    """Configured names that could not be given, by the default names of their tools."""
+    """The configured names that could not be used, by the default names of their tools."""
 
     @cached_property
     def by_name(self) -> Mapping[str, PublishedTool]:
@@ -96,7 +96,7 @@ class Tools:
         return {one.name: one for one in self.published}
 
     def names_of(self, name: str) -> OfferedNames:
-        """The names by which rights hold for the tool that hosts see under this name."""
+        """The names, to which rights apply, of the tool that hosts see under this name."""
         tool = self.by_name.get(name)
         return OfferedNames(name) if tool is None else tool.names
 
@@ -105,7 +105,7 @@ def published_tools(
     found: Sequence[AgentTool], overrides: Mapping[str, ToolOverride], unknown: Collection[str] = ()
 ) -> Tools:
     """The tools as hosts see them. `found` are all tools, under their default names. `unknown` are the keys of agents
-    and catalogs that were never read: with one of them, a name may still get its agent before it."""
+    and catalogs that were never read: their skills may still force an agent prefix on a name."""
     unclear = tuple(slug(key) for key in unknown)
     things = ((slug(tool.source_key), tool.qualified, _own_names(tool)) for tool in found)
     of_one = qualified_names_of_one(things, unclear)
@@ -129,7 +129,7 @@ def published_tools(
 
 
 def _own_names(tool: AgentTool) -> frozenset[str]:
-    """The names of a tool that are its own, and the name that is shown."""
+    """A tool's own names, and the name that is shown."""
     return frozenset(filter(None, (tool.name, tool.skill_id, tool.every_name[-1])))
 
 
@@ -154,7 +154,8 @@ def _offered_names(tool: AgentTool, name: str, of_one: frozenset[str], *, is_who
 
 
 def _given(wanted: Mapping[str, str]) -> dict[str, str]:
-    """The names, by default names. Of several tools that want one name, those with another default name get that."""
+    """The names to assign, by default names. Of several tools that want the same name, those whose default name differs
+    get their default name."""
     names = {
         own: login_config if may_be_tool_name(login_config) else own for own, login_config in wanted.items()
     }
@@ -168,7 +169,7 @@ def _given(wanted: Mapping[str, str]) -> dict[str, str]:
 
 
 def may_be_tool_name(name: str) -> bool:
-    """Whether this may be the name of a tool."""
+    """Whether a tool may have this name."""
     return hosts_take(name) and name not in RESERVED
 
 
@@ -187,7 +188,8 @@ def _shown(tool: AgentTool, name: str, override: ToolOverride) -> AgentTool:
 def tool_remarks(
     tools: Tools, overrides: Mapping[str, ToolOverride], *, are_known: bool
 ) -> tuple[Remark, ...]:
-    """The remarks on the configuration. `are_known`: each card was read, so that a missing skill is a fault."""
+    """The remarks on the configuration. `are_known` says that each card was read, so that a missing skill is a
+    fault."""
     missing = _rules_for_nothing(tools, overrides) if are_known else ()
     found = (line for tool in tools.published for line in _on_arguments(tool, overrides))
     return (*missing, *_on_names(tools), *found)
@@ -212,7 +214,7 @@ def _on_names(tools: Tools) -> Iterator[Remark]:
 
 
 def _on_arguments(one: PublishedTool, overrides: Mapping[str, ToolOverride]) -> Iterator[Remark]:
-    """Remarks on the rules for the arguments of one tool. No call could mend these faults."""
+    """Remarks on the rules for the arguments of one tool. No caller could correct these faults."""
     rules, schema = one.override.arguments, one.tool.input_schema
     if not rules:
         return
@@ -231,6 +233,6 @@ def _on_arguments(one: PublishedTool, overrides: Mapping[str, ToolOverride]) -> 
 
 
 def _named_exactly(one: PublishedTool, overrides: Mapping[str, ToolOverride]) -> frozenset[str]:
-    """The arguments in rules for this tool alone. Those in a glob's rules may be meant for other tools."""
+    """The arguments in rules for exactly this tool. Arguments in a glob's rules may be meant for other tools."""
     own = [overrides[name] for name in _rule_names(one.tool).every if name in overrides]
     return frozenset(name for override in own for name in override.arguments)

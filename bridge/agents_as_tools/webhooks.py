@@ -1,4 +1,5 @@
-"""Webhooks for tasks of agents: each is asked for once its task is left to itself, and deleted when the task has ended.
+"""Webhooks for tasks of agents. A webhook is created once no call waits for its task, and deleted when the task has
+ended.
 
     ask ──▶ create ──refused──▶ the task is polled, as without a webhook
               │
@@ -7,7 +8,7 @@
               ▲  └─nobody waits: it is read here───────┤
               └───────────not ended────────────────────┴──ended──▶ delete
 
-A webhook outlives the process that asked for it: its token opens at every bridge with the same keys.
+A webhook outlives the process that created it: every bridge with the same keys accepts its token.
 
 Spec: A2A 1.0 sections 3.1.7, 3.1.10, 4.3.1.
 """
@@ -41,13 +42,13 @@ _ID_BEGINS: Final = "mcp-a2a-"
 
 @dataclass(eq=False, slots=True)
 class _WebhookHere:
-    """A webhook that this process has asked for."""
+    """A webhook that this process asked for."""
 
     agent: RemoteAgent
     client: AgentClient
     webhook: FarWebhook
     scope: anyio.CancelScope = field(default_factory=anyio.CancelScope)
-    """Cancelled when the task has ended, or the webhook has to make room."""
+    """Cancelled when the task has ended, or when the webhook must make room for another."""
 
 
 class TaskWebhooks:
@@ -66,10 +67,10 @@ class TaskWebhooks:
         self._options = options
         self._kept: dict[str, _WebhookHere] = {}
         self._refused: set[str] = set()
-        """The marks of the agents that refused, of which the log tells once."""
+        """The marks of the agents that refused a webhook. A refusal is logged once for each agent."""
 
     def ask(self, agent: RemoteAgent, client: AgentClient, task: FarTask, principal: str) -> None:
-        """Have an agent notify of a task until it has ended. This returns at once."""
+        """Ask an agent to send notifications about a task until the task has ended. This returns at once."""
         url, webhook = self._hints.url, webhook_of(task, principal)
         if url is None or not agent.may_notify or not client.notifies or webhook.key in self._kept:
             return
@@ -92,16 +93,17 @@ class TaskWebhooks:
 
     @contextmanager
     def waiting(self, task: FarTask, principal: str) -> Iterator[Pause]:
-        """Give the pauses between two reads of a task, which its notifications end."""
+        """Wait for a task while the context is open. Gives the pause between two reads of the task, which notifications
+        shorten."""
         with self._hints.waiting(webhook_of(task, principal), self._options()) as waiter:
             yield waiter.pause
 
     def ended(self, task: FarTask, principal: str) -> None:
-        """Have the webhook of a task deleted, if there is one: the task was seen to have ended."""
+        """Delete the webhook of a task that has ended, if there is one."""
         self._drop(webhook_of(task, principal).key)
 
     def stay_at(self, agents: Collection[RemoteAgent]) -> None:
-        """Have the webhooks at all agents but these deleted: their notifications are refused from now on."""
+        """Delete the webhooks at all agents except these. From now on, notifications of other agents are refused."""
         for key in [key for key, kept in self._kept.items() if kept.agent not in agents]:
             self._drop(key)
 
@@ -125,7 +127,8 @@ class TaskWebhooks:
             del self._kept[webhook.key]
 
     async def _until_ended(self, kept: _WebhookHere, waiter: HintWaiter) -> None:
-        """Wait until the task has ended. At a hint, those who wait for it read it; without them it is read here."""
+        """Wait until the task has ended. At a hint, the task is read here, unless somebody else waits for it and reads
+        it."""
         while True:
             await waiter.hint()
             if self._hints.count(kept.webhook) > 1:

@@ -112,7 +112,7 @@ class CallerLoginCheck:
         also loses the login in memory.
 
         Raises:
-            PeerError: the place of the logins cannot be read.
+            PeerError: the stored logins cannot be read.
         """
         name = _name(job)
         since = await self._logins.usable_since(name, after)
