@@ -124,7 +124,7 @@ def published_tools(
             for tool in served
         ),
         tuple(tool for tool in found if overridden[tool.name].hidden),
-        {name: login_config for name, login_config in wanted.items() if given[name] != login_config},
+        {name: wish for name, wish in wanted.items() if given[name] != wish},
     )
 
 
@@ -156,9 +156,7 @@ def _offered_names(tool: AgentTool, name: str, of_one: frozenset[str], *, is_who
 def _given(wanted: Mapping[str, str]) -> dict[str, str]:
     """The names to assign, by default names. Of several tools that want the same name, those whose default name differs
     get their default name."""
-    names = {
-        own: login_config if may_be_tool_name(login_config) else own for own, login_config in wanted.items()
-    }
+    names = {own: wish if may_be_tool_name(wish) else own for own, wish in wanted.items()}
     while True:
         counted = Counter(names.values())
         colliding = [own for own, name in names.items() if counted[name] > 1 and name != own]
@@ -203,13 +201,13 @@ def _rules_for_nothing(tools: Tools, overrides: Mapping[str, ToolOverride]) -> I
 
 
 def _on_names(tools: Tools) -> Iterator[Remark]:
-    for own, login_config in tools.refused_names.items():
-        if login_config in RESERVED:
-            why = f"{login_config!r} is the name of a tool of the bridge"
-        elif not hosts_take(login_config):
-            why = f"hosts refuse the name {login_config!r} (they take 1 to 64 of A-Z, a-z, 0-9, _ and -)"
+    for own, wish in tools.refused_names.items():
+        if wish in RESERVED:
+            why = f"{wish!r} is the name of a tool of the bridge"
+        elif not hosts_take(wish):
+            why = f"hosts refuse the name {wish!r} (they take 1 to 64 of A-Z, a-z, 0-9, _ and -)"
         else:
-            why = f"another tool has or wants the name {login_config!r}"
+            why = f"another tool has or wants the name {wish!r}"
         yield Remark(("tools", own, "name"), f"{why}, so it stays {own!r}")
 
 

@@ -39,7 +39,7 @@ def given(task: Any) -> list[str]:
 
 
 @each_era
-async def test_what_it_gives_and_how_it_fails_comes_through(era: str, tmp_path: Path) -> None:
+async def test_results_and_failures_come_through(era: str, tmp_path: Path) -> None:
     async with there_and_back(era, tmp_path) as rpc:
         plain = await rpc.send(call_part("plain", message="hi"))
         assert plain["status"]["state"] == "TASK_STATE_COMPLETED"
@@ -59,7 +59,7 @@ async def test_what_it_gives_and_how_it_fails_comes_through(era: str, tmp_path: 
 
 
 @each_era
-async def test_what_it_asks_comes_through_twice_in_a_row(era: str, tmp_path: Path) -> None:
+async def test_two_questions_in_a_row_come_through(era: str, tmp_path: Path) -> None:
     async with there_and_back(era, tmp_path) as rpc:
         asked = await rpc.send(call_part("ask", message="a box"))
         assert asked["status"]["state"] == "TASK_STATE_INPUT_REQUIRED"
@@ -73,7 +73,7 @@ async def test_what_it_asks_comes_through_twice_in_a_row(era: str, tmp_path: Pat
 
 
 @each_era
-async def test_a_login_that_it_wants_comes_through(era: str, tmp_path: Path) -> None:
+async def test_a_required_login_comes_through(era: str, tmp_path: Path) -> None:
     async with there_and_back(era, tmp_path) as rpc:
         asked = await rpc.send(call_part("sign_in_and_say", message="hi"))
         assert asked["status"]["state"] == "TASK_STATE_AUTH_REQUIRED"

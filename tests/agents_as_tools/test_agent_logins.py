@@ -129,7 +129,7 @@ def code_flow(issuer: str, **more: Any) -> dict[str, Any]:
     return {"flows": {"authorizationCode": {**pages, **more}}}
 
 
-async def test_a_card_leads_to_its_issuer_where_the_agent_has_no_metadata(tmp_path: Path) -> None:
+async def test_the_card_names_the_issuer_if_the_agent_has_no_metadata(tmp_path: Path) -> None:
     async with there(tmp_path, has_metadata=False) as one:
         issuer = one.issuer.issuer
         schemes: list[dict[str, Any]] = [
@@ -149,7 +149,7 @@ async def test_a_card_leads_to_its_issuer_where_the_agent_has_no_metadata(tmp_pa
             assert one.issuer.authorizations[-1]["resource"] == f"{one.agent.url}/"
 
 
-async def test_metadata_of_another_resource_at_the_origin_of_an_agent_is_not_taken_for_its_own(
+async def test_metadata_of_another_resource_at_the_agents_origin_is_not_used(
     tmp_path: Path,
 ) -> None:
     async with there(tmp_path, has_metadata=False, has_neighbour=True) as one:
@@ -158,7 +158,9 @@ async def test_metadata_of_another_resource_at_the_origin_of_an_agent_is_not_tak
         assert (await one.log_in()).issuer == one.issuer.issuer
 
 
-async def test_a_card_that_names_pages_alone_takes_a_known_client_and_a_word_on_pkce(tmp_path: Path) -> None:
+async def test_a_card_that_names_only_endpoints_needs_a_known_client_and_pkce_in_the_configuration(
+    tmp_path: Path,
+) -> None:
     async with there(tmp_path, has_metadata=False) as one:
         one.agent.card = with_scheme({"oauth2SecurityScheme": code_flow(one.issuer.issuer)}, "read")
         assert "Set `client_id` (--client-id)" in await one.refusal()
@@ -171,7 +173,7 @@ async def test_a_card_that_names_pages_alone_takes_a_known_client_and_a_word_on_
     assert one.issuer.registered == []
 
 
-async def test_a_card_has_no_code_sent_to_another_origin_than_the_one_that_gives_it(tmp_path: Path) -> None:
+async def test_a_card_with_login_endpoints_of_two_origins_allows_no_login(tmp_path: Path) -> None:
     async with there(tmp_path, has_metadata=False) as one, there(tmp_path / "other") as other:
         honest = other.issuer.issuer
         flow = code_flow(one.issuer.issuer, authorizationUrl=f"{honest}/authorize", pkceRequired=True)
@@ -182,7 +184,7 @@ async def test_a_card_has_no_code_sent_to_another_origin_than_the_one_that_gives
     assert (one.issuer.asked, other.issuer.authorizations) == ([], [])
 
 
-async def test_a_login_is_renewed_where_its_card_says_at_the_same_origin(tmp_path: Path) -> None:
+async def test_a_login_is_refreshed_at_the_cards_refresh_url_of_the_same_origin(tmp_path: Path) -> None:
     async with there(tmp_path, has_metadata=False) as one:
         issuer = one.issuer.issuer
         flow = code_flow(issuer, refreshUrl=f"{issuer}/renew", pkceRequired=True)
@@ -196,7 +198,7 @@ async def test_a_login_is_renewed_where_its_card_says_at_the_same_origin(tmp_pat
     assert [form["grant_type"] for form in one.issuer.asked] == ["authorization_code", "refresh_token"]
 
 
-async def test_a_card_leads_no_refresh_token_to_an_origin_that_did_not_give_it(
+async def test_a_refresh_token_is_never_sent_to_an_origin_that_did_not_issue_it(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     other = LoginServer()
@@ -216,7 +218,7 @@ async def test_a_card_leads_no_refresh_token_to_an_origin_that_did_not_give_it(
 
 
 @pytest.mark.parametrize("url", ["http://login.example/renew", "file:///etc/passwd", "https://a@b.example/"])
-async def test_a_card_that_says_to_renew_a_login_without_tls_makes_none(url: str, tmp_path: Path) -> None:
+async def test_a_card_with_a_refresh_url_without_tls_allows_no_login(url: str, tmp_path: Path) -> None:
     async with there(tmp_path, has_metadata=False) as one:
         flow = code_flow(one.issuer.issuer, refreshUrl=url, pkceRequired=True)
         one.agent.card = with_scheme({"oauth2SecurityScheme": flow}, "read")
@@ -225,13 +227,13 @@ async def test_a_card_that_says_to_renew_a_login_without_tls_makes_none(url: str
 
 
 @pytest.mark.parametrize("has_pages", [True, False])
-async def test_a_url_that_gives_no_card_is_that_of_an_mcp_server(has_pages: bool, tmp_path: Path) -> None:
+async def test_a_url_without_a_card_counts_as_an_mcp_server(has_pages: bool, tmp_path: Path) -> None:
     server = LoginServer(has_pages=has_pages)
     async with server.serve() as url:
         assert await login_lead(LoginConfig(url, LoginFiles(tmp_path), kind=None), 30) is None
 
 
-async def test_the_issuer_that_the_operator_wrote_counts_before_the_card(tmp_path: Path) -> None:
+async def test_the_configured_issuer_overrides_the_card(tmp_path: Path) -> None:
     async with there(tmp_path, has_metadata=False) as one:
         one.agent.card = with_scheme({"oauth2SecurityScheme": code_flow("https://evil.example")})
         # Its address is private, and the operator wrote it.
@@ -241,7 +243,7 @@ async def test_the_issuer_that_the_operator_wrote_counts_before_the_card(tmp_pat
         assert "has no metadata. Check `issuer`" in await one.refusal(issuer=f"{one.issuer.issuer}/other")
 
 
-async def test_an_agent_that_names_no_issuer_asks_for_the_operators_word(tmp_path: Path) -> None:
+async def test_an_agent_that_names_no_issuer_needs_a_configured_issuer(tmp_path: Path) -> None:
     async with there(tmp_path, has_metadata=False) as one:
         assert await one.refusal() == (
             "no login at AGENT/: it does not say at which issuer. Set `issuer` (--issuer)"
@@ -262,7 +264,7 @@ async def test_neither_metadata_nor_a_card_leads_a_login_to_a_private_address_el
     assert (one.issuer.asked, one.issuer.registered) == ([], [])
 
 
-async def test_a_login_is_never_for_another_place_than_the_agent(tmp_path: Path) -> None:
+async def test_a_login_is_never_for_another_resource_than_the_agent(tmp_path: Path) -> None:
     async with there(tmp_path, has_metadata=False) as one:
         elsewhere = {
             "url": "https://victim.example/a2a",
@@ -278,7 +280,7 @@ def state_of_desk(bridge: Any) -> Any:
     return bridge.bridge.readiness()["mcp"]["team"]["agents"]["desk"]
 
 
-async def test_tools_of_an_agent_without_a_login_say_the_command_and_work_once_somebody_logs_in(
+async def test_tools_of_an_agent_without_a_login_name_the_command_and_work_after_the_login(
     tmp_path: Path,
 ) -> None:
     async with there(tmp_path) as one, one.tools(tmp_path) as bridge:
@@ -319,7 +321,7 @@ async def test_a_login_that_was_revoked_fails_the_call_with_the_command(tmp_path
     assert not re.search(r"access-\d|refresh-\d", words)
 
 
-async def test_an_agent_that_takes_no_token_of_the_login_is_told_from_a_login_that_is_missing(
+async def test_an_agent_that_refuses_the_logins_token_differs_from_a_missing_login(
     tmp_path: Path,
 ) -> None:
     async with there(tmp_path) as one:
@@ -398,7 +400,7 @@ from = ["research", "firm"]
 """
 
 
-def test_a_file_says_which_logins_an_agent_and_a_catalog_need(tmp_path: Path) -> None:
+def test_the_configuration_says_which_logins_an_agent_and_a_catalog_need(tmp_path: Path) -> None:
     file = tmp_path / "bridge.toml"
     file.write_text(FILE)
     plan = plan_from_file(load(file, {}))

@@ -85,7 +85,7 @@ OAUTH: dict[str, Any] = {
 }
 
 
-async def test_a_token_is_for_the_scopes_that_the_user_says_whatever_the_card_asks_for(
+async def test_a_token_has_the_configured_scopes_whatever_the_card_asks_for(
     tmp_path: Path,
 ) -> None:
     server, heard = AuthorizationServer(), Headers()
@@ -143,7 +143,7 @@ async def test_a_card_that_leads_to_another_origin_gets_no_token_there(tmp_path:
     assert elsewhere_heard == []
 
 
-async def test_without_a_token_an_agent_is_asked_nothing_and_is_down_for_the_reason(tmp_path: Path) -> None:
+async def test_without_a_token_an_agent_is_not_called_and_is_down_with_the_reason(tmp_path: Path) -> None:
     server = AuthorizationServer(token=lambda _: JSONResponse({"error": "invalid_client"}, 401))
     heard = Headers()
     with anyio.fail_after(WAIT_SECONDS):
@@ -184,7 +184,7 @@ from = ["research", "firm"]
 FOUND = {"SECRET": "s3", "KEY": "k"}
 
 
-def test_a_file_says_how_an_agent_and_a_catalog_get_their_tokens(tmp_path: Path) -> None:
+def test_the_configuration_says_how_an_agent_and_a_catalog_get_their_tokens(tmp_path: Path) -> None:
     file = tmp_path / "bridge.toml"
     file.write_text(FILE)
     plan = plan_from_file(load(file, FOUND))
@@ -206,7 +206,7 @@ def test_a_file_says_how_an_agent_and_a_catalog_get_their_tokens(tmp_path: Path)
     )
 
 
-def test_an_origin_that_a_file_trusts_counts_without_its_port(tmp_path: Path) -> None:
+def test_a_trusted_origin_may_omit_the_default_port(tmp_path: Path) -> None:
     file = tmp_path / "bridge.toml"
     trust = 'trust = ["https://api.example", "https://other.example:443/"]'
     file.write_text(f'[agents.a]\ncard = "https://a.example"\n{trust}\n')
@@ -238,7 +238,7 @@ def test_a_file_that_gives_an_agent_two_tokens_or_none_is_refused(
         load(file, FOUND)
 
 
-def test_a_key_that_cannot_sign_refuses_the_file(tmp_path: Path) -> None:
+def test_a_key_that_cannot_sign_is_a_configuration_error(tmp_path: Path) -> None:
     file = tmp_path / "bridge.toml"
     file.write_text(FILE.replace("client_secret", "private_key").replace('client_auth = "post"', ""))
     with pytest.raises(UsageError, match="the private key of the client b cannot sign"):

@@ -107,7 +107,7 @@ async def tools_of(client: Client) -> list[str]:
 
 @each_mode
 @pytest.mark.proves("web-skills", "mcp-tools-access")
-async def test_the_list_shows_what_may_be_used_in_the_same_order(mode: str, tmp_path: Path) -> None:
+async def test_the_list_shows_the_allowed_tools_in_the_same_order(mode: str, tmp_path: Path) -> None:
     async with foreign_agent() as agent, serving(tmp_path, agent.url) as team:
         seen = {}
         for name in MAY:
@@ -122,9 +122,7 @@ async def test_the_list_shows_what_may_be_used_in_the_same_order(mode: str, tmp_
 
 @each_mode
 @pytest.mark.proves("web-skills", "mcp-tools-access")
-async def test_a_tool_that_may_not_be_used_is_answered_like_one_that_is_not_there(
-    mode: str, tmp_path: Path
-) -> None:
+async def test_a_forbidden_tool_is_answered_like_an_unknown_tool(mode: str, tmp_path: Path) -> None:
     async with foreign_agent() as agent, serving(tmp_path, agent.url) as team, team.by("bob", mode) as bob:
         assert words(await bob.call_tool("plain", {"message": "hi"})).startswith("You said: hi")
         refusals = []
@@ -138,7 +136,7 @@ async def test_a_tool_that_may_not_be_used_is_answered_like_one_that_is_not_ther
 
 @each_mode
 @pytest.mark.proves("web-skills")
-async def test_skills_are_found_and_called_as_far_as_they_may_be_used(mode: str, tmp_path: Path) -> None:
+async def test_only_allowed_skills_are_found_and_called(mode: str, tmp_path: Path) -> None:
     async with foreign_agent() as agent, serving(tmp_path, agent.url, granularity="search") as team:
         async with team.by("bob", mode) as bob:
             assert await tools_of(bob) == ["find_skill", "call_skill", *FOLLOW_UPS]
@@ -158,9 +156,7 @@ async def test_skills_are_found_and_called_as_far_as_they_may_be_used(mode: str,
 
 @each_mode
 @pytest.mark.proves("web-skills")
-async def test_cards_and_examples_are_shown_as_far_as_their_tools_may_be_used(
-    mode: str, tmp_path: Path
-) -> None:
+async def test_only_cards_and_examples_of_allowed_tools_are_shown(mode: str, tmp_path: Path) -> None:
     tools = [listed("create_issue", "title", title={"type": "string"}), listed("search")]
     async with (
         ToolServer("tracker", tools).run() as server,
@@ -191,7 +187,7 @@ async def test_cards_and_examples_are_shown_as_far_as_their_tools_may_be_used(
 
 
 @pytest.mark.proves("web-skills")
-def test_a_card_with_some_of_its_skills_tells_no_state_of_others_and_has_no_signature() -> None:
+def test_a_reduced_card_reveals_no_state_of_other_skills_and_has_no_signature() -> None:
     peers = [UnavailablePeer(key, Unavailability.UNREACHABLE, 0) for key in ("both", "other")]
     told = availability_of(peers, {"both": ["search", "put"], "other": ["put"]})
     theirs = AgentExtension(uri="https://example.com/theirs", params={"tools": {"put": 1}})
@@ -221,7 +217,7 @@ def test_a_card_with_some_of_its_skills_tells_no_state_of_others_and_has_no_sign
 
 @each_mode
 @pytest.mark.proves("web-skills")
-async def test_what_was_begun_can_be_ended_by_whom_it_belongs_to(mode: str, tmp_path: Path) -> None:
+async def test_only_the_owner_of_a_task_can_end_it(mode: str, tmp_path: Path) -> None:
     async with (
         foreign_agent() as agent,
         serving(tmp_path, agent.url) as team,
@@ -242,7 +238,7 @@ async def test_what_was_begun_can_be_ended_by_whom_it_belongs_to(mode: str, tmp_
 
 @each_version
 @pytest.mark.proves("web-skills", "mcp26-list-same", "mcp26-cache-access")
-async def test_the_list_varies_by_who_asks_and_not_by_connection(version: str, tmp_path: Path) -> None:
+async def test_the_list_depends_on_the_caller_and_not_on_the_connection(version: str, tmp_path: Path) -> None:
     async with foreign_agent() as agent, serving(tmp_path, agent.url) as team:
         wires = {name: await team.wire(name, version) for name in ("bob", "dan", "ada")}
         seen: dict[str, list[Any]] = {name: [] for name in wires}
@@ -257,7 +253,7 @@ async def test_the_list_varies_by_who_asks_and_not_by_connection(version: str, t
 
 @each_version
 @pytest.mark.proves("web-auth")
-async def test_a_key_and_a_token_open_the_same_door(version: str, tmp_path: Path) -> None:
+async def test_a_key_and_a_token_give_the_same_rights(version: str, tmp_path: Path) -> None:
     async with foreign_agent() as agent, serving(tmp_path, agent.url) as team:
         wire = await team.wire("bob", version)
         message = wire.message(1, "tools/list")

@@ -148,7 +148,7 @@ async def test_a_host_gets_a_link_of_the_bridge_and_the_call_goes_on_with_the_ca
 
 
 @pytest.mark.parametrize("mode", MODES)
-async def test_what_a_host_says_to_a_link_is_no_answer_to_its_agent(tmp_path: Path, mode: str) -> None:
+async def test_a_hosts_answer_about_a_link_does_not_reach_the_agent(tmp_path: Path, mode: str) -> None:
     audit = AuditPlace(tmp_path)
     async with office(tmp_path, audit=audit.plan()) as here:
 
@@ -164,7 +164,7 @@ async def test_what_a_host_says_to_a_link_is_no_answer_to_its_agent(tmp_path: Pa
     assert "answer" not in told
 
 
-async def test_two_callers_are_called_for_with_their_own_logins_and_never_with_the_operators(
+async def test_calls_for_two_callers_use_their_own_logins_and_never_the_operators(
     tmp_path: Path,
 ) -> None:
     async with office(tmp_path) as here:
@@ -191,7 +191,7 @@ async def test_a_host_that_opens_no_urls_gets_the_link_in_words_and_calls_again(
 
 @pytest.mark.parametrize("mode", MODES)
 @pytest.mark.parametrize("where", ["host", "page"])
-async def test_a_no_ends_the_call_in_words_and_nothing_is_called(
+async def test_a_refusal_ends_the_call_with_a_reason_and_the_agent_is_not_called(
     tmp_path: Path, mode: str, where: str
 ) -> None:
     async with office(tmp_path) as here:
@@ -206,7 +206,7 @@ async def test_a_no_ends_the_call_in_words_and_nothing_is_called(
         assert here.agent.shown == []
 
 
-async def test_another_person_at_the_link_gets_nothing_and_stores_nothing(tmp_path: Path) -> None:
+async def test_another_person_cannot_use_the_link(tmp_path: Path) -> None:
     async with office(tmp_path) as here, here.host("alice") as host:
         (link,) = re.findall(r"http://\S+/login/start/[\w-]+", (await called(host))[1])
         assert (await here.goes_to(link, "bob")).status_code == 403
@@ -338,7 +338,7 @@ async def test_a_host_that_comes_back_without_a_later_login_is_still_asked_for_o
 
 
 @pytest.mark.parametrize(("mode", "most"), [("legacy", 3), ("auto", 2)])
-async def test_an_agent_that_takes_no_login_has_nobody_log_in_for_ever(
+async def test_an_agent_that_refuses_every_login_does_not_cause_endless_logins(
     tmp_path: Path, mode: str, most: int
 ) -> None:
     async with office(tmp_path) as here:
@@ -357,7 +357,9 @@ async def test_an_agent_that_takes_no_login_has_nobody_log_in_for_ever(
         assert len(links) == most
 
 
-async def test_in_nobodys_name_there_is_no_token_and_few_callers_are_held(tmp_path: Path) -> None:
+async def test_without_a_caller_there_is_no_token_and_the_number_of_remembered_callers_is_limited(
+    tmp_path: Path,
+) -> None:
     login_config = LoginConfig("https://a.example", LoginFiles(tmp_path), "desk", kind="agents", of_each=True)
     each = EachLogin(login_config, 20, 2)
     with pytest.raises(PeerError, match="login of each caller alone"):

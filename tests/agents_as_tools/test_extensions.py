@@ -68,7 +68,7 @@ def stamped(method: str, params: Json) -> list[Json]:
 
 
 @pytest.mark.parametrize("mode", ["auto", "legacy"])
-async def test_a_host_s_metadata_goes_with_the_message_and_the_agent_s_comes_back(
+async def test_a_hosts_metadata_is_sent_with_the_message_and_the_agents_comes_back(
     mode: str, tmp_path: Path
 ) -> None:
     got: list[tuple[Json, Any]] = []
@@ -96,9 +96,7 @@ async def test_a_host_s_metadata_goes_with_the_message_and_the_agent_s_comes_bac
 
 
 @pytest.mark.parametrize("mode", ["auto", "legacy"])
-async def test_metadata_goes_through_a_face_and_an_agent_to_a_tool_and_back(
-    mode: str, tmp_path: Path
-) -> None:
+async def test_metadata_passes_through_two_bridges_to_a_tool_and_back(mode: str, tmp_path: Path) -> None:
     def echoed(got: Got) -> Json:
         meta = got.params.get("_meta", {})
         return {

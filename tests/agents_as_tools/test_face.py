@@ -46,7 +46,7 @@ async def test_two_tools_find_skills_and_call_them(mode: str, tmp_path: Path) ->
 
 @pytest.mark.proves("map-ask-back")
 @each_mode
-async def test_a_search_comes_back_with_the_answer_to_a_question(mode: str, tmp_path: Path) -> None:
+async def test_a_skill_called_by_search_can_ask_and_be_answered(mode: str, tmp_path: Path) -> None:
     answers = answering(
         ElicitResult(action="accept", content={"answer": "blue"}),
         ElicitResult(action="accept", content={"count": 3}),
@@ -94,7 +94,7 @@ async def test_cards_are_resources_and_examples_are_prompts(mode: str, tmp_path:
 
 
 @pytest.mark.proves("profile")
-def test_what_a_face_does_is_chosen_by_its_profile_and_nowhere_in_code() -> None:
+def test_the_profile_alone_decides_the_behaviour_of_an_mcp_server() -> None:
     chosen_in_code = {one.name for one in fields(FaceOptions) if one.default is not MISSING}
     assert chosen_in_code == {"title", "instructions"}
     assert OPTIONS.inline_limit_bytes == load_profile().agents.part_inline_limit_bytes

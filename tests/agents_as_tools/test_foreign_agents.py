@@ -120,7 +120,9 @@ async def hosted(
 @pytest.mark.proves("map-result")
 @each_way
 @each_mode
-async def test_what_each_skill_gives_becomes_the_result(mode: str, streaming: bool, tmp_path: Path) -> None:
+async def test_the_output_of_each_skill_becomes_the_result(
+    mode: str, streaming: bool, tmp_path: Path
+) -> None:
     async with hosted(tmp_path, mode, streaming=streaming) as (agent, client):
         listed = {tool.name for tool in (await client.list_tools()).tools}
         assert listed == {slug(skill) for skill in told.SKILLS} | {"task_result", "task_reply", "task_cancel"}
@@ -137,7 +139,7 @@ async def test_what_each_skill_gives_becomes_the_result(mode: str, streaming: bo
 
 @pytest.mark.proves("map-task-progress")
 @each_mode
-async def test_what_an_agent_says_on_its_way_is_progress(mode: str, tmp_path: Path) -> None:
+async def test_an_agents_status_messages_are_progress(mode: str, tmp_path: Path) -> None:
     seen: list[tuple[Any, ...]] = []
 
     async def see(*progress: Any) -> None:
@@ -173,7 +175,9 @@ async def test_data_files_and_the_context_reach_the_agent(mode: str, tmp_path: P
 
 @pytest.mark.proves("map-overrides")
 @each_mode
-async def test_the_words_on_a_conversation_can_be_turned_off(mode: str, tmp_path: Path) -> None:
+async def test_the_hint_on_how_to_continue_a_conversation_can_be_turned_off(
+    mode: str, tmp_path: Path
+) -> None:
     async with hosted(tmp_path, mode, context_hint=False) as (agent, client):
         first = await client.call_tool("plain", {"message": "one"})
         assert words(first) == "You said: one"
@@ -210,9 +214,7 @@ async def test_a_client_with_elicitation_is_asked_twice(mode: str, streaming: bo
 @each_mode
 @pytest.mark.parametrize("action", ["decline", "cancel"])
 @pytest.mark.parametrize("at", [0, 1])
-async def test_a_refusal_reaches_the_agent_as_the_end_of_its_task(
-    at: int, action: Any, mode: str, tmp_path: Path
-) -> None:
+async def test_a_refusal_cancels_the_agents_task(at: int, action: Any, mode: str, tmp_path: Path) -> None:
     accepted = types.ElicitResult(action="accept", content={"answer": "red"})
     answers = answering(*[accepted] * at, types.ElicitResult(action=action))
     async with hosted(tmp_path, mode, callback=answers) as (agent, client):
@@ -257,7 +259,7 @@ async def test_a_client_without_elicitation_answers_with_the_follow_up_tools(
         ("sign_in_and_say", "Please sign in", "Not signed in: blue"),
     ],
 )
-async def test_a_host_that_cannot_ask_although_it_says_so_is_given_words_and_a_handle(
+async def test_a_host_that_wrongly_declares_elicitation_gets_words_and_a_handle(
     skill: str, asks: str, goes_on: str, code: int, tmp_path: Path
 ) -> None:
     async def refuse(*_: Any) -> types.ErrorData:
@@ -275,7 +277,9 @@ async def test_a_host_that_cannot_ask_although_it_says_so_is_given_words_and_a_h
 @pytest.mark.proves("map-ask-back-url", "mcp-elicit-secrets")
 @each_way
 @each_mode
-async def test_who_has_to_sign_in_is_sent_to_the_url(mode: str, streaming: bool, tmp_path: Path) -> None:
+async def test_a_user_who_has_to_sign_in_is_sent_to_the_url(
+    mode: str, streaming: bool, tmp_path: Path
+) -> None:
     seen = []
     async with foreign_agent(streaming=streaming) as agent:
 
@@ -298,7 +302,7 @@ async def test_who_has_to_sign_in_is_sent_to_the_url(mode: str, streaming: bool,
 @pytest.mark.proves("map-ask-back-url", "mcp-elicit-outcome")
 @each_mode
 @pytest.mark.parametrize("action", ["decline", "cancel"])
-async def test_who_does_not_sign_in_ends_the_task(action: Any, mode: str, tmp_path: Path) -> None:
+async def test_a_user_who_does_not_sign_in_ends_the_task(action: Any, mode: str, tmp_path: Path) -> None:
     answers = answering(types.ElicitResult(action=action))
     async with hosted(tmp_path, mode, callback=answers) as (agent, client):
         result = await client.call_tool("sign_in_and_say", {"message": "go"})
@@ -312,7 +316,7 @@ async def test_who_does_not_sign_in_ends_the_task(action: Any, mode: str, tmp_pa
 @pytest.mark.proves("map-ask-back-url")
 @each_mode
 @pytest.mark.parametrize("has_elicitation", [True, False])
-async def test_a_sign_in_without_a_url_is_told_in_words(
+async def test_a_sign_in_without_a_url_is_described_in_words(
     has_elicitation: bool, mode: str, tmp_path: Path
 ) -> None:
     answers = answering()  # would fail when it were asked: never a form for secrets, nor a URL out of prose
@@ -326,7 +330,9 @@ async def test_a_sign_in_without_a_url_is_told_in_words(
 
 @pytest.mark.proves("map-ask-back-url")
 @each_mode
-async def test_a_sign_in_of_a_client_without_elicitation_is_told_in_words(mode: str, tmp_path: Path) -> None:
+async def test_a_sign_in_is_described_in_words_for_a_client_without_elicitation(
+    mode: str, tmp_path: Path
+) -> None:
     async with hosted(tmp_path, mode) as (agent, client):
         asked = await client.call_tool("sign_in", {"message": "go"})
         assert told.SIGN_IN_URL in words(asked)
@@ -342,7 +348,7 @@ async def test_a_sign_in_of_a_client_without_elicitation_is_told_in_words(mode: 
 @pytest.mark.proves("map-slow-agent")
 @each_way
 @each_mode
-async def test_a_slow_agent_is_come_back_to(mode: str, streaming: bool, tmp_path: Path) -> None:
+async def test_a_host_comes_back_to_a_slow_agent(mode: str, streaming: bool, tmp_path: Path) -> None:
     async with hosted(tmp_path, mode, streaming=streaming, answer_within_seconds=0.3) as (agent, client):
         late = await client.call_tool("slow", {"message": "go"})
         assert not late.is_error
@@ -387,9 +393,7 @@ async def test_a_host_that_cancels_its_call_cancels_the_task(
 
 @pytest.mark.proves("map-who-cancels")
 @each_mode
-async def test_a_host_that_leaves_after_it_was_given_a_handle_cancels_nothing(
-    mode: str, tmp_path: Path
-) -> None:
+async def test_a_host_that_leaves_with_a_handle_cancels_nothing(mode: str, tmp_path: Path) -> None:
     async with foreign_agent() as agent, exposing(tmp_path, agent.url, answer_within_seconds=0.3) as there:
         with anyio.fail_after(WAIT_SECONDS):
             async with there.client(mode) as client:
@@ -421,7 +425,7 @@ async def test_a_question_that_nobody_answers_is_withdrawn_in_time(tmp_path: Pat
 
 @pytest.mark.proves("map-slow-agent")
 @each_mode
-async def test_a_task_that_is_come_back_to_is_given_up_as_the_profile_says(mode: str, tmp_path: Path) -> None:
+async def test_the_wait_for_a_task_by_its_handle_ends_as_the_profile_says(mode: str, tmp_path: Path) -> None:
     options = {"answer_within_seconds": 0.3, "outage_seconds": 0.3}
     async with hosted(tmp_path, mode, **options) as (agent, client):
         handle = handle_in(await client.call_tool("slow", {"message": "go"}))
@@ -440,7 +444,7 @@ async def test_a_task_that_is_come_back_to_is_given_up_as_the_profile_says(mode:
 
 @pytest.mark.proves("map-peer-fault")
 @each_mode
-async def test_an_agent_that_is_gone_is_an_error_that_says_so(mode: str, tmp_path: Path) -> None:
+async def test_a_call_to_an_unreachable_agent_is_an_error_that_says_so(mode: str, tmp_path: Path) -> None:
     async with hosted(tmp_path, mode) as (agent, client):
         assert not (await client.call_tool("plain", {"message": "hi"})).is_error
         agent.die()
@@ -454,7 +458,7 @@ async def test_an_agent_that_is_gone_is_an_error_that_says_so(mode: str, tmp_pat
 
 @pytest.mark.proves("map-call-followed")
 @each_mode
-async def test_a_stream_that_breaks_is_taken_up_again(mode: str, tmp_path: Path) -> None:
+async def test_a_broken_stream_is_resumed(mode: str, tmp_path: Path) -> None:
     async with hosted(tmp_path, mode) as (agent, client):
         results, two_came = [], anyio.Event()
 
@@ -519,7 +523,7 @@ async def test_a_handle_of_a_task_that_its_agent_lost_is_an_error(mode: str, tmp
 
 @pytest.mark.proves("map-tool-names")
 @each_mode
-async def test_two_agents_of_one_name_are_told_apart(mode: str, tmp_path: Path) -> None:
+async def test_two_agents_with_the_same_name_get_different_tool_names(mode: str, tmp_path: Path) -> None:
     async with (
         foreign_agent() as one,
         foreign_agent() as other,
@@ -585,9 +589,7 @@ async def test_a_large_part_is_a_link_that_can_be_read(mode: str, tmp_path: Path
 
 @pytest.mark.proves("map-large-part")
 @each_mode
-async def test_a_large_text_that_came_in_pieces_is_one_link_that_can_be_read(
-    mode: str, tmp_path: Path
-) -> None:
+async def test_a_large_streamed_text_is_one_link_that_can_be_read(mode: str, tmp_path: Path) -> None:
     async with (
         foreign_agent() as agent,
         exposing(tmp_path, agent.url) as there,
@@ -619,7 +621,7 @@ async def reading(there: Exposed, mode: str, token: str | None = None) -> AsyncI
 @pytest.mark.proves("map-handles", "mcp-elicit-state", "mcp25-state-session", "mcp-elicit-bound", "oauth-jwt")
 @pytest.mark.parametrize("knowing", WAYS)
 @each_mode
-async def test_what_one_principal_was_given_opens_nothing_for_another(
+async def test_handles_of_one_principal_are_invalid_for_another(
     mode: str, knowing: Knowing, tmp_path: Path
 ) -> None:
     async with foreign_agent() as agent, knowing() as known:

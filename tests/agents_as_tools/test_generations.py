@@ -102,7 +102,7 @@ class Conversing:
     [("1.0", False), ("1.0", True), ("0.3", False), ("0.3", True), ("0.1", True)],
 )
 @pytest.mark.parametrize("streaming", [False, True], ids=["polled", "streamed"])
-async def test_an_agent_is_asked_again_by_the_id_that_its_answer_named(
+async def test_a_task_is_read_again_by_the_id_that_the_agent_named(
     generation: str, in_tasks: bool, streaming: bool, tmp_path: Path
 ) -> None:
     agent = Conversing(generation, in_tasks)

@@ -64,7 +64,9 @@ async def offered(
 
 
 @each_way
-async def test_a_task_is_made_followed_and_read_with_all_that_it_made(streams: bool, tmp_path: Path) -> None:
+async def test_a_task_is_created_followed_and_read_with_all_its_artifacts(
+    streams: bool, tmp_path: Path
+) -> None:
     async with offered(tmp_path, streams=streams) as (agent, host):
         result = await host.call_tool("act", {"message": "go"})
     assert not result.is_error
@@ -101,7 +103,7 @@ async def test_a_task_that_failed_is_an_error_with_its_words(streams: bool, tmp_
     assert "It broke" in result.content[0].text
 
 
-async def test_how_far_a_task_is_comes_as_progress(tmp_path: Path) -> None:
+async def test_the_progress_of_a_task_is_reported(tmp_path: Path) -> None:
     seen: list[tuple[Any, ...]] = []
     has_come = {progress: anyio.Event() for progress in (0.25, 0.75)}
 
@@ -171,9 +173,7 @@ async def test_a_client_of_hermes_has_an_agent_of_hermes_do_its_task(era: str, t
 
 
 @pytest.mark.parametrize(("words", "state"), [("fail", "failed"), ("wait", "canceled")])
-async def test_what_ends_a_task_of_hermes_otherwise_comes_through(
-    words: str, state: str, tmp_path: Path
-) -> None:
+async def test_other_ends_of_a_hermes_task_come_through(words: str, state: str, tmp_path: Path) -> None:
     call = {"type": "data", "data": {"skill": "act", "arguments": {"message": words}}}
     async with there_and_back(tmp_path, "legacy") as (agent, client):
         task = await client.create(said(call))

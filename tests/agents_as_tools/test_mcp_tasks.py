@@ -71,7 +71,7 @@ async def test_a_long_call_becomes_a_task_that_can_be_read_at_once(tmp_path: Pat
 
 
 @pytest.mark.proves("tasks-result-type")
-async def test_a_quick_call_is_answered_plainly(tmp_path: Path) -> None:
+async def test_a_quick_call_is_answered_without_a_task(tmp_path: Path) -> None:
     async with tasks_of(tmp_path, task_after_seconds=15) as (client, _):
         result = await client.call("plain", message="hi")
         assert result["resultType"] == "complete"
@@ -79,7 +79,7 @@ async def test_a_quick_call_is_answered_plainly(tmp_path: Path) -> None:
 
 
 @pytest.mark.proves("tasks-get")
-async def test_the_result_of_a_task_is_that_of_the_plain_call(tmp_path: Path) -> None:
+async def test_the_result_of_a_task_equals_the_result_of_the_plain_call(tmp_path: Path) -> None:
     async with tasks_of(tmp_path) as (client, _), tasks_of(tmp_path, {}) as (plain, _):
         for name in ("chunks", "progress", "fail", "reject", "quiet"):
             task = await client.call(name, message="hi")
@@ -176,7 +176,7 @@ async def test_the_header_has_to_name_the_task(header: str | None, tmp_path: Pat
 
 
 @pytest.mark.proves("tasks-unknown", "tasks-owner", "tasks-guessed")
-async def test_forged_foreign_and_expired_ids_are_refused_alike(tmp_path: Path) -> None:
+async def test_forged_foreign_and_expired_ids_get_the_same_refusal(tmp_path: Path) -> None:
     async with tasks_of(tmp_path, task_ttl_seconds=1) as (client, _):
         task = await client.call("slow", message="go")
         expired = task["taskId"]
@@ -301,7 +301,7 @@ async def test_a_client_that_cannot_be_asked_is_given_the_question_in_words(tmp_
         assert "isError" not in ended["result"]
 
 
-async def test_someone_is_sent_to_a_url_and_the_task_goes_on_by_itself(tmp_path: Path) -> None:
+async def test_a_user_is_sent_to_a_url_and_the_task_goes_on_by_itself(tmp_path: Path) -> None:
     async with tasks_of(tmp_path) as (client, agent):
         task = await late_task(client, agent, "sign_in_late")
         ((key, request),) = (await client.asked(task)).items()
@@ -325,7 +325,7 @@ async def test_a_cancelled_task_says_so_in_the_agents_words(tmp_path: Path) -> N
 
 
 @pytest.mark.proves("tasks-cancel")
-async def test_a_wish_to_cancel_that_the_agent_refuses_is_acknowledged_and_the_task_goes_on(
+async def test_a_cancellation_that_the_agent_refuses_is_acknowledged_and_the_task_goes_on(
     tmp_path: Path,
 ) -> None:
     seen, late = told.Seen(), []
@@ -358,7 +358,7 @@ async def _first(waiting: list[Any], receive: Any) -> Any:
     return waiting.pop() if waiting else await receive()
 
 
-async def test_leaving_the_call_behind_cancels_nothing(tmp_path: Path) -> None:
+async def test_closing_the_call_cancels_nothing(tmp_path: Path) -> None:
     async with tasks_of(tmp_path) as (client, agent):
         await client.call("slow", message="go")
         await client.http.client.aclose()
@@ -366,7 +366,7 @@ async def test_leaving_the_call_behind_cancels_nothing(tmp_path: Path) -> None:
         assert not agent.seen.canceled
 
 
-async def test_a_task_whose_agent_is_out_of_reach_is_at_work_until_it_is_given_up(tmp_path: Path) -> None:
+async def test_a_task_whose_agent_is_out_of_reach_is_working_until_it_is_given_up(tmp_path: Path) -> None:
     async with tasks_of(tmp_path, outage_seconds=1) as (client, agent):
         task = await client.call("slow", message="go")
         await client.until(task, lambda one: one.get("statusMessage") == "on it")
@@ -393,7 +393,7 @@ async def test_a_task_that_its_agent_has_forgotten_says_so(tmp_path: Path) -> No
 
 @pytest.mark.proves("mcp26-listen-granted", "tasks-news", "mcp26-listen-first")
 @pytest.mark.parametrize("streaming", [True, False], ids=["streams", "polls"])
-async def test_a_stream_tells_how_a_task_stands_until_it_has_ended(streaming: bool, tmp_path: Path) -> None:
+async def test_a_subscription_reports_a_task_until_it_has_ended(streaming: bool, tmp_path: Path) -> None:
     async with tasks_of(tmp_path, streaming=streaming) as (client, agent):
         task = await late_task(client, agent, "ask_late")
         wanted = [task["taskId"], "nonsense"]

@@ -150,7 +150,7 @@ async def team(
             yield Team(there, agent, issuer, desk)
 
 
-async def test_each_call_carries_a_token_that_its_callers_was_exchanged_for(tmp_path: Path) -> None:
+async def test_each_call_carries_the_exchanged_token_of_its_caller(tmp_path: Path) -> None:
     async with team(tmp_path) as there:
         alice, bob = there.token("alice"), there.token("bob")
         assert await there.words(alice) == "Bearer alice-1"
@@ -179,7 +179,7 @@ async def test_calls_of_many_callers_at_the_same_time_never_mix(tmp_path: Path) 
         assert sorted(there.desk.subjects) == sorted(tokens)
 
 
-async def test_what_no_caller_asks_is_asked_with_a_token_of_the_bridge_if_it_is_to_have_one(
+async def test_requests_without_a_caller_use_a_token_of_the_bridge_if_configured(
     tmp_path: Path,
 ) -> None:
     async with team(tmp_path, own=True) as there:
@@ -187,7 +187,7 @@ async def test_what_no_caller_asks_is_asked_with_a_token_of_the_bridge_if_it_is_
         assert await there.words(there.token("alice")) == "Bearer alice-2"
 
 
-async def test_a_token_that_its_issuer_was_asked_about_is_exchanged_too(tmp_path: Path) -> None:
+async def test_an_introspected_token_is_exchanged_too(tmp_path: Path) -> None:
     said = {"active": True, "sub": "alice", "aud": "api://m"}
     issuer, agent = TokenIssuer(""), SeeingAgent()
     async with listening(issuer) as issuer.url, agent.serve() as url:
@@ -265,7 +265,7 @@ async def test_check_says_that_no_caller_can_have_a_token_of_an_issuer_that_is_n
             )
 
 
-async def test_where_nobody_is_asked_who_it_is_nobody_has_a_token(tmp_path: Path) -> None:
+async def test_without_authentication_no_caller_has_a_token(tmp_path: Path) -> None:
     async with team(tmp_path, issuers={}) as there:
         http = Http(there.live.client, f"{there.live.url}/mcp/m", MODERN)
         call = http.message(1, "tools/call", {"name": "act", "arguments": {"message": "go"}})
@@ -336,7 +336,7 @@ async def test_a_question_is_answered_with_the_token_of_the_request_that_answers
     assert there.agent.shown == ["Bearer alice-1", "Bearer alice-2", "Bearer alice-2"]
 
 
-async def test_a_task_that_became_a_handle_is_gone_on_with_by_the_token_of_each_request(
+async def test_a_task_behind_a_handle_is_called_with_the_token_of_each_request(
     tmp_path: Path,
 ) -> None:
     async with team(tmp_path, SeeingAgent(asks=True)) as there:
@@ -358,7 +358,7 @@ NOT_NOW: Json = {"error": "temporarily_unavailable"}
 
 
 @pytest.mark.parametrize("has_expired", [True, False])
-async def test_a_task_is_at_work_while_its_caller_has_no_token_for_its_agent(
+async def test_a_task_is_working_while_its_caller_has_no_token_for_its_agent(
     has_expired: bool, tmp_path: Path
 ) -> None:
     profile = profile_with(agents={"task_after_seconds": 0})
@@ -408,7 +408,7 @@ from = ["research"]
         ('grant = "client_credentials"\non_behalf_of = "caller"', True, ""),
     ],
 )
-def test_a_file_says_that_an_agent_is_called_in_the_names_of_callers(
+def test_the_configuration_says_that_an_agent_is_called_in_the_names_of_callers(
     grant: str, own: bool, audience: str, tmp_path: Path
 ) -> None:
     file = tmp_path / "bridge.toml"
@@ -422,7 +422,7 @@ def test_a_file_says_that_an_agent_is_called_in_the_names_of_callers(
     assert remote.tokens == (ClientToken(client, agents.agent_connect_seconds) if own else None)
 
 
-def test_a_file_names_the_authorization_server_of_an_agent(tmp_path: Path) -> None:
+def test_the_configuration_names_the_authorization_server_of_an_agent(tmp_path: Path) -> None:
     file = tmp_path / "bridge.toml"
     there = (
         'id_jag = { issuer = "https://theirs.example", client_id = "c", client_secret = { env = "SECRET" } }'
@@ -453,7 +453,9 @@ def test_a_file_names_the_authorization_server_of_an_agent(tmp_path: Path) -> No
         ),
     ],
 )
-def test_a_file_that_could_not_act_for_callers_is_refused(grant: str, words: str, tmp_path: Path) -> None:
+def test_a_configuration_that_cannot_act_for_callers_is_refused(
+    grant: str, words: str, tmp_path: Path
+) -> None:
     file = tmp_path / "bridge.toml"
     file.write_text(FILE.replace("GRANT", grant))
     with pytest.raises(ConfigError, match=re.escape(words)):

@@ -40,7 +40,7 @@ def one(url: str, **named: Any) -> Any:
 
 
 @each_mode
-async def test_a_tool_is_shown_and_called_as_the_configuration_says(mode: str, tmp_path: Path) -> None:
+async def test_a_tool_is_listed_and_called_as_configured(mode: str, tmp_path: Path) -> None:
     said = {"plain": ToolOverride(name="repeat-it", title="Repeat", description="Says it again.")}
     async with (
         foreign_agent() as agent,
@@ -57,7 +57,7 @@ async def test_a_tool_is_shown_and_called_as_the_configuration_says(mode: str, t
 
 
 @each_mode
-async def test_a_hidden_tool_is_neither_listed_nor_callable_and_names_go_before_globs(
+async def test_a_hidden_tool_is_neither_listed_nor_callable_and_names_override_globs(
     mode: str, tmp_path: Path
 ) -> None:
     said = {"*": HIDDEN, "plain": ToolOverride(hidden=False), "pl*": ToolOverride(title="Plainly")}
@@ -111,7 +111,7 @@ async def test_arguments_are_filled_in_and_hidden_ones_stay_the_operators(tmp_pa
         assert len(agent.seen.said) == 1
 
 
-async def test_a_host_that_cannot_give_a_context_is_not_told_to(tmp_path: Path) -> None:
+async def test_a_host_that_cannot_give_a_context_gets_no_hint_about_it(tmp_path: Path) -> None:
     rules = {"context": ArgumentRule(hidden=True)}
     async with (
         foreign_agent() as agent,
@@ -123,7 +123,7 @@ async def test_a_host_that_cannot_give_a_context_is_not_told_to(tmp_path: Path) 
         assert "mcp-a2a/context" not in (done.meta or {})
 
 
-async def test_the_arguments_of_a_tool_of_ours_are_filled_in_too(tmp_path: Path) -> None:
+async def test_configured_arguments_are_filled_in_for_tools_of_another_bridge_too(tmp_path: Path) -> None:
     rules = {"text": ArgumentRule(default="from the operator", hidden=True)}
     async with (
         running(config_for(raw_command())) as bridge,
@@ -136,7 +136,7 @@ async def test_the_arguments_of_a_tool_of_ours_are_filled_in_too(tmp_path: Path)
         assert (await host.call_tool("say", {"text": "mine"})).is_error
 
 
-async def test_a_question_goes_on_although_what_is_filled_in_has_changed(tmp_path: Path) -> None:
+async def test_an_answer_goes_on_although_a_configured_argument_has_changed(tmp_path: Path) -> None:
     first = {"ask": ToolOverride(arguments={"data": ArgumentRule(default={"a": 1}, hidden=True)})}
     then = {"ask": ToolOverride(arguments={"data": ArgumentRule(default={"a": 2}, hidden=True)})}
     async with (
@@ -185,7 +185,7 @@ async def test_each_tool_has_its_own_time_to_become_a_task(tmp_path: Path) -> No
 
 
 @pytest.mark.proves("mcp-tools-rate")
-async def test_calls_of_a_tool_wait_for_their_turn(tmp_path: Path) -> None:
+async def test_calls_of_a_tool_wait_for_its_concurrency_limit(tmp_path: Path) -> None:
     said = {"slow": ToolOverride(concurrency=1)}
     results: list[str] = []
     with anyio.fail_after(WAIT_SECONDS):
@@ -208,7 +208,9 @@ async def test_calls_of_a_tool_wait_for_their_turn(tmp_path: Path) -> None:
     assert [words.splitlines()[0] for words in results] == ["Slow but sure"] * 3
 
 
-async def test_a_turn_that_does_not_come_in_time_is_told_and_follow_ups_need_none(tmp_path: Path) -> None:
+async def test_a_call_that_waits_too_long_for_the_limit_says_so_and_follow_ups_never_wait(
+    tmp_path: Path,
+) -> None:
     said = {"slow": ToolOverride(concurrency=1, answer_within_seconds=0.5), "*": ToolOverride(concurrency=1)}
     with anyio.fail_after(WAIT_SECONDS):
         async with (
@@ -241,7 +243,7 @@ def found(*sources: ToolSource) -> Any:
     return tools_of_agents(sources, tool_rules())
 
 
-def test_a_name_that_cannot_be_given_is_not_given_and_that_is_said() -> None:
+def test_a_name_that_cannot_be_assigned_gets_a_remark() -> None:
     tools = found(ToolSource("guide", card(skill("a"), skill("b"), skill("c"), skill("d"), skill("e"))))
     said = {
         "a": ToolOverride(name="same"),
@@ -265,7 +267,7 @@ def test_a_name_that_cannot_be_given_is_not_given_and_that_is_said() -> None:
     assert not any("no such tool" in line for line in map(str, tool_remarks(shown, said, are_known=False)))
 
 
-def test_names_can_be_swapped_and_one_of_a_hidden_tool_be_taken() -> None:
+def test_names_can_be_swapped_and_the_name_of_a_hidden_tool_can_be_reused() -> None:
     tools = found(ToolSource("guide", card(skill("a"), skill("b"), skill("c"))))
     said = {"a": ToolOverride(name="b"), "b": ToolOverride(name="a")}
     assert [one.name for one in published_tools(tools, said).published] == ["b", "a", "c"]
@@ -284,7 +286,7 @@ def test_names_can_be_swapped_and_one_of_a_hidden_tool_be_taken() -> None:
         ),
     ),
 )
-def test_whatever_is_said_names_are_unique_and_taken_by_hosts(
+def test_names_are_unique_and_accepted_by_hosts_with_any_configuration(
     skills: list[str], said: dict[str, ToolOverride]
 ) -> None:
     tools = found(ToolSource("guide", card(*(skill(one) for one in skills))))
@@ -299,14 +301,14 @@ def test_whatever_is_said_names_are_unique_and_taken_by_hosts(
         assert wish not in names or wish in {one.default_name for one in shown.published}
 
 
-def test_a_skill_is_found_by_its_id_as_well_and_hiding_renames_nobody() -> None:
+def test_a_rule_also_matches_the_skill_id_and_hiding_renames_no_other_tool() -> None:
     tools = found(ToolSource("one", card(skill("Plan trips"))), ToolSource("two", card(skill("Plan trips"))))
     assert [tool.name for tool in tools] == ["one_plan_trips", "two_plan_trips"]
     shown = published_tools(tools, {"Plan trips": ToolOverride(title="Both"), "one_plan_trips": HIDDEN})
     assert [(one.name, one.listed["title"]) for one in shown.published] == [("two_plan_trips", "Both")]
 
 
-def test_faults_in_arguments_are_said() -> None:
+def test_faults_in_argument_rules_get_remarks() -> None:
     rules = {
         "message": ArgumentRule(hidden=True),
         "data": ArgumentRule(default="no object"),
@@ -325,7 +327,7 @@ def test_faults_in_arguments_are_said() -> None:
     ]
 
 
-async def test_what_is_published_says_what_it_stands_for(tmp_path: Path) -> None:
+async def test_a_published_tool_names_its_agent_and_skill(tmp_path: Path) -> None:
     said = {"plain": ToolOverride(name="repeat"), "nothing": HIDDEN}
     async with foreign_agent() as agent, serving(tmp_path, one(agent.url, key="team"), said) as there:
         (tool,) = [tool for tool in there.face.published if tool.skill_id == "plain"]

@@ -37,7 +37,7 @@ async def waiting(waiter: HintWaiter, seconds: float) -> AsyncIterator[anyio.Eve
             group.cancel_scope.cancel()
 
 
-async def test_a_notification_ends_the_pause_of_those_who_wait_for_its_task_alone() -> None:
+async def test_a_notification_ends_the_pause_of_waiters_for_its_task_only() -> None:
     hints, options = PushHints(), WebhookOptions(poll_seconds=NEVER, look_seconds=0, tasks=1)
     others = (
         webhook_of(FarTask(TASK.agent, "t-2"), "alice"),
@@ -91,7 +91,7 @@ async def test_a_notification_that_comes_while_the_task_is_read_is_not_lost() ->
             assert not over.is_set()
 
 
-async def test_any_number_of_notifications_cause_one_read_in_a_while() -> None:
+async def test_many_notifications_cause_only_one_read_per_interval() -> None:
     hints, options = PushHints(), WebhookOptions(poll_seconds=NEVER, look_seconds=NEVER, tasks=1)
     with anyio.fail_after(WAIT_SECONDS), hints.waiting(WEBHOOK, options) as waiter:
         hints.take(WEBHOOK)
@@ -103,7 +103,7 @@ async def test_any_number_of_notifications_cause_one_read_in_a_while() -> None:
             assert not over.is_set()
 
 
-async def test_a_hint_of_another_replica_wakes_and_a_lost_one_wakes_all() -> None:
+async def test_a_hint_of_another_replica_wakes_its_waiters_and_a_lost_hint_wakes_all() -> None:
     here, there = PushHints(), PushHints()
     here.pass_on = there.take_word
     options = WebhookOptions(poll_seconds=NEVER, look_seconds=0, tasks=1)

@@ -87,7 +87,7 @@ async def receiving() -> AsyncIterator[Receiving]:
         yield late[0]
 
 
-async def test_the_token_is_taken_in_either_header() -> None:
+async def test_the_token_is_accepted_in_either_header() -> None:
     async with receiving() as bridge:
         token = bridge.token()
         assert (await bridge.post(token)).status_code == 204
@@ -118,7 +118,7 @@ async def test_forged_expired_and_foreign_tokens_get_the_same_answer() -> None:
         assert bridge.taken == []
 
 
-async def test_ten_thousand_notifications_in_a_second_are_taken_up_to_the_limit() -> None:
+async def test_ten_thousand_notifications_in_a_second_are_accepted_up_to_the_limit() -> None:
     async with receiving() as bridge:
         token = bridge.token()
         codes = [await bridge.post_plainly(token) for _ in range(10_000)]
@@ -129,7 +129,7 @@ async def test_ten_thousand_notifications_in_a_second_are_taken_up_to_the_limit(
         assert (await bridge.post(token)).status_code == 204
 
 
-async def test_the_limit_of_one_agent_is_not_that_of_another() -> None:
+async def test_each_agent_has_its_own_limit() -> None:
     async with receiving() as bridge:
         other = agent_mark("https://other.example")
         bridge.agents.add(other)
@@ -140,7 +140,7 @@ async def test_the_limit_of_one_agent_is_not_that_of_another() -> None:
         assert (await bridge.post(theirs)).status_code == 204
 
 
-async def test_a_body_is_thrown_away_and_one_that_is_too_large_is_refused() -> None:
+async def test_a_body_is_ignored_and_a_body_that_is_too_large_is_refused() -> None:
     async with receiving() as bridge:
         assert (await bridge.post(bridge.token(), body=b"no JSON at all")).status_code == 204
         assert (await bridge.post(bridge.token(), body=b"x" * BODY_BYTES)).status_code == 204
@@ -148,14 +148,14 @@ async def test_a_body_is_thrown_away_and_one_that_is_too_large_is_refused() -> N
         assert len(bridge.taken) == 2
 
 
-async def test_what_is_repeated_is_one_hint() -> None:
+async def test_a_repeated_notification_is_one_hint() -> None:
     async with receiving() as bridge:
         for said in ("m-1", "m-1", "m-2", "m-1"):
             assert (await bridge.post(bridge.token(), webhook_id=said)).status_code == 204
         assert len(bridge.taken) == 2
 
 
-async def test_a_notification_of_another_time_is_refused() -> None:
+async def test_a_notification_with_an_old_or_future_timestamp_is_refused() -> None:
     async with receiving() as bridge:
         codes = [
             (await bridge.post(bridge.token(), webhook_timestamp=said)).status_code
@@ -164,7 +164,7 @@ async def test_a_notification_of_another_time_is_refused() -> None:
         assert codes == [204, 204, 404, 404, 404, 404]
 
 
-async def test_only_post_notifies() -> None:
+async def test_only_post_is_accepted() -> None:
     async with receiving() as bridge:
         response = await bridge.http.get(URL, headers={"X-A2A-Notification-Token": bridge.token()})
         assert (response.status_code, response.headers["Allow"]) == (405, "POST")
@@ -181,7 +181,7 @@ async def test_only_post_notifies() -> None:
     ],
     ids=["2 MB", "without a length", "slow"],
 )
-async def test_a_body_with_a_good_token_is_bounded_in_size_and_time(framing: str, status: int) -> None:
+async def test_a_body_with_a_valid_token_is_limited_in_size_and_time(framing: str, status: int) -> None:
     connections = replace(DEFAULT_LIMITS.connections, body_seconds=0.2)
     async with (
         receiving() as bridge,
@@ -195,7 +195,7 @@ async def test_a_body_with_a_good_token_is_bounded_in_size_and_time(framing: str
         assert bridge.taken == []
 
 
-async def test_each_notification_is_told_with_its_agent_and_outcome() -> None:
+async def test_each_notification_is_reported_with_its_agent_and_outcome() -> None:
     async with receiving() as bridge:
         token = bridge.token()
         await bridge.post(token, webhook_id="1")

@@ -41,7 +41,7 @@ def shown(block: Any) -> str:
 
 @pytest.mark.parametrize("streams", [True, False], ids=["streams", "polls"])
 @pytest.mark.parametrize("form", FORMS)
-async def test_what_an_agent_answers_is_the_result(form: str, streams: bool, tmp_path: Path) -> None:
+async def test_an_agents_answer_is_the_result(form: str, streams: bool, tmp_path: Path) -> None:
     rows = [row for row in (STREAMED if streams else POLLED) if form in row.forms]
     agent, odd = RawAgent(rows, form, card_of(form, streams=streams)), []
     with anyio.fail_after(120):

@@ -25,7 +25,9 @@ def no_of(action: Any) -> types.ElicitResult:
 @pytest.mark.proves("map-ask-back-no", "mcp-elicit-outcome")
 @each_mode
 @each_no
-async def test_a_no_cancels_the_task_and_the_host_is_told(action: str, mode: str, tmp_path: Path) -> None:
+async def test_a_refusal_cancels_the_task_and_the_result_says_so(
+    action: str, mode: str, tmp_path: Path
+) -> None:
     agent, answers = Books(), answering(no_of(action))
     async with hosted(tmp_path, agent, mode=mode, callback=answers) as client:
         result = await client.call_tool("act", {"message": "book"})
@@ -42,7 +44,7 @@ async def test_a_no_cancels_the_task_and_the_host_is_told(action: str, mode: str
 @pytest.mark.proves("map-ask-back-no", "map-ask-back-url")
 @each_mode
 @each_no
-async def test_a_no_to_a_sign_in_cancels_the_task(action: str, mode: str, tmp_path: Path) -> None:
+async def test_a_refused_sign_in_cancels_the_task(action: str, mode: str, tmp_path: Path) -> None:
     agent = Books({"text": "Sign in"}, {"url": "https://example.com/in"}, state="AUTH_REQUIRED")
     async with hosted(tmp_path, agent, mode=mode, callback=answering(no_of(action))) as client:
         result = await client.call_tool("act", {"message": "book"})
@@ -53,7 +55,7 @@ async def test_a_no_to_a_sign_in_cancels_the_task(action: str, mode: str, tmp_pa
 
 @pytest.mark.proves("map-ask-back-no")
 @each_mode
-async def test_a_decline_is_the_no_of_the_form_of_an_agent_that_has_one(mode: str, tmp_path: Path) -> None:
+async def test_a_decline_fills_in_an_agents_form_that_can_refuse(mode: str, tmp_path: Path) -> None:
     agent = Books({"text": "Book it?"}, {"data": {"schema": APPROVAL}})
     async with hosted(tmp_path, agent, mode=mode, callback=answering(no_of("decline"))) as client:
         result = await client.call_tool("act", {"message": "book"})
@@ -65,7 +67,7 @@ async def test_a_decline_is_the_no_of_the_form_of_an_agent_that_has_one(mode: st
 @pytest.mark.proves("map-ask-back-no")
 @each_mode
 @each_no
-async def test_a_task_that_cannot_be_canceled_is_no_success_and_gets_no_words(
+async def test_a_task_that_cannot_be_canceled_is_an_error_and_the_agent_gets_no_message(
     action: str, mode: str, tmp_path: Path
 ) -> None:
     agent = Books(canceled="refused")
@@ -81,7 +83,7 @@ async def test_a_task_that_cannot_be_canceled_is_no_success_and_gets_no_words(
 
 @pytest.mark.proves("map-ask-back-no")
 @each_mode
-async def test_a_task_that_ended_before_the_no_has_its_own_result(mode: str, tmp_path: Path) -> None:
+async def test_a_task_that_ended_before_the_refusal_has_its_own_result(mode: str, tmp_path: Path) -> None:
     agent = Books(canceled="late")
     async with hosted(tmp_path, agent, mode=mode, callback=answering(no_of("cancel"))) as client:
         result = await client.call_tool("act", {"message": "book"})
@@ -91,7 +93,7 @@ async def test_a_task_that_ended_before_the_no_has_its_own_result(mode: str, tmp
 
 @pytest.mark.proves("map-ask-back-no")
 @each_mode
-async def test_an_agent_that_takes_its_time_to_cancel_is_no_success(mode: str, tmp_path: Path) -> None:
+async def test_an_agent_that_is_slow_to_cancel_is_an_error(mode: str, tmp_path: Path) -> None:
     agent = Books(canceled="pending")
     async with hosted(tmp_path, agent, mode=mode, callback=answering(no_of("cancel"))) as client:
         result = await client.call_tool("act", {"message": "book"})
@@ -109,7 +111,7 @@ async def test_an_agent_that_takes_its_time_to_cancel_is_no_success(mode: str, t
         {"message": "no", "data": {"action": "decline"}},
     ],
 )
-async def test_a_no_of_a_host_without_elicitation_cancels_the_task(said: Json, tmp_path: Path) -> None:
+async def test_a_refusal_by_a_host_without_elicitation_cancels_the_task(said: Json, tmp_path: Path) -> None:
     agent = Books()
     async with hosted(tmp_path, agent) as client:
         asked = await client.call_tool("act", {"message": "book"})
@@ -124,7 +126,7 @@ async def test_a_no_of_a_host_without_elicitation_cancels_the_task(said: Json, t
 
 
 @pytest.mark.proves("map-ask-back-no")
-async def test_data_of_the_shape_of_a_no_is_an_answer_where_the_form_has_that_field(tmp_path: Path) -> None:
+async def test_data_in_the_shape_of_a_refusal_is_an_answer_if_the_form_has_that_field(tmp_path: Path) -> None:
     form = {"type": "object", "properties": {"action": {"type": "string"}}}
     agent = Books({"text": "What shall I do?"}, {"data": {"schema": form}})
     async with hosted(tmp_path, agent) as client:
@@ -137,7 +139,7 @@ async def test_data_of_the_shape_of_a_no_is_an_answer_where_the_form_has_that_fi
 
 @pytest.mark.proves("map-ask-back")
 @each_mode
-async def test_a_yes_without_the_words_that_were_asked_for_is_not_passed_on(
+async def test_an_accepted_question_without_the_requested_text_is_not_passed_on(
     mode: str, tmp_path: Path
 ) -> None:
     agent, empty = Books(), types.ElicitResult(action="accept", content={})
@@ -163,7 +165,7 @@ class AsksForEver:
 
 @pytest.mark.proves("map-ask-again")
 @each_mode
-async def test_a_question_that_is_asked_again_and_again_is_put_in_words(mode: str, tmp_path: Path) -> None:
+async def test_a_question_that_is_asked_too_often_is_put_in_words(mode: str, tmp_path: Path) -> None:
     answer = types.ElicitResult(action="accept", content={"answer": "Monday"})
     agent, answers = AsksForEver(), answering(*[answer] * 3)
     async with hosted(tmp_path, agent, mode=mode, callback=answers) as client:
@@ -175,9 +177,7 @@ async def test_a_question_that_is_asked_again_and_again_is_put_in_words(mode: st
 
 @pytest.mark.proves("map-ask-again", "map-ask-back-url")
 @each_mode
-async def test_a_link_that_is_opened_and_wanted_again_and_again_is_put_in_words(
-    mode: str, tmp_path: Path
-) -> None:
+async def test_a_link_that_is_asked_for_too_often_is_put_in_words(mode: str, tmp_path: Path) -> None:
     asked = 0
 
     def ask(method: str, params: Json) -> list[Json]:

@@ -172,7 +172,7 @@ async def test_questions_come_through_and_so_do_their_answers(
 
 @each_mode
 @pytest.mark.parametrize("era", ["legacy", "modern"])
-async def test_the_same_answer_to_the_same_question_of_two_calls_is_two_answers(
+async def test_the_same_answer_to_the_same_question_of_two_calls_counts_twice(
     era: str, mode: str, tmp_path: Path
 ) -> None:
     answers = answering(*(types.ElicitResult(action="accept", content={"name": "Ada"}) for _ in range(4)))
@@ -187,7 +187,7 @@ async def test_the_same_answer_to_the_same_question_of_two_calls_is_two_answers(
 
 
 @each_mode
-async def test_two_calls_that_are_the_same_are_confirmed_each(mode: str, tmp_path: Path) -> None:
+async def test_two_equal_calls_are_confirmed_separately(mode: str, tmp_path: Path) -> None:
     answers = answering(*(types.ElicitResult(action="accept", content={}) for _ in range(2)))
     config = config_for(raw_command(), profile=profile_with(run={"confirm": "strict"}))
     async with (
@@ -201,7 +201,7 @@ async def test_two_calls_that_are_the_same_are_confirmed_each(mode: str, tmp_pat
     assert len(answers.seen) == 2
 
 
-async def test_every_tool_of_server_everything_is_listed_as_it_is(tmp_path: Path) -> None:
+async def test_every_tool_of_server_everything_is_listed_unchanged(tmp_path: Path) -> None:
     require_peers()
     answers = answering()
     async with both_ways(
@@ -211,7 +211,7 @@ async def test_every_tool_of_server_everything_is_listed_as_it_is(tmp_path: Path
         assert through == directly
 
 
-async def test_a_host_is_told_when_an_agent_has_other_skills(tmp_path: Path) -> None:
+async def test_a_host_is_notified_when_an_agents_skills_change(tmp_path: Path) -> None:
     profile = profile_with(card={"max_age_seconds": 0})
     config = config_for(raw_command(), profile=profile)
     async with (

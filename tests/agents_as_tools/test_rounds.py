@@ -88,7 +88,7 @@ def again(asked: Json, **more: Any) -> Json:
 
 @pytest.mark.proves("mcp26-state-checked", "mcp26-rounds-shape", "mcp-elicit-bound", "oauth-jwt")
 @pytest.mark.parametrize("knowing", WAYS)
-async def test_a_state_is_taken_only_whole_from_its_principal_and_with_its_request(
+async def test_a_request_state_is_valid_only_unchanged_from_its_principal_with_its_request(
     knowing: Knowing, tmp_path: Path
 ) -> None:
     async with asking(tmp_path, knowing=knowing) as clients:
@@ -128,7 +128,7 @@ async def test_a_task_of_one_principal_does_not_exist_for_another(knowing: Knowi
 
 @pytest.mark.proves("mcp-token-passthrough")
 @pytest.mark.parametrize("knowing", WAYS)
-async def test_what_a_host_is_let_in_with_is_not_sent_to_an_agent(knowing: Knowing, tmp_path: Path) -> None:
+async def test_a_hosts_credentials_are_not_sent_to_an_agent(knowing: Knowing, tmp_path: Path) -> None:
     heard: list[Mapping[str, str]] = []
     async with asking(tmp_path, heard, knowing=knowing) as clients:
         await clients["ada"].call("act", message="paint")
@@ -138,7 +138,7 @@ async def test_what_a_host_is_let_in_with_is_not_sent_to_an_agent(knowing: Knowi
 
 
 @pytest.mark.proves("map-ask-again")
-async def test_a_task_that_asks_the_same_again_and_again_gives_its_question_in_words(tmp_path: Path) -> None:
+async def test_a_task_that_asks_the_same_question_too_often_puts_it_in_words(tmp_path: Path) -> None:
     async with asking(tmp_path, capabilities=TAKES_ALL) as clients:
         ada = clients["ada"]
         task = await ada.call("act", message="paint")
@@ -151,7 +151,7 @@ async def test_a_task_that_asks_the_same_again_and_again_gives_its_question_in_w
 
 
 @pytest.mark.proves("map-ask-back-no")
-async def test_a_task_whose_agent_does_not_cancel_it_after_a_no_says_so_and_asks_no_more(
+async def test_a_task_that_is_not_canceled_after_a_refusal_says_so_and_does_not_ask_again(
     tmp_path: Path,
 ) -> None:
     async with asking(tmp_path, capabilities=TAKES_ALL) as clients:

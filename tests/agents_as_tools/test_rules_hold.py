@@ -57,7 +57,7 @@ each_rules = pytest.mark.parametrize(
         ("only_painter", {"painter/only-painter"}),
     ],
 )
-def test_what_is_hidden_is_hidden_whoever_is_known(
+def test_a_hidden_tool_is_hidden_whichever_others_are_known(
     pattern: str, never: set[str], known: str, rules: Any
 ) -> None:
     assert not served(tools({pattern: HIDDEN}, known, **rules)) & never
@@ -72,7 +72,7 @@ def test_an_agent_as_a_whole_is_hidden_by_any_of_its_names(known: str) -> None:
 
 
 @each_known
-def test_a_long_name_is_hidden_whether_it_is_cut_or_not(known: str) -> None:
+def test_a_tool_with_a_long_name_is_hidden_whether_the_name_is_cut_or_not(known: str) -> None:
     whole = tools({}, "painter painter2", ids=(LONG,))
     shown = next(one.name for one in whole.published if one.key == ("painter2", LONG))
     for name in (shown, LONG, slug(LONG)[:20] + "*"):
@@ -95,7 +95,7 @@ def test_a_tool_is_renamed_by_its_qualified_name(known: str) -> None:
         ("paint", "painter2", {"painter2/paint"}),
     ],
 )
-def test_what_a_rule_gives_it_gives_to_no_more_tools_than_it_names(
+def test_a_rule_lifts_restrictions_only_for_the_tools_that_it_names(
     pattern: str, known: str, there: set[str]
 ) -> None:
     assert served(tools({"*": HIDDEN, pattern: SHOWN}, known)) == there
@@ -118,7 +118,7 @@ def test_what_a_rule_gives_it_gives_to_no_more_tools_than_it_names(
         (["painter_only_painter"], "painter painter2", ("partner",), {"painter/only-painter"}),
     ],
 )
-def test_a_right_holds_for_every_name_that_a_tool_may_get(
+def test_a_right_applies_to_every_name_that_a_tool_may_get(
     globs: list[str], known: str, unread: tuple[str, ...], usable: set[str]
 ) -> None:
     eve = Principal("eve", skills=tuple(globs))
@@ -126,13 +126,13 @@ def test_a_right_holds_for_every_name_that_a_tool_may_get(
     assert {f"{one.agent_key}/{one.skill_id}" for one in found.published if eve.may_use(one.names)} == usable
 
 
-def test_names_that_always_have_their_agent_wait_for_nobody() -> None:
+def test_names_that_are_always_prefixed_do_not_wait_for_other_agents() -> None:
     eve = Principal("eve", skills=("painter2_paint*",))
     found = tools({}, "painter2", always_prefixed=True)
     assert [one.name for one in found.published if eve.may_use(one.names)] == ["painter2_paint"]
 
 
-def test_no_rule_is_said_to_be_for_nothing_that_holds_by_a_name_that_is_not_shown() -> None:
+def test_a_rule_that_matches_a_name_that_is_not_shown_gets_no_remark() -> None:
     rules = {"painter_only_painter": HIDDEN, "painter3_paint": HIDDEN}
     found = tool_remarks(tools(rules, "painter painter2"), rules, are_known=True)
     assert [str(one) for one in found] == ["tools.painter3_paint: there is no such tool"]

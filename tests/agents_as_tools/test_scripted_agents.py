@@ -78,7 +78,7 @@ async def test_the_same_question_asked_twice_is_answered_twice(mode: str, tmp_pa
 
 
 @pytest.mark.proves("map-ask-back-once", "mcp26-state-once")
-async def test_an_answer_that_is_said_again_answers_no_later_question(tmp_path: Path) -> None:
+async def test_a_repeated_answer_answers_no_later_question(tmp_path: Path) -> None:
     agent = TwiceTheSame()
     async with hosted(tmp_path, agent, callback=answering()) as client:
 
@@ -101,7 +101,9 @@ async def test_an_answer_that_is_said_again_answers_no_later_question(tmp_path: 
 
 @pytest.mark.proves("map-agent-told")
 @each_mode
-async def test_an_agent_that_begins_anew_each_time_is_not_said_to_go_on(mode: str, tmp_path: Path) -> None:
+async def test_an_agent_that_begins_a_new_context_each_time_gets_no_hint_to_continue(
+    mode: str, tmp_path: Path
+) -> None:
     """Until it does go on with a conversation."""
     contexts = iter(("c-1", "c-2", "c-3", "c-3", "c-4"))
 
@@ -141,7 +143,9 @@ def turns_to(state: str, **more: Any) -> Json:
 
 @pytest.mark.proves("map-heard")
 @each_mode
-async def test_what_an_agent_keeps_and_does_not_stream_is_the_result(mode: str, tmp_path: Path) -> None:
+async def test_artifacts_that_an_agent_stores_but_does_not_stream_are_the_result(
+    mode: str, tmp_path: Path
+) -> None:
     """The worker of fasta2a 2.1.1 writes what it gives into its storage; the stream only says that it has ended."""
     artifact = {"artifactId": "a-1", "parts": [{"text": "Hello, Ada"}]}
 
@@ -156,7 +160,7 @@ async def test_what_an_agent_keeps_and_does_not_stream_is_the_result(mode: str, 
 
 @pytest.mark.proves("map-heard")
 @each_mode
-async def test_a_task_that_ended_in_a_stream_has_ended_whatever_is_read_of_it(
+async def test_a_task_that_ended_in_a_stream_has_ended_even_if_a_read_says_otherwise(
     mode: str, tmp_path: Path
 ) -> None:
     def script(method: str, _: Json) -> list[Json]:
@@ -169,7 +173,9 @@ async def test_a_task_that_ended_in_a_stream_has_ended_whatever_is_read_of_it(
 
 @pytest.mark.proves("a2a-3.7-unreliable", "map-result")
 @each_mode
-async def test_what_an_agent_said_and_did_not_keep_is_the_result(mode: str, tmp_path: Path) -> None:
+async def test_a_message_that_an_agent_streamed_but_did_not_store_is_the_result(
+    mode: str, tmp_path: Path
+) -> None:
     def script(method: str, _: Json) -> list[Json]:
         said = [
             turns_to("WORKING", message=says(f"m-{words}", {"text": words})) for words in ("Hello,", "Ada")
@@ -247,7 +253,7 @@ async def test_a_question_in_an_artifact_is_shown_to_a_host_that_cannot_be_asked
 
 
 @pytest.mark.proves("map-ask-back-once")
-async def test_an_answer_that_is_said_again_while_the_agent_works_waits_with_it(tmp_path: Path) -> None:
+async def test_a_repeated_answer_while_the_agent_works_waits_for_the_task(tmp_path: Path) -> None:
     states = ["INPUT_REQUIRED", "WORKING", "COMPLETED"]
 
     def script(method: str, _: Json) -> list[Json]:
@@ -269,7 +275,7 @@ async def test_an_answer_that_is_said_again_while_the_agent_works_waits_with_it(
 
 @pytest.mark.proves("map-ask-back")
 @each_mode
-async def test_a_question_of_a_tool_with_an_output_schema_begins_with_what_to_do(
+async def test_a_question_of_a_tool_with_an_output_schema_begins_with_the_next_step(
     mode: str, tmp_path: Path
 ) -> None:
     def script(_: str, __: Json) -> list[Json]:
@@ -294,9 +300,7 @@ async def test_a_question_of_a_tool_with_an_output_schema_begins_with_what_to_do
 
 @pytest.mark.proves("map-ask-back-once")
 @each_mode
-async def test_an_answer_that_comes_late_is_answered_with_how_the_task_ended(
-    mode: str, tmp_path: Path
-) -> None:
+async def test_a_late_answer_gets_the_result_of_the_ended_task(mode: str, tmp_path: Path) -> None:
     asked, ended = (
         task("INPUT_REQUIRED", says("q-1", {"text": "Sure?"})),
         task("FAILED", says("e-1", {"text": "Too late"})),

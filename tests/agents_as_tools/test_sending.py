@@ -18,7 +18,7 @@ def sending() -> Sending:
     return Sending(client, lambda _: None, None)
 
 
-async def test_only_so_many_are_kept_and_the_oldest_goes_first() -> None:
+async def test_the_number_of_unnamed_messages_is_limited_and_the_oldest_goes_first() -> None:
     unnamed = UnnamedMessages(3)
     ids = [unnamed.keep(sending()) for _ in range(4)]
     assert all(UnnamedMessages.is_id(one) for one in ids)

@@ -77,13 +77,13 @@ async def listed(count: int, most: int = 100, **said: str) -> tuple[FaceListing,
         return listing_of([agent], replace(OPTIONS, rules=rules), {}), Skills
 
 
-async def test_the_skills_of_a_card_are_looked_through_as_often_however_many_there_are() -> None:
+async def test_the_number_of_passes_over_a_cards_skills_does_not_depend_on_their_number() -> None:
     (few, of_few), (many, of_many) = await listed(2), await listed(100)
     assert (len(few.examples), len(many.examples)) == (4, 200)
     assert of_few.times == of_many.times
 
 
-async def test_skills_beyond_the_limit_are_left_out_and_that_is_said() -> None:
+async def test_skills_beyond_the_limit_are_left_out_with_a_remark() -> None:
     found, _ = await listed(5, most=3)
     assert [one.skill_id for one in found.tools.published] == ["s0", "s1", "s2"]
     assert sorted(found.examples) == ["s0_1", "s0_2", "s1_1", "s1_2", "s2_1", "s2_2"]
@@ -95,7 +95,7 @@ async def test_skills_beyond_the_limit_are_left_out_and_that_is_said() -> None:
     assert (await listed(3, most=3))[0].remarks == ()
 
 
-async def test_only_web_links_and_words_that_can_be_seen_introduce_an_agent() -> None:
+async def test_an_agents_introduction_has_only_web_links_and_visible_characters() -> None:
     links = {"documentationUrl": "javascript:alert(1)", "iconUrl": "data:text/html,x"}
     found, _ = await listed(1, name="Gu\u202eide", description="Kno\u200bws", **links)
     assert found.introduction == Introduction("Guide", "Guide: Knows", None, None)
@@ -129,7 +129,7 @@ class Source(Remembered):
 
 
 @pytest.mark.parametrize(("now", "listed_skill"), [("new", "new"), (None, "old")])
-async def test_a_start_asks_an_agent_that_is_up_and_lists_a_remembered_card_for_one_that_is_not(
+async def test_a_start_reads_the_card_of_an_agent_that_is_up_and_uses_a_remembered_card_for_others(
     now: str | None, listed_skill: str
 ) -> None:
     source = Source(found_card("old"), None if now is None else found_card(now))

@@ -77,7 +77,7 @@ def words(result: Any) -> str:
     return "\n".join(block.text for block in result.content)
 
 
-async def test_its_answer_can_be_come_back_for_as_long_as_the_process_lives(tmp_path: Path) -> None:
+async def test_an_answer_without_a_task_can_be_fetched_while_the_process_lives(tmp_path: Path) -> None:
     async with taciturn(tmp_path) as (agent, host):
         slow = words(await host.call_tool("think", {"message": "hard"}))
         assert "good only while this server runs" in slow
@@ -93,7 +93,7 @@ async def test_its_answer_can_be_come_back_for_as_long_as_the_process_lives(tmp_
         assert (done.is_error, words(done)) == (False, "At last")
 
 
-async def test_it_can_be_given_up(tmp_path: Path) -> None:
+async def test_waiting_for_an_answer_without_a_task_can_be_canceled(tmp_path: Path) -> None:
     async with taciturn(tmp_path) as (_, host):
         handle = words(await host.call_tool("think", {"message": "hard"})).rpartition(" ")[2]
         canceled = await host.call_tool("task_cancel", {"handle": handle})
@@ -104,7 +104,7 @@ async def test_it_can_be_given_up(tmp_path: Path) -> None:
         assert "not known any more" in words(gone)
 
 
-async def test_an_audit_names_no_task_where_the_agent_has_named_none(tmp_path: Path) -> None:
+async def test_an_audit_names_no_task_if_the_agent_named_none(tmp_path: Path) -> None:
     path = tmp_path / "audit.jsonl"
     audit = AuditPlan(path, 1 << 30, 600, required=True)
     async with taciturn(tmp_path, audit=audit) as (_, host):
@@ -118,7 +118,7 @@ async def test_an_audit_names_no_task_where_the_agent_has_named_none(tmp_path: P
     ]
 
 
-async def test_without_follow_up_tools_the_outcome_is_said_to_be_unknown(tmp_path: Path) -> None:
+async def test_without_follow_up_tools_the_result_says_that_the_outcome_is_unknown(tmp_path: Path) -> None:
     async with taciturn(tmp_path, follow_up_tools=False) as (_, host):
         result = await host.call_tool("think", {"message": "hard"})
         assert result.is_error

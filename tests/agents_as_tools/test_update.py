@@ -39,7 +39,7 @@ async def names_of(host: Any) -> list[str]:
 
 
 @pytest.mark.parametrize("mode", ["auto", "legacy"])
-async def test_calls_in_flight_finish_on_what_they_began_with(mode: str, tmp_path: Path) -> None:
+async def test_calls_in_flight_keep_the_old_agents_and_options(mode: str, tmp_path: Path) -> None:
     results: list[str] = []
     with anyio.fail_after(WAIT_SECONDS):
         async with (
@@ -94,7 +94,7 @@ async def test_an_agent_that_stays_keeps_its_client_and_a_new_one_is_read_in_the
             assert "plain" in await names_of(host)
 
 
-async def test_a_legacy_client_hears_of_an_update_and_nobody_of_one_that_changes_nothing(
+async def test_a_legacy_client_is_notified_of_an_update_unless_nothing_changes(
     tmp_path: Path,
 ) -> None:
     told = anyio.Event()
@@ -118,7 +118,7 @@ async def test_a_legacy_client_hears_of_an_update_and_nobody_of_one_that_changes
             assert len(there.changes) == 1
 
 
-async def test_new_clients_hear_the_new_title_and_instructions(tmp_path: Path) -> None:
+async def test_new_clients_get_the_new_title_and_instructions(tmp_path: Path) -> None:
     async with foreign_agent() as agent, serving(tmp_path, one(agent.url)) as there:
         async with there.client() as host:
             assert host.server_info is not None
@@ -170,7 +170,7 @@ async def test_a_task_that_began_before_an_update_goes_on_after_it(
             assert "To go on with this conversation" in texts[-1]
 
 
-async def test_a_task_asks_across_an_update(tmp_path: Path) -> None:
+async def test_a_task_can_be_answered_across_an_update(tmp_path: Path) -> None:
     with anyio.fail_after(WAIT_SECONDS):
         async with (
             foreign_agent() as agent,
@@ -189,7 +189,7 @@ async def test_a_task_asks_across_an_update(tmp_path: Path) -> None:
             assert ended["result"]["content"][0]["text"].startswith("Ordered 3")
 
 
-async def test_a_watched_task_is_told_of_to_its_end_whatever_is_updated(tmp_path: Path) -> None:
+async def test_a_watched_task_is_reported_to_its_end_across_updates(tmp_path: Path) -> None:
     with anyio.fail_after(WAIT_SECONDS):
         async with (
             foreign_agent() as agent,
@@ -209,7 +209,7 @@ async def test_a_watched_task_is_told_of_to_its_end_whatever_is_updated(tmp_path
 
 
 @pytest.mark.proves("map-handles")
-async def test_handles_to_agents_that_are_gone_are_refused_like_unknown_ones(tmp_path: Path) -> None:
+async def test_handles_to_removed_agents_are_refused_like_unknown_handles(tmp_path: Path) -> None:
     with anyio.fail_after(WAIT_SECONDS):
         async with (
             foreign_agent() as agent,
@@ -240,7 +240,7 @@ async def test_handles_to_agents_that_are_gone_are_refused_like_unknown_ones(tmp
 # Several entries for one agent
 
 
-async def test_entries_of_one_url_have_names_and_handles_of_their_own(tmp_path: Path) -> None:
+async def test_two_entries_with_the_same_url_have_different_names_and_handles(tmp_path: Path) -> None:
     with anyio.fail_after(WAIT_SECONDS):
         async with foreign_agent() as agent:
 
@@ -263,7 +263,7 @@ async def test_entries_of_one_url_have_names_and_handles_of_their_own(tmp_path: 
                 assert (await client.get(task))["status"] == "working"
 
 
-async def test_the_same_agent_twice_crashes_nothing(tmp_path: Path) -> None:
+async def test_the_same_agent_may_be_given_twice(tmp_path: Path) -> None:
     async with foreign_agent() as agent:
 
         def made(agents: Agents) -> list[Any]:
@@ -285,7 +285,7 @@ async def test_the_same_agent_twice_crashes_nothing(tmp_path: Path) -> None:
 
 
 @pytest.mark.proves("map-agent-down")
-async def test_sources_say_who_is_down_and_since_when(tmp_path: Path) -> None:
+async def test_sources_say_which_agents_are_down_and_since_when(tmp_path: Path) -> None:
     clock = [1000]
     with anyio.fail_after(WAIT_SECONDS):
         async with foreign_agent() as agent, foreign_agent() as away:
@@ -312,7 +312,7 @@ async def test_sources_say_who_is_down_and_since_when(tmp_path: Path) -> None:
                 ]
 
 
-async def test_a_face_may_lose_all_its_agents_and_be_updated_before_and_after_it_is_served(
+async def test_an_mcp_server_may_lose_all_agents_and_be_updated_before_and_after_it_runs(
     tmp_path: Path,
 ) -> None:
     async with foreign_agent() as agent, serving(tmp_path, one(agent.url)) as there, there.client() as host:

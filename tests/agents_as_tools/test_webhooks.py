@@ -50,7 +50,7 @@ async def notified_tasks(
             yield client, agent
 
 
-async def test_the_webhook_of_a_call_that_became_a_task_is_deleted_when_its_agent_says_that_it_ended(
+async def test_the_webhook_of_a_task_is_deleted_when_its_agent_says_that_the_task_ended(
     tmp_path: Path,
 ) -> None:
     async with notified_tasks(tmp_path) as (client, agent):
@@ -63,7 +63,7 @@ async def test_the_webhook_of_a_call_that_became_a_task_is_deleted_when_its_agen
         assert (await client.get(task))["status"] == "completed"
 
 
-async def test_a_webhook_is_not_asked_for_where_it_is_turned_off_or_has_no_address(tmp_path: Path) -> None:
+async def test_no_webhook_is_created_if_webhooks_are_off_or_the_bridge_has_no_address(tmp_path: Path) -> None:
     for name, options in (
         ("off", {"push": False}),
         ("undeclared", {"declared": False}),
@@ -88,7 +88,7 @@ async def handle_of_task(client: TaskClient) -> str:
             return found[1]
 
 
-async def test_a_handle_has_a_webhook_and_the_one_who_comes_back_is_woken_by_it(tmp_path: Path) -> None:
+async def test_a_handle_has_a_webhook_which_wakes_the_host_that_comes_back(tmp_path: Path) -> None:
     async with notified_tasks(tmp_path, task_after_seconds=3600, answer_within_seconds=0.2) as (
         client,
         agent,
@@ -170,7 +170,7 @@ async def scripted(agent: Notifying, folder: Path, **options: Any) -> AsyncItera
 
 
 @pytest.mark.parametrize("generation", [*CREATES])
-async def test_an_agent_is_asked_for_a_webhook_in_its_own_version(generation: str, tmp_path: Path) -> None:
+async def test_a_webhook_is_created_in_the_agents_protocol_version(generation: str, tmp_path: Path) -> None:
     agent = Notifying(generation)
     async with scripted(agent, tmp_path) as client, httpx2.AsyncClient() as http:
         task = await client.call("act", message="go")
@@ -189,7 +189,7 @@ async def test_an_agent_is_asked_for_a_webhook_in_its_own_version(generation: st
             assert asked["id"] in gone.values()
 
 
-async def test_who_listens_to_a_task_of_an_agent_that_notifies_is_told_at_its_notification_and_not_by_a_poll(
+async def test_a_watcher_learns_of_a_change_from_the_notification_and_not_from_a_poll(
     tmp_path: Path,
 ) -> None:
     agent = Notifying("1.0")
@@ -249,7 +249,7 @@ async def test_a_notification_of_a_task_that_has_ended_causes_no_request(tmp_pat
         assert not requests.is_set()
 
 
-async def test_the_oldest_webhook_makes_room_for_another_one(tmp_path: Path) -> None:
+async def test_the_oldest_webhook_makes_room_for_a_new_webhook(tmp_path: Path) -> None:
     agent = Notifying("1.0")
     async with scripted(agent, tmp_path, push_tasks=1) as client:
         for _ in range(2):
@@ -258,7 +258,7 @@ async def test_the_oldest_webhook_makes_room_for_another_one(tmp_path: Path) -> 
         assert agent.deleted[0]["id"] == agent.webhook["id"]
 
 
-async def test_the_webhooks_at_an_agent_that_is_not_called_any_more_are_deleted(tmp_path: Path) -> None:
+async def test_the_webhooks_at_a_removed_agent_are_deleted(tmp_path: Path) -> None:
     agent = Notifying("1.0")
     card = {"capabilities": {"streaming": False, "pushNotifications": True}}
     with anyio.fail_after(WAIT_SECONDS):

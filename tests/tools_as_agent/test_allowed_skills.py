@@ -85,7 +85,7 @@ def forms_of(skill: str) -> list[dict[str, Any]]:
 
 
 @pytest.mark.proves("web-skills")
-async def test_a_skill_that_may_be_used_is_run(devtools: Devtools) -> None:
+async def test_an_allowed_skill_is_run(devtools: Devtools) -> None:
     for name, skill in (
         ("ada", "delete_issue"),
         ("bob", "create_issue"),
@@ -99,7 +99,7 @@ async def test_a_skill_that_may_be_used_is_run(devtools: Devtools) -> None:
 
 
 @pytest.mark.proves("web-skills", "a2a-3.3.2-unrevealed")
-async def test_a_skill_that_may_not_be_used_is_answered_like_one_that_is_not_there(
+async def test_a_forbidden_skill_is_answered_like_an_unknown_skill(
     devtools: Devtools,
 ) -> None:
     bob = devtools.by("bob")
@@ -117,7 +117,7 @@ async def test_a_skill_that_may_not_be_used_is_answered_like_one_that_is_not_the
 
 
 @pytest.mark.proves("web-skills")
-async def test_a_stream_does_not_run_it_either(devtools: Devtools) -> None:
+async def test_a_stream_does_not_run_a_forbidden_skill_either(devtools: Devtools) -> None:
     async with devtools.by("dan").stream(
         "SendStreamingMessage", **message(call_part("search", words="x", place="y"))
     ) as events:
@@ -128,7 +128,7 @@ async def test_a_stream_does_not_run_it_either(devtools: Devtools) -> None:
 
 
 @pytest.mark.proves("web-skills")
-async def test_plain_text_goes_to_the_only_skill_that_may_be_used(devtools: Devtools) -> None:
+async def test_plain_text_goes_to_the_only_allowed_skill(devtools: Devtools) -> None:
     task = await devtools.by("bob").send({"text": "The printer burns"})
     assert said_by(task) == ["tracker", "create_issue", {"title": "The printer burns"}]
     asked = await devtools.by("ada").send({"text": "The printer burns"})
@@ -136,7 +136,7 @@ async def test_plain_text_goes_to_the_only_skill_that_may_be_used(devtools: Devt
 
 
 @pytest.mark.proves("web-skills")
-async def test_an_answer_does_not_reach_what_may_not_be_used(devtools: Devtools) -> None:
+async def test_an_answer_does_not_reach_a_forbidden_skill(devtools: Devtools) -> None:
     bob = devtools.by("bob")
     asked = await bob.send(call_part("nothing"))
     assert state(asked) == "INPUT_REQUIRED"
@@ -147,7 +147,9 @@ async def test_an_answer_does_not_reach_what_may_not_be_used(devtools: Devtools)
 
 
 @pytest.mark.proves("web-skills")
-async def test_an_answer_for_what_is_not_allowed_any_more_calls_nothing_else(devtools: Devtools) -> None:
+async def test_an_answer_for_a_skill_that_is_no_longer_allowed_calls_no_other_skill(
+    devtools: Devtools,
+) -> None:
     ada = devtools.by("ada")
     asked = await ada.send(call_part("delete_issue"))
     devtools.access.update(verifiers_of(credentials(ada=("create_issue",))))
@@ -160,7 +162,7 @@ async def test_an_answer_for_what_is_not_allowed_any_more_calls_nothing_else(dev
 
 
 @pytest.mark.proves("web-skills")
-async def test_what_is_not_allowed_any_more_does_not_go_on(devtools: Devtools) -> None:
+async def test_a_skill_that_is_no_longer_allowed_does_not_go_on(devtools: Devtools) -> None:
     ada = devtools.by("ada")
     asked = await ada.send(call_part("delete_issue"))
     assert state(asked) == "INPUT_REQUIRED"
@@ -174,7 +176,7 @@ async def test_what_is_not_allowed_any_more_does_not_go_on(devtools: Devtools) -
 
 
 @pytest.mark.proves("web-auth")
-async def test_a_token_and_a_key_stand_for_one_principal_and_its_tasks(devtools: Devtools) -> None:
+async def test_a_token_and_a_key_identify_the_same_principal_with_its_tasks(devtools: Devtools) -> None:
     task = await devtools.by("ada").send(call_part("delete_issue", id="7"))
     bare = devtools.kind(devtools.client, devtools.base_url)
     assert (await bare.with_headers(X_API_Key="key-ada").get(task["id"]))["id"] == task["id"]
@@ -190,7 +192,7 @@ async def test_a_token_and_a_key_stand_for_one_principal_and_its_tasks(devtools:
 
 
 @pytest.mark.proves("web-auth")
-async def test_the_card_is_for_everyone_and_says_what_is_accepted(devtools: Devtools) -> None:
+async def test_the_card_is_public_and_declares_the_accepted_credentials(devtools: Devtools) -> None:
     response = await devtools.client.get(f"{devtools.base_url}/.well-known/agent-card.json")
     card = response.json()
     assert {skill["id"] for skill in card["skills"]} == {"create_issue", "delete_issue", "search"}
@@ -227,7 +229,7 @@ async def test_the_card_is_for_everyone_and_says_what_is_accepted(devtools: Devt
     ],
     ids=["key", "token", "wrong key"],
 )
-async def test_our_client_shows_what_our_card_asks_for(
+async def test_the_bridges_client_sends_the_credentials_that_the_card_asks_for(
     devtools: Devtools, credentials: Credentials, reason: str
 ) -> None:
     found = await fetch_card(devtools.client, devtools.base_url)

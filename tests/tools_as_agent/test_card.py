@@ -54,7 +54,7 @@ CARDS = {
 
 
 @pytest.mark.proves("a2a-8.3-interfaces", "mcp-raw")
-def test_the_card_of_a_server_is_what_the_server_says_of_itself() -> None:
+def test_the_card_of_a_server_takes_the_servers_own_description() -> None:
     skill = skill_from(ECHO, "echo", "demo")
     assert card_of(ECHO).to_object() == {
         "name": "Demo",
@@ -115,7 +115,7 @@ def without_defaults(value: Any) -> Any:
 
 
 @pytest.mark.proves("card-base")
-def test_what_is_chosen_goes_before_what_the_server_says() -> None:
+def test_configured_values_override_the_servers_own() -> None:
     chosen = options_with(name="Mine", description="My tools")
     card = card_of(ECHO, options=chosen)
     assert (card.name, card.description) == ("Mine", "My tools")
@@ -131,7 +131,7 @@ def test_what_is_chosen_goes_before_what_the_server_says() -> None:
         (Greeting("server", "", "Title"), ("Title", "The tools of Title", "0")),
     ],
 )
-def test_a_server_that_says_little_still_has_a_whole_card(
+def test_a_server_with_little_description_still_has_a_complete_card(
     greeting: Greeting | None, said: tuple[str, str, str]
 ) -> None:
     card = card_of(ECHO, greeting=greeting)
@@ -161,12 +161,12 @@ def test_the_placeholder_is_listed_as_unavailable_once_its_server_has_been_down_
 
 
 @pytest.mark.proves("a2a-4.4.1-card")
-def test_the_modes_of_the_agent_are_those_of_all_its_skills() -> None:
+def test_the_agents_default_modes_combine_the_modes_of_all_skills() -> None:
     assert card_of(ECHO, UPLOAD).default_input_modes == ("application/json", "text/plain", "image/png")
 
 
 @pytest.mark.proves("mcp-icons")
-async def test_a_server_s_links_that_are_none_of_the_web_are_not_on_the_card() -> None:
+async def test_a_servers_links_that_are_not_web_links_are_not_on_the_card() -> None:
     face = Face(website_url="javascript:alert(1)", icons=[{"src": "data:text/html,x"}])
     async with served(face) as url, running(config_for(url_at(url))) as there:
         (agent,) = there.bridge.whole.published

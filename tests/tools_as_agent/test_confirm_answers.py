@@ -57,7 +57,7 @@ async def test_a_refusal_in_the_metadata_of_the_request_counts(own: Any, beside_
 
 
 @pytest.mark.proves("map-confirm")
-async def test_a_yes_in_the_metadata_of_the_request_counts_and_one_to_another_question_does_not() -> None:
+async def test_a_yes_in_the_metadata_of_the_request_counts_only_for_its_question() -> None:
     async with acting().run() as server, team({"notes": server.target}, agent=OPTIONS) as served:
         asked = await served.rpc.send(call_part("wipe", note=5))
         for key in ("confirm-stale", ["x"]):
@@ -81,7 +81,7 @@ async def test_a_yes_in_the_metadata_of_the_request_counts_and_one_to_another_qu
         (DONE, {SKILL: "read", ANSWER: "accept"}, ("read", {})),
     ],
 )
-async def test_a_message_that_asks_for_another_skill_is_no_yes_to_this_one(
+async def test_a_message_that_asks_for_another_skill_does_not_confirm_this_skill(
     part: Any, metadata: Any, called: Any
 ) -> None:
     async with acting().run() as server, team({"notes": server.target}, agent=OPTIONS) as served:
@@ -115,7 +115,7 @@ async def test_a_message_that_asks_for_another_skill_is_no_yes_to_this_one(
         {"data": {"action": "accept", "content": {"sure": False}}},
     ],
 )
-async def test_what_is_no_clear_answer_has_the_same_question_asked_again(part: Any) -> None:
+async def test_after_an_unclear_answer_the_same_question_is_asked_again(part: Any) -> None:
     async with acting().run() as server, team({"notes": server.target}, agent=OPTIONS) as served:
         asked = await served.rpc.send(call_part("wipe", note=5))
         again = await served.on(asked, part)
@@ -129,7 +129,7 @@ async def test_what_is_no_clear_answer_has_the_same_question_asked_again(part: A
 
 
 @pytest.mark.proves("map-confirm")
-async def test_no_answer_runs_nothing_even_where_a_yes_is_no_longer_needed() -> None:
+async def test_an_unclear_answer_runs_nothing_even_if_a_confirmation_is_no_longer_needed() -> None:
     async with acting().run() as server, team({"notes": server.target}, agent=OPTIONS) as served:
         asked = await served.rpc.send(call_part("wipe", note=5))
         served.agent.update(served.sources, chosen(confirm="never"), {})
@@ -141,7 +141,7 @@ async def test_no_answer_runs_nothing_even_where_a_yes_is_no_longer_needed() -> 
 @pytest.mark.parametrize(
     "part", [{"text": "false"}, {"text": '{"action": "decline"}'}, {"data": {"confirm": False}}]
 )
-async def test_a_refusal_as_data_is_one_in_text_too(part: Any) -> None:
+async def test_a_refusal_as_data_also_counts_as_json_text(part: Any) -> None:
     async with acting().run() as server, team({"notes": server.target}, agent=OPTIONS) as served:
         asked = await served.rpc.send(call_part("wipe", note=5))
         assert state(await served.on(asked, part)) == "REJECTED"
@@ -161,7 +161,7 @@ async def test_an_argument_that_looks_like_an_answer_is_an_argument(action: str)
 
 
 @pytest.mark.proves("map-confirm")
-async def test_a_refusal_in_the_shape_of_a_result_is_one_where_a_tool_takes_content() -> None:
+async def test_a_refusal_in_the_shape_of_a_result_counts_even_if_the_tool_takes_content() -> None:
     async with acting().run() as server, team({"notes": server.target}, agent=OPTIONS) as served:
         asked = await served.rpc.send(call_part("post", content="x"))
         assert state(await served.on(asked, {"data": {"action": "decline"}})) == "REJECTED"
@@ -169,7 +169,7 @@ async def test_a_refusal_in_the_shape_of_a_result_is_one_where_a_tool_takes_cont
 
 
 @pytest.mark.proves("map-confirm")
-async def test_other_arguments_behind_the_name_of_the_skill_are_asked_about() -> None:
+async def test_other_arguments_after_the_name_of_the_skill_need_a_confirmation() -> None:
     async with acting().run() as server, team({"notes": server.target}, agent=OPTIONS) as served:
         asked = await served.rpc.send(call_part("wipe", note=5))
         again = await served.on(asked, {"text": "wipe note=6"}, metadata={ANSWER: "accept"})
@@ -180,7 +180,7 @@ async def test_other_arguments_behind_the_name_of_the_skill_are_asked_about() ->
 
 @pytest.mark.proves("map-confirm")
 @pytest.mark.parametrize("named", [[], {}, 1, None])
-async def test_a_skill_named_by_no_text_is_none(named: Any) -> None:
+async def test_skill_metadata_that_is_not_a_text_names_no_skill(named: Any) -> None:
     async with acting().run() as server, team({"notes": server.target}, agent=OPTIONS) as served:
         asked = await served.rpc.send(call_part("wipe", note=5))
         assert said_by(await served.on(asked, DONE, metadata={SKILL: named}))[1] == "wipe"

@@ -74,7 +74,7 @@ async def test_a_destructive_call_runs_once_it_is_confirmed(headers: Any) -> Non
         ({}, SkillOverride(confirm=True), ["wipe", "read", "write"]),
     ],
 )
-async def test_which_calls_wait_for_a_yes(options: Any, override: Any, asked: list[str]) -> None:
+async def test_which_calls_wait_for_a_confirmation(options: Any, override: Any, asked: list[str]) -> None:
     rules = {"*": override} if override else {}
     async with notes().run() as server, team({"notes": server.target}, rules, agent=options) as served:
         states = {
@@ -95,7 +95,7 @@ async def test_which_calls_wait_for_a_yes(options: Any, override: Any, asked: li
         ({"text": "No!"}, None, "REJECTED"),
     ],
 )
-async def test_who_refuses_ends_the_task_and_nothing_ran(part: Any, metadata: Any, end: str) -> None:
+async def test_a_refusal_ends_the_task_and_nothing_runs(part: Any, metadata: Any, end: str) -> None:
     async with notes().run() as server, team({"notes": server.target}, agent=DESTRUCTIVE) as served:
         asked = await served.rpc.send(call_part("wipe", note=5))
         fields = {"metadata": metadata} if metadata else {}
@@ -114,7 +114,7 @@ async def test_who_refuses_ends_the_task_and_nothing_ran(part: Any, metadata: An
         {"data": {"action": "accept", "note": 6}},
     ],
 )
-async def test_other_arguments_after_a_yes_need_another(part: Any) -> None:
+async def test_other_arguments_after_a_yes_need_another_confirmation(part: Any) -> None:
     """Also when they come with the yes."""
     async with notes().run() as server, team({"notes": server.target}, agent=DESTRUCTIVE) as served:
         asked = await served.rpc.send(call_part("wipe", note=5))
@@ -127,7 +127,7 @@ async def test_other_arguments_after_a_yes_need_another(part: Any) -> None:
 
 
 @pytest.mark.proves("map-confirm")
-async def test_arguments_in_metadata_are_arguments_too() -> None:
+async def test_arguments_in_metadata_count_as_arguments() -> None:
     async with notes().run() as server, team({"notes": server.target}, agent=DESTRUCTIVE) as served:
         asked = await served.rpc.send(call_part("wipe", note=5))
         other = await served.on(asked, DONE, metadata={SKILL: "wipe", ARGUMENTS: {"note": 6}})
@@ -142,7 +142,7 @@ async def test_arguments_in_metadata_are_arguments_too() -> None:
 
 
 @pytest.mark.proves("map-confirm")
-async def test_the_same_arguments_with_a_yes_are_that_call() -> None:
+async def test_a_yes_with_the_same_arguments_confirms_the_call() -> None:
     async with notes().run() as server, team({"notes": server.target}, agent=DESTRUCTIVE) as served:
         asked = await served.rpc.send(call_part("wipe", note=5))
         again = await served.on(asked, call_part("wipe", note=5))
@@ -179,7 +179,7 @@ async def test_a_yes_that_is_sent_twice_runs_the_call_once() -> None:
 
 
 @pytest.mark.proves("map-confirm")
-async def test_missing_arguments_are_asked_for_before_the_yes() -> None:
+async def test_missing_arguments_are_asked_for_before_the_confirmation() -> None:
     async with notes().run() as server, team({"notes": server.target}, agent=DESTRUCTIVE) as served:
         asked = await served.rpc.send(call_part("wipe"))
         assert state(asked) == "INPUT_REQUIRED"
@@ -191,7 +191,7 @@ async def test_missing_arguments_are_asked_for_before_the_yes() -> None:
 
 @pytest.mark.proves("map-confirm")
 @pytest.mark.parametrize("change", ["tool", "default", "server", "none"])
-async def test_a_yes_is_for_the_tool_as_it_was_shown(change: str) -> None:
+async def test_a_yes_is_valid_only_for_the_tool_as_it_was_shown(change: str) -> None:
     """A server that describes its tool otherwise, another default, another server under the same id."""
     async with notes().run() as server, notes().run() as other:
         other.name = "other"
@@ -222,7 +222,7 @@ async def test_a_yes_is_for_the_tool_as_it_was_shown(change: str) -> None:
 
 
 @pytest.mark.proves("map-confirm", "map-hidden")
-async def test_what_is_hidden_is_not_told_in_the_question() -> None:
+async def test_a_confirmation_does_not_show_hidden_arguments() -> None:
     rules = {
         "wipe": SkillOverride(
             confirm=True,
@@ -238,7 +238,7 @@ async def test_what_is_hidden_is_not_told_in_the_question() -> None:
 
 
 @pytest.mark.proves("map-confirm", "restart-keeps-waiting")
-async def test_a_question_for_a_yes_survives_a_restart(tmp_path: Path) -> None:
+async def test_a_confirmation_survives_a_restart(tmp_path: Path) -> None:
     store = str(tmp_path / "tasks.db")
     async with notes().run() as server:
         async with team({"notes": server.target}, agent=DESTRUCTIVE, store=store) as served:
@@ -251,7 +251,7 @@ async def test_a_question_for_a_yes_survives_a_restart(tmp_path: Path) -> None:
 
 
 @pytest.mark.proves("map-confirm", "map-rounds")
-async def test_what_the_server_asks_in_a_confirmed_call_needs_no_second_yes() -> None:
+async def test_a_servers_question_in_a_confirmed_call_needs_no_second_confirmation() -> None:
     rules = {"ask-one": SkillOverride(confirm=True)}
     async with team({"s": asking_command("modern")}, rules) as served:
         confirm = await served.rpc.send(call_part("ask-one"))
@@ -271,7 +271,7 @@ async def test_a_profile_says_which_calls_are_confirmed() -> None:
 
 
 @pytest.mark.proves("map-confirm")
-async def test_offered_as_a_tool_again_a_call_is_confirmed_in_words(tmp_path: Path) -> None:
+async def test_through_a_second_bridge_a_call_is_confirmed_in_words(tmp_path: Path) -> None:
     """Where the host cannot ask its user. A URL among the arguments is no place to go."""
     link = listed("link", "url", hints={"destructive": True}, url=TEXT)
     async with (
@@ -292,7 +292,7 @@ async def test_offered_as_a_tool_again_a_call_is_confirmed_in_words(tmp_path: Pa
 @pytest.mark.proves("map-confirm")
 @pytest.mark.parametrize("mode", ["auto", "legacy"])
 @pytest.mark.parametrize("action", ["accept", "decline", "cancel"])
-async def test_offered_as_a_tool_again_a_host_asks_its_user_for_the_yes(
+async def test_through_a_second_bridge_a_host_asks_its_user_to_confirm(
     mode: str, action: Any, tmp_path: Path
 ) -> None:
     """By a form that has no fields; also where a URL is among the arguments."""
@@ -314,7 +314,7 @@ async def test_offered_as_a_tool_again_a_host_asks_its_user_for_the_yes(
 
 
 @pytest.mark.proves("map-confirm", "a2a-7.6.1-auth-open")
-async def test_a_stream_stays_open_while_a_yes_is_waited_for() -> None:
+async def test_a_stream_stays_open_while_a_call_waits_for_its_confirmation() -> None:
     async with notes().run() as server, team({"notes": server.target}, agent=DESTRUCTIVE) as served:
         seen: list[Any] = []
         async with anyio.create_task_group() as tasks, PyClient(served.base_url) as client:

@@ -76,7 +76,7 @@ def said(task: Any) -> list[str]:
 
 
 @pytest.mark.proves("mcp-child")
-async def test_rubbish_on_stdout_is_passed_over_and_half_a_line_at_the_end_is_no_answer() -> None:
+async def test_invalid_lines_on_stdout_are_skipped_and_half_a_line_at_the_end_is_no_answer() -> None:
     command = command_of((sys.executable, "-c", RUBBISH))
     async with running(config_for(command)) as bridge, httpx2.AsyncClient(timeout=30) as http:
         rpc = Rpc(http, bridge.base_url)
@@ -88,7 +88,7 @@ async def test_rubbish_on_stdout_is_passed_over_and_half_a_line_at_the_end_is_no
 
 
 @pytest.mark.proves("map-lost", "mcp-no-leak")
-async def test_a_server_that_is_killed_leaves_nobody_behind_that_holds_its_stdout() -> None:
+async def test_a_killed_server_leaves_no_process_behind_that_holds_its_stdout() -> None:
     argv = (sys.executable, "-S", "-E", "-c", WITH_GRANDCHILD, "with-grandchild")
     command = command_of(argv, pace=child_pace(flush_seconds=0.1, quiet_seconds=0.1))
     async with running(config_for(command)) as bridge, httpx2.AsyncClient(timeout=30) as http:
@@ -119,7 +119,7 @@ async def _ended(rpc: Rpc, task_id: str) -> Any:
 
 @pytest.mark.proves("map-lost", "mcp-no-leak")
 @pytest.mark.parametrize("store", ["memory:", "tasks.db"])
-async def test_a_server_that_is_killed_again_and_again_leaves_no_call_unanswered_and_nothing_behind(
+async def test_a_server_that_is_killed_repeatedly_leaves_no_call_unanswered_and_no_process_behind(
     store: str, tmp_path: Path
 ) -> None:
     tally = await kill_often(KILLS, store if store == "memory:" else str(tmp_path / store))

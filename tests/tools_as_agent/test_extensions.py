@@ -76,7 +76,7 @@ def asked(server: RecordingServer, *uris: str) -> list[Json]:
 
 
 @pytest.mark.proves("a2a-4.6-extensions", "map-extension-card")
-async def test_the_card_declares_what_the_file_names_after_the_bridge_s_own(tmp_path: Path) -> None:
+async def test_the_card_declares_configured_extensions_after_the_bridges_own(tmp_path: Path) -> None:
     async with shop(tmp_path, selling()) as (rpc, _):
         card = (await rpc.client.get(f"{rpc.base_url}/.well-known/agent-card.json")).json()
         own, *others = card["capabilities"]["extensions"]
@@ -104,7 +104,7 @@ async def test_a_client_that_does_not_activate_a_required_extension_is_refused(
 
 
 @pytest.mark.proves("a2a-3.3.4-extensions")
-async def test_a_client_that_activates_it_is_served(tmp_path: Path) -> None:
+async def test_a_client_that_activates_a_required_extension_is_served(tmp_path: Path) -> None:
     async with shop(tmp_path, selling(), is_required=True) as drivers:
         for driver in drivers:
             asking = driver.with_headers(**{"A2A-Extensions": f"{PAY}, {OTHER}"})
@@ -114,7 +114,7 @@ async def test_a_client_that_activates_it_is_served(tmp_path: Path) -> None:
 
 @pytest.mark.proves("map-extension-metadata")
 @pytest.mark.parametrize("version", [LEGACY, MODERN])
-async def test_metadata_of_active_extensions_goes_to_the_tool_and_comes_from_it(
+async def test_metadata_of_active_extensions_is_passed_to_the_tool_and_back(
     version: str, tmp_path: Path
 ) -> None:
     told = {STAMP: {"sold": 2}, PAY: [1, {"deep": None}], OTHER: "not declared"}
@@ -140,7 +140,7 @@ async def test_metadata_of_active_extensions_goes_to_the_tool_and_comes_from_it(
 
 
 @pytest.mark.proves("map-extension-metadata")
-async def test_metadata_of_an_extension_that_is_not_active_stays_where_it_is(tmp_path: Path) -> None:
+async def test_metadata_of_an_inactive_extension_is_not_passed_on(tmp_path: Path) -> None:
     server = selling(**{STAMP: {"sold": 2}})
     async with shop(tmp_path, server) as (rpc, _):
         task = await rpc.send(
@@ -153,7 +153,9 @@ async def test_metadata_of_an_extension_that_is_not_active_stays_where_it_is(tmp
 
 
 @pytest.mark.proves("map-extension-metadata")
-async def test_what_the_first_message_said_is_not_lost_while_the_client_is_asked(tmp_path: Path) -> None:
+async def test_the_metadata_of_the_first_message_is_not_lost_while_the_client_is_asked(
+    tmp_path: Path,
+) -> None:
     server = selling()
     async with shop(tmp_path, server) as (rpc, _):
         active = rpc.with_headers(a2a_extensions=STAMP)
@@ -179,7 +181,7 @@ async def test_data_of_a_profile_extension_passes_both_ways_untouched(tmp_path: 
 
 
 @pytest.mark.proves("a2a-4.6-extensions")
-async def test_a_method_of_an_extension_is_one_that_no_tool_answers(tmp_path: Path) -> None:
+async def test_a_method_of_an_extension_is_not_found(tmp_path: Path) -> None:
     async with shop(tmp_path, selling()) as (rpc, _):
         asking = rpc.with_headers(a2a_extensions=STAMP)
         fault = await asking.refused("stamps/list")
@@ -206,7 +208,7 @@ async def test_metadata_of_a_result_without_content_comes_with_an_empty_text(tmp
 
 
 @pytest.mark.proves("map-extension-metadata")
-async def test_a_result_without_content_is_the_same_after_the_way_through_both_bridges(
+async def test_a_result_without_content_is_the_same_after_both_bridges(
     tmp_path: Path,
 ) -> None:
     server = with_nothing(meta={"shop/receipt": 7})

@@ -37,7 +37,7 @@ async def callers(**tables: Any) -> AsyncIterator[tuple[Asked, Asked]]:
 
 
 @pytest.mark.proves("mcp-fair")
-async def test_a_call_starts_at_once_while_another_caller_holds_all_that_it_may() -> None:
+async def test_a_call_starts_at_once_while_another_caller_uses_its_whole_share() -> None:
     async with callers(run={"concurrency": PLACES, "queue": 32}) as (alice, bob):
         endless = [await alice.send(call_part("wait"), configuration=AT_ONCE) for _ in range(PLACES + 32)]
         refused = await alice.refused("SendMessage", message=alice_says(call_part("echo", text="one more")))
@@ -54,7 +54,7 @@ async def test_a_call_starts_at_once_while_another_caller_holds_all_that_it_may(
 
 
 @pytest.mark.proves("map-contended")
-async def test_a_caller_that_waits_behind_anothers_question_is_not_told_its_task() -> None:
+async def test_a_caller_that_waits_for_anothers_question_does_not_learn_its_task() -> None:
     async with callers() as (alice, bob):
         asks = await alice.ask("ask-one")
         waits = await bob.send(call_part("echo", text="hello"), configuration=AT_ONCE)

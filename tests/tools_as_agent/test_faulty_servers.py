@@ -68,7 +68,7 @@ async def test_a_lost_answer_fails_its_task_and_the_call_is_not_sent_again(
 @each_that_only_streams
 @pytest.mark.proves("map-lost")
 @pytest.mark.parametrize("fault", [RESET, SWALLOWED], ids=["reset", "swallowed"])
-async def test_over_http_sse_a_lost_receipt_is_a_lost_call_unless_its_answer_is_there_first(
+async def test_over_http_sse_a_lost_receipt_is_a_lost_call_unless_the_answer_came_first(
     place: str, fault: Fault, reference: Reference
 ) -> None:
     async with wrapped_at(place, started=reference) as there:
@@ -85,7 +85,7 @@ async def test_over_http_sse_a_lost_receipt_is_a_lost_call_unless_its_answer_is_
 
 @each_place
 @pytest.mark.proves("map-lost")
-async def test_when_every_connection_drops_the_calls_under_way_fail_and_the_next_one_works(
+async def test_when_every_connection_drops_the_running_calls_fail_and_the_next_call_works(
     place: str, reference: Reference
 ) -> None:
     skill, arguments = PLACES[place].lasting
@@ -110,7 +110,7 @@ async def test_when_every_connection_drops_the_calls_under_way_fail_and_the_next
 @pytest.mark.long
 @each_place
 @pytest.mark.proves("map-lost")
-async def test_an_outage_fails_its_calls_with_whose_fault_it_is_and_is_over_when_it_is_over(
+async def test_calls_during_an_outage_fail_with_the_servers_fault_and_later_calls_work(
     place: str, reference: Reference
 ) -> None:
     profile = profile_with(server={"connect_seconds": 1.5, "longest_pause_seconds": 0.1})
@@ -148,7 +148,7 @@ async def test_a_call_that_is_refused_is_sent_once_a_connection_can_be_made_agai
 
 @pytest.mark.parametrize("place", ["legacy", "everything"])
 @pytest.mark.proves("map-lost")
-async def test_a_call_of_a_session_that_the_server_has_ended_is_made_in_a_new_one(
+async def test_a_call_in_a_session_that_the_server_ended_is_made_in_a_new_session(
     place: str, reference: Reference
 ) -> None:
     async with wrapped_at(place, started=reference) as there, httpx2.AsyncClient() as other:
@@ -164,7 +164,7 @@ async def test_a_call_of_a_session_that_the_server_has_ended_is_made_in_a_new_on
         await there.works()
 
 
-async def test_a_stream_that_breaks_is_taken_up_again_where_the_server_keeps_its_events(
+async def test_a_broken_stream_is_resumed_if_the_server_keeps_its_events(
     reference: Reference,
 ) -> None:
     """The reference server numbers them; the call itself is not repeated."""
@@ -191,7 +191,7 @@ async def test_a_server_that_stays_silent_is_waited_for_as_long_as_a_call_may_ta
 
 
 @each_place
-async def test_an_answer_that_comes_in_drops_is_whole(place: str, reference: Reference) -> None:
+async def test_an_answer_that_arrives_byte_by_byte_is_complete(place: str, reference: Reference) -> None:
     async with wrapped_at(place, started=reference) as there:
         there.proxy.on(CALL, slow(7, 0.001))
         await there.works("grüße 🎈\u2028" * 20)
@@ -199,20 +199,20 @@ async def test_an_answer_that_comes_in_drops_is_whole(place: str, reference: Ref
 
 
 @each_place
-async def test_a_great_result_is_whole(place: str, reference: Reference) -> None:
+async def test_a_large_result_is_complete(place: str, reference: Reference) -> None:
     size = 5 * MEGABYTE if place in ("legacy", "modern") else MEGABYTE  # of a request, the others take 4 MB
     letters = random.Random(5).choices('abcdefgh grüße🎈\u2028\n"\\', k=size // 2)
     async with wrapped_at(place, started=reference) as there:
         await there.works("".join(letters))
 
 
-async def test_a_great_result_over_http_sse_is_whole() -> None:
+async def test_a_large_result_over_http_sse_is_complete() -> None:
     async with wrapped_at("sse") as there:
         task = await there.call("big", bytes=5 * MEGABYTE)
         assert texts(task["artifacts"][0]["parts"]) == ["x" * (5 * MEGABYTE)]
 
 
-async def test_callers_side_by_side_meet_faults_of_their_own_only() -> None:
+async def test_concurrent_callers_meet_only_their_own_faults() -> None:
     async with wrapped_at("modern") as there:
         for _ in range(8):
             there.proxy.on(b"bad", RESET)

@@ -57,7 +57,7 @@ legacy_server = pytest.mark.parametrize("served", ["legacy"], indirect=True)
 
 @pytest.mark.proves("restart-goes-on", "map-rounds", "mcp26-state-returned")
 @pytest.mark.parametrize("tool", ["ask-one", "ask-expired", "ask-stateless"])
-async def test_a_round_goes_on_with_what_the_server_gave(store: str, tool: str) -> None:
+async def test_a_round_goes_on_with_the_servers_request_state(store: str, tool: str) -> None:
     """The server is another process as well: all that it knows is in its requestState."""
     async with asking("modern", store=store) as client:
         task = await client.ask(tool)
@@ -100,7 +100,7 @@ async def test_a_call_that_was_refused_for_a_url_is_made_again(store: str, serve
 
 
 @pytest.mark.proves("restart-says-why-not")
-async def test_a_state_that_another_server_does_not_take_is_told(store: str) -> None:
+async def test_a_request_state_that_another_server_refuses_is_reported(store: str) -> None:
     async with asking("modern", store=store) as client:
         unsafe, safe = await client.ask("ask-unsafe"), await client.ask("ask")
     async with asking("modern", "--key", "another", store=store) as client:
@@ -115,7 +115,7 @@ async def test_a_state_that_another_server_does_not_take_is_told(store: str) -> 
 
 
 @pytest.mark.proves("restart-goes-on")
-async def test_an_open_call_that_can_be_repeated_is_made_anew_without_asking_twice(store: str) -> None:
+async def test_an_open_repeatable_call_is_made_again_without_asking_twice(store: str) -> None:
     async with asking("legacy", store=store) as client:
         task = await client.ask("ask")
     async with asking("legacy", store=store) as client:
@@ -129,7 +129,7 @@ async def test_an_open_call_that_can_be_repeated_is_made_anew_without_asking_twi
 
 
 @pytest.mark.proves("restart-goes-on", "map-refuse")
-async def test_a_refusal_after_the_restart_is_told_to_the_server(store: str) -> None:
+async def test_a_refusal_after_the_restart_reaches_the_server(store: str) -> None:
     async with asking("legacy", store=store) as client:
         task = await client.ask("ask")
     async with asking("legacy", store=store) as client:
@@ -188,7 +188,7 @@ async def test_a_legacy_task_of_the_server_goes_on_too(store: str, served: HttpT
 
 @pytest.mark.proves("restart-goes-on", "map-server-tasks")
 @modern_server
-async def test_a_task_that_the_server_has_done_meanwhile_gives_its_result(
+async def test_a_task_that_the_server_finished_meanwhile_gives_its_result(
     store: str, served: HttpTarget
 ) -> None:
     """The answer reached the server from elsewhere, so that nothing is left to be asked."""
@@ -202,7 +202,7 @@ async def test_a_task_that_the_server_has_done_meanwhile_gives_its_result(
 
 @pytest.mark.proves("restart-goes-on", "map-server-tasks")
 @modern_server
-async def test_a_task_of_the_server_that_is_at_work_when_the_bridge_stops_goes_on(
+async def test_a_working_task_of_the_server_goes_on_after_the_bridge_stops(
     store: str, served: HttpTarget
 ) -> None:
     """Whoever waits for it is told how it stands, and the server hears of no cancellation."""
@@ -260,7 +260,7 @@ async def tell(server: HttpTarget, method: str, task_id: str, responses: Any) ->
 
 
 @pytest.mark.proves("restart-says-why-not", "map-server-tasks")
-async def test_a_task_that_ended_with_its_server_is_failed_and_says_so(store: str) -> None:
+async def test_a_task_that_was_lost_with_its_server_fails_and_says_so(store: str) -> None:
     async with asking("modern", store=store) as client:
         task = await client.ask("task-job", ask=True)
     async with asking("modern", store=store) as client:
@@ -288,7 +288,7 @@ async def test_questions_of_the_bridge_go_on(store: str) -> None:
 
 @pytest.mark.proves("map-input-timeout", "restart-goes-on")
 @pytest.mark.parametrize(("era", "tool"), [("modern", "ask"), ("legacy", "ask"), ("modern", "ask-url")])
-async def test_a_task_that_waits_still_fails_in_time_after_a_restart(store: str, era: str, tool: str) -> None:
+async def test_a_waiting_task_still_times_out_after_a_restart(store: str, era: str, tool: str) -> None:
     async with asking(era, store=store) as client:
         task = await client.ask(tool)
     async with asking(era, store=store, run={"input_timeout_seconds": 0.2}) as client:
@@ -299,9 +299,7 @@ async def test_a_task_that_waits_still_fails_in_time_after_a_restart(store: str,
 
 @pytest.mark.proves("map-input-timeout", "map-server-tasks")
 @modern_server
-async def test_a_task_of_the_server_still_fails_in_time_after_a_restart(
-    store: str, served: HttpTarget
-) -> None:
+async def test_a_task_of_the_server_still_times_out_after_a_restart(store: str, served: HttpTarget) -> None:
     async with asking("modern", target=served, store=store) as client:
         task = await client.ask("task-job", ask=True)
     async with asking("modern", target=served, store=store, run={"input_timeout_seconds": 0.3}) as client:
@@ -382,7 +380,7 @@ def started(folder: Path, era: str) -> Iterator[tuple[Wrapping, Caller]]:
 @pytest.mark.slow
 @pytest.mark.proves("restart-goes-on", "restart-says-why-not", "store-kill")
 @pytest.mark.parametrize(("tool", "is_repeatable"), [("ask", True), ("ask-unsafe", False)])
-def test_an_open_call_of_a_killed_bridge_is_made_anew_or_has_failed(
+def test_an_open_call_of_a_killed_bridge_is_made_again_or_has_failed(
     tool: str, is_repeatable: bool, tmp_path: Path
 ) -> None:
     with started(tmp_path, "legacy") as (bridge, caller):

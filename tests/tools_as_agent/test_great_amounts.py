@@ -76,7 +76,7 @@ def memory_mib(pid: int, kind: str) -> int:
 @pytest.mark.long
 @pytest.mark.proves("map-content")
 @each_transport
-async def test_a_result_of_50_mb_is_whole(
+async def test_a_result_of_50_mb_is_complete(
     transport: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """In a process of its own, with tasks in a file, as a user runs it. What it took is printed."""
@@ -152,7 +152,7 @@ def collector_off() -> Iterator[None]:
 
 @pytest.mark.parametrize("era", [Era.LEGACY, Era.MODERN])
 @pytest.mark.proves("mcp-pages", "mcp-changed", "card-changes")
-async def test_a_card_follows_a_list_of_500_tools_over_pages_of_which_some_go_and_one_appears(
+async def test_a_card_follows_the_changes_of_a_paged_list_of_500_tools(
     era: Era,
 ) -> None:
     tools = Tools(pages=7, names=["grow", *(f"tool-{number}" for number in range(500))])
@@ -187,7 +187,7 @@ async def skills_of(bridge: Running, http: httpx2.AsyncClient) -> list[str]:
 @each_store
 @pytest.mark.parametrize("in_flight", [1, 64])
 @pytest.mark.proves("map-progress")
-async def test_a_flood_of_progress_is_in_order_thinned_and_keeps_its_last(
+async def test_a_flood_of_progress_is_thinned_in_order_and_keeps_the_last_report(
     store: str, in_flight: int, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     profile = profile_with(run={"progress_in_flight": in_flight})
@@ -207,7 +207,7 @@ async def test_a_flood_of_progress_is_in_order_thinned_and_keeps_its_last(
 
 
 @pytest.mark.proves("map-progress")
-async def test_a_flood_that_is_canceled_leaves_no_update_of_which_the_store_cannot_tell(
+async def test_canceling_during_a_flood_leaves_no_update_that_the_store_warns_about(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     profile = profile_with(run={"progress_per_second": 1_000_000.0})
@@ -223,7 +223,7 @@ async def test_a_flood_that_is_canceled_leaves_no_update_of_which_the_store_cann
 
 
 @pytest.mark.proves("map-progress")
-async def test_words_of_progress_that_are_too_long_are_cut_and_say_so() -> None:
+async def test_progress_text_that_is_too_long_is_cut_with_a_note() -> None:
     """Never within a character."""
     words = "\u20ac" * 1000
     config = config_for(FLOODING, profile=profile_with(run={"progress_limit_bytes": 100}))

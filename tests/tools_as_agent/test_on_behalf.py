@@ -122,9 +122,7 @@ async def desk(folder: Path, wanted: Wanted = Wanted(), **plan: Any) -> AsyncIte
 
 
 @pytest.mark.parametrize("version", [LEGACY, MODERN])
-async def test_each_call_carries_a_token_that_its_callers_was_exchanged_for(
-    version: str, tmp_path: Path
-) -> None:
+async def test_each_call_carries_the_exchanged_token_of_its_caller(version: str, tmp_path: Path) -> None:
     async with desk(tmp_path, Wanted(version)) as there:
         alice, bob = there.token("alice"), there.token("bob")
         assert await there.says(alice) == "Bearer alice-1"
@@ -169,7 +167,7 @@ async def test_no_session_of_the_server_ever_carries_the_token_of_another_caller
     assert all(len(shown) == 1 for shown in by_session.values())
 
 
-async def test_the_tools_are_listed_with_a_token_of_the_bridge_if_it_is_to_have_one(tmp_path: Path) -> None:
+async def test_the_tools_are_listed_with_a_token_of_the_bridge_if_configured(tmp_path: Path) -> None:
     async with desk(tmp_path, Wanted(own=True)) as there:
         assert [shown_in(got) for got in there.tools.of("tools/list")] == ["Bearer bridge-1"]
         assert await there.says(there.token("alice")) == "Bearer alice-2"
@@ -496,7 +494,7 @@ THERE = replace(CLIENT, issuer="https://as.example.com", client_id="b")
         ),
     ],
 )
-def test_a_file_says_with_whose_tokens_a_server_is_called(
+def test_the_configuration_says_with_whose_tokens_a_server_is_called(
     grant: str, own: OAuthClient | None, exchange: Exchange | None, tmp_path: Path
 ) -> None:
     file = tmp_path / "bridge.toml"
@@ -509,7 +507,7 @@ def test_a_file_says_with_whose_tokens_a_server_is_called(
 
 
 @pytest.mark.parametrize("key", ['audience = "crm"', OTHER])
-def test_what_an_exchange_asks_for_is_refused_without_one(key: str, tmp_path: Path) -> None:
+def test_the_keys_of_a_token_exchange_are_refused_without_an_exchange(key: str, tmp_path: Path) -> None:
     file = tmp_path / "bridge.toml"
     file.write_text(FILE.replace("GRANT", f'grant = "client_credentials"\n{key}'))
     with pytest.raises(ConfigError, match="is for tokens in the names of callers"):

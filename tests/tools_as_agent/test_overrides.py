@@ -40,7 +40,7 @@ def tracker() -> ToolServer:
 
 
 @pytest.mark.proves("map-overrides", "map-hidden")
-async def test_the_card_shows_skills_as_the_configuration_wants_them() -> None:
+async def test_the_card_shows_skills_as_configured() -> None:
     async with tracker().run() as server, team({"tracker": server.target}, RULES) as served:
         skills = await served.skills()
         assert list(skills) == ["open_issue", "fail", "hold"]
@@ -82,7 +82,7 @@ async def test_the_card_shows_skills_as_the_configuration_wants_them() -> None:
     ],
 )
 @pytest.mark.parametrize("headers", [{}, ACTIVE])
-async def test_a_call_gets_what_the_configuration_gives(part: Any, label: str, headers: Any) -> None:
+async def test_a_call_gets_the_configured_arguments(part: Any, label: str, headers: Any) -> None:
     async with (
         tracker().run() as server,
         team({"tracker": server.target}, RULES, headers=headers) as served,
@@ -92,7 +92,7 @@ async def test_a_call_gets_what_the_configuration_gives(part: Any, label: str, h
         assert said[2] == {"title": "It broke", "label": label, "repo": "acme/site"}
 
 
-async def test_plain_text_goes_where_the_configuration_says() -> None:
+async def test_plain_text_goes_into_the_configured_argument() -> None:
     tool = listed("note", "title body", title=TEXT, body=TEXT)
     rules = {"note": SkillOverride(text_into="body", arguments={"title": ArgumentRule(default="Note")})}
     async with ToolServer("s", [tool]).run() as server, team({"s": server.target}, rules) as served:
@@ -103,7 +103,7 @@ async def test_plain_text_goes_where_the_configuration_says() -> None:
 @pytest.mark.proves("map-hidden")
 @pytest.mark.parametrize("skill", ["open", "wipe_all"])
 @pytest.mark.parametrize("headers", [{}, ACTIVE])
-async def test_what_is_hidden_or_called_otherwise_is_as_unknown_as_anything(skill: str, headers: Any) -> None:
+async def test_hidden_skills_and_old_ids_are_unknown(skill: str, headers: Any) -> None:
     async with (
         tracker().run() as server,
         team({"tracker": server.target}, RULES, headers=headers) as served,
@@ -141,7 +141,7 @@ async def test_a_client_that_knows_the_schema_is_refused_a_hidden_argument_too()
         assert server.calls == []
 
 
-async def test_a_value_of_the_configuration_that_the_tool_does_not_take_is_not_asked_of_the_client() -> None:
+async def test_the_client_is_not_asked_for_a_configured_value_that_the_tool_refuses() -> None:
     wrong = {"open": SkillOverride(arguments={"repo": ArgumentRule(default=7, hidden=True)})}
     async with tracker().run() as server, team({"tracker": server.target}, wrong) as served:
         failed = await served.rpc.send(call_part("open", title="x", label="y"))
@@ -156,7 +156,7 @@ async def test_a_value_of_the_configuration_that_the_tool_does_not_take_is_not_a
 
 
 @pytest.mark.proves("map-hidden")
-async def test_no_fault_of_a_call_tells_what_a_hidden_argument_is() -> None:
+async def test_no_error_reveals_a_hidden_argument() -> None:
     """The schema's own words on arguments that do not go together repeat all of them."""
     tool = listed("pay", key=TEXT, a=TEXT, b=TEXT)
     tool["inputSchema"]["oneOf"] = [{"required": ["a"]}, {"required": ["b"]}]
@@ -178,7 +178,7 @@ async def test_a_skill_has_a_timeout_of_its_own() -> None:
 
 
 @pytest.mark.proves("map-overrides")
-async def test_a_skill_is_called_no_more_often_at_a_time_than_the_configuration_says() -> None:
+async def test_the_configuration_limits_the_concurrent_calls_of_a_skill() -> None:
     rules = {"hold": SkillOverride(concurrency=2)}
     async with tracker().run() as server, team({"tracker": server.target}, rules) as served:
         tasks = [
@@ -196,7 +196,7 @@ async def test_a_skill_is_called_no_more_often_at_a_time_than_the_configuration_
         assert server.most == 2
 
 
-async def test_a_call_that_waits_for_its_turn_for_too_long_is_given_up() -> None:
+async def test_a_call_that_waits_too_long_for_a_concurrency_limit_is_given_up() -> None:
     rules = {"hold": SkillOverride(concurrency=1)}
     quick = {"queue_timeout_seconds": 0.1}
     async with tracker().run() as server, team({"tracker": server.target}, rules, agent=quick) as served:
@@ -211,7 +211,7 @@ async def test_a_call_that_waits_for_its_turn_for_too_long_is_given_up() -> None
         server.released.set()
 
 
-async def test_an_update_changes_how_many_calls_there_may_be_and_counts_those_that_run() -> None:
+async def test_an_update_changes_the_concurrency_limit_and_counts_running_calls() -> None:
     async with (
         tracker().run() as server,
         team({"tracker": server.target}, {"hold": SkillOverride(concurrency=1)}) as served,

@@ -46,7 +46,7 @@ DECLINED: Final = [{"action": "decline"}]
 )
 @both_transports
 @both_eras
-async def test_a_form_is_asked_for_until_it_is_right_and_goes_to_the_server(era: str, http: bool) -> None:
+async def test_a_form_is_asked_again_until_it_fits_and_then_goes_to_the_server(era: str, http: bool) -> None:
     async with asking(era, http=http) as client:
         async with client.stream("SendStreamingMessage", **message(call_part("ask"))) as events:
             seen = await events.rest()
@@ -74,7 +74,7 @@ async def test_a_form_is_asked_for_until_it_is_right_and_goes_to_the_server(era:
 @pytest.mark.proves("map-refuse", "map-elicitation-form", "mcp-elicit-refusable")
 @pytest.mark.parametrize("action", ["decline", "cancel"])
 @both_eras
-async def test_a_refusal_is_told_to_the_server_which_says_how_the_call_ends(era: str, action: str) -> None:
+async def test_a_refusal_reaches_the_server_which_decides_how_the_call_ends(era: str, action: str) -> None:
     async with asking(era) as client:
         by_metadata = await client.refuse(await client.ask("ask"), action)
         by_shape = await client.answer_to(await client.ask("ask"), {"action": action})
@@ -85,7 +85,7 @@ async def test_a_refusal_is_told_to_the_server_which_says_how_the_call_ends(era:
 @pytest.mark.proves("map-answers", "map-refuse")
 @pytest.mark.parametrize(("text", "sure"), [("no", False), ("yes", True)])
 @both_eras
-async def test_a_word_for_the_only_field_is_its_value(era: str, text: str, sure: bool) -> None:
+async def test_plain_text_is_the_value_of_the_only_field(era: str, text: str, sure: bool) -> None:
     async with asking(era) as client:
         assert outcome(await client.answer_to(await client.ask("ask-one"), text)).startswith("accept")
         assert await client.server_saw() == [{"action": "accept", "content": {"sure": sure}}]
@@ -121,7 +121,7 @@ async def test_a_client_that_knows_the_extension_fills_the_defaults_itself(era: 
 
 
 @pytest.mark.proves("map-rounds")
-async def test_a_call_that_asks_for_what_an_answer_lacks_goes_on_for_as_many_rounds() -> None:
+async def test_a_call_goes_on_for_as_many_rounds_as_the_server_asks() -> None:
     async with asking("modern") as client:
         task = await client.ask("ask-again")
         task = await client.answer_to(task, {"color": "red"})
@@ -254,7 +254,7 @@ async def test_two_forms_of_one_round_go_back_together() -> None:
 
 
 @pytest.mark.proves("map-elicitation-both")
-async def test_a_form_that_comes_with_a_url_is_auth_required_and_answered_with_it() -> None:
+async def test_a_form_together_with_a_url_is_auth_required_and_both_are_answered_together() -> None:
     async with asking("modern") as client:
         task = await client.ask("ask-form-and-url")
         assert (state_of(task), keys_of(task)) == ("AUTH_REQUIRED", ["name", "connect"])
@@ -271,7 +271,7 @@ async def test_a_form_that_comes_with_a_url_is_auth_required_and_answered_with_i
 
 
 @pytest.mark.proves("map-rounds", "mcp26-state-returned")
-async def test_a_round_without_a_state_goes_back_without_one() -> None:
+async def test_a_round_without_a_request_state_is_answered_without_one() -> None:
     async with asking("modern") as client:
         assert (
             outcome(await client.answer_to(await client.ask("ask-stateless"), "yes"))
@@ -280,7 +280,7 @@ async def test_a_round_without_a_state_goes_back_without_one() -> None:
 
 
 @pytest.mark.proves("map-state-only")
-async def test_a_server_that_only_gives_a_state_is_called_again_while_the_task_works() -> None:
+async def test_a_server_that_sends_only_a_request_state_is_called_again_while_the_task_works() -> None:
     async with asking("modern") as client:
         async with client.stream(
             "SendStreamingMessage", **message(call_part("state-only", times=2))
@@ -291,7 +291,7 @@ async def test_a_server_that_only_gives_a_state_is_called_again_while_the_task_w
 
 
 @pytest.mark.proves("map-state-only", "map-timeout")
-async def test_a_server_that_gives_states_for_ever_is_given_up() -> None:
+async def test_a_server_that_sends_request_states_endlessly_is_given_up() -> None:
     async with asking("modern", run={"call_timeout_seconds": 0.4}) as client:
         task = await client.send(call_part("state-only", times=1_000_000))
         assert (state_of(task), words_of(task)) == (
@@ -301,7 +301,7 @@ async def test_a_server_that_gives_states_for_ever_is_given_up() -> None:
 
 
 @pytest.mark.proves("map-rounds")
-async def test_a_state_that_is_refused_starts_a_repeatable_call_anew_without_asking_twice() -> None:
+async def test_a_refused_request_state_restarts_a_repeatable_call_without_asking_twice() -> None:
     async with asking("modern") as client:
         task = await client.ask("ask")
         await client.text("forget")
@@ -314,7 +314,7 @@ async def test_a_state_that_is_refused_starts_a_repeatable_call_anew_without_ask
 
 @pytest.mark.proves("restart-says-why-not")
 @pytest.mark.parametrize("tool", ["ask-expired", "ask-unsafe"])
-async def test_a_state_that_is_refused_fails_a_call_that_may_not_be_repeated(tool: str) -> None:
+async def test_a_refused_request_state_fails_a_call_that_may_not_be_repeated(tool: str) -> None:
     async with asking("modern", "--expire") as client:
         task = await client.answer_to(await client.ask(tool), {"name": "Ada", "sure": True})
         assert state_of(task) == "FAILED"
@@ -323,7 +323,7 @@ async def test_a_state_that_is_refused_fails_a_call_that_may_not_be_repeated(too
 
 
 @pytest.mark.proves("map-rounds")
-async def test_a_server_that_never_takes_a_state_back_is_given_up() -> None:
+async def test_a_server_that_always_refuses_its_request_state_is_given_up() -> None:
     async with asking("modern", "--expire") as client:
         task = await client.answer_to(await client.ask("ask"), {"name": "Ada"})
         assert state_of(task) == "FAILED"
@@ -336,7 +336,7 @@ async def test_a_server_that_never_takes_a_state_back_is_given_up() -> None:
 
 @pytest.mark.proves("map-progress")
 @both_eras
-async def test_progress_is_told_before_and_after_a_question(era: str) -> None:
+async def test_progress_is_reported_before_and_after_a_question(era: str) -> None:
     async with asking(era) as client:
         async with client.stream("SendStreamingMessage", **message(call_part("ask-progress"))) as events:
             before = await events.rest()
@@ -356,7 +356,7 @@ def progress_in(events: list[Any]) -> list[int]:
 
 
 @pytest.mark.proves("map-progress", "map-elicitation-form")
-async def test_progress_that_comes_while_a_question_is_open_does_not_take_the_question_away() -> None:
+async def test_progress_during_a_question_leaves_the_question_open() -> None:
     async with asking("legacy") as client:
         task = await client.ask("ask-noisy")
         assert state_of(await client.get(task["id"])) == "INPUT_REQUIRED"
@@ -367,14 +367,14 @@ async def test_progress_that_comes_while_a_question_is_open_does_not_take_the_qu
 
 @pytest.mark.proves("map-not-offered", "mcp25-negotiated")
 @pytest.mark.parametrize("tool", ["sample", "roots"])
-async def test_what_was_not_offered_to_a_legacy_server_is_an_error_to_it(tool: str) -> None:
+async def test_a_legacy_server_gets_an_error_for_a_capability_that_was_not_declared(tool: str) -> None:
     async with asking("legacy") as client:
         assert json.loads(await client.text(tool))["error"]["code"] in (-32600, -32601)
 
 
 @pytest.mark.proves("map-not-offered")
 @pytest.mark.parametrize("tool", ["sample", "roots"])
-async def test_what_was_not_offered_to_a_modern_server_fails_the_call(tool: str) -> None:
+async def test_a_modern_server_that_uses_an_undeclared_capability_fails_the_call(tool: str) -> None:
     async with asking("modern") as client:
         task = await client.send(call_part(tool))
         assert state_of(task) == "FAILED"
@@ -383,7 +383,7 @@ async def test_what_was_not_offered_to_a_modern_server_fails_the_call(tool: str)
 
 @pytest.mark.proves("map-withdrawn")
 @both_transports
-async def test_a_question_that_is_taken_back_leaves_the_task_working(http: bool) -> None:
+async def test_a_withdrawn_question_leaves_the_task_working(http: bool) -> None:
     async with asking("legacy", http=http) as client:
         task = await client.ask("ask-withdraw", seconds=0.5)
         async with client.watching(task) as events:
@@ -420,7 +420,7 @@ async def test_two_streams_of_a_task_that_asks_see_the_same(era: str) -> None:
 
 @pytest.mark.proves("a2a-held")
 @both_eras
-async def test_what_is_said_to_a_task_that_never_asks_is_not_used_and_the_end_says_so(era: str) -> None:
+async def test_messages_to_a_task_that_never_asks_have_no_effect_and_the_end_says_so(era: str) -> None:
     async with asking(era) as client, client.working(call_part("wait")) as (task_id, _):
         held = await client.send(*said("hello?"), taskId=task_id)
         assert state_of(held) == "WORKING"
@@ -430,7 +430,7 @@ async def test_what_is_said_to_a_task_that_never_asks_is_not_used_and_the_end_sa
 
 @pytest.mark.proves("a2a-held")
 @both_eras
-async def test_an_answer_that_comes_just_before_its_question_is_taken(era: str) -> None:
+async def test_an_answer_that_arrives_just_before_its_question_counts(era: str) -> None:
     async with asking(era, server={"sessions": 1}, run={"concurrency": 1}) as client:
         first = await client.send(call_part("wait"), configuration=AT_ONCE)
         waits = await client.send(call_part("ask-one"), configuration=AT_ONCE)
@@ -446,7 +446,7 @@ async def test_an_answer_that_comes_just_before_its_question_is_taken(era: str) 
 
 @pytest.mark.proves("a2a-held")
 @both_eras
-async def test_what_was_said_long_before_a_question_is_no_answer_and_the_question_says_so(era: str) -> None:
+async def test_a_message_long_before_a_question_is_no_answer_and_the_question_says_so(era: str) -> None:
     async with asking(era, run={"concurrency": 1, "held_answer_seconds": 0}) as client:
         first = await client.send(call_part("wait"), configuration=AT_ONCE)
         waits = await client.send(call_part("ask-one"), configuration=AT_ONCE)
@@ -461,7 +461,7 @@ async def test_what_was_said_long_before_a_question_is_no_answer_and_the_questio
 
 @pytest.mark.proves("a2a-in-context")
 @both_eras
-async def test_a_message_that_names_the_context_alone_answers_the_only_question_there(era: str) -> None:
+async def test_a_message_that_names_only_the_context_answers_its_only_question(era: str) -> None:
     async with asking(era) as client:
         asks = await client.ask("ask")
         done = await client.send(*said({"name": "Ada"}), contextId=asks["contextId"])
@@ -478,7 +478,7 @@ async def test_a_message_that_names_the_context_alone_answers_the_only_question_
         ("ask-url", ("done",), "INPUT_REQUIRED"),  # an address is visited, not answered
     ],
 )
-async def test_a_message_that_may_be_no_answer_is_a_new_task_that_names_the_open_one(
+async def test_a_message_that_may_not_be_an_answer_begins_a_new_task_that_names_the_waiting_task(
     tool: str, parts: tuple[Any, ...], state: str
 ) -> None:
     async with asking("modern") as client:
@@ -498,7 +498,7 @@ async def test_a_message_that_may_be_no_answer_is_a_new_task_that_names_the_open
         (call_part("add", a=1), "5", '{"sum": 6}'),  # an argument is asked for
     ],
 )
-async def test_one_text_among_others_answers_the_task_that_it_names_and_none_in_its_context_alone(
+async def test_one_of_several_texts_answers_only_if_the_message_names_the_task(
     call: Any, text: str, result: str
 ) -> None:
     async with asking("modern") as client:
@@ -553,7 +553,7 @@ async def test_an_answer_to_a_question_that_is_not_open_changes_nothing(era: str
 @pytest.mark.proves("map-input-timeout")
 @both_transports
 @pytest.mark.parametrize("tool", ["ask", "ask-url", "ask-both"])
-async def test_nobody_answers_what_an_open_call_asks(tool: str, http: bool) -> None:
+async def test_a_question_of_an_open_call_times_out(tool: str, http: bool) -> None:
     async with asking("legacy", http=http, run={"input_timeout_seconds": 0.3}) as client:
         ended = await client.ended(await client.ask(tool))
         assert (state_of(ended), words_of(ended)) == ("FAILED", given_up(0.3))
@@ -563,7 +563,7 @@ async def test_nobody_answers_what_an_open_call_asks(tool: str, http: bool) -> N
 
 @pytest.mark.proves("map-input-timeout")
 @pytest.mark.parametrize(("era", "tool"), [("modern", "ask"), ("modern", "ask-url"), ("legacy", "need-url")])
-async def test_nobody_answers_what_a_call_asked_that_is_over(era: str, tool: str) -> None:
+async def test_a_question_between_rounds_times_out(era: str, tool: str) -> None:
     async with asking(era, run={"input_timeout_seconds": 0.3}) as client:
         ended = await client.ended(await client.ask(tool))
         words = "This agent's question was not answered within 0.3 s"
@@ -572,7 +572,7 @@ async def test_nobody_answers_what_a_call_asked_that_is_over(era: str, tool: str
 
 @pytest.mark.proves("map-asked-pause", "map-timeout")
 @both_eras
-async def test_the_time_of_a_call_stands_still_while_a_person_is_asked(era: str) -> None:
+async def test_the_deadline_of_a_call_is_paused_while_a_person_is_asked(era: str) -> None:
     """Another call takes as long as a call may, and only then is the question answered."""
     async with asking(era, run={"call_timeout_seconds": 0.3}, server={"sessions": 2}) as client:
         task = await client.ask("ask-one")
@@ -583,7 +583,7 @@ async def test_the_time_of_a_call_stands_still_while_a_person_is_asked(era: str)
 
 
 @pytest.mark.proves("map-timeout")
-async def test_the_time_of_a_call_does_not_run_while_it_waits_for_its_turn() -> None:
+async def test_the_deadline_of_a_call_is_paused_while_it_waits_for_a_slot() -> None:
     run = {"concurrency": 1, "call_timeout_seconds": 0.2, "input_timeout_seconds": 0.6}
     async with asking("legacy", run=run) as client:
         first = await client.ask("ask-one")
@@ -592,7 +592,7 @@ async def test_the_time_of_a_call_does_not_run_while_it_waits_for_its_turn() -> 
 
 
 @pytest.mark.proves("map-overload")
-async def test_a_call_that_waits_too_long_for_its_turn_says_so() -> None:
+async def test_a_call_that_waits_too_long_for_a_slot_says_so() -> None:
     async with asking("legacy", run={"concurrency": 1, "queue_timeout_seconds": 0.1}) as client:
         holds = await client.ask("ask-one")
         task = await client.send(call_part("echo", text="never"))
@@ -634,7 +634,7 @@ async def test_a_task_that_asks_without_an_open_call_is_cancelled(era: str, tool
 
 
 @pytest.mark.proves("mcp-serial")
-async def test_a_question_of_one_of_several_calls_is_answered_for_none_of_them_and_all_are_told() -> None:
+async def test_a_question_that_any_of_several_calls_may_have_asked_is_not_answered_and_all_are_told() -> None:
     async with asking("legacy", server={"attribution_seconds": 0.05}) as client:
         async with client.working(call_part("wait")) as (waiting, _):
             asked = await client.send(call_part("ask-one"))
@@ -652,7 +652,7 @@ async def test_a_question_of_one_of_several_calls_is_answered_for_none_of_them_a
 
 
 @pytest.mark.proves("mcp-serial")
-async def test_a_question_waits_for_the_other_calls_to_end_and_is_then_of_the_one_that_is_left() -> None:
+async def test_a_question_waits_for_the_other_calls_to_end_and_then_belongs_to_the_last_call() -> None:
     async with asking("legacy") as client, client.working(call_part("wait")) as (waiting, _):
         asks = await client.send(call_part("ask-one"), configuration=AT_ONCE)
         async with client.watching(asks) as events:
@@ -679,7 +679,7 @@ async def test_a_server_that_has_asked_once_runs_one_call_at_a_time_also_after_a
 
 
 @pytest.mark.proves("map-contended")
-async def test_a_question_that_nobody_answers_gives_way_to_the_calls_that_wait_behind_it() -> None:
+async def test_an_unanswered_question_is_withdrawn_for_the_waiting_calls() -> None:
     async with asking("legacy", server={"contended_question_seconds": 0.3}) as client:
         asks = await client.ask("ask-one")
         async with client.stream(
@@ -704,7 +704,7 @@ async def test_a_question_that_nobody_answers_gives_way_to_the_calls_that_wait_b
 
 
 @pytest.mark.proves("map-contended")
-async def test_readyz_names_the_task_that_keeps_a_server_from_others() -> None:
+async def test_readyz_names_the_task_that_blocks_a_server() -> None:
     async with asking("legacy") as client:
         asks = await client.ask("ask-one")
         async with client.watching(await client.send(call_part("echo", text="x"), configuration=AT_ONCE)):
@@ -720,7 +720,7 @@ async def test_readyz_names_the_task_that_keeps_a_server_from_others() -> None:
 
 
 @pytest.mark.proves("map-rounds", "mcp26-rounds-apart")
-async def test_questions_of_calls_side_by_side_are_never_mixed_up() -> None:
+async def test_questions_of_concurrent_calls_are_never_mixed_up() -> None:
     """A round says itself which call it belongs to."""
     async with asking("modern") as client:
         tasks = [await client.ask("ask-twice") for _ in range(4)]
@@ -775,7 +775,7 @@ async def test_arguments_are_not_asked_for_again_after_three_answers_that_do_not
 
 
 @pytest.mark.proves("map-ask-again")
-async def test_an_answer_that_mends_something_is_no_try() -> None:
+async def test_an_answer_that_corrects_something_does_not_count_as_a_try() -> None:
     async with asking("modern", run={"answer_tries": 1}) as client:
         task = await client.send(call_part("add"))
         task = await client.answer_to(task, {"a": 1})

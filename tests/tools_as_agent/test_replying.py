@@ -50,7 +50,9 @@ async def test_a_quick_call_is_answered_with_a_message() -> None:
 
 @pytest.mark.proves("map-either-answer", "a2a03-6-objects")
 @pytest.mark.parametrize("kind", EVERY_DRIVER, ids=name_of)
-async def test_whoever_was_answered_with_a_message_or_a_task_asks_again_by_its_id(kind: type[Driver]) -> None:
+async def test_a_context_continues_after_a_message_and_a_task_by_its_id(
+    kind: type[Driver],
+) -> None:
     async with server().run() as one, team({"s": one.target}, BRIEF) as served:
         driver = kind(served.rpc.client, served.base_url)
         reply = (await driver.call("SendMessage", **message(call_part("look", a=1))))["message"]
@@ -66,7 +68,7 @@ async def test_whoever_was_answered_with_a_message_or_a_task_asks_again_by_its_i
 
 
 @pytest.mark.proves("map-either-answer", "a2a01-7.1-task")
-async def test_a_client_of_the_first_generation_is_answered_with_a_task_and_asks_again_by_its_id() -> None:
+async def test_a_client_of_the_first_generation_gets_a_task_and_continues_by_its_id() -> None:
     """A message would have no id that it could be asked by."""
     async with server().run() as one, team({"s": one.target}, BRIEF) as served:
         driver = FirstDriver(served.rpc.client, served.base_url)
@@ -89,7 +91,7 @@ async def test_a_client_of_the_first_generation_is_answered_with_a_task_and_asks
     ("skill", "end"),
     [("fail", "FAILED"), ("report", "COMPLETED"), ("write", "COMPLETED"), ("need", "INPUT_REQUIRED")],
 )
-async def test_failures_reports_questions_and_calls_with_effects_are_tasks(skill: str, end: str) -> None:
+async def test_failures_progress_questions_and_calls_with_effects_are_tasks(skill: str, end: str) -> None:
     async with server().run() as one, team({"s": one.target}, BRIEF) as served:
         task = await served.rpc.send(call_part(skill))
         assert state(task) == end
@@ -116,7 +118,7 @@ async def test_the_official_client_takes_the_message() -> None:
         assert [list(event) for event in events] == [["message"]]
 
 
-async def test_offered_as_a_tool_again_the_message_is_its_result(tmp_path: Path) -> None:
+async def test_through_a_second_bridge_the_message_is_the_tools_result(tmp_path: Path) -> None:
     async with (
         server().run() as one,
         team({"s": one.target}, BRIEF) as served,

@@ -98,7 +98,7 @@ def run(called: Tool, **arguments: Any) -> RunTool:
         ([call("closed", b=1), "x"], run(CLOSED, a="x")),
     ],
 )
-def test_a_conversation_ends_in_the_call_that_it_was_about(turns: list[Any], last: RunTool) -> None:
+def test_answers_over_several_turns_lead_to_the_call(turns: list[Any], last: RunTool) -> None:
     *questions, found = conversation(*turns)
     assert found == last
     assert all(isinstance(question, RequireInput) for question in questions)
@@ -118,7 +118,7 @@ def test_a_question_names_every_property_at_fault() -> None:
 
 
 @pytest.mark.proves("map-arguments")
-def test_an_answer_that_does_not_mend_it_is_asked_again_with_what_is_known() -> None:
+def test_after_an_answer_that_does_not_fit_the_question_is_asked_again_with_the_known_arguments() -> None:
     _, again = conversation(call("many", text="keep"), "5 and 6")
     assert isinstance(again, RequireInput)
     form = again.parts[1].data
@@ -128,7 +128,7 @@ def test_an_answer_that_does_not_mend_it_is_asked_again_with_what_is_known() -> 
 
 @pytest.mark.proves("map-route")
 @pytest.mark.parametrize("said", ["hello", call("sing"), data([1]), {"raw": "AAAA"}])
-def test_a_message_that_means_no_tool_is_asked_which_one(said: Any) -> None:
+def test_a_message_that_means_no_tool_gets_the_question_which_skill(said: Any) -> None:
     (question,) = conversation(said)
     assert isinstance(question, RequireInput)
     assert question.metadata[QUESTION] == "which-skill"
@@ -145,7 +145,7 @@ def test_a_message_that_means_no_tool_is_asked_which_one(said: Any) -> None:
         (data({"action": "cancel"}), TaskState.CANCELED),
     ],
 )
-def test_a_question_that_is_refused_ends_the_task(first: Any, answer: Any, state: TaskState) -> None:
+def test_a_refused_question_ends_the_task(first: Any, answer: Any, state: TaskState) -> None:
     _, end = conversation(first, answer)
     assert isinstance(end, End)
     assert end.state is state
@@ -194,7 +194,7 @@ def test_a_file_fills_the_property_that_asks_for_it(turns: list[Any], last: RunT
 
 @pytest.mark.proves("map-files")
 @pytest.mark.parametrize("turns", [[([call("echo", text="a"), PNG], None)], [call("add"), ([PNG], None)]])
-def test_a_file_that_fits_nothing_is_refused(turns: list[Any]) -> None:
+def test_a_file_that_fits_no_property_is_refused(turns: list[Any]) -> None:
     with pytest.raises(A2AError, match="takes no file of this kind: image/png") as refused:
         conversation(*turns)
     assert refused.value.kind is CONTENT_TYPE_NOT_SUPPORTED
@@ -210,7 +210,7 @@ def test_a_file_that_fits_nothing_is_refused(turns: list[Any]) -> None:
         (MAYBE, ["image/png"]),
     ],
 )
-def test_a_skill_that_can_give_what_is_accepted_is_run(called: Tool, accepted: list[str]) -> None:
+def test_a_skill_whose_output_is_accepted_is_run(called: Tool, accepted: list[str]) -> None:
     assert decide(turn(call(called.name), acceptedOutputModes=accepted), ALL, OPTIONS) == run(called)
 
 
@@ -223,7 +223,7 @@ def test_output_that_cannot_be_accepted_is_refused_before_the_run(accepted: list
 
 
 @pytest.mark.proves("map-route")
-def test_a_question_about_a_tool_that_is_gone_begins_anew() -> None:
+def test_an_answer_about_a_tool_that_is_gone_gets_the_question_which_skill() -> None:
     question = decide(turn(call("add", a=1)), ALL, OPTIONS)
     assert isinstance(question, RequireInput)
     again = decide(turn("2", kept=question.kept), skills_of([("demo", ECHO), ("demo", MANY)], {}), OPTIONS)

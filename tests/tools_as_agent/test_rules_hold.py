@@ -55,7 +55,9 @@ def served(found: Skills) -> set[str]:
         ({"b_*": HIDDEN, "b_delete": SkillOverride(id="remove")}, {"b/read", "b/delete", "b/list"}),
     ],
 )
-def test_what_is_hidden_is_hidden_whoever_is_known(overrides: Any, known: str, never: set[str]) -> None:
+def test_a_hidden_tool_is_hidden_whichever_others_are_known(
+    overrides: Any, known: str, never: set[str]
+) -> None:
     assert not served(skills(overrides, known)) & never
 
 
@@ -69,14 +71,16 @@ def test_what_is_hidden_is_hidden_whoever_is_known(overrides: Any, known: str, n
         ({"b_delete": CONFIRM, "delete": FREE}, {"b/delete"}),
     ],
 )
-def test_what_is_confirmed_is_confirmed_whoever_is_known(overrides: Any, known: str, asked: set[str]) -> None:
+def test_a_confirmed_tool_is_confirmed_whichever_servers_are_known(
+    overrides: Any, known: str, asked: set[str]
+) -> None:
     found = skills(overrides, known)
     confirmed = {"/".join(one.key) for one in found.skills if one.override.confirm}
     assert confirmed == asked & served(found)
 
 
 @pytest.mark.parametrize("known", ["b", "a b"])
-def test_all_that_a_rule_says_holds_by_the_qualified_name(known: str) -> None:
+def test_every_key_of_a_rule_applies_by_the_qualified_name(known: str) -> None:
     text = ArgumentRule(default="x", hidden=True)
     rules = {"b_delete": SkillOverride(id="remove", public=False, arguments={"text": text})}
     skill = skills(rules, known).by_key["b", "delete"]
@@ -97,14 +101,14 @@ def test_all_that_a_rule_says_holds_by_the_qualified_name(known: str) -> None:
         ({"*": HIDDEN, "b_*": SHOWN}, "a b", {"b/read", "b/delete"}),
     ],
 )
-def test_what_a_rule_gives_it_gives_to_no_more_tools_than_it_names(
+def test_a_rule_lifts_restrictions_only_for_the_tools_that_it_names(
     overrides: Any, known: str, there: set[str]
 ) -> None:
     assert served(skills(overrides, known)) == there
 
 
 @pytest.mark.parametrize("known", ["a", "a_b", "a a_b"])
-def test_of_a_name_that_is_of_two_tools_both_are_hidden_and_neither_is_given(known: str) -> None:
+def test_a_rule_for_a_name_of_two_tools_hides_both_and_lifts_nothing(known: str) -> None:
     assert not served(skills({"a_b_c": HIDDEN}, known, LIKE)) & {"a/b_c", "a_b/c"}
     if known != "a":  # `a` has a tool `b_c`, whether that is known or not
         assert "a_b/c" not in served(skills({"*": HIDDEN, "a_b_c": SHOWN}, known, LIKE))
@@ -135,7 +139,7 @@ def test_of_a_name_that_is_of_two_tools_both_are_hidden_and_neither_is_given(kno
         (["*"], "b", {"b/read", "b/delete", "b/list"}),
     ],
 )
-def test_a_right_holds_for_every_name_that_a_tool_may_get(
+def test_a_right_applies_to_every_name_that_a_tool_may_get(
     globs: list[str], known: str, usable: set[str]
 ) -> None:
     found = skills({}, known)
@@ -148,7 +152,7 @@ def test_a_right_holds_for_every_name_that_a_tool_may_get(
 
 
 @pytest.mark.parametrize(("known", "usable"), [("b", False), ("a b", True)])
-def test_a_right_by_a_configured_id_waits_as_another_tool_may_have_that_name(
+def test_a_right_by_a_configured_id_waits_since_another_tool_may_get_that_name(
     known: str, usable: bool
 ) -> None:
     found = skills({"b_delete": SkillOverride(id="remove")}, known)
@@ -157,12 +161,12 @@ def test_a_right_by_a_configured_id_waits_as_another_tool_may_have_that_name(
     assert served(taken.usable_by(Principal("eve", skills=("remove",)))) == {"a/remove"}
 
 
-def test_an_agent_of_one_server_waits_for_nobody() -> None:
+def test_an_agent_of_one_server_waits_for_no_other_server() -> None:
     only = {"b": SERVERS["b"]}
     assert served(skills({}, "b", only).usable_by(Principal("eve", skills=("delete",)))) == {"b/delete"}
 
 
-def test_rules_hold_while_servers_come_with_other_tools() -> None:
+def test_rules_stay_in_force_while_servers_with_other_tools_come_up() -> None:
     """A skill of an earlier time, which is taken over where nothing changed, has the rules and rights of now."""
     rules, eve = {"a_delete": HIDDEN, "b_delete": HIDDEN}, Principal("eve", skills=("list", "read"))
     before, times = None, (("b", {}), ("a b", {}), ("a b", {"a": ("list",)}), ("a b", {"a": ()}), ("a", {}))
@@ -173,13 +177,13 @@ def test_rules_hold_while_servers_come_with_other_tools() -> None:
         assert served(before.usable_by(eve)) == usable
 
 
-def test_no_glob_is_meant_for_the_part_of_a_hash() -> None:
+def test_no_glob_matches_the_hash_in_a_name() -> None:
     servers = {"b": tuple(f"t{number}" for number in range(40))}
     rules = {f"*{digit}": HIDDEN for digit in "abcdef"}
     assert len(skills(rules, "b", servers).skills) == 40
 
 
-def test_a_default_skill_is_the_tool_that_is_meant() -> None:
+def test_the_default_skill_is_always_the_tool_that_was_meant() -> None:
     for known, name, key in (
         ("b", "delete", None),
         ("b", "b_delete", ("b", "delete")),
@@ -191,7 +195,7 @@ def test_a_default_skill_is_the_tool_that_is_meant() -> None:
         assert (found and found.key) == key
 
 
-def test_no_rule_is_said_to_be_for_nothing_that_holds_by_a_name_that_is_not_shown() -> None:
+def test_a_rule_that_matches_a_name_that_is_not_shown_gets_no_remark() -> None:
     rules = {"b_list": HIDDEN, "b_l*": HIDDEN, "c_list": HIDDEN}
     found = skill_remarks(skills(rules, "a b"), options_with(), rules, are_known=True)
     assert [str(one) for one in found] == ["skills.c_list: there is no such tool"]
@@ -206,7 +210,9 @@ _PATTERNS = ["delete", "a_delete", "b_delete", "a_*", "b_*", "*delete", "*_b", "
     st.dictionaries(st.sampled_from(_PATTERNS), st.sampled_from([HIDDEN, CONFIRM, SkillOverride(id="new")])),
     st.lists(st.sampled_from(_PATTERNS), max_size=3),
 )
-def test_who_is_known_never_gives_what_all_together_take(servers: Any, rules: Any, globs: list[str]) -> None:
+def test_unknown_servers_never_lift_a_restriction_that_holds_once_all_are_known(
+    servers: Any, rules: Any, globs: list[str]
+) -> None:
     """With any of the servers known, nothing is served, free, or usable that is not with all of them."""
     eve = Principal("eve", skills=tuple(globs))
     every = list(servers)

@@ -26,7 +26,7 @@ async def test_a_call_that_takes_too_long_is_cancelled_on_the_server_and_failed(
 
 
 @pytest.mark.proves("map-mcp-error", "map-is-error")
-async def test_how_a_tool_fails_says_which_failure_it_was() -> None:
+async def test_the_state_of_a_failed_call_tells_the_kind_of_failure() -> None:
     async with running(config_for(raw_command())) as bridge, httpx2.AsyncClient() as http:
         rpc = Rpc(http, bridge.base_url)
         failed = (await rpc.send(call_part("fail")))["status"]
@@ -42,7 +42,7 @@ async def test_how_a_tool_fails_says_which_failure_it_was() -> None:
 
 
 @pytest.mark.proves("map-overload")
-async def test_a_call_that_was_cancelled_while_it_waited_for_its_turn_gives_its_place_back() -> None:
+async def test_a_call_that_is_cancelled_while_it_waits_gives_its_place_back() -> None:
     profile = profile_with(run={"concurrency": 1, "queue": 1})
     async with running(config_for(raw_command(), profile=profile)) as bridge, httpx2.AsyncClient() as http:
         rpc = Rpc(http, bridge.base_url)
@@ -69,7 +69,7 @@ SUM_TEXT, SUM_DATA = {"text": '{"sum": 3}'}, {"data": {"sum": 3}, "mediaType": "
         (["text", "application/json"], [SUM_TEXT, SUM_DATA]),
     ],
 )
-async def test_a_result_that_is_said_twice_is_stored_in_the_form_that_its_caller_asked_for(
+async def test_repeated_content_is_stored_in_the_form_that_the_caller_accepts(
     modes: list[str], parts: list[dict[str, Any]]
 ) -> None:
     async with running(config_for(raw_command())) as bridge, httpx2.AsyncClient() as http:

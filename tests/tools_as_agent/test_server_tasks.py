@@ -45,14 +45,14 @@ async def requests(client: Asked) -> dict[str, int]:
 
 @pytest.mark.proves("map-server-tasks", "tasks-either", "mcp25-task-support", "tasks-header", "mcp26-headers")
 @each_place
-async def test_a_task_of_the_server_gives_what_its_call_would_have_given(era: str, http: bool) -> None:
+async def test_a_task_of_the_server_gives_the_same_result_as_a_plain_call(era: str, http: bool) -> None:
     async with asking(era, http=http) as client:
         assert outcome(await client.send(call_part(JOB[era], steps=2))) == "2 steps"
 
 
 @pytest.mark.proves("map-server-tasks", "map-progress")
 @each_place
-async def test_what_the_server_says_of_its_task_is_told_while_it_works(era: str, http: bool) -> None:
+async def test_status_messages_of_the_servers_task_are_passed_on(era: str, http: bool) -> None:
     job = call_part(JOB[era], steps=3, seconds=0.25)
     async with asking(era, http=http) as client:
         async with client.stream("SendStreamingMessage", **message(job)) as events:
@@ -88,7 +88,7 @@ async def test_a_task_of_the_server_may_ask(era: str, http: bool) -> None:
 
 @pytest.mark.proves("map-server-tasks", "map-answers", "map-refuse")
 @both_eras
-async def test_what_a_task_asks_can_be_answered_wrongly_first_and_refused(era: str) -> None:
+async def test_a_question_of_a_task_can_be_answered_wrongly_first_and_then_refused(era: str) -> None:
     async with asking(era) as client:
         task = await client.ask(JOB[era], ask=True)
         wrong = await client.answer_to(task, {"name": 7})
@@ -141,7 +141,7 @@ async def test_tasks_that_ask_at_the_same_time_get_their_own_answers() -> None:
 
 @pytest.mark.proves("map-server-tasks", "map-is-error")
 @both_eras
-async def test_a_task_that_failed_as_a_tool_does_says_all_that_the_tool_said(era: str) -> None:
+async def test_a_task_that_failed_with_a_tool_error_holds_the_tools_whole_output(era: str) -> None:
     async with asking(era) as client:
         task = await client.send(call_part(JOB[era], fail=True if era == "legacy" else "tool"))
         assert (state_of(task), words_of(task)) == ("FAILED", "the job failed")
@@ -164,7 +164,7 @@ async def test_a_task_that_the_server_cancels_is_canceled_in_its_words() -> None
 
 
 @pytest.mark.proves("mcp25-task-support")
-async def test_a_tool_that_need_not_be_a_task_is_called_plainly() -> None:
+async def test_a_tool_that_does_not_require_a_task_is_called_without_one() -> None:
     async with asking("legacy") as client:
         task = await client.ask("optional-job", ask=True)
         assert outcome(await client.answer_to(task, "Ada")) == '2 steps; accept {"name": "Ada"}'
@@ -176,7 +176,7 @@ async def test_a_tool_that_need_not_be_a_task_is_called_plainly() -> None:
 
 @pytest.mark.proves("map-server-tasks", "mcp25-task-polled")
 @pytest.mark.parametrize("http", [False, True], ids=["stdio", "http"])
-async def test_what_the_server_notifies_comes_sooner_than_the_next_poll(http: bool) -> None:
+async def test_a_notification_arrives_before_the_next_poll(http: bool) -> None:
     async with asking("modern", http=http) as client:
         with anyio.fail_after(50):
             task = await client.send(call_part("task-job", steps=3, seconds=0.1, poll_ms=60_000))
@@ -188,7 +188,7 @@ async def test_what_the_server_notifies_comes_sooner_than_the_next_poll(http: bo
 
 @pytest.mark.proves("map-server-tasks", "mcp25-task-polled")
 @pytest.mark.parametrize("http", [False, True], ids=["stdio", "http"])
-async def test_what_changes_before_the_server_notifies_is_not_missed(http: bool) -> None:
+async def test_a_change_before_the_first_notification_is_not_missed(http: bool) -> None:
     """It takes the subscription only after the job has asked, and wants to be polled in a minute."""
     async with asking("modern", http=http) as client:
         job = call_part("task-job", ask=True, poll_ms=60_000, seconds=0.05, unheard_seconds=0.4)
@@ -199,7 +199,7 @@ async def test_what_changes_before_the_server_notifies_is_not_missed(http: bool)
 
 @pytest.mark.proves("map-server-tasks", "map-timeout")
 @both_eras
-async def test_a_task_takes_longer_than_a_call_may(era: str) -> None:
+async def test_a_task_may_take_longer_than_a_call(era: str) -> None:
     async with asking(era, run={"call_timeout_seconds": 0.2}) as client:
         assert outcome(await client.send(call_part(JOB[era], steps=3, seconds=0.2))) == "3 steps"
 
@@ -216,7 +216,7 @@ async def test_a_task_that_takes_too_long_is_cancelled_on_the_server(era: str) -
 
 @pytest.mark.proves("map-asked-pause", "map-server-tasks")
 @both_eras
-async def test_the_time_of_a_task_stands_still_while_a_person_is_asked(era: str) -> None:
+async def test_the_deadline_of_a_task_is_paused_while_a_person_is_asked(era: str) -> None:
     """Another task takes as long as a task may, and only then is the question answered."""
     async with asking(era, run={"task_timeout_seconds": 1.0}) as client:
         task = await client.ask(JOB[era], ask=True)
@@ -226,7 +226,7 @@ async def test_the_time_of_a_task_stands_still_while_a_person_is_asked(era: str)
 
 @pytest.mark.proves("map-input-timeout", "map-server-tasks")
 @both_eras
-async def test_nobody_answers_what_a_task_asks(era: str) -> None:
+async def test_a_question_of_a_task_times_out(era: str) -> None:
     async with asking(era, run={"input_timeout_seconds": 0.3}) as client:
         task = await client.ask(JOB[era], ask=True)
         async with client.watching(task) as events:
@@ -270,7 +270,7 @@ async def test_a_cancelled_task_that_asks_is_cancelled_on_the_server(era: str) -
 
 
 @pytest.mark.proves("map-server-tasks-cancel")
-async def test_a_server_that_takes_no_notice_of_a_cancellation_does_not_change_it() -> None:
+async def test_a_server_that_ignores_a_cancellation_does_not_change_the_canceled_task() -> None:
     job = call_part("task-job", never=True, stubborn=True)
     async with asking("modern") as client, client.working(job) as (task_id, _):
         await requested(client, "tasks/get")
@@ -288,7 +288,7 @@ async def test_a_server_that_takes_no_notice_of_a_cancellation_does_not_change_i
     [{"seconds": 0.5}, {"ask": True}, {"seconds": 1.5, "poll_ms": 60_000}],
     ids=["works", "asks", "notifies"],
 )
-async def test_a_server_that_is_started_again_and_knows_its_tasks_goes_on(
+async def test_tasks_go_on_after_a_restart_of_a_server_that_keeps_them(
     job: dict[str, Any], tmp_path: Path
 ) -> None:
     port, jobs = free_port(), ("--jobs", str(tmp_path / "jobs.json"))
@@ -316,7 +316,7 @@ async def test_a_server_that_is_started_again_and_knows_its_tasks_goes_on(
 
 @pytest.mark.proves("map-server-tasks", "map-lost")
 @pytest.mark.parametrize("era", ["legacy", "modern"])
-async def test_a_server_that_has_forgotten_its_task_fails_it_with_words(era: str) -> None:
+async def test_a_task_that_its_server_forgot_fails_with_a_reason(era: str) -> None:
     port = free_port()
     target = url_at(f"http://127.0.0.1:{port}/mcp")
     first = asking_url(era, port=port)

@@ -52,7 +52,7 @@ async def both(**changes: Any) -> AsyncIterator[tuple[ToolServer, ToolServer, Te
 
 
 @pytest.mark.proves("map-servers")
-async def test_skills_of_several_servers_are_one_agents_and_each_call_goes_to_its_own() -> None:
+async def test_one_agent_has_the_skills_of_several_servers_and_calls_go_to_the_right_server() -> None:
     async with both() as (_, _, served):
         skills = await served.skills()
         assert list(skills) == [
@@ -76,7 +76,7 @@ async def test_skills_of_several_servers_are_one_agents_and_each_call_goes_to_it
         assert words(asked).startswith("There is no skill 'search'.")
 
 
-async def test_the_card_of_several_servers_is_made_of_what_each_says() -> None:
+async def test_the_card_of_several_servers_combines_their_descriptions() -> None:
     async with desk().run() as one, lab().run() as other:
         async with team({"desk": one.target, "lab": other.target}) as served:
             card, _ = await served.card()
@@ -128,7 +128,7 @@ async def test_the_skills_of_a_server_that_went_down_stay_and_their_calls_fail()
 
 
 @pytest.mark.proves("map-overload", "map-servers")
-async def test_one_server_that_has_too_many_calls_refuses_no_call_of_another() -> None:
+async def test_a_server_with_too_many_calls_does_not_affect_another_server() -> None:
     rules = session_rules(queue=0)
     async with both(rules=rules) as (one, _, served):
         at_once = {"returnImmediately": True}
@@ -143,7 +143,7 @@ async def test_one_server_that_has_too_many_calls_refuses_no_call_of_another() -
 
 
 @pytest.mark.proves("reload-agent")
-async def test_an_update_is_one_for_the_card_and_none_for_the_calls_that_run() -> None:
+async def test_an_update_changes_the_card_and_no_running_call() -> None:
     async with desk().run() as one, lab().run() as other, AsyncExitStack() as stack:
         served = await stack.enter_async_context(team({"desk": one.target}))
         _, tag = await served.card()
@@ -167,7 +167,7 @@ async def test_an_update_is_one_for_the_card_and_none_for_the_calls_that_run() -
 
 
 @pytest.mark.proves("reload-agent")
-async def test_a_question_that_is_open_through_an_update_is_answered_by_what_there_is_then() -> None:
+async def test_a_question_that_stays_open_through_an_update_is_answered_with_the_new_tools() -> None:
     async with desk().run() as one, lab().run() as other, AsyncExitStack() as stack:
         one.tools[1] = listed("file", "paper", paper=TEXT)
         served = await stack.enter_async_context(team({"desk": one.target}))
@@ -193,9 +193,7 @@ async def test_a_question_that_is_open_through_an_update_is_answered_by_what_the
         ({"ask-one": SkillOverride(hidden=True)}, "FAILED"),
     ],
 )
-async def test_an_answer_reaches_the_tool_that_asked_whatever_it_is_called_by_now(
-    overrides: Any, end: str
-) -> None:
+async def test_an_answer_reaches_the_tool_that_asked_even_after_a_rename(overrides: Any, end: str) -> None:
     async with team({"s": asking_command("modern")}) as served:
         asked = await served.rpc.send(call_part("ask-one"))
         assert state(asked) == "INPUT_REQUIRED"
@@ -210,7 +208,7 @@ async def test_an_answer_reaches_the_tool_that_asked_whatever_it_is_called_by_no
 
 @pytest.mark.proves("reload-agent", "map-server-tasks")
 @pytest.mark.parametrize("source_key", ["gone", ""])
-async def test_a_task_of_a_server_that_is_no_longer_there_is_failed(source_key: str) -> None:
+async def test_a_task_of_a_removed_server_fails(source_key: str) -> None:
     """Without a key it was kept by an agent of one server; which of several that was cannot be told."""
     kept = FollowedTask("job", "t-1", is_legacy=False, source_key=source_key).to_bytes()
     async with both() as (_, _, served):
@@ -231,7 +229,7 @@ async def test_a_task_of_a_server_goes_on_after_a_restart_on_its_own_server(tmp_
                 assert state(answered) == "COMPLETED"
 
 
-async def test_an_agent_without_servers_has_a_whole_card() -> None:
+async def test_an_agent_without_servers_has_a_complete_card() -> None:
     async with desk().run() as one, team({"desk": one.target}) as served:
         served.agent.update([], chosen(name="Team"))
         (skill,) = (await served.skills()).values()
@@ -239,7 +237,7 @@ async def test_an_agent_without_servers_has_a_whole_card() -> None:
         assert state(await served.rpc.send({"text": "hello"})) == "INPUT_REQUIRED"
 
 
-async def test_a_server_that_lists_anew_changes_the_ids_that_collide() -> None:
+async def test_a_changed_tool_list_changes_the_ids_that_collide() -> None:
     """Both get their source before their name, also the one that was there first."""
     async with desk().run() as one, lab().run() as other:
         other.tools = [listed("measure")]
@@ -300,7 +298,7 @@ async def unavailable(served: Team) -> list[tuple[str, list[str]]]:
 @pytest.mark.parametrize(
     ("seconds", "said"), [(0, [("unreachable", ["desk_search", "file", "desk_hold"])]), (3600, [])]
 )
-async def test_the_card_says_what_cannot_be_called_once_that_has_lasted(
+async def test_the_card_lists_unavailable_skills_after_a_while(
     seconds: float, said: list[tuple[str, list[str]]]
 ) -> None:
     one, stop, gone = desk(), anyio.Event(), anyio.Event()

@@ -42,21 +42,21 @@ def listed(*places: str) -> list[tuple[str, Any]]:
         (["a/x", "b/x"], {"x": HIDDEN, "b_x": SkillOverride(hidden=False)}, ["b_x"]),
     ],
 )
-def test_which_skills_there_are_and_what_they_are_called(places: Any, overrides: Any, ids: list[str]) -> None:
+def test_the_skills_and_their_ids(places: Any, overrides: Any, ids: list[str]) -> None:
     skills = skills_of(listed(*places), overrides)
     assert [skill.id for skill in skills.skills] == ids
     assert [skill.shown.id for skill in skills.skills] == ids
     assert [*skills.by_id] == [*skills.tools] == ids
 
 
-def test_an_id_that_is_not_given_is_not_shown_either() -> None:
+def test_an_id_that_could_not_be_assigned_is_not_shown() -> None:
     skills = skills_of(listed("a/x", "a/y"), {"x": SkillOverride(id="y", name="X")})
     assert skills.tools["x"].listed["name"] == "x"
     assert skills.tools["x"].listed["title"] == "X"
     assert skills.refused_ids == {"x": "y"}
 
 
-def test_what_did_not_change_is_taken_over() -> None:
+def test_unchanged_skills_are_reused() -> None:
     tools = listed("a/x", "b/y")
     before = skills_of(tools, {"x": SkillOverride(name="X")})
     after = skills_of([*tools, *listed("c/y")], {"*": SkillOverride(), "x": SkillOverride(name="X")}, before)
@@ -115,21 +115,21 @@ def arguments(name: str, rule: ArgumentRule) -> dict[str, SkillOverride]:
         ({"echo": SkillOverride(text_into="text")}, []),
     ],
 )
-def test_what_a_configuration_says_for_nothing_or_wrong_is_said(overrides: Any, said: list[str]) -> None:
+def test_configured_rules_without_effect_and_faults_get_remarks(overrides: Any, said: list[str]) -> None:
     assert remarks(overrides) == said
 
 
-def test_a_rule_for_a_hidden_tool_is_one_for_something() -> None:
+def test_a_rule_for_a_hidden_tool_has_an_effect() -> None:
     assert remarks({"x": HIDDEN}, "a/x", "a/y") == []
     assert remarks({"a_x": HIDDEN}, "a/x", "b/x") == []
 
 
-def test_an_id_that_cannot_be_given_is_said() -> None:
+def test_an_id_that_cannot_be_assigned_gets_a_remark() -> None:
     (said,) = remarks({"x": renamed("y")}, "a/x", "a/y")
     assert said == "skills.x.id: another skill has or wants the id 'y', so it stays 'x'"
 
 
-def test_what_is_missing_is_said_once_every_server_has_listed_its_tools() -> None:
+def test_missing_tools_get_a_remark_once_every_server_has_listed_its_tools() -> None:
     route = RouteRules((), default_skill="no", text_into={"nor": "a"})
     overrides = {"eho": HIDDEN}
     assert remarks(overrides, are_known=False, route=route) == []

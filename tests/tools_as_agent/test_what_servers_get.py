@@ -55,7 +55,7 @@ async def before(server: RecordingServer) -> AsyncIterator[tuple[JsonRpcDriver, 
 
 
 @pytest.mark.proves("a2a-14.1.1-files", "map-files")
-async def test_a_file_reference_goes_to_the_tool_unread_and_no_token_with_it() -> None:
+async def test_a_file_reference_reaches_the_tool_unread_and_without_a_token() -> None:
     server = RecordingServer(MODERN, tools=[UPLOAD])
     async with before(server) as (driver, url):
         reference = url.replace("/mcp", "/secret.txt")
@@ -67,7 +67,7 @@ async def test_a_file_reference_goes_to_the_tool_unread_and_no_token_with_it() -
 
 
 @pytest.mark.proves("mcp26-result-unknown")
-async def test_a_result_of_an_unknown_type_is_none() -> None:
+async def test_a_result_of_an_unknown_type_fails_the_call() -> None:
     server = RecordingServer(
         MODERN, answers={"tools/call": lambda _: {"resultType": "tomorrow", "content": []}}
     )

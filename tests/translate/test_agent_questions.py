@@ -80,7 +80,7 @@ def asked_by_us(
 @pytest.mark.parametrize(
     "params", [{"k": FORM}, {"k": URL}, {"a": FORM, "b": URL}, {"a": FORM, "b": {**FORM, "message": "?"}}]
 )
-def test_with_the_extension_the_questions_of_a_server_come_back_exactly(params: Any) -> None:
+def test_with_the_extension_a_servers_questions_come_back_unchanged(params: Any) -> None:
     asked = questions_of_agent(*asked_by_us(params), extension_active=True)
     assert {one.key: one.params for one in asked} == params
     assert [one.own_key for one in asked] == list(params)
@@ -90,7 +90,7 @@ def test_with_the_extension_the_questions_of_a_server_come_back_exactly(params: 
 @pytest.mark.parametrize(
     ("action", "active"), [("accept", True), ("decline", True), ("cancel", True), ("accept", False)]
 )
-def test_our_question_for_a_yes_is_a_form_without_fields_whose_answer_is_explicit(
+def test_a_confirmation_by_the_bridge_is_a_form_without_fields_with_an_explicit_answer(
     action: str, active: bool
 ) -> None:
     wipe, arguments = tool("wipe", url={"type": "string"}), {"url": "https://evil.example/in"}
@@ -107,7 +107,7 @@ def test_our_question_for_a_yes_is_a_form_without_fields_whose_answer_is_explici
 
 
 @pytest.mark.proves("map-ask-back-schema")
-def test_without_the_extension_a_question_of_ours_is_asked_by_its_schema() -> None:
+def test_without_the_extension_a_question_from_a_bridge_is_asked_by_its_schema() -> None:
     (asked,) = questions_of_agent(*asked_by_us({"k": FORM}, active=False), extension_active=False)
     assert asked.key == asked.own_key == "k"
     assert asked.params == {
@@ -124,7 +124,7 @@ def test_without_the_extension_a_question_of_ours_is_asked_by_its_schema() -> No
 
 
 @pytest.mark.proves("map-ask-back-url", "mcp-elicit-secrets")
-def test_without_the_extension_someone_to_authenticate_is_never_shown_a_form() -> None:
+def test_without_the_extension_a_user_who_must_authenticate_never_gets_a_form() -> None:
     assert questions_of_agent(*asked_by_us({"a": FORM, "b": URL}, active=False), extension_active=False) == ()
     schema = Part(data={"type": "object", "properties": {"password": {"type": "string"}}})
     assert questions_of_agent(said(Part(text="Password?"), schema), AUTH, extension_active=False) == ()
@@ -144,7 +144,7 @@ def ask(*parts: Part, state: TaskState = INPUT, metadata: Any = None) -> tuple[A
 
 
 @pytest.mark.proves("map-ask-back-schema")
-def test_a_question_in_words_asks_for_words() -> None:
+def test_a_question_in_words_becomes_a_form_with_one_text_field() -> None:
     (asked,) = ask(Part(text="Which city?"))
     assert asked.params == {
         "mode": "form",
@@ -163,7 +163,7 @@ def test_a_question_in_words_asks_for_words() -> None:
 
 
 @pytest.mark.proves("map-ask-back-url", "mcp-elicit-secrets", "mcp-elicit-params")
-def test_a_question_without_a_message_still_asks_for_words_but_never_to_authenticate() -> None:
+def test_a_status_without_a_message_asks_for_text_except_to_authenticate() -> None:
     (asked,) = questions_of_agent(None, INPUT, extension_active=False)
     assert asked.text_field == TEXT_FIELD
     assert questions_of_agent(None, AUTH, extension_active=False) == ()
@@ -210,7 +210,7 @@ def test_the_bridges_own_questions_become_forms() -> None:
         ({}, None),
     ],
 )
-def test_a_schema_is_a_form_when_every_field_is_one(prop: Any, shown: Any) -> None:
+def test_a_schema_becomes_a_form_if_a_form_can_express_every_field(prop: Any, shown: Any) -> None:
     schema = {"type": "object", "properties": {"p": prop}, "required": ["p", "q"], "$defs": {}}
     form = elicitation_form_from(schema)
     if shown is None:
@@ -224,7 +224,7 @@ def test_a_schema_is_a_form_when_every_field_is_one(prop: Any, shown: Any) -> No
 
 @pytest.mark.proves("map-ask-back-schema")
 @pytest.mark.parametrize("name", ["schema", "requestedSchema", None])
-def test_a_schema_is_found_by_its_name_or_as_the_data_itself(name: str | None) -> None:
+def test_a_schema_is_found_under_its_name_or_as_the_data_itself(name: str | None) -> None:
     schema: Any = {"type": "object", "properties": {"city": {"type": "string"}}}
     (asked,) = ask(Part(text="Where?"), Part(data={name: schema} if name else schema))
     assert asked.params == {"mode": "form", "message": "Where?", "requestedSchema": schema}
@@ -250,7 +250,7 @@ def test_a_schema_is_found_by_its_name_or_as_the_data_itself(name: str | None) -
         ((Part(data={"mode": "url", "url": "https://[x"}),), None),
     ],
 )
-def test_only_a_url_that_stands_as_such_is_visited(parts: Any, url: str | None) -> None:
+def test_only_an_unambiguous_url_is_visited(parts: Any, url: str | None) -> None:
     asked = ask(*parts, state=AUTH)
     assert [one.params["url"] for one in asked] == ([] if url is None else [url])
     assert elicitation_modes_of(asked) == ({"url"} if asked else frozenset())
@@ -264,7 +264,7 @@ def test_an_extension_that_names_no_web_address_is_not_followed() -> None:
 
 
 @pytest.mark.proves("mcp-elicit-params")
-def test_what_is_asked_is_as_the_protocol_has_it() -> None:
+def test_the_params_of_a_question_fit_the_protocol() -> None:
     for asked in (*ask(Part(text="?")), *ask(Part(data=FORM["requestedSchema"]))):
         ElicitRequestFormParams.model_validate(asked.params)
     (asked,) = ask(Part(url="https://a/x"), state=AUTH)
@@ -272,7 +272,7 @@ def test_what_is_asked_is_as_the_protocol_has_it() -> None:
 
 
 @pytest.mark.proves("map-ask-back")
-def test_a_question_in_words_shows_what_stands_in_no_text() -> None:
+def test_a_question_in_words_also_shows_urls_and_data() -> None:
     message = said(Part(text="Sign in"), Part(url="https://a/x"))
     assert question_words(message, AUTH) == "Sign in\nhttps://a/x"
     assert question_words(said(Part(data={"n": 1})), INPUT) == 'The agent asks for more information\n{"n": 1}'
@@ -304,13 +304,13 @@ def waiting_with(*parts: Part, message: Message | None = None) -> Task:
         (Part(data=["x" * 5000]), '["' + "x" * (MAX_QUESTION_CHARACTERS - 2) + " ..."),
     ],
 )
-def test_a_status_without_words_asks_what_the_last_artifact_says(part: Part, words: str) -> None:
+def test_a_status_without_a_message_takes_its_question_from_the_last_artifact(part: Part, words: str) -> None:
     status = status_with_question(waiting_with(part))
     assert question_words(status.message, status.state) == words
 
 
 @pytest.mark.proves("map-ask-back")
-def test_a_status_that_says_what_it_asks_is_not_added_to() -> None:
+def test_a_status_with_a_message_stays_as_it_is() -> None:
     task = waiting_with(Part(text="a draft"), message=said(Part(text="Send it?")))
     assert status_with_question(task) == task.status
     done = task.model_copy(update={"status": TaskStatus(state=TaskState.COMPLETED)})
@@ -327,7 +327,7 @@ RESULTS: list[Any] = [
 
 @pytest.mark.proves("map-ask-back-once")
 @pytest.mark.parametrize("result", RESULTS)
-def test_an_answer_reaches_the_server_behind_our_agent_exactly(result: Any) -> None:
+def test_an_answer_reaches_the_server_behind_another_bridge_unchanged(result: Any) -> None:
     asked = questions_of_agent(*asked_by_us({"k": FORM}), extension_active=True)
     message = answer_message(asked, {"k": result}, WAITING)
     assert isinstance(message, Message)
@@ -339,7 +339,7 @@ def test_an_answer_reaches_the_server_behind_our_agent_exactly(result: Any) -> N
 
 
 @pytest.mark.proves("map-ask-back")
-def test_an_answer_that_looks_like_a_refusal_is_none() -> None:
+def test_an_answer_that_looks_like_a_refusal_is_not_a_refusal() -> None:
     form = {"type": "object", "properties": {"action": {"type": "string"}}}
     params: Any = {"k": {"mode": "form", "message": "m", "requestedSchema": form}}
     result: Any = {"action": "accept", "content": {"action": "decline"}}
@@ -354,7 +354,7 @@ def test_an_answer_that_looks_like_a_refusal_is_none() -> None:
 @pytest.mark.proves("map-ask-back")
 @pytest.mark.parametrize("second", [{"action": "accept"}, {"action": "decline"}])
 @pytest.mark.parametrize("first", RESULTS)
-def test_several_answers_reach_the_server_behind_our_agent_each(first: Any, second: Any) -> None:
+def test_each_of_several_answers_reaches_the_server_behind_another_bridge(first: Any, second: Any) -> None:
     params = {"a": FORM, "b": URL}
     form = {**FORM, "requestedSchema": {"type": "object", "properties": {"name": {}}}}
     asked = questions_of_agent(*asked_by_us(params), extension_active=True)
@@ -379,7 +379,7 @@ def test_an_answer_in_words_is_text(given: Any, words: str) -> None:
 
 @pytest.mark.proves("map-ask-back")
 @pytest.mark.parametrize("content", [{}, {"city": "Rome"}, {TEXT_FIELD: None}, {TEXT_FIELD: True}, None])
-def test_a_yes_without_the_text_that_was_asked_for_is_no_answer(content: Any) -> None:
+def test_an_accepted_form_without_the_requested_text_is_an_error(content: Any) -> None:
     asked = ask(Part(text="Which city?"))
     with pytest.raises(UnfitAnswerError, match="no text in the field 'answer'"):
         answer_message(asked, {asked[0].key: {"action": "accept", "content": content}}, WAITING)
@@ -397,14 +397,16 @@ def test_a_yes_without_the_text_that_was_asked_for_is_no_answer(content: Any) ->
         (Part(data={"key": "k", "mode": "url", "url": "https://a/x"}), AUTH),
     ],
 )
-def test_a_no_that_an_agent_has_not_declared_is_no_message(part: Part, state: TaskState, action: str) -> None:
+def test_a_refusal_that_an_agent_has_not_declared_makes_no_message(
+    part: Part, state: TaskState, action: str
+) -> None:
     asked = ask(part, state=state)
     told = answer_message(asked, {asked[0].key: {"action": action, "content": {"x": 1}}}, WAITING)
     assert told == UntoldRefusal(ElicitAction(action))
 
 
 @pytest.mark.proves("map-ask-back-no")
-def test_a_decline_is_the_no_of_a_form_that_has_one_and_a_cancel_never_is() -> None:
+def test_a_decline_fills_in_a_form_that_can_refuse_and_a_cancel_never_does() -> None:
     form = {"type": "object", "properties": {"approved": {"type": "boolean"}}, "required": ["approved"]}
     asked = ask(Part(text="Book it?"), Part(data={"schema": form}))
     declined = answer_message(asked, {asked[0].key: {"action": "decline"}}, WAITING)
@@ -424,7 +426,7 @@ def test_a_decline_is_the_no_of_a_form_that_has_one_and_a_cancel_never_is() -> N
         ("cancel", "decline", ElicitAction.CANCEL),
     ],
 )
-def test_one_no_of_several_that_cannot_be_told_is_a_refusal_of_all(
+def test_one_refusal_that_cannot_be_sent_refuses_all_questions(
     first: str, second: str, told: ElicitAction | None
 ) -> None:
     yes_or_no = {"type": "object", "properties": {"approved": {"type": "boolean"}}}
@@ -437,7 +439,7 @@ def test_one_no_of_several_that_cannot_be_told_is_a_refusal_of_all(
 
 @pytest.mark.proves("map-ask-back-no")
 @pytest.mark.parametrize("action", ["decline", "cancel"])
-def test_a_no_to_an_agent_of_ours_holds_no_words(action: str) -> None:
+def test_a_refusal_to_an_agent_of_a_bridge_holds_no_text(action: str) -> None:
     asked = questions_of_agent(*asked_by_us({"k": FORM}), extension_active=True)
     answer = answer_message(asked, {"k": {"action": action}}, WAITING)
     assert isinstance(answer, Message)
@@ -446,13 +448,13 @@ def test_a_no_to_an_agent_of_ours_holds_no_words(action: str) -> None:
 
 
 @pytest.mark.proves("map-ask-back-url")
-def test_a_foreign_agent_that_sent_someone_to_a_url_notices_the_visit_itself() -> None:
+def test_an_agent_without_the_extension_gets_no_message_about_a_visited_url() -> None:
     asked = ask(Part(url="https://a/x"), state=AUTH)
     assert answer_message(asked, {asked[0].key: {"action": "accept"}}, WAITING) is None
 
 
 @pytest.mark.proves("map-ask-back-url")
-def test_an_agent_of_ours_that_sent_someone_to_a_url_is_told_when_it_is_done() -> None:
+def test_an_agent_of_a_bridge_gets_a_message_when_a_url_was_visited() -> None:
     asked = questions_of_agent(*asked_by_us({"k": URL}), extension_active=True)
     message = answer_message(asked, {"k": {"action": "accept"}}, WAITING)
     assert isinstance(message, Message)
@@ -463,20 +465,20 @@ def test_an_agent_of_ours_that_sent_someone_to_a_url_is_told_when_it_is_done() -
 @pytest.mark.parametrize(
     "responses", [{}, {"other": {"action": "accept"}}, {"k": 7}, {"k": {"action": "maybe"}}]
 )
-def test_what_answers_nothing_is_no_message(responses: Any) -> None:
+def test_responses_that_answer_no_question_make_no_message(responses: Any) -> None:
     asked = questions_of_agent(*asked_by_us({"k": FORM}), extension_active=True)
     assert answer_message(asked, responses, WAITING) is None
 
 
 @pytest.mark.proves("map-ask-back-once")
-def test_the_same_answer_to_the_same_question_is_one_message() -> None:
+def test_the_same_answer_to_the_same_question_has_the_same_message_id() -> None:
     answer: Any = {"a": 1, "b": 2}
     assert message_id_of("s", answer) == message_id_of("s", {"b": 2, "a": 1})
     assert len({message_id_of("s", answer), message_id_of("s2", answer), message_id_of("s", {"a": 1})}) == 3
 
 
 @pytest.mark.proves("map-ask-back-once")
-def test_the_same_answer_to_another_question_or_of_another_task_is_another_message() -> None:
+def test_the_same_answer_to_another_question_or_task_has_another_message_id() -> None:
     def message_id(task_id: str, asked_by: str) -> str:
         message = said(*parts_of_questions([elicitation_from("k", FORM)], None))
         status = TaskStatus(state=INPUT, message=message.model_copy(update={"message_id": asked_by}))
@@ -500,7 +502,7 @@ def lasting(message_id: str, occasions: dict[str, str] | None, *keys: str) -> di
 
 
 @pytest.mark.proves("map-ask-back-once", "tasks-keys")
-def test_what_is_left_of_a_partial_answer_keeps_its_key_and_a_later_question_never_has_it() -> None:
+def test_an_open_question_keeps_its_key_and_a_later_question_never_gets_it() -> None:
     both = lasting("m1", {"a": "1", "b": "2"}, "a", "b")
     assert len(set(both.values())) == 2
     assert lasting("m2", {"b": "2"}, "b") == {"b": both["b"]}
@@ -508,13 +510,13 @@ def test_what_is_left_of_a_partial_answer_keeps_its_key_and_a_later_question_nev
 
 
 @pytest.mark.proves("map-ask-back-once")
-def test_questions_that_name_no_occasion_are_as_new_as_their_message() -> None:
+def test_questions_without_occasions_are_new_with_each_new_message() -> None:
     assert lasting("m1", None, "a", "b") == lasting("m1", None, "a", "b")
     assert not set(lasting("m1", None, "a", "b").values()) & set(lasting("m2", None, "a", "b").values())
 
 
 @pytest.mark.proves("map-ask-back-schema")
-def test_a_form_that_is_asked_again_is_checked_by_what_was_made_for_it() -> None:
+def test_equal_forms_share_one_validator() -> None:
     forms = [elicitation_from(key, deepcopy(FORM)).form for key in ("one", "two")]
     assert forms[0] is not None
     assert forms[1] is not None

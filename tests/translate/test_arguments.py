@@ -76,25 +76,25 @@ def test_a_fault_of_the_arguments_as_a_whole_has_no_property() -> None:
     assert describe(tool(), problem) == problem.message
 
 
-def test_an_argument_that_the_schema_does_not_let_in_is_named() -> None:
+def test_an_argument_that_the_schema_forbids_is_named() -> None:
     schema = {"type": "object", "patternProperties": {"^x-": {}}, "additionalProperties": False}
     asked = tool_of({"name": "t", "inputSchema": schema})
     assert problems_of(asked, {"x-ok": 1, "limit": 2}) == (Problem("limit", UNKNOWN_ARGUMENT),)
 
 
-def test_no_more_problems_are_named_than_a_person_reads() -> None:
+def test_the_number_of_named_problems_is_limited() -> None:
     many = tool(required=" ".join(f"p{n}" for n in range(100)))
     assert len(problems_of(many, {})) == MAX_PROBLEMS
 
 
-def test_a_value_that_could_fill_a_page_is_cut_out_of_the_message() -> None:
+def test_a_long_value_is_cut_in_the_message() -> None:
     (problem,) = problems_of(tool(a={"type": "integer"}), {"a": "x" * 10_000})
     assert len(problem.message) < 300
     assert problem.message.endswith("is not of type 'integer'")
 
 
 @pytest.mark.parametrize("schema", [{"$ref": "#"}, {"properties": {"a": {"$ref": "#/properties/a"}}}])
-def test_a_schema_without_end_leaves_the_word_to_the_server(schema: Any) -> None:
+def test_arguments_of_an_endlessly_recursive_schema_are_checked_by_the_server_only(schema: Any) -> None:
     asked = tool_of({"name": "t", "inputSchema": schema})
     assert done_at_once(lambda: problems_of(asked, {"a": 1})) == ()
 
@@ -142,7 +142,7 @@ def test_a_problem_is_one_line_for_a_person(prop: Any, required: str, line: str)
 
 
 @pytest.mark.proves("map-arguments")
-def test_words_and_forms_that_ask_say_what_a_reference_leads_to() -> None:
+def test_questions_resolve_references_in_words_and_forms() -> None:
     asked = referring(
         c={"$ref": "#/$defs/colour"},
         cs={"type": "array", "items": {"$ref": "#/$defs/colour"}},
@@ -163,7 +163,7 @@ def test_words_and_forms_that_ask_say_what_a_reference_leads_to() -> None:
     assert problems_of(asked, coerced_fields(answer, asked)) == ()
 
 
-def test_what_is_not_valid_in_a_schema_is_asked_for_as_any_value_and_typed_text_is_read() -> None:
+def test_an_invalid_subschema_is_asked_for_as_any_value_and_typed_text_is_read() -> None:
     asked = tool(required="p n", p={"type": "any"}, n={"type": "integer", "exclusiveMinimum": True})
     problems = problems_of(asked, {})
     assert [describe(asked, problem) for problem in problems] == [
@@ -175,7 +175,7 @@ def test_what_is_not_valid_in_a_schema_is_asked_for_as_any_value_and_typed_text_
     assert [coerced("5", name, asked) for name in ("p", "n")] == ["5", 5]
 
 
-def test_an_argument_that_nobody_knows_is_described_without_a_type() -> None:
+def test_an_unknown_argument_is_described_without_a_type() -> None:
     assert describe(tool(), Problem("x", "is no argument")) == "x: is no argument"
     assert describe(tool(), Problem("x" * 201, "is none")) == f"{'x' * 200}...: is none"
 
@@ -232,7 +232,7 @@ TYPED: list[tuple[Any, str, Any]] = [
 
 @pytest.mark.proves("map-arguments")
 @pytest.mark.parametrize(("prop", "text", "value"), TYPED)
-def test_typed_text_is_read_as_the_property_wants_it(prop: Any, text: str, value: Any) -> None:
+def test_typed_text_is_converted_to_the_type_of_the_property(prop: Any, text: str, value: Any) -> None:
     found = coerced(text, "p", tool(p=prop))
     assert (found, type(found)) == (value, type(value))
 
@@ -253,7 +253,7 @@ def test_a_field_that_was_asked_for_as_json_is_read_as_json(prop: Any, text: str
     assert coerced_fields({"p": text, "n": 1}, tool(p=prop, point=POINT)) == {"p": value, "n": 1}
 
 
-def test_only_names_that_the_schema_closes_out_are_called_unknown() -> None:
+def test_only_names_that_the_schema_excludes_are_called_unknown() -> None:
     assert problems_of(closed(a=TEXT), {"a": 1, "b": 2}) == (
         Problem("a", "1 is not of type 'string'"),
         Problem("b", UNKNOWN_ARGUMENT),

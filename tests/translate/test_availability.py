@@ -26,7 +26,7 @@ LOCKED: Final = SourceState("crm", "nobody has logged in", 70_000, needs_login=T
 NEW: Final = SourceState("crm", "connection refused", 90_000)
 
 
-def test_a_peer_that_waits_for_a_login_says_so_and_its_reason_stays_inside() -> None:
+def test_a_peer_that_waits_for_a_login_is_listed_without_its_error_text() -> None:
     states = [
         SourceState(
             "crm", "login needed at https://crm.internal: nobody has logged in", 61_000, needs_login=True
@@ -52,7 +52,7 @@ def test_a_peer_that_waits_for_a_login_says_so_and_its_reason_stays_inside() -> 
         {"unavailable": [None, {}, {"skills": "x"}, {"skills": [1], "since": "soon"}]},
     ],
 )
-def test_what_a_strange_card_says_of_availability_is_passed_over(params: Any) -> None:
+def test_availability_in_an_unknown_form_is_ignored(params: Any) -> None:
     extension = AgentExtension(uri=AVAILABILITY_URI, params=params)
     capabilities = AgentCapabilities(extensions=(extension,))
     card = AgentCard.model_construct(capabilities=capabilities)
@@ -64,7 +64,7 @@ def report(*states: SourceState, ahead_ms: int = 0) -> bytes:
     return OutageReport().text(states, ahead_ms)
 
 
-def test_a_report_is_the_same_until_a_state_changes_however_the_clocks_drift() -> None:
+def test_a_report_stays_the_same_until_a_state_changes_even_if_clocks_drift() -> None:
     reporting = OutageReport()
     first = reporting.text([DOWN, SourceState("notes", None, 0)], 1_000)
     assert first == b'{"crm":["unreachable",51000,true]}'
@@ -106,7 +106,7 @@ def test_a_peer_is_down_once_no_replica_can_call_it(
         assert (agreed.down is not None, agreed.since_ms, agreed.needs_login) == (True, since_ms, needs_login)
 
 
-def test_replicas_whose_clocks_differ_agree_on_one_time_and_only_on_peers_of_their_own() -> None:
+def test_replicas_with_different_clocks_agree_on_one_time_for_their_own_peers() -> None:
     told = [
         report(DOWN, ahead_ms=3_600_000),
         report(SourceState("crm", "gone", 7_250_000, was_up=True), ahead_ms=-3_600_000),
@@ -120,7 +120,7 @@ def test_replicas_whose_clocks_differ_agree_on_one_time_and_only_on_peers_of_the
     assert [one.since_ms for one in unavailable_peers(agreed, 3_710_000, 60)] == [3_600_000]
 
 
-def test_a_source_remembers_that_it_was_up() -> None:
+def test_a_source_state_remembers_that_the_source_was_up() -> None:
     state = SourceState("crm", "connecting", 1).then("refused", 2)
     assert (state.was_up, state.since_ms) == (False, 1)
     lost = state.then(None, 3).then("refused", 4)
@@ -130,5 +130,5 @@ def test_a_source_remembers_that_it_was_up() -> None:
 @pytest.mark.parametrize(
     "text", [b"", b"7", b"[]", b'{"crm": 1}', b'{"crm": ["gone", 1, true]}', b"\xff", b'{"a": []}']
 )
-def test_a_report_of_another_form_tells_of_no_outage(text: bytes) -> None:
+def test_a_report_in_another_form_has_no_outages(text: bytes) -> None:
     assert outages_in(text) == {}

@@ -47,7 +47,7 @@ ORIGINAL = {
         {"message": "m", "files": []},
     ],
 )
-def test_the_arguments_of_an_original_tool_reach_its_server_exactly(arguments: Any) -> None:
+def test_the_arguments_of_an_original_tool_reach_its_server_unchanged(arguments: Any) -> None:
     message = message_from_call(tool_of(ours(ORIGINAL)), arguments, NEW)
     assert message.extensions == (URI,)
     assert message.to_object()["parts"] == [
@@ -83,12 +83,12 @@ def test_a_skill_gets_text_data_and_files_and_the_skill_in_metadata() -> None:
     }
 
 
-def test_the_skill_can_be_said_in_the_text_too() -> None:
+def test_the_text_can_name_the_skill_too() -> None:
     message = message_from_call(tool_of(card(skill())), {"message": "Go"}, NEW, skill_in_text=True)
     assert message.parts == (Part(text="Go\n\n(Skill: plan-trip)"),)
 
 
-def test_a_message_to_a_whole_agent_names_a_skill_only_when_the_caller_does() -> None:
+def test_a_message_to_a_whole_agent_names_a_skill_only_if_the_caller_does() -> None:
     tool = tool_of(card(skill(), skill("eat")), granularity="agent")
     assert message_from_call(tool, {"message": "Go"}, NEW, skill_in_text=True).to_object() == {
         "messageId": "m1",
@@ -118,7 +118,7 @@ def test_a_message_to_a_whole_agent_names_a_skill_only_when_the_caller_does() ->
         ({"message": "m", "files": [{"url": "http://[x"}]}, r"files\[0\].url"),
     ],
 )
-def test_arguments_of_which_no_message_can_be_made_are_named(arguments: Any, fault: str) -> None:
+def test_arguments_that_cannot_become_a_message_are_named(arguments: Any, fault: str) -> None:
     with pytest.raises(BadArgumentsError, match=fault):
         message_from_call(tool_of(card(skill())), arguments, NEW)
 
@@ -150,5 +150,5 @@ def test_a_reply_goes_to_its_task() -> None:
 @pytest.mark.parametrize(
     ("given", "context"), [({}, None), ({"context": " "}, None), ({"context": " x\n"}, "x")]
 )
-def test_a_context_is_taken_without_the_white_space_around_it(given: Any, context: str | None) -> None:
+def test_white_space_around_a_context_is_ignored(given: Any, context: str | None) -> None:
     assert context_in(given) == context

@@ -45,7 +45,7 @@ PLAIN, DESTROYS, READS, SAFE = (
         ("strict", False, []),
     ],
 )
-def test_which_tools_need_a_yes(when: Any, said: bool | None, needed: list[Any]) -> None:
+def test_which_tools_need_a_confirmation(when: Any, said: bool | None, needed: list[Any]) -> None:
     assert [one for one in (PLAIN, DESTROYS, READS, SAFE) if needs_confirmation(one, when, said)] == needed
 
 
@@ -149,23 +149,21 @@ def test_a_refusal_counts_in_either_metadata(refusal: str) -> None:
 @pytest.mark.parametrize(
     "answer", [{"action": "decline"}, {"action": "accept"}, {"confirm": True}, {"confirm": False}]
 )
-def test_what_a_tool_takes_as_an_argument_is_no_answer(answer: Any) -> None:
+def test_a_field_that_is_an_argument_of_the_tool_is_not_an_answer(answer: Any) -> None:
     acts = tool("t", action={"type": "string"}, confirm={"type": "boolean"})
     said = message(data(answer))
     assert answer_to_confirmation(said, {}, acts) is None
     assert beside_the_answer(said, acts) == said
 
 
-def test_what_is_beside_the_answer_says_what_is_to_be_done_otherwise() -> None:
+def test_the_parts_beside_the_answer_may_ask_for_another_call() -> None:
     said = message("go on", data({"action": "accept"}), data({"a": 2}), data(True))
     assert beside_the_answer(said, ONE).parts == message("go on", data({"a": 2})).parts
     assert beside_the_answer(message("yes", data({"a": 2})), ONE).parts == message(data({"a": 2})).parts
 
 
 @pytest.mark.proves("map-confirm")
-def test_the_question_says_what_would_be_done_and_holds_no_url_that_could_be_taken_for_a_place_to_go() -> (
-    None
-):
+def test_the_confirmation_describes_the_call_and_no_data_part_holds_a_url_to_visit() -> None:
     digest = call_digest("s", ONE, {})
     arguments: Any = {"a": "https://evil.example", "b": ["x\ny"], "c": "z" * 2000}
     text, described = parts_of_confirmation("wipe", DESTROYS, arguments, digest)

@@ -98,7 +98,7 @@ def test_a_result_becomes_the_parts_of_its_golden_file(case: str) -> None:
 
 @pytest.mark.proves("map-block")
 @pytest.mark.parametrize("case", CASES)
-def test_with_the_extension_every_block_can_be_made_again_exactly(case: str) -> None:
+def test_with_the_extension_every_block_can_be_restored_exactly(case: str) -> None:
     result = read(case, "mcp")
     original = {key: result[key] for key in ("content", "structuredContent") if key in result}
     parts = seen(result, LinkRules(extension_active=True, allow_file=True))
@@ -130,7 +130,7 @@ SAID_TWICE: list[tuple[str, list[str], Any, str]] = [
 @pytest.mark.proves("map-content")
 @pytest.mark.parametrize("repeated", Repeated)
 @pytest.mark.parametrize(("texts", "structured", "shown"), [row[1:] for row in SAID_TWICE])
-def test_what_a_text_and_the_data_say_alike_is_shown_once_and_nothing_else_is_left_out(
+def test_content_repeated_as_text_and_data_is_sent_once_and_nothing_else_is_left_out(
     texts: list[str], structured: Any, shown: str, repeated: Repeated
 ) -> None:
     content = [{"type": "text", "text": text} for text in texts]
@@ -145,7 +145,7 @@ def test_what_a_text_and_the_data_say_alike_is_shown_once_and_nothing_else_is_le
     assert seen(result, INACTIVE, repeated) == expected[repeated]
 
 
-def test_a_resource_or_an_image_never_stands_for_the_structured_content() -> None:
+def test_a_resource_or_image_never_replaces_the_structured_content() -> None:
     inner = {"uri": "demo://n", "text": "5"}
     result = {"content": [{"type": "resource", "resource": inner}], "structuredContent": {"result": 5}}
     for repeated in Repeated:
@@ -164,20 +164,20 @@ def test_a_resource_or_an_image_never_stands_for_the_structured_content() -> Non
     ids=["structured", "meta", "unknown", "no-object"],
 )
 @pytest.mark.proves("map-block")
-def test_a_value_too_deep_for_its_readers_travels_as_text_and_comes_back(make: Any, levels: int) -> None:
+def test_a_value_that_is_too_deep_is_sent_as_text_and_comes_back(make: Any, levels: int) -> None:
     result = make(nested(levels))
     parts = seen(result, ACTIVE)
     assert not is_deeper(parts, MAX_DATA_DEPTH + 6)
     assert result_from(parts) == result
 
 
-def test_a_text_that_is_endless_brackets_is_only_a_text() -> None:
+def test_a_text_of_very_many_brackets_is_only_a_text() -> None:
     text = "[" * 100_000
     parts = seen({"content": [{"type": "text", "text": text}], "structuredContent": {}}, INACTIVE)
     assert parts == [{"text": text}, {"data": {}, "mediaType": "application/json"}]
 
 
-def test_content_that_is_no_list_is_handed_on_all_the_same() -> None:
+def test_content_that_is_not_a_list_is_passed_on_anyway() -> None:
     assert seen({"content": {"type": "text", "text": "alone"}}, INACTIVE) == [{"text": "alone"}]
 
 
@@ -186,7 +186,7 @@ READ_BLOB = {"uri": "demo://dir/two.bin", "blob": "AAAA"}
 
 
 @pytest.mark.proves("map-content")
-def test_what_was_read_for_a_link_stands_in_its_place_in_order() -> None:
+def test_the_contents_of_a_link_replace_it_in_order() -> None:
     link = {"type": "resource_link", "uri": "demo://dir", "name": "dir"}
     web = {"type": "resource_link", "uri": "https://example.com/", "name": "web"}
     links = LinkRules(extension_active=False, read={"demo://dir": [READ_TEXT, READ_BLOB, "odd"]})
@@ -199,7 +199,7 @@ def test_what_was_read_for_a_link_stands_in_its_place_in_order() -> None:
     ]
 
 
-def test_with_the_extension_links_stand_as_they_are_and_nothing_read_replaces_them() -> None:
+def test_with_the_extension_links_stay_links() -> None:
     link = {"type": "resource_link", "uri": "demo://one", "name": "one"}
     links = LinkRules(extension_active=True, read={"demo://one": [READ_TEXT]})
     assert [part["url"] for part in seen({"content": [link]}, links)] == ["demo://one"]
@@ -207,7 +207,7 @@ def test_with_the_extension_links_stand_as_they_are_and_nothing_read_replaces_th
 
 @pytest.mark.parametrize("active", [True, False])
 @pytest.mark.parametrize("read", [{}, {"file:///secret/name": [{"text": "content"}]}])
-def test_a_file_link_never_tells_its_path_unless_allowed(active: bool, read: Any) -> None:
+def test_a_file_link_reveals_its_path_only_if_allowed(active: bool, read: Any) -> None:
     link = {"type": "resource_link", "uri": "file:///secret/name", "name": "n"}
     parts = parts_from_result({"content": [link]}, LinkRules(extension_active=active, read=read))
     assert "secret" not in json.dumps([part.to_object() for part in parts])
@@ -220,14 +220,14 @@ def test_an_allowed_file_link_is_a_url_part() -> None:
     ]
 
 
-def test_links_to_read_are_counted_and_never_of_the_web() -> None:
+def test_links_to_read_are_counted_and_never_web_links() -> None:
     uris = ["https://a/", "HTTP://b/", "demo://x", "file:///y", "demo://x", "http://[broken", "", None]
     content: list[Any] = [{"type": "resource_link", "uri": uri} for uri in uris]
     content += [{"type": "text", "uri": "demo://text"}, "demo://string"]
     assert links_to_read(content) == {"demo://x": 2, "file:///y": 1, "": 1}
 
 
-def test_what_a_result_says_beside_its_content_is_kept_for_metadata() -> None:
+def test_the_other_fields_of_a_result_are_kept_for_metadata() -> None:
     result = {
         "content": [],
         "structuredContent": {},
@@ -239,13 +239,13 @@ def test_what_a_result_says_beside_its_content_is_kept_for_metadata() -> None:
     assert peer_metadata(result) == {"_meta": {"a": None}, "tomorrow": [1]}
 
 
-def test_metadata_too_deep_for_its_readers_travels_as_text() -> None:
+def test_metadata_that_is_too_deep_is_sent_as_text() -> None:
     deep = nested(MAX_DATA_DEPTH + 1)
     assert peer_metadata({"_meta": deep}) == {"_meta": json.dumps(deep)}
 
 
 @pytest.mark.parametrize("kind", HELD)
-def test_each_row_of_the_table_reads_back_as_the_block_that_it_was(kind: str) -> None:
+def test_each_row_of_the_table_restores_its_block(kind: str) -> None:
     row = HELD[kind]
     for part_kind, name in row.fields.items():
         said = {name: "QUJD", **({"mimeType": f"{kind}/x"} if row.takes_type else {})}
@@ -266,7 +266,7 @@ def test_each_row_of_the_table_reads_back_as_the_block_that_it_was(kind: str) ->
         ({"type": "resource", "resource": {"uri": "a2a://x/tasks/h/a/0", "blob": "AAAA"}}, "a.pdf"),
     ],
 )
-def test_a_file_keeps_the_name_that_a_bridge_wrote_beside_it(block: Any, name: str) -> None:
+def test_a_file_keeps_the_name_that_a_bridge_wrote_into_its_metadata(block: Any, name: str) -> None:
     block = {**block, "_meta": {PART_META: {"filename": name}}}
     (part,) = parts_from_result({"content": [block]}, LinkRules(extension_active=True))
     assert part.filename == name
@@ -302,7 +302,9 @@ ACTED_ON = [
 
 @pytest.mark.parametrize("active", [False, True])
 @pytest.mark.parametrize("uri", ACTED_ON)
-def test_what_a_browser_or_another_program_acts_on_is_no_link_on_either_way(uri: str, active: bool) -> None:
+def test_a_uri_that_a_browser_or_program_acts_on_is_not_a_link_in_either_direction(
+    uri: str, active: bool
+) -> None:
     link = {"type": "resource_link", "uri": uri, "name": "n"}
     (part,) = parts_from_result({"content": [link]}, LinkRules(active))
     assert part.url is None

@@ -92,7 +92,7 @@ def test_a_form_is_a_question_with_its_schema() -> None:
 
 
 @pytest.mark.proves("map-elicitation-form", "mcp-elicit-default-form")
-def test_a_question_without_a_mode_is_a_form_and_without_words_has_some() -> None:
+def test_a_question_without_a_mode_is_a_form_and_without_a_message_gets_one() -> None:
     question = elicitation_from("k", {"requestedSchema": {"type": "object"}})
     assert question.form is not None
     assert "more information" in question.message
@@ -122,7 +122,7 @@ def test_a_url_is_a_question_without_a_form() -> None:
     ],
     ids=str,
 )
-def test_what_is_no_web_address_is_not_passed_on(url: Any) -> None:
+def test_a_url_that_is_not_a_web_address_is_not_passed_on(url: Any) -> None:
     with pytest.raises(PeerError, match="no web address"):
         elicitation_from("k", {"mode": "url", "message": "Go", "url": url})
 
@@ -178,7 +178,7 @@ def test_a_form_is_asked_in_words_and_as_data() -> None:
 
 
 @pytest.mark.proves("map-elicitation-form")
-def test_what_was_wrong_is_said_in_words_and_as_data() -> None:
+def test_the_faults_are_named_in_words_and_as_data() -> None:
     words, data = parts_of_questions(
         [form()], {"who": (Problem("name", "too short"), Problem("", "too little"))}
     )
@@ -273,7 +273,7 @@ BESIDE_OTHERS: Final[list[tuple[Any, tuple[str, ...], Any]]] = [
 
 @pytest.mark.proves("map-answers")
 @pytest.mark.parametrize(("field", "texts", "value"), BESIDE_OTHERS)
-def test_the_one_text_that_fits_the_only_field_is_the_answer_where_all_texts_together_do_not(
+def test_the_only_text_that_fits_the_field_is_the_answer_if_all_texts_together_do_not_fit(
     field: Any, texts: tuple[str, ...], value: Any
 ) -> None:
     schema = {"type": "object", "properties": {"it": field}, "required": ["it"]}
@@ -285,7 +285,7 @@ def test_the_one_text_that_fits_the_only_field_is_the_answer_where_all_texts_tog
 
 
 @pytest.mark.proves("a2a-held", "a2a-in-context")
-def test_a_message_that_does_not_say_what_it_is_for_answers_with_all_of_its_texts_or_not_at_all() -> None:
+def test_a_message_that_names_no_question_answers_with_all_its_texts_or_not_at_all() -> None:
     asked = [form("seats", number="integer")]
     seats = {"seats": {"action": "accept", "content": {"number": 5}}}
     assert fitting_answers(said("5"), asked) == seats
@@ -314,7 +314,7 @@ def test_words_that_do_not_fit_are_asked_again_and_never_taken_for_a_refusal(tex
     ],
     ids=str,
 )
-def test_the_fields_of_a_form_are_given_as_data_or_json_or_pairs(answer: Any) -> None:
+def test_the_fields_of_a_form_are_filled_in_by_data_or_json_or_pairs(answer: Any) -> None:
     found = content(said(answer), form())
     assert found == {"name": "Ada", "age": 36, "color": "green"}
     assert type(found["age"]) is int
@@ -366,7 +366,7 @@ def test_a_form_without_fields_takes_a_clear_yes_or_a_clear_no(message: Message,
 
 @pytest.mark.proves("map-answers", "map-refuse")
 @pytest.mark.parametrize("message", [said("what is that?"), said("yes?"), said(5), said({"approved": False})])
-def test_a_form_without_fields_is_not_accepted_by_any_other_word(message: Message) -> None:
+def test_other_words_do_not_accept_a_form_without_fields(message: Message) -> None:
     answers = answers_from(message, [EMPTY])
     assert (dict(answers.given), [*answers.problems]) == ({}, ["k"])
 
@@ -382,13 +382,13 @@ def test_a_message_that_fills_in_nothing_does_not_accept_the_defaults(message: M
 @pytest.mark.parametrize(
     "message", [said({}), said({"action": "accept"}), said({"action": "accept", "content": {}})]
 )
-def test_an_empty_answer_that_says_so_accepts_the_defaults(message: Message) -> None:
+def test_an_explicitly_empty_answer_accepts_the_defaults(message: Message) -> None:
     assert content(message, OPTIONAL) == {"all": True}
 
 
 @pytest.mark.proves("map-answers", "map-refuse")
 @pytest.mark.parametrize("message", [said("no"), said("I do not want to"), said(False), said("Never!")])
-def test_words_of_refusal_are_no_visit(message: Message) -> None:
+def test_a_refusal_in_words_is_not_a_visit(message: Message) -> None:
     assert given(message, visit()) == {"connect": {"action": "decline"}}
 
 
@@ -406,7 +406,7 @@ def test_words_of_refusal_are_no_visit(message: Message) -> None:
     ],
     ids=str,
 )
-def test_what_does_not_fit_is_named(answer: Any, names: list[str]) -> None:
+def test_the_fields_that_do_not_fit_are_named(answer: Any, names: list[str]) -> None:
     assert at_fault(said(answer), form()) == {"who": names}
 
 
@@ -438,7 +438,7 @@ def test_a_form_is_refused_by_metadata_or_by_the_shape_of_a_result(message: Any,
 
 
 @pytest.mark.proves("map-refuse")
-def test_where_the_form_has_a_field_named_action_it_is_that_field() -> None:
+def test_action_is_a_field_if_the_form_has_a_field_of_that_name() -> None:
     question = form(action="string")
     assert content(said({"action": "decline"}), question) == {"action": "decline"}
     assert given(said({"action": "go"}, answer="decline"), question) == {"who": {"action": "decline"}}
@@ -448,12 +448,12 @@ def test_where_the_form_has_a_field_named_action_it_is_that_field() -> None:
 
 @pytest.mark.proves("map-refuse")
 @pytest.mark.parametrize("answer", ["maybe", 7, None, ["decline"]])
-def test_an_answer_in_metadata_that_is_none_refuses_nothing(answer: Any) -> None:
+def test_an_unknown_action_in_metadata_refuses_nothing(answer: Any) -> None:
     assert content(said({"name": "Ada"}, answer=answer), form())["name"] == "Ada"
 
 
 @pytest.mark.proves("map-refuse")
-def test_an_action_that_is_none_is_no_field_either() -> None:
+def test_an_unknown_action_is_not_a_field_either() -> None:
     assert at_fault(said({"action": "run"}), form()) == {"who": ["name"]}
 
 
@@ -470,7 +470,7 @@ def test_a_message_says_that_a_url_was_visited(message: Message) -> None:
 
 @pytest.mark.proves("map-refuse")
 @pytest.mark.parametrize("action", ["decline", "cancel"])
-def test_a_url_is_refused_as_a_form_is(action: str) -> None:
+def test_a_url_is_refused_like_a_form(action: str) -> None:
     assert given(said("no", answer=action), visit()) == {"connect": {"action": action}}
     assert given(said({"action": action}), visit()) == {"connect": {"action": action}}
 
@@ -592,14 +592,14 @@ def test_the_formats_that_a_form_may_ask_for_are_checked(
 
 
 @pytest.mark.proves("map-answers")
-def test_defaults_stand_where_the_form_has_them() -> None:
+def test_defaults_keep_the_order_of_the_form() -> None:
     given = answers_from(said({"tags": ["a"], "name": "Ada"}), [form()]).given["who"]["content"]
     assert isinstance(given, dict)
     assert list(given) == ["name", "color", "tags"]
 
 
 @pytest.mark.proves("map-answers")
-def test_the_key_of_the_only_question_may_be_named_although_a_field_is_called_so_too() -> None:
+def test_an_answer_may_name_the_key_of_the_only_question_even_if_a_field_has_that_name() -> None:
     question = form("second", second="string")
     given = answers_from(said({"second": {"second": "y"}}), [question]).given
     assert given == {"second": {"action": "accept", "content": {"second": "y"}}}
@@ -641,7 +641,7 @@ def test_several_titled_choices_are_answered_by_their_titles() -> None:
 
 
 @pytest.mark.proves("map-elicitation-form")
-def test_a_value_counts_before_a_title_and_a_title_of_two_choices_names_neither() -> None:
+def test_a_value_counts_before_a_title_and_a_shared_title_names_no_choice() -> None:
     choices = [{"const": "a", "title": "b"}, {"const": "b", "title": "Same"}, {"const": "c", "title": "Same"}]
     question = choosing(x={"type": "string", "oneOf": choices})
     assert answers_from(said({"x": "b"}), [question]).given["who"]["content"] == {"x": "b"}

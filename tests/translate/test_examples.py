@@ -76,7 +76,7 @@ EXAMPLES: list[tuple[Any, Any]] = [
 
 @pytest.mark.proves("map-skill")
 @pytest.mark.parametrize(("schema", "example"), EXAMPLES)
-def test_an_example_is_the_plainest_value_that_fits(schema: Any, example: Any) -> None:
+def test_an_example_is_the_simplest_value_that_fits(schema: Any, example: Any) -> None:
     assert example_of(taking(schema)) == {"p": example}
 
 
@@ -98,7 +98,7 @@ def test_an_example_that_would_not_fit_is_left_out(schema: Any) -> None:
     assert skill_from(taking(schema), "t", "key").examples is None
 
 
-def test_an_example_is_for_callers_and_leaves_out_what_they_do_not_see() -> None:
+def test_an_example_leaves_out_hidden_arguments() -> None:
     both = tool_of(
         {
             "name": "t",

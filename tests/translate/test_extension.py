@@ -39,11 +39,11 @@ def test_the_extension_lists_every_tool_as_its_server_does() -> None:
     )
 
 
-def test_without_tools_the_extension_is_declared_all_the_same() -> None:
+def test_without_tools_the_extension_is_still_declared() -> None:
     assert declaration([]).params == {"tools": {}}
 
 
-def test_every_metadata_key_starts_with_the_uri_and_what_only_our_clients_read_is_gated() -> None:
+def test_every_metadata_key_starts_with_the_uri_and_keys_for_the_extension_are_gated() -> None:
     names = ("skill", "arguments", "block", "progress", "question", "answer", "occasions", "peer")
     assert [getattr(extension, name.upper()) for name in names] == [f"{URI}/{name}" for name in names]
     assert {f"{URI}/block": URI, f"{URI}/occasions": URI} == extension.GATED

@@ -183,7 +183,7 @@ def test_each_text_part_is_read_alone_and_two_calls_in_one_message_are_asked_abo
     assert call_from_message(message(*parts, metadata=metadata), {}, ALL, RULES) == found
 
 
-def test_a_message_that_names_two_skills_names_neither_as_an_answer() -> None:
+def test_an_answer_that_names_two_skills_names_neither() -> None:
     both = message(data({"skill": "add"}), data({"skill": "now"}))
     assert skill_named_in(both) == UnclearCall(several=("add", "now"))
     assert skill_asked_for_in(message("add", "now"), ALL, RULES) == UnclearCall(several=("add", "now"))
@@ -239,14 +239,14 @@ def test_an_earlier_rule_wins_over_a_later_one() -> None:
 
 
 @pytest.mark.proves("map-files")
-def test_a_file_goes_with_the_call_and_what_fits_nothing_is_told() -> None:
+def test_files_become_arguments_and_files_that_fit_no_property_are_returned() -> None:
     file, link = {"raw": "AAAA", "mediaType": "image/png"}, {"url": "https://example.com/x"}
     assert call_from_message(message("upload", file, link), {}, ALL, RULES) == SkillCall(
         "upload", {"file": "AAAA"}, (part(link),)
     )
 
 
-def test_an_endless_text_is_not_taken_apart_into_pairs() -> None:
+def test_a_very_long_text_is_not_split_into_pairs() -> None:
     text = "text=" + "a b " * 1_000_000
     assert call_from_message(message(text), {}, skills(ECHO), RULES) == SkillCall("echo", {"text": text})
 
@@ -291,7 +291,7 @@ ANSWERS: list[tuple[Any, tuple[str, ...], list[Any], Any]] = [
 
 @pytest.mark.proves("map-arguments")
 @pytest.mark.parametrize(("asked", "fields", "parts", "given"), ANSWERS)
-def test_an_answer_gives_fields_and_text_only_the_one_that_was_asked_for(
+def test_data_answers_any_fields_and_text_only_the_requested_field(
     asked: Any, fields: tuple[str, ...], parts: list[Any], given: Any
 ) -> None:
     assert answer_in(message(*parts).parts, asked, fields) == given

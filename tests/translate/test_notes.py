@@ -57,7 +57,7 @@ MODES: list[tuple[tuple[str, ...], Repeated]] = [
 
 @pytest.mark.proves("map-content")
 @pytest.mark.parametrize(("accepted", "repeated"), MODES)
-def test_the_media_types_that_a_client_names_decide_in_which_form_it_gets_what_is_said_twice(
+def test_the_accepted_media_types_decide_the_form_of_repeated_content(
     accepted: tuple[str, ...], repeated: Repeated
 ) -> None:
     assert repeated_for(accepted) is repeated
@@ -73,7 +73,7 @@ def test_the_media_types_that_a_client_names_decide_in_which_form_it_gets_what_i
         (("text/plain", "image/*"), ("application/json", "application/octet-stream", "text/markdown")),
     ],
 )
-def test_what_the_client_did_not_name_is_told_by_media_type(
+def test_media_types_that_the_client_does_not_accept_are_listed(
     accepted: tuple[str, ...], extra: tuple[str, ...]
 ) -> None:
     assert unaccepted_types(RESULT, accepted) == extra

@@ -30,7 +30,7 @@ def test_a_servers_error_fails_the_task_and_wrong_arguments_reject_it(code: int,
 
 
 @pytest.mark.proves("map-mcp-error")
-def test_a_servers_error_is_kept_whole_in_metadata() -> None:
+def test_a_servers_error_is_kept_in_metadata_completely() -> None:
     assert error_metadata(-1, "no", None) == {PEER: {"error": {"code": -1, "message": "no"}}}
     assert error_metadata(-1, "no", {"a": [None]}) == {
         PEER: {"error": {"code": -1, "message": "no", "data": {"a": [None]}}}
@@ -48,7 +48,7 @@ def test_a_servers_error_is_kept_whole_in_metadata() -> None:
         ((), (ADDED,)),
     ],
 )
-def test_a_failure_says_all_that_the_tool_said_and_at_least_some_words(
+def test_a_failure_holds_the_tools_whole_output_and_at_least_one_text(
     parts: tuple[Part, ...], said: tuple[Part, ...]
 ) -> None:
     assert parts_of_failure(parts) == said

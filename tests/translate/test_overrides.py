@@ -56,7 +56,7 @@ HIDDEN = ArgumentRule(hidden=True)
         ({"s_*": A}, ("s_x", "x"), "a"),
     ],
 )
-def test_an_exact_name_goes_before_a_glob_and_a_later_glob_before_an_earlier(
+def test_an_exact_name_overrides_a_glob_and_a_later_glob_an_earlier_one(
     rules: Any, names: tuple[str, ...], name: str | None
 ) -> None:
     found = override_for(rules, RuleNames(names, frozenset(names)))
@@ -101,7 +101,7 @@ def test_rules_for_tools_are_chosen_in_the_same_way() -> None:
     assert override_for(rules, RuleNames(("x",), frozenset({"x"}))) == ToolOverride(concurrency=1, title="X")
 
 
-def test_a_rule_that_matches_nothing_is_found_be_it_a_name_or_a_glob() -> None:
+def test_a_rule_that_matches_nothing_is_reported_for_names_and_globs() -> None:
     rules = {"a": A, "b": B, "a*": B, "[ab]": C, "a?": C, "*": A, "x*": A}
     assert unmatched_patterns(rules, [RuleNames((name,), frozenset({name})) for name in "ac"]) == {
         "a?": "it matches no tool",
@@ -176,13 +176,13 @@ def without(schema: dict[str, Any], *names: str) -> dict[str, Any]:
         ),
     ],
 )
-def test_what_is_shown_of_a_schema(schema: Any, rules: Any, shown: Any) -> None:
+def test_callers_see_the_schema_with_its_rules_applied(schema: Any, rules: Any, shown: Any) -> None:
     before = repr(schema)
     assert shown_schema(schema, rules) == shown
     assert repr(schema) == before
 
 
-def test_a_schema_speaks_also_of_arguments_under_conditions() -> None:
+def test_the_arguments_of_a_schema_include_those_in_conditional_subschemas() -> None:
     schema: Any = {**SCHEMA, "anyOf": [{"properties": {"d": STRING}}], "then": {"properties": {"e": STRING}}}
     assert declared_arguments(schema) == {"a", "b", "c", "d", "e"}
 
@@ -207,7 +207,7 @@ def test_a_schema_speaks_also_of_arguments_under_conditions() -> None:
         ({}, {"c": ArgumentRule(description="C")}, {}),
     ],
 )
-def test_what_is_sent_of_arguments(given: Any, rules: Any, sent: Any) -> None:
+def test_the_server_gets_the_arguments_with_defaults(given: Any, rules: Any, sent: Any) -> None:
     assert with_default_arguments(given, SCHEMA, rules) == sent
 
 
@@ -228,7 +228,7 @@ RULES = st.dictionaries(
 
 @pytest.mark.proves("map-hidden")
 @given(st.dictionaries(NAMES, st.sampled_from(["x", "mine"])), RULES)
-def test_no_arguments_of_a_caller_change_what_is_sent_as_a_hidden_one(arguments: Any, rules: Any) -> None:
+def test_a_caller_cannot_change_a_hidden_argument(arguments: Any, rules: Any) -> None:
     schema: Any = {"type": "object", "properties": dict.fromkeys("abc", STRING)}
     sent, unasked = (
         with_default_arguments(arguments, schema, rules),
@@ -241,7 +241,7 @@ def test_no_arguments_of_a_caller_change_what_is_sent_as_a_hidden_one(arguments:
 
 
 @given(RULES)
-def test_what_is_shown_is_a_schema_again_and_takes_what_is_sent(rules: Any) -> None:
+def test_the_shown_schema_is_valid_and_accepts_the_sent_arguments(rules: Any) -> None:
     schema: Any = {"type": "object", "properties": dict.fromkeys("abc", STRING), "required": ["a", "b"]}
     shown = shown_schema(schema, rules)
     assert validator_of(shown).is_valid(dict.fromkeys(shown["required"], "x"))
@@ -252,14 +252,14 @@ def test_what_is_shown_is_a_schema_again_and_takes_what_is_sent(rules: Any) -> N
 
 
 @pytest.mark.proves("map-overrides")
-def test_a_tool_of_which_nothing_is_said_stays_the_very_same() -> None:
+def test_a_tool_without_rules_stays_the_same_object() -> None:
     one = tool("t", "a", a=STRING)
     said = SkillOverride(tags=("x",), hidden=False, concurrency=1, confirm=True)
     assert overridden(one, said) is one
 
 
 @pytest.mark.proves("map-overrides")
-def test_an_overridden_tool_is_shown_otherwise_and_called_and_checked_as_before() -> None:
+def test_an_overridden_tool_looks_different_and_is_called_and_checked_as_before() -> None:
     one = tool("t", "a b", listed={"title": "T", "_meta": {"k": 1}}, a=STRING, b=STRING)
     said = SkillOverride(id="i", name="N", description="D", arguments={"b": HIDDEN})
     seen = overridden(one, said)

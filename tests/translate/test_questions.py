@@ -18,7 +18,7 @@ ECHO = tool("echo", "text", listed={"description": "Gives it back\nand more"}, t
 
 
 @pytest.mark.proves("map-route")
-def test_which_skill_is_asked_in_words_and_as_data() -> None:
+def test_the_question_for_the_skill_is_asked_in_words_and_as_data() -> None:
     words, data = ask_which_skill(UnclearCall(), skills(ECHO, tool("now")))
     assert words == Part(
         text="Which skill do you mean?\n- echo: Gives it back\n- now: now\n"
@@ -63,7 +63,7 @@ def test_without_skills_the_question_says_so() -> None:
 
 
 @pytest.mark.proves("map-route")
-def test_many_skills_are_all_in_the_data_and_not_all_in_the_words() -> None:
+def test_the_data_has_all_of_many_skills_and_the_words_only_some() -> None:
     words, data = ask_which_skill(UnclearCall(), skills(*(tool(f"t{n}") for n in range(60))))
     assert isinstance(data.data, dict)
     assert isinstance(data.data["skills"], list)
@@ -109,7 +109,7 @@ ANSWERS: list[tuple[Any, Any, frozenset[str], ElicitAction]] = [
 
 @pytest.mark.proves("map-refuse")
 @pytest.mark.parametrize(("metadata", "part", "fields", "answer"), ANSWERS)
-def test_a_question_is_refused_only_explicitly(
+def test_only_an_explicit_refusal_refuses_a_question(
     metadata: Any, part: Any, fields: frozenset[str], answer: ElicitAction
 ) -> None:
     said = Message(message_id="m", role="ROLE_USER", parts=(Part.model_validate(part),), metadata=metadata)

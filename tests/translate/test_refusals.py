@@ -39,7 +39,7 @@ def one_of(*values: str, **more: Any) -> Any:
         ),
     ],
 )
-def test_a_form_about_consent_alone_can_say_no(asked: Any, no: Any) -> None:
+def test_a_form_about_consent_alone_can_refuse(asked: Any, no: Any) -> None:
     assert no_in_form(asked) == no
 
 
@@ -75,7 +75,7 @@ def test_a_form_about_consent_alone_can_say_no(asked: Any, no: Any) -> None:
         form(approved={"type": "integer"}),
     ],
 )
-def test_no_other_form_is_taken_for_one_that_can_say_no(asked: Any) -> None:
+def test_no_other_form_can_refuse(asked: Any) -> None:
     assert no_in_form(asked) is None
 
 
@@ -90,5 +90,5 @@ def test_no_other_form_is_taken_for_one_that_can_say_no(asked: Any) -> None:
         ({"a": {"action": "decline"}, "b": {"action": "cancel"}}, ElicitAction.CANCEL),
     ],
 )
-def test_a_no_is_found_among_answers(responses: Any, told: ElicitAction | None) -> None:
+def test_a_refusal_is_found_among_answers(responses: Any, told: ElicitAction | None) -> None:
     assert refusal_among(responses) == (UntoldRefusal(told) if told else None)

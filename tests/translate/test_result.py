@@ -75,7 +75,7 @@ def task_of(result: Any, *, active: bool = True, repeated: Repeated = Repeated.B
 
 @pytest.mark.proves("map-result-exact")
 @pytest.mark.parametrize("case", CASES)
-def test_with_the_extension_a_result_comes_back_exactly(case: str) -> None:
+def test_with_the_extension_a_result_comes_back_unchanged(case: str) -> None:
     result = json.loads((GOLDEN / f"{case}.mcp.json").read_text(encoding="utf-8"))
     back = result_from_task(task_of(result), ACTIVE)
     if result.get("isError"):
@@ -94,7 +94,7 @@ def test_with_the_extension_a_result_comes_back_exactly(case: str) -> None:
         {"content": [text("no")], "structuredContent": {"code": 1}, "isError": True},
     ],
 )
-def test_with_the_extension_a_failure_comes_back_exactly(result: Any) -> None:
+def test_with_the_extension_a_failure_comes_back_unchanged(result: Any) -> None:
     assert result_from_task(task_of(result), ACTIVE) == {
         **result,
         "_meta": {STATE_META: "TASK_STATE_FAILED"},
@@ -102,7 +102,7 @@ def test_with_the_extension_a_failure_comes_back_exactly(result: Any) -> None:
 
 
 @pytest.mark.proves("map-result-exact")
-def test_what_a_server_said_beside_its_content_comes_back() -> None:
+def test_a_servers_metadata_and_unknown_fields_come_back() -> None:
     result = {"content": [text("a")], "_meta": {"example.com/x": [1]}, "tomorrow": {"a": None}}
     assert result_from_task(task_of(result), ACTIVE) == result
     failed = {**result, "isError": True}
@@ -111,7 +111,7 @@ def test_what_a_server_said_beside_its_content_comes_back() -> None:
 
 
 @pytest.mark.proves("map-result-exact")
-def test_metadata_that_was_too_deep_comes_back_as_it_was() -> None:
+def test_metadata_that_was_too_deep_comes_back_unchanged() -> None:
     deep: Any = []
     for _ in range(80):
         deep = {"a": deep}
@@ -143,7 +143,7 @@ def test_a_server_cannot_set_the_protocols_own_keys_or_fields_of_the_result() ->
     ],
 )
 @pytest.mark.parametrize("part", [Part(text="not json"), Part(url="https://a/b"), Part(raw="AAAA")])
-def test_a_mark_that_does_not_fit_its_part_is_passed_over(part: Part, block: Any) -> None:
+def test_metadata_that_does_not_fit_its_part_is_ignored(part: Part, block: Any) -> None:
     marked = part.model_copy(update={"metadata": {BLOCK: block}})
     (found,) = blocks_from_parts([marked], ACTIVE)
     assert isinstance(found, dict)
@@ -151,7 +151,7 @@ def test_a_mark_that_does_not_fit_its_part_is_passed_over(part: Part, block: Any
 
 
 @pytest.mark.proves("map-result")
-def test_without_the_extension_marks_mean_nothing() -> None:
+def test_without_the_extension_the_block_metadata_is_ignored() -> None:
     forged = Part(text="seen", metadata={BLOCK: {"type": "added"}})
     (block,) = blocks_from_parts([forged], PLAIN)
     assert isinstance(block, dict)
@@ -215,14 +215,14 @@ def test_without_the_extension_marks_mean_nothing() -> None:
         (Part(text="a", metadata={"k": 1}), {**text("a"), "_meta": {PART_META: {"metadata": {"k": 1}}}}),
     ],
 )
-def test_each_kind_of_part_becomes_the_block_that_says_it(part: Part, block: Any) -> None:
+def test_each_kind_of_part_becomes_its_block(part: Part, block: Any) -> None:
     if part.media_type == "text/markdown":
         block["_meta"][PART_META]["mediaType"] = "text/markdown"
     assert blocks_from_parts([part], PLAIN) == [block]
 
 
 @pytest.mark.proves("map-result")
-def test_artifacts_come_in_order_each_introduced_by_its_first_block() -> None:
+def test_artifacts_keep_their_order_and_each_first_block_describes_its_artifact() -> None:
     one, two = artifact(Part(text="1"), Part(text="2"), name="one"), artifact(Part(text="3"))
     assert result_from_task(task(TaskState.COMPLETED, one, two, message=said(Part(text="done"))), PLAIN) == {
         "content": [
@@ -246,7 +246,7 @@ def test_artifacts_come_in_order_each_introduced_by_its_first_block() -> None:
         ([Part(text="two"), Part(text="and more")], ["and more"]),
     ],
 )
-def test_what_an_agent_says_at_the_end_stands_behind_its_artifacts_once(
+def test_an_agents_final_message_follows_its_artifacts_once(
     closing: list[Part], told: list[str], reading: ResultRules
 ) -> None:
     gave = artifact(Part(text="one "), AppendedText(text="two")), artifact(Part(text="two"))
@@ -256,7 +256,7 @@ def test_what_an_agent_says_at_the_end_stands_behind_its_artifacts_once(
 
 
 @pytest.mark.proves("map-result")
-def test_files_and_data_in_the_closing_words_are_not_dropped() -> None:
+def test_files_and_data_in_the_final_message_are_not_dropped() -> None:
     closing = said(Part(text="see"), Part(data={"pages": 3}), IMAGE)
     content = result_from_task(task(TaskState.COMPLETED, artifact(Part(text="a")), message=closing), PLAIN)[
         "content"
@@ -269,7 +269,7 @@ def test_files_and_data_in_the_closing_words_are_not_dropped() -> None:
 
 
 @pytest.mark.proves("map-result")
-def test_a_text_that_came_in_pieces_is_one_block_and_with_the_extension_the_blocks_that_there_were() -> None:
+def test_a_streamed_text_is_one_block_and_with_the_extension_the_original_blocks() -> None:
     came = task(
         TaskState.COMPLETED, artifact(Part(text="one "), AppendedText(text="two"), Part(text="three"))
     )
@@ -279,7 +279,7 @@ def test_a_text_that_came_in_pieces_is_one_block_and_with_the_extension_the_bloc
 
 
 @pytest.mark.proves("map-result")
-def test_without_artifacts_the_status_message_is_the_result_and_else_what_the_agent_said_last() -> None:
+def test_without_artifacts_the_result_is_the_status_message_or_the_agents_last_message() -> None:
     history = (
         said(Part(text="first")),
         said(Part(text="last")),
@@ -304,7 +304,7 @@ def test_without_artifacts_the_status_message_is_the_result_and_else_what_the_ag
         (TaskState.CANCELED, "The agent's task was canceled"),
     ],
 )
-def test_a_task_without_success_is_an_error_in_the_agents_words_with_what_there_is(
+def test_a_task_without_success_is_an_error_with_the_agents_words_and_artifacts(
     state: TaskState, words: str
 ) -> None:
     partial = artifact(Part(text="half"))
@@ -331,7 +331,7 @@ def test_a_task_without_success_is_an_error_in_the_agents_words_with_what_there_
 
 @pytest.mark.proves("map-result")
 @pytest.mark.parametrize("state", sorted(set(TaskState) - {"TASK_STATE_COMPLETED", "TASK_STATE_FAILED"}))
-def test_a_task_that_goes_on_has_no_result(state: TaskState) -> None:
+def test_an_unfinished_task_has_no_result(state: TaskState) -> None:
     if state in (TaskState.REJECTED, TaskState.CANCELED):
         return
     with pytest.raises(ValueError, match="has no result"):
@@ -351,7 +351,7 @@ DATA = Part(data={"n": 1}, media_type="application/json")
         ((DATA, Part(data={"other": 2})), [text('{"n": 1}'), text('{"other": 2}')]),
     ],
 )
-def test_data_that_conforms_is_structured_content_and_stands_once_as_text(
+def test_data_that_fits_the_schema_is_structured_content_and_appears_once_as_text(
     parts: tuple[Part, ...], content: Any
 ) -> None:
     result = result_from_task(task(TaskState.COMPLETED, artifact(*parts)), WITH_OUTPUT)
@@ -368,7 +368,9 @@ def test_data_that_conforms_is_structured_content_and_stands_once_as_text(
         ((Part(data=[]),), "[] is not of type 'object'"),
     ],
 )
-def test_a_result_that_does_not_conform_is_an_error_that_says_what(parts: tuple[Part, ...], why: str) -> None:
+def test_a_result_that_does_not_fit_the_schema_is_an_error_that_names_the_fault(
+    parts: tuple[Part, ...], why: str
+) -> None:
     result = result_from_task(task(TaskState.COMPLETED, artifact(*parts)), WITH_OUTPUT)
     assert result["isError"] is True
     assert "structuredContent" not in result
@@ -378,7 +380,7 @@ def test_a_result_that_does_not_conform_is_an_error_that_says_what(parts: tuple[
 
 
 @pytest.mark.proves("map-result-schema")
-def test_marked_data_that_does_not_conform_is_not_lost() -> None:
+def test_marked_data_that_does_not_fit_the_schema_is_not_lost() -> None:
     made = task_of({"content": [text("n")], "structuredContent": {"n": "x"}})
     result = result_from_task(made, ResultRules(extension_active=True, output=N_SCHEMA))
     assert result["isError"] is True
@@ -387,7 +389,7 @@ def test_marked_data_that_does_not_conform_is_not_lost() -> None:
 
 @pytest.mark.proves("map-result")
 @pytest.mark.parametrize("case", ["structured"])
-def test_without_the_extension_structured_content_and_its_twins_come_back_too(case: str) -> None:
+def test_without_the_extension_structured_content_and_its_text_come_back_too(case: str) -> None:
     result = json.loads((GOLDEN / f"{case}.mcp.json").read_text(encoding="utf-8"))
     back = result_from_task(task_of(result, active=False), WITH_OUTPUT)
     assert back["structuredContent"] == result["structuredContent"]
@@ -407,7 +409,7 @@ WRAPPED_SCHEMA = validator_of({"type": "object", "properties": {"result": {}}, "
         (validator_of({"type": "object", "properties": {"result": {"type": "integer"}}}), "5", {"result": 5}),
     ],
 )
-def test_what_a_client_without_the_extension_gets_as_text_alone_is_structured_content_again(
+def test_without_the_extension_json_text_becomes_structured_content_again(
     output: Any, words: str, structured: Any
 ) -> None:
     result = {"content": [text(words)], "structuredContent": structured}
@@ -419,7 +421,7 @@ def test_what_a_client_without_the_extension_gets_as_text_alone_is_structured_co
 
 
 @pytest.mark.proves("map-large-part")
-def test_a_part_over_the_limit_becomes_a_link_and_one_of_a_message_does_not() -> None:
+def test_a_part_over_the_limit_becomes_a_link_except_in_a_message() -> None:
     reading = ResultRules(inline_limit_bytes=5, link_for=lambda part: f"a2a://x/{part.kind}")
     parts = (
         Part(text="12345"),
@@ -452,7 +454,7 @@ def test_with_the_extension_no_part_is_too_large() -> None:
 
 
 @pytest.mark.proves("map-result")
-def test_a_link_that_was_withheld_is_told_in_words() -> None:
+def test_a_withheld_link_is_mentioned_in_words() -> None:
     link = {"type": "resource_link", "uri": "file:///a", "name": "a"}
     parts = parts_from_result({"content": [link]}, LinkRules(extension_active=True))
     assert blocks_from_parts(parts, ACTIVE) == [text("[a: a link to a file of the server, not passed on]")]
@@ -469,7 +471,7 @@ UNFINISHED = UnfinishedCall("Which colour?", TaskState.INPUT_REQUIRED, "task_rep
 
 
 @pytest.mark.proves("map-slow-agent")
-def test_what_is_not_finished_says_so_and_how_to_go_on() -> None:
+def test_an_unfinished_result_says_how_to_go_on() -> None:
     meta: Any = {
         UNFINISHED_META: {"state": "TASK_STATE_INPUT_REQUIRED", "tool": "task_reply", "handle": "h4ndle"}
     }
@@ -487,7 +489,7 @@ def test_what_is_not_finished_says_so_and_how_to_go_on() -> None:
 
 
 @pytest.mark.proves("map-slow-agent")
-def test_what_is_not_finished_and_cannot_be_followed_says_that() -> None:
+def test_an_unfinished_result_that_cannot_be_followed_says_so() -> None:
     lost, meta = replace(UNFINISHED, handle=None), {UNFINISHED_META: {"state": "TASK_STATE_INPUT_REQUIRED"}}
     words = "Which colour?\n\nThis server offers no task_reply, so it cannot be followed from here"
     assert unfinished_result(lost, output=None) == {"content": [text(words)], "_meta": meta}
@@ -503,7 +505,7 @@ def test_what_is_not_finished_and_cannot_be_followed_says_that() -> None:
 
 
 @pytest.mark.proves("map-result-failed")
-def test_the_error_of_a_server_behind_an_agent_is_told_from_a_result_of_its_tool() -> None:
+def test_an_error_of_the_server_behind_an_agent_differs_from_a_result_of_its_tool() -> None:
     metadata = error_metadata(-32602, "no such tool", {"a": 1})
     refused = task(TaskState.REJECTED, message=said(Part(text="no"), metadata=metadata))
     assert server_error_in(refused) == {"code": -32602, "message": "no such tool", "data": {"a": 1}}
@@ -512,7 +514,7 @@ def test_the_error_of_a_server_behind_an_agent_is_told_from_a_result_of_its_tool
 
 
 @pytest.mark.proves("map-result")
-def test_what_is_read_can_be_written() -> None:
+def test_every_result_can_be_serialized() -> None:
     forged = Part(text="[" * 100_000, metadata={BLOCK: {"type": "block", "spelled": True}})
     assert to_json(blocks_from_parts([forged], ACTIVE))
 
@@ -560,7 +562,7 @@ def a_block(chance: random.Random, structured: Any) -> Any:
 
 @pytest.mark.proves("map-result-exact")
 @pytest.mark.parametrize("seed", range(300))
-def test_with_the_extension_any_result_comes_back_exactly(seed: int) -> None:
+def test_with_the_extension_any_result_comes_back_unchanged(seed: int) -> None:
     chance = random.Random(seed)
     structured = a_value(chance)
     result: Any = {"content": [a_block(chance, structured) for _ in range(chance.randrange(5))]}
@@ -584,6 +586,6 @@ def test_with_the_extension_any_result_comes_back_exactly(seed: int) -> None:
 
 
 @pytest.mark.proves("mcp-meta-names")
-def test_the_keys_of_our_own_have_our_prefix() -> None:
+def test_the_bridges_own_keys_have_its_prefix() -> None:
     ours = [STATE_META, STATUS_META, ARTIFACT_META, UNFINISHED_META, PART_META]
     assert all(re.fullmatch(r"mcp-a2a/[a-z0-9]([a-z0-9._-]*[a-z0-9])?", key) for key in ours)

@@ -72,7 +72,7 @@ def listed(*sources: ToolSource, rules: ToolRules = tool_rules()) -> list[Any]: 
 
 
 @pytest.mark.proves("map-tool-original")
-def test_a_tool_of_our_extension_is_shown_exactly_without_its_execution() -> None:
+def test_a_tool_of_the_extension_is_listed_unchanged_without_its_execution() -> None:
     shown = {key: value for key, value in ADD.items() if key != "execution"}
     assert listed(ToolSource("calc", ours(ADD))) == [shown]
     (tool,) = tools_of_agents([ToolSource("calc", ours(ADD))], tool_rules())
@@ -83,7 +83,7 @@ def test_a_tool_of_our_extension_is_shown_exactly_without_its_execution() -> Non
 
 @pytest.mark.proves("map-tool-original")
 @pytest.mark.parametrize("prop", [{"type": "any"}, {"type": "number", "exclusiveMinimum": True}])
-def test_a_tool_of_our_extension_whose_schema_is_not_valid_is_shown_exactly_and_can_be_called(
+def test_a_tool_of_the_extension_with_an_invalid_schema_is_listed_unchanged_and_can_be_called(
     prop: Any,
 ) -> None:
     odd = {"name": "t", "inputSchema": {"type": "object", "properties": {"p": prop}, "required": ["p"]}}
@@ -94,13 +94,13 @@ def test_a_tool_of_our_extension_whose_schema_is_not_valid_is_shown_exactly_and_
 
 
 @pytest.mark.proves("mcp-schema-made")
-def test_a_schema_without_a_type_gets_the_one_that_it_has_to_have() -> None:
+def test_a_schema_without_a_type_gets_the_required_type() -> None:
     (shown,) = listed(ToolSource("x", ours({"name": "t", "inputSchema": {}})))
     assert shown == {"name": "t", "inputSchema": {"type": "object"}}
 
 
 @pytest.mark.proves("map-tools")
-def test_a_skill_takes_a_message_and_says_what_it_is_for() -> None:
+def test_a_skill_becomes_a_tool_that_takes_a_message_and_describes_the_skill() -> None:
     made = card(skill(examples=("To Rome", "To Oslo")), icon_url="https://a/icon.png")
     (shown,) = listed(ToolSource("guide", made))
     schema = shown.pop("inputSchema")
@@ -122,7 +122,7 @@ def test_a_skill_takes_a_message_and_says_what_it_is_for() -> None:
 
 
 @pytest.mark.proves("map-tools")
-def test_skills_that_take_a_message_share_one_schema_however_many_they_are() -> None:
+def test_all_skills_that_take_a_message_share_one_schema() -> None:
     tools = listed(ToolSource("a", card(*(skill(f"s{number}") for number in range(10)))))
     assert len({id(tool["inputSchema"]) for tool in tools}) == 1
 
@@ -143,7 +143,7 @@ def test_an_icon_that_no_host_should_open_is_left_out(icon_url: str) -> None:
 
 
 @pytest.mark.proves("map-tools")
-def test_words_reach_a_host_without_the_characters_that_nobody_sees_and_values_as_they_are() -> None:
+def test_words_reach_a_host_without_invisible_characters_and_values_unchanged() -> None:
     evil, seen = "read\u202e \u200bme\x1b[2J\U000e0041 \u200d👩\u200d💻", "read me[2J 👩\u200d💻"
     said = {"title": evil, "description": evil}
     property_of_any_name = {"type": "string", **said, "default": evil, "enum": [evil], "const": evil}
@@ -183,13 +183,13 @@ def test_an_agent_without_skills_gets_one_tool_for_messages() -> None:
 
 
 @pytest.mark.proves("map-tool-original")
-def test_an_agent_of_ours_whose_server_is_down_has_no_tools() -> None:
+def test_an_agent_of_a_bridge_whose_server_is_down_has_no_tools() -> None:
     down = card(skill("unavailable"), extensions=(declaration([]),))
     assert listed(ToolSource("x", down)) == []
 
 
 @pytest.mark.proves("map-tool-original")
-def test_a_skill_that_our_extension_does_not_know_takes_a_message_and_a_broken_one_is_left_out() -> None:
+def test_a_skill_outside_the_extension_takes_a_message_and_a_broken_tool_is_left_out() -> None:
     params: Any = {"tools": {"broken": {"name": "broken", "inputSchema": 7}, "add": {**ADD, "name": "add"}}}
     made = card(
         skill("add"), skill("broken"), skill("ask"), extensions=(AgentExtension(uri=URI, params=params),)
@@ -199,7 +199,7 @@ def test_a_skill_that_our_extension_does_not_know_takes_a_message_and_a_broken_o
 
 
 @pytest.mark.proves("map-tool-original")
-def test_what_hosts_cannot_read_of_a_tool_is_named_and_a_tool_that_they_cannot_read_too() -> None:
+def test_unreadable_tools_and_unreadable_fields_are_named() -> None:
     odd = {"type": "object", "properties": {"a": {"$ref": "#/gone"}}}
     params: Any = {
         "tools": {
@@ -244,7 +244,7 @@ def test_a_tool_can_stand_for_an_agent() -> None:
 
 
 @pytest.mark.proves("map-tools")
-def test_searching_lists_two_tools_however_many_skills_there_are() -> None:
+def test_searching_always_lists_two_tools() -> None:
     rules = tool_rules(granularity="search")
     skills = [
         skill("eat", name="Eat well"),
@@ -268,7 +268,7 @@ def test_searching_lists_two_tools_however_many_skills_there_are() -> None:
 
 @pytest.mark.proves("mcp-schema-made")
 @pytest.mark.parametrize("granularity", ["skill", "agent", "search"])
-def test_what_is_listed_is_as_the_protocol_asks(granularity: Any) -> None:
+def test_the_listed_tools_fit_the_protocol(granularity: Any) -> None:
     rules = tool_rules(granularity=granularity)
     tools = tools_of_agents([ToolSource("a", card(skill(), skill("b"))), ToolSource("c", ours(ADD))], rules)
     shown = listed_tools(tools, rules, longest_wait_seconds=49)

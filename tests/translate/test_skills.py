@@ -19,7 +19,7 @@ SAY = {"type": "string", "default": "hello there"}
 
 
 @pytest.mark.proves("map-skill")
-def test_a_skill_has_what_its_tool_says_of_itself() -> None:
+def test_a_skill_takes_its_description_from_its_tool() -> None:
     listed = {
         "title": "Echo",
         "description": "Gives it back",
@@ -67,7 +67,7 @@ def test_a_skill_always_has_a_name_and_a_description(listed: Any, name: str, des
         ({"readOnlyHint": 1, "destructiveHint": None}, ()),
     ],
 )
-def test_only_what_a_server_says_explicitly_becomes_a_tag(hints: Any, tags: tuple[str, ...]) -> None:
+def test_only_explicit_annotations_become_tags(hints: Any, tags: tuple[str, ...]) -> None:
     assert skill_from(tool(listed={"annotations": hints}), "t", "key").tags == ("key", *tags)
 
 
@@ -97,14 +97,14 @@ def test_a_skill_that_needs_nested_arguments_has_no_example_in_text() -> None:
 
 
 @pytest.mark.parametrize(("skill_id", "name"), [("two words", "p"), ("t", "two words"), ("t", "it's")])
-def test_what_cannot_be_said_in_text_has_no_example_in_text(skill_id: str, name: str) -> None:
+def test_a_call_that_text_cannot_express_has_no_example_in_text(skill_id: str, name: str) -> None:
     named = tool_of(
         {"name": "t", "inputSchema": {"type": "object", "properties": {name: {}}, "required": [name]}}
     )
     assert len(skill_from(named, skill_id, "key").examples or ()) == 1
 
 
-def test_without_an_output_schema_anything_may_come() -> None:
+def test_without_an_output_schema_the_result_may_have_any_type() -> None:
     assert skill_from(tool(), "t", "key").output_modes == ("text/plain", "*/*")
 
 
@@ -126,7 +126,7 @@ MATCHES: list[tuple[tuple[str, ...], tuple[str, ...], bool]] = [
 
 @pytest.mark.proves("a2a-accepted-modes")
 @pytest.mark.parametrize(("accepted", "offered", "fits"), MATCHES)
-def test_accepted_modes_match_as_wide_as_they_look(
+def test_accepted_modes_match_with_wildcards(
     accepted: tuple[str, ...], offered: tuple[str, ...], fits: bool
 ) -> None:
     assert accepts_any(accepted, offered) is fits
@@ -144,7 +144,7 @@ def test_accepted_modes_match_as_wide_as_they_look(
         (["a/x", "b/x", "a/a_x"], ["a_x", "b_x", "a_a_x"]),
     ],
 )
-def test_an_id_is_the_tools_name_and_has_its_source_before_it_where_names_collide(
+def test_an_id_is_the_tools_name_prefixed_by_the_source_if_names_collide(
     places: list[str], ids: list[str]
 ) -> None:
     split = [(place.partition("/")[0], place.partition("/")[2]) for place in places]
@@ -160,7 +160,7 @@ def test_no_two_tools_have_the_same_id(places: list[tuple[str, str]]) -> None:
 
 
 @pytest.mark.proves("map-overrides")
-def test_tags_of_the_configuration_are_added_and_its_examples_replace() -> None:
+def test_configured_tags_are_added_and_configured_examples_replace() -> None:
     said = SkillOverride(tags=("mine", "read-only"), examples=("Say hello",))
     listed = {"annotations": {"readOnlyHint": True}}
     skill = skill_from(tool("t", listed=listed), "t", "key", said)

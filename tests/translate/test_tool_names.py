@@ -29,12 +29,12 @@ def names(*tools: ToolToName, always_prefixed: bool = False) -> list[str]:
         ("", "skill"),
     ],
 )
-def test_a_skill_is_spelled_in_letters_that_all_hosts_take(text: str, expected: str) -> None:
+def test_a_name_has_only_characters_that_all_hosts_accept(text: str, expected: str) -> None:
     assert slug(text) == expected
 
 
 @pytest.mark.parametrize("exact", ["getWeather", "get-weather", "A" * 64, "1st"])
-def test_a_name_of_our_extension_is_kept_verbatim(exact: str) -> None:
+def test_the_original_name_of_a_tool_is_kept(exact: str) -> None:
     assert names(ToolToName("src", exact, exact)) == [exact]
 
 
@@ -52,7 +52,7 @@ def test_a_skill_whose_id_is_a_uuid_is_named_after_its_name(skill_id: str, expec
     assert names(ToolToName("src", skill_id, title="Plan a trip")) == [expected]
 
 
-def test_skills_of_one_name_whose_ids_are_uuids_are_told_apart() -> None:
+def test_skills_with_the_same_name_and_uuids_as_ids_get_different_names() -> None:
     one, two, three = (f"7c5865b5-0e10-5c5f-8442-9225c0215d2{end}" for end in "123")
     found = names(
         ToolToName("a", one, title="Trip"),
@@ -65,12 +65,12 @@ def test_skills_of_one_name_whose_ids_are_uuids_are_told_apart() -> None:
 
 
 @pytest.mark.parametrize("exact", ["web.search", "a b", "a\n", "é", "A" * 65])
-def test_a_name_that_hosts_refuse_is_spelled_anew(exact: str) -> None:
+def test_a_name_that_hosts_refuse_is_replaced(exact: str) -> None:
     (name,) = names(ToolToName("src", exact, exact))
     assert re.fullmatch(r"[a-z0-9_]{1,40}", name)
 
 
-def test_where_names_collide_all_of_them_get_their_source() -> None:
+def test_names_that_collide_are_all_prefixed_by_their_source() -> None:
     one, two, alone = ToolToName("a", "search", "search"), ToolToName("b", "search"), ToolToName("a", "other")
     assert names(one, two, alone) == ["a_search", "b_search", "other"]
 
@@ -96,7 +96,7 @@ def test_a_long_name_is_cut_and_ends_with_a_hash() -> None:
     assert re.fullmatch(r"x{31}_[0-9a-f]{8}", long)
 
 
-def test_prefixed_names_do_not_depend_on_the_others() -> None:
+def test_prefixed_names_do_not_depend_on_other_tools() -> None:
     (alone,) = names(ToolToName("a", "search", "search"), always_prefixed=True)
     assert names(ToolToName("a", "search", "search"), ToolToName("b", "search"), always_prefixed=True) == [
         alone,
