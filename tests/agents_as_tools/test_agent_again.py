@@ -1,4 +1,4 @@
-"""A foreign agent exposed as an MCP server, and wrapped as an agent again: its callers see what it does."""
+"""A foreign agent exposed as an MCP server, and wrapped as an agent again: its callers see its own behaviour."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ async def there_and_back(era: str, folder: Path) -> AsyncIterator[Rpc]:
 
 
 def given(task: Any) -> list[str]:
-    """What a task gave in words, but for how to go on."""
+    """The text of a task's output, without the hint on how to continue."""
     said = [text for artifact in task.get("artifacts", ()) for text in texts(artifact["parts"])]
     return [text for text in said if not text.startswith("(To go on")]
 

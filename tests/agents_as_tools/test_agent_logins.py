@@ -1,4 +1,5 @@
-"""Agents and catalogs that need the login of a person: where it is made, who gets its token, how its lack is said."""
+"""Agents and catalogs that need a person's login: where to log in, who gets the token, and how a missing login is
+reported."""
 
 from __future__ import annotations
 

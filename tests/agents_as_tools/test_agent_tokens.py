@@ -1,4 +1,4 @@
-"""Access tokens of OAuth that the bridge gets for agents: who is sent them, of every generation."""
+"""OAuth access tokens that the bridge gets for agents: which agents of each generation get them."""
 
 from __future__ import annotations
 

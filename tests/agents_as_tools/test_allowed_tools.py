@@ -1,4 +1,5 @@
-"""Which tools of an MCP server a principal may use, over HTTP in both eras: the others are not there for it."""
+"""Which tools of an MCP server a principal may use, over HTTP in both eras. Other tools do not exist for the
+principal."""
 
 from __future__ import annotations
 
@@ -49,7 +50,7 @@ MAY = {"ada": ("*",), "bob": ("ask", "pl*"), "cy": ("team/big",), "dan": ("other
 
 
 def credentials(**may: tuple[str, ...]) -> list[Credential]:
-    """A token and a key for each, who may use this."""
+    """A token and a key for a principal that may use these tools."""
     people = [Principal(name, skills=skills) for name, skills in {**MAY, **may}.items()]
     tokens = [Credential(one, f"token-{one.name}") for one in people]
     return [*tokens, *(Credential(one, f"key-{one.name}", Scheme.API_KEY) for one in people)]

@@ -1,4 +1,4 @@
-"""Extensions of A2A toward an agent: activated as the file names them, their metadata in `_meta` both ways."""
+"""A2A extensions of an agent: activated as configured, with their metadata in `_meta` in both directions."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ async def desk(folder: Path, text: str, mode: str = "auto", **places: str) -> As
 
 
 def card_with(*uris: str) -> Json:
-    """What a card says that declares these extensions."""
+    """The fields of a card that declares these extensions."""
     return {"capabilities": {"streaming": True, "extensions": [{"uri": uri} for uri in uris]}}
 
 

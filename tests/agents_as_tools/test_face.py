@@ -1,4 +1,5 @@
-"""What a face lists besides tools for skills: tools for agents, tools to find skills, cards and examples."""
+"""What an MCP server made of agents lists besides tools for skills: tools for agents, tools to find skills, cards,
+examples."""
 
 from __future__ import annotations
 

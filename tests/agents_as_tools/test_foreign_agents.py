@@ -1,4 +1,5 @@
-"""Agents built on the official Python SDK, exposed to the official MCP client: all that agents do, in both eras."""
+"""Agents built with the official Python SDK, exposed to the official MCP client: everything that agents do, in both
+eras."""
 
 from __future__ import annotations
 

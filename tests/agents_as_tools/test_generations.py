@@ -1,4 +1,4 @@
-"""Agents of each generation behind tools: what is sent to them is of theirs, and so is what they answer."""
+"""Agents of each generation behind tools: the bridge sends and reads the messages of that generation."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def task(task_id: str, state: str, words: str, generation: str) -> Json:
 
 @dataclass
 class Conversing:
-    """Answers with a message or with a task, and remembers what it was asked by."""
+    """Answers with a message or with a task, and remembers the ids in its requests."""
 
     generation: str
     in_tasks: bool

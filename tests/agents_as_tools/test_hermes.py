@@ -1,4 +1,4 @@
-"""Agents of Hermes behind tools: what is asked of them is at their paths, and what they give comes back whole."""
+"""Hermes agents behind tools: requests go to their paths, and their answers come back completely."""
 
 from __future__ import annotations
 

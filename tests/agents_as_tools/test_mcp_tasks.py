@@ -1,4 +1,4 @@
-"""Long calls as MCP tasks (the tasks extension), on the raw wire: agents of the official SDK behind a face."""
+"""Long calls as MCP tasks (the tasks extension), on the raw wire, with agents of the official SDK."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Agents that are called in the names of callers: each call carries a token that its caller's was exchanged for."""
+"""Agents that are called in the names of callers: each call carries the exchanged token of its caller."""
 
 from __future__ import annotations
 

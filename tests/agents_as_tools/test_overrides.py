@@ -1,4 +1,4 @@
-"""What a configuration says of single tools, in effect: names, words, arguments, times and turns."""
+"""The effect of configured rules for single tools: names, descriptions, arguments, time limits and concurrency."""
 
 from __future__ import annotations
 

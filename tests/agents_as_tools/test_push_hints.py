@@ -1,4 +1,4 @@
-"""Those who wait for a task: what wakes them, and how often they read the task."""
+"""Waiting for a task: what wakes the waiters, and how often they read the task."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ NEVER = 3600.0
 
 @asynccontextmanager
 async def waiting(waiter: HintWaiter, seconds: float) -> AsyncIterator[anyio.Event]:
-    """One who pauses; what is set once the pause is over."""
+    """A waiter in its pause. Gives an event that is set once the pause is over."""
     over = anyio.Event()
 
     async def pause() -> None:

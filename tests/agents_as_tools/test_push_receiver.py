@@ -1,4 +1,4 @@
-"""What agents send as notifications, and what strangers send in their place: each is taken or refused within bounds."""
+"""Notifications from agents and from strangers: each is accepted or refused, within limits."""
 
 from __future__ import annotations
 
@@ -54,7 +54,8 @@ class Receiving:
         return await self.http.post(URL, content=body, headers={**shown, **named})
 
     async def post_plainly(self, token: str) -> int:
-        """The status of a notification that no client of HTTP sends: many of them take less time so."""
+        """The status for a notification that is passed in without an HTTP client, which saves time for many
+        notifications."""
         codes: list[int] = []
 
         async def receive() -> Message:

@@ -1,4 +1,4 @@
-"""What agents really answer, exposed to the official MCP client: both versions, both bindings, streamed and polled."""
+"""Recorded answers of agents, exposed to the official MCP client: both versions, both bindings, streamed and polled."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A person's no to what a foreign agent asks: what goes to the agent, and what each kind of host is told."""
+"""A person's refusal of an agent's question: what goes to the agent, and what each kind of host gets."""
 
 from __future__ import annotations
 
@@ -152,7 +152,7 @@ async def test_an_accepted_question_without_the_requested_text_is_not_passed_on(
 
 
 class AsksForEver:
-    """Asks the same whatever it is told."""
+    """Asks the same question after every answer."""
 
     def __init__(self) -> None:
         self.said = 0

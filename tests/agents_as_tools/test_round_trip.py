@@ -1,4 +1,4 @@
-"""An MCP server wrapped as an agent, and exposed as an MCP server again: what a host sees of it is the same."""
+"""An MCP server wrapped as an agent, and exposed as an MCP server again: a host sees the same server."""
 
 from __future__ import annotations
 
@@ -62,8 +62,8 @@ each_way = pytest.mark.parametrize(
 async def both_ways(
     command: StdioTarget, mode: str, folder: Path, older: str = "", **options: Any
 ) -> AsyncIterator[list[Client]]:
-    """A client of a server, and one of the same server wrapped and exposed; `older` is a binding of 0.3 to do it by,
-    `FIRST` or `HERMES`."""
+    """A client of a server, and a client of the same server wrapped and exposed. `older` is an older binding between
+    the bridges, `FIRST` or `HERMES`."""
     is_hermes = older == HERMES
     async with AsyncExitStack() as stack:
         parameters = StdioServerParameters(
@@ -101,7 +101,7 @@ def listed(tools: list[types.Tool]) -> dict[str, Any]:
 
 
 async def raw(client: Client, name: str, arguments: dict[str, Any]) -> Any:
-    """What a call gives, with nothing read into it; the names that only the way adds are left out."""
+    """The raw result of a call, without the `_meta` keys that the bridges add."""
     data: dict[str, Any] = {"method": "tools/call", "params": {"name": name, "arguments": arguments}}
     options: Any = {}
     client.session._stamp(data, options)
@@ -236,7 +236,7 @@ PROFILES = sorted(file.stem for file in Path("mappings").glob("*.toml"))
 
 @pytest.mark.parametrize("mapping", PROFILES)
 async def test_every_profile_gives_what_the_server_gives(mapping: str, tmp_path: Path) -> None:
-    """Whole, since both sides know the extension; what has to be confirmed is."""
+    """Completely, since both sides know the extension. Calls that need a confirmation are confirmed."""
     profile = load_profile(mapping)
     config = config_for(raw_command(), profile=profile)
     parameters = StdioServerParameters(command=raw_command().argv[0], args=list(raw_command().argv[1:]))

@@ -1,4 +1,4 @@
-"""A question of an agent over the raw wire of 2026-07-28: whose round it is, and what goes to the agent."""
+"""A question of an agent over the raw wire of 2026-07-28: which rounds are valid, and what goes to the agent."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Agents that say on the wire what no library in reach says: exposed to the official MCP client, in both eras."""
+"""Agents that send what no available library sends, exposed to the official MCP client, in both eras."""
 
 from __future__ import annotations
 
@@ -104,7 +104,7 @@ async def test_a_repeated_answer_answers_no_later_question(tmp_path: Path) -> No
 async def test_an_agent_that_begins_a_new_context_each_time_gets_no_hint_to_continue(
     mode: str, tmp_path: Path
 ) -> None:
-    """Until it does go on with a conversation."""
+    """Until the agent continues a conversation."""
     contexts = iter(("c-1", "c-2", "c-3", "c-3", "c-4"))
 
     def script(method: str, params: Json) -> list[Json]:

@@ -1,4 +1,4 @@
-"""Messages without a task that are kept waiting: only so many."""
+"""The limit on waiting messages whose agents named no task."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is listed of agents whose cards are long."""
+"""Listings of agents with long cards."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ URL = "http://127.0.0.1:1/"
 
 
 class Watched(tuple[Any, ...]):
-    """Skills that count how often they are looked through."""
+    """Skills that count how often they are iterated."""
 
     times = 0
 
@@ -58,7 +58,7 @@ class Remembered:
 
 
 async def listed(count: int, most: int = 100, **said: str) -> tuple[FaceListing, type[Watched]]:
-    """What is listed of an agent of so many skills, and how often they were looked through."""
+    """The listing of an agent with this many skills, and how often its skills were iterated."""
 
     class Skills(Watched):
         """Those of this card."""

@@ -1,4 +1,4 @@
-"""An agent that answers with plain messages and never makes a task: only the process knows of what it was sent."""
+"""An agent that answers with plain messages and never names a task: only this process knows about its messages."""
 
 from __future__ import annotations
 

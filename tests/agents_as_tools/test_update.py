@@ -1,4 +1,5 @@
-"""Agents, options and overrides that are replaced while a face is served: what goes on, what ends, who is told."""
+"""Agents, options and overrides that are replaced while an MCP server runs: what goes on, what ends, who is
+notified."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Webhooks at agents of others: when they are asked for, that they are notified, and when they are deleted."""
+"""Webhooks at foreign agents: when they are created, used and deleted."""
 
 from __future__ import annotations
 
@@ -149,7 +149,7 @@ class Notifying:
         return found
 
     async def until(self, is_so: Callable[[], bool]) -> None:
-        """Wait until something is so of it."""
+        """Wait until the condition holds."""
         while not is_so():
             await self.news.wait()
 

@@ -1,4 +1,4 @@
-"""The owner of a file, by the lock of each system: of the file itself, and of a file beside it."""
+"""One owner for a file, by each system's lock: on the file itself, or on a file beside it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""File names that Windows takes for something else, seen from any system."""
+"""File names that Windows does not treat as files, checked on any system."""
 
 from __future__ import annotations
 

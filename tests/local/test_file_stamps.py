@@ -1,4 +1,4 @@
-"""How a file is seen to have changed."""
+"""How a change of a file is noticed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Private files where modes say nothing, and files that another program has open for a moment."""
+"""Private files on systems without modes, and files that another program has open for a moment."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""JSON with comments: what it says, and where all of it stands."""
+"""JSON with comments: its values and their positions."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is told of a JSON text before any of it is made."""
+"""Counting the values of a JSON text without parsing it."""
 
 from __future__ import annotations
 

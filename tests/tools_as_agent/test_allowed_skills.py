@@ -1,4 +1,5 @@
-"""Which skills of an agent a principal may use, over HTTP in both bindings: the others are not there for it."""
+"""Which skills of an agent a principal may use, over HTTP in both bindings. Other skills do not exist for the
+principal."""
 
 from __future__ import annotations
 
@@ -37,7 +38,7 @@ MAY = {"ada": ("*",), "bob": ("create_*",), "cy": ("devtools/*_issue", "search")
 
 
 def credentials(**may: tuple[str, ...]) -> list[Credential]:
-    """A token and a key for each, who may use this."""
+    """A token and a key for a principal that may use these skills."""
     people = [Principal(name, skills=skills) for name, skills in {**MAY, **may}.items()]
     tokens = [Credential(one, f"token-{one.name}") for one in people]
     return [*tokens, *(Credential(one, f"key-{one.name}", Scheme.API_KEY) for one in people)]
@@ -45,7 +46,7 @@ def credentials(**may: tuple[str, ...]) -> list[Credential]:
 
 @dataclass
 class Devtools:
-    """An agent that is served as `devtools`, its tool server, and who may call it."""
+    """An agent that is served as `devtools`, its tool server, and its callers."""
 
     server: ToolServer
     access: Access

@@ -1,4 +1,4 @@
-"""The agent card: whole whatever the server says, and valid for the protocol's own types."""
+"""The agent card: complete whatever the server says, and valid for the protocol's own types."""
 
 from __future__ import annotations
 

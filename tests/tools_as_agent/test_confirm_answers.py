@@ -1,4 +1,4 @@
-"""What a task that waits for a yes takes for one: clear words and few shapes. All else leaves the call unmade."""
+"""Which answers confirm a call: clear words and few shapes of data. After any other answer, the call is not made."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def acting() -> ToolServer:
 
 
 async def beside(served: Team, task: Any, part: Any, metadata: Any) -> Any:
-    """Send a message on a task whose request, not the message, has the metadata; the response."""
+    """Send a message on a task, with metadata in the request and not in the message; return the response."""
     params = {**message(part, taskId=task["id"]), "metadata": metadata}
     return (await served.rpc.post("SendMessage", params)).json()
 

@@ -1,4 +1,4 @@
-"""Calls that wait for a yes, through the bridge: nothing runs without it, and each yes is for one call."""
+"""Calls that need a confirmation, through the bridge: nothing runs without a yes, and each yes is for one call."""
 
 from __future__ import annotations
 
@@ -115,7 +115,7 @@ async def test_a_refusal_ends_the_task_and_nothing_runs(part: Any, metadata: Any
     ],
 )
 async def test_other_arguments_after_a_yes_need_another_confirmation(part: Any) -> None:
-    """Also when they come with the yes."""
+    """Even if the arguments come with the yes."""
     async with notes().run() as server, team({"notes": server.target}, agent=DESTRUCTIVE) as served:
         asked = await served.rpc.send(call_part("wipe", note=5))
         again = await served.on(asked, part)
@@ -192,7 +192,7 @@ async def test_missing_arguments_are_asked_for_before_the_confirmation() -> None
 @pytest.mark.proves("map-confirm")
 @pytest.mark.parametrize("change", ["tool", "default", "server", "none"])
 async def test_a_yes_is_valid_only_for_the_tool_as_it_was_shown(change: str) -> None:
-    """A server that describes its tool otherwise, another default, another server under the same id."""
+    """A changed description, another default, or another server under the same id makes a yes invalid."""
     async with notes().run() as server, notes().run() as other:
         other.name = "other"
         team_of = {"notes": server.target, "other": other.target}
@@ -272,7 +272,7 @@ async def test_a_profile_says_which_calls_are_confirmed() -> None:
 
 @pytest.mark.proves("map-confirm")
 async def test_through_a_second_bridge_a_call_is_confirmed_in_words(tmp_path: Path) -> None:
-    """Where the host cannot ask its user. A URL among the arguments is no place to go."""
+    """For a host that cannot ask its user. A URL among the arguments is not taken for a URL to visit."""
     link = listed("link", "url", hints={"destructive": True}, url=TEXT)
     async with (
         notes(link).run() as server,
@@ -295,7 +295,7 @@ async def test_through_a_second_bridge_a_call_is_confirmed_in_words(tmp_path: Pa
 async def test_through_a_second_bridge_a_host_asks_its_user_to_confirm(
     mode: str, action: Any, tmp_path: Path
 ) -> None:
-    """By a form that has no fields; also where a URL is among the arguments."""
+    """By a form without fields, even if a URL is among the arguments."""
     link = listed("link", "url", hints={"destructive": True}, url=TEXT)
     answer = answering(types.ElicitResult(action=action))
     async with (

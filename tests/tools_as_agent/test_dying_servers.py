@@ -1,4 +1,5 @@
-"""Child servers that write rubbish, die in the middle of a line, leave others behind, or are killed under load."""
+"""Child servers that write invalid lines, die in the middle of a line, leave processes behind, or are killed under
+load."""
 
 from __future__ import annotations
 
@@ -68,7 +69,7 @@ raw_server.main([])
 
 
 def said(task: Any) -> list[str]:
-    """What a task gave, or why it gave nothing."""
+    """The output of a task, or why it has none."""
     if task["status"]["state"] == COMPLETED:
         return texts(task["artifacts"][0]["parts"])
     assert task["status"]["state"] == FAILED, task

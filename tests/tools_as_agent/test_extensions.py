@@ -1,4 +1,4 @@
-"""Extensions of A2A that an agent made of tools declares: on its card, required or not, and on the way to its tools."""
+"""A2A extensions that an agent made of tools declares: on its card, required or not, and in calls of its tools."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ def selling(version: str = MODERN, **meta: Any) -> RecordingServer:
 
 
 def asked(server: RecordingServer, *uris: str) -> list[Json]:
-    """What `_meta` of each call says of these extensions."""
+    """The metadata of these extensions in the `_meta` of each call."""
     calls = [got.params.get("_meta", {}) for got in server.of("tools/call")]
     return [{key: meta[key] for key in meta if key.startswith(uris)} for meta in calls]
 

@@ -1,4 +1,4 @@
-"""No caller keeps a tool server from another: not with many calls, and not with a question that it leaves open."""
+"""No caller can block a tool server for another caller, neither with many calls nor with an open question."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""What becomes of a task when the connection to its tool server fails, with real servers behind a proxy that
-loses, cuts and delays what it is told to. Whatever happens, a call that the server may have is not sent twice.
+"""How a task ends when the connection to its tool server fails, with real servers behind a proxy that can lose, cut and
+delay traffic. Whatever happens, a call that the server may have is not sent twice.
 """
 
 from __future__ import annotations
@@ -32,13 +32,13 @@ each_that_only_streams = pytest.mark.parametrize("place", [n for n in PLACES if 
 
 @pytest.fixture(scope="module")
 async def reference() -> AsyncIterator[Reference]:
-    """Where the reference server is, by place: started once, as its sessions know nothing of each other."""
+    """The URLs of the reference server, by transport. It is started once, since its sessions are independent."""
     async with PLACES["everything"].start() as url, PLACES["everything-sse"].start() as sse_url:
         yield {"everything": url, "everything-sse": sse_url}
 
 
 def words_of(task: Json) -> str:
-    """What a task that failed says of it."""
+    """The words of a failed task."""
     assert task["status"]["state"] == "TASK_STATE_FAILED", task
     return " ".join(texts(task["status"]["message"]["parts"]))
 

@@ -1,4 +1,4 @@
-"""What goes on after the bridge was stopped or killed in the middle of a question, on the same file of tasks."""
+"""Which tasks go on after the bridge was stopped or killed during a question, with the same store file."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ GONE: Final = "The bridge restarted while the tool waited for an answer, and its
 
 @pytest.fixture
 def store(tmp_path: Path) -> str:
-    """One file of tasks for all bridges of a test."""
+    """One store file for all bridges of a test."""
     return str(tmp_path / "tasks.db")
 
 
@@ -58,7 +58,7 @@ legacy_server = pytest.mark.parametrize("served", ["legacy"], indirect=True)
 @pytest.mark.proves("restart-goes-on", "map-rounds", "mcp26-state-returned")
 @pytest.mark.parametrize("tool", ["ask-one", "ask-expired", "ask-stateless"])
 async def test_a_round_goes_on_with_the_servers_request_state(store: str, tool: str) -> None:
-    """The server is another process as well: all that it knows is in its requestState."""
+    """The server is another process, too: all its state is in the requestState."""
     async with asking("modern", store=store) as client:
         task = await client.ask(tool)
     async with asking("modern", store=store) as client:
@@ -205,7 +205,7 @@ async def test_a_task_that_the_server_finished_meanwhile_gives_its_result(
 async def test_a_working_task_of_the_server_goes_on_after_the_bridge_stops(
     store: str, served: HttpTarget
 ) -> None:
-    """Whoever waits for it is told how it stands, and the server hears of no cancellation."""
+    """Whoever waits for the task gets its status, and the server gets no cancellation."""
     async with asking("modern", target=served, store=store) as client, anyio.create_task_group() as tasks:
         told: list[Any] = []
 
@@ -233,7 +233,7 @@ async def test_a_working_task_of_the_server_goes_on_after_the_bridge_stops(
 
 
 def kept_of(store: str, task_id: str) -> bytes:
-    """What a bridge has stored of a task beside what can be seen of it."""
+    """The resume state that a bridge stored with a task."""
     with closing(sqlite3.connect(store)) as file:
         found = file.execute("SELECT private FROM privates WHERE task_id = ?", (task_id,)).fetchone()
         return bytes(found[0]) if found else b""
@@ -369,7 +369,7 @@ class Caller:
 
 @contextmanager
 def started(folder: Path, era: str) -> Iterator[tuple[Wrapping, Caller]]:
-    """`python -m bridge wrap` on a file of the folder, with an asking server of its own."""
+    """`python -m bridge wrap` with a store file in the folder and its own asking server."""
     client = httpx2.Client(timeout=30, verify=False)
     server = (sys.executable, str(ASKING_SERVER), "--era", era, "--jobs", str(folder / "jobs.json"))
     options = ("--era", era, "--store", str(folder / "tasks.db"))
@@ -412,6 +412,6 @@ def test_a_killed_bridge_goes_on_with_rounds_and_tasks_of_the_server(tmp_path: P
 
 
 def kill(bridge: Wrapping) -> None:
-    """End the process without a chance to say anything."""
+    """Kill the process, without a chance to clean up."""
     bridge.process.send_signal(signal.SIGKILL)
     assert bridge.process.wait(30) == -signal.SIGKILL

@@ -1,4 +1,4 @@
-"""Great results, long lists and floods of progress, through the whole bridge: nothing is lost, nothing piles up."""
+"""Large results, long lists and floods of progress, through the whole bridge: nothing is lost, nothing piles up."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ async def served(transport: str) -> AsyncIterator[ServerTarget]:
 
 
 def memory_mib(pid: int, kind: str) -> int:
-    """`VmRSS`, what a process holds now, or `VmHWM`, the most that it ever held."""
+    """The memory of a process: now (`VmRSS`), or at its peak (`VmHWM`)."""
     found = re.search(rf"{kind}:\s+(\d+) kB", (PROC / str(pid) / "status").read_text())
     return int(found[1]) // 1024 if found else 0
 
@@ -79,7 +79,7 @@ def memory_mib(pid: int, kind: str) -> int:
 async def test_a_result_of_50_mb_is_complete(
     transport: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """In a process of its own, with tasks in a file, as a user runs it. What it took is printed."""
+    """In a separate process, with tasks in a file, as a user runs the bridge. Prints the time and memory used."""
     whole, spent = ["x" * (50 * MEGABYTE)], [time.monotonic()]
     async with AsyncExitStack() as stack:
         target = await stack.enter_async_context(served(transport))
@@ -126,7 +126,8 @@ async def test_a_result_above_the_limit_fails_in_words_and_the_next_call_works(t
 async def test_a_task_that_has_ended_leaves_memory_without_waiting_for_the_garbage_collector(
     tmp_path: Path, collector_off: None
 ) -> None:
-    """In a circle of references, each great result would stay until it comes by, which may be hours."""
+    """In a reference cycle, each large result would stay in memory until the garbage collector runs, perhaps hours
+    later."""
     async with (
         running(config_for(raw_command(), store=str(tmp_path / "tasks.db"))) as bridge,
         httpx2.AsyncClient() as http,
@@ -140,7 +141,7 @@ async def test_a_task_that_has_ended_leaves_memory_without_waiting_for_the_garba
 
 @pytest.fixture
 def collector_off() -> Iterator[None]:
-    """No circle of references is taken apart while the test runs."""
+    """The garbage collector is off while the test runs."""
     gc.collect()
     gc.disable()
     yield

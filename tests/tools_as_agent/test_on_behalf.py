@@ -1,5 +1,5 @@
-"""Tool servers that are called in the names of callers: each call goes with a token that its caller's was exchanged
-for, on a session of that token."""
+"""Tool servers that are called in the names of callers: each call carries the exchanged token of its caller, on a
+session for that token."""
 
 from __future__ import annotations
 

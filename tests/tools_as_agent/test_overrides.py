@@ -1,4 +1,4 @@
-"""What a configuration says of single skills, through the bridge: what clients see, and what servers get."""
+"""Configured rules for single skills, through the bridge: what clients see, and what servers get."""
 
 from __future__ import annotations
 

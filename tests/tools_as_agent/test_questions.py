@@ -1,4 +1,4 @@
-"""What a server asks in the middle of a call, end to end: A2A on one side, a server that asks on the other.
+"""Questions that a server asks during a call, end to end: an A2A client on one side, an asking server on the other.
 
 Every test of both eras says the same of an elicitation/create on an open call (2025-11-25) and of an
 InputRequiredResult (2026-07-28): to the client there is no difference.
@@ -573,7 +573,7 @@ async def test_a_question_between_rounds_times_out(era: str, tool: str) -> None:
 @pytest.mark.proves("map-asked-pause", "map-timeout")
 @both_eras
 async def test_the_deadline_of_a_call_is_paused_while_a_person_is_asked(era: str) -> None:
-    """Another call takes as long as a call may, and only then is the question answered."""
+    """The question is answered only after two other calls have used up the whole time limit of a call."""
     async with asking(era, run={"call_timeout_seconds": 0.3}, server={"sessions": 2}) as client:
         task = await client.ask("ask-one")
         for _ in range(2):
@@ -721,7 +721,7 @@ async def test_readyz_names_the_task_that_blocks_a_server() -> None:
 
 @pytest.mark.proves("map-rounds", "mcp26-rounds-apart")
 async def test_questions_of_concurrent_calls_are_never_mixed_up() -> None:
-    """A round says itself which call it belongs to."""
+    """A round names the call that it belongs to."""
     async with asking("modern") as client:
         tasks = [await client.ask("ask-twice") for _ in range(4)]
         for number, task in enumerate(tasks):

@@ -69,7 +69,7 @@ async def test_a_context_continues_after_a_message_and_a_task_by_its_id(
 
 @pytest.mark.proves("map-either-answer", "a2a01-7.1-task")
 async def test_a_client_of_the_first_generation_gets_a_task_and_continues_by_its_id() -> None:
-    """A message would have no id that it could be asked by."""
+    """A message would have no id by which it could be read again."""
     async with server().run() as one, team({"s": one.target}, BRIEF) as served:
         driver = FirstDriver(served.rpc.client, served.base_url)
         task = await driver.send(call_part("look", a=1))

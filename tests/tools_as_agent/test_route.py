@@ -1,4 +1,4 @@
-"""What a turn asks for: a tool, a question back, or an end. Each conversation is played message by message."""
+"""What a turn leads to: a call, a question, or an end. Each conversation is played message by message."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Calls that the server makes a task of, followed to their end, in both eras and over both transports."""
+"""Calls that the server turns into tasks, followed to their end, in both eras and over both transports."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ both_eras = pytest.mark.parametrize("era", ["legacy", "modern"])
 
 
 async def requests(client: Asked) -> dict[str, int]:
-    """How many of each method the server got."""
+    """The number of requests that the server got, by method."""
     return dict(json.loads(await client.text("requests")))
 
 

@@ -1,4 +1,5 @@
-"""One agent over several tool servers: whose skills are whose, what is down, and what changes while calls run."""
+"""One agent over several tool servers: which skill belongs to which server, what is down, and what changes during
+calls."""
 
 from __future__ import annotations
 
@@ -285,7 +286,7 @@ async def until(
 
 
 async def unavailable(served: Team) -> list[tuple[str, list[str]]]:
-    """What the card says cannot be called."""
+    """The unavailable skills on the card."""
     card = AgentCard.model_validate((await served.card())[0])
     found = dict[str, list[str]]()
     for skill, (why, since_ms) in unavailable_skills(card).items():

@@ -1,4 +1,4 @@
-"""The skills of an agent at a time: their ids, what is hidden, and what a configuration says for nothing."""
+"""The skills of an agent: their ids, hidden tools, and configured rules without effect."""
 
 from __future__ import annotations
 

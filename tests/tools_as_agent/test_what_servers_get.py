@@ -1,4 +1,4 @@
-"""What a tool server gets of a message to its agent, and what becomes of a result that nobody knows."""
+"""What a tool server gets from a message to its agent, and how a result of an unknown type is handled."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ UPLOAD: Final[Json] = {
 
 @pytest.fixture
 def logged() -> Iterator[StringIO]:
-    """What is logged at the level debug, as the command does it."""
+    """The debug log, as the command writes it."""
     handlers, screen = [*logging.root.handlers], StringIO()
     with redirect_stderr(screen):
         set_up("text", "debug")

@@ -1,4 +1,4 @@
-"""Questions of agents as elicitations, and the answers: also through our own questions and back."""
+"""Agents' questions as elicitations, and their answers; also for questions that another bridge passed on."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def said(*parts: Part, metadata: Any = None) -> Message:
 def asked_by_us(
     params: dict[str, Any], problems: Any = None, *, active: bool = True
 ) -> tuple[Message, TaskState]:
-    """The question of a server as our agent asks it, as a client sees it."""
+    """A server's question as an agent of a bridge asks it, and as its client sees it."""
     asked = [elicitation_from(key, one) for key, one in params.items()]
     parts = parts_of_questions(asked, problems)
     if not active:
@@ -493,7 +493,7 @@ def test_the_same_answer_to_another_question_or_task_has_another_message_id() ->
 
 
 def lasting(message_id: str, occasions: dict[str, str] | None, *keys: str) -> dict[str | None, str]:
-    """The lasting keys of some questions of a server, by the server's own."""
+    """The lasting keys of a server's questions, by the server's own keys."""
     asked = [elicitation_from(key, FORM) for key in keys]
     message = said(*parts_of_questions(asked, None, occasions)).model_copy(update={"message_id": message_id})
     status = TaskStatus(state=state_of_questions(asked), message=message)

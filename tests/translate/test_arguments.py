@@ -1,4 +1,4 @@
-"""Arguments against a schema: what is wrong, how it is asked for, and how typed text is read."""
+"""Arguments checked against a schema: the faults, the form that asks for them, and how typed text is read."""
 
 from __future__ import annotations
 

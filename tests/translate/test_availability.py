@@ -1,4 +1,5 @@
-"""What a card says cannot be called, what several replicas agree on, and what is read of any card or report."""
+"""Unavailable skills on a card: what the card lists, what replicas agree on, and how unknown cards and reports are
+read."""
 
 from __future__ import annotations
 
@@ -60,7 +61,7 @@ def test_availability_in_an_unknown_form_is_ignored(params: Any) -> None:
 
 
 def report(*states: SourceState, ahead_ms: int = 0) -> bytes:
-    """What a replica tells whose clock is so far behind."""
+    """The report of a replica whose clock is behind the shared clock."""
     return OutageReport().text(states, ahead_ms)
 
 

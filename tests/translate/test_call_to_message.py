@@ -1,4 +1,4 @@
-"""Arguments of tool calls as messages to agents, and back where the agent is ours."""
+"""Arguments of tool calls as messages to agents, and back if the agent belongs to a bridge."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which calls need a yes, what they are bound to, and which messages give it."""
+"""Which calls need a confirmation, what a confirmation is bound to, and which messages confirm."""
 
 from __future__ import annotations
 

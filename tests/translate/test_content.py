@@ -1,4 +1,4 @@
-"""Content blocks to parts, by golden files: what a client with the extension gets, and what one without."""
+"""Content blocks as parts, by golden files: for clients with the extension and for clients without."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def read(case: str, kind: str) -> Any:
 
 
 def seen(result: Any, links: LinkRules, repeated: Repeated = Repeated.BOTH) -> list[Any]:
-    """The parts as a client reads them, past the gate of extensions."""
+    """The parts as a client gets them, after metadata of inactive extensions was removed."""
     parts_made = parts_from_result(result, links, repeated)
     written = to_json({"parts": [part.to_object() for part in parts_made]})
     active = frozenset({URI}) if links.extension_active else frozenset()
@@ -54,10 +54,10 @@ def nested(levels: int) -> Any:
 
 
 def block_from(part: Any) -> Any:
-    """The documented recipe: the block that a part was, from the part and what stands under `.../block`.
+    """The documented recipe to restore the block of a part, from the part and its metadata under `.../block`.
 
-    Without `.../block` the type is text, or the first half of the media type. What the part says goes back to
-    where it came from: text, raw and url to their fields, the media type to mimeType.
+    Without `.../block`, the type is text, or the first half of the media type. The part's fields go back to where they
+    came from: text, raw and url to their fields, the media type to mimeType.
     """
     implied = "text" if "text" in part else part.get("mediaType", "").partition("/")[0]
     rest = dict(part.get("metadata", {}).get(BLOCK, {"type": implied}))
@@ -79,7 +79,7 @@ def block_from(part: Any) -> Any:
 
 
 def result_from(parts: list[Any]) -> Any:
-    """The content and structured content that some parts were."""
+    """The content and structured content that these parts were made from."""
     structured = [part for part in parts if type_of(part) == "structuredContent"]
     content = [block_from(part) for part in parts if type_of(part) != "structuredContent"]
     return {"content": content} | ({"structuredContent": block_from(structured[0])} if structured else {})

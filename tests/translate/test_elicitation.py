@@ -1,4 +1,4 @@
-"""What a server asks, as a question of the task, and every way in which a client may answer it."""
+"""A server's questions as a question of the task, and every way in which a client may answer."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def said(*parts: Any, **metadata: Any) -> Message:
 
 
 def given(message: Message, *questions: Elicitation, **options: bool) -> dict[str, Any]:
-    """The answers of a message that has to settle what it answers."""
+    """The answers in a message, which must have no problems."""
     answers = answers_from(message, questions, **options)
     assert answers.problems == {}, answers.problems
     return dict(answers.given)
@@ -75,7 +75,7 @@ def content(message: Message, question: Elicitation, **options: bool) -> Any:
 
 
 def at_fault(message: Message, *questions: Elicitation) -> dict[str, list[str]]:
-    """The properties that a message gets wrong, by question."""
+    """The properties with problems in a message, by question."""
     answers = answers_from(message, questions)
     return {key: [problem.name for problem in problems] for key, problems in answers.problems.items()}
 

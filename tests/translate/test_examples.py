@@ -1,4 +1,4 @@
-"""Arguments that a tool would take: made of its schema, and checked against it."""
+"""Example arguments for a tool: made from its schema, and checked against it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How the card declares our extension, and what its metadata keys are."""
+"""How the card declares the bridge's extension, and the extension's metadata keys."""
 
 from __future__ import annotations
 

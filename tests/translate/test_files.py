@@ -1,4 +1,4 @@
-"""Files of a message onto the properties that ask for one."""
+"""Files of a message placed in the properties that ask for a file."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which tool a message means: each rule, their order, and where no rule may guess."""
+"""Which tool a message means: each rule, the order of the rules, and cases where no rule may guess."""
 
 from __future__ import annotations
 

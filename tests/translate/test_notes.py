@@ -1,4 +1,4 @@
-"""Progress as metadata, and what a result holds that the client did not name."""
+"""Progress as metadata, and media types in a result that the client does not accept."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Failures on the MCP side as states, words and metadata."""
+"""Failures of an MCP server as states, words and metadata of a task."""
 
 from __future__ import annotations
 

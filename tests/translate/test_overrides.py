@@ -1,4 +1,4 @@
-"""What a configuration says of skills and arguments: which rule counts, what is shown, and what is sent."""
+"""Configured rules for skills and arguments: which rule applies, what callers see, and what is sent."""
 
 from __future__ import annotations
 

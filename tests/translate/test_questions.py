@@ -1,4 +1,4 @@
-"""The bridge's own questions, and what the answers mean."""
+"""The bridge's own questions, and how their answers are read."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which forms can say no, by their schemas."""
+"""Which forms can refuse, by their schemas."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What agents gave as tool results: the golden files read backwards, and each row of the table."""
+"""Agents' answers as tool results: the golden files read backwards, and each row of the table."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def task(
 
 
 def task_of(result: Any, *, active: bool = True, repeated: Repeated = Repeated.BOTH) -> Task:
-    """The task that our agent makes of a result, as a client sees it."""
+    """The task that an agent of a bridge makes from a result, as a client sees it."""
     parts = parts_from_result(result, LinkRules(extension_active=active, allow_file=True), repeated)
     metadata = {SKILL: "s"} | ({PEER: peer} if (peer := peer_metadata(result)) else {})
     if result.get("isError") is True:

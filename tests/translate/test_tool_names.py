@@ -1,4 +1,4 @@
-"""Names of tools: valid for every host, each once, and the same whatever the order."""
+"""Names of tools: valid for every host, unique, and independent of the order."""
 
 from __future__ import annotations
 
