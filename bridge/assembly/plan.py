@@ -82,8 +82,8 @@ class ServerPlan:
     fail: Fail | None = None
     """Whether the start fails while the server is down; None leaves that to the agent made of it."""
     call_timeout_seconds: float | None = None
-    each_worker: bool = False
-    """Whether each of several workers runs a server of its own."""
+    each_replica: bool = False
+    """Whether each of several processes at one socket may start the command."""
     shared_as: str | None = field(default=None, compare=False)
     """The server's name among workers of which one runs it for all; None if each runs its own."""
 

@@ -212,7 +212,7 @@ def _server(
         plan,
         fail=table.fail,
         call_timeout_seconds=table.call_timeout_seconds,
-        each_worker=bool(table.each_worker),
+        each_replica=bool(table.each_replica),
     )
 
 

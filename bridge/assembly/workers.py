@@ -114,7 +114,7 @@ def shares_in_words(plan: Plan, workers: int) -> str:
 
 def _servers(plan: Plan, workers: int, before: Plan | None) -> Iterator[tuple[str, ServerPlan]]:
     for key, one in plan.servers.items():
-        if one.each_worker or not isinstance(one.target, StdioTarget):
+        if one.each_replica or not isinstance(one.target, StdioTarget):
             yield key, _divided(one, workers)
             continue
         last = None if before is None else before.servers.get(key)

@@ -1,4 +1,4 @@
-"""`mcp-a2a serve`: serves a configuration file, in one process or several."""
+"""`mcp-a2a serve`: serves a configuration file."""
 
 from __future__ import annotations
 
@@ -13,8 +13,6 @@ from bridge import __version__
 from bridge.errors import UsageError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from bridge.assembly.plan import Plan
     from bridge.config.load import LoadedConfig, SettingOverride
     from bridge.process.reload import ReadConfig
@@ -24,6 +22,15 @@ CONFIG_FILE_NAME: Final = "bridge.toml"
 
 _OF_THE_FILE: Final = ("host", "port", "replica_url", "metrics", "console", "log_format", "log_level")
 """Options that override the file."""
+
+
+def _refuse_workers(_: click.Context, __: click.Parameter, value: str | None) -> None:
+    if value is not None:
+        raise UsageError(
+            "--workers is gone: several processes now serve one port as replicas, each started as `mcp-a2a serve FILE"
+            " --fd N --replica-url unix:/PATH` with one listening socket, which systemd passes by itself"
+            " (docs/replicas.md, Many cores)"
+        )
 
 
 @click.command()
@@ -57,12 +64,19 @@ _OF_THE_FILE: Final = ("host", "port", "replica_url", "metrics", "console", "log
     is_flag=True,
     help="Serve nobody without a credential: the file needs principals or issuers, on loopback too.",
 )
+@click.option("--workers", hidden=True, expose_value=False, callback=_refuse_workers, metavar="N")
 @click.option(
-    "--workers",
-    type=click.IntRange(1),
-    default=1,
+    "--fd",
+    type=click.IntRange(0),
     metavar="N",
-    help="Serve with N processes, one for each core. Takes a PostgreSQL (`store`) and `keys` in [bridge]. Default: 1.",
+    help="Accept connections from the listening socket that this process has inherited as descriptor N, and that other"
+    " processes accept from as well. systemd passes one without this option (LISTEN_FDS).",
+)
+@click.option(
+    "--audit-file",
+    type=click.Path(path_type=Path),
+    metavar="FILE",
+    help="The file of this process alone for the audit ([audit]). Default: the file's.",
 )
 @click.option("--no-reload", is_flag=True, help="Do not apply changes of the file.")
 @click.option("--log-format", type=click.Choice(["text", "json"]), help="Default: the file's.")
@@ -82,67 +96,65 @@ def serve(context: click.Context, /, **options: Any) -> int:
     mcp-a2a serve --port 9000 team.toml
     mcp-a2a serve team.toml --stdio
     mcp-a2a serve team.toml --stdio research
-    mcp-a2a serve team.toml --workers 4
+    mcp-a2a serve team.toml --fd 3 --replica-url unix:/run/mcp-a2a/1.sock
 
     With --stdio an MCP host starts the command (`mcp-a2a install` tells the host how). You may leave out NAME if the
     file has one MCP server. If that server is made of agents of the same file, they run in the same process. Nobody
     else can call them, and their tasks end with the process.
 
-    One process uses one core. With --workers several processes serve the same port as one bridge. Each tool server
-    that the bridge starts runs once, for all of them (`each_worker = true` starts it in each). The limits of the file
-    are divided among them. A worker that dies is started anew; 5 deaths in a minute end the whole with exit code 1.
+    One process uses one core. Several processes may share one listening socket: --fd names it, or systemd passes it.
+    They are replicas of one bridge on one PostgreSQL, and each has a --replica-url of its own (docs/replicas.md).
 
     You may change the file while the bridge runs. The bridge applies the changes without a restart, and loses no call.
     It refuses a file with mistakes, and goes on with the last one.
 
     Ctrl+C lets running tasks end. A second Ctrl+C stops them.
     """
+    import os
+
     import anyio
 
     from bridge.cli import banner, logs
     from bridge.process.reload import Reload
     from bridge.process.serve import serve_http as serve_plan
     from bridge.process.served_values import FixedConfiguration
+    from bridge.process.shared_listener import shared_listener
 
     path, changes = found(options["file"]), given(context)
     if options["stdio"] is not None:
         return _serve_stdio(path, changes, options)
+    with shared_listener(options["fd"], os.environ) as shared:
+        if shared is not None and (refused := [name for name in ("host", "port") if name in changes]):
+            raise UsageError(f"{shared.said} brings its own address: it does not go with --{refused[0]}")
 
-    def read() -> ReadConfig:
-        given = read_from(loaded_from(path, changes))
-        # A file that loses its last principal is taken over, and nobody is let in then.
-        return replace(given, plan=closed(given.plan)) if options["require_auth"] else given
+        def read() -> ReadConfig:
+            given = read_from(loaded_from(path, changes))
+            plan = given.plan
+            if options["audit_file"] is not None:
+                plan = _audited(plan, options["audit_file"], path)
+            # A file that loses its last principal is taken over, and nobody is let in then.
+            plan = closed(plan) if options["require_auth"] else plan
+            return replace(given, plan=plan if shared is None else shared.placed(plan))
 
-    first = read()
-    if options["require_auth"]:
-        require_credentials(first.plan, path)
-    logs.set_up(first.log_format, first.log_level)
-    if options["workers"] > 1:
-        return _serve_with_workers(read, first, options)
-    audience = banner.InLog if first.log_format == "json" else banner.OnTerminal
-    reload = None if options["no_reload"] else Reload(read, first, logs.set_up)
-    served = FixedConfiguration(first.shown)
-    return anyio.run(serve_plan, first.plan, audience(first.plan), reload, served)
+        first = read()
+        if options["require_auth"]:
+            require_credentials(first.plan, path)
+        logs.set_up(first.log_format, first.log_level)
+        audience = banner.InLog if first.log_format == "json" else banner.OnTerminal
+        reload = None if options["no_reload"] else Reload(read, first, logs.set_up)
+        served = FixedConfiguration(first.shown)
+        return anyio.run(serve_plan, first.plan, audience(first.plan), reload, served, shared)
 
 
-def _serve_with_workers(read: Callable[[], ReadConfig], first: ReadConfig, options: dict[str, Any]) -> int:
-    import sys
-    from functools import partial
+def _audited(plan: Plan, file: Path, path: Path) -> Plan:
+    """The plan with another file for its audit.
 
-    import anyio
-
-    from bridge.cli import banner, logs
-    from bridge.process.reload import Reload
-    from bridge.process.supervisor import Supervisor
-
-    # -P: what lies in the current folder is not imported, as it is not by the command itself.
-    command = (sys.executable, "-P", "-m", "bridge.cli.worker")
-    observer = banner.WorkersInLog() if first.log_format == "json" else banner.WorkersOnTerminal()
-    log = (first.log_format, first.log_level)
-    supervisor = Supervisor(first.plan, options["workers"], command, observer, log, first.shown)
-    set_up = partial(supervisor.set_up_log, logs.set_up)
-    reload = None if options["no_reload"] else Reload(read, first, set_up)
-    return anyio.run(supervisor.serve, reload)
+    Raises:
+        UsageError: the plan has no audit.
+    """
+    if plan.place.audit is None:
+        raise UsageError(f"--audit-file needs an audit: write a table [audit] in {path}")
+    return replace(plan, place=replace(plan.place, audit=replace(plan.place.audit, file=file.absolute())))
 
 
 def _serve_stdio(path: Path, changes: dict[str, SettingOverride], options: dict[str, Any]) -> int:
@@ -155,9 +167,8 @@ def _serve_stdio(path: Path, changes: dict[str, SettingOverride], options: dict[
     from bridge.process.reload import Reload
     from bridge.process.serve import serve_stdio
 
-    if options["workers"] > 1:
-        raise UsageError("--stdio serves one host: it does not go with --workers")
-    if refused := [name for name in ("host", "port", "replica_url", "metrics", "console") if name in changes]:
+    of_file = [name for name in ("host", "port", "replica_url", "metrics", "console") if name in changes]
+    if refused := [*of_file, *(name for name in ("fd", "audit_file") if options[name] is not None)]:
         raise UsageError(f"--stdio listens nowhere: it does not go with --{refused[0].replace('_', '-')}")
     if options["require_auth"]:
         raise UsageError("--stdio listens nowhere: it does not go with --require-auth")

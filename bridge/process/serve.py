@@ -31,6 +31,7 @@ from bridge.http.tls import TlsPoint
 from bridge.process.listening import listening
 from bridge.process.reload import Reload
 from bridge.process.resources import free_what_was_replaced, keep_code, raise_descriptors, share_malloc_arenas
+from bridge.process.shared_listener import SharedListener, replica_listener
 from bridge.process.shutdown import Shutdown, watch_signals
 from bridge.telemetry.endpoint import MetricsEndpoint
 from bridge.telemetry.families import MetricFamily, text_of
@@ -58,9 +59,10 @@ async def serve_http(
     audience: ServeObserver,
     reload: Reload | None = None,
     served: ServedConfiguration | None = None,
+    shared: SharedListener | None = None,
 ) -> int:
     """Serve until a signal comes. Returns the exit code. `served` is what the console shows of the configuration where
-    nothing is reloaded.
+    nothing is reloaded. `shared` is a socket that other replicas accept from as well; the plan has its address.
 
     Raises:
         UsageError: the port is taken, or the plan cannot be served.
@@ -72,8 +74,9 @@ async def serve_http(
     stopping = Shutdown(on_hangup=reload.ask if reload is not None and not has_terminal() else None)
     tls = tls_of(plan)
     async with (
-        listening(plan.place.host, plan.place.port) as listener,
-        own_listener(plan) as inner,
+        _listener_of(plan, shared) as listener,
+        own_listener(plan, is_shared=shared is not None) as inner,
+        _listener_for_replicas(plan, shared) as for_replicas,
         metrics_listener(plan) as metrics,
         anyio.create_task_group() as tasks,
     ):
@@ -86,8 +89,14 @@ async def serve_http(
             mount_console(bridge, plan, reload or served)
             async with bridge.run(), anyio.create_task_group() as serving:
                 limits = server_limits(plan.profile, raise_descriptors())
-                server = BoundedServer(bridge.app, limits, tls=tls)
+                # One connection at a time of a socket that others accept from, so that a burst is spread.
+                at_once = {} if shared is None else {"accepts_at_once": 1}
+                server = BoundedServer(bridge.app, limits, tls=tls, **at_once)
                 servers = [server]
+                if for_replicas is not None and plan.place.replica is not None:
+                    of_replicas = tls if plan.place.replica.is_secure else None
+                    servers.append(BoundedServer(bridge.app, limits, tls=of_replicas))
+                    serving.start_soon(servers[-1].serve_on, for_replicas)
                 if inner is not None:
                     servers.append(BoundedServer(bridge.own_door, limits))
                     serving.start_soon(servers[-1].serve_on, inner)
@@ -197,10 +206,31 @@ def tls_of(plan: Plan) -> TlsPoint | None:
 
 
 @asynccontextmanager
-async def own_listener(plan: Plan) -> AsyncIterator[socket.socket | None]:
-    """Where the bridge calls its own agents: a free port of loopback if others need TLS, and none else. Its own
-    certificate is not for the name `127.0.0.1`, and it may ask for a client's."""
-    if plan.place.tls is None:
+async def _listener_of(plan: Plan, shared: SharedListener | None) -> AsyncIterator[socket.socket]:
+    if shared is not None:
+        yield shared.listener
+        return
+    async with listening(plan.place.host, plan.place.port) as listener:
+        yield listener
+
+
+@asynccontextmanager
+async def _listener_for_replicas(
+    plan: Plan, shared: SharedListener | None
+) -> AsyncIterator[socket.socket | None]:
+    """Where the other replicas reach this process; None where its one address is not shared."""
+    if shared is None or plan.place.replica is None:
+        yield None
+        return
+    async with replica_listener(plan.place.replica) as listener:
+        yield listener
+
+
+@asynccontextmanager
+async def own_listener(plan: Plan, *, is_shared: bool) -> AsyncIterator[socket.socket | None]:
+    """Where the bridge calls its own agents: a free port of loopback if others need TLS or answer at its address too,
+    and none else. Its own certificate is not for the name `127.0.0.1`, and it may ask for a client's."""
+    if plan.place.tls is None and not is_shared:
         yield None
         return
     async with listening(LOOPBACK_HOST, 0) as listener:

@@ -114,7 +114,7 @@ class Worker:
         plan = self._reached_here(start.plan)
         tls = tls_of(plan)
         with _bound(start.address) as inner, _bound(start.address + _OF_SESSIONS) as sessions:
-            async with own_listener(plan) as own, anyio.create_task_group() as passing:
+            async with own_listener(plan, is_shared=False) as own, anyio.create_task_group() as passing:
                 passing.start_soon(held.serve, inner)
                 own_url = start.own_url if own is None else url_at(own)
                 bridge = self._bridge = Bridge(plan, watching, own_url=own_url, sharing=sharing)

@@ -24,7 +24,7 @@ command = ["one"]
 
 [tool_servers.own]
 command = ["own"]
-each_worker = true
+each_replica = true
 concurrency = 6
 sessions = 2
 

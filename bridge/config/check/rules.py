@@ -52,7 +52,7 @@ CHOICES: Final = (
 _GOES_WITH: Final = {
     "env": "command",
     "cwd": "command",
-    "each_worker": "command",
+    "each_replica": "command",
     "headers": "url",
     "auth": "url",
     "login": "url",
@@ -68,7 +68,7 @@ OF_ENDPOINTS: Final = frozenset(
 """Keys of a tool server that say how its command or its URL is reached."""
 
 _INSTEAD: Final = {
-    "each_worker": "take it out: each worker connects to a URL by itself",
+    "each_replica": "take it out: each replica connects to a URL by itself",
     "env": "write `headers` or `auth`",
     "headers": "write `env`",
     "auth": "write `env`",

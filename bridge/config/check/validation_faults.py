@@ -64,6 +64,7 @@ _INSTEAD: Final = {
         )
         for section in ("tool_servers", "agents", "catalogs")
     },
+    ("tool_servers", "each_worker"): ("unknown key `each_worker`", "the key is `each_replica` now"),
     ("tool_servers", "args"): ("unknown key `args`", "arguments stand behind the command, in its list"),
 }
 """Keys that users expect from other programs, by table and key: the message, and what to write instead."""

@@ -353,10 +353,10 @@ class ToolServerTable(Table):
         default=False,
         description="whether the name in its URL may lead to a private address after it was public",
     )
-    each_worker: bool | None = Field(
+    each_replica: bool | None = Field(
         default=None,
-        description="whether each of several workers (`serve --workers`) starts the command for itself; else one "
-        "worker runs it for all",
+        description="whether each of several processes at one socket (`serve --fd`) may start the command; else such "
+        "processes refuse it",
     )
     concurrency: PositiveInt | None = Field(default=None, description="the most calls at the same time")
     call_timeout_seconds: PositiveFloat | None = Field(default=None, description="the time limit of a call")

@@ -1,0 +1,234 @@
+"""A listening socket that a process inherits and shares with others: several replicas then have one accept queue.
+
+systemd passes such a socket to each instance of a service (sd_listen_fds(3): `LISTEN_PID`, `LISTEN_FDS`, and the
+sockets from descriptor 3 on). Another parent names the descriptor with `--fd`. A process that is busy accepts nothing,
+so each new connection goes to a process that has time for it.
+
+A client of a shared socket reaches any of the processes. So each process also listens at its `replica_url`, where the
+others pass requests on to it, and where its own health is asked for.
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+import stat
+from collections.abc import AsyncIterator, Iterator, MutableMapping
+from contextlib import asynccontextmanager, contextmanager, suppress
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Final
+
+from bridge.assembly.plan import Plan
+from bridge.config.text.wording import listed
+from bridge.errors import UsageError
+from bridge.http.request_checks import is_loopback
+from bridge.mcp.client.transports.stdio import StdioTarget
+from bridge.process.listening import listening
+from bridge.replicas.replica_address import ReplicaAddress
+
+_FIRST_OF_SYSTEMD: Final = 3
+"""The first descriptor that systemd passes (SD_LISTEN_FDS_START)."""
+
+_PAGE: Final = "docs/replicas.md, Many cores"
+_OF_EACH: Final = "--replica-url unix:/run/mcp-a2a/1.sock"
+
+
+@dataclass(frozen=True)
+class SharedListener:
+    """A listening socket that other processes accept from as well."""
+
+    listener: socket.socket
+    said: str
+    """What named the socket, for messages."""
+
+    def placed(self, plan: Plan) -> Plan:
+        """The plan, at the address of the socket.
+
+        Raises:
+            UsageError: several processes cannot serve the plan as one bridge.
+        """
+        host, port = self.listener.getsockname()[:2]
+        plan = replace(plan, place=replace(plan.place, host=host, port=port))
+        require_shareable(plan, self.said)
+        return plan
+
+
+def require_shareable(plan: Plan, said: str) -> None:
+    """Refuse a plan that several processes at one socket cannot serve as one bridge. `said` names the socket.
+
+    Raises:
+        UsageError: tasks, handles, sessions or the files of a tool server would belong to one process alone.
+    """
+    place = plan.place
+    if place.shared_store is None:
+        raise UsageError(
+            f"{said} shares a socket with other processes, and without a PostgreSQL each of them would know other"
+            ' tasks: write store = { env = "DATABASE_URL" } in [bridge]; `mcp-a2a store move` takes over the tasks of a'
+            f" SQLite file ({_PAGE})"
+        )
+    if not place.keys:
+        raise UsageError(
+            f"{said} shares a socket with other processes, and each of them has to open the handles of the others:"
+            ' write keys = [{ env = "BRIDGE_KEY" }] in [bridge]'
+        )
+    if place.replica is None:
+        raise UsageError(
+            f"{said} shares a socket with other processes, which need an address of this process alone: give each"
+            f" process one, for example {_OF_EACH} ({_PAGE})"
+        )
+    if is_loopback(place.host) and not _is_on_this_machine(place.replica):
+        raise UsageError(
+            f"{said}: the socket is for this machine alone, and {place.replica.text} is not: write unix:/PATH, or"
+            " http://127.0.0.1:PORT"
+        )
+    if place.replica.is_secure and place.tls is None:
+        raise UsageError(
+            f"{place.replica.text} is https, and the bridge has no certificate: write http or unix:"
+        )
+    alone = [
+        name
+        for name, server in plan.servers.items()
+        if isinstance(server.target, StdioTarget) and not server.each_replica
+    ]
+    if alone:
+        raise UsageError(
+            f"{said} shares a socket with other processes, and each of them would start {listed(alone, 'and')}. Two"
+            " processes may destroy what a tool server keeps. Run the server once, behind HTTP, and write its `url`; or"
+            f" write each_replica = true for a server that keeps nothing ({_PAGE})"
+        )
+
+
+def _is_on_this_machine(address: ReplicaAddress) -> bool:
+    return address.host.startswith("/") or is_loopback(address.host)
+
+
+@contextmanager
+def shared_listener(fd: int | None, environment: MutableMapping[str, str]) -> Iterator[SharedListener | None]:
+    """The socket with this number, else the one that systemd passes; None if there is neither. Closed at the end.
+
+    The variables of systemd are taken out of the environment: they are for no child of this process.
+
+    Raises:
+        UsageError: the descriptor is no listening TCP socket, systemd passes several, or this system has none.
+    """
+    said, number = "--fd", fd
+    passed = _passed_by_systemd(environment)
+    if number is None:
+        said, number = "LISTEN_FDS", passed
+    if number is None:
+        yield None
+        return
+    if os.name != "posix":
+        raise UsageError(f"{said} {number}: a process on Windows inherits no socket by its number")
+    with _socket_of(number, said) as listener:
+        yield SharedListener(listener, said)
+
+
+def _passed_by_systemd(environment: MutableMapping[str, str]) -> int | None:
+    """The descriptor that systemd passes to this process.
+
+    Raises:
+        UsageError: there are several.
+    """
+    meant_for, count = environment.get("LISTEN_PID"), environment.get("LISTEN_FDS")
+    if count is None or meant_for != str(os.getpid()):
+        return None
+    for name in ("LISTEN_PID", "LISTEN_FDS", "LISTEN_FDNAMES"):
+        environment.pop(name, None)
+    if count == "0":
+        return None
+    if count != "1":
+        raise UsageError(
+            f"systemd passes {count} sockets, and the bridge serves one: leave one `ListenStream=` in the .socket unit,"
+            " and one unit in `Sockets=`"
+        )
+    return _FIRST_OF_SYSTEMD
+
+
+def _socket_of(number: int, said: str) -> socket.socket:
+    try:
+        is_socket = stat.S_ISSOCK(os.fstat(number).st_mode)
+    except OSError as exc:
+        raise UsageError(
+            f"{said}: there is no open descriptor {number}: its parent has to pass the socket on"
+        ) from exc
+    if not is_socket:
+        raise UsageError(f"{said}: descriptor {number} is no socket")
+    found = socket.socket(fileno=number)
+    is_tcp = found.type == socket.SOCK_STREAM and found.family in (socket.AF_INET, socket.AF_INET6)
+    if not is_tcp or not _listens(found):
+        found.detach()  # it belongs to whoever passed it
+        raise UsageError(f"{said}: descriptor {number} is no listening TCP socket")
+    # asyncio turns Nagle's algorithm off for connections whose listener names the protocol; see `listening`.
+    named = socket.socket(found.family, socket.SOCK_STREAM, socket.IPPROTO_TCP, fileno=found.detach())
+    named.set_inheritable(False)
+    return named
+
+
+def _listens(found: socket.socket) -> bool:
+    try:
+        return found.getsockopt(socket.SOL_SOCKET, socket.SO_ACCEPTCONN) == 1
+    except OSError:
+        return True  # macOS does not tell; accepting fails later
+
+
+@asynccontextmanager
+async def replica_listener(address: ReplicaAddress) -> AsyncIterator[socket.socket]:
+    """Where the other replicas reach this process alone. A socket in the file system is for this user alone.
+
+    Raises:
+        UsageError: it cannot listen there.
+    """
+    what, choose = "the other replicas", "--replica-url"
+    if not address.host.startswith("/"):
+        port = address.port or (443 if address.is_secure else 80)
+        async with listening(address.host, port, what_for=what, choose_by=choose) as listener:
+            yield listener
+        return
+    with _unix_listener(Path(address.host), what, choose) as listener:
+        yield listener
+
+
+@contextmanager
+def _unix_listener(path: Path, what_for: str, choose_by: str) -> Iterator[socket.socket]:
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as listener:
+        try:
+            _bind(listener, path)
+        except OSError as exc:
+            words = f"cannot listen for {what_for} on {path}: {exc.strerror}; choose another with {choose_by}"
+            raise UsageError(words) from exc
+        listener.listen()
+        try:
+            yield listener
+        finally:
+            with suppress(OSError):
+                path.unlink()
+
+
+def _bind(listener: socket.socket, path: Path) -> None:
+    """Bind a socket that only this user reaches. A socket that a dead process has left behind gives way.
+
+    Raises:
+        OSError: another process listens there, something else is there, or the folder takes no file.
+    """
+    with suppress(FileNotFoundError):
+        if stat.S_ISSOCK(path.lstat().st_mode) and not _is_answered(path):
+            path.unlink()
+    before = os.umask(0o177)
+    try:
+        listener.bind(str(path))
+    finally:
+        os.umask(before)
+
+
+def _is_answered(path: Path) -> bool:
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as caller:
+        caller.settimeout(1)
+        try:
+            caller.connect(str(path))
+        except ConnectionRefusedError:
+            return False
+        except OSError:
+            return True
+        return True
