@@ -55,7 +55,9 @@ _OF_OTHERS: Final = "prometheus|promtool|openssl|curl|sudo|claude|docker|kubectl
 """Commands whose options are not ours."""
 
 OTHERWISE_TYPED: Final[Mapping[str, str]] = {
-    "mcp-a2a serve bridge.toml --workers 4": "tests/process/test_workers.py, with two",
+    "mcp-a2a serve bridge.toml --fd 3 --replica-url unix:/run/mcp-a2a/1.sock --metrics 127.0.0.1:9461": (
+        "tests/process/test_shared_listener.py"
+    ),
     "cp mappings/default.toml mine.toml": "test_the_copied_profile_of_the_quickstart_is_taken",
     "mcp-a2a store migrate --store-url env:OWNER_URL bridge.toml": "test_the_commands_of_the_page_about_replicas_work",
     "mcp-a2a store migrate --dry-run bridge.toml": "the same",

@@ -46,22 +46,18 @@ NOBODY_LEFT: Final = (
 class Admission:
     """The verifiers of a bridge, and how a plan changes them."""
 
-    def __init__(self, plan: Plan, own_token: str | None = None, own_scheme: Scheme | None = None) -> None:
-        """Admit the principals of the plan.
-
-        `own_token` is the bridge's own secret, if other workers know it too, and `own_scheme` its scheme, if they ask
-        for credentials. A worker that begins later then admits nobody either, where the plan has no principal left.
-        """
+    def __init__(self, plan: Plan) -> None:
+        """Admit the principals of the plan."""
         self._everyone = LOCAL if is_loopback(plan.place.host) else ANONYMOUS
-        self._token = own_token or secrets.token_urlsafe(32)
+        self._token = secrets.token_urlsafe(32)
         self._credentials = tuple(plan.credentials)
         self._issuers: Mapping[str, Issuer] = issuers_of(plan)
         self.issuers = Issuers(issuer_limits(plan.profile.issuers))
         """The keys of the issuers."""
-        self._own_scheme = own_scheme
+        self._own_scheme: Scheme | None = None
         self.own_callers = OwnCallers(self._token)
         self.access = Access((), self._everyone, self._for_whom)
-        self._set(self._credentials, self._issuers, is_open=own_scheme is None)
+        self._set(self._credentials, self._issuers, is_open=True)
 
     def _for_whom(self, found: Principal, headers: Mapping[str, str]) -> Principal:
         """The principal for which the bridge calls itself. From anybody else the header says nothing.

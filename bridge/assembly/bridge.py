@@ -14,7 +14,7 @@ from __future__ import annotations
 import logging
 import math
 from collections import Counter
-from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iterator, Mapping
+from collections.abc import AsyncIterator, Callable, Collection, Iterator, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -56,7 +56,6 @@ from bridge.assembly.routes import MCP, OWN_DOOR_HEADER, Fitness, OwnDoor, Route
 from bridge.assembly.stores import login_configs_of_each
 from bridge.assembly.telemetry import telemetry_of
 from bridge.assembly.tool_servers import FirstConnections, StartObserver, ToolServers
-from bridge.assembly.workers import WorkerSharing
 from bridge.errors import PeerError, UsageError
 from bridge.identity.callers.issuers import Issuer
 from bridge.identity.callers.principals import PrincipalNames
@@ -64,8 +63,8 @@ from bridge.identity.callers.verifiers import Access
 from bridge.identity.logins.login_credentials import LoginConfig
 from bridge.identity.pages.login_desk import DeskAddress, KnownPrincipals, LoginDesk
 from bridge.local.user_folders import state_folder
-from bridge.mcp.client.contract import ToolServer
 from bridge.mcp.client.kept_listings import FOLDER_NAME, listings_in
+from bridge.mcp.client.upstream import Upstream
 from bridge.notices import Notice
 from bridge.source_state import SourceState
 from bridge.text.jsonvalues import JsonObject
@@ -88,14 +87,12 @@ class Bridge:
         *,
         over_http: bool = True,
         own_url: str | None = None,
-        sharing: WorkerSharing | None = None,
     ) -> None:
         """Serve nothing yet. Of the plan only its place, its credentials and the profile of the process count here.
 
         `own_url` is the URL at which this process reaches `app`. Without it no MCP server can be made of agents that
-        are published here. `sharing` is what a worker shares with others; None is for a process that is alone.
+        are published here.
         """
-        self._sharing = sharing
         self._own_url = own_url
         self._place = plan.place
         self._process = plan.profile
@@ -113,8 +110,7 @@ class Bridge:
         """Called each time that replaced parts have ended."""
         self._plan = self._read = Plan(plan.profile, plan.place, plan.credentials, issuers=plan.issuers)
         self._applying = anyio.Lock()
-        own = (None, None) if sharing is None else (sharing.own_token, sharing.own_scheme)
-        self._admission = Admission(plan, *own)
+        self._admission = Admission(plan)
         self._access = self._admission.access
         self._web = plan.place.web
         self._signing = CardSigning()
@@ -163,7 +159,6 @@ class Bridge:
             self._servers = ToolServers(
                 self._place.baggage_keys,
                 self._login_desk.logins_at,
-                self._sharing,
                 self._observer,
                 hops=self._hops,
                 tell=self.telemetry.tell,
@@ -198,15 +193,11 @@ class Bridge:
         plan: Plan,
         *,
         patience_seconds: float = math.inf,
-        agreed: Callable[[], Awaitable[None]] | None = None,
     ) -> Changes:
         """Serve a plan; return the changes it made, and those that need a restart.
 
         After `patience_seconds` the plan is served before its tool servers are up. A server whose `fail` is `closed`
         then ends the bridge's `run` when it turns out to be down.
-
-        `agreed` is awaited once all that can fail has been done, before anything that is served changes. When it
-        raises, the plan is not taken over.
 
         When this fails, everything goes on as it was, except that principals which the plan leaves out have lost
         their access already.
@@ -228,8 +219,6 @@ class Bridge:
                 await self._start_catalogs(plan, fresh)
                 await self._start_published(plan, fresh)
                 await self._start_offered(plan, fresh)
-                if agreed is not None:
-                    await agreed()
             except BaseException:
                 first.give_up()
                 with anyio.CancelScope(shield=True):
@@ -252,10 +241,6 @@ class Bridge:
     def login_at(self, issuer: Issuer) -> IssuerLogin:
         """How people show in a browser who they are, at an issuer that has a client for it."""
         return self._admission.issuers.login_at(issuer)
-
-    def turn_away(self, plan: Plan) -> None:
-        """Take the access from the principals that a plan leaves out, and take over nothing else of it."""
-        self._keep_out(plan, self._revoked | self._turned_away(plan))
 
     def revoke(self, plan: Plan) -> bool:
         """Take the access from the principals that a plan leaves out, before it is applied. Returns whether there were
@@ -340,7 +325,7 @@ class Bridge:
         return tuple(face.offered for face in self._parts.faces)
 
     @property
-    def upstreams(self) -> Mapping[str, ToolServer]:
+    def upstreams(self) -> Mapping[str, Upstream]:
         """The tool servers, by key."""
         return self._parts.upstreams
 
@@ -361,7 +346,7 @@ class Bridge:
 
     # Tool servers and catalogs
 
-    async def _require_later(self, first: FirstConnections, key: str, upstream: ToolServer) -> None:
+    async def _require_later(self, first: FirstConnections, key: str, upstream: Upstream) -> None:
         """End the bridge if a server that it serves without turns out to be down, unless a newer plan leaves it out."""
         try:
             await first.require(key, upstream)
@@ -590,7 +575,7 @@ class _Retiring:
 
 
 def _sources(
-    name: str, plan: PublishedPlan, servers: Mapping[str, PlannedPart[ServerPlan, ToolServer]]
+    name: str, plan: PublishedPlan, servers: Mapping[str, PlannedPart[ServerPlan, Upstream]]
 ) -> list[SkillSource]:
     made = ((key, servers[key]) for key in plan.servers)
     return [SkillSource(key or name, one.unit.value, one.plan.call_timeout_seconds) for key, one in made]

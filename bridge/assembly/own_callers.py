@@ -30,7 +30,7 @@ class OwnCallers:
     """Callers as headers, and back."""
 
     def __init__(self, own_token: str) -> None:
-        """`own_token` is the secret with which the bridge calls itself; workers share it."""
+        """`own_token` is the secret with which the bridge calls itself."""
         self._seal = RecordSeal([hashlib.sha256(own_token.encode()).digest()], "own callers")
 
     def headers(self, caller: Caller) -> Mapping[str, str]:

@@ -21,7 +21,7 @@ from bridge.assembly.offered_server import OfferedServer
 from bridge.assembly.plan import CatalogPlan, Plan, ServerPlan
 from bridge.assembly.published_agent import PublishedAgent
 from bridge.identity.callers.principals import Principal, PrincipalNames, waiting_rights
-from bridge.mcp.client.contract import ToolServer
+from bridge.mcp.client.upstream import Upstream
 
 T = TypeVar("T")
 
@@ -84,7 +84,7 @@ class MountedServer:
 class Parts:
     """The running parts of each kind."""
 
-    servers: dict[str, PlannedPart[ServerPlan, ToolServer]] = field(default_factory=dict)
+    servers: dict[str, PlannedPart[ServerPlan, Upstream]] = field(default_factory=dict)
     catalogs: dict[str, PlannedPart[CatalogPlan, CatalogSource]] = field(default_factory=dict)
     published: dict[str, PartTask[PublishedAgent]] = field(default_factory=dict)
     offered: dict[str, PartTask[MountedServer]] = field(default_factory=dict)
@@ -183,7 +183,7 @@ class Parts:
         await _end(one.unit for one in self.catalogs.values())
 
     @property
-    def upstreams(self) -> Mapping[str, ToolServer]:
+    def upstreams(self) -> Mapping[str, Upstream]:
         """The tool servers."""
         return {key: one.unit.value for key, one in self.servers.items()}
 

@@ -84,8 +84,6 @@ class ServerPlan:
     call_timeout_seconds: float | None = None
     each_replica: bool = False
     """Whether each of several processes at one socket may start the command."""
-    shared_as: str | None = field(default=None, compare=False)
-    """The server's name among workers of which one runs it for all; None if each runs its own."""
 
     @classmethod
     def as_profile_says(
@@ -264,11 +262,6 @@ class AuditPlan:
     """Whether each call waits until its line is on the disk."""
     hashes_principals: bool = False
     """Whether the names of principals are written as keyed hashes."""
-
-    def of_worker(self, number: int) -> AuditPlan:
-        """The audit of one of several workers, which has a file of its own."""
-        name = f"{self.file.stem}.{number}{self.file.suffix}"
-        return self if self.file == STANDARD_OUTPUT else replace(self, file=self.file.with_name(name))
 
 
 @dataclass(frozen=True)

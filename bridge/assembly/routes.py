@@ -47,7 +47,7 @@ from bridge.http.web_origins import WebOrigins
 from bridge.identity.callers.verifiers import FORWARDED, Access
 from bridge.identity.pages.login_links import LOGIN_PATH
 from bridge.mcp.client.call_queue import SlotHold
-from bridge.mcp.client.contract import ToolServer
+from bridge.mcp.client.upstream import Upstream
 from bridge.mcp.server.resource_metadata import METADATA_PATH, resource_metadata
 from bridge.source_state import SourceState
 from bridge.text.jsonvalues import JsonObject
@@ -393,7 +393,7 @@ def _states(states: Iterable[SourceState]) -> dict[str, JsonObject]:
     }
 
 
-def _busy(upstream: ToolServer) -> JsonObject:
+def _busy(upstream: Upstream) -> JsonObject:
     """The calls that hold a server's slots while they wait for an answer, and what can be done about it."""
     if not upstream.holds:
         return {}

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterable
-from functools import partial
 from typing import Protocol
 
 import anyio
@@ -13,14 +12,11 @@ import anyio.abc
 from bridge.assembly.parts import Parts, PartTask, PlannedPart, servers_of
 from bridge.assembly.plan import Plan, ServerPlan
 from bridge.assembly.plan_digest import server_bytes
-from bridge.assembly.workers import WorkerSharing
 from bridge.errors import PeerError, UsageError
 from bridge.identity.logins.kept_logins import CallerLogins
 from bridge.identity.logins.login_credentials import LoginConfig
 from bridge.local.user_folders import state_folder
-from bridge.mcp.client.contract import ToolServer
 from bridge.mcp.client.kept_listings import (
-    KeptListing,
     ListingKeeper,
     ListingMemory,
     NoListings,
@@ -28,7 +24,6 @@ from bridge.mcp.client.kept_listings import (
     kept_listing,
 )
 from bridge.mcp.client.known_servers import FILE_NAME, Fact, ServerMemory
-from bridge.mcp.client.shared.server import SharedRules, SharedServer
 from bridge.mcp.client.transports.in_process import InProcessTarget
 from bridge.mcp.client.transports.stdio import StdioTarget
 from bridge.mcp.client.transports.streamable_http import HttpTarget, ServerTarget
@@ -47,7 +42,7 @@ class StartObserver(Protocol):
         """A tool server is being started or called."""
         ...
 
-    def connected(self, key: str, upstream: ToolServer) -> None:
+    def connected(self, key: str, upstream: Upstream) -> None:
         """The server is up."""
         ...
 
@@ -77,12 +72,12 @@ class FirstConnections:
         for scope in self._looking:
             scope.cancel()
 
-    async def require(self, key: str, upstream: ToolServer) -> None:
+    async def require(self, key: str, upstream: Upstream) -> None:
         """Wait until a server is up. Raises the error that keeps it down."""
         await upstream.ready()
         self._is_up(key, upstream)
 
-    async def look(self, key: str, upstream: ToolServer) -> None:
+    async def look(self, key: str, upstream: Upstream) -> None:
         """Note whether a server came up or failed; raise nothing."""
         try:
             with anyio.CancelScope() as scope:
@@ -99,7 +94,7 @@ class FirstConnections:
         else:
             self._is_up(key, upstream)
 
-    def _is_up(self, key: str, upstream: ToolServer) -> None:
+    def _is_up(self, key: str, upstream: Upstream) -> None:
         self.missing.discard(key)
         if self._observer:
             self._observer.connected(key, upstream)
@@ -113,7 +108,6 @@ class ToolServers:
         self,
         baggage_keys: frozenset[str],
         logins_at: Callable[[LoginConfig], CallerLogins | None],
-        sharing: WorkerSharing | None,
         observer: StartObserver | None,
         *,
         hops: Hops,
@@ -122,13 +116,11 @@ class ToolServers:
         listings: ListingMemory,
         keeps: bool = True,
     ) -> None:
-        """`logins_at` gives the logins of callers at a server that wants them, `sharing` what this worker shares with
-        others, and `tell` takes notices. `on_change` is called when a server lists other tools, comes up or goes
-        down. `listings` keeps what servers list, for a start while they are down. `keeps` says whether what is found
-        out about a server is kept for the next start."""
+        """`logins_at` gives the logins of callers at a server that wants them, and `tell` takes notices. `on_change` is
+        called when a server lists other tools, comes up or goes down. `listings` keeps what servers list, for a start
+        while they are down. `keeps` says whether what is found out about a server is kept for the next start."""
         self._baggage_keys = baggage_keys
         self._logins_at = logins_at
-        self._sharing = sharing
         self._observer = observer
         self._hops = hops
         self._tell = tell
@@ -175,7 +167,7 @@ class ToolServers:
         if waiting.cancelled_caught:
             logger.info("served before its tool servers are up: the start has waited %g s", patience_seconds)
 
-    def take_own_name(self, server: ToolServer) -> str:
+    def take_own_name(self, server: Upstream) -> str:
         """Call a server as it calls itself; while it is down, as it did before. Returns the name as part of a path."""
         if server.greeting is None:
             server.name = self._memory.recall(Fact.NAME, str(server.target)) or server.name
@@ -183,40 +175,19 @@ class ToolServers:
             server.name = server.greeting.name
         return slug(server.name)
 
-    def _made(self, key: str, plan: ServerPlan, kept: bytes | None) -> ToolServer:
-        """A tool server, which another worker may run. `kept` is what it listed last, if that is known."""
-        sharing = self._sharing
-        known = None if kept is None else kept_listing(kept, plan.pace.list_bounds.schema_values)
-        if sharing is None or plan.shared_as is None:
-            return self._upstream(key, plan, self._on_change, known)
-        return SharedServer(
-            key,
-            plan.shared_as,
-            partial(self._upstream, key, plan),
-            limits=SharedRules(plan.pace, plan.rules, sharing.workers),
-            holders=sharing.holders,
-            held=sharing.held,
-            on_change=self._on_change,
-            kept=known,
-        )
-
-    def _upstream(
-        self,
-        key: str,
-        plan: ServerPlan,
-        on_change: Callable[[], None],
-        kept: KeptListing | None = None,
-    ) -> Upstream:
+    def _made(self, key: str, plan: ServerPlan, kept: bytes | None) -> Upstream:
+        """A tool server. `kept` is what it listed last, if that is known."""
         target = plan.target
         name = key or _name_of(target)
         memory = ServerMemory(None) if isinstance(target, InProcessTarget) else self._memory
         keeper = ListingKeeper(self._listings_of(plan), _identity_of(plan), name)
         if isinstance(target, HttpTarget) and self._tell is not unheard:
             target = target.heard(TokenListener(key, self._tell))
+        login_config = _login_config_of_each(target)
 
         def has_changed() -> None:
             keeper.look(upstream)
-            on_change()
+            self._on_change()
 
         upstream = Upstream(
             name,
@@ -226,12 +197,10 @@ class ToolServers:
             pace=plan.pace,
             rules=plan.rules,
             baggage_keys=self._baggage_keys,
-            logins=None
-            if (login_config := _login_config_of_each(target)) is None
-            else self._logins_at(login_config),
+            logins=None if login_config is None else self._logins_at(login_config),
             on_change=has_changed,
             hops=self._hops,
-            kept=kept,
+            kept=None if kept is None else kept_listing(kept, plan.pace.list_bounds.schema_values),
         )
         return upstream
 

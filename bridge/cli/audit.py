@@ -39,8 +39,8 @@ def audit() -> None:
 def verify(**options: Any) -> int:
     """Verify the files of one chain: no line was changed, added, removed or moved.
 
-    The files are read in the order of their lines. Each worker of `serve --workers` has a chain of its own: verify them
-    one by one. Without --head nothing shows that the end of the last file was cut off.
+    The files are read in the order of their lines. Each process (`serve --audit-file`) has a chain of its own: verify
+    the chains one by one. Without --head nothing shows that the end of the last file was cut off.
 
     \b
     mcp-a2a audit verify audit.jsonl*

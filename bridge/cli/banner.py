@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from bridge.assembly.plan import Plan, ProcessPlan
     from bridge.assembly.published_agent import PublishedAgent
     from bridge.identity.callers.verifiers import Credential
-    from bridge.mcp.client.contract import ToolServer
+    from bridge.mcp.client.upstream import Upstream
     from bridge.text.jsonvalues import JsonObject
     from bridge.tools_as_agent.skills import Skill
 
@@ -55,7 +55,7 @@ class OnTerminal:
         """A server that is started or called, before it has answered."""
         err.say(("Connecting to ", "dim"), *_named(key, "dim "), (str(target), "dim"))
 
-    def connected(self, key: str, upstream: ToolServer) -> None:
+    def connected(self, key: str, upstream: Upstream) -> None:
         """A server that is there."""
         greeting = upstream.greeting
         name = f"{greeting.name} {greeting.version}".strip() if greeting else upstream.name
@@ -108,7 +108,7 @@ class InLog:
         """A server that is started or called, before it has answered."""
         logger.info("connecting to %s%s", f"{key}: " if key else "", target)
 
-    def connected(self, key: str, upstream: ToolServer) -> None:
+    def connected(self, key: str, upstream: Upstream) -> None:
         """A server that is there."""
         logger.info("%s is up, %s", key or upstream.name, counted(len(upstream.listing.tools), "tool"))
 
@@ -128,34 +128,6 @@ class InLog:
 
     def stopping(self, running: int) -> None:
         """Log that the bridge stops, after the first signal."""
-        logger.info("stopping, %s", counted(running, "running task"))
-
-
-class WorkersOnTerminal:
-    """Tells a person of all workers, beside what the first of them tells."""
-
-    def started(self, plan: Plan, workers: int) -> None:
-        """Print how many workers serve, and each one's share of the limits."""
-        from bridge.assembly.workers import shares_in_words  # imports what a bridge is made of
-
-        err.say("\n", (f"{workers} workers", "bold"), f"  each with {shares_in_words(plan, workers)}")
-
-    def stopping(self, running: int) -> None:
-        """Print that all workers stop."""
-        _say_stopping(running)
-
-
-class WorkersInLog:
-    """Writes the same as log lines."""
-
-    def started(self, plan: Plan, workers: int) -> None:
-        """Log how many workers serve, and each one's share of the limits."""
-        from bridge.assembly.workers import shares_in_words  # as above
-
-        logger.info("%d workers serve, each with %s", workers, shares_in_words(plan, workers))
-
-    def stopping(self, running: int) -> None:
-        """Log that all workers stop."""
         logger.info("stopping, %s", counted(running, "running task"))
 
 

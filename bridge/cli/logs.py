@@ -32,27 +32,18 @@ class BareFormat(logging.Formatter):
 
 
 class TextFormat(BareFormat):
-    """`12:00:00 WARNING [1a2b3c4d] words`, with `worker 2` before the call in one of several workers."""
-
-    def __init__(self, worker: int | None = None) -> None:
-        super().__init__()
-        self._worker = "" if worker is None else f" worker {worker}"
+    """`12:00:00 WARNING [1a2b3c4d] words`."""
 
     def format(self, record: logging.LogRecord) -> str:
         """One record as one line, its traceback below it."""
         moment = time.strftime("%H:%M:%S", time.localtime(record.created))
         call = _call_of(record)
         where = f" [{call}]" if call != "-" else ""
-        return f"{moment} {record.levelname}{self._worker}{where} {super().format(record)}"
+        return f"{moment} {record.levelname}{where} {super().format(record)}"
 
 
 class JsonFormat(logging.Formatter):
-    """One JSON object a line: time, level, logger, call, message, the worker if there are several, the fields of
-    a call's line, and a traceback when there is one."""
-
-    def __init__(self, worker: int | None = None) -> None:
-        super().__init__()
-        self._worker: dict[str, object] = {} if worker is None else {"worker": worker}
+    """One JSON object a line: time, level, logger, call, message, the fields of a call, and a traceback."""
 
     def format(self, record: logging.LogRecord) -> str:
         """One record as one line."""
@@ -62,7 +53,6 @@ class JsonFormat(logging.Formatter):
             "logger": record.name,
             "call": _call_of(record),
             "message": _discreet(record, record.getMessage()),
-            **self._worker,
             **getattr(record, "fields", {}),
         }
         if record.exc_info:
@@ -90,16 +80,14 @@ def set_up_for_none() -> None:
     logging.lastResort.setFormatter(BareFormat())
 
 
-def set_up(log_format: str, level: str, worker: int | None = None) -> None:
+def set_up(log_format: str, level: str) -> None:
     """Set up the log on stderr. Libraries log from WARNING up, or from DEBUG when `level` is `debug`.
-
-    `worker` is the number of one of several workers, which stands in each line.
 
     The MCP SDK logs a traceback for each line that it cannot read, and the bridge reports such lines itself. At DEBUG
     the SDK logs whole messages, with the arguments and results of calls, which belong in no log.
     """
     handler = logging.StreamHandler(sys.stderr)
-    handler.setFormatter(JsonFormat(worker) if log_format == "json" else TextFormat(worker))
+    handler.setFormatter(JsonFormat() if log_format == "json" else TextFormat())
     root = logging.getLogger()
     root.handlers[:] = [handler]
     root.setLevel("DEBUG" if level == "debug" else "WARNING")

@@ -35,8 +35,8 @@ from bridge.assembly.tool_servers import StartObserver
 from bridge.errors import PeerError
 from bridge.identity.callers.principals import OfferedNames, Principal
 from bridge.identity.tokens.token_exchange import CallerTokens
-from bridge.mcp.client.contract import ToolServer
 from bridge.mcp.client.transports.streamable_http import HttpTarget
+from bridge.mcp.client.upstream import Upstream
 from bridge.process.place_findings import FindingFault, RedirectUri, place_faults, redirect_uris
 from bridge.process.serve import unannounced_bridge
 from bridge.seal import key_in
@@ -92,7 +92,7 @@ class _Settled:
         if self._other:
             self._other.connecting(key, target)
 
-    def connected(self, key: str, upstream: ToolServer) -> None:
+    def connected(self, key: str, upstream: Upstream) -> None:
         if self._other:
             self._other.connected(key, upstream)
         self._left.discard(key)
@@ -282,7 +282,7 @@ def offline_findings(plan: Plan) -> Findings:
     )
 
 
-def _server(key: str, upstream: ToolServer, *, is_needed: bool) -> PeerFindings:
+def _server(key: str, upstream: Upstream, *, is_needed: bool) -> PeerFindings:
     greeting, listing = upstream.greeting, upstream.listing
     named = f"{greeting.name} {greeting.version}".rstrip() if greeting else ""
     says = f"{named}, {_number(len(listing.tools), 'tool')}" if greeting else ""

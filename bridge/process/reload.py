@@ -15,11 +15,12 @@ import time
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Final, Protocol
+from typing import Final
 
 import anyio
 from watchfiles import awatch
 
+from bridge.assembly.bridge import Bridge
 from bridge.assembly.plan import Changes, Plan
 from bridge.config.toml_text import ShownValue
 from bridge.errors import BridgeError, ConfigError, UsageError, leaf_of
@@ -70,23 +71,6 @@ def _copies_of_systemd(files: Iterable[Path]) -> Path | None:
     return Path(folder) if folder is not None and is_read else None
 
 
-class TakesPlans(Protocol):
-    """A bridge, or the supervisor of several workers."""
-
-    @property
-    def asks_for_credentials(self) -> bool:
-        """See `Bridge.asks_for_credentials`."""
-        ...
-
-    async def apply(self, plan: Plan) -> Changes:
-        """See `Bridge.apply`."""
-        ...
-
-    def revoke(self, plan: Plan) -> bool:
-        """See `Bridge.revoke`."""
-        ...
-
-
 class Reload:
     """Watches the files of a plan, and applies their changes."""
 
@@ -125,7 +109,7 @@ class Reload:
             )
         self._asked.set()
 
-    async def run(self, bridge: TakesPlans) -> None:
+    async def run(self, bridge: Bridge) -> None:
         """Apply each change to the bridge, until cancelled."""
         while True:
             async with anyio.create_task_group() as watching:
@@ -159,7 +143,7 @@ class Reload:
             group.cancel_scope.cancel()
         self._asked.set()
 
-    async def _take_over(self, bridge: TakesPlans) -> None:
+    async def _take_over(self, bridge: Bridge) -> None:
         try:
             read, is_at_rest = await self._settled(bridge)
             if not bridge.asks_for_credentials:  # a reload does not change that
@@ -180,7 +164,7 @@ class Reload:
         self._last, self.fault, self.read_at = read, "", time.time()
         self.on_end(True)
 
-    async def _applied(self, bridge: TakesPlans, plan: Plan, *, is_at_rest: bool) -> Changes | None:
+    async def _applied(self, bridge: Bridge, plan: Plan, *, is_at_rest: bool) -> Changes | None:
         """Apply a plan. Returns None if the files changed meanwhile: their new content must not wait. Where they never
         rest, only a change that takes rights away ends it, so that the plan is served in the end.
 
@@ -205,7 +189,7 @@ class Reload:
             group.cancel_scope.cancel()
         return changes
 
-    async def _settled(self, bridge: TakesPlans) -> tuple[ReadConfig, bool]:
+    async def _settled(self, bridge: Bridge) -> tuple[ReadConfig, bool]:
         """The configuration in the files, once none of them has changed for a while, during the read and after it; and
         whether it is so. After `_SETTLE_MOST_SECONDS` it is the newest that is valid.
 

@@ -19,8 +19,7 @@ from bridge.a2a.tasks.draft import BriefWork
 from bridge.concurrency import SlowWork, ToolLimiters
 from bridge.identity.callers.challenges import token_challenge
 from bridge.identity.callers.principals import OfferedNames, Principal
-from bridge.mcp.client.contract import OwnSession, ToolServer
-from bridge.mcp.client.upstream import QueueFullError
+from bridge.mcp.client.upstream import OwnSession, QueueFullError, Upstream
 from bridge.source_state import SourceState
 from bridge.tools_as_agent.caller_login import AwaitedCall, CallerLoginCheck, Present
 from bridge.tools_as_agent.card import ToolServerSummary, make_card
@@ -62,7 +61,7 @@ class SkillSource:
 
     key: str
     """The server's name in tags, and the prefix of skill ids that would collide."""
-    upstream: ToolServer
+    upstream: Upstream
     call_timeout_seconds: float | None = None
     """The limit for a call of the server's tools; None uses the agent's options."""
 
@@ -206,7 +205,7 @@ class ToolsAgent:
         return self._turns.waiting(lambda tool: tool[0])
 
     @property
-    def upstreams(self) -> Mapping[str, ToolServer]:
+    def upstreams(self) -> Mapping[str, Upstream]:
         """The servers, by their keys."""
         return {key: source.upstream for key, source in self._sources.items()}
 
@@ -440,7 +439,7 @@ class ToolsAgent:
         if source is None or (gate := self._gate_of(source)) is None:
             return None
 
-        def server() -> ToolServer | None:
+        def server() -> Upstream | None:
             now = self._sources.get(asked.source_key)
             return None if now is None else now.upstream
 

@@ -31,7 +31,7 @@ from bridge.a2a.tasks.agent import Job, PlannedWork
 from bridge.errors import BridgeError, BusyError, PeerError, fault_policy_of
 from bridge.identity.callers.principals import OfferedNames, Principal
 from bridge.identity.logins.kept_logins import AwaitedLogin, CallerLogins, client_at
-from bridge.mcp.client.contract import ToolServer
+from bridge.mcp.client.upstream import Upstream
 from bridge.seal import request_digest
 from bridge.text.jsonvalues import JsonObject
 from bridge.tools_as_agent.options import AgentOptions
@@ -77,7 +77,7 @@ class CallerLoginCheck:
     def __init__(
         self,
         logins: CallerLogins,
-        server: ToolServer,
+        server: Upstream,
         options: AgentOptions,
         present: Present,
         names_of: Callable[[str], OfferedNames],
@@ -252,7 +252,7 @@ class AwaitedCall:
         self,
         asked: ServerQuestion,
         gate: CallerLoginCheck,
-        server: Callable[[], ToolServer | None],
+        server: Callable[[], Upstream | None],
         work: Callable[[ServerQuestion, Principal], PlannedWork],
     ) -> None:
         """`server` gives the current server of the call; None if it was removed. `work` gives the work that makes the

@@ -21,11 +21,11 @@ from bridge.a2a.tasks.agent import Job
 from bridge.concurrency import done_slowly, turn
 from bridge.errors import PeerError
 from bridge.identity.tokens.caller_token import CallerToken
-from bridge.mcp.client.call_queue import Claimant, SlotHold
-from bridge.mcp.client.contract import ToolQueue, ToolSession, ToolSlot
+from bridge.mcp.client.call_queue import CallQueue, CallSlot, Claimant, SlotHold
 from bridge.mcp.client.faults import ServerRefusedError
 from bridge.mcp.client.rounds import Round, result_in_rounds
 from bridge.mcp.client.server_tasks import TaskHandle, follow, handle_from
+from bridge.mcp.client.session import Session
 from bridge.mcp.client.values import ToolCall
 from bridge.text.jsonvalues import JsonObject
 from bridge.tools_as_agent.bridge_notes import words_on_waiting
@@ -74,7 +74,7 @@ class CallInRounds:
     def __init__(
         self,
         job: Job,
-        queue: ToolQueue,
+        queue: CallQueue,
         decision: RunTool | Follow,
         options: AgentOptions,
         patience: PausableDeadline,
@@ -99,7 +99,7 @@ class CallInRounds:
         self._asking: TaskAsker | None = None
         self.was_taken = False
         """Whether a round of the call has succeeded."""
-        self._session: ToolSession | None = None
+        self._session: Session | None = None
         """The session of the latest round."""
         self._is_anew = False
 
@@ -179,7 +179,7 @@ class CallInRounds:
             if waiting is not None:  # the call never got a slot
                 waiting.waited(self._decision.source_key, anyio.current_time() - since)
 
-    async def _called(self, progress: ProgressRelay, call: ToolCall, slot: ToolSlot) -> JsonObject:
+    async def _called(self, progress: ProgressRelay, call: ToolCall, slot: CallSlot) -> JsonObject:
         """Make the call in its slot, and return the server's answer."""
         self._patience.resume()
         self._job.sent(self._decision.source_key or self._queue.session.name)
@@ -205,7 +205,7 @@ class CallInRounds:
         state = TaskState.SUBMITTED if is_new else TaskState.WORKING
         self._job.status(state, self._job.message((Part(text=words),)))
 
-    async def _follow(self, handle: TaskHandle, session: ToolSession) -> JsonObject:
+    async def _follow(self, handle: TaskHandle, session: Session) -> JsonObject:
         """Follow the task that the server made from the call. The task's id is kept, so that it is followed after a
         restart, too."""
         self.followed = FollowedTask(
@@ -223,7 +223,7 @@ class CallInRounds:
         self._asking = self._asking_that_keeps(lambda *_: kept)
         return await follow(session, handle, self._asking, self._tell)
 
-    def _asking_that_keeps(self, keep: KeepQuestions, slot: ToolSlot | None = None) -> TaskAsker:
+    def _asking_that_keeps(self, keep: KeepQuestions, slot: CallSlot | None = None) -> TaskAsker:
         # Nothing here refers back to this call: in a reference cycle, the task and its result would stay in memory
         # until the garbage collector runs.
         options = self._options

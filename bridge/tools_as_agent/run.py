@@ -27,9 +27,11 @@ from bridge.a2a.tasks.agent import Job
 from bridge.errors import BusyError, PeerError, fault_policy_of
 from bridge.identity.callers.principals import Principal
 from bridge.identity.logins.kept_logins import REFUSED_LOGINS_MOST
-from bridge.mcp.client.contract import ToolQueue, ToolServer, resource_of
+from bridge.mcp.client.call_queue import CallQueue
 from bridge.mcp.client.faults import CallerTokenGoneError, LoginWantedError, ServerRefusedError
 from bridge.mcp.client.server_tasks import TaskCancelledError
+from bridge.mcp.client.session import resource_of
+from bridge.mcp.client.upstream import Upstream
 from bridge.text.jsonvalues import JsonObject, json_bytes
 from bridge.tools_as_agent.bridge_notes import message_with_notes, notes_of
 from bridge.tools_as_agent.caller_login import CallerLoginCheck
@@ -64,7 +66,7 @@ class ToolRun:
     def __init__(
         self,
         decision: RunTool | Follow,
-        upstream: ToolServer,
+        upstream: Upstream,
         options: AgentOptions,
         principal: str,
         limiter: anyio.CapacityLimiter | None = None,
@@ -172,7 +174,7 @@ class ToolRun:
     def _has_later_token(self, job: Job, caller: Principal) -> bool:
         return job.turn.principal.token != caller.token and self._can_act(job)
 
-    async def _run(self, job: Job, queue: ToolQueue) -> None:
+    async def _run(self, job: Job, queue: CallQueue) -> None:
         patience = PausableDeadline(self._options.call_timeout_seconds)
         progress = ProgressRelay(job, self._options, patience)
         call = self._call = CallInRounds(
@@ -246,7 +248,7 @@ class ToolRun:
             message = message.changed(extensions=extensions)
         await job.status(state, message, keep=b"")
 
-    async def _linked(self, result: JsonObject, job: Job, queue: ToolQueue) -> dict[str, Sequence[JsonValue]]:
+    async def _linked(self, result: JsonObject, job: Job, queue: CallQueue) -> dict[str, Sequence[JsonValue]]:
         """The contents of links that the client could not open itself, as far as they can be read."""
         content = result.get("content")
         if URI in job.turn.extensions or not isinstance(content, list):

@@ -21,7 +21,7 @@ from bridge.a2a.model.objects import Message, Part, TaskState
 from bridge.a2a.tasks.agent import Commit, HeldMessage, Job, Turn
 from bridge.concurrency import done_slowly
 from bridge.identity.tokens.caller_token import CallerToken
-from bridge.mcp.client.contract import ToolSlot
+from bridge.mcp.client.call_queue import CallSlot
 from bridge.mcp.client.elicitation_routing import CANCEL
 from bridge.text.jsonvalues import JsonObject
 from bridge.tools_as_agent.bridge_notes import (
@@ -142,7 +142,7 @@ class TaskAsker:
         pace: QuestionPace,
         keep: KeepQuestions,
         known: dict[str, JsonObject],
-        slot: ToolSlot | None,
+        slot: CallSlot | None,
     ) -> None:
         """`known` has earlier answers to the same questions, by `question_fingerprint`; each is used once. `slot` is
         the slot that the call holds while it asks; None if it holds no slot.

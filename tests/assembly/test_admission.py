@@ -395,16 +395,3 @@ async def test_a_call_that_was_taken_goes_on_without_the_principal_that_made_it(
             await there.apply(credentials=())
             one.released.set()
         assert said(results[0])
-
-
-def test_a_bridge_that_begins_beside_others_that_ask_for_credentials_asks_for_them_too() -> None:
-    plan = Plan(PROFILE)
-    admission = Admission(plan, "a secret that all of the workers share", Scheme.API_KEY)
-    assert admission.access.needs_token
-    assert admission.closed == NOBODY_LEFT
-    assert admission.own_headers == {API_KEY_HEADER: "a secret that all of the workers share"}
-    admission.admit(plan)
-    assert admission.access.needs_token
-    admission.admit(replace(plan, allow_unauthenticated=True))
-    assert not admission.access.needs_token
-    assert admission.own_scheme is None

@@ -282,7 +282,7 @@ async def test_where_another_claim_or_issuer_names_principals_those_of_before_ar
 ) -> None:
     issuer = issuer_at("https://a.example", {})
     plan = Plan(PROFILE, ProcessPlan(), (ADA,), issuers={"corp": issuer})
-    admission = Admission(plan, "own")
+    admission = Admission(plan)
     async with closing(admission.issuers):
         assert "corp:ann" not in admission.turn_away(plan)
         assert "corp:ann" in admission.turn_away(replace(plan, issuers={"corp": replace(issuer, **change)}))
@@ -293,9 +293,13 @@ async def test_no_issuer_is_asked_about_a_secret_that_the_file_has_or_had() -> N
     key = Credential(Principal("bob"), "bobs-key", Scheme.API_KEY)
     async with asked_there() as (there, issuer):
         plan = Plan(PROFILE, ProcessPlan(), (ADA, key), issuers={"corp": issuer})
-        admission = Admission(plan, "own")
+        admission = Admission(plan)
         async with closing(admission.issuers):
-            for left, known in [((ADA, key), {ADA.token, "own"}), ((key,), set[str]()), ((), {"own"})]:
+            for left, known in [
+                ((ADA, key), {ADA.token, admission.own_token}),
+                ((key,), set[str]()),
+                ((), {admission.own_token}),
+            ]:
                 admission.turn_away(replace(plan, credentials=left))
                 admission.admit(replace(plan, credentials=left))
                 for token in (ADA.token, key.token, "own", "mistyped"):

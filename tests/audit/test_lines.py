@@ -25,7 +25,6 @@ from bridge.assembly.plan import (
     SharedStore,
     for_stdio,
 )
-from bridge.assembly.workers import require_workers_can_share
 from bridge.audit.journal import AuditJournal
 from bridge.audit.recorder import AuditRecorder
 from bridge.audit.stream import AuditStream
@@ -309,11 +308,6 @@ async def test_without_an_audit_nothing_listens(tmp_path: Path) -> None:
         )
 
 
-def test_each_worker_has_a_file_of_its_own() -> None:
-    of = AuditPlan(Path("/var/log/audit.jsonl"), MANY, MANY)
-    assert of.of_worker(2).file == Path("/var/log/audit.2.jsonl")
-
-
 def test_an_audit_on_standard_output_is_refused_where_that_is_not_its_own() -> None:
     place = ProcessPlan(
         audit=AuditPlan(STANDARD_OUTPUT, MANY, MANY), shared_store=SharedStore("postgresql:///x")
@@ -321,8 +315,6 @@ def test_an_audit_on_standard_output_is_refused_where_that_is_not_its_own() -> N
     plan = wrapping(raw_command(), place)
     with pytest.raises(UsageError, match="belongs to the host"):
         for_stdio(plan, "face", "token")
-    with pytest.raises(UsageError, match="needs a file for the audit"):
-        require_workers_can_share(plan)
 
 
 async def test_an_operator_who_reads_the_tasks_of_others_is_told_once_in_a_while(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""Audits of real processes: several workers with a chain each, and a standard output that nobody reads."""
+"""Audits of real processes: several processes with a chain each, and a standard output that nobody reads."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ import anyio
 import httpx2
 import pytest
 
-from tests.process.test_workers import serving
+from tests.process.test_shared_listener import posix, serving
 from tests.support.command import environment, run_here
 from tests.support.forked import Forked
 from tests.support.lines import WAIT_SECONDS, Lines
@@ -31,24 +31,31 @@ _GIVEN_UP_SECONDS: Final = 3 * WAIT_SECONDS
 """Within which it is over: the bridge waits three times for a reader, for 10 seconds each, and is started and ended."""
 
 
+@posix
 @pytest.mark.anyio
-async def test_each_of_several_workers_has_a_chain_that_is_whole_also_when_one_is_killed(
+async def test_each_process_at_one_socket_has_a_chain_of_its_own_that_is_whole_also_when_one_is_killed(
     tmp_path: Path,
 ) -> None:
     audit = "[audit]\nfile = 'audit.jsonl'\nrequired = true\nrotate_bytes = 65536\n"
-    with serving(tmp_path, of_bridge=audit) as bridge:
-        for worker in bridge.workers:
-            async with bridge.client_of_another(worker) as client:
+    with serving(tmp_path, of_bridge=audit, audited=True) as bridge:
+        for member in bridge.members:
+            async with member.client() as client:
                 for _ in range(60):
-                    await bridge.send("echo", client, text="x")
-            await bridge.start_anew(worker)
-            await bridge.until("serves again")
-        assert await bridge.end(signal.SIGTERM) == 0
-    for number in (1, 2):
-        files = sorted(map(str, tmp_path.glob(f"audit.{number}.jsonl*")))
+                    asked = message(call_part("echo", text="x"))
+                    url = f"/agents/{bridge.agent}/message:send"
+                    assert (
+                        await client.post(url, json=asked, headers={"A2A-Version": "1.0"})
+                    ).status_code == 200
+        first, second = bridge.members
+        first.process.kill()
+        second.process.send_signal(signal.SIGTERM)
+        assert await anyio.to_thread.run_sync(second.process.wait, WAIT_SECONDS) == 0
+    for number in range(2):
+        files = sorted(map(str, tmp_path.glob(f"audit-{number}.jsonl*")))
         assert len(files) > 2
         done = run_here("audit", "verify", *files, state=tmp_path)
         assert (done.returncode, done.stdout.startswith("the chain is whole")) == (0, True), done.stderr
+    assert not (tmp_path / "audit.jsonl").exists()
 
 
 @pytest.mark.anyio

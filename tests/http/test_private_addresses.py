@@ -318,12 +318,10 @@ def test_all_connections_to_peers_are_made_where_they_are_judged() -> None:
         if isinstance(call, ast.Call) and isinstance(call.func, ast.Attribute)
         if call.func.attr in CONNECTING and "transport" not in [keyword.arg for keyword in call.keywords]
     }
-    # A replica is no peer: its address is in the list of replicas, written with our keys. A link of workers is made of
-    # a socket that is connected, to a unix socket of this machine or by the supervisor.
+    # A replica is no peer: its address is in the list of replicas, written with our keys.
     assert made == {
         ("http/client.py", "connect_tcp"),
         ("replicas/relay.py", "connect_tcp"),
-        ("worker_link.py", "open_connection"),
     }
 
 

@@ -13,7 +13,6 @@ from typing import Any, Final
 import pytest
 
 from bridge.assembly.telemetry import ReloadCount
-from bridge.process.worker_metrics import WorkerMetrics
 from bridge.telemetry.families import MetricFamily
 from tests.operate.asked import ALL, BOARD, RULE_TESTS, RULES, alerts, panels
 from tests.support.command import ROOT
@@ -55,8 +54,6 @@ def names_and_labels(families: list[MetricFamily]) -> tuple[set[str], set[str]]:
 
 @pytest.mark.outside
 async def test_the_dashboard_and_the_rules_ask_for_what_there_is(tmp_path: Path) -> None:
-    workers = WorkerMetrics(lambda _: [1])
-    workers.end(1)
     async with listening(RecordingServer()) as url, in_row(tmp_path, url_at(f"{url}/mcp"), COUNTED) as there:
         await there.mcp.tool(1, "echo", {}, text="x")
         await Rpc(there.mcp.client, there.agent_url).send(call_part("echo"))
@@ -67,7 +64,6 @@ async def test_the_dashboard_and_the_rules_ask_for_what_there_is(tmp_path: Path)
             *await there.inner.telemetry.families(),
             *await there.outer.telemetry.families(),
             *ReloadCount().families(),
-            *workers.families_of_workers([1]),
         ]
     names, labels = names_and_labels(told)
     for expression in (asked.text for asked in (*panels(), *alerts())):
@@ -119,7 +115,7 @@ def _metrics_in(expression: str) -> set[str]:
 def test_a_panel_of_a_state_says_it_in_words_and_colours() -> None:
     states = [panel for panel in BOARD["panels"] if panel["type"] in ("state-timeline", "stat")]
     asked = {panel["id"]: panel["targets"][0]["expr"] for panel in states}
-    assert len(states) == 7
+    assert len(states) == 6
     for panel in states:
         if "time()" not in asked[panel["id"]]:
             (mapping,) = panel["fieldConfig"]["defaults"]["mappings"]

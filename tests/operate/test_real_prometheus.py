@@ -87,7 +87,7 @@ client_secret = {{ env = "ANN_TOKEN" }}
 [tools_as_agent.shop]
 from = ["crm", "bills"]
 """
-WITH_WORKERS: Final = """
+WITH_DATABASE: Final = """
 [bridge]
 port = {port}
 metrics = "127.0.0.1:{metrics}"
@@ -100,14 +100,8 @@ from = ["tools"]
 [agents_as_tools.face]
 from = ["desk"]
 """
-OF_WORKERS: Final = {
-    "Workers A",
-    "Workers that were started anew A",
-    "WorkersDie",
-    "WorkerGone",
-    "StoreRefusesTasks",
-}
-"""What only a bridge with workers and a PostgreSQL shows."""
+OF_DATABASES: Final = {"StoreRefusesTasks"}
+"""What only a bridge with a PostgreSQL shows."""
 NEVER: Final = {"PushIsStuck", "NoBridgeIsRead"}
 """What takes a quarter of an hour, or a Prometheus that reads something else: `promtool test rules` has them."""
 
@@ -208,21 +202,18 @@ async def test_all_panels_have_data_and_all_alerts_fire_in_their_turn_and_none_w
         await the_audit_is_away(here, tmp_path)
         await what_fails(here)
         await the_bridge_ends(here)
-        assert here.looks.missing == OF_WORKERS | NEVER
+        assert here.looks.missing == OF_DATABASES | NEVER
         assert here.prometheus.complaints() == []
 
 
-async def test_with_workers_and_a_database_each_sample_has_its_worker_and_the_alerts_about_them_fire(
-    tmp_path: Path,
-) -> None:
+async def test_with_a_database_metrics_are_read_while_it_is_away_and_the_alert_fires(tmp_path: Path) -> None:
     found, port, metrics = programs_or_skip(), free_port(), free_port()
     file = tmp_path / "bridge.toml"
     raw = json.dumps([sys.executable, "-S", "-E", str(RAW_SERVER)])
-    file.write_text(WITH_WORKERS.format(port=port, metrics=metrics, raw=raw))
-    options = ("--workers", "2", "--log-format", "json")
+    file.write_text(WITH_DATABASE.format(port=port, metrics=metrics, raw=raw))
     with database() as server:
         async with (
-            served(file, port, *options, until="2 workers serve", DATABASE_URL=server.url) as bridge,
+            served(file, port, until="agents/desk", DATABASE_URL=server.url) as bridge,
             reading(tmp_path, [metrics], found) as prometheus,
         ):
             looks = Looks(prometheus)
@@ -235,35 +226,21 @@ async def test_with_workers_and_a_database_each_sample_has_its_worker_and_the_al
             waiting = 'max(a2a_tasks_waiting{state="input_required"}) == 1'
             await prometheus.until(waiting)
             await prometheus.until(f"{calls} >= 3")
-            assert await prometheus.query("count(count by (worker) (mcp_a2a_peer_up)) == 2")
             await looks.look()
             assert await prometheus.firing() == {}
-
-            for number in (1, 2, 3):
-                assert "WorkersDie" not in await prometheus.firing()
-                newest = children_with("bridge.cli.worker", bridge.process.pid)[-1]
-                os.kill(newest, signal.SIGKILL)
-                await bridge.until("serves again")
-                await prometheus.until(f"sum(mcp_a2a_worker_ends_total) == {number}")
-            fired = await prometheus.until_fires("WorkersDie")
-            assert len(fired["WorkersDie"]) == 1
-            assert await prometheus.query(f"{calls} == 3") != [], "no counter has fallen"
 
             server.stop()
             fired = await prometheus.until_fires("StoreRefusesTasks")
             instance = f"127.0.0.1:{metrics}"
             assert said(fired, "StoreRefusesTasks") == [f"The tasks of desk cannot be stored by {instance}"]
-            os.kill(children_with("bridge.cli.worker", bridge.process.pid)[-1], signal.SIGKILL)
-            await prometheus.until_fires("WorkerGone")
             await looks.look()
             # Metrics are read as before while the database is away.
             assert await prometheus.query("up == 1") != []
             server.start()
-            await prometheus.until("mcp_a2a_worker_up == 0", is_there=False)
             await prometheus.until("mcp_a2a_store_ready == 0", is_there=False)
             assert await prometheus.faults_of_rules() == []
             assert prometheus.complaints() == []
-        assert looks.seen >= OF_WORKERS
+        assert looks.seen >= OF_DATABASES
 
 
 async def all_is_well(here: There) -> None:

@@ -290,9 +290,12 @@ class Serving:
 
 
 @contextmanager
-def serving(folder: Path, number: int = 2, of_bridge: str = "", and_tools: bool = False) -> Iterator[Serving]:
+def serving(
+    folder: Path, number: int = 2, of_bridge: str = "", *, and_tools: bool = False, audited: bool = False
+) -> Iterator[Serving]:
     """So many processes that serve one agent of the raw server; its skills are tools, too, if `and_tools` is said.
-    `of_bridge` is more of [bridge], and of other tables; `{agent}` in it is the agent."""
+    `of_bridge` is more of [bridge], and of other tables; `{agent}` in it is the agent. If they are
+    `audited`, each has a file for that."""
     agent, file = new_agent(), folder / "bridge.toml"
     command = json.dumps([sys.executable, "-S", "-E", str(RAW_SERVER)])
     tools = f'[agents_as_tools.desk]\nfrom = ["{agent}"]\n' if and_tools else ""
@@ -309,6 +312,7 @@ def serving(folder: Path, number: int = 2, of_bridge: str = "", and_tools: bool 
             path = folder / f"{index}.sock"
             serve = [sys.executable, "-P", "-m", "bridge", "serve", str(file), "--log-format", "json"]
             serve += ["--replica-url", f"unix:{path}"]
+            serve += ["--audit-file", str(folder / f"audit-{index}.jsonl")] if audited else []
             if index == 0:
                 words = [*serve, "--fd", str(listener.fileno())]
             else:

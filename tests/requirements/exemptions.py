@@ -15,6 +15,5 @@ EXEMPT: Final[Mapping[str, str]] = {
     "mcp/client/test_kept_listings.py": "it is about files of the bridge, of which MCP knows nothing",
     "mcp/client/transports/test_in_process.py": "it is about objects of one process, and MCP has no rule for them",
     "mcp/test_schema_checks.py": "what goes without a mark is about what a check costs, and on no wire",
-    "mcp/client/shared/test_shared_server.py": "it is about workers of one machine, of which MCP knows nothing",
 }
 """Files in which tests may go without a mark."""

@@ -39,21 +39,14 @@ command = {raw}
 """
 
 
-@pytest.mark.parametrize(
-    ("options", "until"),
-    [((), "agents/four/.well-known"), (("--workers", "2", "--log-format", "json"), "2 workers serve")],
-    ids=["one process", "workers"],
-)
-async def test_a_reading_does_not_wait_for_a_database_that_hangs(
-    options: tuple[str, ...], until: str, tmp_path: Path
-) -> None:
+async def test_a_reading_does_not_wait_for_a_database_that_hangs(tmp_path: Path) -> None:
     port, metrics, file = free_port(), free_port(), tmp_path / "bridge.toml"
     raw = json.dumps([sys.executable, "-S", "-E", str(RAW_SERVER)])
     agents = "".join(f'[tools_as_agent.{name}]\nfrom = ["tools"]\n' for name in SEVERAL)
     file.write_text(FILE.format(port=port, metrics=metrics, raw=raw) + agents)
     with database() as server:
         async with (
-            served(file, port, *options, until=until, DATABASE_URL=server.url) as bridge,
+            served(file, port, until="agents/four/.well-known", DATABASE_URL=server.url) as bridge,
             httpx2.AsyncClient(base_url=f"http://127.0.0.1:{metrics}", timeout=60) as client,
         ):
 
@@ -83,5 +76,5 @@ def faces(numbers: Numbers, name: str) -> set[str]:
 
 
 def ready(numbers: Numbers) -> bool:
-    """Whether the tasks of every agent can be stored at every worker."""
+    """Whether the tasks of every agent can be stored."""
     return all(number for (name, _), number in numbers.items() if name == "mcp_a2a_store_ready")

@@ -33,11 +33,10 @@ from bridge.cli.option_document import era_of, plan_of, server_at, server_of
 from bridge.concurrency import done_at_once, done_slowly
 from bridge.errors import PeerError, UsageError, echoed, leaf_of
 from bridge.local.file_names import named_by_type
-from bridge.mcp.client.contract import resource_of
 from bridge.mcp.client.faults import ServerRefusedError
 from bridge.mcp.client.rounds import Round, result_in_rounds
 from bridge.mcp.client.server_tasks import follow, handle_from
-from bridge.mcp.client.session import Session
+from bridge.mcp.client.session import Session, resource_of
 from bridge.mcp.client.values import ProgressReport, ToolCall
 from bridge.mcp.messages import ELICIT
 from bridge.mcp.tools import Tool

@@ -14,7 +14,7 @@ from bridge.config.text.wording import listed
 from bridge.errors import counted
 
 if TYPE_CHECKING:
-    from bridge.mcp.client.contract import ToolServer
+    from bridge.mcp.client.upstream import Upstream
     from bridge.process.place_findings import RedirectUri
     from bridge.process.preview import FaceFindings, Findings, PeerFindings
 
@@ -40,7 +40,7 @@ class CheckProgress:
         """A server that is started or called, before it has answered."""
         self._say(f"connecting to {key}: {target}")
 
-    def connected(self, key: str, upstream: ToolServer) -> None:
+    def connected(self, key: str, upstream: Upstream) -> None:
         """A server that is there."""
         self._say(f"{key} is up, {counted(len(upstream.listing.tools), 'tool')}")
 

@@ -375,8 +375,7 @@ class AuditTable(Table):
 
     file: AuditPath | None = Field(
         default=None,
-        description="the file, readable by its owner only, or `-` for standard output; each of several workers has one "
-        "of its own, with its number before the ending; without it, no audit is written",
+        description="the file, readable by its owner only, or `-` for standard output; without it, no audit is written",
     )
     required: bool = Field(
         default=False,

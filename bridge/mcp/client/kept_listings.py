@@ -21,7 +21,6 @@ from typing import Final, Protocol
 
 from bridge.errors import UsageError
 from bridge.local.private_files import STATE_BYTES, patiently, read_regular, write_privately
-from bridge.mcp.client.contract import DescribedServer
 from bridge.mcp.client.known_servers import server_id
 from bridge.mcp.client.values import Greeting, ToolListing
 from bridge.mcp.tools import SchemaBudget, UnservableTool, tools_from
@@ -104,6 +103,25 @@ class NoListings:
 
     def remember(self, identity: ServerIdentity, kept: bytes) -> None:
         """See `ListingMemory`."""
+
+
+class DescribedServer(Protocol):
+    """What is known of a tool server beside its calls."""
+
+    @property
+    def listing(self) -> ToolListing:
+        """The tools that it lists."""
+        ...
+
+    @property
+    def greeting(self) -> Greeting | None:
+        """Its own description."""
+        ...
+
+    @property
+    def down(self) -> str | None:
+        """Why it cannot be called, in words; None while it can."""
+        ...
 
 
 class ListingKeeper:

@@ -24,9 +24,9 @@ from pydantic import JsonValue
 
 from bridge.concurrency import Backoff
 from bridge.errors import PeerError
-from bridge.mcp.client.contract import ToolSession
 from bridge.mcp.client.elicitation_routing import elicitation_in
 from bridge.mcp.client.faults import CallerTokenGoneError, ServerLostError, ServerRefusedError
+from bridge.mcp.client.session import Session
 from bridge.mcp.client.values import Asker
 from bridge.mcp.messages import result_as_specified
 from bridge.text.jsonvalues import JsonObject, exceeds_floats
@@ -77,7 +77,7 @@ def handle_from(result: JsonObject) -> TaskHandle | None:
 
 
 async def follow(
-    session: ToolSession,
+    session: Session,
     handle: TaskHandle,
     asker: Asker,
     on_status: OnStatus,
@@ -105,7 +105,7 @@ async def follow(
 class _TaskPoller:
     """Follows one task; used once."""
 
-    def __init__(self, session: ToolSession, handle: TaskHandle, asker: Asker, on_status: OnStatus) -> None:
+    def __init__(self, session: Session, handle: TaskHandle, asker: Asker, on_status: OnStatus) -> None:
         self._session = session
         self._handle = handle
         self._asker = asker

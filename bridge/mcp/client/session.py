@@ -569,3 +569,14 @@ def _words(exc: BaseException) -> str:
     if isinstance(exc, TimeoutError):
         return "it did not answer in time"
     return str(exc) or type(exc).__name__
+
+
+async def resource_of(session: Session, uri: str) -> list[JsonValue]:
+    """Read a resource of a server. Returns the `contents` of resources/read.
+
+    Raises:
+        PeerError: the resource cannot be read.
+    """
+    result = await session.request("resources/read", {"uri": uri}, name=uri)
+    contents = result.get("contents")
+    return contents if isinstance(contents, list) else []

@@ -29,7 +29,6 @@ from bridge.identity.logins.login_credentials import LoginToken
 from bridge.identity.tokens.caller_token import CallerToken
 from bridge.identity.tokens.token_exchange import CallerTokens
 from bridge.mcp.client.call_queue import CallQueue, SlotHold
-from bridge.mcp.client.contract import OwnSession
 from bridge.mcp.client.eras import Era
 from bridge.mcp.client.kept_listings import KeptListing
 from bridge.mcp.client.known_servers import Fact, ServerMemory
@@ -366,7 +365,7 @@ class Upstream:
     def own_session(self, server: str, principal: str, context_id: str) -> OwnSession | None:
         """A caller's own session; None where callers share one. `server` is the server's key in its agent."""
         key = self._key_of(principal, context_id) if self._callers is None else None
-        return None if key is None else _SessionByName(self, server, key)
+        return None if key is None else OwnSession(self, server, key)
 
     @property
     def idle_seconds(self) -> float:
@@ -479,7 +478,7 @@ class Upstream:
 
 
 @dataclass(frozen=True)
-class _SessionByName:
+class OwnSession:
     """Implements `OwnSession`."""
 
     upstream: Upstream

@@ -28,12 +28,11 @@ from starlette.types import Receive, Scope, Send
 
 from bridge.errors import BridgeError, BusyError, PeerError
 from bridge.mcp.client.call_queue import CallQueue, Claimant, DisplacedError
-from bridge.mcp.client.contract import resource_of
 from bridge.mcp.client.eras import Era
 from bridge.mcp.client.faults import ServerDownError, ServerLostError, ServerRefusedError
 from bridge.mcp.client.known_servers import Fact, ServerMemory, remembered_in
 from bridge.mcp.client.opening import SessionPace
-from bridge.mcp.client.session import Session
+from bridge.mcp.client.session import Session, resource_of
 from bridge.mcp.client.transports.stdio import StdioTarget
 from bridge.mcp.client.transports.streamable_http import ServerTarget
 from bridge.mcp.client.upstream import QueueFullError, SessionRules, Upstream

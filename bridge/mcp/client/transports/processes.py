@@ -181,15 +181,6 @@ async def started(
     return process, ProcessTree(process)
 
 
-def _has_terminal() -> bool:
-    """Whether a terminal controls this process."""
-    try:
-        os.close(os.open("/dev/tty", os.O_RDWR))
-    except OSError:
-        return False
-    return True
-
-
 if sys.platform == "win32":
     import pywintypes
     import win32api
@@ -238,13 +229,8 @@ else:
 
         @staticmethod
         def options() -> Mapping[str, Any]:
-            """The options of a new process: it leads a process group, and a session too.
-
-            But what the leader of a session without a terminal starts stays in its session. So whoever has made a
-            worker the leader of one finds all that the worker has started (`process/worker_processes.py`).
-            """
-            is_leader = os.getsid(0) == os.getpid() and not _has_terminal()
-            return {"process_group": 0} if is_leader else {"start_new_session": True}
+            """The options of a new process: it leads a session, and so a process group."""
+            return {"start_new_session": True}
 
         def __init__(self, process: ChildProcess) -> None:
             self._process = process

@@ -1,1 +1,0 @@
-"""A tool server that one of several workers runs for all of them."""
