@@ -58,6 +58,7 @@ OTHERWISE_TYPED: Final[Mapping[str, str]] = {
     "mcp-a2a serve bridge.toml --fd 3 --replica-url unix:/run/mcp-a2a/1.sock --metrics 127.0.0.1:9461": (
         "tests/process/test_shared_listener.py"
     ),
+    "curl --unix-socket /run/mcp-a2a/1.sock http://localhost/readyz": "the same",
     "cp mappings/default.toml mine.toml": "test_the_copied_profile_of_the_quickstart_is_taken",
     "mcp-a2a store migrate --store-url env:OWNER_URL bridge.toml": "test_the_commands_of_the_page_about_replicas_work",
     "mcp-a2a store migrate --dry-run bridge.toml": "the same",
