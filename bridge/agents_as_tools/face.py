@@ -223,6 +223,10 @@ class AgentsFace:
         """See `ToolFace.tools`."""
         return self._listing.tools_for(may_use)
 
+    def tool(self, name: str, may_use: MayUse = may_use_everything) -> JsonObject | None:
+        """See `ToolFace.tool`."""
+        return self._listing.tool_for(name, may_use)
+
     def resources(self, may_use: MayUse = may_use_everything) -> Sequence[JsonObject]:
         """The cards of the agents with at least one tool that the caller may use."""
         return tuple(self._listing.cards_for(may_use).values())
@@ -255,8 +259,7 @@ class AgentsFace:
             return TaskWork(name, agent.key, _id_of_agent(far))
         runs = self.tool_called(name, arguments)
         if runs is None:  # the bridge's own tool, or a name that no tool has
-            is_own = any(tool["name"] == name for tool in self.tools())
-            return TaskWork(name if is_own else "", "", "")
+            return TaskWork("" if self.tool(name) is None else name, "", "")
         return TaskWork(runs, self._listing.tools.by_name[runs].agent_key, "")
 
     @property

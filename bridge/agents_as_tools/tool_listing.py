@@ -91,6 +91,15 @@ class FaceListing:
             one for one in self.listed if one["name"] not in names or may_use(names[str(one["name"])].names)
         ]
 
+    @cached_property
+    def _listed_by_name(self) -> Mapping[str, JsonObject]:
+        return {str(one["name"]): one for one in self.listed}
+
+    def tool_for(self, name: str, may_use: MayUse) -> JsonObject | None:
+        """The tool of this name as tools/list shows it; None where `tools_for` leaves it out."""
+        published = self.tools.by_name.get(name)
+        return self._listed_by_name.get(name) if published is None or may_use(published.names) else None
+
     def cards_for(self, may_use: MayUse) -> Mapping[str, JsonObject]:
         """The cards of the agents with at least one tool that a caller may use, by key, as resources/list shows
         them."""

@@ -5,10 +5,10 @@ Spec: A2A 1.0 sections 3.1 and 3.3.4.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Final, Generic, overload
+from typing import Any, Final, Generic, overload
 
 from bridge import trace
 from bridge.a2a.model.errors import (
@@ -36,7 +36,7 @@ from bridge.a2a.model.push_objects import (
 from bridge.a2a.tasks.callers import CallContext
 from bridge.a2a.tasks.engine import Engine
 from bridge.a2a.tasks.watcher import WatchedEvent, Watcher
-from bridge.a2a.tasks.webhooks import target_of
+from bridge.a2a.tasks.webhooks import Webhooks, target_of
 from bridge.a2a.wire.extensions import ExtensionFilter
 from bridge.trace import Hop
 
@@ -144,7 +144,10 @@ class Service:
         written = _nothing
         if operation in PUSH:
             assert isinstance(operation, Unary)
-            changed = await self._webhooks_changed(request, caller)
+            assert self._engine.webhooks is not None
+            changed = await _ON_WEBHOOKS[operation.request](
+                self._engine, self._engine.webhooks, request, caller
+            )
             assert isinstance(changed, operation.answer)
             return OperationAnswer(changed)
         if isinstance(request, SendMessageRequest):
@@ -155,30 +158,6 @@ class Service:
         if isinstance(operation, Streamed):
             return Stream(await self._engine.perform(operation, request, caller), self._gate, caller, written)
         return OperationAnswer(await self._engine.perform(operation, request, caller), written)
-
-    async def _webhooks_changed(self, request: Model, caller: CallContext) -> Model:
-        """The answer to an operation on webhooks.
-
-        Raises:
-            A2AError: TASK_NOT_FOUND, or the request is refused.
-        """
-        webhooks = self._engine.webhooks
-        assert webhooks is not None
-        match request:
-            case TaskPushNotificationConfig():
-                if (hop := trace.hop.get()) is not None:
-                    hop.target = target_of(request.url)
-                if not request.task_id:
-                    raise invalid_params(Violation("taskId", "is needed"))
-                task_id = await self._engine.id_of(request.task_id, caller)
-                return await webhooks.create(request, task_id, caller.principal.name, caller.extensions)
-            case GetTaskPushNotificationConfigRequest():
-                return await webhooks.get(await self._engine.id_of(request.task_id, caller), request)
-            case ListTaskPushNotificationConfigsRequest():
-                return await webhooks.list(await self._engine.id_of(request.task_id, caller), request)
-            case DeleteTaskPushNotificationConfigRequest():
-                return await webhooks.delete(await self._engine.id_of(request.task_id, caller), request)
-        raise AssertionError(f"nobody answers a {type(request).__name__}")
 
     def shown(self, text: bytes, caller: CallContext) -> bytes:
         """An answer's JSON without the metadata of extensions that the caller did not activate."""
@@ -199,3 +178,36 @@ def _require_no_push(request: SendMessageRequest) -> None:
             f"This agent does not send push notifications: leave out {_PUSH_FIELD}",
             names=(_PUSH_FIELD,),
         )
+
+
+async def _create_webhook(
+    engine: Engine, webhooks: Webhooks, asked: TaskPushNotificationConfig, caller: CallContext
+) -> TaskPushNotificationConfig:
+    if (hop := trace.hop.get()) is not None:
+        hop.target = target_of(asked.url)
+    if not asked.task_id:
+        raise invalid_params(Violation("taskId", "is needed"))
+    task_id = await engine.id_of(asked.task_id, caller)
+    return await webhooks.create(asked, task_id, caller.principal.name, caller.extensions)
+
+
+def _of_task(
+    answer: Callable[[Webhooks, str, Any], Awaitable[Model]],
+) -> Callable[[Engine, Webhooks, Any, CallContext], Awaitable[Model]]:
+    """What answers a request about the webhooks of a task of the caller."""
+
+    async def answered(engine: Engine, webhooks: Webhooks, asked: Any, caller: CallContext) -> Model:
+        return await answer(webhooks, await engine.id_of(asked.task_id, caller), asked)
+
+    return answered
+
+
+_ON_WEBHOOKS: Final[
+    Mapping[type[Model], Callable[[Engine, Webhooks, Any, CallContext], Awaitable[Model]]]
+] = {
+    TaskPushNotificationConfig: _create_webhook,
+    GetTaskPushNotificationConfigRequest: _of_task(Webhooks.get),
+    ListTaskPushNotificationConfigsRequest: _of_task(Webhooks.list),
+    DeleteTaskPushNotificationConfigRequest: _of_task(Webhooks.delete),
+}
+"""What answers the request of each operation on webhooks."""

@@ -76,12 +76,12 @@ from __future__ import annotations
 
 import logging
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from contextlib import AsyncExitStack, suppress
 from dataclasses import replace
 from functools import partial
 from types import TracebackType
-from typing import Final, Self, overload
+from typing import Any, Final, Self, overload
 
 import anyio
 import anyio.to_thread
@@ -118,7 +118,12 @@ from bridge.a2a.model.objects import (
     Task,
     TaskState,
 )
-from bridge.a2a.model.operations import AnswerT, RequestT, Streamed, Unary
+from bridge.a2a.model.operations import (
+    AnswerT,
+    RequestT,
+    Streamed,
+    Unary,
+)
 from bridge.a2a.model.operators import (
     ANSWERED_BY,
     CANCELED_BY,
@@ -306,33 +311,10 @@ class Engine:
             A2AError: the operation is refused.
         """
         if isinstance(operation, Streamed):
-            return await self._watched(request, caller)
-        answer = await self._answered(request, caller)
+            return await _WATCHED[operation.request](self, request, caller)
+        answer = await _ANSWERED[operation.request](self, request, caller)
         assert isinstance(answer, operation.answer)
         return answer
-
-    async def _answered(self, request: Model, caller: CallContext) -> Model:
-        match request:
-            case SendMessageRequest():
-                reply = await self.send(request, caller)
-                if isinstance(reply, Task):
-                    return SendMessageResponse(task=reply)
-                return SendMessageResponse(message=reply)
-            case GetTaskRequest():
-                return await self.get(request.id, request.history_length, caller)
-            case ListTasksRequest():
-                return await self.list(request, caller)
-            case CancelTaskRequest():
-                return await self.cancel(request.id, caller)
-        raise AssertionError(f"nobody answers a {type(request).__name__}")
-
-    async def _watched(self, request: Model, caller: CallContext) -> Watcher:
-        match request:
-            case SendMessageRequest():
-                return await self.stream(request, caller)
-            case SubscribeToTaskRequest():
-                return await self.subscribe(request.id, caller)
-        raise AssertionError(f"nobody watches a {type(request).__name__}")
 
     async def send(self, request: SendMessageRequest, caller: CallContext) -> Task | Message:
         """Take a message in and answer with its task, or with the Message that brief work produced.
@@ -734,3 +716,24 @@ async def _stored_or_dropped(job: Job, work: PlannedWork) -> None:
         if isinstance(work, ReservedWork):
             work.drop()
         raise
+
+
+async def _sent(engine: Engine, request: SendMessageRequest, caller: CallContext) -> SendMessageResponse:
+    reply = await engine.send(request, caller)
+    return SendMessageResponse(task=reply) if isinstance(reply, Task) else SendMessageResponse(message=reply)
+
+
+_ANSWERED: Final[Mapping[type[Model], Callable[[Engine, Any, CallContext], Awaitable[Model]]]] = {
+    SendMessageRequest: _sent,
+    GetTaskRequest: lambda engine, asked, caller: engine.get(asked.id, asked.history_length, caller),
+    ListTasksRequest: Engine.list,
+    CancelTaskRequest: lambda engine, asked, caller: engine.cancel(asked.id, caller),
+}
+"""What answers the request of an operation with one answer: dialects have operations of their own, with the same
+requests. Webhooks and cards are the service's."""
+
+_WATCHED: Final[Mapping[type[Model], Callable[[Engine, Any, CallContext], Awaitable[Watcher]]]] = {
+    SendMessageRequest: Engine.stream,
+    SubscribeToTaskRequest: lambda engine, asked, caller: engine.subscribe(asked.id, caller),
+}
+"""What answers the request of an operation with a stream."""

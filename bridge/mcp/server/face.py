@@ -224,6 +224,10 @@ class ToolFace(Protocol):
         """The tools, each a Tool that goes out unread. Called for every request: it has to be quick."""
         ...
 
+    def tool(self, name: str, may_use: MayUse = may_use_everything) -> JsonObject | None:
+        """The tool of this name, as `tools` shows it; None when the caller may use no such tool."""
+        ...
+
     def resources(self, may_use: MayUse = may_use_everything) -> Sequence[JsonObject]:
         """Each a Resource."""
         ...

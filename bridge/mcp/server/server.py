@@ -447,11 +447,11 @@ class McpServer:
 
     def _input_schema(self, name: str, may_use: MayUse = may_use_everything) -> JsonObject | None:
         """The input schema of a tool; None when the caller may use no tool of this name."""
-        for tool in self._face.tools(lambda other: other.name == name and may_use(other)):
-            if tool.get("name") == name:
-                schema = tool.get("inputSchema")
-                return schema if isinstance(schema, dict) else {}
-        return None
+        tool = self._face.tool(name, may_use)
+        if tool is None:
+            return None
+        schema = tool.get("inputSchema")
+        return schema if isinstance(schema, dict) else {}
 
 
 @contextmanager
