@@ -10,6 +10,7 @@ from typing import TypeAlias
 from bridge.a2a.client.card_places import agent_url, base_url
 from bridge.a2a.client.http import origin_of
 from bridge.a2a.wire.canonical_card import CardForm
+from bridge.assembly.callers_from_file import credentials_of, issuer_of
 from bridge.assembly.plan import (
     AuditPlan,
     CardSigningPlan,
@@ -33,9 +34,6 @@ from bridge.config.tables.models import (
     BridgeTable,
     CatalogTable,
     GroupTable,
-    IssuerLoginTable,
-    IssuerTable,
-    PrincipalTable,
     SentPushTable,
     SkillTable,
     TlsTable,
@@ -55,13 +53,10 @@ from bridge.config.tables.peers import (
 )
 from bridge.config.tables.profile import Profile, ServerTable
 from bridge.config.tables.values import MEMORY_STORE
-from bridge.config.text.secrets import Secret, TokenHash
+from bridge.config.text.secrets import Secret
 from bridge.config.text.wording import POSTGRES_SCHEMES
 from bridge.http.request_checks import TrustedProxies, network_of
 from bridge.http.tls import PeerTls, TlsFiles
-from bridge.identity.callers.issuers import IntrospectionClient, Issuer, IssuerPlace, LoginClient
-from bridge.identity.callers.principals import OperatorRole, Principal
-from bridge.identity.callers.verifiers import FORWARDED, Credential, Scheme
 from bridge.identity.logins.each_login import EachLogin
 from bridge.identity.logins.kept_logins import DAY_SECONDS
 from bridge.identity.logins.login_credentials import LoginConfig, LoginToken
@@ -112,9 +107,9 @@ def plan_from_file(loaded: LoadedConfig) -> Plan:
         credentials=[
             credential
             for name, one in config.principals.items()
-            for credential in _credentials(name, one, config.groups.get(one.group or "", GroupTable()))
+            for credential in credentials_of(name, one, config.groups.get(one.group or "", GroupTable()))
         ],
-        issuers={name: _issuer(name, one) for name, one in config.issuers.items()},
+        issuers={name: issuer_of(name, one) for name, one in config.issuers.items()},
         allow_unauthenticated=table.allow_unauthenticated,
         signing=_signing(table),
         servers={
@@ -574,60 +569,3 @@ def _arguments(tables: Mapping[str, ArgumentTable]) -> dict[str, ArgumentRule]:
         name: ArgumentRule(**{key: getattr(one, key) for key in one.model_fields_set})
         for name, one in tables.items()
     }
-
-
-def _issuer(name: str, table: IssuerTable) -> Issuer:
-    asked = table.introspection
-    client = IntrospectionClient(asked.client_id, asked.client_secret.value) if asked else None
-    url = asked.url if asked else None
-    return Issuer(
-        name,
-        IssuerPlace(table.issuer, table.jwks_url, url, table.allow_private),
-        tuple(table.algorithms),
-        table.principal,
-        tuple((scope, tuple(globs)) for scope, globs in table.scopes.items()),
-        client,
-        {face: frozenset(one) for face, one in table.audience.items()},
-        {OperatorRole(role): frozenset(scopes) for role, scopes in table.operator},
-        _login_client(table.login),
-    )
-
-
-def _login_client(table: IssuerLoginTable | None) -> LoginClient | None:
-    if table is None:
-        return None
-    secret = table.client_secret.value if table.client_secret else ""
-    scopes = None if table.scopes is None else tuple(table.scopes)
-    return LoginClient(table.client_id, secret, table.client_auth, scopes, table.resource)
-
-
-def _credentials(name: str, table: PrincipalTable, group: GroupTable) -> list[Credential]:
-    principal = _principal(name, table, group)
-    found = [
-        (table.bearer, Scheme.BEARER),
-        *((one, Scheme.BEARER) for one in table.tokens),
-        (table.api_key, Scheme.API_KEY),
-    ]
-    identities = [*table.certificate, *([f"{FORWARDED}{table.forwarded}"] if table.forwarded else [])]
-    return [
-        *(_credential(principal, secret, scheme) for secret, scheme in found if secret is not None),
-        *(Credential(principal, one, Scheme.CONNECTION) for one in identities),
-    ]
-
-
-def _principal(name: str, table: PrincipalTable, group: GroupTable) -> Principal:
-    """A principal, with what its own table leaves out as its group has it."""
-    role = table.operator or group.operator
-    return Principal(
-        name,
-        skills=tuple(group.skills if table.skills is None else table.skills),
-        operator=OperatorRole(role) if role else None,
-        open_tasks=table.open_tasks or group.open_tasks,
-        group=(table.group or "") if table.skills is None else "",
-    )
-
-
-def _credential(principal: Principal, secret: Secret | TokenHash, scheme: Scheme) -> Credential:
-    if isinstance(secret, TokenHash):
-        return Credential(principal, "", scheme, sha256=secret.sha256)
-    return Credential(principal, secret.value, scheme, secret.reference)

@@ -10,18 +10,20 @@ from typing import Annotated, Final, Literal
 
 from pydantic import AfterValidator, Field, PositiveFloat, PositiveInt
 
+from bridge.config.tables.callers import (
+    GroupTable,
+    IntrospectionTable,
+    IssuerLoginTable,
+    IssuerTable,
+    PrincipalTable,
+)
 from bridge.config.tables.peers import (
     AgentAuth,
     AgentTable,
     CatalogTable,
     EndpointAuth,
-    GroupTable,
     HeaderKey,
-    IntrospectionTable,
-    IssuerLoginTable,
-    IssuerTable,
     KeyPlace,
-    PrincipalTable,
     ToolServerTable,
 )
 from bridge.config.tables.values import (

@@ -1,0 +1,73 @@
+"""Makes the callers of a plan from the tables of a configuration: issuers of tokens, and credentials."""
+
+from __future__ import annotations
+
+from bridge.config.tables.callers import (
+    GroupTable,
+    IssuerLoginTable,
+    IssuerTable,
+    PrincipalTable,
+)
+from bridge.config.text.secrets import Secret, TokenHash
+from bridge.identity.callers.issuers import IntrospectionClient, Issuer, IssuerPlace, LoginClient
+from bridge.identity.callers.principals import OperatorRole, Principal
+from bridge.identity.callers.verifiers import FORWARDED, Credential, Scheme
+
+
+def issuer_of(name: str, table: IssuerTable) -> Issuer:
+    """The issuer of a table `[issuers.NAME]`."""
+    asked = table.introspection
+    client = IntrospectionClient(asked.client_id, asked.client_secret.value) if asked else None
+    url = asked.url if asked else None
+    return Issuer(
+        name,
+        IssuerPlace(table.issuer, table.jwks_url, url, table.allow_private),
+        tuple(table.algorithms),
+        table.principal,
+        tuple((scope, tuple(globs)) for scope, globs in table.scopes.items()),
+        client,
+        {face: frozenset(one) for face, one in table.audience.items()},
+        {OperatorRole(role): frozenset(scopes) for role, scopes in table.operator},
+        _login_client(table.login),
+    )
+
+
+def _login_client(table: IssuerLoginTable | None) -> LoginClient | None:
+    if table is None:
+        return None
+    secret = table.client_secret.value if table.client_secret else ""
+    scopes = None if table.scopes is None else tuple(table.scopes)
+    return LoginClient(table.client_id, secret, table.client_auth, scopes, table.resource)
+
+
+def credentials_of(name: str, table: PrincipalTable, group: GroupTable) -> list[Credential]:
+    """The credentials of a table `[principals.NAME]`, each with the rights of the principal."""
+    principal = _principal(name, table, group)
+    found = [
+        (table.bearer, Scheme.BEARER),
+        *((one, Scheme.BEARER) for one in table.tokens),
+        (table.api_key, Scheme.API_KEY),
+    ]
+    identities = [*table.certificate, *([f"{FORWARDED}{table.forwarded}"] if table.forwarded else [])]
+    return [
+        *(_credential(principal, secret, scheme) for secret, scheme in found if secret is not None),
+        *(Credential(principal, one, Scheme.CONNECTION) for one in identities),
+    ]
+
+
+def _principal(name: str, table: PrincipalTable, group: GroupTable) -> Principal:
+    """A principal, with what its own table leaves out as its group has it."""
+    role = table.operator or group.operator
+    return Principal(
+        name,
+        skills=tuple(group.skills if table.skills is None else table.skills),
+        operator=OperatorRole(role) if role else None,
+        open_tasks=table.open_tasks or group.open_tasks,
+        group=(table.group or "") if table.skills is None else "",
+    )
+
+
+def _credential(principal: Principal, secret: Secret | TokenHash, scheme: Scheme) -> Credential:
+    if isinstance(secret, TokenHash):
+        return Credential(principal, "", scheme, sha256=secret.sha256)
+    return Credential(principal, secret.value, scheme, secret.reference)
