@@ -302,7 +302,7 @@ async def test_no_issuer_is_asked_about_a_secret_that_the_file_has_or_had() -> N
             ]:
                 admission.turn_away(replace(plan, credentials=left))
                 admission.admit(replace(plan, credentials=left))
-                for token in (ADA.token, key.token, "own", "mistyped"):
+                for token in (ADA.token, key.token, admission.own_token, "mistyped"):
                     assert await is_known(admission, token) == (token in known)
             admission.turn_away(replace(plan, credentials=(BOB,)))
             assert not await is_known(admission, BOB.token)
