@@ -69,7 +69,6 @@ from bridge.notices import (
     TokenNotice,
     WebhookAsked,
 )
-from bridge.process.worker_metrics import WorkerMetrics
 from bridge.replicas.proofs import ProofPurpose, Proofs
 from bridge.seal import Handle, HandleBinding, HandlePurpose, Seal, agent_mark, request_digest
 from bridge.store.outbox import Webhook, WebhookKey
@@ -247,10 +246,7 @@ async def metrics() -> str:
             counted.waited(one, "far", 0.1)
     for notice in NOTICES:
         counted.noticed(notice)
-    workers = WorkerMetrics(lambda _: [1])
-    workers.end(1)
     told = [*families_of(counted.read()), *counted.counters(), *ReloadCount().families()]
-    told += workers.families_of_workers([1])
     with tempfile.TemporaryDirectory() as folder:
         file = {
             "bridge": {"store": "memory:"},
@@ -288,7 +284,7 @@ async def log_lines() -> str:
 
     class Reader(logging.Handler):
         def emit(self, record: logging.LogRecord) -> None:
-            lines.append(json.loads(JsonFormat(2).format(record)))
+            lines.append(json.loads(JsonFormat().format(record)))
 
     logger, reader, log = logging.getLogger("bridge"), Reader(), CallLog()
     level = logger.level
