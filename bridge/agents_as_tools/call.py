@@ -326,11 +326,11 @@ class AgentCall:
         seconds = self._within_seconds
         if not self._has_turn:
             return failure(
-                f"The tool {self._tool.name} takes only so many calls at a time, and its turn did not come within"
-                f" {seconds:g} s, so the call did not reach the agent; try again later"
+                f"The tool {self._tool.name} has a limit on concurrent calls, and this call had to wait longer than"
+                f" {seconds:g} s, so it did not reach the agent; try again later"
             )
         if self._sending is None:
-            return failure(f"The agent {self._agent.key} could not be asked within {seconds:g} s")
+            return failure(f"The agent {self._agent.key} could not be called within {seconds:g} s")
         self._let_go = True
         task_id, only_here = self._sending.task_id, ""
         if task_id is not None:
@@ -339,14 +339,12 @@ class AgentCall:
                 self._ask_for_news(self._sending)
         elif self._around.options.follow_up_tools:
             task_id = self._around.unnamed.keep(self._sending)
-            only_here = (
-                " The handle is good only while this server runs, as the agent has named no task for it."
-            )
+            only_here = " The handle is valid only while this server runs, since the agent has named no task."
         else:
             self._sending.leave()
             return failure(
-                f"The agent {self._agent.key} gave no answer within {seconds:g} s and no task that could be followed;"
-                " what came of the call is not known"
+                f"The agent {self._agent.key} gave no answer within {seconds:g} s and named no task that could be"
+                " followed; the outcome of the call is unknown"
             )
         return self._shown.still_at_work(self._shown.handle(task_id), f" after {seconds:g} s", only_here)
 

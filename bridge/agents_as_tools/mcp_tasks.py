@@ -192,10 +192,10 @@ class McpTasks:
             await opened.client.cancel(opened.call.task.task_id)
         except AgentRefusedError as exc:
             if is_transient(exc):
-                raise _not_passed_on("The wish to cancel", exc) from exc
+                raise _not_passed_on("The cancellation", exc) from exc
             logger.info("%s does not cancel a task: %s", opened.agent.key, exc)
         except PeerError as exc:
-            raise _not_passed_on("The wish to cancel", exc) from exc
+            raise _not_passed_on("The cancellation", exc) from exc
 
     async def watch(self, task_id: str, caller: TaskCaller, tell: Callable[[JsonObject], None]) -> None:
         """See `TaskFace.watch`."""
@@ -270,7 +270,7 @@ class McpTasks:
         since, _ = lasting.get(key, (now, now))
         self._out_of_reach = {**lasting, key: (since, now)}
         if may_come_back and now - since < outage_seconds:
-            words = f"The agent {agent.key} cannot be asked at the moment, which is tried again: {exc}"
+            words = f"The agent {agent.key} cannot be reached at the moment; the bridge tries again: {exc}"
             return {"status": "working", "statusMessage": words}
         return {"status": "completed", "statusMessage": str(exc), "result": _whole(failure(str(exc)))}
 

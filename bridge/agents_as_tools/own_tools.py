@@ -129,7 +129,7 @@ class FollowUp:
         """End the task; raises as `result` does."""
         if UnnamedMessages.is_id(self._far.task_id):
             self._around.unnamed.drop(self._far.task_id)
-        self._require_task("canceled; it is only not waited for any more")
+        self._require_task("canceled; the bridge only stops waiting")
         return self._shown(
             await self._agent.client_for(self._incoming.on_behalf_of).cancel(self._far.task_id)
         )
@@ -143,7 +143,7 @@ class FollowUp:
         if not self._far.tool:
             return None
         if self._tool is None or not self._incoming.may_use(self._tool.names):
-            raise BadArgumentsError("handle: the tool that this was begun with is not offered any more")
+            raise BadArgumentsError("handle: the tool that began the task is no longer offered")
         data = self._incoming.arguments.get("data")
         inner = data.get("arguments") if isinstance(data, dict) else None
         for given in (data, inner):
@@ -157,7 +157,7 @@ class FollowUp:
 
     def _require_task(self, done: str) -> None:
         if UnnamedMessages.is_id(self._far.task_id):
-            raise PeerError(f"The agent {self._agent.key} has named no task for this, so it cannot be {done}")
+            raise PeerError(f"The agent {self._agent.key} has named no task, so it cannot be {done}")
 
     async def _unnamed_within(self, seconds: float) -> JsonObject:
         """The outcome of a message for which the agent named no task. The outcome is kept until the host has it."""
@@ -229,7 +229,7 @@ def call_of_skill(incoming: IncomingCall, tools: Tools) -> IncomingCall:
     """
     name, given = incoming.arguments.get("skill"), incoming.arguments.get("arguments", {})
     if not isinstance(name, str) or not isinstance(given, dict):
-        raise BadArgumentsError("skill: the name of one that find_skill gave; arguments: an object")
+        raise BadArgumentsError("skill: the name of a skill that find_skill returned; arguments: an object")
     if (tool := tools.by_name.get(name)) is None or not incoming.may_use(tool.names):
         raise BadArgumentsError(f"There is no skill {echoed(name)!r}; find_skill gives their names")
     return replace(incoming, name=name, arguments=given)

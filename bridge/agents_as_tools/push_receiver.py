@@ -106,10 +106,10 @@ class PushReceiver:
             RefusedError: 405, the method is not POST; 404, the token or the timestamp is not valid.
         """
         if method != "POST":
-            raise RefusedError(405, "This is notified with POST", {"Allow": "POST"})
+            raise RefusedError(405, "Send notifications with POST", {"Allow": "POST"})
         webhook = self._webhook(headers)
         if webhook is None or not self._is_of_now(headers) or not self._knows(webhook.agent):
-            raise RefusedError(404, "No task is notified of with this token")
+            raise RefusedError(404, "No task has this notification token")
         return webhook
 
     def _webhook(self, headers: Headers) -> FarWebhook | None:

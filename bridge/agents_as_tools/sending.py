@@ -109,7 +109,7 @@ async def canceled_task(client: AgentClient, task_id: str, within_seconds: float
             if task.status.state not in ENDED:
                 raise
             return task
-    raise PeerError(f"the agent did not say within {within_seconds:g} s that it has canceled it")
+    raise PeerError(f"the agent did not confirm the cancellation within {within_seconds:g} s")
 
 
 class UnnamedMessages:
@@ -136,7 +136,7 @@ class UnnamedMessages:
         """
         found = self._kept.get(task_id)
         if found is None:
-            raise PeerError("What this handle is for is not known any more: the agent named no task for it")
+            raise PeerError("This handle is no longer known: the agent named no task for its message")
         return found
 
     def drop(self, task_id: str) -> None:

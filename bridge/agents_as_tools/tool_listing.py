@@ -196,7 +196,7 @@ def _on_unreadable(tools: Tools, unreadable: Sequence[tuple[str, UnservableTool]
         yield Remark(("from",), f"{key}: the tool {tool.name} is left out: {tool.reason}")
     for one in tools.published:
         for words in one.tool.notes:
-            yield Remark(("from",), f"{one.agent_key}: not all of the tool {one.name} is shown: {words}")
+            yield Remark(("from",), f"{one.agent_key}: the tool {one.name} is shown only in part: {words}")
 
 
 def _keyed(agents: Sequence[RemoteAgent]) -> dict[str, RemoteAgent]:

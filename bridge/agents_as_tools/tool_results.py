@@ -61,7 +61,7 @@ _CONTEXT_META: Final = "mcp-a2a/context"
 
 _GO_ON: Final = "(To go on with this conversation, give context: {})"
 _BEGAN_ANEW: Final = (
-    "(The agent did not go on with the conversation of this context, but began another one: it may know nothing of what"
+    "(The agent did not go on with the conversation of this context, but began a new one: it may know nothing of what"
     " was said before.)"
 )
 
@@ -159,13 +159,11 @@ class ToolResults:
     def refused_in_vain(self, refusal: UntoldRefusal, task_id: str, exc: PeerError) -> JsonObject:
         """The result of a refused call when the agent did not cancel its task, so that the task may still wait."""
         words = f"{refusal.said_of(self.agent.key)}. The agent was sent no answer, but its task could not be canceled"
-        return failure(f"{words}, and may wait still: {exc}{self._to_look_again(task_id)}")
+        return failure(f"{words}, and may still wait: {exc}{self._to_look_again(task_id)}")
 
     def _to_look_again(self, task_id: str) -> str:
         handle = self.handle(task_id)
-        return (
-            "" if handle is None else f". To see how it stands, call task_result with this handle: {handle}"
-        )
+        return "" if handle is None else f". To read its state, call task_result with this handle: {handle}"
 
     def still_at_work(self, handle: str | None, after: str = "", of_handle: str = "") -> JsonObject:
         """The result that says that the agent still works. `of_handle` is a note about the handle."""

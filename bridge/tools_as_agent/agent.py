@@ -93,14 +93,14 @@ class SkillSourceStates:
 logger = logging.getLogger(__name__)
 
 _CALL_GONE: Final = (
-    "The bridge restarted while the tool waited for an answer, and its call is gone. It was not made again, since"
-    " the server does not say that the tool can be repeated"
+    "The bridge restarted while the tool waited for an answer, so its call was lost. The call was not made again,"
+    " since the server does not say that the tool can be repeated"
 )
 _PROCESS_GONE: Final = (
-    "The replica of the bridge whose tool server asked is gone, and that server's process with it. The call was not"
+    "The replica of the bridge that ran the tool server is gone, and the server's process with it. The call was not"
     " made again, since the server does not say that the tool can be repeated"
 )
-_SERVER_GONE: Final = "The tool server that works on this task is no longer one of this agent"
+_SERVER_GONE: Final = "The tool server that works on this task no longer belongs to this agent"
 
 _CARDS_KEPT: Final = 16
 """The most cards that are cached, one for each base URL under which clients reach the agent."""
@@ -365,7 +365,7 @@ class ToolsAgent:
         if token is None or token.issuer != issuer:
             _tell_hop(asked.skill_id, None)
             raise A2AError(
-                FORBIDDEN, f"{words}, and takes a token of {issuer}", metadata={"skill": asked.skill_id}
+                FORBIDDEN, f"{words}, and needs a token of {issuer}", metadata={"skill": asked.skill_id}
             )
         if token.seconds_left() <= 0:
             _tell_hop(asked.skill_id, None)
@@ -484,7 +484,7 @@ class ToolsAgent:
             )
             for source in self._sources.values()
         ]
-        nothing = "none of its skills is for this caller" if self._skills.skills else ""
+        nothing = "this caller may use none of its skills" if self._skills.skills else ""
         return make_card(base_url, servers, skills, self._options, nothing, unavailable)
 
 

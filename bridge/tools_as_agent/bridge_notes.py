@@ -19,28 +19,28 @@ UNANSWERED: Final = (
     "The question of the tool server {} was not answered within {:g} s, so the call was given up"
 )
 RIGHTS_ENDED: Final = (
-    "The tool server {} asked in the middle of a call that it works on with the rights of its caller, and the token"
-    " with which the call began has expired, so no answer can be sent to it any more. Call again with a valid token"
+    "The tool server {} asked a question during a call with the rights of its caller, and the token with which the call"
+    " began has expired, so no answer can be sent any more. Call again with a valid token"
 )
 GAVE_WAY: Final = (
-    "Other calls waited for this server, which takes no other call while this one asks, so its question was withdrawn"
-    " without an answer. Send the message again to be asked again"
+    "Other calls waited for this server, which takes no other call while this task waits for an answer, so the question"
+    " was withdrawn without an answer. Send the message again to be asked again"
 )
 _CONTENDED: Final = (
-    "Other calls wait for this server, which takes no other call while this one asks. Without an answer by {}, the"
-    " question may be withdrawn"
+    "Other calls wait for this server, which takes no other call while this task waits for an answer. Without an answer"
+    " by {}, the question may be withdrawn"
 )
 MISSED: Final = (
-    "While {} calls were under way, the server asked something that may have been about this one, and nobody could be"
-    " asked. If the result is not what it should be, send the message again: one call at a time runs on a session with"
-    " this server from now on"
+    "While {} calls were running, the server asked a question that may have belonged to this task, so nobody could be"
+    " asked. If the result is not what it should be, send the message again: from now on, a session with this server"
+    " runs one call at a time"
 )
 _UNUSED: Final = (
-    "{} of the messages that came while this was at work answered nothing that it asked, and had no effect"
+    "{} of the messages that arrived while this task worked answered none of its questions, and had no effect"
 )
 SESSION_IS_LOST: Final = (
-    "The replica of the bridge that had the session with the tool server is gone, so this ran in a new session, without"
-    " what the last one held"
+    "The replica of the bridge that had the session with the tool server is gone, so this task ran in a new session,"
+    " without the state of the lost session"
 )
 _BESIDE: Final = "In this context, {} for an answer; name the task in taskId to give it"
 
@@ -83,10 +83,10 @@ def words_on_waiting(server: str, hold: SlotHold, mine: Claimant, now_ms: int) -
     by = timestamp(now_ms + round(hold.ends_in_seconds * 1000))
     if is_known:
         return (
-            f"This waits for {server}, which takes no other call while task {holder.task_id} waits for an answer."
-            f" Answer that task or cancel it; without an answer by {by}, its question is withdrawn"
+            f"This task waits for {server}, which takes no other call while task {holder.task_id} waits for an answer."
+            f" Answer that task or cancel it. Without an answer by {by}, its question is withdrawn"
         )
     return (
-        f"This waits for {server}, which takes no other call while another caller's task waits for an answer."
-        f" Without one by {by}, that question is withdrawn"
+        f"This task waits for {server}, which takes no other call while another caller's task waits for an answer."
+        f" Without an answer by {by}, the question is withdrawn"
     )

@@ -51,9 +51,11 @@ logger = logging.getLogger(__name__)
 
 _QUESTION: Final = "login"
 _WANTED: Final = "{} wants you to log in"
-_STILL_NOT: Final = "{} messages came, and still no login at {}, so it was not called. Log in, and call again"
-_DECLINED: Final = "You declined to log in at {}, so it was not called"
-_NO_RIGHT: Final = "You may not use the skill {} any more, so it was not called"
+_STILL_NOT: Final = (
+    "{} messages arrived, but no login at {}, so the server was not called. Log in, then call again"
+)
+_DECLINED: Final = "You declined to log in at {}, so the server was not called"
+_NO_RIGHT: Final = "You may no longer use the skill {}, so it was not called"
 
 Present = Callable[[Principal], Principal | None]
 """Gives a principal with its current rights; None if it has no rights any more, or if only its next message can show

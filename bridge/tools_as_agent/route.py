@@ -81,11 +81,11 @@ _REFUSED: Final[Mapping[own_questions.ElicitAction, End]] = {
     ),
 }
 _NOT_CONFIGURED: Final = (
-    "The bridge's configuration of {} gives the tool what it does not take; the bridge's log says more"
+    "The bridge's configuration of {} does not fit the tool's schema; the bridge's log says more"
 )
 _MISFITS: Final = "The question is not asked again after {} answers that do not fit"
 _NEITHER: Final = "Neither a yes nor a no came in {} answers, so the skill was not run"
-_TOGETHER: Final = "the arguments do not go together as the tool's schema asks"
+_TOGETHER: Final = "the combination of arguments does not fit the tool's schema"
 
 
 def decide(turn: Turn, skills: Skills, options: AgentOptions) -> Decision:

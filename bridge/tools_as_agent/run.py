@@ -55,8 +55,8 @@ from bridge.translate.outcome import (
 logger = logging.getLogger(__name__)
 
 _WAITS_FOR_CALLER: Final = (
-    "{} works on this with the rights of its caller, and no token of the caller is left. Send a message with a valid"
-    " token of {} to go on"
+    "{} works on this task with the rights of its caller, and the bridge has no valid token of the caller. To go on,"
+    " send a message with a valid token of {}"
 )
 
 

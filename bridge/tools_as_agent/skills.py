@@ -126,7 +126,7 @@ class Skills:
         skill = self.by_id.get(skill_id)
         scope = None if skill is None else principal.missing_scope(skill.names)
         if scope is not None:
-            words = f"The skill {skill_id} takes a token with the scope {scope}"
+            words = f"The skill {skill_id} needs a token with the scope {scope}"
             raise A2AError(FORBIDDEN, words, metadata={"scope": scope}, headers=insufficient_scope(scope))
 
     @cached_property
@@ -280,7 +280,7 @@ def _on_skill(skill: Skill, overrides: Mapping[str, SkillOverride]) -> Iterator[
     ):
         yield Remark(("skills", skill.id, "arguments", name), "the tool has no such argument")
     if any(override.reply == "message" for override in own) and not skill.may_be_brief:
-        words = "calls of it are tasks, since its server does not say that it only reads or can be repeated"
+        words = "its calls are tasks, since the server does not say that it only reads or can be repeated"
         yield Remark(("skills", skill.id, "reply"), words)
     if not rules:
         return

@@ -49,7 +49,7 @@ from bridge.translate.elicitation import (
 from bridge.translate.extension import QUESTION, URI
 from bridge.translate.message_to_call import with_metadata
 
-_TAKEN_BACK: Final = "The tool server took its question back before it was answered"
+_TAKEN_BACK: Final = "The tool server withdrew its question before it was answered"
 """Sent while the call goes on. Servers that wait only a minute for an answer later fail without naming the reason."""
 
 

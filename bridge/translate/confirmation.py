@@ -199,7 +199,7 @@ def _action_from(value: JsonValue) -> ElicitAction | None:
 
 def _why(tool: Tool) -> str:
     if tool.annotations.get("destructiveHint") is True:
-        return " (it says of itself that it may destroy something)"
+        return " (its server says that it may destroy something)"
     return ""
 
 

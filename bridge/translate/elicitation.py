@@ -67,7 +67,7 @@ _WHICH: Final = (
 
 _YES_OR_NO: Final = 'there is nothing to fill in: answer "yes" or "no"'
 _NOTHING_OF_FORM: Final = (
-    "the answer fills in none of its fields; to accept it as it is, send an empty data part"
+    "the answer fills in no field of the form; to accept the form as it is, send an empty data part"
 )
 _RESULT_KEYS: Final = frozenset({"action", "content"})
 """The fields of an ElicitResult, since an answer may have this shape."""
@@ -121,10 +121,10 @@ def elicitation_from(key: str, params: JsonObject, *, is_login: bool = False) ->
     if mode == "url":
         url = params.get("url")
         if not isinstance(url, str) or web_link(url) is None:
-            raise PeerError("The tool sends its user to something that is no web address")
+            raise PeerError("The tool sends its user to a URL that is not a web address")
         return Elicitation(key, params, None, is_login)
     if mode != "form":
-        raise PeerError(f"The tool asks in a way that is not known here: {str(mode)[:50]!r}")
+        raise PeerError(f"The tool asks in an unknown mode: {str(mode)[:50]!r}")
     schema = params.get("requestedSchema", {"type": "object"})
     try:
         if not isinstance(schema, dict):

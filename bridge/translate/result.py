@@ -50,7 +50,7 @@ _ENDS: Final[Mapping[TaskState, str]] = {
     TaskState.CANCELED: "The agent's task was canceled",
 }
 """The words for each final state without success."""
-_NO_FAILURE: Final = "This is no failure, the call has just not come to its result yet."
+_NO_FAILURE: Final = "This is not a failure: the call just has no result yet."
 _OWN_FIELDS: Final = frozenset({"content", STRUCTURED, "isError", "resultType"})
 _RESERVED_META: Final = "io.modelcontextprotocol/"
 """The prefix of the protocol's own `_meta` keys, which are about the connection to the server, not to the host."""

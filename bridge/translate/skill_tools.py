@@ -227,7 +227,7 @@ def _tool_from(skill_id: str, listed: JsonValue, work: SchemaBudget) -> Tool | U
         types.Tool.model_validate(tools[0].listed)
     except ValidationError as exc:
         where = ".".join(str(step) for step in exc.errors()[0]["loc"])
-        return UnservableTool(skill_id, f"its {where} is not as MCP has it")
+        return UnservableTool(skill_id, f"its {where} is not valid in MCP")
     return tools[0]
 
 

@@ -373,7 +373,7 @@ async def test_a_task_whose_agent_is_out_of_reach_is_working_until_it_is_given_u
         agent.die()
         away = await client.get(task)
         assert away["status"] == "working"
-        assert "cannot be asked at the moment" in away["statusMessage"]
+        assert "cannot be reached at the moment" in away["statusMessage"]
         refused = await client.send("tasks/cancel", {"taskId": task["taskId"]})
         assert "could not be passed on" in refused["error"]["message"]
         ended = await client.end(task)

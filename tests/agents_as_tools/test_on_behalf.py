@@ -377,7 +377,7 @@ async def test_a_task_is_working_while_its_caller_has_no_token_for_its_agent(
         expiry = int(time.time()) - 1 if has_expired else int(time.time()) + 600
         lacking = await seen(there.token("alice", jti="lacking", exp=expiry))
         assert lacking["status"] == "working"
-        assert "cannot be asked at the moment" in lacking["statusMessage"]
+        assert "cannot be reached at the moment" in lacking["statusMessage"]
         there.desk.said = lambda form: None
         assert (await seen(there.token("alice", jti="next")))["status"] == "working"
     assert there.agent.shown[-1] == "Bearer alice-" + str(len(there.desk.asked))

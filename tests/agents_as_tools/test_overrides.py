@@ -229,7 +229,7 @@ async def test_a_call_that_waits_too_long_for_the_limit_says_so_and_follow_ups_n
             there.face.update(there.made, OPTIONS, said)
             busy = await host.call_tool("slow", {"message": "second"})
             assert busy.is_error
-            assert "its turn did not come within 0.5 s, so the call did not reach the agent" in words_in(busy)
+            assert "had to wait longer than 0.5 s, so it did not reach the agent" in words_in(busy)
             followed = await host.call_tool("task_result", {"handle": handle, "wait_seconds": 0})
             assert "still at work" in words_in(followed)
             assert len(agent.seen.tasks) == 2

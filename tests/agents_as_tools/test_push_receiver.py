@@ -29,7 +29,7 @@ TASK = FarTask(AGENT, "6e0fb7d0-3d5b-4c7a-9a53-8a1f1f5f2f10")
 WEBHOOK = webhook_of(TASK, "alice")
 NOW = 1_000_000
 BODY_BYTES, EACH_SECOND = 1000, 60
-REFUSED = {"error": {"message": "No task is notified of with this token"}}
+REFUSED = {"error": {"message": "No task has this notification token"}}
 
 
 @dataclass

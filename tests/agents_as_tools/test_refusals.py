@@ -75,7 +75,7 @@ async def test_a_task_that_cannot_be_canceled_is_an_error_and_the_agent_gets_no_
         result = await client.call_tool("act", {"message": "book"})
         (told,) = words(result)
         assert result.is_error
-        assert "its task could not be canceled, and may wait still" in told
+        assert "its task could not be canceled, and may still wait" in told
         assert "No way" in told
         assert "task_result" in told
         assert len(agent.said) == 1

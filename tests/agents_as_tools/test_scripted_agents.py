@@ -293,8 +293,8 @@ async def test_a_question_of_a_tool_with_an_output_schema_begins_with_the_next_s
         unfinished = (asked.meta or {})["mcp-a2a/unfinished"]
         assert (unfinished["state"], unfinished["tool"]) == ("TASK_STATE_INPUT_REQUIRED", "task_reply")
         assert words(asked) == [
-            f"Not finished: call task_reply with handle {unfinished['handle']} to answer. This is no failure, the call"
-            " has just not come to its result yet.\n\nWhich colour?"
+            f"Not finished: call task_reply with handle {unfinished['handle']} to answer. This is not a failure: the"
+            " call just has no result yet.\n\nWhich colour?"
         ]
 
 

@@ -23,6 +23,6 @@ async def test_the_number_of_unnamed_messages_is_limited_and_the_oldest_goes_fir
     ids = [unnamed.keep(sending()) for _ in range(4)]
     assert all(UnnamedMessages.is_id(one) for one in ids)
     assert len(set(ids)) == len(ids)
-    with pytest.raises(PeerError, match="not known any more"):
+    with pytest.raises(PeerError, match="no longer known"):
         unnamed.find(ids[0])
     assert unnamed.find(ids[1]) is not unnamed.find(ids[-1])

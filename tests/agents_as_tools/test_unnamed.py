@@ -80,7 +80,7 @@ def words(result: Any) -> str:
 async def test_an_answer_without_a_task_can_be_fetched_while_the_process_lives(tmp_path: Path) -> None:
     async with taciturn(tmp_path) as (agent, host):
         slow = words(await host.call_tool("think", {"message": "hard"}))
-        assert "good only while this server runs" in slow
+        assert "valid only while this server runs" in slow
         handle = slow.rpartition(" ")[2]
         still = await host.call_tool("task_result", {"handle": handle, "wait_seconds": 0})
         assert "still at work" in words(still)
@@ -98,10 +98,10 @@ async def test_waiting_for_an_answer_without_a_task_can_be_canceled(tmp_path: Pa
         handle = words(await host.call_tool("think", {"message": "hard"})).rpartition(" ")[2]
         canceled = await host.call_tool("task_cancel", {"handle": handle})
         assert canceled.is_error
-        assert "only not waited for any more" in words(canceled)
+        assert "the bridge only stops waiting" in words(canceled)
         gone = await host.call_tool("task_result", {"handle": handle})
         assert gone.is_error
-        assert "not known any more" in words(gone)
+        assert "no longer known" in words(gone)
 
 
 async def test_an_audit_names_no_task_if_the_agent_named_none(tmp_path: Path) -> None:
@@ -122,4 +122,4 @@ async def test_without_follow_up_tools_the_result_says_that_the_outcome_is_unkno
     async with taciturn(tmp_path, follow_up_tools=False) as (_, host):
         result = await host.call_tool("think", {"message": "hard"})
         assert result.is_error
-        assert "what came of the call is not known" in words(result)
+        assert "the outcome of the call is unknown" in words(result)

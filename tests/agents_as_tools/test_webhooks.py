@@ -82,7 +82,7 @@ async def handle_of_task(client: TaskClient) -> str:
     """The handle of a call whose agent has named a task in time."""
     while True:
         words = json.dumps(await client.call("slow", message="go"))
-        if "good only while this server runs" not in words:
+        if "valid only while this server runs" not in words:
             found = re.search(r"with this handle: ([\w-]+)", words)
             assert found, words
             return found[1]

@@ -224,7 +224,7 @@ async def test_a_principal_that_lost_the_skill_meanwhile_is_not_gone_on_for(tmp_
         async with opened(here, credentials=with_skills("other/*", "look")) as bridge:
             await logged_in(here)
             ended = await bridge.becomes("alice", task, "TASK_STATE_REJECTED")
-            assert "may not use the skill echo any more" in json.dumps(ended)
+            assert "may no longer use the skill echo" in json.dumps(ended)
         assert here.calls == []
 
 

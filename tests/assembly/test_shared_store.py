@@ -213,7 +213,7 @@ async def test_a_round_of_a_process_is_answered_where_it_runs_and_fails_in_words
         async with both.two.watching(left) as events:
             both.gate.end()
             assert shape_of(await events.rest())[-1] == "statusUpdate FAILED"
-        assert "that server's process with it" in words_of(await both.two.get(left["id"]))
+        assert "the server's process with it" in words_of(await both.two.get(left["id"]))
 
 
 @pytest.mark.proves("replicas-sessions")

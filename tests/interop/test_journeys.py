@@ -329,7 +329,9 @@ async def test_questions_that_nobody_answers_give_way_to_the_calls_that_wait_and
         ended = [Outcome.of(await client.get(task.task_id)) for task in (first, second)]
     assert first.state == second.state == INPUT_REQUIRED
     assert first.said[-1]["text"].startswith("Other calls wait for this server")
-    assert heard[0].startswith("This waits for mcp-servers/everything, which takes no other call while task")
+    assert heard[0].startswith(
+        "This task waits for mcp-servers/everything, which takes no other call while task"
+    )
     assert first.task_id in heard[0]
     assert (echoed.state, echoed.parts[0]["text"]) == (COMPLETED, "Echo: hi")
     assert [one.state for one in ended] == [FAILED, FAILED]

@@ -52,7 +52,7 @@ async def test_a_destructive_call_runs_once_it_is_confirmed(headers: Any) -> Non
         asked = await served.rpc.send(call_part("wipe", note=5))
         assert state(asked) == "AUTH_REQUIRED"
         assert words(asked).splitlines() == [
-            "wipe is run once you confirm it (it says of itself that it may destroy something), with:",
+            "wipe is run once you confirm it (its server says that it may destroy something), with:",
             "- note: 5",
             'Answer "yes" to go ahead, or "no" to refuse. Anything else is taken for neither.',
         ]

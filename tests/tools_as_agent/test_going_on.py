@@ -32,7 +32,7 @@ from tests.support.drivers import shape_of, state_of
 from tests.support.limits import url_at
 from tests.support.running import VERSION, call_part, message
 
-GONE: Final = "The bridge restarted while the tool waited for an answer, and its call is gone"
+GONE: Final = "The bridge restarted while the tool waited for an answer, so its call was lost"
 
 
 @pytest.fixture

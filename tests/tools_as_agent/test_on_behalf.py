@@ -190,7 +190,7 @@ async def test_a_principal_without_a_token_of_the_issuer_is_refused(tmp_path: Pa
         refused = await there.rpc("ada-secret").post("SendMessage", message(CALL))
         assert refused.status_code == 403
         assert refused.json()["error"]["message"] == (
-            f"The skill echo acts with the rights of its caller, and takes a token of {there.issuer.url}"
+            f"The skill echo acts with the rights of its caller, and needs a token of {there.issuer.url}"
         )
         assert await there.says(there.token("alice")) == "Bearer alice-1"
     assert there.shown == ["Bearer alice-1"]

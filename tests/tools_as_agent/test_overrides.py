@@ -146,9 +146,7 @@ async def test_the_client_is_not_asked_for_a_configured_value_that_the_tool_refu
     async with tracker().run() as server, team({"tracker": server.target}, wrong) as served:
         failed = await served.rpc.send(call_part("open", title="x", label="y"))
         assert state(failed) == "FAILED"
-        assert words(failed).startswith(
-            "The bridge's configuration of open gives the tool what it does not take"
-        )
+        assert words(failed).startswith("The bridge's configuration of open does not fit the tool's schema")
         assert "repo" not in words(failed)
         assert tuple(map(str, served.agent.remarks)) == (
             "skills.open.arguments.repo.default: 7 is not of type 'string'",
@@ -164,7 +162,7 @@ async def test_no_error_reveals_a_hidden_argument() -> None:
     async with ToolServer("s", [tool]).run() as server, team({"s": server.target}, rules) as served:
         asked = await served.rpc.send(call_part("pay", a="1", b="2"))
         assert state(asked) == "INPUT_REQUIRED"
-        assert "the arguments do not go together" in words(asked)
+        assert "the combination of arguments does not fit" in words(asked)
         assert "s3cret" not in str(asked)
         assert "s3cret" not in str(await served.card())
 

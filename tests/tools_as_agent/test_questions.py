@@ -391,7 +391,7 @@ async def test_a_withdrawn_question_leaves_the_task_working(http: bool) -> None:
         assert shape_of(rest) == ["statusUpdate WORKING", "artifactUpdate", "statusUpdate COMPLETED"]
         assert (
             words_of(rest[0]["statusUpdate"])
-            == "The tool server took its question back before it was answered"
+            == "The tool server withdrew its question before it was answered"
         )
         assert outcome(await client.get(task["id"])) == "went on without an answer"
         answered = await client.ask("ask-withdraw", seconds=60)
@@ -455,7 +455,7 @@ async def test_a_message_long_before_a_question_is_no_answer_and_the_question_sa
             await client.cancel(first["id"])
             await events.until("INPUT_REQUIRED")
         asks = await client.get(waits["id"])
-        assert "1 of the messages that came while this was at work" in words_of(asks)
+        assert "1 of the messages that arrived while this task worked" in words_of(asks)
         assert outcome(await client.answer_to(asks, {"sure": True})) == 'accept {"sure": true}'
 
 
@@ -643,7 +643,7 @@ async def test_a_question_that_any_of_several_calls_may_have_asked_is_not_answer
             told = asked["status"]["message"]
             assert told["metadata"] == {f"{EXTENSION}/unattributed": words_of(asked)}
             assert words_of(asked).startswith(
-                "While 2 calls were under way, the server asked something that may"
+                "While 2 calls were running, the server asked a question that may"
             )
             assert (await client.cancel(waiting))["status"]["state"] == "TASK_STATE_CANCELED"
         assert [answer["code"] for answer in await client.server_saw()] == [-32603]

@@ -107,7 +107,7 @@ def arguments(name: str, rule: ArgumentRule) -> dict[str, SkillOverride]:
         (
             {"echo": SkillOverride(reply="message")},
             [
-                "skills.echo.reply: calls of it are tasks, since its server does not say that it only reads or can be"
+                "skills.echo.reply: its calls are tasks, since the server does not say that it only reads or can be"
                 " repeated"
             ],
         ),

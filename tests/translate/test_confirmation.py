@@ -168,7 +168,7 @@ def test_the_confirmation_describes_the_call_and_no_data_part_holds_a_url_to_vis
     arguments: Any = {"a": "https://evil.example", "b": ["x\ny"], "c": "z" * 2000}
     text, described = parts_of_confirmation("wipe", DESTROYS, arguments, digest)
     assert text_of_parts([text]).splitlines() == [
-        "wipe is run once you confirm it (it says of itself that it may destroy something), with:",
+        "wipe is run once you confirm it (its server says that it may destroy something), with:",
         '- a: "https://evil.example"',
         '- b: ["x\\ny"]',
         f'- c: "{"z" * 999}... (2002 characters)',

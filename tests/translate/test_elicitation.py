@@ -123,14 +123,14 @@ def test_a_url_is_a_question_without_a_form() -> None:
     ids=str,
 )
 def test_a_url_that_is_not_a_web_address_is_not_passed_on(url: Any) -> None:
-    with pytest.raises(PeerError, match="no web address"):
+    with pytest.raises(PeerError, match="not a web address"):
         elicitation_from("k", {"mode": "url", "message": "Go", "url": url})
 
 
 @pytest.mark.proves("map-elicitation-url")
 @pytest.mark.parametrize("url", ["https://[::1", "http://[x]/"])
 def test_a_url_that_cannot_be_parsed_is_not_passed_on_either(url: str) -> None:
-    with pytest.raises(PeerError, match="no web address"):
+    with pytest.raises(PeerError, match="not a web address"):
         elicitation_from("k", {"mode": "url", "message": "Go", "url": url})
 
 
@@ -138,8 +138,8 @@ def test_a_url_that_cannot_be_parsed_is_not_passed_on_either(url: str) -> None:
 @pytest.mark.parametrize(
     ("params", "words"),
     [
-        ({"mode": "dance"}, "not known here: 'dance'"),
-        ({"mode": ["form"]}, "not known here"),
+        ({"mode": "dance"}, "unknown mode: 'dance'"),
+        ({"mode": ["form"]}, "unknown mode"),
         ({"requestedSchema": "text"}, "its schema is no object"),
         ({"requestedSchema": {"type": "nonsense"}}, "not valid"),
         ({"requestedSchema": {"properties": {"a": {"$ref": "https://x.test/s"}}}}, "nothing is fetched"),

@@ -478,8 +478,8 @@ def test_an_unfinished_result_says_how_to_go_on() -> None:
     words = "Which colour?\n\nTo answer, call task_reply with this handle: h4ndle"
     assert unfinished_result(UNFINISHED, output=None) == {"content": [text(words)], "_meta": meta}
     begun = (
-        "Not finished: call task_reply with handle h4ndle to answer. This is no failure, the call has just not come"
-        " to its result yet.\n\nWhich colour?"
+        "Not finished: call task_reply with handle h4ndle to answer. This is not a failure: the call just has"
+        " no result yet.\n\nWhich colour?"
     )
     assert unfinished_result(UNFINISHED, output=N_SCHEMA) == {
         "content": [text(begun)],
@@ -494,8 +494,8 @@ def test_an_unfinished_result_that_cannot_be_followed_says_so() -> None:
     words = "Which colour?\n\nThis server offers no task_reply, so it cannot be followed from here"
     assert unfinished_result(lost, output=None) == {"content": [text(words)], "_meta": meta}
     begun = (
-        "Not finished: this server offers no task_reply, so it cannot be followed from here. This is no failure, the"
-        " call has just not come to its result yet.\n\nWhich colour?"
+        "Not finished: this server offers no task_reply, so it cannot be followed from here. This is not a failure:"
+        " the call just has no result yet.\n\nWhich colour?"
     )
     assert unfinished_result(lost, output=N_SCHEMA) == {
         "content": [text(begun)],
