@@ -79,51 +79,52 @@ class LoginNeededError(TokenError):
 
 
 class ScopesNeededError(LoginNeededError):
-    """A person has to log in with further scopes for this request. Others go on."""
+    """A person has to log in with more scopes for this request. Requests that need no more scopes go on."""
 
 
 @dataclass(frozen=True)
 class LoginConfig:
-    """A login that a peer needs, as it is configured."""
+    """The configuration of the login that a peer needs."""
 
     url: str = field(repr=False)
-    """The URL of the peer, in whose query a key may stand."""
+    """The URL of the peer. Its query may hold a key."""
     keeper: LoginKeeper = field(repr=False, compare=False)
-    """Where replicas of one file keep logins may differ by right, as the place of other state."""
+    """Where logins are kept. Replicas of one file may keep logins in different places, as they may with other state."""
     name: str = ""
     """What the command `login` takes for this peer; empty for its URL."""
     principal: str = OPERATOR
     issuer: str = ""
-    """The only issuer that may be logged in to; empty for the one that the peer names."""
+    """The only issuer at which the person may log in; empty for the issuer that the peer names."""
     client_id: str = ""
-    """The registered client; empty to register, or to be known by `client_metadata_url`."""
+    """The registered client; empty to register a client, or to use `client_metadata_url`."""
     secret: str = field(default="", repr=False)
     method: Literal["basic", "post"] = "basic"
     client_metadata_url: str = ""
     scopes: tuple[str, ...] = ()
-    """Empty for those that the peer asks for."""
+    """The scopes; empty for the scopes that the peer asks for."""
     resource: str | None = None
-    """The resource indicator, if not the one of the peer; empty to send none."""
+    """The resource indicator; None for the URL of the peer, empty to send none."""
     pkce: Literal["required", "assume"] = "required"
     allow_private: bool = False
     kind: PeerKind | None = "tool_servers"
-    """What the peer is, by its table in a file; None for a URL of which that is not known yet."""
+    """The table of the peer in a file; None for a URL whose kind of peer is not known yet."""
     tls: PeerTls | None = None
-    """The certificate that the peer is shown, and the authorities of its own."""
+    """The certificate that the bridge shows to the peer, and the authorities that the peer is checked with."""
     issuer_tls: PeerTls | None = None
-    """The same for the issuer, which is written then."""
+    """The same for the issuer. `issuer` is set then."""
     trusted: frozenset[str] = frozenset()
-    """Origins, besides its own, at which an agent may be shown the token."""
+    """Origins, besides that of the peer, at which the bridge may show the token to an agent."""
     uses_proxy: bool = True
     """Whether the peer is reached through the proxy of the environment."""
     of_each: bool = False
-    """Whether each principal has a login of its own. The operator's serves no caller then: it lists the tools."""
+    """Whether each principal has a login of its own. The login of the operator lists the tools then,
+    and serves no caller."""
     link_seconds: float = 0.0
-    """How long the link to such a login lives."""
+    """Lifetime of the link to the login of a principal."""
     late_seconds: float = 0.0
-    """How long after the end of a link such a login may come, for which the issuer was gone to in time."""
+    """Grace period for logins that began before the link expired."""
     keep_seconds: float = math.inf
-    """How long such a login is kept without use."""
+    """How long the login of a principal is kept without use."""
 
     @property
     def key(self) -> LoginKey:

@@ -1,4 +1,4 @@
-"""What may be tried at the pages of logins: tokens that are guessed, ways to issuers, and lines in the log."""
+"""Bounds on the pages of logins: guessed tokens, redirects to issuers, and lines in the log."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from bridge.identity.callers.attempts import Attempts, CountedAttempt
 from bridge.identity.pages.login_links import STATE_SECONDS, LoginLink
 
 BEGUN_MOST: Final = 10
-"""Logins of one principal at one peer that may be begun in STATE_SECONDS, and times that one link may lead to the
-issuer of its principal: enough for a person who tries again."""
+"""How many logins one principal may begin at one peer in STATE_SECONDS, and how often one link may lead to the issuer
+of its principal. It is enough for a person who tries again."""
 
 
 class LoginBounds:
-    """Counts what browsers try at one process. Each method that refuses raises RefusedError, 429."""
+    """Counts the tries of browsers at one process. A method that refuses a try raises RefusedError, 429."""
 
     def __init__(self, now: Callable[[], float] = time.monotonic) -> None:
         self._now = now
@@ -27,23 +27,23 @@ class LoginBounds:
         self._log = RateLimitedLog(now)
 
     def require(self, address: str, link: LoginLink) -> None:
-        """Refuse a browser from whose address, or with whose link, too many have failed to show who they are."""
+        """Refuse a browser if too many tries from its address, or with its link, have failed."""
         for key in _keys_of(address, link):
             self._failures.require(key, self._now())
 
     @contextmanager
     def attempt(self, address: str, link: LoginLink) -> Iterator[CountedAttempt]:
-        """Let a browser show who is in it while the context is open, unless too many have failed from its address or
-        with its link. If it shows nothing that counts, fail the attempt."""
+        """Let the person in a browser show who it is while the context is open. Refuse if too many tries from the
+        address or with the link have failed. Count a failed try if the person shows nothing that counts."""
         with self._failures.attempt(_keys_of(address, link), self._now()) as attempt:
             yield attempt
 
     def note_way_to_person(self, link_digest: str) -> None:
-        """Count a way to the issuer that tells who is in a browser, and refuse one too many."""
+        """Count a redirect to the issuer of a principal, and refuse a redirect too many."""
         self._note_begin(link_digest)
 
     def note_login(self, link: LoginLink) -> None:
-        """Count a login that is begun, and refuse one too many."""
+        """Count the beginning of a login, and refuse a login too many."""
         self._note_begin(f"{link.place} {link.principal}")
 
     def _note_begin(self, key: str) -> None:
@@ -51,7 +51,8 @@ class LoginBounds:
         self._begins.note(key, self._now())
 
     def warn(self, what: str, address: str) -> None:
-        """Log what anybody can cause, once in a while with the number of the others. `what` is one of few texts."""
+        """Log an event that anybody can cause: once in a while, with the number of events since. `what` is a fixed
+        text."""
         self._log.warn(what, address)
 
 

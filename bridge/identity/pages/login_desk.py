@@ -1,11 +1,11 @@
-"""The logins of callers at the servers of one bridge: links for tasks, and the pages that they lead to.
+"""The logins of callers at the servers of one bridge: links for tasks, and the pages that the links lead to.
 
-The pages of one replica write a login, and the tasks of all find it where it is kept. A task looks at once when this
-process wrote one, and else after pauses: no keeper of logins tells others.
+The pages of any replica may write a login, and the tasks of all replicas find the login in the place where logins are
+kept. A task looks at once when its own process wrote a login, and otherwise after a pause, because no place of logins
+tells other processes.
 
-Each process of a bridge deletes logins that nobody uses any more, when it begins to serve a plan and then daily. With
-a principal that a plan leaves out go its logins. What is deleted is then revoked at its issuer, as far as the issuer
-does that.
+Each process deletes unused logins when it begins to serve a plan, and then once a day. It also deletes the logins of
+principals that a new plan leaves out. Then it revokes the deleted logins at their issuers, where an issuer allows that.
 """
 
 from __future__ import annotations
@@ -55,24 +55,24 @@ _ANSWER_SECONDS: Final = 30.0
 
 _FIRST_PAUSE_SECONDS: Final = 0.5
 _LONGEST_PAUSE_SECONDS: Final = 5.0
-"""Between looks for a login that another process may have written: a person waits for its task."""
+"""The pauses between looks for a login that another process may have written. They are short, as a person waits."""
 
 _LATE_SECONDS: Final = 600.0
-"""How much later a login that came in time is still found: a bridge takes a while to start again, and
-a call that comes much later would surprise whoever asked for it."""
+"""How long a task still takes up a login that was made in time. A bridge needs a while to start again. A call that runs
+much later would surprise the person who asked for it."""
 
 _LOOK_COUNTS_SECONDS: Final = 0.25
-"""How long a look counts for all tasks that wait for the same login."""
+"""How long tasks that wait for the same login share the result of one look."""
 
 _LOOK_SECONDS: Final = 20.0
-"""How long a look may take: longer than a connection to a database may."""
+"""The limit for one look. It is longer than the limit for a connection to a database."""
 
 _FIRST_RETRY_SECONDS: Final = 1.0
-"""The pause before the logins of principals that have left are deleted again, where that failed. It grows up to a day:
-nobody may use them any more."""
+"""The first pause before another try to delete the logins of removed principals. The pause grows up to a day, since
+nobody may use these logins any more."""
 
 _LOOKS_AT_ONCE: Final = 4
-"""How many logins are looked for at once: each look of replicas is a connection to their database."""
+"""How many looks run at once. With replicas, each look takes a connection to their database."""
 
 _REVOKED_AT_ONCE: Final = 4
 """How many deleted logins are revoked at once."""
@@ -111,7 +111,7 @@ class LoginCallers(Protocol):
 
 @dataclass(frozen=True)
 class KnownPrincipals:
-    """The principals of the file by name, and all those of issuers, by the identities of these."""
+    """The principals of a plan: those of the file by name, and the issuers of the others by name and identity."""
 
     names: frozenset[str] = frozenset()
     issuers: Mapping[str, str] = field(default_factory=dict)
@@ -120,13 +120,13 @@ class KnownPrincipals:
         return bool(self.names or self.issuers)
 
     def without(self, others: KnownPrincipals) -> KnownPrincipals:
-        """Those that are not among the others. A name that another issuer gives is somebody else."""
-        left = {name: one for name, one in self.issuers.items() if others.issuers.get(name) != one}
+        """The principals that `others` lacks. The same name of another issuer is another principal."""
+        left = {name: issuer for name, issuer in self.issuers.items() if others.issuers.get(name) != issuer}
         return KnownPrincipals(self.names - others.names, left)
 
     def left_behind(self, key: LoginKey, login: Login, now: KnownPrincipals) -> bool:
-        """Whether a login is of one of these, and of none of those of now. One that does not say which issuer its
-        principal is of is taken as one of these."""
+        """Whether the principal of a login was removed: it is in this set, and not in `now`. A login that does not name
+        the issuer of its principal counts as a login of this set."""
         issuer, mark, _ = key.principal.partition(ISSUER_MARK)
         if not mark:
             return key.principal in self.names - now.names
@@ -146,8 +146,8 @@ class LoginDesk:
         tell: Tell,
         refused: Callable[[str], None],
     ) -> None:
-        """`tell` is told what happens to logins, and `refused` the error of each request to their pages whose sender
-        is not known. For the others see `LoginPlaces`."""
+        """`tell` gets a notice of each thing that happens to a login. `refused` gets the error of each request whose
+        sender is not known. The other arguments are those of `LoginPlaces`."""
         self._address = address
         self._callers = callers
         self._login_configs = login_configs
@@ -157,23 +157,23 @@ class LoginDesk:
         self._moved = Signal()
         self._looks = LoginLooks(self._moved)
         self._is_wanted = False
-        """Whether a server wanted a login of each caller so far."""
+        """Whether any server has wanted a login of each caller since the start."""
         self._served = Signal()
         self._kept: Sequence[LoginConfig] = ()
         """The logins that the servers of the plan want of each caller."""
         self._left = frozenset[tuple[str, str]]()
-        """The places and peers of logins that only plans of before want."""
+        """The places and peers of logins that earlier plans wanted, and this plan does not."""
         self._known = KnownPrincipals()
         """The principals of the plan."""
         self._leaving: list[tuple[LoginConfig, KnownPrincipals]] = []
-        """The principals whose logins are still to be deleted at a server."""
+        """Removed principals, and a server at which their logins are still to be deleted."""
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer a browser."""
         await (self._pages if self._is_wanted else _NOTHING)(scope, receive, send)
 
     def logins_at(self, login_config: LoginConfig) -> CallerLogins | None:
-        """The logins of callers at a peer that wants one of each; None if this bridge has no address for links."""
+        """The logins of callers at a peer that wants a login of each; None if this bridge has no address for links."""
         if self._address.base_url is None:
             return None
         self._is_wanted = True
@@ -182,7 +182,7 @@ class LoginDesk:
         )
 
     def serve(self, login_configs: Sequence[LoginConfig], principals: KnownPrincipals) -> None:
-        """Look after the logins that servers want of each caller, and delete those of principals that are left out."""
+        """Note which logins the servers of a plan want, and delete the logins of principals that the plan lacks."""
         before, known = self._kept, self._known
         self._kept = login_configs
         self._left = (self._left | _peers_of(before)) - _peers_of(self._kept)
@@ -193,11 +193,11 @@ class LoginDesk:
         self._moved.tell()
 
     def _has_left(self, login_config: LoginConfig) -> bool:
-        """Whether the plan wants no such login any more: its server has another URL, or is gone."""
+        """Whether the plan no longer wants this login, because its server has another URL or is gone."""
         return (login_config.place, login_config.key.peer) in self._left
 
     async def tend(self) -> NoReturn:
-        """Delete the logins of callers that are gone, or do not use theirs any more, until cancelled."""
+        """Delete the logins of removed principals, and logins that nobody uses, until cancelled."""
         pauses = Backoff(_FIRST_RETRY_SECONDS, DAY_SECONDS)
         while True:
             served = self._served.next
@@ -221,7 +221,7 @@ class LoginDesk:
         try:
             await delete(login_config, *args)
         except (BridgeError, OSError) as exc:
-            words = "logins at %s could not be deleted, which is tried again: %s"
+            words = "logins at %s could not be deleted, and the bridge tries again: %s"
             logger.warning(words, login_config.name, reason_of(exc))
             return False
         return True
@@ -235,14 +235,14 @@ class LoginDesk:
         )
 
     async def _delete_unused(self, login_config: LoginConfig) -> None:
-        # A use may be later than its note.
+        # The last use may be later than the last note of a use.
         before = time.time() - login_config.keep_seconds - USE_NOTED_SECONDS
         await self._delete(login_config, lambda _, login: login.last_used < before, "has not used it")
 
     async def _delete(
         self, login_config: LoginConfig, is_over: Callable[[LoginKey, Login], bool], why: str
     ) -> None:
-        """Delete the logins of callers at a server that are over, also once nobody else holds them."""
+        """Delete the logins at a server for which `is_over` is true, also after the wait for whoever holds one."""
         deleted: list[tuple[LoginKey, Login]] = []
         try:
             for key, login in (await login_config.keeper.all()).logins:
@@ -256,17 +256,17 @@ class LoginDesk:
                             "deleted the login of %s at %s, who %s", key.principal, login_config.name, why
                         )
                         self._tell(LoginNotice(login_config.name, "deleted", key.principal))
-        finally:  # no issuer that is slow keeps a login from being deleted
+        finally:  # a slow issuer delays no deletion
             await _revoke_all(login_config, deleted)
 
     @cached_property
     def _seals(self) -> LoginSeals:
-        # No key is made for a bridge whose servers want no such login.
+        # The keys are read late: a bridge without such logins needs none, and would make one.
         return LoginSeals(self._address.keys())
 
     @cached_property
     def _pages(self) -> ASGIApp:
-        # Few bridges have such pages, and they load the login flow of the SDK.
+        # The import loads the login flow of the SDK, which few bridges need.
         from bridge.identity.pages.login_pages import LoginPages, LoginPlaces
 
         places = LoginPlaces(
@@ -283,7 +283,7 @@ class LoginDesk:
 
 
 async def _revoke_all(login_config: LoginConfig, deleted: Sequence[tuple[LoginKey, Login]]) -> None:
-    """Revoke the tokens of logins that were deleted, and tell of those that cannot be."""
+    """Revoke the tokens of deleted logins, and log each failure."""
     places = anyio.CapacityLimiter(_REVOKED_AT_ONCE)
 
     async def forget(key: LoginKey, login: Login) -> None:
@@ -308,10 +308,10 @@ class _Look:
 
 
 class LoginLooks:
-    """Looks for logins for which tasks wait. However many wait for one, it is read a few times a second at most."""
+    """Looks for logins that tasks wait for. Tasks that wait for the same login share the reads, a few in a second."""
 
     def __init__(self, moved: Signal) -> None:
-        """`moved` is told when this process writes a login."""
+        """`moved` is a signal that tells when this process writes a login."""
         self.moved = moved
         self._looking: dict[tuple[LoginKeeper, LoginKey], Signal] = {}
         self._latest: dict[tuple[LoginKeeper, LoginKey], _Look] = {}
@@ -321,7 +321,11 @@ class LoginLooks:
         return anyio.CapacityLimiter(_LOOKS_AT_ONCE)
 
     async def find(self, keeper: LoginKeeper, key: LoginKey) -> Login | None:
-        """See `LoginKeeper.find`. TimeoutError is raised for a place that does not answer."""
+        """See `LoginKeeper.find`.
+
+        Raises:
+            TimeoutError: the place of the logins does not answer.
+        """
         async with one_at_a_time(self._looking, (keeper, key)):
             look = self._latest.get((keeper, key))
             if look is None or not self._counts(look):
@@ -329,7 +333,7 @@ class LoginLooks:
                     until, at = self.moved.next, anyio.current_time()
                     with anyio.fail_after(_LOOK_SECONDS):
                         look = _Look(await keeper.find(key), at, until)
-                self._latest = {one: found for one, found in self._latest.items() if self._counts(found)}
+                self._latest = {key_: kept for key_, kept in self._latest.items() if self._counts(kept)}
                 self._latest[keeper, key] = look
             return look.login
 
@@ -357,7 +361,7 @@ class KeptCallerLogins:
         """See `CallerLogins`.
 
         Raises:
-            PeerError: no browser can show that it is this principal, too.
+            PeerError: no browser can show that it is this principal; or the logins cannot be read.
         """
         if not self.callers.can_log_in(principal):
             raise PeerError(
@@ -393,9 +397,9 @@ class KeptCallerLogins:
         pauses = Backoff(_FIRST_PAUSE_SECONDS, _LONGEST_PAUSE_SECONDS)
         while time.time() < over_at + _LATE_SECONDS:
             if awaited.vouched_by not in ("", self.voucher_of(awaited.principal)):
-                return None  # the name is somebody else's now
+                return None  # the name belongs to another principal now
             if self.has_left(self.login_config):
-                return None  # a login that is made now is at another server
+                return None  # a new login would be a login at another server
             moved = self.looks.moved.next
             try:
                 login = await self.looks.find(self.login_config.keeper, self._key(awaited.principal))

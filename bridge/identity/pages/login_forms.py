@@ -16,7 +16,7 @@ from bridge.identity.pages.login_links import BrowserPerson, LoginLink
 from bridge.text.safe_text import with_visible_characters
 
 _SHOWN: Final = 200
-"""Characters of a name that a page shows."""
+"""The most characters of a name that a page shows."""
 
 FILE_PERSON: Final = (
     'The token with which you call this bridge: <input type="password" name="token" autocomplete="off" required'
@@ -42,8 +42,8 @@ def who_form(link: LoginLink, person: BrowserPerson, asks: str) -> str:
 def approval_form(
     link: LoginLink, login_config: LoginConfig, person: BrowserPerson, missed: Sequence[str] = ()
 ) -> str:
-    """Asks whether the person approves. `missed` are the scopes that the server has missed in the login so far, which
-    the next one asks for as well."""
+    """Asks whether the person approves. `missed` are scopes that the server missed in the current login. The next login
+    asks for them as well."""
     asked = login_config.scopes or ("what the server asks for",)
     rows = {
         "Server": (f"{link.server} ({login_config.key.shown})",),

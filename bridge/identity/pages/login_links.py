@@ -20,18 +20,18 @@ from bridge.identity.logins.kept_logins import AwaitedLogin, BegunLogin, BegunPr
 from bridge.seal import RecordSeal, SealedRecordError
 
 STATE_SECONDS: Final = 600.0
-"""How long a person may take at the page of a server's issuer, and how long a proof of who is in the browser counts."""
+"""The time that a person has at the page of an issuer, and the lifetime of the proof of who is in the browser."""
 
 LOGIN_PATH: Final = "/login"
 START_PATH: Final = f"{LOGIN_PATH}/start"
 BACK_PATH: Final = f"{LOGIN_PATH}/back"
-"""Where a browser comes back from the issuer of a server."""
+"""The path to which the issuer of a server sends the browser back."""
 WHO_PATH: Final = f"{LOGIN_PATH}/who"
-"""Where it comes back from its own issuer, with the proof of who is in it."""
+"""The path to which the issuer of a principal sends the browser back, with the proof of who is in it."""
 
 
 class LoginLinkError(Exception):
-    """A link or cookie does not open: it is foreign or damaged, or its time is over."""
+    """A link or a cookie cannot be opened: it is foreign or damaged, or it has expired."""
 
     def __init__(self, *, is_over: bool = False) -> None:
         super().__init__("its time is over" if is_over else "it is not of this bridge")
@@ -48,9 +48,9 @@ class LoginLink:
     client: str
     """The client through which the principal calls, as the page shows it."""
     expires_at: float
-    """In seconds since the epoch, as all times here."""
+    """In seconds since the epoch, like all times in this module."""
     vouched_by: str = ""
-    """Who said that the caller is the principal; see `Login.vouched_by`."""
+    """The issuer that said that the caller is the principal; see `Login.vouched_by`."""
 
     @property
     def server(self) -> str:
@@ -60,19 +60,19 @@ class LoginLink:
 
 @dataclass(frozen=True)
 class BrowserPerson:
-    """Who is in a browser that has opened a link."""
+    """The person in a browser that has opened a link."""
 
     link: str
     """The digest of the link."""
     csrf: str = field(repr=False)
     expires_at: float
     principal: str | None = None
-    """None before it is proved."""
+    """None until the person has proved it."""
 
 
 @dataclass(frozen=True)
 class PendingProof:
-    """A browser that is at the issuer of its person, to show who it is."""
+    """The browser is at the issuer of a principal, where the person shows who it is."""
 
     link_text: str
     begun: BegunProof
@@ -81,28 +81,28 @@ class PendingProof:
 
 @dataclass(frozen=True)
 class PendingLogin:
-    """A login that its person approved, and that the issuer has not answered."""
+    """A login that the person has approved, and that the issuer has not answered yet."""
 
     link: LoginLink
     begun: BegunLogin
     began_at: float
     expires_at: float
     peer: str = ""
-    """The peer that the issuer gives tokens for, as `LoginKey.peer`; empty if an older release has begun the login."""
+    """The peer for which the issuer gives tokens, as `LoginKey.peer`; empty if an older release began the login."""
 
 
 _Sealed = TypeVar("_Sealed", LoginLink, BrowserPerson, PendingProof, PendingLogin)
 
 
 class LoginSeals:
-    """Links and cookies to sealed texts, and back."""
+    """Seals links and cookies as texts, and opens the texts."""
 
     def __init__(self, keys: Sequence[bytes]) -> None:
-        """The first key seals, and all of them open."""
+        """The first key seals. Each of the keys opens."""
         self._seal = RecordSeal(keys, "login pages")
 
     def sealed(self, value: LoginLink | BrowserPerson | PendingProof | PendingLogin | AwaitedLogin) -> str:
-        """A value as a text for a URL, a cookie, or what is kept with a task."""
+        """A value as a sealed text, for a URL, for a cookie, or to be kept with a task."""
         return self._seal.seal_json(asdict(value), type(value).__name__.encode())
 
     def link(self, text: str, now: float) -> LoginLink:
@@ -114,7 +114,7 @@ class LoginSeals:
         return _in_time(LoginLink(**self._opened(text, LoginLink)), now)
 
     def person(self, text: str, now: float) -> BrowserPerson:
-        """Who is in a browser, by its cookie.
+        """The person in a browser, from its cookie.
 
         Raises:
             LoginLinkError: it does not open.
@@ -122,7 +122,7 @@ class LoginSeals:
         return _in_time(BrowserPerson(**self._opened(text, BrowserPerson)), now)
 
     def proof(self, text: str, now: float) -> PendingProof:
-        """The proof that a browser has begun, by its cookie.
+        """The proof that a browser has begun, from its cookie.
 
         Raises:
             LoginLinkError: it does not open.
@@ -132,7 +132,7 @@ class LoginSeals:
         return _in_time(PendingProof(said["link_text"], begun, said["expires_at"]), now)
 
     def pending(self, text: str, now: float) -> PendingLogin:
-        """The login that a browser has begun, by its cookie.
+        """The login that a browser has begun, from its cookie.
 
         Raises:
             LoginLinkError: it does not open.
@@ -147,7 +147,7 @@ class LoginSeals:
         )
 
     def awaited(self, text: str) -> AwaitedLogin:
-        """The call that waits for a login, also after its link has expired.
+        """The call that waits for a login. It opens after the link has expired, too.
 
         Raises:
             LoginLinkError: it does not open.
@@ -164,12 +164,12 @@ class LoginSeals:
 
 
 def new_person(link_text: str, now: float, principal: str | None = None) -> BrowserPerson:
-    """The person in a browser that opens a link now."""
+    """A new person, for a browser that opens a link."""
     return BrowserPerson(link_digest(link_text), secrets.token_urlsafe(24), now + STATE_SECONDS, principal)
 
 
 def link_digest(link_text: str) -> str:
-    """A link, as other values name it."""
+    """The digest by which other values name a link."""
     return hashlib.sha256(link_text.encode()).hexdigest()[:32]
 
 
@@ -179,7 +179,7 @@ def start_url(base_url: str, link_text: str) -> str:
 
 
 def is_same(given: Mapping[str, str], key: str, wanted: str) -> bool:
-    """Whether a form or query has this secret value."""
+    """Whether a form or a query holds this secret, compared in constant time."""
     return secrets.compare_digest(given.get(key, "").encode(), wanted.encode())
 
 
