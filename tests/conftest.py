@@ -19,7 +19,7 @@ from hypothesis import settings
 from tests.peers.node import require_peers
 from tests.peers.oidc_provider import OidcProvider, running_issuers
 from tests.requirements import REQUIREMENTS
-from tests.support import forked, outside, proactor_like
+from tests.support import failed, forked, outside, proactor_like, slowest
 
 FULL_EXAMPLES: Final = 200
 """Of what is tried with any values, in `make fuzz`; the suite takes a share of it."""
@@ -120,12 +120,14 @@ def anyio_backend() -> str:
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """The event loop of Windows, as far as another system can have it."""
+    """Add the event loop of Windows, as far as another system can have it, and two reports of a run."""
     parser.addoption(
         LIKE_WINDOWS,
         action="store_true",
         help="run all tests on event loops that refuse what Windows' one refuses",
     )
+    parser.addoption(failed.OPTION, type=Path, help="write the names of the failed tests to this file")
+    parser.addoption(slowest.OPTION, type=int, default=0, help="report this many of the slowest tests")
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
@@ -148,6 +150,10 @@ def pytest_configure(config: pytest.Config) -> None:
         loops = ExitStack()
         loops.enter_context(proactor_like.installed())
         config.add_cleanup(loops.close)
+    if count := config.getoption(slowest.OPTION):
+        config.pluginmanager.register(slowest.Slowest(count))
+    if (file := config.getoption(failed.OPTION)) and not hasattr(config, "workerinput"):
+        config.pluginmanager.register(failed.Failed(file))
     if outside.MARK in config.option.markexpr:
         config.pluginmanager.register(outside.Guard())
 

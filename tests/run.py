@@ -1,7 +1,7 @@
 """Checks and tests the project: `python -m tests.run TASK`, on every system, by the Makefile and by CI.
 
 Every tool is the one beside the Python that runs this. A task is one or more commands, of which the first that fails
-ends the task with its exit code.
+ends the task with its exit code. One or two failed tests of a shared run are run once more alone (rerun.py).
 """
 
 from __future__ import annotations
@@ -11,16 +11,23 @@ import os
 import shutil
 import subprocess
 import sys
+import tempfile
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
+
+from tests.rerun import FLAKY, judged, listed
 
 ROOT: Final = Path(__file__).parents[1]
 CODE: Final = ("bridge", "tests", "examples", "docs")
 
 _WORKERS: Final = 3
 """One more than two cores: the tests wait for as long as they compute."""
+_SLOWEST: Final = 30
+"""How many of the slowest tests a shared run reports."""
+_TESTS_FAILED: Final = 1
+"""The exit code of pytest when the run is complete and a test failed."""
 
 
 @dataclass(frozen=True)
@@ -71,7 +78,11 @@ TASKS: Final = {
 def commands_of(name: str, workers: int) -> list[tuple[str, ...]]:
     """The commands of a task, in their order."""
     *first, last = TASKS[name].commands
-    shared = ("-n", str(workers), "--dist", "worksteal") if TASKS[name].is_shared else ()
+    shared = (
+        ("-n", str(workers), "--dist", "worksteal", "--slowest", str(_SLOWEST))
+        if TASKS[name].is_shared
+        else ()
+    )
     return [*first, (*last, *shared)]
 
 
@@ -96,13 +107,37 @@ def main(words: Sequence[str] | None = None) -> int:
         if task.is_shared:
             one.add_argument("--workers", type=int, default=_WORKERS, help="default: %(default)s")
     options = parser.parse_args(words)
-    for tool, *arguments in commands_of(options.task, getattr(options, "workers", 0)):
-        path = sys.executable if tool == "python" else program(tool, Path(sys.executable).parent)
-        print("$", tool, *arguments, flush=True)
-        code = subprocess.run([path, *arguments], cwd=ROOT, check=False).returncode
-        if code:
+    *first, last = commands_of(options.task, getattr(options, "workers", 0))
+    for command in first:
+        if code := _run(*command):
             return code
-    return 0
+    return _run_tests(options.task, last) if TASKS[options.task].is_shared else _run(*last)
+
+
+def alone(name: str, test: str) -> tuple[str, ...]:
+    """The command that runs one test of a task, as the task chooses it."""
+    return tuple(test if word == "tests" else word for word in TASKS[name].commands[-1])
+
+
+def _run_tests(name: str, command: tuple[str, ...]) -> int:
+    """Run pytest; when a test fails, judge the run by how the test does alone."""
+    with tempfile.TemporaryDirectory() as folder:
+        file = Path(folder, "failed")
+        code = _run(*command, "--failed-to", os.fspath(file))
+        if code != _TESTS_FAILED:
+            return code
+        failed = file.read_text(encoding="utf-8").splitlines()
+    known = [*listed(FLAKY.read_text(encoding="utf-8"))]
+    passes, lines = judged(failed, known, lambda test: not _run(*alone(name, test)))
+    print(*lines, sep="\n", flush=True)
+    return 0 if passes else code
+
+
+def _run(tool: str, *arguments: str) -> int:
+    """Say what is run, and run it; the exit code."""
+    path = sys.executable if tool == "python" else program(tool, Path(sys.executable).parent)
+    print("$", tool, *arguments, flush=True)
+    return subprocess.run([path, *arguments], cwd=ROOT, check=False).returncode
 
 
 if __name__ == "__main__":
