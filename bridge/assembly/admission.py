@@ -60,7 +60,7 @@ class Admission:
         self._set(self._credentials, self._issuers, is_open=True)
 
     def _for_whom(self, found: Principal, headers: Mapping[str, str]) -> Principal:
-        """The principal for which the bridge calls itself. From anybody else the header says nothing.
+        """The principal for which the bridge calls itself. The header of any other caller is ignored.
 
         Raises:
             RefusedError: 401, that principal may no longer call.
@@ -144,10 +144,10 @@ class Admission:
         return has_token or self.issuer_of(principal) is not None
 
     def present(self, asked: Principal, face: str) -> Principal | None:
-        """A principal that has asked in a face, with the rights that it has there now; None if it has none any more.
+        """The principal with its present rights in a face; None if it has lost them.
 
-        What a principal of an issuer may use, its token said. That counts as long as the rules for the scopes of the
-        issuer are the same; otherwise its next token has to say it.
+        The token of an issuer's principal gave the rights. They hold while the rules for the scopes of the issuer stay
+        the same. After a change, the next token of the principal gives its rights.
         """
         if asked.is_judged:
             return asked if self.knows(asked.name) else None
@@ -207,7 +207,7 @@ class Admission:
     def _set(
         self, credentials: tuple[Credential, ...], issuers: Mapping[str, Issuer], *, is_open: bool
     ) -> None:
-        """Accept these credentials and issuers. Without any, admit everyone if `is_open`, else nobody."""
+        """Accept these credentials and issuers. If there are none, admit everyone if `is_open`, else nobody."""
         was_closed = self.closed
         self._credentials, self._issuers = credentials, issuers
         has_any = bool(credentials or issuers)
@@ -222,7 +222,7 @@ class Admission:
     def _known_by(
         self, credentials: Sequence[Credential], issuers: Mapping[str, Issuer]
     ) -> Sequence[Verifier]:
-        """The verifiers of these credentials, of our own, and of the tokens of these issuers."""
+        """The verifiers of these credentials, of the bridge's own secret, and of the tokens of these issuers."""
         # By the scheme of the first credential, so that no card declares a scheme only for us.
         scheme = _scheme_of(credentials, issuers) or self._own_scheme
         own = [Credential(ITSELF, self._token, scheme)] if scheme else []

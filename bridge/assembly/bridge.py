@@ -102,7 +102,7 @@ class Bridge:
         self.replicas: BridgeReplicas | None = None
         """The other replicas of this bridge; None for one that is alone."""
         self.sign_outs = SignOuts()
-        """What the console tells those of other replicas."""
+        """What the console tells the consoles of other replicas."""
         self._retiring: list[_Retiring] = []
         self._revoked = PrincipalNames()
         """Who has lost access by a file that was not applied yet."""
@@ -243,8 +243,9 @@ class Bridge:
         return self._admission.issuers.login_at(issuer)
 
     def revoke(self, plan: Plan) -> bool:
-        """Take the access from the principals that a plan leaves out, before it is applied. Returns whether there were
-        any. A plan in which two principals have one secret takes it from nobody: it is refused as a whole."""
+        """Revoke the access of principals that a plan leaves out, before the plan is applied. Returns whether there
+        were such principals. A plan in which two principals have one secret revokes nothing, since it is refused as
+        a whole."""
         with suppress(UsageError):
             self._admission.require_clear(plan)
             turned_away = self._turned_away(plan)
@@ -299,7 +300,7 @@ class Bridge:
 
     @property
     def asks_for_credentials(self) -> bool:
-        """Whether a request without a secret is refused. A plan ends this only where it says so."""
+        """Whether a request without a secret is refused. Only a plan with `allow_unauthenticated` ends this."""
         return self._access.needs_token
 
     @property
@@ -347,7 +348,7 @@ class Bridge:
     # Tool servers and catalogs
 
     async def _require_later(self, first: FirstConnections, key: str, upstream: Upstream) -> None:
-        """End the bridge if a server that it serves without turns out to be down, unless a newer plan leaves it out."""
+        """End the bridge if a required server turns out to be down, unless a newer plan leaves the server out."""
         try:
             await first.require(key, upstream)
         except (PeerError, UsageError):
@@ -355,18 +356,18 @@ class Bridge:
                 raise
 
     def _login_config_of_each(self, place: str) -> LoginConfig | None:
-        """The login that a peer of what is served now wants of each caller, by its table in the file."""
+        """The login that a peer of the served plan wants of each caller, by the table of the peer in the file."""
         return login_configs_of_each(self._plan).get(place)
 
     def _tell(self, notice: Notice) -> None:
         self.telemetry.tell(notice)
 
     def _states(self) -> Iterator[SourceState]:
-        """The states of the tool servers that agents are made of; of a server of several agents, each of them."""
+        """The states of the tool servers of agents. A server of several agents has a state for each agent."""
         return (state for one in self._parts.agents for state in one.agent.sources)
 
     def _server_changed(self) -> None:
-        """Refresh the agents: a tool server lists other tools, or came up or went down."""
+        """Refresh the agents after a tool server lists other tools, comes up or goes down."""
         for one in self._parts.agents:
             one.refresh()
 
@@ -542,18 +543,18 @@ class Bridge:
         yield from (retiring.parts for retiring in self._retiring)
 
     def readiness(self) -> JsonObject:
-        """Whether it can do its work, as JSON; see `routes.readiness`."""
+        """Whether the bridge can do its work, as JSON; see `routes.readiness`."""
         state = self._readiness_of("")
         assert state is not None, "there is always a bridge"
         return state
 
     @property
     def fitness(self) -> Fitness:
-        """Whether it can do its work."""
+        """Whether the bridge can do its work."""
         return Fitness(str(self.readiness()["status"]))
 
     def _readiness_of(self, name: str) -> JsonObject | None:
-        """The same of the faces of a name; None if there are none."""
+        """Whether the faces of this name can do their work; None if no face has the name."""
         report = readiness(self._parts, starting=self.app.routes.starting, name=name)
         if report is None:
             return None
@@ -582,7 +583,7 @@ def _sources(
 
 
 def _unread(one: OfferedPlan, parts: Parts) -> tuple[str, ...]:
-    """The catalogs of an offered server that were never read, so that nobody knows which agents they list."""
+    """The catalogs of an offered server that were never read. Which agents they list is not known."""
     catalogs = {key: parts.catalogs[key].unit.value for key in one.sources if key in parts.catalogs}
     return tuple(key for key, source in catalogs.items() if source.cached() is None)
 

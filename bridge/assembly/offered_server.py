@@ -57,16 +57,16 @@ class SharedResources:
     """The resources that all offered servers share."""
 
     http: httpx2.AsyncClient
-    """Has no credentials: each agent's client adds its own."""
+    """The HTTP client. It has no credentials: the client of each agent adds its own."""
     seal: Seal
     process: Profile
     cache: Path | None = None
     baggage_keys: frozenset[str] = frozenset()
     hops: Hops = UNHEARD
     hints: PushHints = field(default_factory=PushHints)
-    """The hints that the notifications of agents are."""
+    """Wakes waiting calls when an agent notifies the bridge."""
     logins_at: Callable[[LoginConfig], CallerLogins | None] = lambda _: None
-    """The logins of callers at a peer that wants one of each; None if nobody could open a link to one."""
+    """The logins of callers at a peer that wants a login of each; None if nobody could open a link to such a login."""
     tell: Tell = unheard
     """Takes notices."""
 
@@ -305,7 +305,7 @@ def _how_to_log_in(key: str, one: RemotePlan) -> str:
 
 
 def _pins(key: str, one: RemotePlan, shared: SharedResources) -> VerifiesCards | None:
-    """The keys of which one must have signed the card of an agent; None takes any card."""
+    """The card of an agent must be signed with one of these keys; None takes any card."""
     if one.signed_by is None:
         return None
     from bridge.assembly.card_pins import pins_of  # hosts wait for a start, and few agents have pinned keys
@@ -400,7 +400,7 @@ def agents_in(key: str, source: CatalogSource, plan: CatalogPlan) -> dict[str, R
 
 
 async def other_kind_at(agent: RemoteAgent, plan: RemotePlan) -> str | None:
-    """Say what stands at an agent's address that gives no card; None when it may still be an agent."""
+    """Say what answers at an address that gives no card; None when it may still be an agent."""
     if agent.has_card or not agent.is_heard_of or plan.own_card or plan.catalog:
         return None
     return await other_than_agent(plan.url, agent.guard)
@@ -426,7 +426,7 @@ def _warn(words: Iterable[str]) -> None:
 
 
 async def other_than_agent(url: str, guard: AddressGuard | None = None) -> str | None:
-    """Say what stands at a URL that gives no card, and what to do; None when that is unknown."""
+    """Say what answers at a URL that gives no card, and what to do; None when that is not known."""
     fault = PeerError(f"{redacted_url(url)} is not an A2A agent")
     async with GuardedClient() as http:
         told = await explained(fault, http, url, WantedKind.AGENT, guard)

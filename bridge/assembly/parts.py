@@ -90,7 +90,7 @@ class Parts:
     offered: dict[str, PartTask[MountedServer]] = field(default_factory=dict)
 
     def __or__(self, newer: Parts) -> Parts:
-        """These parts and the newer ones. A newer part replaces one of the same name."""
+        """These parts and newer parts. A newer part replaces the part of the same name."""
         return Parts(
             self.servers | newer.servers,
             self.catalogs | newer.catalogs,
@@ -141,13 +141,13 @@ class Parts:
         return waiting
 
     def remote_agent(self, mark: str) -> RemoteAgent | None:
-        """The agent of the offered servers with this mark; one that may notify the bridge, if there is such a one."""
+        """The agent with this mark, among all offered servers. An agent that may notify the bridge comes first."""
         agents = (agent for face in self.faces for agent in face.offered.remote_agents)
         marked = [agent for agent in agents if agent.mark == mark]
         return max(marked, key=lambda agent: agent.may_notify, default=None)
 
     def waiting_rights(self, principals: Sequence[Principal]) -> Iterator[str]:
-        """What these principals may not use yet, for want of peers that nobody knows, in words."""
+        """In words: what these principals cannot use yet, because a peer was never read."""
         for one in self.agents:
             names = [skill.names for skill in one.agent.published]
             yield from waiting_rights(one.name, names, one.agent.unknown, principals)

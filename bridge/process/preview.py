@@ -125,7 +125,7 @@ class PeerFindings:
     faults: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
     is_unauthorized: bool = False
-    """Whether it is down since it does not take the credentials of the bridge."""
+    """Whether the peer is down because it refuses the credentials of the bridge."""
 
     @property
     def title(self) -> str:
@@ -216,7 +216,7 @@ class Findings:
 
 
 async def findings_of(plan: Plan, bridge: Bridge) -> Findings:
-    """The findings about a bridge that has connected to every peer it can reach."""
+    """The findings about a bridge that has connected to all peers within reach."""
     servers = [
         _server(key, upstream, is_needed=plan.fails_closed(key)) for key, upstream in bridge.upstreams.items()
     ]
@@ -316,8 +316,8 @@ def _words_of_card(card: AgentCard) -> dict[str, JsonValue]:
 
 
 def _on_unseen(words: Mapping[str, JsonValue], then: str) -> tuple[str, ...]:
-    """A note about hidden characters in a peer's texts, which may be meant to mislead a person or a model. `words` are
-    the texts, by what holds them."""
+    """A note about hidden characters in the texts of a peer, which may mislead a person or a model. `words` has the
+    texts by the thing that holds them."""
     found = [
         what
         for what, value in words.items()
@@ -484,7 +484,7 @@ def _granted(plan: Plan) -> Iterator[_GrantedGlobs]:
 
 
 def _on_claims(plan: Plan) -> Iterator[str]:
-    """Notes on issuers whose principals another claim than the subject tells apart."""
+    """Notes on issuers whose principals are told apart by a claim other than the subject."""
     for name, issuer in plan.issuers.items():
         if (claim := issuer.principal_claim) != "sub":
             yield (
@@ -512,7 +512,7 @@ def _acting_for_callers(plan: Plan) -> Mapping[tuple[str, str], CallerTokens]:
 
 
 def _on_cards(plan: Plan) -> Iterator[str]:
-    """Notes on issuers of which cards of agents do not say where their tokens are had."""
+    """Notes on issuers for which the card of an agent does not say where a client gets a token."""
     for name, issuer in plan.issuers.items():
         if issuer.place.jwks_url is not None and plan.published:
             yield (
@@ -522,7 +522,7 @@ def _on_cards(plan: Plan) -> Iterator[str]:
 
 
 def _without_token(faces: Iterable[FaceFindings], plan: Plan) -> Iterator[str]:
-    """Notes on principals of the file that may use a peer which acts for callers, and have no token to show."""
+    """Notes on principals of the file that may use a peer called in their name, and that have no token for it."""
     acting = _acting_for_callers(plan)
     for face in faces:
         section = "tool_servers" if face.kind == "tools_as_agent" else "agents"

@@ -32,19 +32,19 @@ _LOOK_MS: Final = 5_000
 """How often files are checked without a notification: network disks send none."""
 
 _UNKNOWN: Final = "the configuration could not be taken over"
-"""What is said of a fault that is none of the file."""
+"""The words for a fault that the file did not cause."""
 
 _SETTLE_SECONDS: Final = 0.2
 """How long files must be unchanged before they are taken over: many editors empty a file before they write it."""
 
 _SETTLE_MOST_SECONDS: Final = 2.0
-"""How long files that go on changing are waited for."""
+"""How long a reload waits for files that go on changing."""
 
 _READ_SECONDS: Final = 30.0
-"""How long the files may take to be read: a network disk that is gone never answers."""
+"""The limit for reading the files: a network disk that is gone never answers."""
 
 _TOGETHER_MS: Final = 200
-"""How long changes that come one after another are gathered, before they are heard of."""
+"""How long changes are gathered before they are reported."""
 
 
 @dataclass(frozen=True)
@@ -165,8 +165,8 @@ class Reload:
         self.on_end(True)
 
     async def _applied(self, bridge: Bridge, plan: Plan, *, is_at_rest: bool) -> Changes | None:
-        """Apply a plan. Returns None if the files changed meanwhile: their new content must not wait. Where they never
-        rest, only a change that takes rights away ends it, so that the plan is served in the end.
+        """Apply a plan. Returns None if the files changed meanwhile, because their new content must not wait. If the
+        files never rest, only a change that takes rights away ends the attempt, so that a plan is served in the end.
 
         Raises:
             ExceptionGroup: of a BridgeError, see `Bridge.apply`.
@@ -190,10 +190,10 @@ class Reload:
         return changes
 
     async def _settled(self, bridge: Bridge) -> tuple[ReadConfig, bool]:
-        """The configuration in the files, once none of them has changed for a while, during the read and after it; and
-        whether it is so. After `_SETTLE_MOST_SECONDS` it is the newest that is valid.
+        """Wait until the files have not changed for a while, and read them. Returns the configuration, and whether the
+        files are at rest. After `_SETTLE_MOST_SECONDS` it is the newest valid configuration.
 
-        Each reading takes away the rights that it leaves out.
+        Each reading revokes the rights that it leaves out.
 
         Raises:
             UsageError: the configuration is invalid.

@@ -58,11 +58,11 @@ NO_LIMIT: Final = 1_000_000
 """The number for a system without a known limit: more descriptors than any process opens."""
 
 _MACOS_MOST: Final = 10_240
-"""OPEN_MAX of macOS, which refuses more though it calls its hard limit infinite."""
+"""OPEN_MAX of macOS. The system calls its hard limit infinite, and refuses more than this."""
 
 
 def raise_descriptors() -> int:
-    """Allow as many descriptors as can be had; gives how many that is. Windows has no limit."""
+    """Raise the limit of descriptors as far as the system allows. Returns the limit. Windows has none."""
     if sys.platform == "win32":
         return NO_LIMIT
     else:  # noqa: RET505 - otherwise mypy reports the rest as unreachable on Windows

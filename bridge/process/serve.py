@@ -147,7 +147,7 @@ async def serve_stdio(plan: Plan, reload: Reload | None = None) -> int:
 
 
 def _patience_seconds(plan: Plan) -> float:
-    """How long the start may wait for tool servers before the host is answered, which gives up some time."""
+    """How long the start may wait for tool servers. Then the host is answered, since it would give up."""
     (one,) = plan.offered.values()
     return one.profile.agents.first_servers_seconds
 
@@ -197,7 +197,7 @@ def mount_console(bridge: Bridge, plan: Plan, served: ServedConfiguration | None
 
 
 def tls_of(plan: Plan) -> TlsPoint | None:
-    """The TLS of a server for others; None where they come over plain HTTP.
+    """The TLS of the server; None for plain HTTP.
 
     Raises:
         UsageError: a file of it cannot be used.
@@ -218,7 +218,7 @@ async def _listener_of(plan: Plan, shared: SharedListener | None) -> AsyncIterat
 async def _listener_for_replicas(
     plan: Plan, shared: SharedListener | None
 ) -> AsyncIterator[socket.socket | None]:
-    """Where the other replicas reach this process; None where its one address is not shared."""
+    """Where the other replicas reach this process; None if the process does not share its address."""
     if shared is None or plan.place.replica is None:
         yield None
         return
@@ -228,8 +228,10 @@ async def _listener_for_replicas(
 
 @asynccontextmanager
 async def own_listener(plan: Plan, *, is_shared: bool) -> AsyncIterator[socket.socket | None]:
-    """Where the bridge calls its own agents: a free port of loopback if others need TLS or answer at its address too,
-    and none else. Its own certificate is not for the name `127.0.0.1`, and it may ask for a client's."""
+    """A free port of loopback at which the bridge calls its own agents; None if it can use its common address.
+
+    With TLS it cannot: its certificate is not for `127.0.0.1`, and it may ask for the certificate of a client. At a
+    shared address another process may answer."""
     if plan.place.tls is None and not is_shared:
         yield None
         return
@@ -253,7 +255,7 @@ async def metrics_listener(plan: Plan) -> AsyncIterator[socket.socket | None]:
 
 
 def metrics_server(plan: Plan, read: Callable[[], Awaitable[list[MetricFamily]]]) -> BoundedServer:
-    """The server of what `read` reads."""
+    """The server of the metrics that `read` returns."""
 
     async def text() -> bytes:
         return await anyio.to_thread.run_sync(text_of, await read())

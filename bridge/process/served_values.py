@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 class FixedConfiguration:
-    """The configuration of a process that takes over no changes of it. The values are read when somebody asks."""
+    """The configuration of a process that never reloads. The values are read when somebody asks for them."""
 
     read_at: float | None = None
     fault = ""

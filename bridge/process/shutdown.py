@@ -22,7 +22,7 @@ import anyio.abc
 logger = logging.getLogger(__name__)
 
 _SIGNALS: Final = ("SIGINT", "SIGBREAK", "SIGTERM", "SIGHUP")
-"""SIGBREAK is Ctrl+Break, and the end of a console or a session, on Windows, which has no SIGHUP."""
+"""On Windows, SIGBREAK is Ctrl+Break, or the end of a console or a session. Windows has no SIGHUP."""
 
 _AT_ONCE: Final = 64
 """The most signals that are read together."""
@@ -59,7 +59,7 @@ class Shutdown:
             self.at_once.set()
 
     def ask(self) -> None:
-        """Stop the process. This is no signal, so one that follows is the first."""
+        """Stop the process. This counts as no signal: the next signal is the first."""
         self.asked.set()
         if not self.serving:
             self.starting.cancel()
