@@ -13,6 +13,7 @@ from __future__ import annotations
 import os
 import socket
 import stat
+import sys
 from collections.abc import AsyncIterator, Iterator, MutableMapping
 from contextlib import asynccontextmanager, contextmanager, suppress
 from dataclasses import dataclass, replace
@@ -192,7 +193,7 @@ async def replica_listener(address: ReplicaAddress) -> AsyncIterator[socket.sock
 
 @contextmanager
 def _unix_listener(path: Path, what_for: str, choose_by: str) -> Iterator[socket.socket]:
-    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as listener:
+    with _unix_socket() as listener:
         try:
             _bind(listener, path)
         except OSError as exc:
@@ -204,6 +205,13 @@ def _unix_listener(path: Path, what_for: str, choose_by: str) -> Iterator[socket
         finally:
             with suppress(OSError):
                 path.unlink()
+
+
+def _unix_socket() -> socket.socket:
+    if sys.platform != "win32":
+        return socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    else:  # noqa: RET505 - mypy takes the branch of its platform alone
+        raise UsageError("Windows has no sockets like unix:/PATH: write http://127.0.0.1:PORT as replica_url")
 
 
 def _bind(listener: socket.socket, path: Path) -> None:
@@ -223,7 +231,7 @@ def _bind(listener: socket.socket, path: Path) -> None:
 
 
 def _is_answered(path: Path) -> bool:
-    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as caller:
+    with _unix_socket() as caller:
         caller.settimeout(1)
         try:
             caller.connect(str(path))
