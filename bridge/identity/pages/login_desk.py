@@ -103,7 +103,7 @@ class LoginCallers(Protocol):
         """Whether a browser can show that it is this principal, by its token or at its issuer."""
 
     def voucher_of(self, principal: str) -> str:
-        """The identity of the issuer that says who is this principal; empty for a principal of the file."""
+        """The identity of the issuer that vouches for the principal; empty for a principal of the file."""
 
     def login_at(self, principal: str) -> IssuerLogin | None:
         """The login at the issuer of a principal; None if no issuer can tell who it is."""

@@ -1,6 +1,6 @@
-"""What a person is asked on the pages of a login, as HTML: who it is, and whether it approves.
+"""The HTML forms of the login pages: who the person is, and whether the person approves.
 
-Names of peers and callers are the words of others. They are bounded, in one line without hidden characters, and
+Names of peers and callers are untrusted: each is cut to a limit, put on one line without hidden characters, and
 escaped.
 """
 

@@ -1,11 +1,10 @@
-"""What the pages of a caller's login carry: the link, who is in the browser, and what an issuer has yet to answer.
+"""The sealed values of a caller's login: the link, the person in the browser, and the login that an issuer has yet to
+answer.
 
-So is what is kept with a task that waits for a login, so that nobody who can write to the store makes a call as
-somebody else.
+Each value is sealed for one use and expires, so that any replica can read it and no replica stores it. The secrets of
+a login stand in a cookie of the browser that began the login, so that no other browser can bring the answer.
 
-Each is sealed, for its own use and with its own end, so that any replica reads what another one wrote, and none of them
-keeps anything. The secrets of a begun login stand in a cookie of the browser that began it, and no other browser can
-bring its answer.
+The call of a task that waits for a login is sealed too: whoever can write to the store cannot call as somebody else.
 """
 
 from __future__ import annotations

@@ -93,7 +93,7 @@ FindLead = Callable[[LoginConfig, float], Awaitable[LoginLead | None]]
 
 @dataclass(frozen=True)
 class LoginPlaces:
-    """What the pages know of the bridge that they belong to. All of it may change while they are served."""
+    """What the pages know of their bridge. All of these values may change while the pages are served."""
 
     login_configs: Callable[[str], LoginConfig | None]
     """The login that a peer wants of each caller, by its table in the file; None if it wants none."""
@@ -133,11 +133,12 @@ class _LoginVisit:
         return self.base_url.startswith("https://")
 
     def cookie_name(self, name: str) -> str:
-        """The name of a cookie. `__Host-` is taken by browsers for secure ones alone (RFC 6265bis section 4.1.3.2)."""
+        """The name of a cookie. Browsers accept the prefix `__Host-` only for secure cookies (RFC 6265bis
+        section 4.1.3.2)."""
         return f"__Host-{name}" if self.is_secure else name
 
     def cookie(self, name: str) -> str:
-        """The value of a cookie; empty without one."""
+        """The value of a cookie; empty if the browser sends none."""
         return self.cookies.get(self.cookie_name(name), "")
 
 
@@ -257,7 +258,7 @@ class LoginPages:
         return self._person_back(visit, text, principal.name)
 
     async def _sent_to(self, login: IssuerLogin, visit: _LoginVisit, link: LoginLink, text: str) -> Response:
-        """The way to the issuer of the principal, which tells who is in this browser."""
+        """Send the browser to the issuer of the principal, which identifies the person."""
         name = login.issuer.name
         self._bounds.note_way_to_person(link_digest(text))
         try:
@@ -302,7 +303,7 @@ class LoginPages:
         return _without_cookies(visit, response, _PROOF)
 
     def _person_back(self, visit: _LoginVisit, text: str, principal: str) -> Response:
-        """The way back to the link, for whoever has shown to be its principal."""
+        """Send a person who was proved to be the principal back to the link."""
         response = Response(None, 303, {**_HEADERS, "Location": f"{visit.base_url}{START_PATH}/{text}"})
         return self._with_person(visit, response, new_person(text, time.time(), principal))
 
@@ -398,7 +399,7 @@ class LoginPages:
         self._places.tell(LoginNotice(link.server, event, link.principal))
 
     def _require_person(self, visit: _LoginVisit, link: LoginLink, principal: str) -> None:
-        """Refuse somebody else than the link is for.
+        """Refuse a person who is not the principal of the link.
 
         Raises:
             RefusedError: 403; 429, too many have failed to show who they are.
@@ -421,7 +422,7 @@ class LoginPages:
         return RefusedError(403, "This login was not begun in this browser. Nothing was done")
 
     def _take(self, state: str, expires_at: float, now: float) -> None:
-        """Use a state once.
+        """Use up a state, which counts only once.
 
         Raises:
             RefusedError: 410, it was used.
@@ -432,10 +433,10 @@ class LoginPages:
         self._used[state] = expires_at
 
     async def _decline(self, login_config: LoginConfig) -> None:
-        """Note that the person declined. A login that there is by now stays.
+        """Note that the person declined. A login that exists by now stays.
 
         Raises:
-            UsageError: there is one that does not open.
+            UsageError: the existing login does not open.
         """
         now = time.time()
         async with login_config.keeper.held(login_config.key) as held:
@@ -462,7 +463,7 @@ class LoginPages:
         return "" if login is None else login.issuer.identity
 
     async def _principal_of(self, token: str) -> Principal | None:
-        """The principal that has a secret of the file, however it sends it."""
+        """The principal whose secret of the file this is, in whichever form it was sent."""
         shown = {"authorization": f"Bearer {token}", API_KEY_HEADER.lower(): token}
         secrets = [one for one in self._places.credentials() if one.scheme is not Scheme.CONNECTION]
         for verifier in verifiers_of(secrets):
@@ -497,7 +498,7 @@ class LoginPages:
 
 
 def _is_still_meant(pending: PendingLogin, login_config: LoginConfig) -> bool:
-    """Whether a login that was begun is for the URL and the issuer that the file has now: a token is for one server."""
+    """Whether a login still fits the URL and the issuer in the file: a token is for one server."""
     return pending.peer in ("", login_config.key.peer) and login_config.issuer in (
         "",
         pending.begun.bare.issuer,
@@ -505,7 +506,7 @@ def _is_still_meant(pending: PendingLogin, login_config: LoginConfig) -> bool:
 
 
 async def _missed_in(login_config: LoginConfig) -> Sequence[str]:
-    """The scopes that a server has missed in a login."""
+    """The scopes that a server missed in the current login."""
     try:
         login = await login_config.keeper.find(login_config.key)
     except (BridgeError, OSError):  # which is said once somebody approves
@@ -517,7 +518,7 @@ def _once(encoded: bytes) -> Mapping[str, str]:
     """The fields of a form or a query.
 
     Raises:
-        RefusedError: 400, one stands twice, or they do not read.
+        RefusedError: 400, a field occurs twice, or the fields cannot be parsed.
     """
     try:
         said = parse_qsl(encoded.decode("ascii"), keep_blank_values=True, max_num_fields=50)
