@@ -82,7 +82,7 @@ class AgentCall:
         self._given = CallInput(incoming, tool.tool, agent.mark, around.handles, override.arguments)
         self._incoming = incoming
         self._around = around
-        self._shown = ToolResults(agent, tool.tool, incoming.principal, around.handles, options)
+        self._results = ToolResults(agent, tool.tool, incoming.principal, around.handles, options)
         self._pace = options.pace
         self._within_seconds = _first_of(override.answer_within_seconds, options.answer_within_seconds)
         self._login = CallerLoginRound(agent, incoming, self._given.digest, options.name)
@@ -102,7 +102,7 @@ class AgentCall:
         """The task whose question is open at a host of MCP 2025-11-25 or earlier."""
         self._times = Counter[str]()
         """How often the host was asked each question in this call, including earlier rounds."""
-        self._let_go = False
+        self._is_released = False
 
     async def __call__(self) -> JsonObject:
         """Make the call. Returns its result, or a question, a task, or a handle to come back with.
@@ -118,12 +118,12 @@ class AgentCall:
                 return unanswered
             return self._question_in_words(self._asking) if self._asking else self._still_at_work()
         except _BecomesTaskError as exc:
-            self._let_go = True
+            self._is_released = True
             exc.sending.leave()
-            self._ask_for_news(exc.sending)
+            self._request_webhook(exc.sending)
             return exc.task
         except anyio.get_cancelled_exc_class():
-            if self._sending is not None and not self._let_go:
+            if self._sending is not None and not self._is_released:
                 seconds = self._around.options.cancel_seconds
                 self._around.background.start_soon(self._sending.cancel, seconds)
             raise
@@ -137,7 +137,7 @@ class AgentCall:
             try:
                 # The limiter is held until the host has its answer. The agent's task may go on, but its end is not
                 # known here.
-                async with turn(self._limiter, self._tool.name, waited=self._tell_wait):
+                async with turn(self._limiter, self._tool.name, waited=self._note_wait):
                     self._has_turn = True
                     return await self._conversation()
             except LoginNeededError:
@@ -145,7 +145,7 @@ class AgentCall:
                     raise
                 self._sending = None
 
-    def _tell_wait(self, seconds: float) -> None:
+    def _note_wait(self, seconds: float) -> None:
         if (hop := trace.hop.get()) is not None:
             hop.waited(self._agent.key, seconds)
 
@@ -166,7 +166,7 @@ class AgentCall:
             outcome = await self._next(following, outcome)
         if isinstance(outcome, dict):
             return outcome
-        return await done_slowly(partial(self._shown.answer, outcome))
+        return await done_slowly(partial(self._results.answer, outcome))
 
     async def _first(self) -> Task | Message | JsonObject:
         """The first outcome: of a new message, or of the task that a returning host names."""
@@ -192,7 +192,7 @@ class AgentCall:
         outcome = await self._send(message, None)
         if context is not None and outcome.context_id is not None:
             self._agent.begins_anew = outcome.context_id != context.context_id
-            self._shown = replace(self._shown, continues=context.context_id)
+            self._results = replace(self._results, continues=context.context_id)
         return outcome
 
     async def _come_back(self, state: str) -> Task | Message | JsonObject:
@@ -206,8 +206,8 @@ class AgentCall:
         responses = self._incoming.input_responses or {}
         if task.status.state in ENDED:
             refusal = None if self._agent.extension_active else refusal_among(responses)
-            return task if refusal is None else self._shown.refused(refusal, task)
-        lasting = self._shown.questions(task)
+            return task if refusal is None else self._results.refused(refusal, task)
+        lasting = self._results.questions(task)
         # A status without a message does not say what the agent waits for, so the question counts as open.
         is_open = task.status.message is None or questions_mark(lasting) == answered.asked
         questions = as_answered(with_own_keys(lasting), task.status, responses)
@@ -247,23 +247,23 @@ class AgentCall:
         try:
             return answer_message(questions, responses, waiting)
         except UnfitAnswerError as exc:
-            self._let_go = True
-            return self._shown.not_answered(task, str(exc))
+            self._is_released = True
+            return self._results.not_answered(task, str(exc))
 
     async def _refuse(self, refusal: UntoldRefusal, task: Task) -> JsonObject:
-        self._let_go = True
+        self._is_released = True
         client = self._agent.client_for(self._incoming.on_behalf_of)
         try:
             ended = await canceled_task(client, task.id, self._around.options.cancel_seconds)
         except PeerError as exc:
-            return self._shown.refused_in_vain(refusal, task.id, exc)
-        return self._shown.refused(refusal, ended)
+            return self._results.refused_in_vain(refusal, task.id, exc)
+        return self._results.refused(refusal, ended)
 
     async def _answer_to(self, task: Task) -> Message | UntoldRefusal | JsonObject | None:
         """Ask the host the agent's question. Returns the host's answer, or a result with which the host comes back
         later."""
         incoming = self._incoming
-        questions = self._shown.questions(task)
+        questions = self._results.questions(task)
         taken = ({"form"} if incoming.takes_forms else set()) | ({"url"} if incoming.takes_urls else set())
         if not questions or not elicitation_modes_of(questions) <= taken:
             return self._question_in_words(task)
@@ -281,12 +281,12 @@ class AgentCall:
                 )
                 return self._question_in_words(task)
             except AuditAwayError as exc:
-                self._let_go = True
-                return self._shown.not_answered(task, str(exc))
+                self._is_released = True
+                return self._results.not_answered(task, str(exc))
             self._asking = None
             return self._answer(questions, {**responses}, task.id, task)
-        self._let_go = True
-        question = FarQuestion(self._shown.far(task.id), questions_mark(questions), same, self._times[same])
+        self._is_released = True
+        question = FarQuestion(self._results.far(task.id), questions_mark(questions), same, self._times[same])
         state = self._around.handles.of_question(question, incoming.principal, self._given.digest)
         return {
             "resultType": "input_required",
@@ -300,8 +300,8 @@ class AgentCall:
     # Results for hosts that take no questions, or cannot wait
 
     def _question_in_words(self, task: Task) -> JsonObject:
-        self._let_go = True
-        return self._shown.question_in_words(task)
+        self._is_released = True
+        return self._results.question_in_words(task)
 
     def _task(self, task_id: str) -> JsonObject | None:
         """The MCP task for the agent's task; None if the agent's ids are too long for a handle."""
@@ -316,7 +316,7 @@ class AgentCall:
 
     def _task_handle(self, task_id: str) -> tuple[str, FarCall]:
         return self._around.handles.of_call(
-            self._shown.far(task_id),
+            self._results.far(task_id),
             tool_mark(self._tool.skill_id),
             self._around.options.task_ttl_seconds,
             self._incoming.principal,
@@ -331,12 +331,12 @@ class AgentCall:
             )
         if self._sending is None:
             return failure(f"The agent {self._agent.key} could not be called within {seconds:g} s")
-        self._let_go = True
+        self._is_released = True
         task_id, only_here = self._sending.task_id, ""
         if task_id is not None:
             self._sending.leave()
             if self._around.options.follow_up_tools:
-                self._ask_for_news(self._sending)
+                self._request_webhook(self._sending)
         elif self._around.options.follow_up_tools:
             task_id = self._around.unnamed.keep(self._sending)
             only_here = " The handle is valid only while this server runs, since the agent has named no task."
@@ -346,12 +346,12 @@ class AgentCall:
                 f"The agent {self._agent.key} gave no answer within {seconds:g} s and named no task that could be"
                 " followed; the outcome of the call is unknown"
             )
-        return self._shown.still_at_work(self._shown.handle(task_id), f" after {seconds:g} s", only_here)
+        return self._results.still_at_work(self._results.handle(task_id), f" after {seconds:g} s", only_here)
 
-    def _ask_for_news(self, sending: Sending) -> None:
+    def _request_webhook(self, sending: Sending) -> None:
         """Ask the agent to send notifications about its task, since the host will come back to the task."""
         assert sending.task_id is not None, "it is known"
-        far = self._shown.far(sending.task_id)
+        far = self._results.far(sending.task_id)
         self._around.webhooks.ask(self._agent, sending.client, far, self._incoming.principal)
 
     # The agent
@@ -404,7 +404,7 @@ class AgentCall:
 
     def _on_event(self, event: StreamResponse) -> None:
         active = self._agent.extension_active
-        self._words = _tell_progress(event, self._incoming.report, extension_active=active) or self._words
+        self._words = _report_progress(event, self._incoming.report, extension_active=active) or self._words
 
 
 class _BecomesTaskError(Exception):
@@ -420,7 +420,7 @@ def _first_of(seconds: float | None, otherwise: float) -> float:
     return otherwise if seconds is None else seconds
 
 
-def _tell_progress(event: StreamResponse, report: ReportProgress, *, extension_active: bool) -> str | None:
+def _report_progress(event: StreamResponse, report: ReportProgress, *, extension_active: bool) -> str | None:
     """Report an event as progress. Returns the agent's words in the event; None without words."""
     update, artifact = event.status_update, event.artifact_update
     if update is not None and update.status.state not in SETTLED:

@@ -48,7 +48,7 @@ class CallerLoginRound:
         self._incoming = incoming
         self._digest = digest.hex()
         self._logins = agent.caller_logins
-        self._asked = self._come_back_with()
+        self._asked = self._returned_login()
         self.state = None if self._asked is not None else incoming.request_state
         """The request state if it belongs to another question than the login; else None."""
         self._after = 0.0 if self._asked is None else self._asked.after
@@ -60,7 +60,7 @@ class CallerLoginRound:
         self.unanswered: JsonObject | None = None
         """The result that the host gets if it takes too long to answer."""
 
-    def _come_back_with(self) -> AwaitedLogin | None:
+    def _returned_login(self) -> AwaitedLogin | None:
         state = self._incoming.request_state
         asked = None if self._logins is None or state is None else self._logins.awaited(state)
         if asked is None or (asked.principal, asked.call) != (self._incoming.principal, self._digest):

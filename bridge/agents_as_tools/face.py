@@ -168,7 +168,7 @@ class AgentsFace:
         remembered card, if there is one.
         """
         for agent in self._agents:
-            agent.use_what_is_remembered()
+            agent.use_remembered_card()
         async with anyio.create_task_group() as group:
             webhooks = TaskWebhooks(self._hints, self._handles, group, lambda: self._options.webhooks)
             self._around = FaceRuntime(
@@ -207,10 +207,10 @@ class AgentsFace:
         self._unnamed.most = options.unnamed_most
         if self._around is not None:
             self._around = replace(self._around, options=options)
-            self._around.webhooks.stay_at(self._agents)
+            self._around.webhooks.keep_only(self._agents)
             for agent in self._agents:
                 if agent not in known:
-                    agent.use_what_is_remembered()
+                    agent.use_remembered_card()
         self._watch()
         self._changed()
 

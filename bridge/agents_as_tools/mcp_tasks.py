@@ -158,12 +158,12 @@ class McpTasks:
 
     async def get(self, task_id: str, caller: TaskCaller) -> JsonObject:
         """See `TaskFace.get`."""
-        return (await self._look(self._opened(task_id, caller)))[0]
+        return (await self._read(self._opened(task_id, caller)))[0]
 
     async def update(self, task_id: str, responses: JsonObject, caller: TaskCaller) -> None:
         """See `TaskFace.update`. This returns once the answer is on its way; `get` shows its effect."""
         opened = self._opened(task_id, caller)
-        _tell_hop(opened)
+        _label_hop(opened)
         trace.go_on(opened.call.task.trace)
         try:
             task = await opened.client.get(opened.call.task.task_id)
@@ -186,7 +186,7 @@ class McpTasks:
     async def cancel(self, task_id: str, caller: TaskCaller) -> None:
         """See `TaskFace.cancel`. It is not an error if the agent refuses to cancel."""
         opened = self._opened(task_id, caller)
-        _tell_hop(opened)
+        _label_hop(opened)
         trace.go_on(opened.call.task.trace, is_answer=False)
         try:
             await opened.client.cancel(opened.call.task.task_id)
@@ -216,7 +216,7 @@ class McpTasks:
                 opened = self._opened(task_id, caller)
             except McpRefusal:
                 return
-            detailed, task = await self._look(opened)
+            detailed, task = await self._read(opened)
             if detailed != told:
                 tell(detailed)
                 told = detailed
@@ -227,7 +227,7 @@ class McpTasks:
 
     # Reading a task
 
-    async def _look(self, opened: _OpenedTask) -> tuple[JsonObject, Task | None]:
+    async def _read(self, opened: _OpenedTask) -> tuple[JsonObject, Task | None]:
         """The MCP task, and the agent's task. The agent's task is None when the agent is out of reach."""
         try:
             task = await opened.client.get(opened.call.task.task_id)
@@ -362,7 +362,7 @@ class McpTasks:
         return _OpenedTask(task_id, call, caller, shown)
 
 
-def _tell_hop(opened: _OpenedTask) -> None:
+def _label_hop(opened: _OpenedTask) -> None:
     """Set the skill, peer and task of the request's trace hop, if the request is traced."""
     if (hop := trace.hop.get()) is not None:
         hop.skill, hop.peer, hop.task_id = opened.work
@@ -409,7 +409,7 @@ def _after_refusal(opened: _OpenedTask, task: Task, refused: _Refused | None) ->
     again."""
     if refused is None:
         return {}
-    words = refused.refusal.said_of(opened.agent.key)
+    words = refused.refusal.sentence_about(opened.agent.key)
     if task.status.state is TaskState.CANCELED:
         own = text_of_parts(task.status.message.parts) if task.status.message else ""
         told = f"{words}, so the task was canceled there. {own}".strip()

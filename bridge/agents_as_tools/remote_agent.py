@@ -125,7 +125,7 @@ class RemoteAgent:
         self._source = source
         self._http = http
         # A refusal of a caller's credentials says nothing about the bridge's credentials.
-        self._options = options if on_behalf else replace(options, on_refusal=self._hear_refusal)
+        self._options = options if on_behalf else replace(options, on_refusal=self._note_refusal)
         self._client: AgentClient | None = None
         self._found: FoundCard | None = None
         self._on_behalf = on_behalf
@@ -261,7 +261,7 @@ class RemoteAgent:
             ),
         )
 
-    def use_what_is_remembered(self) -> None:
+    def use_remembered_card(self) -> None:
         """Use the remembered card, if there is one, so that a start need not wait for the agent."""
         if (found := self._source.cached()) is None:
             return
@@ -285,7 +285,7 @@ class RemoteAgent:
             fault = self._with_hint(exc)
             if self._client is None:
                 self._hides_card = fault is exc and exc.outcome == UNAUTHORIZED
-                self._be(str(fault))
+                self._set_fault(str(fault))
             if fault is exc:
                 raise
             raise fault from exc
@@ -347,7 +347,7 @@ class RemoteAgent:
         """Find out whether there is a login for the agent, if it needs a login of a person."""
         tokens = self._options.credentials.tokens
         self._lack = await tokens.lack() if isinstance(tokens, LoginToken | LaterLogin) else ""
-        self._be(self._fault)
+        self._set_fault(self._fault)
 
     async def _watch_card(self, on_change: Callable[[], None]) -> None:
         if not self.is_heard_of:
@@ -384,23 +384,23 @@ class RemoteAgent:
             self._client, self._found = AgentClient(self._http, found, self._options), found
         except PeerError as exc:
             self._client = None
-            self._be(str(exc))
+            self._set_fault(str(exc))
             raise
-        self._be(None)
+        self._set_fault(None)
 
-    def _hear_refusal(self, words: str) -> None:
+    def _note_refusal(self, words: str) -> None:
         """Note that the agent refused a request because of its credentials; without words, that it accepted a
         request."""
         if words != self._refusal.words:
             self._refusal.hear(str(self.key), words)
-            self._be(self._fault)
+            self._set_fault(self._fault)
 
     def _distrust(self, fault: DistrustedError) -> None:
         """Stop calling the agent, although its card was good before."""
         self._client = self._found = None
-        self._be(str(fault))
+        self._set_fault(str(fault))
 
-    def _be(self, fault: str | None) -> None:
+    def _set_fault(self, fault: str | None) -> None:
         """Set what is wrong with the card; None if nothing is. The agent is also down without a login, and while it
         refuses the bridge's credentials."""
         self._fault = fault

@@ -53,7 +53,7 @@ _HOW_ENDED: Final[Mapping[ElicitAction, str]] = {
     ElicitAction.DECLINE: ". The agent has not said how a client declines, so the task was canceled there",
     ElicitAction.CANCEL: ", so the task was canceled there",
 }
-"""The consequence of a refusal, in words that follow `UntoldRefusal.said_of`."""
+"""The consequence of a refusal, in words that follow `UntoldRefusal.sentence_about`."""
 _NEW_EACH_TIME: Final = frozenset({"elicitationId", "url", "_meta"})
 _CONTEXT_META: Final = "mcp-a2a/context"
 """The `_meta` key of a result for the handle of its conversation."""
@@ -147,7 +147,7 @@ class ToolResults:
         CancelTask. If the task has ended by itself, its own result is returned."""
         if task.status.state in ENDED and task.status.state is not TaskState.CANCELED:
             return self.answer(task)
-        words = refusal.said_of(self.agent.key)
+        words = refusal.sentence_about(self.agent.key)
         if task.status.state is not TaskState.CANCELED:
             asked = "The agent was asked to cancel its task, and has not ended it yet"
             return failure(f"{words}. {asked}{self._to_look_again(task.id)}")
@@ -158,7 +158,8 @@ class ToolResults:
 
     def refused_in_vain(self, refusal: UntoldRefusal, task_id: str, exc: PeerError) -> JsonObject:
         """The result of a refused call when the agent did not cancel its task, so that the task may still wait."""
-        words = f"{refusal.said_of(self.agent.key)}. The agent was sent no answer, but its task could not be canceled"
+        said = refusal.sentence_about(self.agent.key)
+        words = f"{said}. The agent was sent no answer, but its task could not be canceled"
         return failure(f"{words}, and may still wait: {exc}{self._to_look_again(task_id)}")
 
     def _to_look_again(self, task_id: str) -> str:

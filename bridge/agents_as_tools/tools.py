@@ -35,9 +35,9 @@ from bridge.translate.overrides import (
     with_default_arguments,
 )
 from bridge.translate.skill_tools import AgentTool
-from bridge.translate.tool_names import RESERVED, hosts_take, slug
+from bridge.translate.tool_names import RESERVED, hosts_accept, slug
 
-_SAYS_NOTHING: Final = ToolOverride()
+_NO_RULE: Final = ToolOverride()
 
 SkillKey = tuple[str, str | None]
 """Identifies a tool independently of its name: the key of its agent, and the id of its skill."""
@@ -137,8 +137,8 @@ def _override_of(
     tool: AgentTool, overrides: Mapping[str, ToolOverride], of_one: frozenset[str]
 ) -> ToolOverride:
     if not overrides:
-        return _SAYS_NOTHING
-    return override_for(overrides, _rule_names(tool, of_one)) or _SAYS_NOTHING
+        return _NO_RULE
+    return override_for(overrides, _rule_names(tool, of_one)) or _NO_RULE
 
 
 def _rule_names(tool: AgentTool, of_one: frozenset[str] = frozenset()) -> RuleNames:
@@ -168,7 +168,7 @@ def _given(wanted: Mapping[str, str]) -> dict[str, str]:
 
 def may_be_tool_name(name: str) -> bool:
     """Whether a tool may have this name."""
-    return hosts_take(name) and name not in RESERVED
+    return hosts_accept(name) and name not in RESERVED
 
 
 def _shown(tool: AgentTool, name: str, override: ToolOverride) -> AgentTool:
@@ -204,7 +204,7 @@ def _on_names(tools: Tools) -> Iterator[Remark]:
     for own, wish in tools.refused_names.items():
         if wish in RESERVED:
             why = f"{wish!r} is the name of a tool of the bridge"
-        elif not hosts_take(wish):
+        elif not hosts_accept(wish):
             why = f"hosts refuse the name {wish!r} (they take 1 to 64 of A-Z, a-z, 0-9, _ and -)"
         else:
             why = f"another tool has or wants the name {wish!r}"

@@ -102,7 +102,7 @@ class TaskWebhooks:
         """Delete the webhook of a task that has ended, if there is one."""
         self._drop(webhook_of(task, principal).key)
 
-    def stay_at(self, agents: Collection[RemoteAgent]) -> None:
+    def keep_only(self, agents: Collection[RemoteAgent]) -> None:
         """Delete the webhooks at all agents except these. From now on, notifications of other agents are refused."""
         for key in [key for key, kept in self._kept.items() if kept.agent not in agents]:
             self._drop(key)

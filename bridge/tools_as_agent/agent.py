@@ -77,7 +77,7 @@ class SkillSourceStates:
         """The states in the order of the servers."""
         return iter(tuple(self._states.values()))
 
-    def look(self, sources: Iterable[SkillSource]) -> None:
+    def read(self, sources: Iterable[SkillSource]) -> None:
         """Read the current state of these servers. Others are forgotten."""
         self._states = {source.key: self._state_of(source) for source in sources}
 
@@ -152,7 +152,7 @@ class ToolsAgent:
 
     def refresh(self) -> None:
         """Read the servers' current tools and states."""
-        self._states.look(self._sources.values())
+        self._states.read(self._sources.values())
         listed = [
             (source.key, tool) for source in self._sources.values() for tool in source.upstream.listing.tools
         ]
@@ -253,7 +253,7 @@ class ToolsAgent:
                 return self._run(decision, turn.principal.name)
             case RequireInput():
                 asked = resume_state_from(decision.kept) if trace.hop.get() is not None else None
-                _tell_hop("" if asked is None else asked.skill_id, None)
+                _label_hop("" if asked is None else asked.skill_id, None)
                 return InputRequest(decision)
             case End():
                 return Conclusion(decision)
@@ -334,7 +334,7 @@ class ToolsAgent:
         ):
             named = asked.skill_id or named
         if named is not None:
-            _tell_hop(named, None)
+            _label_hop(named, None)
             self._skills.require_scope(turn.principal, named)
         elif not self._skills.usable_by(turn.principal).skills:
             for skill in self._skills.skills:
@@ -363,12 +363,12 @@ class ToolsAgent:
             return
         token, words = principal.token, f"The skill {asked.skill_id} acts with the rights of its caller"
         if token is None or token.issuer != issuer:
-            _tell_hop(asked.skill_id, None)
+            _label_hop(asked.skill_id, None)
             raise A2AError(
                 FORBIDDEN, f"{words}, and needs a token of {issuer}", metadata={"skill": asked.skill_id}
             )
         if token.seconds_left() <= 0:
-            _tell_hop(asked.skill_id, None)
+            _label_hop(asked.skill_id, None)
             challenge = {"WWW-Authenticate": token_challenge(error="invalid_token")}
             raise A2AError(UNAUTHENTICATED, f"{words}, whose token has expired", headers=challenge)
 
@@ -405,7 +405,7 @@ class ToolsAgent:
 
     def _run(self, decision: RunTool | Follow, principal: str, *, even_if_full: bool = False) -> PlannedWork:
         source = self._source_of(decision)
-        _tell_hop(decision.skill_id, source)
+        _label_hop(decision.skill_id, source)
         if source is None:
             return Conclusion(End(TaskState.FAILED, _SERVER_GONE))
         try:
@@ -488,7 +488,7 @@ class ToolsAgent:
         return make_card(base_url, servers, skills, self._options, nothing, unavailable)
 
 
-def _tell_hop(skill_id: str, source: SkillSource | None) -> None:
+def _label_hop(skill_id: str, source: SkillSource | None) -> None:
     """Set the skill and peer of the request's trace hop, if the request is traced."""
     if (hop := trace.hop.get()) is not None:
         hop.skill, hop.peer = skill_id, "" if source is None else source.key

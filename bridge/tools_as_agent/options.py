@@ -26,7 +26,7 @@ class AgentOptions:
     input_timeout_seconds: float
     """How long the client may take to answer."""
     held_answer_seconds: float
-    """A message that names no question may answer a question that comes at most this long after it."""
+    """How far back a message that names no question still counts as the answer to a new question."""
     answer_tries: int
     """The call ends after this many answers that do not fit the question."""
     cancel_grace_seconds: float

@@ -169,7 +169,7 @@ class CallInRounds:
                 turn(
                     self._limiter, self._decision.skill_id, self._options.queue_timeout_seconds
                 ) as left_seconds,
-                self._queue.slot(self._caller, left_seconds, self._wait) as slot,
+                self._queue.slot(self._caller, left_seconds, self._tell_wait) as slot,
             ):
                 if waiting is not None:
                     waiting.waited(self._decision.source_key, anyio.current_time() - since)
@@ -198,7 +198,7 @@ class CallInRounds:
         principal = self._job.turn.principal
         return Claimant(principal.name, self._job.events.task_id, is_secret=not principal.may_list_all)
 
-    def _wait(self, hold: SlotHold) -> None:
+    def _tell_wait(self, hold: SlotHold) -> None:
         """Tell the client which other call this call waits for while it has no slot."""
         is_new = self._job.turn.task is None and self._asking is None
         words = words_on_waiting(self._queue.session.name, hold, self._caller, self._job.events.ids.now_ms())
@@ -221,7 +221,7 @@ class CallInRounds:
             self._job.status(TaskState.WORKING, keep=kept)
         self._job.outlive()
         self._asking = self._asking_that_keeps(lambda *_: kept)
-        return await follow(session, handle, self._asking, self._tell)
+        return await follow(session, handle, self._asking, self._pass_on_status)
 
     def _asking_that_keeps(self, keep: KeepQuestions, slot: CallSlot | None = None) -> TaskAsker:
         # Nothing here refers back to this call: in a reference cycle, the task and its result would stay in memory
@@ -237,7 +237,7 @@ class CallInRounds:
         )
         return TaskAsker(self._job, self._patience, pace, keep, self._known, slot)
 
-    def _tell(self, words: str) -> None:
+    def _pass_on_status(self, words: str) -> None:
         """Pass on the `statusMessage` of the server's task."""
         self._job.status(TaskState.WORKING, self._job.message((Part(text=words),)))
 

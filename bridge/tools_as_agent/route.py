@@ -107,7 +107,7 @@ def decide(turn: Turn, skills: Skills, options: AgentOptions) -> Decision:
             return _confirmed(kept, turn, skills, options)
         case _:
             decision = _understood(kept, whole, skills, options)
-            return decision if kept is None else _unless_in_vain(kept, decision, options)
+            return decision if kept is None else _with_limited_tries(kept, decision, options)
 
 
 def skill_named_by(turn: Turn, skills: Skills, options: AgentOptions) -> str | None:
@@ -172,7 +172,7 @@ def words_on_misfits(
     return f"{_MISFITS.format(tries)}: {'; '.join(wrong)}"
 
 
-def _unless_in_vain(asked: OwnQuestion, decision: Decision, options: AgentOptions) -> Decision:
+def _with_limited_tries(asked: OwnQuestion, decision: Decision, options: AgentOptions) -> Decision:
     """The decision, with a limit on answers to a question of the bridge. An answer that corrects nothing that was asked
     for counts as a try; after the last try, the question is not asked again."""
     if not isinstance(decision, RequireInput):
@@ -258,10 +258,10 @@ def _confirmed(asked: Confirmation, turn: Turn, skills: Skills, options: AgentOp
         call = without_unknown_arguments(call, asked, skill.tool)
     decision = _checked(call, skill, turn, options)
     decision = confirmation(decision, call) if isinstance(decision, RunTool) else decision
-    return _unless_never_confirmed(asked, decision, options)
+    return _with_limited_confirmations(asked, decision, options)
 
 
-def _unless_never_confirmed(asked: Confirmation, decision: Decision, options: AgentOptions) -> Decision:
+def _with_limited_confirmations(asked: Confirmation, decision: Decision, options: AgentOptions) -> Decision:
     """The decision, with a limit on answers that are neither a yes nor a no. A different call is a new question."""
     again = resume_state_from(decision.kept) if isinstance(decision, RequireInput) else None
     if not isinstance(decision, RequireInput) or not isinstance(again, Confirmation):
@@ -305,12 +305,16 @@ def _checked(
     run = RunTool(skill, with_default_arguments(call.arguments, skill.listed.input_schema, rules))
     if URI in turn.extensions:
         # A client with the extension knows the schema, and wants the server itself to check the arguments.
-        return _foreign(skill, foreign) if foreign else unless_confirmation(run, call, options, confirmed)
+        return (
+            _unknown_arguments(skill, foreign)
+            if foreign
+            else unless_confirmation(run, call, options, confirmed)
+        )
     unknown = tuple(Problem(name, UNKNOWN_ARGUMENT) for name in foreign)
     found = problems_of(tool, run.arguments)
     if any(is_hidden(problem.name, rules) for problem in found):
         return End(TaskState.FAILED, _NOT_CONFIGURED.format(skill.id))
-    problems = (*unknown, *(_told(problem, rules) for problem in found))
+    problems = (*unknown, *(_without_hidden_values(problem, rules) for problem in found))
     if not problems:
         return unless_confirmation(run, call, options, confirmed)
     if options.incomplete == "reject":
@@ -320,7 +324,7 @@ def _checked(
     return _ask(own_questions.ARGUMENTS, parts, _asked_for(call, skill, problems))
 
 
-def _told(problem: Problem, rules: Mapping[str, ArgumentRule]) -> Problem:
+def _without_hidden_values(problem: Problem, rules: Mapping[str, ArgumentRule]) -> Problem:
     """A problem as the caller may see it, without hidden values. The message of a problem with the arguments as a whole
     would repeat all of them."""
     if problem.name or not any(rule.hidden for rule in rules.values()):
@@ -328,7 +332,7 @@ def _told(problem: Problem, rules: Mapping[str, ArgumentRule]) -> Problem:
     return Problem("", _TOGETHER)
 
 
-def _foreign(skill: Skill, names: Sequence[str]) -> End:
+def _unknown_arguments(skill: Skill, names: Sequence[str]) -> End:
     return End(TaskState.REJECTED, f"{skill.id} has no argument {', '.join(map(echoed, names))}")
 
 

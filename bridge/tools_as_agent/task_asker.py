@@ -112,7 +112,7 @@ class QuestionPace:
     timeout_seconds: float
     """How long the client may take to answer."""
     held_answer_seconds: float
-    """A message that names no question may answer a question that comes at most this long after it."""
+    """How far back a message that names no question still counts as the answer to a new question."""
     tries: int
     """The question is given up after this many answers that do not fit."""
     wind_up_seconds: float
@@ -199,7 +199,7 @@ class TaskAsker:
             self._open |= mine
             self._patience.pause()
             if is_shown:
-                self._listen()
+                self._start_listening()
             else:
                 self._show({})
             try:
@@ -229,7 +229,7 @@ class TaskAsker:
         """See `Asker.miss_question`."""
         self.missed = MISSED.format(calls)
 
-    def _tell_of_others(self, seconds: float) -> None:
+    def _announce_contention(self, seconds: float) -> None:
         """Tell the client until when it may answer, since other calls wait for this call's slot."""
         if self._shown is None:
             return
@@ -237,7 +237,7 @@ class TaskAsker:
         self._shown = self._shown.changed(parts=(*self._shown.parts, Part(text=words)))
         self._ask(self._unanswered(), self._shown)
 
-    def _give_way(self) -> None:
+    def _withdraw_all(self) -> None:
         """Withdraw the questions, since other calls have waited long enough."""
         self.gave_up = GAVE_WAY
         for waiting in tuple(self._waits):
@@ -252,7 +252,7 @@ class TaskAsker:
             self._show({})
         else:
             self._is_asking = False
-            self._go_on()
+            self._resume_call()
             self._job.status(TaskState.WORKING, self._job.message((Part(text=_TAKEN_BACK),)))
 
     def _forget(self, mine: Mapping[str, _OpenQuestion]) -> None:
@@ -260,13 +260,13 @@ class TaskAsker:
             if self._open.get(key) is one:
                 del self._open[key]
         if not self._open:
-            self._go_on()
+            self._resume_call()
 
-    def _go_on(self) -> None:
-        self._listen_no_more()
+    def _resume_call(self) -> None:
+        self._stop_listening()
         self._patience.resume()
 
-    def _listen_no_more(self) -> None:
+    def _stop_listening(self) -> None:
         self._job.listen(None)
         if self._slot is not None:
             self._slot.go_on()
@@ -274,7 +274,7 @@ class TaskAsker:
     def _show(self, problems: Mapping[str, tuple[Problem, ...]]) -> None:
         """Ask the open questions in a new message."""
         questions = self._unanswered()
-        self._listen()
+        self._start_listening()
         for key in problems:
             self._open[key].occasion = new_occasion()
         occasions = {one.key: self._open[one.key].occasion for one in questions}
@@ -282,17 +282,17 @@ class TaskAsker:
         self._shown = message_with_notes(self._job, parts, question_metadata(questions))
         self._ask(questions, self._shown)
         if self._slot is not None:
-            self._slot.hold(self._tell_of_others, self._give_way)
+            self._slot.hold(self._announce_contention, self._withdraw_all)
 
-    def _listen(self) -> None:
+    def _start_listening(self) -> None:
         self._is_asking = True
-        self._job.listen(self._hear)
+        self._job.listen(self._read_answers)
 
     def _ask(self, questions: Sequence[Elicitation], message: Message) -> None:
         kept = self._keep({question.key: question.params for question in questions}, self._of_turn)
         self._job.status(state_of_questions(questions), message, keep=kept)
 
-    def _hear(self, turn: Turn) -> Callable[[Commit], None]:
+    def _read_answers(self, turn: Turn) -> Callable[[Commit], None]:
         """Read the answers in a message of the client. The returned function applies the answers once the message is
         accepted."""
         message = with_metadata(turn.message, turn.metadata)
@@ -308,7 +308,7 @@ class TaskAsker:
                 self._show_again(answers.problems)
             else:
                 self._is_asking = False
-                self._listen_no_more()
+                self._stop_listening()
 
         return accepted
 
@@ -322,7 +322,7 @@ class TaskAsker:
             return
         self.gave_up = words_on_misfits(misfits, self._unanswered(), problems)
         self._is_asking = False
-        self._listen_no_more()
+        self._stop_listening()
         for waiting in tuple(self._waits):
             waiting.cancel()
 

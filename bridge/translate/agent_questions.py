@@ -25,7 +25,7 @@ from bridge.text.safe_text import web_link
 from bridge.translate.arguments import properties_of, required_of
 from bridge.translate.extension import ANSWER, BLOCK, OCCASIONS, QUESTION, SKILL
 from bridge.translate.own_questions import ElicitAction
-from bridge.translate.refusals import UntoldRefusal, no_in_form
+from bridge.translate.refusals import UntoldRefusal, refusal_content
 
 TEXT_FIELD: Final = "answer"
 """The field of a form that asks for text."""
@@ -141,7 +141,7 @@ def questions_of_agent(
         asked = _described(message, state)
     if not asked and state is TaskState.AUTH_REQUIRED and not _asks_several(message):
         url = _url_in(message.parts)
-        asked = () if url is None else (_for_url(_spoken(message, state), url, message.message_id),)
+        asked = () if url is None else (_for_url(_text_of(message, state), url, message.message_id),)
     if not asked and state is TaskState.INPUT_REQUIRED:
         asked = (_for_text(question_words(message, state), message.message_id, _key_of(message)),)
     return tuple(replace(one, takes_refusals=extension_active) for one in asked)
@@ -205,16 +205,20 @@ def question_words(message: Message | None, state: TaskState) -> str:
     parts = message.parts if message else ()
     words = text_of_parts(parts).strip()
     shown = [part.url for part in parts if part.url is not None and part.url not in words]
-    shown += [json.dumps(part.data, ensure_ascii=False) for part in parts if _is_unsaid(part, words, message)]
+    shown += [
+        json.dumps(part.data, ensure_ascii=False)
+        for part in parts
+        if _is_unmentioned_data(part, words, message)
+    ]
     return "\n".join(filter(None, [words or _NO_WORDS[state], *shown]))
 
 
-def _spoken(message: Message, state: TaskState) -> str:
+def _text_of(message: Message, state: TaskState) -> str:
     """The text of a question for a person who also sees its form or its URL."""
     return text_of_parts(message.parts).strip() or _NO_WORDS[state]
 
 
-def _is_unsaid(part: Part, words: str, message: Message | None) -> bool:
+def _is_unmentioned_data(part: Part, words: str, message: Message | None) -> bool:
     """Whether a part is data that the words do not mention. In a bridge's questions, the words mention all data."""
     if part.kind != "data":
         return False
@@ -270,19 +274,19 @@ def _refusal_in(answered: Sequence[tuple[AgentQuestion, JsonObject]]) -> UntoldR
 def _can_be_told(question: AgentQuestion, result: JsonObject) -> bool:
     if question.takes_refusals or result["action"] == ElicitAction.ACCEPT:
         return True
-    return result["action"] == ElicitAction.DECLINE and _no_in(question) is not None
+    return result["action"] == ElicitAction.DECLINE and _refusal_in_form(question) is not None
 
 
-def _no_in(question: AgentQuestion) -> JsonObject | None:
+def _refusal_in_form(question: AgentQuestion) -> JsonObject | None:
     """The content that refuses in an agent's own form; None if the form has no such content."""
-    return None if question.fields is None else no_in_form(question.params.get("requestedSchema"))
+    return None if question.fields is None else refusal_content(question.params.get("requestedSchema"))
 
 
 def _declared(question: AgentQuestion, result: JsonObject) -> JsonObject:
     """An answer in the form that the agent takes: to decline an agent's own form, content of that form that says no."""
     if question.takes_refusals or result["action"] != ElicitAction.DECLINE:
         return result
-    return {"action": ElicitAction.ACCEPT.value, "content": _no_in(question)}
+    return {"action": ElicitAction.ACCEPT.value, "content": _refusal_in_form(question)}
 
 
 def message_id_of(state: str, answer: JsonValue) -> str:
@@ -325,7 +329,7 @@ def _question_from(data: JsonObject, message: Message, state: TaskState) -> Agen
     key = data.get("key")
     own_key = key if isinstance(key, str) and key else _key_of(message)
     words = data.get("message")
-    text = words if isinstance(words, str) and words and "errors" not in data else _spoken(message, state)
+    text = words if isinstance(words, str) and words and "errors" not in data else _text_of(message, state)
     url = data.get("url")
     if data.get("mode") == "url" and isinstance(url, str) and _is_web(url):
         asked = _for_url(text, url, message.message_id)
@@ -353,14 +357,14 @@ def elicitation_form_from(schema: JsonValue) -> JsonObject | None:
     fields: JsonObject = {}
     for name, prop in properties_of(schema).items():
         known = _KEYWORDS.get(str(prop.get("type")))
-        if known is None or not _is_sayable(prop):
+        if known is None or not _fits_form(prop):
             return None
         fields[name] = {key: value for key, value in prop.items() if key in known and _is_known(key, value)}
     required: list[JsonValue] = [name for name in required_of(schema) if name in fields]
     return {"type": "object", "properties": fields, **({"required": required} if required else {})}
 
 
-def _is_sayable(prop: JsonObject) -> bool:
+def _fits_form(prop: JsonObject) -> bool:
     """Whether an MCP form can express a field: its choices are strings, and no keyword combines schemas."""
     items = prop.get("items")
     if prop.get("type") == "array":

@@ -131,7 +131,7 @@ def _restored(part: Part) -> tuple[JsonValue, ...]:
     name = row.fields.get(part.kind) if row is not None else None
     if row is None or name is None or (row.needs_type and not typed):
         return ()
-    if kind == "resource_link" and not _may_come_back(part.url):
+    if kind == "resource_link" and not _may_be_link(part.url):
         return ()
     held: JsonObject = {name: getattr(part, part.kind), **(typed if row.takes_type else {})}
     if kind != "resource":
@@ -140,7 +140,7 @@ def _restored(part: Part) -> tuple[JsonValue, ...]:
     return ({**rest, "resource": {**inner, **held}},) if isinstance(inner, dict) else ()
 
 
-def _may_come_back(uri: str | None) -> bool:
+def _may_be_link(uri: str | None) -> bool:
     """Whether a part may become a link again. Another bridge's own configuration decides whether it passes on `file:`
     links."""
     return resource_link(uri) is not None or (uri or "").lower().startswith("file:")

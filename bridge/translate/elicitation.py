@@ -315,19 +315,19 @@ def _filled_in(form: Tool, message: Message, fill_defaults: bool) -> JsonObject 
     content, fields = _content(form, message), properties_of(form.input_schema)
     if not fields:
         # A form without fields takes only a yes or a no. Any other words are not a yes.
-        is_yes = answer_to_confirmation(message, {}, form) or _says_yes_alone(message)
+        is_yes = answer_to_confirmation(message, {}, form) or _accepts_without_fields(message)
         if is_yes in _REFUSALS:
             return {"action": str(is_yes)}
         if not is_yes:
             return (Problem("", _YES_OR_NO),)
-    is_empty = bool(fields) and not content.keys() & fields.keys() and not _says_yes_alone(message)
+    is_empty = bool(fields) and not content.keys() & fields.keys() and not _accepts_without_fields(message)
     content = _with_defaults(form, content) if fill_defaults else content
     # The defaults alone are the answer only if the message clearly accepts them: other words may be a refusal.
     nothing = (Problem("", _NOTHING_OF_FORM),) if is_empty else ()
     return problems_of(form, content) or nothing or {"action": "accept", "content": _whole(content)}
 
 
-def _says_yes_alone(message: Message) -> bool:
+def _accepts_without_fields(message: Message) -> bool:
     """Whether a message accepts a form without filling in a field: in its metadata, or with an empty answer as data."""
     if (message.metadata or {}).get(ANSWER) == ElicitAction.ACCEPT:
         return True

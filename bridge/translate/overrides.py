@@ -120,7 +120,7 @@ class RuleNames:
         meant = (*self.own, *self.qualified)
         return pattern in self.every or any(fnmatchcase(name, pattern) for name in meant)
 
-    def let_give(self, pattern: str) -> bool:
+    def may_lift(self, pattern: str) -> bool:
         """Whether a matching rule with this pattern may also lift restrictions."""
         return (
             pattern in self.exact
@@ -170,7 +170,7 @@ def override_for(rules: Mapping[str, Rule], names: RuleNames) -> Rule | None:
     """
     merged: Rule | None = None
     for pattern in _weakest_first(list(rules), names):
-        rule = rules[pattern] if names.let_give(pattern) else _that_takes(rules[pattern])
+        rule = rules[pattern] if names.may_lift(pattern) else _without_lifting(rules[pattern])
         merged = rule if merged is None else _merged(merged, rule)
     return merged
 
@@ -191,18 +191,18 @@ def _weakest_first(patterns: Sequence[str], names: RuleNames) -> list[str]:
     return [*globs, *exact]
 
 
-_GIVEN_BY: Final[Mapping[str, bool]] = {"hidden": False, "confirm": False, "public": True}
+_LIFTING_VALUES: Final[Mapping[str, bool]] = {"hidden": False, "confirm": False, "public": True}
 """The value with which each of these keys lifts a restriction."""
 
 
-def _that_takes(rule: Rule) -> Rule:
+def _without_lifting(rule: Rule) -> Rule:
     """The rule without the keys that lift restrictions."""
     changes: dict[str, object] = {}
     for one in fields(rule):
         value = getattr(rule, one.name)
         if one.name == "arguments":
-            changes[one.name] = {name: _that_takes(argument) for name, argument in value.items()}
-        elif one.name in _GIVEN_BY and value is _GIVEN_BY[one.name]:
+            changes[one.name] = {name: _without_lifting(argument) for name, argument in value.items()}
+        elif one.name in _LIFTING_VALUES and value is _LIFTING_VALUES[one.name]:
             changes[one.name] = None
     return replace(rule, **changes)  # type: ignore[arg-type]  # each is a field's value
 

@@ -53,7 +53,7 @@ class UntoldRefusal:
     action: ElicitAction
     """DECLINE or CANCEL."""
 
-    def said_of(self, agent: str) -> str:
+    def sentence_about(self, agent: str) -> str:
         """A sentence that says what the person did."""
         return f"The person {_DID[self.action]} what the agent {agent} asked"
 
@@ -70,19 +70,21 @@ def refusal_among(responses: Mapping[str, JsonValue]) -> UntoldRefusal | None:
     )
 
 
-def no_in_form(form: JsonValue) -> JsonObject | None:
+def refusal_content(form: JsonValue) -> JsonObject | None:
     """The content that refuses in a form, and says nothing else; None when the schema declares no such content."""
     if not isinstance(form, dict):
         return None
     found = {
-        name: no for name, field in properties_of(form).items() if (no := _no_of(name, field)) is not None
+        name: no
+        for name, field in properties_of(form).items()
+        if (no := _refusing_value(name, field)) is not None
     }
     if len(found) != 1 or not set(required_of(form)) <= found.keys():
         return None
     return {**found}
 
 
-def _no_of(name: str, field: JsonObject) -> bool | str | None:
+def _refusing_value(name: str, field: JsonObject) -> bool | str | None:
     """The value of a field that means a refusal."""
     about = _about(name)
     if field.get("type") == "boolean":

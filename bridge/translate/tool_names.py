@@ -74,7 +74,7 @@ def qualified_name(tool: ToolToName) -> str:
     return _name(tool, _FIRST_WITH_SOURCE)
 
 
-def hosts_take(name: str) -> bool:
+def hosts_accept(name: str) -> bool:
     """Whether the strictest host accepts this name."""
     return _EXACT.fullmatch(name) is not None
 
@@ -88,7 +88,7 @@ def slug(text: str) -> str:
 
 def _name(tool: ToolToName, step: int) -> str:
     if step < _FIRST_WITH_SOURCE:
-        if tool.exact is not None and hosts_take(tool.exact):
+        if tool.exact is not None and hosts_accept(tool.exact):
             return tool.exact
         return _short(_own(tool), tool, 0)
     return _short(f"{slug(tool.source_key)}_{_own(tool)}", tool, _DIGEST_CHARACTERS[step])

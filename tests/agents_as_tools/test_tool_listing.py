@@ -71,7 +71,7 @@ async def listed(count: int, most: int = 100, **said: str) -> tuple[FaceListing,
     watched = card.model_copy(update={"skills": Skills(card.skills)})
     async with httpx2.AsyncClient() as http:
         agent = RemoteAgent(URL, Remembered(FoundCard(URL, b"", watched)), http, client_options(), key="big")
-        agent.use_what_is_remembered()
+        agent.use_remembered_card()
         Skills.times = 0
         rules = replace(OPTIONS.rules, skills_most=most)
         return listing_of([agent], replace(OPTIONS, rules=rules), {}), Skills

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from bridge.translate.own_questions import ElicitAction
-from bridge.translate.refusals import UntoldRefusal, no_in_form, refusal_among
+from bridge.translate.refusals import UntoldRefusal, refusal_among, refusal_content
 
 YES_OR_NO: Any = {"type": "boolean"}
 
@@ -40,7 +40,7 @@ def one_of(*values: str, **more: Any) -> Any:
     ],
 )
 def test_a_form_about_consent_alone_can_refuse(asked: Any, no: Any) -> None:
-    assert no_in_form(asked) == no
+    assert refusal_content(asked) == no
 
 
 @pytest.mark.proves("map-ask-back-no")
@@ -76,7 +76,7 @@ def test_a_form_about_consent_alone_can_refuse(asked: Any, no: Any) -> None:
     ],
 )
 def test_no_other_form_can_refuse(asked: Any) -> None:
-    assert no_in_form(asked) is None
+    assert refusal_content(asked) is None
 
 
 @pytest.mark.proves("map-ask-back-no")

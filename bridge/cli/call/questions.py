@@ -54,9 +54,9 @@ class CallQuestion:
     @property
     def no(self) -> JsonObject | None:
         """The content of the question's form that says no, if its schema declares one."""
-        from bridge.translate.refusals import no_in_form
+        from bridge.translate.refusals import refusal_content
 
-        return None if self.form is None else no_in_form(self.form.tool.input_schema)
+        return None if self.form is None else refusal_content(self.form.tool.input_schema)
 
 
 class DeclinedError(Exception):
