@@ -435,7 +435,7 @@ async def test_who_says_three_times_that_it_has_logged_in_and_has_not_is_not_ask
                 await anyio.sleep(0.01)
         await here.send("alice", said)
         ended = await here.becomes("alice", task, "TASK_STATE_REJECTED")
-        assert "still no login" in str(ended["status"])
+        assert "but no login at" in str(ended["status"])
         assert here.calls == []
 
 

@@ -57,7 +57,7 @@ async def test_each_caller_reads_of_its_own_skills_and_the_public_card_leaves_so
             assert ids(card) == skills
             assert card["name"] == public["name"]
             assert {one["url"] for one in card["supportedInterfaces"]} == {f"{there.url}/agents/a"}
-        assert "is for this caller" in card["skills"][0]["description"]
+        assert "this caller may use none of its skills" in card["skills"][0]["description"]
 
 
 @pytest.mark.proves("a2a-13.3-extended", "oauth-scopes")
