@@ -54,7 +54,7 @@ class HeardRefusal:
 
     def __init__(self, logger: logging.Logger) -> None:
         self.words = ""
-        """Why the peer does not take them; empty while it does."""
+        """Why the peer refuses the credentials; empty while it takes them."""
         self._logger = logger
         self._was_told = False
 

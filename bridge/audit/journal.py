@@ -52,7 +52,7 @@ class ChainWriter(Protocol):
     head: ChainHead
 
     def append(self, entries: Sequence[JsonObject], *, lasting: bool, lost: int = 0) -> list[int]:
-        """Write lines, all or none, and return their numbers. The first tells how many were lost before it.
+        """Write all lines or none, and return their numbers. The first line says how many lines were lost before it.
 
         Raises:
             AuditWriteError: they could not be written.

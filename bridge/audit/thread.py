@@ -17,7 +17,7 @@ _Result = TypeVar("_Result")
 
 
 class DiskThread(Generic[_Result]):
-    """Does one thing after the other. Made in the event loop."""
+    """A thread that does one job after another. Create it in the event loop."""
 
     def __init__(self, name: str) -> None:
         self._loop = asyncio.get_running_loop()

@@ -24,13 +24,13 @@ from bridge.text.jsonvalues import JsonObject
 from bridge.text.safe_text import with_visible_characters
 
 LOOK_SECONDS: Final = 3.0
-"""Between looks at the numbers: nothing tells when one changes."""
+"""The pause between two looks at the numbers: no signal tells when a number changes."""
 
 _HEARTBEAT_LOOKS: Final = 5
-"""Looks without a change after which a heartbeat is sent."""
+"""After so many looks without a change, a heartbeat is sent."""
 
 _WORDS: Final = 500
-"""Characters of the words of one event that are told."""
+"""The most characters of the words of one event."""
 
 
 class NewsStream:

@@ -151,7 +151,7 @@ def _shortened(value: JsonValue) -> JsonValue:
 
 
 def _visible(value: Any) -> Any:
-    """A value of an expression: hidden characters of a text become escapes, markup of ours stays."""
+    """A value in a template: hidden characters of a text become escapes, and our own markup stays."""
     return with_visible_characters(value) if type(value) is str else value
 
 

@@ -31,11 +31,11 @@ class Paging:
     path: str
     """The page, below the console."""
     part: str = ""
-    """The list that is shown alone; "" shows the beginning of all."""
+    """The only list on the page; "" shows the beginning of each list."""
     before: int = 0
-    """How many entries of it came before."""
+    """How many entries of the list were on earlier pages."""
     more: Mapping[str, str] = field(default_factory=dict)
-    """What else of the query stays in links."""
+    """The other parameters of the query, which links keep."""
 
     @classmethod
     def asked(cls, path: str, query: Mapping[str, str], *kept: str) -> Paging:

@@ -84,8 +84,8 @@ class TabStream:
 
     @asynccontextmanager
     async def held(self, receive: Receive, send: Send) -> AsyncIterator[anyio.abc.TaskGroup]:
-        """Answer a request with this stream while the context is open. It may be left by itself: what runs in it, and
-        in the group that it yields, is cancelled when the tab is closed or the stream has to end."""
+        """Answer a request with this stream while the context is open. When the tab is closed, or the stream has to
+        end, the body of the context is cancelled, with the group that it yields."""
         raw = [(name.lower().encode(), value.encode()) for name, value in HEADERS.items()]
         raw += [(b"content-type", b"text/event-stream"), (b"x-accel-buffering", b"no")]
         self._streams.open.add(self)

@@ -30,7 +30,7 @@ PAGE_SIZE: Final = 50
 """Tasks of one agent on a page."""
 
 _FIRST_SIZE: Final = 10
-"""Tasks of each agent on a page about all of them."""
+"""Tasks of each agent, on the page with all agents."""
 
 _LOOKED_AT: Final = 1000
 """Tasks that one search for a skill looks at."""

@@ -480,7 +480,7 @@ def _with(headers: httpx2.Headers, shown: PeerCredentials) -> httpx2.Headers:
 
 
 async def _is_short(response: httpx2.Response) -> bool:
-    """Whether a response has `_SHORT_BYTES` at most. What had to be read for that stays in it."""
+    """Whether a response has `_SHORT_BYTES` at most. The bytes that this reads stay in the response."""
     stream = response.stream
     assert isinstance(stream, httpx2.AsyncByteStream), "an AsyncClient has sent the request"
     response.stream = read = _ReadAhead(stream)

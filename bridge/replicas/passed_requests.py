@@ -26,10 +26,11 @@ SHOWN_BEFORE: Final = "mcp-a2a-shown"
 """The header of a hop for what the client's connection has shown. It counts only with the proof of a hop."""
 
 VALID_SECONDS: Final = 30.0
-"""How long a hop is valid, and how far ahead it may be."""
+"""How long a passed request is valid, and how far its time may lie ahead."""
 
 MAX_NONCES: Final = 200_000
-"""The nonces that are remembered: of 3,000 hops a second. Beyond, hops are refused. Only replicas can add one."""
+"""The most nonces that are remembered, enough for 3,000 requests a second. Further requests are refused. Only replicas
+can add a nonce."""
 
 _NONCE_BYTES: Final = 16
 _HEADER: Final = re.compile(

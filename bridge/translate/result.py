@@ -104,7 +104,7 @@ class UnfinishedCall:
     """A call without a result yet: its agent asks a question, or still works."""
 
     words: str
-    """The question, or that the agent still works."""
+    """The question of the agent, or a sentence that says that the agent still works."""
     state: TaskState
     tool: str
     """The follow-up tool that continues the call."""

@@ -32,7 +32,7 @@ class CardSigning:
 
     def __init__(self) -> None:
         self.signer: CardSigner | None = None
-        """None signs nothing. Each configuration has its own."""
+        """The signer of the configuration that is served; None signs no card."""
 
     @property
     def mark(self) -> tuple[str, ...]:

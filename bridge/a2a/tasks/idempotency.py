@@ -36,8 +36,8 @@ REPEATED: Final = "urn:mcp-a2a:tool:v1/repeated"
 """Metadata of a task that answers a repeat of an answered message: {"answeredAt"}."""
 
 MOST_REMEMBERED: Final = 10_000
-"""The number of messages whose times are remembered: of their arrival and of their written answers. A forgotten
-message is judged by its wall-clock time."""
+"""The most messages of which the times of arrival and of the written answer are remembered. A forgotten message is
+judged by its wall-clock time."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,7 +159,7 @@ class MessageBook:
             replicas.note_answer(owner, message_id, record.task_id, answer)
 
     def note_elsewhere(self, owner: str, message_id: str, task_id: str) -> None:
-        """Remember a message of a client of this replica that another one took in, for when its answer is written."""
+        """Remember a message that another replica took in for a client of this replica, until the answer is written."""
         owned_id = owner, message_id
         record = self._records.get(owned_id)
         if record is None or record.task_id != task_id:

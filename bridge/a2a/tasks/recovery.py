@@ -76,8 +76,8 @@ class Recovery:
 
 
 def _turn_left(live: LiveTask) -> Turn:
-    """The turn for a task of an earlier process: the last message of its client. It has no rights of its own: what they
-    are, the agent has to know."""
+    """The turn for a task of an earlier process: the last message of its client. The turn has no rights; the agent has
+    to know the rights of the owner."""
     message = next(message for message in reversed(live.task.history or ()) if message.role is Role.USER)
     principal = Principal(live.origin.owner, skills=())
     return Turn(principal, message, SendMessageConfiguration(), {}, frozenset(), live.task, live.kept)

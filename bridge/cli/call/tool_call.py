@@ -178,7 +178,7 @@ class ToolCalling:
         raise PeerError(f"the tool was not done within {self._timeout_seconds:g} s, and was cancelled")
 
     async def _call(self) -> int:
-        """From the words of the command line to the result."""
+        """Read the arguments of the command line, call the tool and print the result."""
         tool = self._tool()
         if tool is None:
             return await self._in_main(self._list)

@@ -156,7 +156,7 @@ def _keep(token: str, place: Path) -> None:
 
 
 def _changed(file: Path | None, edit: Callable[[str], str]) -> Path:
-    """Change the file, which has to be right before and afterwards; gives its path."""
+    """Change the file, and return its path. The file has to be valid before and after the change."""
     from bridge.cli.serve import found, loaded_from
     from bridge.config.load import load_edited
     from bridge.hosts import files

@@ -302,7 +302,7 @@ class Access:
         """The principal of a request, by its headers with names in lower case. `face` is the path of what it asks, and
         `metadata_url` tells a refused client of the issuers.
 
-        The verdict is that of the verifiers in use when this returns: after a change the request is judged again.
+        If the verifiers change while this waits, the request is judged again by the new verifiers.
 
         Raises:
             RefusedError: 401, a credential is missing or invalid; 503, it cannot be judged at the moment.

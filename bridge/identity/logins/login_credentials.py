@@ -224,12 +224,13 @@ class LoginToken(TokenSource):
 
     @property
     def is_callers(self) -> bool:
-        """Whether it is the login of one caller, not that of the operator."""
+        """Whether the login belongs to a caller, and not to the operator."""
         return self.login_config.principal != OPERATOR
 
     def bind(self, since: float | None) -> bool:
-        """Give out tokens of the login that was made then, and of no other one. Returns whether it does: one that was
-        bound stays so, and None is for no login."""
+        """Bind this source to the login that was made at `since`, and give out tokens of no other login.
+
+        Returns whether it is bound to that login. A bound source stays bound. None means that there is no login."""
         if self._since is None and since is not None:
             self._since = since
         return self._since == since

@@ -130,7 +130,7 @@ class Upstream:
         self._slots_each = 1 if is_serial else self._pace.concurrency
         self._on_change = on_change
         self._refusal = HeardRefusal(logger)
-        """Whether it takes calls with the bridge's credentials, while it is connected."""
+        """Whether the connected server takes the credentials of the bridge, by its last answer."""
         self._was_tried = False
         self._first = self._make(name, on_change=self._hear_change)
         self._shared = self._queue(

@@ -259,7 +259,7 @@ class Epochs:
         self.failure = why
 
     async def _beat(self) -> NoReturn:
-        """Beat, and look at the others."""
+        """Send heartbeats, and look for the heartbeats of the other replicas."""
         seconds = self._bounds.lease.beat_seconds
         pauses = Backoff(seconds, LONGEST_PAUSE_SECONDS)
         while True:

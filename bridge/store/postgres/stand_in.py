@@ -48,7 +48,7 @@ class StandInBeat:
         self._thread: Thread | None = None
         self._connection: psycopg.Connection | None = None
         self.beats = 0
-        """How often it beat."""
+        """How many heartbeats this thread has sent."""
 
     @property
     def is_needed(self) -> bool:

@@ -187,7 +187,7 @@ class PostgresStore:
         return self._replicas.outbox
 
     async def unfinished(self) -> AsyncIterator[StoredTask]:
-        """Nothing: tasks rest, or are adopted."""
+        """Yield nothing: with replicas, each unfinished task either rests or is adopted by a replica."""
         nothing: tuple[StoredTask, ...] = ()
         for task in nothing:
             yield task
