@@ -4,8 +4,8 @@ A card that lacks only fields that a client can do without is accepted, and its 
 followed within the origin only, since the client's credentials go with them. Cards are cached by the rules of HTTP
 (`http_cache.py`).
 
-Where the user has pinned keys, only what they have signed of a card is read (`card_pins.py`), before anything that the
-card names is asked.
+If the user has pinned keys, only the part of a card that these keys have signed is read (`card_pins.py`). This happens
+before any request to a URL on the card.
 
 Spec: A2A 1.0 section 8; 8.4.3 (signatures); 8.6 (caching)."""
 
@@ -51,7 +51,7 @@ from bridge.text.jsonvalues import JsonObject
 
 
 class UnverifiedCardError(DistrustedError):
-    """No key that its user has pinned has signed a card."""
+    """A card is not signed by any pinned key."""
 
 
 class VerifiesCards(Protocol):
@@ -59,7 +59,7 @@ class VerifiesCards(Protocol):
 
     @property
     def mark(self) -> str:
-        """Tells these keys from others."""
+        """A text that identifies these keys."""
         ...
 
     async def proof_of(self, card: JsonObject, where: str) -> CardProof:
@@ -82,21 +82,22 @@ class FoundCard:
     deviations: tuple[str, ...] = ()
     """The deviations of a readable card from the specification, field by field."""
     told_version: str = ""
-    """The version of A2A that the agent told when it was asked, because its card does not say one."""
+    """The version of A2A that the agent gave when it was asked. The card does not say the version."""
     is_open: bool = False
-    """Whether neither the card nor the agent has told the version."""
+    """Whether the version is unknown: neither the card nor the agent says it."""
     is_readable: bool = False
-    """Whether an open card is of a version that may be presumed."""
+    """Whether the card can be read although its version is unknown, by a presumed version."""
     proof: CardProof | None = None
-    """Who has signed it, where keys are pinned. Then the card holds what is signed, and nothing else of the text."""
+    """Who has signed the card, if keys are pinned. The card then holds only the signed part of the text."""
 
 
 AskVersion = Callable[[FoundCard], Awaitable[str]]
-"""Asks the agent of an open card for its version. Raises UnknownVersionError if its answer does not tell it."""
+"""Asks the agent of an open card for its version. Raises UnknownVersionError if the answer does not show the
+version."""
 
 
 class UnknownVersionError(PeerError):
-    """Neither a card nor its agent tells the version of A2A that the agent speaks."""
+    """Neither a card nor its agent says which version of A2A the agent speaks."""
 
 
 async def fetch_card(
@@ -107,8 +108,9 @@ async def fetch_card(
     ask_version: AskVersion | None = None,
     pins: VerifiesCards | None = None,
 ) -> FoundCard:
-    """The card of the agent at `url`: at a well-known path below it, or else at `url` itself. `ask_version` asks for
-    a version that the card does not say; None leaves it open. `pins` are the keys that must have signed it.
+    """The card of the agent at `url`: at a well-known path below `url`, or else at `url` itself. `ask_version` asks the
+    agent for its version if the card does not say it; None leaves the version unknown. `pins` are the keys that must
+    have signed the card.
 
     Raises:
         NoCardError: a server answers and has no card.
@@ -122,7 +124,7 @@ async def fetch_card(
 
 
 async def _proof(text: bytes, url: str, pins: VerifiesCards | None) -> CardProof | None:
-    """The proof that a pinned key has signed a card; None where none is pinned."""
+    """The proof that a pinned key has signed a card; None if no key is pinned."""
     if pins is None:
         return None
     where = redacted_url(url)
@@ -133,7 +135,7 @@ async def _proof(text: bytes, url: str, pins: VerifiesCards | None) -> CardProof
 
 
 async def _told(found: FoundCard, ask_version: AskVersion | None) -> FoundCard:
-    """The card with the version that its agent tells, if it leaves the version open and the agent may be asked."""
+    """The card with its version. If the card does not say the version, its agent is asked, provided that it may be."""
     if not found.is_open or ask_version is None:
         return found
     try:
@@ -146,8 +148,8 @@ async def _told(found: FoundCard, ask_version: AskVersion | None) -> FoundCard:
 
 
 def found_card(url: str, text: bytes, told_version: str = "", proof: CardProof | None = None) -> FoundCard:
-    """The card in the text at a URL. `told_version` is what its agent told of its version; a version that this bridge
-    does not know counts as none. Of a card with a proof, only what is signed is read.
+    """The card in the text at a URL. `told_version` is the version that the agent gave; a version that this bridge does
+    not know is ignored. If the card has a proof, only its signed part is read.
 
     Raises:
         PeerError: the text is not a card of a supported version.
@@ -157,14 +159,14 @@ def found_card(url: str, text: bytes, told_version: str = "", proof: CardProof |
     told = told_version if told_version in (*VERSIONS.tellable, VERSIONS.current.version) else ""
     card, deviations = read_card(VERSIONS.card_from(value, url, told), where)
     if proof is not None and proof.form is CardForm.SDK:
-        deviations = ()  # what is required and empty is not signed in this form
+        deviations = ()  # this form of signature leaves out required fields that are empty
     is_open = not told and VERSIONS.leaves_open(value)
     is_readable = VERSIONS.presumed(url) is not None or VERSIONS.misnames(value)
     return FoundCard(url, text, card, deviations, told, is_open, is_readable, proof)
 
 
 def card_from(text: bytes, where: str, place: str = "") -> tuple[AgentCard, tuple[str, ...]]:
-    """A card, and what in it is not as the specification asks; `where` is said of it, `place` is its URL.
+    """A card, and its deviations from the specification. Messages call the card `where`; `place` is its URL.
 
     Raises:
         PeerError: the text is not a card of a supported version.
@@ -173,7 +175,7 @@ def card_from(text: bytes, where: str, place: str = "") -> tuple[AgentCard, tupl
 
 
 class _StoredProof(BaseModel):
-    """The proof of a card in the cache. The file is its owner's alone, so that it is believed."""
+    """The proof of a card in the cache. It is trusted, since only the owner can read and write the file."""
 
     model_config = ConfigDict(frozen=True)
 
@@ -194,7 +196,7 @@ class _StoredCard(StoredResponse):
     validators: dict[str, str]
     """The conditional headers for the next request."""
     told_version: str = ""
-    """The version that the agent told. It holds for as long as the card is the same."""
+    """The version that the agent gave. It holds until the card changes."""
     proof: _StoredProof | None = None
 
 
@@ -207,7 +209,7 @@ class CardSource(CachedResource[_StoredCard, FoundCard]):
     word = "card"
     kept_type = _StoredCard
     is_settled = True
-    """The names on a card that was read are its agent's own."""
+    """A card that was read holds the final names of its agent."""
 
     def __init__(
         self,
@@ -223,8 +225,8 @@ class CardSource(CachedResource[_StoredCard, FoundCard]):
         pins: VerifiesCards | None = None,
     ) -> None:
         """`guard` judges connections to the origin of `url`. `is_learned` says that the URL came from a catalog and not
-        from the user. `ask_version` asks once for a version that the card does not say; None leaves it open. `pins` are
-        the keys that must have signed each card."""
+        from the user. `ask_version` asks the agent once for its version if the card does not say it; None leaves the
+        version unknown. `pins` are the keys that must have signed each card."""
         super().__init__(http, url, folder, bounds, credentials)
         self._guard = guard
         self._is_learned = is_learned
@@ -236,8 +238,8 @@ class CardSource(CachedResource[_StoredCard, FoundCard]):
         """The current card; see `CachedResource.refresh`.
 
         Raises:
-            PeerError: as there. If no card is known and the URL is the user's own, the message also says what else is
-                at that URL.
+            PeerError: as for `CachedResource.refresh`. If no card is known and the user gave the URL, the message also
+                says what else is at that URL.
         """
         try:
             return await super().refresh()
@@ -311,10 +313,10 @@ class CardSource(CachedResource[_StoredCard, FoundCard]):
 
 
 class OwnCard:
-    """The card of an agent that this process publishes, for those of its own MCP servers that are made of the agent.
+    """The card of an agent that this process publishes, for MCP servers of the same process that offer the agent.
 
     The card needs no request, so a start neither waits for it nor needs a listening socket. It names the address at
-    which the process reaches itself, whatever address others are given. Its users hear of a change at once.
+    which the process reaches itself, which may differ from its public address. Watchers are told of a change at once.
 
     Implements `bridge.agents_as_tools.remote_agent.CardProvider`. Compared by identity.
     """
@@ -322,7 +324,7 @@ class OwnCard:
     def __init__(
         self, base_url: str, card: Callable[[str], AgentCard], settled: Callable[[], bool] = lambda: True
     ) -> None:
-        """`card` gives the card of the agent at a base URL, and `settled` says whether its names stay."""
+        """`card` gives the card of the agent at a base URL, and `settled` says whether the names on it are final."""
         self._base_url = base_url
         self._card = card
         self._settled = settled
@@ -330,7 +332,7 @@ class OwnCard:
 
     @property
     def is_settled(self) -> bool:
-        """Whether the names on the card no longer depend on a server that nobody knows."""
+        """Whether the names on the card are final: they do not depend on a server that was never reached."""
         return self._settled()
 
     def look(self) -> None:

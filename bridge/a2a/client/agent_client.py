@@ -67,7 +67,7 @@ class ClientOptions:
     json_values: int
     """The most values and keys in one answer, or in one event of a stream."""
     extensions: tuple[str, ...] = ()
-    """The URIs of extensions to activate. Those that the card does not declare are left out."""
+    """The URIs of extensions to activate. Extensions that the card does not declare are left out."""
     undeclared: tuple[str, ...] = ()
     """The URIs of extensions to activate that no card declares."""
     credentials: Credentials = field(default_factory=Credentials)
@@ -80,12 +80,12 @@ class ClientOptions:
     on_hop: OnHop | None = None
     """Called with the wire text of each request, and of each answer or event."""
     peer: str = ""
-    """The agent's name for those who listen to hops."""
+    """The agent's name in hops."""
     hops: Hops = UNHEARD
     versions: Versions = VERSIONS
     """The versions that the client speaks."""
     how_to_log_in: str = ""
-    """The hint for an agent that wants the login of a person; empty if it gets a token already."""
+    """The hint for an agent that requires the login of a person; empty if a token is configured."""
     on_refusal: Callable[[str], None] = lambda _: None
     """See `TransportOptions.on_refusal`."""
 
@@ -93,8 +93,8 @@ class ClientOptions:
 class AgentClient(Performer):
     """Performs operations on one agent, over the first interface that can be reached.
 
-    An interface that was out of reach is tried last from then on. The HTTP client must carry no credentials: they are
-    added to each request.
+    After that, an interface that could not be reached is tried last. The HTTP client must carry no credentials: they
+    are added to each request.
     """
 
     def __init__(
@@ -115,7 +115,7 @@ class AgentClient(Performer):
 
     @property
     def interface(self) -> AgentInterface:
-        """The interface in use: the first one that may be called and was not out of reach."""
+        """The interface in use: the first that may be called and could be reached."""
         return self._transports[0].interface
 
     @property
@@ -125,12 +125,12 @@ class AgentClient(Performer):
 
     @property
     def streams_answers(self) -> bool:
-        """Whether the answer to a message may be a stream: not every version has one."""
+        """Whether the answer to a message may be a stream. Some versions have no such stream."""
         return self.streams and self._transports[0].has(operations.SEND_STREAMING_MESSAGE)
 
     @property
     def notifies(self) -> bool:
-        """Whether the card declares push notifications, and the version can ask for them when the task is known."""
+        """Whether the card declares push notifications, and the version can register a webhook for a known task."""
         declared = bool(self.card.capabilities.push_notifications)
         return declared and self._transports[0].has(operations.CREATE_PUSH_CONFIG)
 
@@ -163,11 +163,11 @@ class AgentClient(Performer):
         return await self.perform(operations.CANCEL_TASK, objects.CancelTaskRequest(id=task_id))
 
     async def create_push_config(self, config: TaskPushNotificationConfig) -> TaskPushNotificationConfig:
-        """Have a webhook notified of a task; the config as the agent took it (section 3.1.7)."""
+        """Register a webhook for a task. Returns the config that the agent accepted (section 3.1.7)."""
         return await self.perform(operations.CREATE_PUSH_CONFIG, config)
 
     async def delete_push_config(self, task_id: str, config_id: str) -> None:
-        """Have a webhook notified no more (section 3.1.10). A version without this does nothing."""
+        """Remove a webhook of a task (section 3.1.10). Does nothing if the version has no such operation."""
         if self._transports[0].has(operations.DELETE_PUSH_CONFIG):
             request = push_objects.DeleteTaskPushNotificationConfigRequest(task_id=task_id, id=config_id)
             await self.perform(operations.DELETE_PUSH_CONFIG, request)
@@ -252,7 +252,7 @@ def http_transports(
 def _terms_at(
     url: str, terms: TransportOptions, found: FoundCard, options: ClientOptions
 ) -> TransportOptions:
-    """The terms for an interface. Without credentials it may be at another origin, where no later login is shown."""
+    """The options for an interface. An untrusted origin gets no credentials, not even those of a later login."""
     if not options.credentials.waits_for_login or may_be_shown(found, url, options.trust):
         return terms
     bare = replace(options, credentials=replace(options.credentials, tokens=None))

@@ -46,7 +46,7 @@ _BY_CODE: Final = {kind.jsonrpc_code: kind for kind in KINDS.values() if not kin
 
 _TOO_MANY: Final = 429
 _GATEWAY: Final = frozenset({502, 503, 504})
-"""The statuses with which a proxy says that the agent did not answer."""
+"""The statuses by which a proxy reports that the agent did not answer."""
 
 
 class AgentRefusedError(PeerError):
@@ -62,7 +62,7 @@ class AgentRefusedError(PeerError):
 
     @property
     def kind(self) -> ErrorKind | None:
-        """The kind of A2A error; None if it is not one of A2A's."""
+        """The kind of A2A error; None if the error is not defined by A2A."""
         return KINDS.get(self.reason or "") or _BY_CODE.get(self.code)
 
 
@@ -82,7 +82,7 @@ class ClientBinding(ABC):
 
     @abstractmethod
     def request(self, operation: AnyOperation, params: JsonObject) -> OutgoingRequest:
-        """The HTTP request of an operation. A tenant of the interface replaces the one in `params`."""
+        """The HTTP request of an operation. A tenant of the interface replaces the tenant in `params`."""
 
     def payload(self, outgoing: OutgoingRequest) -> str:
         """The content of a request as JSON, for traces."""
@@ -134,7 +134,7 @@ class JsonRpc(ClientBinding):
         )
 
     def result(self, text: bytes, response: httpx2.Response) -> JsonValue:
-        """The result in the envelope. An error in the envelope counts before the HTTP status."""
+        """The result in the envelope. An error in the envelope takes precedence over the HTTP status."""
         answer = self._answer(text, response)
         if (
             isinstance(answer, dict)
@@ -196,8 +196,8 @@ def binding_of(interface: AgentInterface, dialect: Dialect, max_values: int) -> 
 
 
 def _refusal(error: ErrorObject, text: bytes, response: httpx2.Response) -> PeerError:
-    """The exception for an error in an answer. A proxy, too, may write errors in the form of the binding: what is not
-    an error of A2A, under the status of a proxy, is read by its status."""
+    """The exception for an error in an answer. A proxy may also write errors in the form of the binding. So an error
+    that A2A does not define, under a status of a proxy, is judged by the status."""
     refused = AgentRefusedError(replace(error, message=without_credentials(error.message, response.request)))
     is_proxys = response.status_code in {_TOO_MANY, *_GATEWAY} and refused.kind is None
     return http_status_error(response, text) if is_proxys else refused

@@ -1,7 +1,7 @@
-"""The keys that may sign the card of an agent, as its user has pinned them. Only a bridge with such keys imports this.
+"""The keys that the user has pinned for the card of an agent. Only a bridge with pinned keys imports this module.
 
-The keys come from a file or from a URL of the user's, never from where the card says (`jku`). An unknown key may be a
-new one, so that the keys are fetched again for it, but not too often.
+The keys come from a file or a URL that the user gave, never from the URL on the card (`jku`). An unknown key may be
+new, so the keys are then fetched again, but not too often.
 
 Spec: A2A 1.0 section 8.4.3; RFC 7517.
 """
@@ -27,24 +27,24 @@ from bridge.local.private_files import open_regular
 from bridge.text.jsonvalues import JsonObject
 
 FILE_BYTES: Final = 1024 * 1024
-"""The bound on a key set in a file, which is that of one from a URL by default."""
+"""The bound on a key set in a file. It equals the default bound on a key set from a URL."""
 FILE_KEYS: Final = 100
-"""The bound on its keys, likewise."""
+"""The bound on the number of keys in a file. It equals the default bound for a URL."""
 
 
 class PinnedKeys(Protocol):
-    """Where the keys are; `KeySource` is a URL."""
+    """A source of pinned keys. `KeySource` reads a URL, `KeyFile` a file."""
 
     async def keys(self) -> Sequence[IssuerKey]:
         """The keys.
 
         Raises:
-            NoKeysError: they were never to be had.
+            NoKeysError: no keys could be read yet.
         """
         ...
 
     async def keys_after_unknown(self) -> Sequence[IssuerKey]:
-        """The keys, sought again for one that is not among them.
+        """The keys, read again because a key was not among them.
 
         Raises:
             NoKeysError: as above.
@@ -100,24 +100,25 @@ class KeyFile:
 
 
 class CardPins:
-    """The pinned keys of one agent, and the form that is asked of its signatures."""
+    """The pinned keys of one agent, and the required form of its signatures."""
 
     def __init__(self, keys: PinnedKeys, form: CardForm, place: Callable[[], bytes]) -> None:
-        """`place` says where the keys are, or what they are, so that what others have verified does not count."""
+        """`place` gives the location or the content of the keys. It is part of `mark`, so that a proof by other keys
+        does not count."""
         self._keys = keys
         self._form = form
         self._place = place
 
     @property
     def mark(self) -> str:
-        """Tells these pins from others that the same agent had or will have."""
+        """A text that identifies these pins among earlier and later pins of the same agent."""
         return hashlib.sha256(self._form.value.encode() + b"\0" + self._place()).hexdigest()
 
     async def proof_of(self, card: JsonObject, where: str) -> CardProof:
-        """The proof that a pinned key has signed a card. `where` is said of the card.
+        """The proof that a pinned key has signed a card. Messages call the card `where`.
 
         Raises:
-            UnverifiedCardError: none has.
+            UnverifiedCardError: no pinned key has signed the card.
             PeerError: the keys are not known.
         """
         try:

@@ -38,25 +38,25 @@ CARD_LIMIT_BYTES: Final = 16 * 1024 * 1024
 
 _REDIRECTS: Final = 5
 _STREAM: Final = "text/event-stream"
-"""A media type that no card has: such an answer might never end."""
+"""The media type of an event stream, which is no card and might never end."""
 ABSENT: Final = (404, 405, 410)
-"""The statuses that mean that there is no card at a URL, so that the next URL may be tried."""
+"""The statuses for a URL without a card. The next URL is then tried."""
 
 
 class NoCardError(PeerError):
-    """A server answers and has no card. It may not be an agent."""
+    """A server answers and has no card. It may be no agent at all."""
 
 
 class NoObjectError(PeerError):
-    """The body at a URL is no JSON object: a web page, for example."""
+    """The body at a URL is not a JSON object: a web page, for example."""
 
 
 class LockedCardError(NoCardError):
-    """A server gives its card only after a login, and says where a person can log in."""
+    """A server shows its card only after a login, and says where a person can log in."""
 
 
 _FAULTS: Final = (LockedCardError, NoObjectError, NoCardError)
-"""The errors in the order of their use: of several answers, the first kind says best what to do."""
+"""The errors, the most helpful first. If places answer with different errors, the first kind here is raised."""
 
 
 async def looked_for(
@@ -67,10 +67,10 @@ async def looked_for(
     known: str = "",
     validators: Mapping[str, str] = MappingProxyType({}),
 ) -> tuple[str, httpx2.Response, bytes]:
-    """Where the card of the agent at `url` is, with the response and the text there.
+    """The URL of the card of the agent at `url`, with the response and the text at that URL.
 
     The bridge asks at `known` first, with these validators. It tries each place, whatever the other places answer. A
-    card at the root of the origin may be the card of another agent, and is taken only if it names `url`.
+    card at the root of the origin may belong to another agent, so it is accepted only if it names `url`.
 
     Raises:
         NoCardError, PeerError: as for `fetch_card`; each answer is named.
@@ -107,7 +107,7 @@ async def looked_for(
 def _nowhere(
     faults: Sequence[PeerError], absent: Sequence[str], own: Container[str], foreign: str
 ) -> PeerError:
-    """The error for an agent whose card was found nowhere, with what was answered at each place."""
+    """The error for an agent whose card was not found, with the answer at each place."""
     if not faults:
         return NoCardError(f"{no_card_at(absent)}{foreign}")
     kind = min((type(fault) for fault in faults), key=_FAULTS.index)
@@ -118,7 +118,7 @@ def _nowhere(
 
 
 def _urls_on(text: bytes) -> list[str]:
-    """The URLs of its agent that a card names; empty for a body that is no card."""
+    """The URLs of the agent that a card names; empty if the body is not a card."""
     try:
         value = json_from(text, "")
     except PeerError:
@@ -152,7 +152,7 @@ def candidate_card_urls(url: str) -> tuple[str, ...]:
 
 
 def origin_card_urls(url: str) -> tuple[str, ...]:
-    """The URLs at the root of the origin where an agent on a path may have its card: many serve it only there."""
+    """The URLs of cards at the root of the origin. Many agents on a path serve their card only there."""
     parsed = url_from(url).copy_with(fragment=None, query=None)
     if parsed.path.endswith(".json") or not parsed.path.strip("/"):
         return ()
@@ -160,10 +160,10 @@ def origin_card_urls(url: str) -> tuple[str, ...]:
 
 
 def _require_object(response: httpx2.Response, text: bytes, url: str) -> None:
-    """Refuse a body that is no JSON object.
+    """Refuse a body that is not a JSON object.
 
     Raises:
-        NoObjectError: the body is no JSON object.
+        NoObjectError: the body is not a JSON object.
     """
     is_object = text.removeprefix(codecs.BOM_UTF8).lstrip()[:1] == b"{"
     if is_object or response.status_code == HTTPStatus.NOT_MODIFIED:
@@ -196,13 +196,14 @@ async def read_url(
     guard: AddressGuard | None = None,
     validators: Mapping[str, str] = MappingProxyType({}),
 ) -> tuple[httpx2.Response, bytes] | None:
-    """The response and the body at a URL; None if nothing is there. The body is empty for a 304.
+    """The response and the body at a URL; None if nothing is there. The body of a 304 is empty.
 
     `validators` are the conditional headers. Redirects are followed within the origin, with the credentials. `guard`
     judges the connection; a `ConnectionPolicy` makes it.
 
     Raises:
-        NoCardError: the server answers with another client error (4xx): a LockedCardError if it wants a login.
+        NoCardError: the server answers with another client error (4xx): a LockedCardError if the server requires a
+            login.
         PeerError: the server cannot be reached, or answers with an error or too many redirects.
     """
     headers = {**validators, HEADER: VERSIONS.current.version, "Accept": "application/json"}

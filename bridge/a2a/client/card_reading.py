@@ -1,8 +1,8 @@
-"""Agent cards as they are written: strictly where a client has to call, tolerantly elsewhere. Pure.
+"""Reads agent cards: strictly in the fields that a call needs, tolerantly elsewhere. Pure.
 
-A card that lacks only what a client can do without is accepted, and its deviations are listed. A card that is not valid
-is read field by field: null is absent, as Go writes unset lists; an interface or a skill that cannot be used is left
-out; and a fault in a field that nobody needs stops nothing. The fields that are left out are listed, too.
+A card that lacks only unneeded fields is accepted, and its deviations are listed. An invalid card is read field by
+field: null counts as absent, since Go writes unset lists as null; an unusable interface or skill is left out; and an
+invalid field that no call needs is left out. The fields that are left out are listed as deviations.
 
 Spec: A2A 1.0 section 4.4.
 """
@@ -22,26 +22,26 @@ from bridge.errors import PeerError
 from bridge.text.jsonvalues import shortened_json, validation_faults
 
 _UNSAID: Final = VERSIONS.current.version
-"""The version of an interface that names none: the version that introduced `supportedInterfaces`."""
+"""The version of an interface that does not name its version: the version that introduced `supportedInterfaces`."""
 _MOST_NOTES: Final = 20
 _NEEDED: Final = "security requirement"
 
 
 class _SkillAsRead(objects.AgentSkill):
-    """A skill for reading, which requires only what is needed to call it."""
+    """A skill that requires only the fields that a call needs."""
 
     description: str = ""
     tags: objects.Several[str] = ()
 
 
 class _InterfaceAsRead(objects.AgentInterface):
-    """An interface for reading, which may lack its version."""
+    """An interface that may lack its version."""
 
     protocol_version: Annotated[str, BeforeValidator(lambda version: version or _UNSAID)] = _UNSAID
 
 
 class _CardAsRead(AgentCard):
-    """A card for reading, which requires only what is needed to call its agent."""
+    """A card that requires only the fields that a call needs."""
 
     supported_interfaces: Annotated[objects.Several[_InterfaceAsRead], Field(min_length=1)]
     description: str = ""
@@ -53,10 +53,10 @@ class _CardAsRead(AgentCard):
 
 
 def read_card(value: JsonValue, where: str) -> tuple[AgentCard, tuple[str, ...]]:
-    """A card in the form of 1.0, and its deviations from the specification. Messages name the card by `where`.
+    """A card in the form of 1.0, and its deviations from the specification. Messages call the card `where`.
 
     Raises:
-        PeerError: the value is no card.
+        PeerError: the value is not a card.
     """
     try:
         return AgentCard.model_validate(value), ()
@@ -75,7 +75,7 @@ def read_card(value: JsonValue, where: str) -> tuple[AgentCard, tuple[str, ...]]
 
 
 class _Left:
-    """Reads a card field by field, and keeps what is left out."""
+    """Reads a card field by field, and lists the fields that it leaves out."""
 
     def __init__(self) -> None:
         self.out: list[str] = []
@@ -90,7 +90,7 @@ class _Left:
             "capabilities": self._capabilities,
             "securityRequirements": lambda given: self._each(given, _NEEDED, self._requirement),
             "securitySchemes": self._schemes,
-            "name": lambda given: given,  # a card without a name is none
+            "name": lambda given: given,  # without a name it is no card
         }
         return fields_alone(_CardAsRead, value, nested, self._note)
 
@@ -100,7 +100,7 @@ class _Left:
         return fields_alone(_InterfaceAsRead, value, {}, self._note)
 
     def _skill(self, value: JsonValue) -> JsonValue:
-        """A skill, named by its id where it has no name, and the reverse."""
+        """A skill. A missing name is replaced by the id, and a missing id by the name."""
         if not isinstance(value, dict):
             return value
         read = fields_alone(
@@ -150,7 +150,7 @@ class _Left:
         for number, one in enumerate(value if isinstance(value, list) else [value]):
             mended = read(one)
             if word == _NEEDED or (mended is not None and _KINDS[word](mended)):
-                kept.append(mended)  # what is needed and cannot be read stops the card
+                kept.append(mended)  # a needed field that cannot be read makes the card invalid
             else:
                 self._add(f"{word} {number + 1} cannot be used and is left out: {shortened_json(one)}")
         return kept

@@ -1,7 +1,7 @@
-"""A catalog of agents on the side of a client: its pages, and the agents on them that are wanted and may be reached.
+"""A client of a catalog of agents: reads its pages, and selects the agents that are wanted and may be reached.
 
-The format is that of the server's `catalog.py`. A catalog comes from a stranger, like a card. So only names and URLs
-are taken from it, and each agent's card is read from the agent.
+The format is that of the server's `catalog.py`. A catalog is untrusted, like a card. So only names and URLs are taken
+from it, and each card is read from its agent.
 
 Spec: A2A 1.0 section 8.2; its guide on discovery, "Curated Registries". RFC 9111 as in `http_cache.py`.
 """
@@ -139,7 +139,7 @@ class CatalogSource(CachedResource[_StoredCatalog, tuple[CatalogEntry, ...]]):
 
     async def _fetch(self, held: _CachedCatalog | None) -> _CachedCatalog:
         kept = await self._read_pages(held.kept.pages if held else ())
-        # An unchanged catalog is not read again, so that its skipped agents are logged once.
+        # An unchanged catalog is not read again, so its skipped agents are logged only once.
         is_same = held is not None and _listed(kept) == _listed(held.kept)
         return CachedValue(kept, held.value if held and is_same else self._read(kept))
 
@@ -204,7 +204,7 @@ class CatalogSource(CachedResource[_StoredCatalog, tuple[CatalogEntry, ...]]):
         """The absolute URL of a card that the catalog names.
 
         Raises:
-            PeerError: it is not a URL of a card, or it is private and not allowed.
+            PeerError: the text is not the URL of a card, or it is a private URL that is not allowed.
         """
         parsed = url_within(self.url, given).copy_with(fragment=None)
         if parsed.scheme not in ("http", "https") or not parsed.host or parsed.userinfo:
@@ -244,7 +244,7 @@ def _page_from(text: bytes, url: str, validators: dict[str, str]) -> _Page:
 
 
 def _agent_from(value: JsonValue) -> _ListedAgent | None:
-    """An agent of a page, by the URL of its card or else its base URL; None if it has no name or no URL."""
+    """An agent on a page, with the URL of its card or else its base URL; None if it has no name or no URL."""
     if not isinstance(value, dict):
         return None
     name, card_url = value.get("name"), value.get("cardUrl") or value.get("url")

@@ -1,9 +1,8 @@
 """The credentials for an agent, placed in a request as the card's security schemes require.
 
 This module selects the first alternative of a card that the configured credentials satisfy, and says where each
-credential goes in a request. It does not know where credentials come from. An access token of OAuth is placed anew
-whenever its source gives another one. The scopes that a card names are not asked for: only the user says what the
-token opens.
+credential goes in a request. It does not know where credentials come from. When the source of an OAuth token gives a
+new token, the new token is placed. The scopes on a card are ignored: only the user decides what a token may access.
 
 Spec: A2A 1.0 sections 4.5 (schemes), 7.3 and 7.4.
 """
@@ -47,7 +46,7 @@ class Credentials:
     headers: Mapping[str, str] = field(default_factory=dict, repr=False)
     """Headers for every request, whatever the card requires."""
     bearer: str | None = field(default=None, repr=False)
-    """The token for HTTP bearer authentication, and for OAuth 2 and OpenID Connect if it was obtained elsewhere."""
+    """The token for HTTP bearer authentication. It also serves OAuth 2 and OpenID Connect if the user obtained it."""
     api_key: str | None = field(default=None, repr=False)
     """The key for any API key scheme of the card."""
     schemes: Mapping[str, str] = field(default_factory=dict, repr=False)
@@ -55,9 +54,9 @@ class Credentials:
     tokens: TokenSource | None = field(default=None, repr=False)
     """The source of access tokens, which are sent in place of `bearer`."""
     tls: PeerTls | None = None
-    """The certificate that is shown, and the authorities of the agent's own."""
+    """The client certificate, and the certificate authorities that the agent's certificate may come from."""
     sends_all: bool = False
-    """Whether each credential is sent for which the card has a place: what it requires may not be all of it."""
+    """Whether every credential that has a place on the card is sent, even if the card does not require it."""
 
     def __bool__(self) -> bool:
         tokens = None if self.waits_for_login else self.tokens
@@ -65,11 +64,11 @@ class Credentials:
 
     @property
     def waits_for_login(self) -> bool:
-        """Whether a token is sent only once somebody has logged in."""
+        """Whether no token can be sent before a person has logged in."""
         return isinstance(self.tokens, LaterLogin) and not self.tokens.is_there
 
     def card_headers(self) -> dict[str, str]:
-        """The headers for fetching the card, when its schemes are not known yet."""
+        """The headers for fetching the card, while its schemes are not known."""
         if not self.bearer or _has_header(self, "Authorization"):
             return dict(self.headers)
         return {"Authorization": f"Bearer {self.bearer}", **self.headers}
@@ -84,7 +83,7 @@ class AppliedCredentials:
     cookies: Mapping[str, str] = field(default_factory=dict, repr=False)
 
     def request_headers(self) -> dict[str, str]:
-        """The headers, with all cookies in one of them."""
+        """The headers. All cookies are in one header."""
         given = next((name for name in self.headers if name.lower() == "cookie"), "Cookie")
         cookies = [f"{name}={value}" for name, value in self.cookies.items()]
         cookies = [*filter(None, [self.headers.get(given)]), *cookies]
@@ -101,7 +100,7 @@ class _Placed:
 
 
 def card_credentials(credentials: Credentials) -> CredentialsSource:
-    """The credentials for fetching the card of an agent. Without a login it is read as everyone reads it."""
+    """The credentials for fetching the card of an agent. Before a login, the card is fetched without a token."""
     bare, tokens = _for_card(credentials), credentials.tokens
     if tokens is None:
         return fixed_credentials(bare)
@@ -117,7 +116,7 @@ def agent_credentials(card: AgentCard, credentials: Credentials) -> CredentialsS
     """The credentials for requests to the agent of a card.
 
     Raises:
-        CredentialsMissingError, UsageError: as for `apply_credentials`; the former also if the card requires a token,
+        CredentialsMissingError, UsageError: as for `apply_credentials`; the former also if the card requires a token
             and nobody has logged in yet.
     """
     if credentials.tokens is None:
@@ -133,7 +132,7 @@ def agent_credentials(card: AgentCard, credentials: Credentials) -> CredentialsS
 
 def _token_credentials(card: AgentCard, credentials: Credentials, tokens: TokenSource) -> CredentialsSource:
     one, other = (_applied(card, replace(credentials, bearer=token)) for token in "12")
-    if one == other:  # the card takes something else, or nothing
+    if one == other:  # the card takes another credential, or none
         return fixed_credentials(one)
     return TokenCredentials(tokens, lambda token: _applied(card, replace(credentials, bearer=token.value)))
 
@@ -146,8 +145,8 @@ def _applied(card: AgentCard, credentials: Credentials) -> PeerCredentials:
 def apply_credentials(card: AgentCard, credentials: Credentials) -> AppliedCredentials:
     """Place the credentials for the first alternative of the card that they satisfy.
 
-    A card that requires nothing gets the bearer token nevertheless, because the user configured it. With `sends_all`
-    the credentials that the alternative leaves out are placed, too.
+    A card that requires nothing gets the bearer token all the same, because the user configured it. With `sends_all`,
+    credentials that the alternative does not need are placed, too.
 
     Raises:
         CredentialsMissingError: no alternative is satisfied. The message names each missing scheme, and why.
@@ -193,7 +192,7 @@ def _unasked(card: AgentCard, credentials: Credentials) -> tuple[_Placed, ...]:
 
 
 def _placed(card: AgentCard, name: str, credentials: Credentials) -> _Placed | str | None:
-    """The credential for a scheme; None if a configured header serves the scheme; else words for what is missing."""
+    """The credential for a scheme; None if a configured header serves the scheme; else a text about what is missing."""
     kind, scheme = scheme_of((card.security_schemes or {}).get(name))
     own = credentials.schemes.get(name)
     if kind == "apiKeySecurityScheme":
@@ -202,7 +201,7 @@ def _placed(card: AgentCard, name: str, credentials: Credentials) -> _Placed | s
         if where == "header" and _has_header(credentials, field_name):
             return None
         if where not in ("header", "query", "cookie") or not field_name:
-            is_given = bool(credentials.headers)  # by one who knows what the agent wants
+            is_given = bool(credentials.headers)  # the user knows which header the agent wants
             return None if is_given else f"{name} (an API key whose place the card does not say)"
         return _Placed(where, field_name, value) if value else f"{name} (API key, {where} {field_name})"
     if kind == "httpAuthSecurityScheme" or kind in _TOKEN_KINDS:
@@ -223,7 +222,7 @@ def _placed(card: AgentCard, name: str, credentials: Credentials) -> _Placed | s
 
 
 def takes_logins(card: AgentCard) -> bool:
-    """Whether a scheme of a card takes the token of a person who logs in."""
+    """Whether a scheme of a card accepts the token of a person who logs in."""
     return any(
         kind == "openIdConnectSecurityScheme" or code_flow(scheme)
         for kind, scheme in map(scheme_of, (card.security_schemes or {}).values())
@@ -231,7 +230,7 @@ def takes_logins(card: AgentCard) -> bool:
 
 
 def code_flow(scheme: JsonObject) -> JsonObject:
-    """The flow of a scheme by which a person logs in; empty if it has none."""
+    """The flow by which a person logs in; empty if the scheme has no such flow."""
     flows = scheme.get("flows")
     flow = flows.get("authorizationCode") if isinstance(flows, dict) else None
     return flow if isinstance(flow, dict) else {}

@@ -1,8 +1,8 @@
 """A task as a client knows it, folded from the events that it receives. Pure.
 
-`life.py` has the rules for those who make events. A client must accept what it gets: some agents send SUBMITTED twice,
-or WORKING first. The messages of an agent's progress reports are added to the known history, as agents with a history
-do themselves: they may be all that the agent ever says.
+`life.py` has the rules for making events. A client must accept events that break the rules: some agents send SUBMITTED
+twice, or WORKING first. The messages of an agent's progress reports are added to the known history, as agents with a
+history do themselves: some agents say nothing else.
 
 Spec: A2A 1.0 sections 3.1.2, 3.2.3.
 """
@@ -36,19 +36,20 @@ from bridge.text.jsonvalues import json_bytes, values_in
 logger = logging.getLogger(__name__)
 
 _MOST_MESSAGES: Final = 100
-"""How many messages of a history are kept, the newest ones: an agent may report for hours."""
+"""How many messages of a history are kept. The newest are kept, since an agent may report for hours."""
 _SHARE_OF_MESSAGES: Final = 16
-"""The history may take one part in so many of the task's limit. Its last message is always kept."""
+"""The history may take 1/16 of the task's limit. Its last message is always kept."""
 _TELLING: Final = 16
-"""From this length on, a piece that begins with all that was said is the message anew, and no further piece of it."""
+"""A piece that repeats a known text of at least this many characters is the whole message so far, not a further
+piece."""
 _OBJECT_BYTES: Final = 700
-"""The memory of a part, a message or an artifact beside its content, as measured."""
+"""The memory of a part, a message or an artifact without its content, as measured."""
 _VALUE_BYTES: Final = 100
-"""The memory of a value in plain JSON beside its content, as measured."""
+"""The memory of a JSON value without its content, as measured."""
 
 
 class TaskTooLargeError(Exception):
-    """A task holds more than its limit."""
+    """A task is larger than its limit."""
 
 
 class FoldedTask:
@@ -60,13 +61,14 @@ class FoldedTask:
         self._artifacts: dict[str, int] = {}
         self._artifact_bytes = self._other_bytes = 0
         self._messages: dict[int, int] = {}
-        """The weights of the history's messages, by `id()`: the history keeps the messages alive."""
+        """The weights of the history's messages, by `id()`. The ids stay valid, since the history keeps the messages
+        alive."""
 
     def take(self, event: StreamResponse) -> Task:
         """The task after an event. Old messages are dropped for newer ones.
 
         Raises:
-            TaskTooLargeError: the task is above its limit nevertheless. The last task is kept.
+            TaskTooLargeError: the task is still above its limit. `task` stays as it was.
         """
         before, payload = self.task, event.payload
         if before is not None and before.id == UNNAMED and (task_id := _owner(payload)):
@@ -104,7 +106,7 @@ class FoldedTask:
             raise TaskTooLargeError
 
     def _with_newest(self, task: Task) -> Task:
-        """The task with as many of its newest messages as it may hold."""
+        """The task with as many of its newest messages as fit."""
         history, last = task.history or (), task.status.message
         left = self._limit_bytes - self._artifact_bytes - self._other_bytes
         share, kept = min(left, self._limit_bytes // _SHARE_OF_MESSAGES), dict[int, int]()
@@ -125,7 +127,7 @@ class FoldedTask:
 
 
 class FoldedMessage:
-    """The message that a stream gives in the place of a task, as far as it has come, with a bound on its size."""
+    """The message that a stream gives instead of a task, as far as it was received, with a bound on its size."""
 
     def __init__(self, limit_bytes: int) -> None:
         self.message: Message | None = None
@@ -134,15 +136,15 @@ class FoldedMessage:
 
     @property
     def is_in_pieces(self) -> bool:
-        """Whether it is known to come in pieces: it has had several, or began without content."""
+        """Whether the message is known to come in pieces: there were several, or the first had no content."""
         message = self.message
         return message is not None and (self._pieces > 1 or all(part.text == "" for part in message.parts))
 
     def take(self, piece: Message) -> Message:
-        """The message with its next piece, or with the message that comes after it.
+        """The message with its next piece, or with the content of the next message.
 
         Raises:
-            TaskTooLargeError: it is above its limit.
+            TaskTooLargeError: the message is above its limit.
         """
         self._pieces += 1
         self._bytes += weight_of_message(piece)
@@ -172,12 +174,13 @@ def _context_of(update: TaskStatusUpdateEvent | TaskArtifactUpdateEvent) -> str 
 
 
 def _owner(payload: Task | Message | TaskStatusUpdateEvent | TaskArtifactUpdateEvent) -> str | None:
-    """The task that a payload is of."""
+    """The id of the task that a payload belongs to."""
     return payload.id if isinstance(payload, Task) else payload.task_id
 
 
 def folded(task: Task, event: StreamResponse) -> Task:
-    """The task after an event, even if the event cannot follow. An event of another task changes nothing."""
+    """The task after an event, even if the event breaks the rules of `life.py`. An event of another task changes
+    nothing."""
     if event.status_update is not None and event.status_update.task_id == task.id:
         task = _with_words_in_history(task)
     if event.message is not None and (said := _gone_on(task.history or (), event.message)) is not None:
@@ -202,7 +205,8 @@ def folded(task: Task, event: StreamResponse) -> Task:
 
 
 def joined_message(message: Message, more: Message) -> Message:
-    """A message and what follows it in its stream. Texts of one message are one text that came in pieces."""
+    """A message with the next message or piece of its stream. Pieces have the same message id; their texts become one
+    text."""
     if message.message_id != more.message_id:
         return message.changed(parts=(*message.parts, *more.parts))
     before = tuple(part for part in message.parts if part.text != "") or message.parts[-1:]
@@ -222,7 +226,7 @@ def joined_message(message: Message, more: Message) -> Message:
 
 
 def with_pieces_joined(task: Task) -> Task:
-    """A task whose history has the pieces of one message as one message."""
+    """The task with the pieces of each message in its history joined."""
     history = task.history or ()
     if all(one.message_id != other.message_id for one, other in pairwise(history)):
         return task
@@ -236,14 +240,14 @@ def with_pieces_joined(task: Task) -> Task:
 
 
 def _gone_on(history: Sequence[Message], message: Message) -> tuple[Message, ...] | None:
-    """A history whose last message goes on with another piece; None if that is a message of its own."""
+    """The history with a piece joined to its last message; None if `message` is a message of its own."""
     if not history or history[-1].message_id != message.message_id:
         return None
     return (*history[:-1], joined_message(history[-1], message))
 
 
 def more_complete(heard: Task, read: Task) -> Task:
-    """The more complete view of a settled task: as its stream told it, or as it was read afterwards.
+    """The more complete view of a settled task: from its stream, or from a later read.
 
     Some agents leave content out of a stream, and others out of GetTask.
     """
@@ -278,9 +282,9 @@ def _weight_of(value: JsonValue) -> int:
 
 
 def _with_what_goes_on(task: Task, event: StreamResponse) -> StreamResponse:
-    """The event with its AppendedText marked: texts that continue a known text.
+    """The event, in which a text that continues a known text is an AppendedText.
 
-    A Task in a stream repeats the artifacts; their texts keep the marks that they had.
+    A Task in a stream repeats the artifacts; texts in them that were AppendedText stay so.
     """
     known = {artifact.artifact_id: artifact.parts for artifact in task.artifacts or ()}
     match event.payload:
@@ -298,7 +302,7 @@ def _with_what_goes_on(task: Task, event: StreamResponse) -> StreamResponse:
 
 
 def _marked_as(artifact: Artifact, known: Sequence[Part]) -> Artifact:
-    """An artifact whose parts keep the marks of the equal known parts at the same place."""
+    """The artifact. Each part that equals a known AppendedText at the same place becomes an AppendedText."""
     if not any(isinstance(part, AppendedText) for part in known):
         return artifact
     parts = (
@@ -309,7 +313,7 @@ def _marked_as(artifact: Artifact, known: Sequence[Part]) -> Artifact:
 
 
 def _is_piece(before: Part, part: Part) -> bool:
-    """Whether two parts are texts with equal fields beside the text, so that the second can continue the first."""
+    """Whether two parts are texts whose other fields are equal, so that the second can continue the first."""
     return before.kind == part.kind == "text" and _beyond_text(before) == _beyond_text(part)
 
 
@@ -322,7 +326,7 @@ def _going_on(part: Part) -> AppendedText:
 
 
 def _with_words_in_history(task: Task) -> Task:
-    """The task with the agent's message of its status in its history, once."""
+    """The task. The agent's message in its status is added to its history, unless it is there."""
     message, history = task.status.message, task.history or ()
     if (
         message is None

@@ -7,8 +7,8 @@
                          settled: ended, or it asks for something
 
 A Task in a stream replaces everything that was known. After a break, an agent may send events that its snapshot held
-already, and events carry no numbers. So a task that was followed over a break is read once more when it has settled.
-A message is sent once: if nothing came back, nobody knows whether it arrived.
+already, and events carry no numbers. So a task whose connection broke is read once more when it has settled. A message
+is sent only once: without an answer, it is unknown whether the message arrived.
 
 Spec: A2A 1.0 sections 3.1.2, 3.1.3, 3.1.6, 3.5.2 (streams are no reliable delivery), 7.6.1.
 """
@@ -50,15 +50,15 @@ logger = logging.getLogger(__name__)
 
 _UNAVAILABLE: Final = 503
 _SHOWN: Final = 200
-"""How many characters of a message that broke off are shown."""
+"""How many characters of an incomplete message an error shows."""
 
 Pause = Callable[[float], Awaitable[None]]
-"""Waits before a task is read again: for so many seconds, or as something says that knows better when it changes. With
-infinity it returns only when that says so."""
+"""Waits before a task is read again: for this many seconds, or until a notification says that the task has changed.
+With infinity, only a notification ends the wait."""
 
 
 class OutcomeUnknownError(PeerError):
-    """The message was sent, and nothing came back. The agent may have taken it, so it is not sent again."""
+    """The message was sent, and no answer came. The agent may have received it, so it is not sent again."""
 
     def __init__(self, message: str, task_id: str | None) -> None:
         super().__init__(f"{message}. Whether the agent took the message is unknown; it is not sent again")
@@ -67,13 +67,13 @@ class OutcomeUnknownError(PeerError):
 
 
 class TaskLostError(PeerError):
-    """The agent of a task has been out of reach for too long, or gives more than is taken. The task may go on."""
+    """The agent of a task has been out of reach for too long, or its task is above the limit. The task may go on."""
 
     def __init__(self, message: str, task_id: str, task: Task | None) -> None:
         super().__init__(message)
         self.task_id = task_id
         self.task = task
-        """The last known state of the task; None if it was never seen."""
+        """The task as it was last known; None if it was never seen."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,22 +81,22 @@ class FollowPace:
     """The times for following a task without a stream, and the bound on its size."""
 
     outage_seconds: float
-    """How long the task's agent may be out of reach."""
+    """How long the agent may be out of reach."""
     task_limit_bytes: int
-    """How much a task may hold, with its artifacts and messages."""
+    """The bound on a task, with its artifacts and messages."""
     first_seconds: float = 0.2
-    """The first pause between two reads of the task. The pauses grow for as long as nothing changes."""
+    """The first pause between two reads of the task. The pauses grow while nothing changes."""
     most_seconds: float = 5.0
     stale_seconds: float = 10.0
-    """How long a task may show an answered question before the question counts as asked again."""
+    """How long a task may still show an answered question. After this time the question counts as asked again."""
 
     late_seconds: float = 1.0
-    """How long a stream may take to tell what a notification has told."""
+    """How long a stream may take to bring a change that a notification has reported."""
     end_seconds: float = 1.0
-    """How long a stream may take to end once its task has ended. Until then it may bring more of the result."""
+    """How long a stream may take to end after its task has ended. Until then, it may bring more of the result."""
     piece_seconds: float = 5.0
-    """How long a stream may be silent after a message until that counts as whole, as some agents send it in pieces; and
-    how long a reply waits for its task to be read once more."""
+    """How long a stream may be silent before its message counts as complete, since some agents send a message in
+    pieces; and how long a reply may wait for another read of its task."""
 
     def pauses(self) -> Backoff:
         """The pauses between two reads of the task."""
@@ -109,10 +109,10 @@ def _ignore(_: object) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Listener:
-    """Callbacks for the events of a task. Neither may raise."""
+    """Callbacks for the events of a task. They must not raise."""
 
     on_event: Callable[[StreamResponse], None] = _ignore
-    """Called with each event, once and in order. A Task among them replaces everything that was known."""
+    """Called once with each event, in order. A Task replaces everything that was known."""
     on_task: Callable[[str], None] = _ignore
     """Called once with the task's id, as soon as it is known. `AgentClient.cancel` can then cancel the task."""
 
@@ -132,14 +132,14 @@ async def converse(
     AUTH_REQUIRED this function returns although the stream is open. To go on waiting, call `wait_until_settled` with
     that status.
 
-    Cancelling this coroutine does not cancel the remote task. To cancel that one, call `client.cancel` with the id
-    from `on_task`. Before `on_task`, the send must not be cut off, since the id comes with its answer: run this
-    coroutine in a shielded task of its own, wait (with a bound) for `on_task`, cancel the remote task, and then
-    cancel this coroutine.
+    Cancelling this coroutine does not cancel the remote task. To cancel the remote task, call `client.cancel` with the
+    id from `on_task`. Before `on_task`, the send must not be cut off, since the id comes with its answer: run this
+    coroutine in a shielded task of its own, wait (with a bound) for `on_task`, cancel the remote task, and then cancel
+    this coroutine.
 
     Raises:
         NotReachedError: the message was never sent.
-        AgentBusyError: the agent says that it took no message.
+        AgentBusyError: the agent says that it did not take the message.
         OutcomeUnknownError: the message was sent, and the stream was lost before its first event.
         AgentRefusedError: the agent refused the message.
         TaskLostError: the task is known, and its agent has been out of reach for too long.
@@ -177,7 +177,8 @@ async def wait_until_settled(
 ) -> Task:
     """Follow a known task until it has settled. The task is read first, since an ended task has no stream.
 
-    `answered` is a settled status to wait past without a limit of time: an AUTH_REQUIRED that was dealt with.
+    `answered` is a settled status that does not end the wait, however long the task shows it: an AUTH_REQUIRED that was
+    dealt with.
 
     Raises:
         AgentRefusedError: the agent refuses to show the task, for instance with TASK_NOT_FOUND.
@@ -204,11 +205,11 @@ class _Following:
         self._gathered = FoldedTask(pace.task_limit_bytes)
         self._said = FoldedMessage(pace.task_limit_bytes)
         self._last_said: Message | None = None
-        """The message that was the last event of a stream that has a task."""
+        """The agent's message, if it was the last event and the task is known."""
         self._was_shown = False
-        """Whether the last event was the task itself, which has all that there is."""
+        """Whether the last event was the whole task."""
         self._is_whole = True
-        """Whether the stream that settled the task has ended by itself and replaced nothing that it had given."""
+        """Whether the stream ended by itself and replaced no content that it had sent."""
         self._client = client
         self._listener = listener
         self._pace = pace
@@ -217,13 +218,13 @@ class _Following:
         self._answered_until = math.inf
         self._can_subscribe = client.streams
         self._heard = 0
-        """How many events there were so far."""
+        """The number of events so far."""
         self._is_doubted = False
-        """Whether a notification has told something that the stream has yet to tell."""
+        """Whether a notification has reported a change that the stream has not brought yet."""
 
     @property
     def task(self) -> Task | None:
-        """The task as it is known; None before its first event."""
+        """The known task; None before its first event."""
         return self._gathered.task
 
     def may_be_asked_again(self) -> None:
@@ -252,8 +253,8 @@ class _Following:
     async def in_full(self, reply: Task | Message) -> Task | Message:
         """The reply to a message, with its content.
 
-        A task that has ended is read again where something of it may be missing: some agents put a result only into the
-        task, and tell in the stream that they are done.
+        An ended task is read again if some of its content may be missing: some agents put a result only into the task,
+        and report in the stream only that they are done.
         """
         if isinstance(reply, Message) or reply.status.state not in ENDED:
             return reply
@@ -261,13 +262,16 @@ class _Following:
         is_told = reply.artifacts or (reply.status.message and not may_lack)
         if is_told and self._is_whole:
             return reply
-        with anyio.move_on_after(self._pace.piece_seconds):  # the reply is there, and does not wait for long
+        with anyio.move_on_after(
+            self._pace.piece_seconds
+        ):  # the reply is known, so it must not wait for long
             read = await self._looked_over(reply.id)
             return read if read.status.state in ENDED else reply
         return reply
 
     async def listen(self, events: AsyncGenerator[StreamResponse, None]) -> Task | Message | None:
-        """Take the events of a stream until the task settles; None if the stream ends or breaks before.
+        """Take the events of a stream until the task settles. Returns the reply; None if the stream ends or breaks
+        before.
 
         A stream is read to its end, but not for long after a reply: a message may come in pieces, and some agents say
         that they are done before they give the result.
@@ -298,7 +302,7 @@ class _Following:
     async def _next(
         self, events: AsyncGenerator[StreamResponse, None], reply: Task | Message | None
     ) -> StreamResponse | None:
-        """The next event of a stream; None at its end, and where it gives no more in time after a reply."""
+        """The next event of a stream; None at its end, or if no event follows a reply in time."""
         if reply is None:
             return await anext(events, None)
         seconds = self._pace.end_seconds
@@ -310,9 +314,9 @@ class _Following:
         return None
 
     async def said_last(self) -> Task | Message | None:
-        """The reply of a stream that ended with a message, although its task has not settled; None if it has not.
+        """The reply of a stream that ended with a message before its task settled; None if the stream ended otherwise.
 
-        The task is read, since it may know better. What it holds beside the message is part of the reply.
+        The task is read, since it may have settled meanwhile. If not, its artifacts become part of the reply.
         """
         if self._last_said is None or self.task is None:
             return None
@@ -326,8 +330,8 @@ class _Following:
         return reply.changed(parts=(*given, *reply.parts)) if given else reply
 
     def take(self, event: StreamResponse) -> Task | Message | None:
-        """Take an event. Returns the reply as far as it has come if the event is a Message or settles the task, else
-        None."""
+        """Take an event. Returns the reply so far if the event is a Message without a task, or if the task has settled;
+        else None."""
         self._heard += 1
         payload = event.payload
         if isinstance(payload, Message) and self.task is None:
@@ -344,13 +348,13 @@ class _Following:
             and not payload.append
             and self._has(payload.artifact)
         ):
-            self._is_whole = False  # it takes the place of what was given, unless it lacks `append`
+            self._is_whole = False  # the event replaces the artifact, or its agent forgot `append`
         is_named = self.task is not None and self.task.id != UNNAMED
         if isinstance(payload, Message) and self.task is not None:
             event = StreamResponse(message=payload.changed(task_id=self.task.id))
         has_begun = self.task is not None
         task = self._gather(event)
-        if not has_begun and (said := self._said.message) is not None:  # before the task was named
+        if not has_begun and (said := self._said.message) is not None:  # this message came before the task
             task = self._gather(StreamResponse(message=said.changed(task_id=task.id)))
         if not is_named and task.id != UNNAMED:
             self._listener.on_task(task.id)
@@ -361,7 +365,7 @@ class _Following:
         return self._reply(task)
 
     def _has(self, artifact: Artifact) -> bool:
-        """Whether the task has an artifact with the id of this one, and other content."""
+        """Whether the task has an artifact with this id and other content."""
         known = self.task.artifacts if self.task else None
         return any(one.artifact_id == artifact.artifact_id and one != artifact for one in known or ())
 
@@ -383,7 +387,7 @@ class _Following:
         return f"{self._pace.task_limit_bytes} bytes, which is not taken: `task_limit_bytes` is the limit"
 
     async def _subscribe(self, task_id: str) -> bool | None:
-        """Subscribe to the task. Returns whether the task settled; None if it has to be read to know that."""
+        """Subscribe to the task. Returns whether the task has settled; None if only a read of the task can tell."""
         self._is_doubted = False
         async with anyio.create_task_group() as group:
             group.start_soon(self._doubt, task_id, group.cancel_scope)
@@ -393,7 +397,7 @@ class _Following:
         return None
 
     async def _doubt(self, task_id: str, listening: anyio.CancelScope) -> None:
-        """End a stream that does not tell what a notification has told: its connection may be dead."""
+        """End a stream that does not bring a change that a notification reported: its connection may be dead."""
         while True:
             await self._pause(math.inf)
             heard, known, self._is_doubted = self._heard, self.task, True
@@ -406,7 +410,8 @@ class _Following:
             self._is_doubted = False
 
     async def _subscribed(self, task_id: str) -> bool | None:
-        """What `_subscribe` returns, of a stream that tells everything; None if the agent refuses subscriptions."""
+        """Read the stream of a subscription. Returns whether the task has settled; None if the agent refuses
+        subscriptions."""
         try:
             return await self.listen(self._client.subscribe(task_id)) is not None
         except (NotReachedError, AgentBusyError, UnansweredError) as exc:
@@ -449,9 +454,9 @@ class _Following:
             await anyio.sleep(pause_seconds)
 
     async def _looked_over(self, task_id: str) -> Task:
-        """Read a task that a stream has settled once more, if possible.
+        """Read a task once more after a stream has settled it, if possible.
 
-        The read task has no content twice that a new stream repeated, and has content that no stream sent.
+        The task that is read repeats no content, as a new stream may do, and has content that no stream sent.
         """
         assert self.task is not None
         try:

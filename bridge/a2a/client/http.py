@@ -46,16 +46,16 @@ class UnansweredError(PeerError):
 
 
 class UnreadableAnswerError(PeerError):
-    """A text from a peer is no JSON, or no answer in its envelope."""
+    """A text from a peer is not JSON, or is not an answer in its envelope."""
 
 
 class AgentBusyError(PeerError):
-    """The request was sent, and the peer says that it took none: it may be sent again a little later."""
+    """The request was sent, and the peer refused it for the moment. It may be sent again a little later."""
 
     def __init__(self, message: str, *, retry_after_seconds: float = 0, detail: str = "") -> None:
         super().__init__(message, detail=detail)
         self.retry_after_seconds = retry_after_seconds
-        """How long the peer asks to be left alone; 0 if it does not say."""
+        """How long the peer asks the client to wait; 0 if it does not say."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +71,7 @@ class OutgoingRequest:
     extensions: Mapping[str, Any] = field(default_factory=dict)
     """The request extensions of httpx2, such as `timeout`, and those of `guarded_by`."""
     auth: httpx2.Auth | None = None
-    """Adds credentials to the request; None if the URL needs none beside its own."""
+    """Adds credentials to the request; None if the request needs no credentials beside those in the URL."""
 
 
 @asynccontextmanager
@@ -109,8 +109,8 @@ async def exchange(http: httpx2.AsyncClient, outgoing: OutgoingRequest) -> Async
 
 
 def _was_shown_none(request: httpx2.Request, exc: Exception) -> bool:
-    """Whether a server hung up on a TLS connection that showed no certificate. With TLS 1.3 a server tells only after
-    the handshake that it wants one, and may close the connection before anybody reads that."""
+    """Whether a server closed a TLS connection on which the client showed no certificate. With TLS 1.3, a server asks
+    for a client certificate only after the handshake, and may close the connection before its alert is read."""
     hung_up = isinstance(exc, httpx2.RemoteProtocolError | httpx2.ReadError)
     return hung_up and request.url.scheme == "https" and not shows_certificate(request)
 
@@ -140,7 +140,7 @@ def url_from(url: str) -> httpx2.URL:
     except (
         httpx2.InvalidURL,
         ValueError,
-    ) as exc:  # ValueError: half a surrogate, or what the parser did not foresee
+    ) as exc:  # ValueError: a lone surrogate, or a fault that the parser does not convert
         raise PeerError(f"{echoed(redacted_url(url))!r} is not a URL: {echoed(str(exc))}") from exc
     if parsed.port is not None and not 0 < parsed.port < 1 << 16:
         raise PeerError(f"{echoed(redacted_url(url))!r} is not a URL: there is no port {parsed.port}")
@@ -151,7 +151,7 @@ def url_within(base: str, reference: str) -> httpx2.URL:
     """The parsed URL that a reference on the page at `base` leads to.
 
     Raises:
-        PeerError: the reference leads to what is not a URL.
+        PeerError: the result is not a URL.
     """
     try:
         joined = str(url_from(base).join(reference))
@@ -186,7 +186,7 @@ def json_from(
     """The value of a JSON text from a peer. `where` and `limited_by` are words for the error.
 
     Raises:
-        PeerError: the text is not JSON, or holds too much.
+        PeerError: the text is not JSON, or has too many values.
     """
     try:
         return _lenient_json(text, max_values)
@@ -212,23 +212,23 @@ _HALF: Final = re.compile(
     rb"\\u[dD](?:[89aAbB][0-9a-fA-F]{2}(?!\\u[dD][c-fC-F])"
     rb"|(?<!\\u[dD][89aAbB][0-9a-fA-F]{2}\\u[dD])[c-fC-F][0-9a-fA-F]{2})"
 )
-"""The escape of half a character, which JavaScript writes where it cuts a text between the halves."""
+"""The escape of a lone surrogate, which JavaScript writes if it cuts a text between two surrogates."""
 
 
 def has_halves(text: bytes) -> bool:
-    """Whether a JSON text has halves of characters."""
+    """Whether a JSON text has lone surrogates."""
     return b"\\u" in text and _HALF.search(text) is not None
 
 
 def _lenient_json(text: bytes, max_values: int) -> JsonValue:
-    """The value of a JSON text, which may begin with a byte order mark and have halves of characters."""
+    """The value of a JSON text, which may begin with a byte order mark and have lone surrogates."""
     text = text.removeprefix(codecs.BOM_UTF8)
     try:
         return parse_json(text, max_values=max_values)
     except A2AError as exc:
         if exc.kind is not PARSE_ERROR or not has_halves(text):
             raise
-        # The other parser knows no bounds: the text keeps them with any other letter in place of the halves.
+        # `json.loads` has no bounds, so the bounds are checked on a copy without the lone surrogates.
         parse_json(_HALF.sub(rb"\\u003f", text), max_values=max_values)
         value: JsonValue = json.loads(text)
         return value
@@ -244,15 +244,15 @@ def status_words(response: httpx2.Response) -> str:
 _MOST_WORDS: Final = 300
 """How many characters of a peer's own words about an error are shown."""
 _MOST_OF_ERROR_BYTES: Final = 64 * 1024
-"""A longer body of an error is not read as JSON: nothing bounds the values in it."""
+"""A longer body of an error is not read as JSON, since the number of its values is not bounded."""
 _WORDS: Final = ("message", "detail", "error_description", "title", "error", "errors", "msg", "reason")
-"""The fields in which servers say what is wrong, that with the most to say first: FastAPI, problem+json (RFC 9457),
+"""The fields in which servers describe an error, the most informative first: FastAPI, problem+json (RFC 9457),
 google.rpc.Status, OAuth."""
 
 
 def refusal_words(text: bytes, response: httpx2.Response) -> str:
-    """What a peer says about an error in the body of its response, in one bounded line; empty if it says nothing that
-    people read."""
+    """The description of an error in the body of a response, as one bounded line; empty if there is no readable
+    text."""
     media_type = response.headers.get("content-type", "").partition(";")[0].strip().lower()
     head = text[: 16 * _MOST_WORDS]
     try:
@@ -269,11 +269,11 @@ def refusal_words(text: bytes, response: httpx2.Response) -> str:
 
 _SECRET_HEADER: Final = re.compile(r"auth|cookie|credential|key|secret|token", re.IGNORECASE)
 _LONG_ENOUGH: Final = 6
-"""Characters from which on a credential is told from a word that a text may well have."""
+"""The shortest credential, in characters, that is removed. A shorter one could be an ordinary word of the text."""
 
 
 def without_credentials(words: str, request: httpx2.Request) -> str:
-    """Words of a peer without the credentials that it was shown, which some repeat: callers read the words."""
+    """A text of a peer, with the request's credentials removed. Some peers repeat them, and callers read the text."""
     shown = [value for name, value in request.headers.items() if _SECRET_HEADER.search(name)]
     shown += [value for name, value in request.url.params.items() if _SECRET_HEADER.search(name)]
     secrets = {one for value in shown for one in (value, value.rpartition(" ")[2], value.rpartition("=")[2])}
@@ -296,7 +296,8 @@ def _words_in(value: JsonValue, depth: int = 4) -> str:
 
 
 def retry_after_seconds(response: httpx2.Response) -> float:
-    """How long a peer asks to be left alone: seconds, or a date (RFC 9110 section 10.2.3); 0 if it does not say."""
+    """How long a peer asks the client to wait: in seconds, or until a date (RFC 9110 section 10.2.3); 0 if it does not
+    say."""
     said = response.headers.get("retry-after", "").strip()
     if said.isdecimal() and said.isascii():
         return float(said[:9])

@@ -1,7 +1,7 @@
-"""A resource that is cached on disk, so that a start need not wait for it, and refreshed while a bridge runs.
+"""A resource that is cached on disk and refreshed while a bridge runs. A start need not wait for it.
 
 A cached response is fresh for as long as HTTP says, within configured bounds. If a refresh fails, the last value stays.
-A file that cannot be read counts as absent. Subclasses know the content: `card.py` a card, `catalog.py` a catalog.
+A file that cannot be read counts as absent. Subclasses know the content: `agent_card.py` and `catalog.py`.
 
 Spec: RFC 9111 sections 4.2 (freshness), 4.3 (validation) and 5.2.2.5 (no-store).
 """
@@ -93,7 +93,7 @@ class StoredResponse(BaseModel):
 
 
 class DistrustedError(PeerError):
-    """What a server gives must not be used, and neither must what it gave before."""
+    """The answer of a server must not be used, and neither may its earlier answers."""
 
 
 KeptT = TypeVar("KeptT", bound=StoredResponse)
@@ -114,7 +114,8 @@ class CachedResource(ABC, Generic[KeptT, ValueT]):
     word: ClassVar[str]
     """The name of the resource in messages."""
     kept_under: ClassVar[str] = ""
-    """Goes before the URL in the text whose hash names the file, so that a card and a catalog at one URL have two."""
+    """A prefix of the URL in the hash that names the file, so that a card and a catalog at one URL have different
+    files."""
     kept_type: type[KeptT]
 
     def __init__(
@@ -153,7 +154,7 @@ class CachedResource(ABC, Generic[KeptT, ValueT]):
 
     @abstractmethod
     def _is_news(self, before: ValueT, now: ValueT) -> bool:
-        """Whether watchers are to be told of the change."""
+        """Whether watchers are told of the change."""
 
     def cached(self) -> ValueT | None:
         """The last known value, of this run or an earlier one, however old; None if there is none."""
@@ -167,7 +168,7 @@ class CachedResource(ABC, Generic[KeptT, ValueT]):
             return CachedValue(kept, self._read(kept)) if kept else None
         except PeerError as exc:
             logger.debug("%s is passed over: %s", file, exc)
-        except Exception:  # what ended one run of the process must not end the next, too
+        except Exception:  # a file that stopped one run of the process must not stop the next
             logger.exception("%s is passed over", file)
         return None
 
@@ -175,7 +176,7 @@ class CachedResource(ABC, Generic[KeptT, ValueT]):
         """Fetch the resource anew. The value of an unchanged resource is the same object.
 
         Raises:
-            DistrustedError: what the server gives must not be used. No value is `cached` any more.
+            DistrustedError: the answer must not be used. The `cached` value is dropped.
             PeerError: the server cannot be reached, or its answer is not such a resource. The last value stays
                 `cached`.
         """
@@ -202,8 +203,8 @@ class CachedResource(ABC, Generic[KeptT, ValueT]):
     ) -> NoReturn:
         """Refresh the resource whenever it is stale, for ever, and call `on_change` with each new value.
 
-        The first value is new if there was none at the start. A failed refresh is logged and tried again. When what the
-        server gives must not be used, `on_distrust` is called with the reason.
+        The first value counts as new if nothing was cached at the start. A failed refresh is logged and tried again. If
+        an answer must not be used, `on_distrust` is called with the reason.
         """
         pauses = self._bounds.pauses()
         is_told = True

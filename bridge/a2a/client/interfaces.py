@@ -1,9 +1,8 @@
 """Which interfaces of a card a client calls, and which addresses a card may lead to.
 
-A card comes from a stranger and says where to send messages and credentials. A public card that names a private
-address could make the bridge attack its own network (server-side request forgery, SSRF). Credentials belong to the
-origin that they were configured for. This module judges names; the addresses behind them are judged when a connection
-is made.
+A card is untrusted, and says where to send messages and credentials. A public card that names a private address could
+make the bridge attack its own network (server-side request forgery, SSRF). Credentials may go only to the origin that
+they are configured for. This module checks host names; their IP addresses are checked when a connection is made.
 
 Spec: A2A 1.0 sections 8.3 (which interface), 13.4.
 """
@@ -33,13 +32,13 @@ from bridge.http.private_addresses import (
 from bridge.http.request_checks import is_loopback
 
 _ANY: Final = ("0.0.0.0", "::")
-"""The unspecified addresses, at which a server listens and nobody is called."""
+"""The unspecified addresses. A server can listen on them, but no client can call them."""
 _LOCALHOST: Final = "localhost"
 
 
 @dataclass(frozen=True)
 class Trust:
-    """Where a card may lead to."""
+    """The origins that a card may lead to."""
 
     origins: frozenset[str] = frozenset()
     """Trusted origins, as `origin_of` writes them. They may be private, and credentials are sent to them."""
@@ -113,17 +112,16 @@ def permitted_interfaces(
 
 
 def reachable(found: FoundCard, interface: AgentInterface, trust: Trust) -> AgentInterface:
-    """The interface at an address that means the agent's machine here, too.
+    """The interface, with an address that leads to the agent's machine from this machine, too.
 
-    A card that was read from another machine may name the address at which its server listens (`0.0.0.0`), or the
-    name that the machine has for itself. From here those lead to this machine. What stands on the card is meant if its
-    user has said so. A public card that names a loopback address is left to be refused: only a name and the unspecified
-    addresses are no address of a network.
+    A card from another machine may name the address on which its server listens (`0.0.0.0`), or a loopback address.
+    Here, such an address leads to this machine, so the host of the card's URL takes its place, unless the user trusts
+    the address on the card. The numeric loopback address of a public card stays, and is refused later.
     """
     try:
         parsed, own = url_from(interface.url), url_from(found.url).host
     except PeerError:
-        return interface  # which is not called
+        return interface  # an interface that is not called needs no note
     host = parsed.host.strip("[]").rstrip(".").lower()
     if origin_of(interface.url) in trust.origins:
         return interface
@@ -135,7 +133,7 @@ def reachable(found: FoundCard, interface: AgentInterface, trust: Trust) -> Agen
 
 
 def address_notes(found: FoundCard, trust: Trust) -> tuple[str, ...]:
-    """In words, which interfaces of a card are called at another address than it names."""
+    """A note for each interface that is called at another address than the card names."""
     notes = []
     for one in found.card.supported_interfaces:
         try:
@@ -155,17 +153,17 @@ class ConnectionPolicy:
     """The rules for connections to one agent, or to the agents of one catalog."""
 
     own_url: str
-    """The URL that the user gave. Its name may have a private address, unless it had a public one before. All other
-    URLs were learned from the agent or the catalog at this one."""
+    """The URL that the user gave. Its host may have a private address, unless it had a public address before. All other
+    URLs were learned from the agent or the catalog at this URL."""
     trust: Trust = field(default_factory=Trust)
     resolve: ResolveName = addresses_of
     seen: RebindingJudge = field(default_factory=RebindingJudge)
     uses_proxy: bool = True
-    """Whether the proxy of the environment is used where there is one."""
+    """Whether the proxy of the environment, if there is one, is used."""
 
     def guard(self, url: str, words: str = "") -> AddressGuard | None:
-        """The guard for connections to a URL; None if any address is allowed, by a proxy too. `words` refuse a learned
-        URL."""
+        """The guard for connections to a URL; None if any address is allowed, also through a proxy. `words` is the
+        refusal for a learned URL."""
         judge = self._judge(url, words)
         if judge is None:
             return None if self.uses_proxy else AddressGuard(_any_address, self.resolve, uses_proxy=False)
@@ -182,7 +180,7 @@ class ConnectionPolicy:
 
     @property
     def is_private(self) -> bool:
-        """Whether the name in the user's URL is one of this machine or its network."""
+        """Whether the host in the user's URL is this machine or is in its network."""
         return is_private_host(url_from(self.own_url).host)
 
 
@@ -196,7 +194,7 @@ def interface_guard(found: FoundCard, url: str, reach: ConnectionPolicy) -> Addr
 
 
 def may_be_shown(found: FoundCard, url: str, trust: Trust) -> bool:
-    """Whether credentials may go to a URL that a card names: at its own origin, or a trusted one."""
+    """Whether credentials may go to a URL on a card: it is at the card's origin or a trusted origin."""
     return origin_of(url) in (origin_of(found.url), *trust.origins)
 
 

@@ -1,8 +1,8 @@
-"""What an agent or a catalog says of how to log in: by refusing a request without a token, and on its card.
+"""How to log in at an agent or a catalog: from its refusal of a request without a token, and from its card.
 
 A challenge that names the metadata of the resource (RFC 9728) leads to the issuer. Otherwise the card does: its schemes
-name an issuer, or a page and a token endpoint. What the operator wrote as the issuer counts before both. Nothing here
-is believed more than a card is: where it leads is judged when something is sent there.
+name an issuer, or a page and a token endpoint. An issuer in the configuration takes precedence over both. The results
+are untrusted, like a card: each URL is checked when a request is sent to it.
 
 Spec: A2A 1.0 sections 4.5 (schemes), 7.3 and 7.4; RFC 9728 section 5.1; RFC 8414 section 3.1.
 """
@@ -37,7 +37,7 @@ from bridge.text.jsonvalues import DEFAULT_MAX_VALUES, JsonObject
 _UNAUTHORIZED: Final = 401
 
 _NOBODYS_TASK: Final = GetTaskRequest(id="login")
-"""What an agent is asked for that refuses callers without a token. It changes nothing."""
+"""A harmless request that an agent refuses if it requires a token."""
 
 _WELL_KNOWN: Final = re.compile(r"/\.well-known/(?:oauth-authorization-server|openid-configuration)")
 
@@ -72,7 +72,7 @@ async def login_lead(login_config: LoginConfig, seconds: float) -> LoginLead | N
                 return None
             if not isinstance(exc, NoCardError):
                 raise
-            # The card itself may take a token. Whoever asks for it is told where to get one.
+            # The card itself may require a token. The refusal then says where to get it.
             asked = OutgoingRequest("GET", candidate_card_urls(login_config.url)[0], auth=auth)
             challenge = await _challenge(http, asked, guard)
             if not challenge and not login_config.issuer:
@@ -82,7 +82,7 @@ async def login_lead(login_config: LoginConfig, seconds: float) -> LoginLead | N
 
 
 async def _challenge(http: httpx2.AsyncClient, asked: OutgoingRequest, guard: AddressGuard | None) -> str:
-    """What a peer answers to a request without a token; empty if it does not refuse it."""
+    """The challenge in a peer's answer to a request without a token; empty if the peer does not refuse the request."""
     async with exchange(http, replace(asked, extensions=guarded_by(guard))) as response:
         if response.status_code != _UNAUTHORIZED:
             return ""
@@ -97,10 +97,10 @@ async def _lead_of(
     reach: ConnectionPolicy,
     auth: PeerAuth,
 ) -> LoginLead:
-    """The lead of an agent whose card is open."""
+    """The lead of an agent whose card can be read without a token."""
     try:
         [(interface, dialect), *_] = permitted_interfaces(found, reach.trust, has_credentials=True)
-    except PeerError:  # no token would go there, so none is asked for it
+    except PeerError:  # no token may go to this agent, so it is not asked for a challenge
         return _said_by(found.card, agent_url(login_config.url), "")
     params = dialect.params_of(GET_TASK, _NOBODYS_TASK)
     asked = binding_of(interface, dialect, DEFAULT_MAX_VALUES).request(GET_TASK, params)
@@ -111,7 +111,7 @@ async def _lead_of(
 
 
 def _said_by(card: AgentCard, url: str, challenge: str) -> LoginLead:
-    """The lead of a card: that of the first scheme at which a person can log in, of those that it requires."""
+    """The lead of a card: of its first required scheme at which a person can log in."""
     for name, scopes in _required(card):
         kind, scheme = scheme_of((card.security_schemes or {}).get(name))
         for issuer in filter(None, map(_issuer_in, _metadata_in(kind, scheme))):
@@ -134,7 +134,7 @@ def _said_by(card: AgentCard, url: str, challenge: str) -> LoginLead:
 
 
 def _required(card: AgentCard) -> Iterator[tuple[str, tuple[str, ...]]]:
-    """The schemes that a card requires, each with its scopes; all that it declares, if it requires none."""
+    """The schemes that a card requires, each with its scopes; if it requires none, all schemes that it declares."""
     for requirement in card.security_requirements or ():
         for name, scopes in requirement.schemes.items():
             listed = scopes.get("list")
@@ -148,14 +148,14 @@ def _scopes_in(listed: Iterable[JsonValue]) -> Iterator[str]:
 
 
 def _metadata_in(kind: str, scheme: JsonObject) -> Iterator[str]:
-    """Where the metadata of the issuer of a scheme is, if it serves to log a person in."""
+    """The URLs of the issuer's metadata, if a person can log in by this scheme."""
     serves = kind == "openIdConnectSecurityScheme" or code_flow(scheme)
     urls = (scheme.get("openIdConnectUrl"), scheme.get("oauth2MetadataUrl")) if serves else ()
     return (url for url in urls if isinstance(url, str))
 
 
 def _issuer_in(metadata_url: str) -> str:
-    """The issuer whose metadata is at a URL; empty if that is no well-known place of one."""
+    """The issuer whose metadata is at a URL; empty if the URL is not a well-known URL of an issuer."""
     try:
         place = urlsplit(metadata_url)
     except ValueError:

@@ -55,7 +55,7 @@ ANSWER_LIMIT_BYTES: Final = 64 * 1024 * 1024
 logger = logging.getLogger(__name__)
 
 _MOST_TOLD: Final = 200
-"""How many notes about an agent's answers are remembered, so that none is logged again and again."""
+"""How many notes about an agent's answers are remembered, so that each is logged only once."""
 _CHALLENGE: Final = "www-authenticate"
 _SAME_AGAIN: Final = (307, 308)
 """The redirects that keep the method and the body."""
@@ -68,10 +68,10 @@ class Deadlines:
 
     connect_seconds: float
     answer_seconds: float | None
-    """For writing a request, and for the answers that need no work of the agent, such as get and cancel. The answer to
-    a message has no such limit, even with `return_immediately`: some agents only answer when the work is done."""
+    """The limit for writing a request, and for answers that need no work of the agent, such as get and cancel. The
+    answer to a message has no limit, even with `return_immediately`: some agents answer only when the work is done."""
     silence_seconds: float | None
-    """Without a byte in a stream that has begun. Heartbeats count as bytes."""
+    """The longest silence of a stream that has begun. Heartbeats end a silence."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,19 +91,19 @@ class TransportOptions:
     on_hop: OnHop | None
     """Called with the wire text of each request, and of each answer or event."""
     peer: str = ""
-    """The agent's name for those who listen to hops."""
+    """The agent's name in hops."""
     hops: Hops = UNHEARD
     how_to_log_in: str = ""
-    """The hint for an agent that wants the login of a person."""
+    """The hint for an agent that requires the login of a person."""
     tokens: TokenSource | None = None
-    """Where the access tokens among the credentials come from."""
+    """The source of the access tokens in the credentials."""
     on_refusal: Callable[[str], None] = lambda _: None
-    """Called with the words of a request that the agent does not take for want of credentials, and with none after one
-    that it takes."""
+    """Called with the reason when the agent refuses a request for lack of credentials, and with an empty text when it
+    accepts a request."""
 
 
 class Performer(ABC):
-    """Performs operations of A2A: the one verb of a client, and of each of its transports."""
+    """Performs operations of A2A: the single method of a client and of its transports."""
 
     @overload
     def perform(self, operation: Unary[RequestT, AnswerT], request: RequestT) -> Awaitable[AnswerT]: ...
@@ -122,9 +122,9 @@ class Performer(ABC):
 
         Raises:
             AgentRefusedError: the agent answered with an error.
-            NotReachedError: the request was never sent, by any way that there is.
+            NotReachedError: the request was never sent: no interface could be reached.
             UnansweredError: the request was sent, and no complete answer came.
-            PeerError: the answer is not one of this operation.
+            PeerError: the answer does not fit the operation.
         """
         if isinstance(operation, Streamed):
             return self._events(operation, request)
@@ -159,7 +159,7 @@ class HttpTransport(Transport):
         self._terms = terms
         self._auth = PeerAuth(binding.interface.url, terms.credentials)
         self._told: set[str] = set()
-        """What was logged of the agent's answers."""
+        """The notes about the agent's answers that were logged."""
 
     def has(self, operation: AnyOperation) -> bool:
         return self._binding.dialect.has(operation)
@@ -209,14 +209,14 @@ class HttpTransport(Transport):
     async def _value(
         self, operation: AnyOperation, params: JsonObject, reading: ExchangeReading, hop: Hop | None
     ) -> JsonValue:
-        """The answer of an operation as JSON, with what it leaves to be read elsewhere."""
+        """The answer of an operation as JSON, completed by the further requests that the dialect needs."""
         async with self._exchange(operation, params, hop) as response:
             value = self._result(await response_body(response, self._terms.limit_bytes), response, reading)
         while unread := self._binding.dialect.unread(operation, params, value):
             assert isinstance(value, dict)
             try:
                 read = {name: await self._value(*asked, reading, hop) for name, asked in unread.items()}
-            except LoginNeededError as exc:  # the agent has taken the operation itself
+            except LoginNeededError as exc:  # the agent has accepted the operation
                 raise PeerError(str(exc)) from exc
             value = {**value, **read}
         return value
@@ -247,7 +247,8 @@ class HttpTransport(Transport):
         params = self._binding.dialect.params_of(operation, request)
         has_begun = False
         async with self._exchange(operation, params, hop) as response:
-            # An error, or an agent that answers with one event instead of a stream, has no stream's type.
+            # An error does not have the media type of a stream. Nor does a single event that some agents send instead
+            # of a stream.
             is_stream = response.headers.get("content-type", "").startswith(EVENT_STREAM)
             async with aclosing(self._texts(response) if is_stream else self._body(response)) as texts:
                 async for text in texts:
@@ -268,7 +269,7 @@ class HttpTransport(Transport):
             )
 
     async def _body(self, response: httpx2.Response) -> AsyncGenerator[bytes, None]:
-        """The body of an answer, as the one text of a stream."""
+        """The body of an answer that is not a stream, as its only text."""
         yield await response_body(response, self._terms.limit_bytes)
 
     async def _texts(self, response: httpx2.Response) -> AsyncGenerator[bytes, None]:
@@ -282,9 +283,9 @@ class HttpTransport(Transport):
                 raise PeerError(f"{self} sent {exc}") from exc
             for text in found:
                 silence_seconds = self._terms.deadlines.silence_seconds
-                if text and not text.isspace():  # some keep a stream alive so
+                if text and not text.isspace():  # some agents keep a stream alive by empty data
                     yield text
-        # Some end their last event with the stream. What is no JSON was cut off.
+        # Some agents end the stream without a blank line after the last event. An incomplete event is not JSON.
         if (last := events.rest()) is not None and is_json(last.data):
             yield last.data
 
@@ -337,8 +338,8 @@ class HttpTransport(Transport):
 
     @asynccontextmanager
     async def _redirected_once(self, asked: OutgoingRequest) -> AsyncIterator[httpx2.Response]:
-        """The response to a request, which is sent again as it is where a 307 or 308 within its origin says so: so
-        servers add or remove the slash at the end of a path. Elsewhere no credentials go, and no message."""
+        """The response to a request. One redirect (307, 308) within the origin is followed, since servers add or remove
+        a slash at the end of a path in this way. Credentials and messages never go to another origin."""
         async with exchange(self._http, asked) as response:
             target = _within_origin(asked.url, response)
             if target is None:
@@ -348,7 +349,7 @@ class HttpTransport(Transport):
             yield response
 
     def _tell(self, reading: ExchangeReading) -> None:
-        """Log what was not understood. An agent that is asked again and again has the same fault each time."""
+        """Log the faults in an answer, each only once per agent."""
         for note in reading.notes if reading.notes else ():
             if note not in self._told:
                 if len(self._told) >= _MOST_TOLD:
@@ -372,7 +373,7 @@ class HttpTransport(Transport):
 
 
 def _within_origin(url: str, response: httpx2.Response) -> str | None:
-    """Where a response sends the same request on to, within the origin; None if it does not."""
+    """The URL within the origin to which a response redirects the same request; None if there is no such redirect."""
     if response.status_code not in _SAME_AGAIN or not response.has_redirect_location:
         return None
     here = url_from(url)
@@ -392,7 +393,7 @@ def _tell_of_task(hop: Hop, task: Model | None) -> None:
 
 
 def _tell_of_event(hop: Hop, event: StreamResponse) -> None:
-    """Tell a hop of the state that an event of a stream tells, and whether the stream has no other one to tell."""
+    """Tell a hop the state in an event, and whether the event is the last of its stream."""
     _tell_of_task(hop, event.task)
     if (update := event.status_update) is not None:
         hop.task_id, hop.state = update.task_id, update.status.state.word

@@ -1,8 +1,8 @@
 """The question for the version of A2A that an agent speaks, for agents whose cards do not say it.
 
-The agent is asked to send a message, in the words of one version, and gets none: so it has nothing to do, and the way
-in which it refuses tells its version. The question is asked when a card is read and never within a call, by the same
-rules as every request: it goes only where the card may lead, with the credentials that the agent may have.
+The request is SendMessage in the format of one version, without a message. So the agent has nothing to do, and its
+error shows its version. The question is asked when a card is read, never within a call. The rules for every request
+hold: it goes only to an allowed address, with only the credentials that the agent may get.
 """
 
 from __future__ import annotations
@@ -25,19 +25,19 @@ from bridge.errors import PeerError
 from bridge.text.jsonvalues import shortened_json
 
 _ANSWER_SECONDS: Final = 10.0
-"""The longest time for an answer to the question. Reading the card, of which this is a part, may take 30 s."""
+"""The longest time for an answer to the question. It is part of reading a card, which may take 30 s."""
 
 
 def version_question(http: httpx2.AsyncClient, options: ClientOptions) -> AskVersion | None:
-    """What asks agents with these options; None if the user says the version."""
+    """The function that asks agents for their version; None if the user configured the version."""
     return None if options.versions.is_told else partial(_version_told, http, options)
 
 
 async def _version_told(http: httpx2.AsyncClient, options: ClientOptions, found: FoundCard) -> str:
-    """The version that the agent of an open card tells.
+    """The version that the agent's answer shows.
 
     Raises:
-        UnknownVersionError: it does not. The message says what it answered, and how the user can say the version.
+        UnknownVersionError: the answer shows no version. The message quotes it and says how to configure the version.
     """
     seconds = min(_ANSWER_SECONDS, options.deadlines.answer_seconds or _ANSWER_SECONDS)
     answered = f"gave no answer within {seconds:g} s"

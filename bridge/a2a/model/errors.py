@@ -26,7 +26,7 @@ BRIDGE_DOMAIN: Final = "mcp-a2a"
 _A2A_CODES: Final = range(-32099, -32000)
 """Section 9.5: the codes of the errors that A2A defines."""
 MAX_VIOLATIONS: Final = 50
-"""The most invalid fields that one error names, so that an error is no larger than its request."""
+"""The most invalid fields that one error lists, so that an error is no larger than its request."""
 _INFO_TYPE: Final = "type.googleapis.com/google.rpc.ErrorInfo"
 _BAD_REQUEST_TYPE: Final = "type.googleapis.com/google.rpc.BadRequest"
 
@@ -40,7 +40,8 @@ class ErrorKind:
     http_status: int
     rpc_status: str
     at_http_level: bool = False
-    """Whether JSON-RPC also answers with `http_status` instead of 200: the transport refuses, not the method."""
+    """Whether JSON-RPC answers with `http_status` instead of 200, too: the transport refuses the request, not the
+    method."""
 
     @property
     def domain(self) -> str:
@@ -109,11 +110,11 @@ class A2AError(Exception):
         self.headers = dict(headers or {})
         """HTTP headers of the answer, such as Retry-After."""
         self.names = tuple(names)
-        """The states, roles, fields and operations of A2A 1.0 that the message names. Other versions spell them in
-        their own way."""
+        """The states, roles, fields and operations of A2A 1.0 that the message names. Other versions spell these names
+        differently."""
 
     def spelled(self, spellings: Mapping[str, str]) -> A2AError:
-        """The error with other spellings of its names."""
+        """The error with its names spelled as in another version."""
         changed = {name: said for name, said in spellings.items() if said != name}
         if not changed:
             return self
@@ -160,8 +161,8 @@ def a2a_error_of(exc: BridgeError) -> A2AError:
 
 
 def invalid_params(*violations: Violation, names: Sequence[str] = ()) -> A2AError:
-    """INVALID_PARAMS for these fields. The message names the first one, so that a person sees it. `names` are further
-    names in the descriptions."""
+    """INVALID_PARAMS for these fields. The message names the first field, for people. `names` are further names in the
+    descriptions."""
     first = violations[0]
     rest = f" (and {len(violations) - 1} more)" if len(violations) > 1 else ""
     message = f"Invalid parameters: {first.field or 'params'}: {first.description}{rest}"
@@ -179,7 +180,7 @@ def violations_from(error: ValidationError) -> tuple[Violation, ...]:
             found["msg"].removeprefix("Value error, "),
         )
         for found in errors
-        # pydantic does not count invalid items, so an array of nothing else is reported as too short as well.
+        # pydantic does not count invalid items, so it also reports an array of only invalid items as too short.
         if not (found["type"] == "too_short" and found["loc"] in inner)
     )
 
@@ -194,7 +195,7 @@ def task_not_found(task_id: str) -> A2AError:
 
 
 def require_answerable(task: Task) -> None:
-    """Require a task that asks for something: no other task takes messages (sections 3.1.1 and 3.4.3).
+    """Require a task that waits for its client: no other task accepts messages (sections 3.1.1 and 3.4.3).
 
     Raises:
         A2AError: UNSUPPORTED_OPERATION.
@@ -212,7 +213,7 @@ def require_answerable(task: Task) -> None:
 
 
 def task_is_at_work(task: Task) -> A2AError:
-    """UNSUPPORTED_OPERATION: a working task takes no more messages until it asks."""
+    """UNSUPPORTED_OPERATION: a working task accepts no message until it asks for one."""
     return A2AError(
         UNSUPPORTED_OPERATION,
         "The task is at work and takes no more messages until it asks for input",
@@ -249,11 +250,12 @@ def task_not_cancelable(task: Task) -> A2AError:
 
 
 _OF_FULL_DISKS: Final = ("disk is full", "No space left", "could not extend file")
-"""What SQLite, the system and PostgreSQL say of a disk without room."""
+"""The messages of SQLite, the system and PostgreSQL for a full disk."""
 
 
 def cannot_store(why: str) -> A2AError:
-    """UNAVAILABLE: the store takes no writes. `why` may name places, so a client learns only whether a disk is full."""
+    """UNAVAILABLE: the store cannot write. `why` may name files or hosts, so a client learns only whether a disk is
+    full."""
     if any(words in why for words in _OF_FULL_DISKS):
         return temporarily_unavailable(
             "The disk of the bridge is full, so it cannot store tasks at the moment"
@@ -262,7 +264,7 @@ def cannot_store(why: str) -> A2AError:
 
 
 def temporarily_unavailable(why: str) -> A2AError:
-    """UNAVAILABLE: the bridge takes no messages at the moment, and the client should try again."""
+    """UNAVAILABLE: the bridge accepts no messages at the moment, and the client should try again."""
     return A2AError(UNAVAILABLE, why, headers={"Retry-After": "5"})
 
 

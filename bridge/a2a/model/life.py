@@ -9,8 +9,8 @@ A task is the fold of its events. The first event is a Task. Each later event is
 or a message of the user. A message of the user is not a stream event; it becomes history.
 
 The message of a question becomes history when the task goes on. The message of a progress report is not kept. The
-message of an ended state is kept in the status alone; answers also show it in the history, since some clients read
-nothing else.
+message of an ended state is kept in the status alone; answers also show it in the history, since some clients read only
+the history.
 
 Spec: A2A 1.0 sections 3.1.2, 3.4.3, 3.7, 4.1.3, 4.1.4, 4.2, 7.6.1 and 11.7."""
 
@@ -42,7 +42,7 @@ ENDED: Final = frozenset({_S.COMPLETED, _S.FAILED, _S.CANCELED, _S.REJECTED})
 """Terminal states: nothing follows."""
 
 INTERRUPTED: Final = frozenset({_S.INPUT_REQUIRED, _S.AUTH_REQUIRED})
-"""States in which the task waits for its client, and takes a message."""
+"""States in which the task waits for its client, and accepts a message."""
 
 SETTLED: Final = ENDED | INTERRUPTED
 """States in which a blocking SendMessage answers (section 3.2.2)."""
@@ -66,7 +66,7 @@ NEXT: Final[Mapping[TaskState, frozenset[TaskState]]] = {
 
 
 class IllegalTransitionError(Exception):
-    """An event that cannot follow: the state does not allow it, or the event belongs to another task."""
+    """The event cannot follow: the state does not allow it, or it belongs to another task."""
 
 
 def apply_event(task: Task, event: StreamResponse) -> Task:
@@ -93,8 +93,8 @@ def apply_event(task: Task, event: StreamResponse) -> Task:
 
 
 def not_before(event: StreamResponse, status: TaskStatus) -> StreamResponse:
-    """An event whose status is no older than the one before it, since lists are ordered by these times: a clock may be
-    set back, and those of two replicas differ."""
+    """The event with a status that is not older than `status`. Lists are ordered by these times, but a clock may be set
+    back, and the clocks of two replicas differ."""
     update = event.status_update
     if update is None or not update.status.timestamp or not status.timestamp:
         return event
@@ -107,8 +107,8 @@ def not_before(event: StreamResponse, status: TaskStatus) -> StreamResponse:
 def with_history(task: Task, length: int | None) -> Task:
     """The task as answers show it, with the `length` newest messages of its history; None is all (3.2.4, 3.7).
 
-    The message of an ended task's status is shown as the newest message of the history. The message of a question
-    joins the history only when the task goes on: clients that follow a task add it themselves then.
+    The message of an ended task's status is shown as the newest message of the history. The message of a question joins
+    the history only when the task goes on: clients that follow a task then add it themselves.
     """
     history = _history_with_status(task, ENDED)
     if not history or (length is None and history is task.history):
@@ -196,7 +196,8 @@ class EventMaker:
         return StreamResponse(status_update=update)
 
     def artifact(self, artifact: Artifact, *, append: bool, last_chunk: bool) -> StreamResponse:
-        """An event that adds an artifact to the task, or with `append` adds its parts to the one of the same id."""
+        """An event that adds an artifact to the task, or with `append` adds its parts to the artifact of the same
+        id."""
         update = TaskArtifactUpdateEvent(
             task_id=self.task_id,
             context_id=self.context_id,

@@ -56,7 +56,7 @@ def milliseconds(text: str) -> int:
     """The reverse of `timestamp`, for any RFC 3339 time.
 
     Raises:
-        ValueError: the text is no RFC 3339 time with a zone, or no date of UTC, so that `timestamp` could not write it.
+        ValueError: the text is not an RFC 3339 time with a zone, or is outside the dates that `timestamp` can write.
     """
     if len(text) == 24 and text[19] == "." and text[23] == "Z" and text[20:23].isdecimal():
         return _moment(f"{text[:19]}Z") + int(text[20:23])  # as `timestamp` writes it
@@ -74,7 +74,7 @@ def _moment(text: str) -> int:
 
 
 def _checked_base64(text: str) -> str:
-    """Base64. The line breaks that mail puts into it are left out."""
+    """The base64 text without line breaks, which MIME puts in."""
     if not _BASE64.fullmatch(text):
         text = "".join(text.split())
     if not _BASE64.fullmatch(text) or len(text.rstrip("=")) % 4 == 1:
@@ -96,7 +96,7 @@ def _checked_id(text: str) -> str:
 
 
 def is_id(text: str) -> bool:
-    """Whether a text can be an identifier that a store has."""
+    """Whether a text is a possible identifier in a store."""
     try:
         return 0 < len(_checked_id(text)) <= ID_CHARACTERS
     except ValueError:
@@ -111,31 +111,31 @@ class _FirstFault(FailFast):
 
 _ItemT = TypeVar("_ItemT")
 Several = Annotated[tuple[_ItemT, ...], _FirstFault()]
-"""An array. Validation stops at its first invalid item: the report of an error is a hundred times larger than the
+"""An array. Validation stops at its first invalid item, since the report of an error is a hundred times larger than the
 item."""
 
 PlainJson = SerializeAsAny[JsonValue]
 PlainObject = SerializeAsAny[JsonObject]
-"""JSON of any shape. It is validated when it comes in, and not again, value by value, each time it goes out."""
+"""JSON of any shape. It is validated when it is read, and not again each time it is written."""
 
 Base64 = Annotated[str, AfterValidator(_checked_base64)]
 Timestamp = Annotated[str, AfterValidator(_checked_timestamp)]
 ID_CHARACTERS: Final = 512
 """The longest identifier, in characters."""
 ID_BYTES: Final = 1024
-"""The same in UTF-8: two of them, or one and the name of a principal, are a key of an index of PostgreSQL, which takes
-2,704 bytes."""
+"""The longest identifier, in bytes of UTF-8. Two identifiers, or an identifier and the name of a principal, form the
+key of a PostgreSQL index, which is limited to 2,704 bytes."""
 Id = Annotated[str, Field(min_length=1, max_length=ID_CHARACTERS), AfterValidator(_checked_id)]
 """An identifier that one side makes and the other repeats. It is bounded because it becomes a key in the store, and
-without the one character that no text of a PostgreSQL holds."""
+must not contain NUL, which PostgreSQL cannot store."""
 IdOrNone = Annotated[str, Field(max_length=ID_CHARACTERS), AfterValidator(_checked_id)]
-"""The same where "" has a meaning of its own."""
+"""An identifier, or "" where that has a meaning of its own."""
 MaybeId = Annotated[Id | None, BeforeValidator(lambda value: None if value == "" else value)]
 """An optional identifier. "" is read as absent, as protocol buffers write it."""
 
 
 UNNAMED: Final = "urn:mcp-a2a:unnamed"
-"""Stands for an id that an agent left out. It is written to nobody."""
+"""Stands for an id that an agent left out. It is never sent."""
 
 
 class Model(BaseModel):
@@ -150,8 +150,7 @@ class Model(BaseModel):
     def changed(self, **fields: object) -> Self:
         """A copy with other values of declared fields. The values are not validated again.
 
-        Each call makes several such copies. `model_copy` does the same in three times the time.
-        """
+        Each call to a tool makes several copies. `model_copy` does the same, but takes three times as long."""
         copy = type(self).__new__(type(self))
         object.__setattr__(copy, "__dict__", {**self.__dict__, **fields})
         object.__setattr__(copy, "__pydantic_fields_set__", self.__pydantic_fields_set__ | fields.keys())
@@ -192,7 +191,7 @@ class Role(StrEnum):
 PartKind = Literal["text", "raw", "url", "data"]
 _KINDS: Final[Several[PartKind]] = ("text", "raw", "url")
 _EMPTY: Final[tuple[JsonValue, ...]] = (None, "", {}, [])
-"""What a field of a part holds that holds nothing, beside a field that holds something."""
+"""The values of an empty field of a part."""
 
 
 class Part(Model):
@@ -223,15 +222,15 @@ class Part(Model):
         if len(held) != 1:
             held = self._without_empty(held)
         elif held == ["data"] and self.data is None and not named.isdisjoint(_KINDS):
-            held = []  # each of the four is null
+            held = []  # all four fields are null
         if len(held) != 1:
             found = " and ".join(held) or "none of them"
             raise ValueError(f"a part holds exactly one of text, raw, url and data; found {found}")
         return self
 
     def _without_empty(self, held: list[PartKind]) -> list[PartKind]:
-        """The fields that this part holds beside empty ones, which writers of every field leave there. The empty ones
-        are removed. Of empty ones alone the first is kept."""
+        """The fields of this part that are not empty. Some writers set every field, so empty fields are removed. If all
+        fields are empty, the first is kept."""
         full = [kind for kind in held if getattr(self, kind) not in _EMPTY]
         kept = full or held[:1]
         for kind in held:
@@ -251,8 +250,8 @@ class Part(Model):
 class AppendedText(Part):
     """A text part that continues the text part before it, because an event with `append` brought it.
 
-    Only a client that received the event knows this. On the wire the part is an ordinary text part, and it is equal to
-    a text part of the same content.
+    Only a client that received the event knows this. On the wire, the part is an ordinary text part. It is equal to a
+    text part of the same content.
     """
 
     __hash__ = Part.__hash__
@@ -327,7 +326,7 @@ class TaskArtifactUpdateEvent(Model):
 
 
 class StreamResponse(Model):
-    """One event of a stream: exactly one of the four. Section 3.2.3."""
+    """One event of a stream: exactly one of the four fields is set. Section 3.2.3."""
 
     task: Task | None = None
     message: Message | None = None

@@ -21,7 +21,7 @@ class Operation(Generic[RequestT_co, AnswerT_co]):
     """One operation. Each has one object, below."""
 
     name: str
-    """Section 5.3, the JSON-RPC and gRPC column."""
+    """The name in section 5.3, in the column for JSON-RPC and gRPC."""
     request: type[RequestT_co]
     answer: type[AnswerT_co]
     """The type of the answer; for a streamed operation, of each event."""

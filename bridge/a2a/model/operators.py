@@ -1,8 +1,8 @@
-"""What operators of the bridge see of the tasks of others, by an extension that they alone can activate. Pure.
+"""How operators of the bridge see the tasks of others, by an extension that only operators can activate. Pure.
 
-Without the extension an operator is a client like any other. With it each task names its owner. Contents are what was
-said and made: parts, and metadata that the bridge did not write. Where they are withheld, a mark stands in the place of
-each part, so that an operator sees what there is.
+Without the extension, an operator is a client like any other. With it, each task names its owner. Contents are the
+parts, and metadata that the bridge did not write. If contents are withheld, a mark replaces each part, so that an
+operator sees that there is a part.
 """
 
 from __future__ import annotations
@@ -30,11 +30,11 @@ from bridge.a2a.model.timeline import MOMENTS
 from bridge.text.jsonvalues import JsonObject
 
 OPERATOR_URI: Final = "urn:mcp-a2a:operator:v1"
-"""The extension with which an operator asks for the tasks of all."""
+"""The extension with which an operator asks for the tasks of all principals."""
 OWNER: Final = f"{OPERATOR_URI}/owner"
-"""The principal that a task belongs to. On each task that an operator is shown by the extension."""
+"""The principal that a task belongs to. It is on each task that an operator sees by the extension."""
 WITHHELD: Final = f"{OPERATOR_URI}/withheld"
-"""On a part, the kind of the one that it stands for; elsewhere the names of metadata that is withheld."""
+"""On a part: the kind of the part that is withheld. Elsewhere: the names of withheld metadata."""
 ANSWERED_BY: Final = f"{OPERATOR_URI}/answered-by"
 """On a message in the history: the operator that answered in place of the owner. Everyone sees it."""
 CANCELED_BY: Final = f"{OPERATOR_URI}/canceled-by"
@@ -42,7 +42,7 @@ CANCELED_BY: Final = f"{OPERATOR_URI}/canceled-by"
 
 SKILL_KEY: Final = "urn:mcp-a2a:tool:v1/skill"
 _OWN: Final = "urn:mcp-a2a:"
-"""What every key of the bridge begins with. The case of its letters does not matter (RFC 8141 section 3.1)."""
+"""The beginning of every key of the bridge. Case does not matter (RFC 8141 section 3.1)."""
 _OF_CLIENTS: Final = frozenset(
     {
         *(SKILL_KEY, "urn:mcp-a2a:tool:v1/arguments", "urn:mcp-a2a:tool:v1/question"),
@@ -50,7 +50,8 @@ _OF_CLIENTS: Final = frozenset(
         *("urn:mcp-a2a:unsaid:v1", "urn:mcp-a2a:unread:v1"),
     }
 )
-"""The bridge's keys that clients write: calls, answers, parts that they pass on, and the notes of older versions."""
+"""The bridge's keys that clients may write: for calls, answers, parts that they pass on, and notes of older
+versions."""
 _OPEN: Final = frozenset({SKILL_KEY, PROGRESS, MOMENTS, OWNER, ANSWERED_BY, CANCELED_BY})
 """Metadata keys that hold no contents."""
 _SHOWN_OF_KEY: Final = 100
@@ -60,7 +61,7 @@ _WORDS: Final = "(withheld: this bridge shows operators no contents)"
 DECLARATION: Final = AgentExtension(
     uri=OPERATOR_URI, description="The tasks of all principals, for operators of the bridge", required=False
 )
-"""As the extended card of an operator has it."""
+"""The declaration on the extended card of an operator."""
 
 
 def needs_role_answer() -> A2AError:
@@ -69,12 +70,12 @@ def needs_role_answer() -> A2AError:
 
 
 def is_for_its_owner(what: str) -> A2AError:
-    """FORBIDDEN: an operator said what only the owner of a task may say. `what` begins a sentence."""
+    """FORBIDDEN: an operator gave something that only the owner of a task may give. `what` begins a sentence."""
     return A2AError(FORBIDDEN, f"{what} is for the owner of the task to say")
 
 
 def require_no_forged_notes(request: SendMessageRequest) -> None:
-    """Refuse metadata of a client in which the bridge would seem to speak, wherever in a message it stands.
+    """Refuse metadata of a client under keys of the bridge, anywhere in a message.
 
     Raises:
         A2AError: INVALID_PARAMS, with the place of each such key.
@@ -175,7 +176,8 @@ def _withheld_parts(parts: Sequence[Part]) -> tuple[Part, ...]:
 
 
 def _withheld_metadata(metadata: JsonObject | None, fields: Mapping[str, object] | None) -> JsonObject | None:
-    """Metadata without contents. The names of what is withheld stay, also those of fields that A2A does not have."""
+    """Metadata without contents. The names of withheld metadata stay, and so do the names of fields that A2A does not
+    have."""
     kept = {key: value for key, value in (metadata or {}).items() if key in _OPEN}
     closed = [*(key for key in metadata or {} if key not in _OPEN), *(fields or {})]
     if closed:

@@ -1,4 +1,4 @@
-"""How far a task is: the numbers that a status update has in its metadata. Pure."""
+"""The progress of a task: the numbers in the metadata of a status update. Pure."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ PROGRESS: Final = "urn:mcp-a2a:tool:v1/progress"
 
 
 def numbers_in(event: StreamResponse) -> JsonObject | None:
-    """The numbers that an event brings, as metadata of their own."""
+    """The metadata of an event, reduced to its numbers."""
     metadata = event.status_update.metadata if event.status_update else None
     return {PROGRESS: metadata[PROGRESS]} if metadata and PROGRESS in metadata else None
 
 
 def fraction_in(metadata: JsonValue) -> float | None:
-    """How far a task is, from 0 to 1; None if the numbers do not say."""
+    """The progress of a task, from 0 to 1; None if the numbers do not give it."""
     numbers = metadata.get(PROGRESS) if isinstance(metadata, dict) else None
     if not isinstance(numbers, dict):
         return None
@@ -31,7 +31,7 @@ def fraction_in(metadata: JsonValue) -> float | None:
 
 
 def with_fraction(metadata: JsonValue, fraction: JsonValue) -> JsonValue:
-    """Metadata that says how far a task is, where it does not say so itself and the task is on its way."""
+    """The metadata with the progress of a task, if it lacks the progress and the task has some."""
     said = metadata if isinstance(metadata, dict) else {}
     if PROGRESS in said or not _is_number(fraction) or not 0 < fraction < 1:
         return metadata

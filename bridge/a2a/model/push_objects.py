@@ -12,8 +12,8 @@ from pydantic import Field
 from bridge.a2a.model.objects import Id, IdOrNone, Model, Several, TaskPushNotificationConfig
 
 GETS_TASKS: Final = "urn:mcp-a2a:gets-tasks"
-"""The field of a config whose client is of 0.3: its webhook gets a Task (0.3 section 9.5), and no StreamResponse. The
-bridge writes it where it reads the request, and shows it to nobody."""
+"""The field that marks a config of a 0.3 client: its webhook gets a Task (0.3 section 9.5) instead of a StreamResponse.
+The bridge sets it when it reads the request, and never shows it."""
 
 
 class GetTaskPushNotificationConfigRequest(Model):
@@ -49,4 +49,4 @@ class DeleteTaskPushNotificationConfigRequest(Model):
 
 
 class Empty(Model):
-    """An answer that says nothing but that it worked."""
+    """An empty answer: the operation succeeded."""

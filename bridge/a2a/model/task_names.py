@@ -1,8 +1,8 @@
-"""The names that clients give to tasks, in generations where they make the ids themselves. Pure.
+"""The names that clients give to tasks, in versions of A2A in which clients make the task ids. Pure.
 
-A name holds for one principal and one task at a time: once a task has ended, the next one may have it. So a task has
-an id that the server made all the same, and the name stands in it. Which task has a name now is asked by the id of
-the message that began it, which is made of the name.
+A name belongs to one task of a principal at a time: after a task has ended, another task may have its name. So the
+server still makes the id of a task, and puts the name into the id. The current task of a name is found by the id of the
+message that began the task; this id is made from the name.
 """
 
 from __future__ import annotations
@@ -12,18 +12,18 @@ from base64 import urlsafe_b64decode, urlsafe_b64encode
 from typing import Final
 
 NAME_BYTES: Final = 256
-"""How long a name may be, so that an id with it in it is not longer than ids may be."""
+"""The longest name, so that an id that contains the name is within the bound on ids."""
 
 _NAMED: Final = ".as."
 
 
 def named_id(task_id: str, name: str) -> str:
-    """The id of a task that its client calls so: safe in a path, whatever the name is."""
+    """The id of a task with this name of its client. The id is safe in a path, whatever the name is."""
     return f"{task_id}{_NAMED}{urlsafe_b64encode(name.encode()).decode().rstrip('=')}"
 
 
 def name_of(task_id: str) -> str:
-    """What its client calls a task: the reverse of `named_id`, or its id where no client named it."""
+    """The name that a client gave to a task (the reverse of `named_id`), or the task's id if no client named it."""
     _, is_named, name = task_id.partition(_NAMED)
     if not is_named:
         return task_id
@@ -34,5 +34,5 @@ def name_of(task_id: str) -> str:
 
 
 def beginning_of(name: str) -> str:
-    """The id under which the message is kept that began the task of this name."""
+    """The id of the message that began the task of this name, as it is stored."""
     return f"begins-{hashlib.sha256(name.encode()).hexdigest()}"

@@ -1,8 +1,8 @@
-"""The timeline of a task: what happened to it when, by whom, and at which peer. Pure.
+"""The timeline of a task: what happened to it, when, by whom, and at which peer. Pure.
 
-A task of A2A has the time of its last status only. The bridge keeps *moments* beside its own tasks, and shows them in
-the metadata of a task to clients that activate the extension. The timeline of any other task is what its history and
-its status tell. A moment holds names and times, and never what was said.
+A task of A2A has only the time of its last status. The bridge stores *moments* with its own tasks, and shows them in
+the metadata of a task to clients that activate the extension. The timeline of any other task is derived from its
+history and its status. A moment holds names and times, never contents.
 """
 
 from __future__ import annotations
@@ -34,32 +34,32 @@ class MomentKind(StrEnum):
     MESSAGE = "message"
     """A message to the task came: an answer, or more to say."""
     SAID = "said"
-    """The agent said something, as the history of a task tells that has no moments."""
+    """The agent said something. This kind occurs only in a timeline that is derived from the history."""
     CANCEL = "cancel"
-    """Somebody asked to cancel it."""
+    """Somebody asked to cancel the task."""
     RESUMED = "resumed"
-    """Another process took the task up: the bridge had restarted, or a replica was gone."""
+    """Another process took over the task: the bridge was restarted, or a replica was gone."""
 
 
 class Moment(NamedTuple):
-    """One thing that happened to a task. What does not apply is empty."""
+    """One event in the life of a task. A field that does not apply is empty."""
 
     kind: MomentKind
     at_ms: int | None = None
-    """Milliseconds since the epoch; None where nobody wrote it down."""
+    """Milliseconds since the epoch; None if the time is not known."""
     state: str = ""
-    """The word of the state, as `input_required`."""
+    """The state as a word, such as `input_required`."""
     by: str = ""
-    """The principal that did it."""
+    """The principal that caused the event."""
     peer: str = ""
     """The tool server or agent, by its key in the configuration."""
     trace: str = ""
-    """The id of the trace that it was part of."""
+    """The id of the trace that the event was part of."""
     message: str = ""
-    """The id of the message in the task's history or status that came, or that asks."""
+    """The id of the message that came or that asks, in the task's history or status."""
 
     def to_object(self) -> JsonObject:
-        """The moment as JSON, without what is empty."""
+        """The moment as JSON, without empty fields."""
         told: JsonObject = {"what": self.kind.value}
         if self.at_ms is not None:
             told["at"] = timestamp(self.at_ms)
@@ -71,27 +71,27 @@ _TEXTS: Final = ("state", "by", "peer", "trace", "message")
 
 
 class Timeline(NamedTuple):
-    """What happened to a task, the earliest first."""
+    """The moments of a task, the earliest first."""
 
     moments: tuple[Moment, ...] = ()
     left_out: int = 0
-    """How many moments in the middle were left out, since there were too many."""
+    """How many moments in the middle were left out because there were too many."""
     is_recorded: bool = True
-    """False where it is what the history and the status of a task tell, which have one time."""
+    """False if the timeline is derived from the history and the status of a task, which have only one time."""
 
     def to_object(self) -> JsonObject:
-        """The timeline as JSON: what stands under `MOMENTS`."""
+        """The timeline as JSON: the value of `MOMENTS`."""
         told: JsonObject = {"moments": [one.to_object() for one in self.moments]}
         return {**told, "leftOut": self.left_out} if self.left_out else told
 
     @property
     def place_left_out(self) -> int | None:
-        """Before which moment some were left out; None if none were."""
+        """The index of the moment before which moments were left out; None if none were."""
         return len(self.moments) // 2 if self.left_out else None
 
 
 def timeline_of(task: Task) -> Timeline:
-    """The timeline of a task: its moments if it has any with it, else what its history and status tell."""
+    """The timeline of a task: from the moments in its metadata if there are any, else from its history and status."""
     told = (task.metadata or {}).get(MOMENTS)
     if isinstance(told, dict):
         return timeline_from(told)
@@ -99,7 +99,7 @@ def timeline_of(task: Task) -> Timeline:
 
 
 def timeline_from(told: JsonObject) -> Timeline:
-    """A timeline from its JSON. What is no moment is passed over, since any agent may have written it."""
+    """A timeline from its JSON. Invalid moments are skipped, since any agent may have written the JSON."""
     listed, left_out = told.get("moments"), told.get("leftOut")
     moments = (_moment_from(one) for one in (listed if isinstance(listed, list) else ()))
     number = left_out if isinstance(left_out, int) and left_out > 0 else 0
@@ -119,7 +119,7 @@ def _moment_from(told: JsonValue) -> Moment | None:
 
 
 def _derived_moments(task: Task) -> Iterator[Moment]:
-    """The moments that the history and the status of a task tell of."""
+    """The moments that the history and the status of a task show."""
     asked, first = task.status.message, True
     for message in task.history or ():
         if message.role is Role.USER:

@@ -1,9 +1,9 @@
-"""Sends what is in the outbox of a store to its webhooks, until it arrives or is given up.
+"""Sends the notifications in the outbox of a store to their webhooks, until they arrive or are given up.
 
-Sending is never on the path of an event. A store says for which tasks it has new rows; the sender looks there, and
-makes one attempt after the other for each webhook, with a bounded number at the same time, in all and for each
-receiver. A row is deleted once its receiver has it, so that a process that is killed sends at most those again that
-were under way.
+Sending never delays an event. A store reports the tasks that have new rows. The sender reads these rows, and makes one
+attempt at a time for each webhook. The number of attempts at the same time is bounded, in all and for each receiver. A
+row is deleted once its receiver has it. So after a process was killed, only the notifications that were being sent are
+sent again.
 """
 
 from __future__ import annotations
@@ -33,25 +33,25 @@ logger = logging.getLogger(__name__)
 _STORE_AGAIN_MS: Final = 5_000
 """The pause after the store could not be read or written."""
 _BROKEN_AGAIN_MS: Final = 600_000
-"""The pause after an attempt broke in a way that nobody foresaw: at most 144 traces a day."""
+"""The pause after an attempt failed with an unexpected exception: at most 144 tracebacks a day."""
 
 _LATER_SECONDS: Final = 1.0
-"""How long new rows may go unnoticed of a webhook that others wait for already."""
+"""How long new rows may go unnoticed for a webhook that has waiting rows already."""
 
 _LOOKS_TO_FOLD: Final = 4
-"""How often a webhook is looked at while so many events come that they fold."""
+"""How often a webhook is looked at while as many events come as are folded into one."""
 
 _CLOSE_SECONDS: Final = 2.0
-"""How long attempts may take that are under way when the sender stops."""
+"""How long attempts under way may take when the sender stops."""
 
 _OF_THE_CLIENT: Final = b'{"message":'
-"""The beginning of an event that is a message of the client, which is not sent back (`life.py`)."""
+"""The beginning of an event that is a message of the client. It is not sent back to the client (`life.py`)."""
 
 _KEY_IS_GONE: Final = "the key that sealed this config is gone: create it again"
 
 
 class Notifier(Protocol):
-    """Makes attempts."""
+    """Makes the attempts."""
 
     async def send(self, webhook: SealedWebhook, task_id: str, row: OutboxRow) -> Attempt:
         """Try once to send a row. It does not raise: what goes wrong is a failed attempt."""
@@ -66,7 +66,7 @@ class PushClock(Protocol):
         ...
 
     async def until(self, due_ms: int | None, woken: anyio.Event) -> None:
-        """Wait for a time, or for an event; without a time, for the event alone."""
+        """Wait for a time or an event, whichever comes first; without a time, only for the event."""
         ...
 
 
@@ -89,48 +89,49 @@ class WallClock:
 
 @dataclass(frozen=True)
 class PushPace:
-    """When and how often is tried, and how much at the same time."""
+    """The pauses between attempts, and the bounds on attempts at the same time."""
 
     retry_seconds: tuple[float, ...]
     """The pauses before the second attempt and each one after it. After the last attempt a webhook is given up."""
     jitter: float
-    """By how much a pause may be longer, as a part of it."""
+    """By which fraction of itself a pause may be longer."""
     each_host: int
-    """Attempts at the same time for one `host:port`."""
+    """The most attempts at the same time for one `host:port`."""
     at_once: int
-    """Attempts at the same time for all."""
+    """The most attempts at the same time in all."""
     folded_rows: int
-    """How many rows may wait for a webhook before those behind the first become one task."""
+    """How many rows may wait for a webhook before all rows after the first are replaced by the task itself."""
 
 
 @dataclass(eq=False, slots=True)
 class _Line:
-    """A webhook that rows wait for."""
+    """A webhook that has waiting rows."""
 
     webhook: Webhook
     opened: SealedWebhook | None
-    """None: the key that sealed it is gone."""
+    """The opened webhook; None if the key that sealed it is gone."""
     place: str
     due_ms: int
     since_ms: int
-    """Since when it waits for its next notification, as far as this process knows."""
+    """Since when the webhook waits for its next notification, as far as this process knows."""
     is_busy: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class PushBacklog:
-    """What waits to be sent."""
+    """The notifications that wait to be sent."""
 
     rows: int
-    """The notifications."""
+    """The number of notifications."""
     oldest_seconds: float
-    """How long the webhook that has waited longest waits for its next notification, since the process began at most."""
+    """The longest wait of a webhook for its next notification, counted from the start of the process at the
+    earliest."""
     backed_off: int
-    """The webhooks whose last attempt failed."""
+    """The number of webhooks whose last attempt failed."""
 
 
 class PushSender:
-    """Sends for the webhooks of one agent. Enter it to run."""
+    """Sends the notifications of one agent. Enter it to run."""
 
     def __init__(
         self,
@@ -146,8 +147,8 @@ class PushSender:
         tell: Tell = unheard,
         face: str = "",
     ) -> None:
-        """`row_of` gives a task as it is now, and `shown` an event for a client with these extensions. `tell` is told
-        of each attempt, and `face` is the name of the agent there."""
+        """`row_of` gives the present task, and `shown` gives an event for a client with these extensions. `tell` is
+        called with each attempt, in which `face` is the name of the agent."""
         self._tell = tell
         self._face = face
         self._outbox = outbox
@@ -161,13 +162,13 @@ class PushSender:
         self._close_seconds = close_seconds
         self._lines: dict[WebhookKey, _Line] = {}
         self._busy: Counter[str] = Counter()
-        """Attempts under way, by `host:port`."""
+        """The number of attempts under way, by `host:port`."""
         self._news: set[str] = set()
         self._is_all_news = True
         self._known: set[str] = set()
-        """The tasks of `_lines`: what is new of them is looked at once an attempt has ended."""
+        """The tasks of `_lines`. Their new rows are read after an attempt has ended."""
         self._later: Counter[str] = Counter()
-        """How often new rows were told of these tasks meanwhile."""
+        """How often new rows of these tasks were reported meanwhile."""
         self._looks_later = False
         self._wake = anyio.Event()
         self._closing = False
@@ -222,7 +223,7 @@ class PushSender:
             await self._clock.until(min((one for one in (due_ms, again_ms) if one), default=None), self._wake)
 
     async def _look(self) -> None:
-        """Look where new rows are."""
+        """Read the outbox for the tasks with new rows."""
         while self._news or self._is_all_news:
             task_ids = None if self._is_all_news else self._news
             self._news, self._is_all_news = set(), False
@@ -262,7 +263,7 @@ class PushSender:
         return _Line(webhook, opened, place_of(urlsplit(opened.config.url)), webhook.due_ms, now_ms)
 
     async def backlog(self) -> PushBacklog:
-        """What waits to be sent by this replica.
+        """The notifications that wait to be sent by this replica.
 
         Raises:
             StoreError: the store cannot be read.
@@ -276,7 +277,7 @@ class PushSender:
         )
 
     def _begin_what_is_due(self) -> int | None:
-        """Begin the attempts that are due and that there is room for. Returns when the next one is due."""
+        """Begin the attempts that are due, within the bounds. Returns the time of the next attempt."""
         now_ms, next_ms = self._clock.now_ms(), None
         for line in sorted(self._lines.values(), key=lambda line: line.due_ms):
             if line.is_busy:
@@ -299,7 +300,7 @@ class PushSender:
         except StoreError as exc:
             logger.warning("a push notification is tried again, since the store cannot note it: %s", exc)
             line.due_ms = self._clock.now_ms() + _STORE_AGAIN_MS
-        except Exception:  # what one client registered must not end the notifications of all others
+        except Exception:  # a fault in one client's webhook must not end the notifications of all clients
             logger.exception("a push notification to %s failed, and is tried again later", line.place)
             line.due_ms = self._clock.now_ms() + _BROKEN_AGAIN_MS
         else:

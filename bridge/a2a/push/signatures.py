@@ -1,8 +1,8 @@
-"""How a receiver sees that a notification is of this bridge: signatures, tokens, and the public keys of both.
+"""How a receiver verifies that a notification comes from this bridge: signatures, tokens, and their public keys.
 
 Notifications are signed as Standard Webhooks: `v1a` by the bridge's own Ed25519 keys, and `v1` by a secret that the
 operator shares with a receiver. A receiver that wants a Bearer token gets a JWT, signed with ES256. The private keys
-are derived from the keys of the bridge, so that all replicas have the same, and sign nothing else.
+are derived from the keys of the bridge, so all replicas have the same private keys. They sign nothing else.
 
 Spec: Standard Webhooks 1.0.0 (Signature scheme); RFC 7515, 7517, 7519, 7638, 8037.
 """
@@ -25,7 +25,7 @@ from bridge.seal import derived_key
 from bridge.text.jsonvalues import JsonObject
 
 TOKEN_SECONDS: Final = 300
-"""How long a JWT holds: as long as receivers tolerate between their clock and `webhook-timestamp`."""
+"""How long a JWT is valid: the difference that receivers allow between `webhook-timestamp` and their clock."""
 
 _SHARED_PREFIX: Final = "whsec_"
 _P256_ORDER: Final = 0xFFFFFFFF00000000FFFFFFFFFFFFFFFFBCE6FAADA7179E84F3B9CAC2FC632551
@@ -44,7 +44,7 @@ class PushSigner:
     """Signs notifications."""
 
     issuer: str
-    """Who sends them, in tokens."""
+    """The issuer in tokens."""
     keys: tuple[bytes, ...] = field(repr=False)
     """The keys of the bridge. The first signs tokens, and all sign notifications: receivers may know older keys."""
     shared: Mapping[str, bytes] = field(default_factory=dict, repr=False)
@@ -59,7 +59,7 @@ class PushSigner:
         return " ".join(said)
 
     def token(self, webhook_id: str, seconds: int, body: bytes, url: str, task_id: str) -> str:
-        """A JWT for one attempt: who it is of, whom it is for, and which body it belongs to."""
+        """A JWT for one attempt, with its issuer, its audience, and the hash of its body."""
         claims = {
             "iss": self.issuer,
             "aud": url,
@@ -75,7 +75,7 @@ class PushSigner:
         )
 
     def public_keys(self) -> Sequence[JsonObject]:
-        """The public keys as JWKs, those of the newest key first."""
+        """The public keys as JWKs. Those of the newest key come first."""
         return [
             {**with_thumbprint(jwk), "use": "sig", "alg": algorithm}
             for key in self.keys
@@ -110,7 +110,7 @@ def _ec_jwk(key: ec.EllipticCurvePrivateKey) -> JsonObject:
 
 
 def with_thumbprint(jwk: JsonObject) -> JsonObject:
-    """A key with its thumbprint (RFC 7638) as its id. The members of `jwk` are those that a thumbprint has."""
+    """A key with its thumbprint (RFC 7638) as its id. `jwk` has exactly the members that a thumbprint covers."""
     text = json.dumps(jwk, sort_keys=True, separators=(",", ":")).encode()
     return {**jwk, "kid": _base64url(hashlib.sha256(text).digest())}
 

@@ -1,7 +1,8 @@
-"""One attempt to send a notification: the request, the address that it may go to, and what the answer means.
+"""One attempt to send a notification: the request, the addresses that it may go to, and the meaning of the answer.
 
-The name of a receiver is resolved for each connection, all its addresses are judged, and the connection is made to one
-of those. Nothing follows a redirect, and no proxy of the environment is used, since it would resolve the name again.
+The host name of a receiver is resolved for each connection, all its addresses are judged, and the connection is made to
+one of them. Redirects are not followed. The proxy of the environment is not used, since it would resolve the name
+again.
 
 Spec: A2A 1.0 sections 4.3.3 and 13.2; Standard Webhooks 1.0.0.
 """
@@ -40,14 +41,14 @@ _REFUSAL: Final = "it leads to this machine or its network"
 
 @dataclass(frozen=True, slots=True)
 class Attempt:
-    """How an attempt went."""
+    """The result of an attempt."""
 
     failure: str | None = None
-    """Why it failed, in words; None if the receiver has the notification."""
+    """Why the attempt failed; None if the receiver has the notification."""
     is_final: bool = False
-    """Whether the receiver wants no more."""
+    """Whether the receiver wants no more notifications."""
     wait_seconds: float = 0
-    """How long the receiver asks to be left alone."""
+    """How long the receiver asks the bridge to wait."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,9 +56,9 @@ class PushBounds:
     """The bounds of an attempt."""
 
     attempt_seconds: float
-    """From the look-up of the name to the end of the answer."""
+    """The bound from the name's look-up to the end of the answer."""
     answer_bytes: int
-    """How much of an answer is read."""
+    """How many bytes of an answer are read."""
 
 
 @dataclass
@@ -72,7 +73,7 @@ class PushClient:
     guard: AddressGuard = field(
         default_factory=lambda: AddressGuard(refusing_private(_REFUSAL), addresses_of)
     )
-    """Judges the addresses of all others."""
+    """Judges the addresses of all other receivers."""
     verify: ssl.SSLContext | bool = True
 
     def __post_init__(self) -> None:
@@ -130,7 +131,7 @@ class PushClient:
         )
 
     async def _read(self, response: httpx2.Response) -> None:
-        """Read the beginning of an answer: a receiver may look whether it is read."""
+        """Read the beginning of an answer, since a receiver may notice if nobody reads it."""
         size = 0
         assert isinstance(response.stream, httpx2.AsyncByteStream)
         async for chunk in response.stream:
@@ -148,7 +149,7 @@ class PushClient:
         return replace(said, wait_seconds=self._wait_seconds(response.headers.get("Retry-After", "")))
 
     def _wait_seconds(self, text: str) -> float:
-        """What `Retry-After` says: seconds, or a date (RFC 9110 section 10.2.3)."""
+        """The wait that `Retry-After` asks for: in seconds, or until a date (RFC 9110 section 10.2.3)."""
         if text.isdecimal() and text.isascii():
             return float(text[:9])
         with suppress(ValueError, TypeError):
@@ -159,5 +160,5 @@ class PushClient:
 
 
 def _older_task(event: bytes) -> bytes:
-    """The task of an event as 0.3 has it (0.3 section 9.5). An event that has none stays, in the spelling of 0.3."""
+    """The task of an event in the form of 0.3 (0.3 section 9.5). An event without a task is only spelled as in 0.3."""
     return json_bytes(VERSIONS.older_event(from_json(event)))

@@ -23,7 +23,7 @@ from bridge.trace import UNHEARD, Hop, Hops
 
 
 class Endable(Protocol):
-    """A stream that can be ended before its time."""
+    """A stream that can be ended early."""
 
     def end(self) -> None:
         """Send no more of the stream."""
@@ -64,7 +64,7 @@ class RequestAdmission:
     def __init__(self, control: AdmissionControl, headers: Headers, path: str, hop: Hop | None) -> None:
         self._control = control
         self.hop = hop
-        """None when nobody listens, and for a request that asks for no operation."""
+        """None if hops have no listener, or if the request asks for no operation."""
         self._headers = headers
         self.path = path
         """The path of the agent, below the address of the bridge."""
@@ -90,7 +90,7 @@ class RequestAdmission:
 
         Raises:
             RefusedError: 400, 403 or 421, a foreign web page may have sent the request; 401, the caller is unknown;
-                503, that cannot be judged at the moment.
+                503, the caller cannot be verified at the moment.
         """
         control = self._control
         control.address.require_own(self._headers)
@@ -102,13 +102,13 @@ class RequestAdmission:
         return self.principal
 
     def perform(self, method: str) -> None:
-        """Begin the hop of an operation, which its principal may ask for."""
+        """Begin the hop of an operation."""
         if self.hop is not None:
             known = self._control.access.needs_token
             self.hop.admit(method, self.principal.name, is_authenticated=known)
 
     async def intend(self) -> None:
-        """Pass the gate of the operation, if there is one.
+        """Pass the audit's gate for the operation, if there is one.
 
         Raises:
             A2AError: UNAVAILABLE, the operation must not be performed at the moment.
@@ -120,12 +120,12 @@ class RequestAdmission:
                 raise temporarily_unavailable("The bridge cannot write its audit at the moment") from exc
 
     def fail(self, error: A2AError) -> None:
-        """Tell the hop that the request is answered with an error."""
+        """Note in the hop that the request is answered with an error."""
         if self.hop is not None:
             self.hop.error = error.kind.reason
 
     async def readmit(self) -> Principal:
-        """Admit the request again, and return its principal with the rights that it has now.
+        """Admit the request again, and return its principal with its present rights.
 
         Raises:
             RefusedError: 401, the caller is no longer known, or is now another principal.

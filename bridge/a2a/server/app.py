@@ -85,14 +85,14 @@ _GOES_UPSTREAM: Final[tuple[AnyOperation, ...]] = (SEND_MESSAGE, SEND_STREAMING_
 _READS: Final = frozenset({"GET", "HEAD"})
 
 _FOR_ITS_CALLER: Final[Mapping[str, str]] = {"Cache-Control": "private, no-cache"}
-"""Keeps an answer from other callers. A cache knows by itself that an answer to an Authorization header is for one
-caller (RFC 9111 section 3.5), but not that one to an API key, a certificate or a proxy's header is."""
+"""Keeps an answer from other callers. A cache knows that an answer to a request with an Authorization header is for one
+caller (RFC 9111 section 3.5). It does not know this for an API key, a certificate or the header of a proxy."""
 
 _OWN: Final = frozenset({TIMELINE_URI})
-"""Extensions of every agent that is served here. They are not on its card: they are about the bridge."""
+"""Extensions of every agent that is served here. They belong to the bridge, so they are not on the agent's card."""
 
 _ANYONE: Final = Principal("(itself)")
-"""May use every skill."""
+"""A principal that may use every skill."""
 
 _REFUSALS: Final[Mapping[int, ErrorKind]] = {
     400: replace(INVALID_REQUEST, at_http_level=True),
@@ -113,11 +113,11 @@ class AgentLimits:
     json_depth: int
     json_values: int
     streams: int
-    """Open streams, of all clients together."""
+    """The most open streams, of all clients together."""
     card_max_age_seconds: int
     """How long a client may keep the card without revalidation."""
     signed_cards: int
-    """Cards whose signatures are kept."""
+    """The most cards whose signatures are kept."""
 
 
 class AgentServer:
@@ -139,7 +139,7 @@ class AgentServer:
         shows_operators_contents: bool = False,
     ) -> None:
         """`name` is the agent's name among the faces of the bridge, which the rules of principals refer to. `signing`
-        signs its cards; without it, none is signed.
+        signs its cards; without it, cards are not signed.
 
         `shows_operators_contents` says that operators see the contents of the tasks of others.
         """
@@ -192,7 +192,7 @@ class AgentServer:
 
     @property
     def open_streams(self) -> int:
-        """The number of streams that clients read."""
+        """The number of open streams."""
         return len(self._admission.listening)
 
     def let_go(self, principals: PrincipalNames) -> None:
@@ -225,7 +225,7 @@ class AgentServer:
     def _card(self, request: _Request, base_path: str) -> Response:
         try:
             self._address.require_own(request.headers)
-            request.visit.hop = None  # it asks for no operation, and is not refused because of who sent it
+            request.visit.hop = None  # it asks for no operation, and is never refused because of its sender
             if request.verb not in ("GET", "HEAD"):
                 raise A2AError(
                     METHOD_NOT_ALLOWED, "The card is read with GET", headers={"Allow": "GET, HEAD"}
@@ -244,7 +244,8 @@ class AgentServer:
         return Response(shown.text, media_type=_JSON, headers=headers)
 
     def _shown_at(self, base_url: str) -> ShownCard:
-        """The card as it is sent. It is built again only when the agent's card, who may call or who signs changes."""
+        """The card as it is sent. It is built again only when the agent's card, the accepted callers or the signer
+        changes."""
         own, declared, mark = self._agent.card(base_url), self._access.declared, self._signed_cards.mark
         last = self._last_card
         if last is None or last.own is not own or (last.declared, last.mark) != (declared, mark):
@@ -330,7 +331,7 @@ class AgentServer:
         )
 
     async def _is_named(self, params: JsonValue, caller: CallContext) -> bool:
-        """Whether a request is for a task that its client named."""
+        """Whether a request is for a task whose id its client made."""
         task_id = params.get("id") if isinstance(params, dict) else None
         return isinstance(task_id, str) and await self._service.is_named(task_id, caller)
 
@@ -349,7 +350,7 @@ class AgentServer:
         params: JsonValue,
         caller: CallContext,
     ) -> bytes | _Events:
-        """Perform an operation for a caller who may still call now that the whole request was read."""
+        """Perform an operation, once the whole request was read and its caller is admitted again."""
         trace.take_from(*_metadata_in(params))
         request.visit.perform(operation.name)
         if isinstance(operation, Streamed):
@@ -388,22 +389,23 @@ class AgentServer:
         params: JsonValue,
         caller: CallContext,
     ) -> None:
-        """Pass the gate of an operation, if there is one. What goes upstream is announced with what it is about."""
+        """Pass the audit's gate for an operation, if there is one. If the operation goes upstream, the hop is first
+        told its skill and task."""
         hop = request.visit.hop
         if hop is None or hop.gate is None:
             return
         if operation in _GOES_UPSTREAM:
-            with suppress(A2AError):  # what is malformed is refused behind the gate
+            with suppress(A2AError):  # a malformed request is refused after the gate
                 asked = dialect.request_from(operation, dialect.identified(params, self._service.new_id))
                 await self._service.foretell(hop, asked, _as_spoken(caller, dialect))
         await request.visit.intend()
-        hop.forget()  # what it is about is told anew when it is performed
+        hop.forget()  # the operation tells its subject again when it is performed
 
     def _require_extensions(self, caller: CallContext, dialect: Dialect) -> None:
-        """Require that a caller activated what the card requires (section 3.3.4).
+        """Require that a caller activated the extensions that the card requires (section 3.3.4).
 
         Raises:
-            A2AError: EXTENSION_SUPPORT_REQUIRED, with what to send.
+            A2AError: EXTENSION_SUPPORT_REQUIRED. The message says what to send.
         """
         missing = sorted(self._agent.required_extensions - caller.extensions)
         if missing:
@@ -448,9 +450,9 @@ class _Request:
 
     def __init__(self, scope: Scope, receive: Receive, headers: Headers, visit: RequestAdmission) -> None:
         self.on_written: Callable[[], None] | None = None
-        """To be called once the answer was written in full to a connected client."""
+        """Called once the answer was written in full to a connected client."""
         self.answer_headers: Mapping[str, str] = {}
-        """More headers of a successful answer."""
+        """Further headers of a successful answer."""
         self.scope = scope
         self.receive = receive
         self.headers = headers
@@ -466,7 +468,7 @@ class _Request:
 
 
 def _metadata_in(params: JsonValue) -> Iterator[JsonObject]:
-    """The metadata of a message and of its request, in which a trace stands that no header could carry."""
+    """The metadata of a message and of its request. They carry the trace if no header could."""
     if isinstance(params, dict):
         for holder in (params.get("message"), params):
             metadata = holder.get("metadata") if isinstance(holder, dict) else None
@@ -482,7 +484,7 @@ def _tell_of_answer(value: Model, hop: Hop) -> None:
 
 
 def _as_spoken(caller: CallContext, dialect: Dialect) -> CallContext:
-    """A caller as its dialect makes it ask."""
+    """The caller with the settings of its dialect."""
     if not (dialect.clients_name_tasks or dialect.streams_begin_late):
         return caller
     names, late = dialect.clients_name_tasks, dialect.streams_begin_late
@@ -501,7 +503,7 @@ def _as_a2a(exc: A2AError | RefusedError) -> A2AError:
 
 
 def _away(exc: StoreAwayError) -> A2AError:
-    logger.debug("a request failed: %s", exc)  # the store itself tells once that it is away
+    logger.debug("a request failed: %s", exc)  # the store itself logs once that it is unavailable
     return temporarily_unavailable("The bridge cannot reach its stored tasks at the moment")
 
 
@@ -529,6 +531,6 @@ def _rest_answer(
     request: _Request, dialect: Dialect, body: bytes, status: int, headers: Mapping[str, str]
 ) -> Response:
     media_type = rest.media_type_for(", ".join(request.headers.getlist("accept")), dialect.media_types)
-    # No cache keeps the answer to a POST that says nothing of it (RFC 9110 section 9.3.3).
+    # Caches do not store the answer to a POST unless it says so (RFC 9110 section 9.3.3).
     reach = _FOR_ITS_CALLER if request.verb in _READS else {}
     return Response(body, status, media_type=media_type, headers={**reach, **headers, "Vary": "Accept"})

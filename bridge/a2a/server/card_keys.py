@@ -1,7 +1,7 @@
 """The keys that sign the cards of a bridge.
 
-A key is a private key in PEM. Its id is the thumbprint of its public half (RFC 7638), so that it needs no name and no
-two keys have one id. What it is decides the algorithm: P-256 signs with ES256, Ed25519 with EdDSA, RSA with RS256.
+A key is a private key in PEM. Its id is the thumbprint of its public key (RFC 7638), so keys need no names and have
+distinct ids. The type of the key decides the algorithm: P-256 signs with ES256, Ed25519 with EdDSA, RSA with RS256.
 
 Spec: A2A 1.0 section 8.4.2; RFC 7517; RFC 7518; RFC 7638; RFC 8037.
 """
@@ -34,7 +34,7 @@ logger = logging.getLogger(__name__)
 
 CardAlgorithm = Literal["ES256", "EdDSA", "RS256"]
 ALGORITHMS: Final = get_args(CardAlgorithm)
-"""The algorithms by which cards are signed. The first is for those who have no wish: all readers know it."""
+"""The algorithms for signing cards. The first is the default, since all readers know it."""
 
 _RSA_BITS: Final = 2048
 """RFC 7518 section 3.3."""
@@ -49,7 +49,7 @@ _MAKERS: Final[Mapping[str, Callable[[], Any]]] = {
 
 @dataclass(frozen=True, slots=True)
 class CardKey:
-    """A key that signs cards, and its public half as a JWK."""
+    """A private key that signs cards, and its public key as a JWK."""
 
     signing: SigningKey
     public: JsonObject
@@ -66,7 +66,7 @@ def card_key(pem: str) -> CardKey:
     """The key in a PEM.
 
     Raises:
-        UsageError: it holds none that can sign cards.
+        UsageError: the PEM holds no key that can sign cards.
     """
     try:
         private = load_pem_private_key(pem.encode(), None)
@@ -90,8 +90,7 @@ def card_key(pem: str) -> CardKey:
 
 
 def card_signer(keys: Sequence[CardKey], forms: Sequence[CardForm], key_set_url: str | None) -> CardSigner:
-    """What signs cards with each of these keys, in each of these forms. `key_set_url` is where readers find the
-    keys."""
+    """The signer with each of these keys, in each of these forms. Readers find the keys at `key_set_url`."""
 
     def signatures(card: JsonObject) -> tuple[AgentCardSignature, ...]:
         try:

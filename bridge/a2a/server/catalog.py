@@ -1,8 +1,7 @@
 """The catalog of the agents that a bridge publishes, as an ASGI application: `GET /agents`.
 
-The catalog knows agents by their names and cards only. A2A names catalogs as a way to find agents, which clients
-query by skills, tags and the like, and prescribes no interface. This catalog serves whole cards, page by page, so that
-a client needs no further request.
+The catalog knows only the names and cards of agents. A2A mentions catalogs that clients query by skills and tags, but
+prescribes no interface. This catalog serves whole cards, page by page, so that a client needs no further request.
 
 Spec: A2A 1.0 section 8.2; its guide on discovery, "Curated Registries". Pages as in section 3.1.4 (ListTasks).
 """
@@ -32,9 +31,9 @@ logger = logging.getLogger(__name__)
 
 DEFAULT_PAGE_SIZE: Final = 50
 MAX_QUERY_CHARACTERS: Final = 200
-"""The bound on `query`: each word of it is searched for in every card."""
+"""The bound on `query`, since each of its words is searched for in every card."""
 PAGE_BYTES: Final = 4 * 1024 * 1024
-"""The bound on the cards of a page. The card of an agent with a thousand tools has megabytes."""
+"""The bound on the cards of a page. The card of an agent with a thousand tools has several megabytes."""
 
 _PAGE_SIZE: Final = re.compile(r"[1-9][0-9]?|100")
 _JSON: Final = "application/json"
@@ -161,7 +160,7 @@ class _CatalogRequest:
         """The known parameters of a request; others are ignored.
 
         Raises:
-            RefusedError: 400, a parameter is out of its range.
+            RefusedError: 400, a parameter is out of range.
         """
         words, size = query.get("query", ""), query.get("pageSize") or str(DEFAULT_PAGE_SIZE)
         if len(words) > MAX_QUERY_CHARACTERS:
@@ -180,7 +179,7 @@ class _CatalogRequest:
         """A page as JSON.
 
         Raises:
-            RefusedError: 400, the page token is not one that this search gave out.
+            RefusedError: 400, the page token is not from this search.
         """
         found = [one for one in listed if self._finds(one)]
         after = self._last_of_page_before()
@@ -201,7 +200,7 @@ class _CatalogRequest:
         return base64.urlsafe_b64encode(f"{self._mark}:{name}".encode()).decode().rstrip("=")
 
     def _last_of_page_before(self) -> str:
-        """The name after which the page begins, so that an agent that comes or goes does not shift the pages."""
+        """The name after which the page begins. So pages do not shift when an agent is added or removed."""
         if not self.page_token:
             return ""
         padded = self.page_token + "=" * (-len(self.page_token) % 4)

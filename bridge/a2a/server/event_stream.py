@@ -28,13 +28,13 @@ class StreamPace:
     """How long a stream may be silent, and how long its reader may stall."""
 
     heartbeat_seconds: float
-    """The silence before a heartbeat is sent. The client of a2a-sdk gives a silent stream up after 5 s."""
+    """The silence before a heartbeat is sent. The client of a2a-sdk gives up a silent stream after 5 s."""
     stall_seconds: float
-    """How long one write may wait for a reader that does not read."""
+    """How long a write may wait for a stalled reader."""
 
 
 class EventStream:
-    """The response to a streamed operation. It closes its stream however it ends."""
+    """The response to a streamed operation. It closes its stream in every case."""
 
     def __init__(
         self,
@@ -63,7 +63,7 @@ class EventStream:
         }
 
     def end(self) -> None:
-        """Send no more of the stream, not even queued events."""
+        """End the stream. Queued events are dropped."""
         self._is_ended = True
         self.stream.close()
 
@@ -73,7 +73,7 @@ class EventStream:
             await send({"type": "http.response.start", "status": 200, "headers": raw})
             if await self._events(receive, send):
                 await send({"type": "http.response.body", "body": b"", "more_body": False})
-            # Otherwise nobody would read the end of the body; the server closes the incomplete response.
+            # A stalled reader would not read the end of the body either, so the server closes the incomplete response.
         finally:
             self.stream.close()
 
@@ -108,16 +108,16 @@ class EventStream:
 
 
 def is_disconnected(receive: Receive) -> bool:
-    """Whether the client has disconnected, as far as the server knows without waiting."""
+    """Whether the server knows already that the client has disconnected."""
     # Every request calls this. A cancel scope with a deadline of zero does the same in three rounds of the event loop.
     while (message := _at_hand(receive)) is not None:
         if message["type"] == "http.disconnect":
-            return True  # any other message is a body that nobody reads
+            return True  # any other message is part of a body that is not needed
     return False
 
 
 def _at_hand(receive: Receive) -> Message | None:
-    """The next message; None if it is not there yet."""
+    """The next message; None if there is none yet."""
     receiving = receive().__await__()
     try:
         next(receiving)

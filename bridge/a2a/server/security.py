@@ -1,4 +1,4 @@
-"""The security of an agent's card: how a request shows its credential, which issuers give tokens, and for which scopes.
+"""The security of an agent's card: the credentials that requests show, the issuers of tokens, and their scopes.
 
 Spec: A2A 1.0 sections 4.4.1, 4.4.5 and 4.5 (security schemes of a card, and of a skill). `flows` holds one flow, so an
 issuer with two grants has two schemes.
@@ -24,17 +24,18 @@ _DECLARED: Final[Mapping[Scheme, JsonObject]] = {
     Scheme.CONNECTION: {"mtlsSecurityScheme": {}},
 }
 _TOKEN: Final[JsonObject] = {"httpAuthSecurityScheme": {"scheme": "Bearer", "bearerFormat": "JWT"}}
-"""The scheme of an issuer whose metadata is not known: where its clients get tokens cannot be said."""
+"""The scheme of an issuer whose metadata is not known, so that the card cannot say where clients get tokens."""
 
 _USUAL_GRANTS: Final = ("authorization_code", "implicit")
-"""The grants of an issuer whose metadata says none (RFC 8414 section 2)."""
+"""The grants of an issuer whose metadata names no grants (RFC 8414 section 2)."""
 
 
 def with_security(card: AgentCard, declared: DeclaredAccess, face: str) -> AgentCard:
-    """The card with security for any one of the declared ways; with none of them, with no security. Its own security is
-    replaced. `face` is the agent's name, which the globs of scopes refer to.
+    """The card with the declared ways to authenticate, of which a caller needs one; without declared ways, a card
+    without security. The card's own security is replaced. `face` is the agent's name, which the globs of scopes refer
+    to.
 
-    Where callers are told apart, each has an extended card of its own (section 3.1.11).
+    If callers are distinguished, each has an extended card of its own (section 3.1.11).
     """
     schemes: dict[str, JsonObject] = {scheme.value: _DECLARED[scheme] for scheme in declared.schemes}
     for issuer, metadata in declared.issuers:
@@ -50,7 +51,7 @@ def with_security(card: AgentCard, declared: DeclaredAccess, face: str) -> Agent
 
 
 def _of_issuer(issuer: Issuer, metadata: IssuerMetadata | None) -> dict[str, JsonObject]:
-    """The schemes of an issuer, by names that no scheme of another kind has."""
+    """The schemes of an issuer, by name. The names differ from the names of other kinds of schemes."""
     found = dict(_schemes_in(issuer, metadata)) if metadata is not None else {}
     return found or {f"{issuer.name}-token": _TOKEN}
 
@@ -77,7 +78,8 @@ def _oauth2(flows: JsonObject, metadata: IssuerMetadata) -> JsonObject:
 def _alternatives(
     declared: DeclaredAccess, scopes_of: Callable[[Issuer], Sequence[str] | None]
 ) -> tuple[SecurityRequirement, ...]:
-    """The requirements, of which one is enough (section 4.4.1). None as scopes means that the issuer opens nothing."""
+    """The requirements, of which a caller needs one (section 4.4.1). `scopes_of` returns None if the issuer's tokens
+    give no access."""
     secrets = [(scheme.value, ()) for scheme in declared.schemes]
     tokens = [
         (name, scopes)
@@ -93,7 +95,7 @@ def _alternatives(
 def _with_requirements(
     skill: AgentSkill, declared: DeclaredAccess, face: str, of_card: tuple[SecurityRequirement, ...]
 ) -> AgentSkill:
-    """The skill with requirements of its own where its scopes are not those of the card."""
+    """The skill, with its own requirements if its scopes differ from those of the card."""
 
     def scopes_of(issuer: Issuer) -> Sequence[str] | None:
         if not issuer.scopes:

@@ -51,7 +51,7 @@ class OperationAnswer(Generic[AnswerT]):
 
     value: AnswerT
     written: Callable[[], None] = _nothing
-    """To be called once the answer was written in full to a connected client."""
+    """Called once the answer was written in full to a connected client."""
 
 
 class Stream:
@@ -64,7 +64,7 @@ class Stream:
         caller: CallContext,
         written: Callable[[], None] = _nothing,
     ) -> None:
-        """`written` is to be called once the whole stream was written to a connected client."""
+        """`written` is called once the whole stream was written to a connected client."""
         self.written = written
         self._watcher = watcher
         self._gate = gate
@@ -81,7 +81,7 @@ class Stream:
         return seen if shown is seen.text else replace(seen, text=shown)
 
     def tell(self, hop: Hop) -> None:
-        """Tell the hop of the stream which task it is about, and the last state that was read."""
+        """Note in the hop of the stream its task, and the last state that was read."""
         hop.task_id, hop.state = self._watcher.task_id, "" if self._state is None else self._state.word
 
     def close(self) -> None:
@@ -117,7 +117,7 @@ class Service:
         return self._engine.new_id()
 
     async def is_named(self, task_id: str, caller: CallContext) -> bool:
-        """Whether the caller has given a task this id itself."""
+        """Whether this id is a name that the caller gave to a task."""
         return await self._engine.is_named(task_id, caller)
 
     @overload
@@ -160,7 +160,7 @@ class Service:
         return OperationAnswer(await self._engine.perform(operation, request, caller), written)
 
     def shown(self, text: bytes, caller: CallContext) -> bytes:
-        """An answer's JSON without the metadata of extensions that the caller did not activate."""
+        """The JSON of an answer, without the metadata of extensions that the caller did not activate."""
         return self._gate.shown(text, caller.extensions)
 
     def _require_few_parts(self, request: SendMessageRequest) -> None:
@@ -194,7 +194,7 @@ async def _create_webhook(
 def _of_task(
     answer: Callable[[Webhooks, str, Any], Awaitable[Model]],
 ) -> Callable[[Engine, Webhooks, Any, CallContext], Awaitable[Model]]:
-    """What answers a request about the webhooks of a task of the caller."""
+    """The function that answers a request about the webhooks of the caller's task."""
 
     async def answered(engine: Engine, webhooks: Webhooks, asked: Any, caller: CallContext) -> Model:
         return await answer(webhooks, await engine.id_of(asked.task_id, caller), asked)
@@ -210,4 +210,4 @@ _ON_WEBHOOKS: Final[
     ListTaskPushNotificationConfigsRequest: _of_task(Webhooks.list),
     DeleteTaskPushNotificationConfigRequest: _of_task(Webhooks.delete),
 }
-"""What answers the request of each operation on webhooks."""
+"""The function that answers each operation on webhooks."""
