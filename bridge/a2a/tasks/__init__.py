@@ -1,1 +1,1 @@
-"""The tasks of an agent: takes messages in, runs, stores and watches tasks. Knows no wire format."""
+"""The tasks of an agent: accepts messages; runs, stores and watches tasks. Knows no wire format."""

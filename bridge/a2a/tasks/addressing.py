@@ -1,9 +1,10 @@
-"""Which task a message goes to: the one that it names, the one of its context that asks, or a new one.
+"""Which task a message goes to: the task that it names, the task in its context that asks, or a new task.
 
-A message that names only a context answers the one task there that asks, if the agent takes it as an answer and no
-other task there is at work: a client whose other calls run may well mean one more call.
+A message that names only a context may answer a task. It does so if exactly one task in the context asks, the agent
+accepts the message as an answer, and no other task in the context is at work: a client with running calls probably
+means another call.
 
-Nothing is changed here, and no work is planned.
+This module changes nothing and plans no work.
 
 Spec: A2A 1.0 sections 3.4 (contexts and tasks) and 3.4.3 (a message without a task id may begin a task).
 """
@@ -29,7 +30,7 @@ from bridge.store.records import Query
 
 _AT_WORK: Final = (TaskState.SUBMITTED, TaskState.WORKING)
 _NAMED_BESIDE: Final = 5
-"""The most waiting tasks of a context that a new task there mentions."""
+"""The most waiting tasks of its context that a new task mentions."""
 
 
 class Addressing:
@@ -44,10 +45,10 @@ class Addressing:
     async def of_message(
         self, request: SendMessageRequest, caller: CallContext
     ) -> tuple[Turn, LiveTask | None]:
-        """The turn for a message, and the task that the message goes to; None if it creates one.
+        """The turn for a message, and the task that the message goes to; None if the message creates a task.
 
         Raises:
-            A2AError: there is no such task for this caller, or it takes no message of it.
+            A2AError: the caller has no such task, or may not send a message to it.
         """
         message, principal = request.message, caller.principal
         turn = Turn(
@@ -77,7 +78,7 @@ class Addressing:
         """The task that a message names.
 
         Raises:
-            A2AError: the principal has no such task, its context is another one, or it takes no messages; or an
+            A2AError: the principal has no such task, its context is another one, or it accepts no messages; or an
                 operator may not answer it.
         """
         live = await self._at_rest(task_id, caller.principal)
@@ -93,7 +94,7 @@ class Addressing:
         return live
 
     async def _in_context(self, turn: Turn, context_id: str) -> tuple[Turn, LiveTask | None]:
-        """The turn and task of a message that names only a context: the one task there that asks, or a new task."""
+        """The turn and task of a message that names only a context: the task there that asks, or a new task."""
         principal = turn.principal
         if not principal.may_list_all:
             return turn, None
@@ -112,11 +113,11 @@ class Addressing:
         return replace(turn, beside=tuple(task.task_id for task in found.tasks)), None
 
     async def _is_at_work(self, context_id: str, principal: Principal) -> bool:
-        """Whether a task of the principal in a context is at work, at this replica or at another one."""
+        """Whether a task of the principal in a context is at work, at any replica."""
         for state in _AT_WORK:
             if (await self._store.list(Query(principal.name, 1, context_id, state.value))).total:
                 return True
-        # Without an await after this look. A task may have begun that is not stored yet.
+        # A task that has begun may not be stored yet. No await may follow this look.
         return any(
             live.state in _AT_WORK
             for live in self._tasks
@@ -124,7 +125,8 @@ class Addressing:
         )
 
     async def _at_rest(self, task_id: str, principal: Principal) -> LiveTask:
-        """The principal's task. Work that has asked must first listen for the answer or return; this waits for it."""
+        """The principal's task. If its work has just asked, this waits until the work listens for the answer or
+        returns."""
         while True:
             live = await self._tasks.require_owned(task_id, principal)
             running = live.running
@@ -133,18 +135,18 @@ class Addressing:
             await running.moved.wait()
 
     def has_work(self, live: LiveTask) -> bool:
-        """Whether a task is worked on, here or at another replica."""
+        """Whether work runs for a task, here or at another replica."""
         return live.running is not None or self._tasks.is_elsewhere(live)
 
     async def task_named(self, name: str, principal: Principal) -> str | None:
-        """The id of the task that this principal calls so now."""
+        """The id of the task that has this name of the principal now."""
         return await self._book.task_of(principal.name, beginning_of(name))
 
     async def by_its_id(
         self, name: str, request: SendMessageRequest, principal: Principal
     ) -> SendMessageRequest:
-        """A message to the task of a name, by the id of that task. A task that has ended makes room for the next of
-        its name, in its context; any other keeps its context, whatever the message says of it."""
+        """The message with the id of the task that has the name. If that task has ended, the message makes a new task
+        of the name, in the same context. In either case the context of the task replaces the context in the message."""
         task_id = await self.task_named(name, principal) or name
         live = await self._tasks.find(task_id)
         if live is None or live.origin.owner != principal.name:

@@ -1,8 +1,8 @@
 """The contract between the engine and an agent's worker: turns, jobs, and running work.
 
-The engine makes the turn and the job. A worker plans a turn before a task exists, so that a refused turn leaves
+The engine makes the turn and the job. A worker plans a turn before the task exists, so that a refused turn leaves
 nothing behind. Then the worker runs, writes events to its job, and returns once the task has ended or asks something.
-Work whose call is still open while it asks cannot return; it listens for the answer instead.
+If a call is still open when the work asks, the work cannot return; it listens for the answer instead.
 """
 
 from __future__ import annotations
@@ -41,13 +41,13 @@ class Commit:
         self._callbacks: list[Callable[[], object]] = []
 
     def settle(self, error: Exception | None) -> None:
-        """Record the store's answer: None for a stored event, else the error."""
+        """Record the store's answer: None if the event is stored, else the error."""
         self._done, self._error = True, error
         for callback in self._callbacks:
             callback()
 
     def when_settled(self, callback: Callable[[], object]) -> None:
-        """Call `callback` once the store has answered; at once if it already has."""
+        """Call `callback` once the store has answered; immediately if it already has."""
         if self._done:
             callback()
         else:
@@ -77,17 +77,17 @@ class Turn:
     extensions: frozenset[str]
     """The extensions that the client activated and the agent has."""
     task: Task | None = None
-    """The task that the message answers; None for a new one."""
+    """The task that the message answers; None for a new task."""
     kept: bytes = b""
     """The bytes that the worker kept with that task."""
     beside: tuple[str, ...] = ()
     """The tasks of the message's context that wait for an answer, if the message was not taken as an answer."""
     acting: str = ""
-    """The operator whose answer this is, in the place of the principal."""
+    """The operator that sent the message on behalf of the principal; empty if the principal sent it."""
     client: str = ""
-    """What the client that sent it says of itself. Nobody has checked it."""
+    """How the client describes itself. This is not verified."""
     lost_session: bool = False
-    """Whether the session that the work goes on in is a new one, since the replica that had the last one is gone."""
+    """Whether the work continues in a new session, because the replica that had the last session is gone."""
 
 
 AnswerHandler = Callable[[Turn], Callable[[Commit], None]]
@@ -116,13 +116,13 @@ class HeldLimits:
 
 @dataclass(slots=True)
 class WorkStatus:
-    """Two flags about some work that outlive it. They decide what a repeat of its message means.
+    """Two flags about a piece of work. They decide what a repeat of its message means.
 
-    They stand apart from `RunningWork` because they are kept for as long as the message is remembered.
+    They are separate from `RunningWork`, because they are kept for as long as the message is remembered.
     """
 
     is_at_work: bool = True
-    """Whether the work runs and takes no answers."""
+    """Whether the work runs and does not listen for answers."""
     is_repeatable: bool = False
     """Whether the work is idempotent; False until the worker says so."""
 
@@ -136,30 +136,30 @@ class RunningWork:
     canceled: bool = False
     """Whether the client canceled the task."""
     canceled_by: str = ""
-    """The operator that did so in the place of the client."""
+    """The operator that canceled the task on behalf of the client."""
     hearing: AnswerHandler | None = None
-    """Takes the client's answers while the work runs; None while the work takes none."""
+    """Handles the client's answers while the work runs; None while the work does not listen."""
     work_status: WorkStatus = field(default_factory=WorkStatus)
     held: list[HeldMessage] = field(default_factory=list)
-    """The messages that came meanwhile, until the worker uses them."""
+    """The messages that came while the task was working, until the worker uses them."""
     held_messages: int = 0
     held_bytes: int = 0
-    """Like `held_messages`, the total so far, with the messages that were used."""
+    """The bytes of all held messages so far. Like `held_messages`, this includes messages that were used."""
     abandoned: bool = False
-    """Whether another replica goes on with the task, so that this work may add nothing to it."""
+    """Whether another replica continues the task, so that this work must add nothing to it."""
     outlives: bool = False
-    """Whether another process could resume this work from the kept bytes, although the task is working."""
+    """Whether another process could resume this work from the kept bytes, even while the task is working."""
     stays: bool = False
-    """Whether this process alone can go on with the task when it waits for its client."""
+    """Whether only this process can continue the task after it has waited for its client."""
     began_in: Hop | None = None
-    """The hop of the request that began the work; None when nobody listens to hops."""
+    """The hop of the request that began the work; None if hops have no listener."""
     release: Callable[[], None] = lambda: None
-    """Called once the work has ended: gives back what was kept for it."""
+    """Releases the resources that are held for the work. Called once the work has ended."""
     moved: Signal = field(default_factory=Signal)
     """Signalled when `hearing` or `finished` changes."""
 
     def listen(self, hearing: AnswerHandler | None) -> None:
-        """Take answers with `hearing` from now on; None takes no more answers."""
+        """Handle answers with `hearing` from now on; None accepts no more answers."""
         self.hearing = hearing
         self.work_status.is_at_work = hearing is None and not self.finished.is_set()
         self.moved.tell()
@@ -174,13 +174,13 @@ class RunningWork:
         return True
 
     def abandon(self) -> None:
-        """Stop the work: another replica goes on with its task."""
+        """Stop the work, because another replica continues its task."""
         self.abandoned = True
         self.scope.cancel()
         self.listen(None)
 
     def finish(self) -> None:
-        """Mark the work as finished, and drop the messages that it did not use."""
+        """Mark the work as finished, and drop the held messages."""
         self.held.clear()
         self.finished.set()
         self.release()
@@ -191,7 +191,7 @@ class RunningWork:
 class Job:
     """A task as its worker sees it. Events are accepted in the order of the calls.
 
-    An event is visible to others once it is stored. Awaiting the commit that a method returns waits for that.
+    An event is visible to others once it is stored. To wait for this, await the commit that the method returns.
     """
 
     turn: Turn
@@ -199,18 +199,18 @@ class Job:
     emit: Callable[[StreamResponse, bytes | None], Commit]
     """Accepts an event, with the bytes that the worker keeps with the task."""
     accepted: Commit
-    """The commit of the message that started this job. Await it before an action that cannot be undone: a repeat of
-    the message after a crash then finds this task, and the action is not done twice."""
+    """The commit of the message that started this job. Await it before an action that cannot be undone. A repeat of the
+    message after a crash then finds this task, and the action is not done twice."""
     running: RunningWork
     is_left: Callable[[], bool]
-    """Whether the bridge is stopping and another process can resume this task. The worker then must not end what
-    runs elsewhere."""
+    """Whether the bridge is stopping and another process can resume this task. The worker then must not end a call that
+    another process can resume."""
     sent: Callable[[str], None]
-    """Notes in the task's timeline that its call goes to a peer, by the peer's key in the configuration. It is stored
-    with the next event."""
+    """Notes in the task's timeline that the call goes to a peer, named by its key in the configuration. The note is
+    stored with the next event."""
 
     def listen(self, hearing: AnswerHandler | None) -> None:
-        """Take answers with `hearing` from now on, while the work runs; None takes no more answers."""
+        """Handle answers with `hearing` from now on, while the work runs; None accepts no more answers."""
         self.running.listen(hearing)
 
     def allow_repeats(self) -> None:
@@ -227,8 +227,8 @@ class Job:
         self.running.outlives = True
 
     def stay(self) -> None:
-        """Declare that this process alone can go on when this work returns with a question. Of several replicas, this
-        one is passed the answer."""
+        """Declare that only this process can continue after this work returns with a question. Other replicas pass the
+        answer to this replica."""
         self.running.stays = True
 
     def new_id(self) -> str:
@@ -256,14 +256,14 @@ class Job:
 
 
 class WorkName(NamedTuple):
-    """What work is about, for those who listen to hops."""
+    """The skill, the peer and the trace of some work, for hops."""
 
     skill: str = ""
-    """Empty while none is chosen."""
+    """Empty while no skill is chosen."""
     peer: str = ""
-    """The peer that does it; empty while there is none."""
+    """The peer that does the work; empty if there is none."""
     trace: TraceContext = NO_TRACE
-    """The trace of the turn that asked last, if the work has asked."""
+    """The trace of the turn in which the work asked last, if it has asked."""
 
 
 class PlannedWork(Protocol):
@@ -274,28 +274,28 @@ class PlannedWork(Protocol):
 
 @runtime_checkable
 class ReservedWork(Protocol):
-    """Planned work for which something is kept from its plan on."""
+    """Planned work that holds a resource from its planning on."""
 
     def drop(self) -> None:
-        """Give back what is kept, in place of a call."""
+        """Release the resource. Called if the work is never called."""
         ...
 
 
 class WorkSession(Protocol):
-    """A session with a peer in which work goes on. Of several replicas, one has it at a time."""
+    """A session with a peer in which work continues. Only one replica has the session at a time."""
 
     @property
     def name(self) -> str:
-        """Its name, which is the same at every replica."""
+        """The name of the session. It is the same at every replica."""
         ...
 
     @property
     def idle_seconds(self) -> float:
-        """How long it may be without work before it ends."""
+        """How long the session may be without work before it ends."""
         ...
 
     def open(self, on_end: Callable[[], None]) -> None:
-        """Open it in this process, where it is not open yet. `on_end` is called once it has ended.
+        """Open the session in this process, if it is not open yet. `on_end` is called once it has ended.
 
         Raises:
             BusyError: there are too many sessions.
@@ -303,11 +303,11 @@ class WorkSession(Protocol):
         ...
 
     def hold(self) -> Callable[[], None] | None:
-        """Keep it open until the function that is returned is called; None if it is not open here."""
+        """Keep the session open. Returns a function that releases it; None if the session is not open here."""
         ...
 
     def end(self) -> None:
-        """End it once nobody uses it, and give it to nobody from now on."""
+        """Give the session to no further work, and end it once no work uses it."""
         ...
 
 
@@ -319,7 +319,7 @@ class Agent(Protocol):
         ...
 
     def extended_card(self, base_url: str, principal: Principal) -> AgentCard:
-        """The agent's card for a principal of this face, with what only it is shown."""
+        """The agent's card for a principal of this face, with the fields that only this principal may see."""
         ...
 
     @property
@@ -329,7 +329,7 @@ class Agent(Protocol):
 
     @property
     def required_extensions(self) -> frozenset[str]:
-        """Those without which nobody is served."""
+        """The URIs of the extensions that every client must activate."""
         ...
 
     def plan(self, turn: Turn) -> PlannedWork:
@@ -341,7 +341,7 @@ class Agent(Protocol):
         ...
 
     def work_meant(self, turn: Turn) -> WorkName:
-        """What the work for a turn would be about. Nothing is planned.
+        """The name of the work for a turn. Nothing is planned.
 
         Raises:
             A2AError: the turn is refused.
@@ -349,13 +349,13 @@ class Agent(Protocol):
         ...
 
     def work_kept(self, kept: bytes) -> WorkName:
-        """What the work is about that kept these bytes with its task."""
+        """The name of the work that kept these bytes with its task."""
         ...
 
     def session_of(self, turn: Turn, context_id: str) -> WorkSession | None:
-        """The session that the work for a turn goes on in, in this context; None if any process may do the work.
+        """The session in which the work for a turn continues, in this context; None if any process may do the work.
 
-        It is asked only where other replicas use the same store.
+        This is called only if other replicas use the same store.
 
         Raises:
             A2AError: the turn is refused.
@@ -375,6 +375,7 @@ class Agent(Protocol):
         """The work that resumes a task of an earlier process, which was working or waiting when that process ended.
 
         `kept` is the bytes that the worker kept with the task, `owner` the name of its principal. `is_adopted` says
-        that it was a process of another replica. None: a waiting task goes on waiting, and any other task fails.
+        that the process was another replica. If this returns None, a waiting task goes on waiting, and any other task
+        fails.
         """
         ...

@@ -1,4 +1,4 @@
-"""Who asks an agent for something, as far as its tasks need to know."""
+"""The caller of an operation, as far as tasks need to know it."""
 
 from __future__ import annotations
 
@@ -14,20 +14,20 @@ class CallContext:
     principal: Principal
     extensions: frozenset[str] = frozenset()
     names_tasks: bool = False
-    """Whether the ids of tasks in its requests are names that it gave them itself."""
+    """Whether the task ids in its requests are names that the caller gave to the tasks."""
     comes_late: bool = False
-    """Whether it watches a task only once the task is there. Then it watches one that has ended, too, to see how, and
-    is told how far a task is."""
+    """Whether the caller watches a task only after the task was made. It may then also watch an ended task, and is told
+    the progress of tasks."""
     operator: OperatorRole | None = None
-    """Its role, where it asks as an operator for the tasks of all."""
+    """The role of the caller, if it asks as an operator for the tasks of all principals."""
     sees_contents: bool = False
-    """Whether it sees the contents of the tasks of others as well."""
+    """Whether the caller also sees the contents of the tasks of others."""
     acting: str = ""
-    """The operator that asks in the place of the principal; empty where the principal asks itself."""
+    """The operator that asks on behalf of the principal; empty if the principal itself asks."""
     client: str = ""
-    """What its client says of itself. Nobody has checked it."""
+    """How the client describes itself. This is not verified."""
 
     @property
     def asker(self) -> str:
-        """The name of who asks."""
+        """The name of the operator or principal that asks."""
         return self.acting or self.principal.name

@@ -1,8 +1,8 @@
-"""Draft tasks: brief work is answered with a Message alone, and becomes a task only where a Message is not enough.
+"""Draft tasks: brief work is answered with a Message alone, and becomes a task only if a Message is not enough.
 
-A draft is not stored, and clients cannot get it. It becomes a task with the first event that a Message cannot
-express: a failure, a question, a progress report, or a stop. The task then has all events so far. A draft that was
-answered with a Message leaves nothing behind: a repeat of its message is a new call.
+A draft is not stored, and clients cannot get it. It becomes a task with the first event that a Message cannot express:
+a failure, a question, a progress report, or a stop. The task then has all earlier events, too. A draft that was
+answered with a Message leaves nothing behind, so a repeat of its message is a new call.
 
 Spec: A2A 1.0 sections 3.1.1 and 3.1.2 (a Message in place of a Task).
 """
@@ -74,18 +74,19 @@ class DraftTask(LiveTask):
 
     @property
     def is_open(self) -> bool:
-        """Whether it is not yet decided what becomes of the draft, so that nothing of it was given to the store."""
+        """Whether it is undecided if the draft becomes a task. Until the decision, the store has nothing of the
+        draft."""
         return not self._decided.is_set()
 
     async def reply(self) -> Message | None:
-        """The Message that answers the work; None if the draft has become a task. Waits until that is decided."""
+        """The Message that answers the work; None if the draft has become a task. Waits for the decision."""
         await self._decided.wait()
         return self._reply
 
     async def is_forestalled(self) -> bool:
-        """Whether another replica made a task of the same message before. Waits until that is known.
+        """Whether another replica was first to make a task of the same message. Waits until this is known.
 
-        It is asked of a draft that has become a task.
+        Called only after the draft has become a task.
         """
         assert self._first is not None
         try:
@@ -98,7 +99,7 @@ class DraftTask(LiveTask):
 
     @property
     def idle(self) -> bool:
-        """Whether the task may leave memory. A draft with a reply may, once its work has returned."""
+        """Whether the task may leave memory. A draft with a reply may leave once its work has returned."""
         return self.running is None if self._reply is not None else super().idle
 
     @property

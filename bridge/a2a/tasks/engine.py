@@ -1,8 +1,8 @@
-"""Running tasks: takes messages in, starts the agent's work, and answers what clients ask of a task.
+"""Running tasks: accepts messages, starts the agent's work, and answers requests about tasks.
 
-The engine owns every running task, in one task group, and knows nothing of wires. All state that outlives the
-process is in the store. A running engine is the only writer of its store, or one of several replicas (`others.py`), of
-which one at a time writes to a task.
+The engine owns every running task, in one task group, and knows no wire format. All state that outlives the process is
+in the store. A running engine is the only writer of its store, or one of several replicas (`others.py`). Only one
+replica at a time writes to a task.
 
 Spec: A2A 1.0 sections 3.1 (operations), 3.3.1 (idempotency), 3.4 (contexts and tasks), 13.1 (scope).
 """
@@ -20,7 +20,7 @@ Spec: A2A 1.0 sections 3.1 (operations), 3.3.1 (idempotency), 3.4 (contexts and 
 #                                               waits until it has
 #   waiting     not running, INTERRUPTED        a message starts new work
 #   ended       not running, ENDED              nothing follows
-#   left        not running, any state but      the process stops, and the next one resumes the task
+#   left        not running, any state but      the process stops, and the next process resumes the task
 #               ENDED
 #
 # Four parties move a task:
@@ -29,8 +29,8 @@ Spec: A2A 1.0 sections 3.1 (operations), 3.3.1 (idempotency), 3.4 (contexts and 
 # 2) The work, by its `Job`: each call of `status` or `artifact` is one event.
 # 3) This module, by `TaskRegistry.conclude`: it ends a task that was canceled, whose work returned without an outcome,
 #    or that nobody can resume after a restart.
-# 4) The registry: it ends a task that nobody answered in time, and one whose event the store could not keep, once the
-#    store can write again.
+# 4) The registry: it ends a task that nobody answered in time. It also ends a task whose event could not be stored,
+#    once the store can write again.
 #
 # Orders of events
 # ----------------
@@ -41,36 +41,37 @@ Spec: A2A 1.0 sections 3.1 (operations), 3.3.1 (idempotency), 3.4 (contexts and 
 #   Otherwise the task becomes CANCELED, and `_emit` drops every later event of the work.
 # - The work returns: `_run` clears `running`, then ends a task that has no outcome, then calls `finish`.
 # - The process stops: `drain` refuses new messages, lets the work go on, and cancels it when the time is up. Work
-#   that listens does not hold the drain up. What the next process can resume is left; all else becomes FAILED.
+#   that listens does not delay the drain. Tasks that the next process can resume are left; all others become FAILED.
 # - The process starts: `Recovery` is done before any message comes in. Each unfinished task is resumed, goes on
 #   waiting, or becomes FAILED.
 #
 # Several replicas on one store
 # -----------------------------
 #
-# - Work begins once its message is stored: only then is it sure that no other replica began it as well.
-# - Work that returns with a question releases its task. The answer may then come to any replica. Work that says that
-#   it stays does not: the answer is passed to this replica, and with it the task is lost.
-# - A replica that is gone: another one adopts its tasks, by the rules of `Recovery`.
-# - A replica that was taken for dead, or was too late: its work is *abandoned*, which is cancelled and can add nothing.
-#   The task stays in memory for those who wait for it or watch it, and follows what the others store.
-# - The process stops: what another replica can resume is handed over at once.
+# - Work begins once its message is stored: only then it is certain that no other replica has begun it, too.
+# - Work that returns with a question releases its task. The answer may then come to any replica. Work that stays
+#   (`Job.stay`) keeps its task: other replicas pass the answer to this replica. If this replica dies, the task is lost.
+# - A replica is gone: another replica adopts its tasks, by the rules of `Recovery`.
+# - A replica was taken for dead, or was too late: its work is *abandoned*, that is, cancelled and unable to add events.
+#   The task stays in memory for its waiters and watchers, and follows the events that other replicas store.
+# - The process stops: tasks that another replica can resume are handed over at once.
 #
 # What breaks without these rules
 # -------------------------------
 #
-# - No await stands between the look at a task's state and the event that follows from it. After an await another
-#   party may have ended the task; `accept` then raises IllegalTransitionError. Only `_emit` catches that error: from
-#   `_run` it would end the task group, and all tasks with it. In `Intake` an await at this place would let two
-#   messages start work on one task.
-# - `_run` does not await after the work: a WORKING task without work would be seen, which `cancel` would end as
-#   CANCELED although `_run` knows of another outcome.
-# - A party that has awaited asks the registry for the task again. A task leaves memory when nobody uses it, and a
-#   second `LiveTask` of the same id may stand there now: two writers would give out the same sequence numbers.
-# - `drain` sets `_closing` before anything else. Otherwise new work would use up the time that is left for the old.
-# - `_run` adds no event to a task that has a `failure`: the store has a gap there and would refuse it. The registry
-#   ends such a task, from its last stored state.
-# - Abandoned work adds nothing, although its task may be at rest: its event could otherwise be stored as a claim.
+# - There is no await between reading a task's state and adding the event that follows from the state. After an await,
+#   another party may have ended the task; `accept` then raises IllegalTransitionError. Only `_emit` catches that error:
+#   from `_run` it would end the task group, and all tasks with it. In `Intake`, such an await would let two messages
+#   start work on one task.
+# - `_run` does not await after the work. Otherwise `cancel` could find a WORKING task without work, and end it as
+#   CANCELED although `_run` knows another outcome.
+# - A party that has awaited asks the registry for the task again. A task leaves memory when nobody uses it, and the
+#   registry may have a second `LiveTask` of the same id by now: two writers would give out the same sequence numbers.
+# - `drain` sets `_closing` before anything else. Otherwise new work would use up the time that is left for running
+#   work.
+# - `_run` adds no event to a task that has a `failure`: the store lacks an event and would refuse the next. The
+#   registry ends such a task, from its last stored state.
+# - Abandoned work adds nothing, even if its task is at rest. Otherwise the store could take its event for a claim.
 
 from __future__ import annotations
 
@@ -176,8 +177,8 @@ logger = logging.getLogger(__name__)
 
 
 _STORED_SECONDS: Final = 2.0
-"""How long a stream waits for its message to be stored before it begins. Clients give one up that says nothing for 5 s,
-and a database that is away may take longer."""
+"""How long a stream waits for its message to be stored before it begins. Clients give up a stream that is silent for 5
+s, and an unreachable database may take longer."""
 _STOPPED: Final = "The bridge was stopped while this task was running"
 _BROKE: Final = "The bridge failed while it worked on this task; its log says why"
 _SILENT: Final = "The work on this task ended without a result"
@@ -264,7 +265,7 @@ class Engine:
 
     @property
     def store_failure(self) -> str | None:
-        """Why the store takes no writes, in words; None while it does."""
+        """Why the store cannot write; None while it can."""
         return self._store.failure
 
     @property
@@ -277,8 +278,8 @@ class Engine:
         return Counter(live.state or TaskState.SUBMITTED for live in self._tasks if live.running is not None)
 
     async def waiting_in(self, state: TaskState) -> Mapping[str, int]:
-        """The tasks in the store that wait for their clients in this state: their ids, with since when, in
-        milliseconds since the epoch.
+        """The ids of the tasks in the store that wait for their clients in this state, each with the time at which its
+        wait began, in milliseconds since the epoch.
 
         Raises:
             StoreError: the store cannot be read.
@@ -303,7 +304,7 @@ class Engine:
         request: RequestT,
         caller: CallContext,
     ) -> AnswerT | Watcher:
-        """Perform one operation by the method below that has its name.
+        """Perform one operation by the method below with its name.
 
         Returns the answer, or for a streamed operation a watcher of the task.
 
@@ -317,7 +318,7 @@ class Engine:
         return answer
 
     async def send(self, request: SendMessageRequest, caller: CallContext) -> Task | Message:
-        """Take a message in and answer with its task, or with the Message that brief work produced.
+        """Accept a message, and answer with its task or with the Message of brief work.
 
         By default the answer comes once the task has ended or waits (section 3.2.2).
 
@@ -342,8 +343,8 @@ class Engine:
         return _shown_to(caller, shown, accepted.live.origin.owner)
 
     async def foretell(self, hop: Hop, request: Model, caller: CallContext) -> None:
-        """Tell the hop of a message or a cancellation what it is about, as far as that is known before it is performed.
-        Of what will be refused nothing is told."""
+        """Tell a hop the task and the work of a message or a cancellation before it is performed, as far as they are
+        known. A request that will be refused tells nothing."""
         with suppress(A2AError, BridgeError):
             match request:
                 case SendMessageRequest():
@@ -360,7 +361,7 @@ class Engine:
         self._messages.written(caller.principal.name, request.message.message_id)
 
     async def stream(self, request: SendMessageRequest, caller: CallContext) -> Watcher:
-        """Take a message in and watch its task. The caller closes the watcher.
+        """Accept a message and watch its task. The caller closes the watcher.
 
         Raises:
             A2AError: the message is refused.
@@ -375,8 +376,8 @@ class Engine:
         return _shown_events(caller, accepted.watcher)
 
     async def _begun(self, accepted: AcceptedMessage, watcher: Watcher) -> None:
-        """Wait a moment until a message is stored, before which its stream has no event anyway: once a stream has
-        begun, nothing says why it ends without one.
+        """Wait a moment until a message is stored. The stream has no event before, and once a stream has begun, it
+        cannot report that the message was not stored.
 
         Raises:
             A2AError: UNAVAILABLE, the message could not be stored.
@@ -406,10 +407,10 @@ class Engine:
         return _shown_to(caller, with_note(task, _moments_for(caller, live.moments)), live.origin.owner)
 
     async def list(self, request: ListTasksRequest, caller: CallContext) -> ListTasksResponse:
-        """One page of the caller's tasks, the newest status first; of the tasks of all for an operator.
+        """One page of the caller's tasks, the newest status first; for an operator, of the tasks of all principals.
 
         Raises:
-            A2AError: INVALID_PARAMS for a page token of someone else, or a missing contextId.
+            A2AError: INVALID_PARAMS for another caller's page token, or a missing contextId.
         """
         query = query_from(request, caller.principal)
         if caller.operator is not None and (hop := trace.hop.get()) is not None:
@@ -449,7 +450,7 @@ class Engine:
             running.scope.cancel()
             with anyio.move_on_after(self.limits.cancel_grace_seconds):
                 await running.finished.wait()
-            live = await self._own(live.id, caller)  # which may have left memory with its work
+            live = await self._own(live.id, caller)  # the task may have left memory with its work
             self._tasks.require_here(live)
         if live.task.status.state not in ENDED:
             canceled = self._tasks.conclude(live, TaskState.CANCELED, _CANCELED, _canceled_by(caller.acting))
@@ -463,7 +464,7 @@ class Engine:
         """Watch a task from its current state. The caller closes the watcher.
 
         Raises:
-            A2AError: TASK_NOT_FOUND, or UNSUPPORTED_OPERATION when the task has ended, unless the caller comes late.
+            A2AError: TASK_NOT_FOUND, or UNSUPPORTED_OPERATION if the task has ended, unless the caller `comes_late`.
         """
         caller = await self._acting(task_id, caller, OperatorRole.READ)
         live = await self._own(task_id, caller)
@@ -475,7 +476,7 @@ class Engine:
         return _shown_events(caller, live.watch(self.limits.watch_events, note=note))
 
     async def id_of(self, task_id: str, caller: CallContext) -> str:
-        """The id of the caller's task, whatever the caller calls it.
+        """The id of the caller's task, from its id or the caller's name for it.
 
         Raises:
             A2AError: TASK_NOT_FOUND, also for another principal's task.
@@ -490,20 +491,20 @@ class Engine:
         return self._ids.new()
 
     async def is_named(self, task_id: str, caller: CallContext) -> bool:
-        """Whether the caller has given a task this id itself."""
+        """Whether this id is a name that the caller gave to a task."""
         if self._tasks.is_at_hand(task_id):
             return False
         return await self._intake.task_named(task_id, caller.principal) is not None
 
     def _note(self, live: LiveTask, kind: MomentKind, *, by: str = "", peer: str = "") -> None:
-        """Note in the timeline of a task what happens now."""
+        """Add a moment to the timeline of a task."""
         live.note(line_of(kind, self._ids.now_ms(), by=by, peer=peer, trace=trace.context.get().trace_id))
 
     async def _acting(self, task_id: str, caller: CallContext, needed: OperatorRole) -> CallContext:
-        """The caller of an operation on a task; its owner, if the caller acts as an operator for somebody else.
+        """The caller of an operation on a task. If an operator acts on another principal's task, this is the owner.
 
         Raises:
-            A2AError: FORBIDDEN, its role is not enough.
+            A2AError: FORBIDDEN, the operator's role does not allow it.
         """
         if caller.operator is None or caller.names_tasks:
             return caller
@@ -520,7 +521,7 @@ class Engine:
     async def _answering(
         self, request: SendMessageRequest, caller: CallContext
     ) -> tuple[SendMessageRequest, CallContext]:
-        """A message and its caller. A message of an operator to a task of somebody else says whose it is.
+        """A message and its caller. If an operator answers another principal's task, the message names the operator.
 
         Raises:
             A2AError: FORBIDDEN, the operator may not answer.
@@ -537,7 +538,7 @@ class Engine:
         return request, caller
 
     async def _own(self, task_id: str, caller: CallContext) -> LiveTask:
-        """The caller's task, by its id, or by its name where the caller names tasks."""
+        """The caller's task, by its id or, if the caller names tasks, by its name."""
         if caller.names_tasks:
             task_id = await self._intake.task_named(task_id, caller.principal) or task_id
         return await self._tasks.require_owned(task_id, caller.principal)
@@ -623,7 +624,7 @@ class Engine:
             return Commit(done=True)
 
     def _is_left(self, live: LiveTask, running: RunningWork) -> bool:
-        """Whether this process stops, or may not go on, and another one can resume the task."""
+        """Whether this process stops or may not continue the task, and another process can resume it."""
         waits = live.state in INTERRUPTED
         is_ending = self._closing and self._store.lasts and not running.canceled
         return (is_ending or running.abandoned) and (running.outlives or waits)
@@ -658,7 +659,8 @@ class Engine:
         self._end_waiting_streams()
 
     def _leave_to_others(self) -> None:
-        """Hand over what other replicas can resume, and end the streams and waits of what they work on."""
+        """Hand over the tasks that other replicas can resume, and end the streams and waits of tasks at other
+        replicas."""
         for live in self._tasks:
             if live.running is not None and self._is_left(live, live.running):
                 live.running.scope.cancel()
@@ -666,7 +668,8 @@ class Engine:
                 live.leave()
 
     def _end_waiting_streams(self) -> None:
-        """End the streams of tasks that wait for their clients: no event will come, and the stop need not wait."""
+        """End the streams of tasks that wait for their clients. No event will come, so the stop need not wait for
+        them."""
         for live in self._tasks:
             if live.running is None and live.task.status.state in INTERRUPTED:
                 live.end_streams()
@@ -683,7 +686,7 @@ def _canceled_by(operator: str) -> JsonObject | None:
 
 
 def _shown_to(caller: CallContext, task: Task, owner: str) -> Task:
-    """A task as its caller sees it: an operator is told whose it is, and may not see the contents of others."""
+    """A task as its caller sees it. An operator sees the owner, and may not see the contents of the tasks of others."""
     if caller.operator is None:
         return task
     shown = task if caller.sees_contents or owner == caller.asker else withheld_task(task)
@@ -691,7 +694,7 @@ def _shown_to(caller: CallContext, task: Task, owner: str) -> Task:
 
 
 def _shown_events(caller: CallContext, watcher: Watcher) -> Watcher:
-    """A watcher that shows its caller what it may see."""
+    """A watcher that shows only what its caller may see."""
     if caller.acting and not caller.sees_contents:
         watcher.view = withheld_event
     return watcher
@@ -704,12 +707,12 @@ def _listed_for(caller: CallContext, row: StoredTask, note: JsonObject | None) -
 
 
 def _moments_for(caller: CallContext, moments: MomentLines) -> JsonObject | None:
-    """The timeline of a task as metadata, for a caller who asks for timelines."""
+    """The timeline of a task as metadata; None unless the caller asks for timelines."""
     return {MOMENTS: moments.timeline.to_object()} if TIMELINE_URI in caller.extensions else None
 
 
 async def _stored_or_dropped(job: Job, work: PlannedWork) -> None:
-    """Wait until a job's message is stored. Work that is not called gives back what is kept for it."""
+    """Wait until a job's message is stored. If it is not stored, the work is dropped."""
     try:
         await job.accepted
     except BaseException:
@@ -729,11 +732,11 @@ _ANSWERED: Final[Mapping[type[Model], Callable[[Engine, Any, CallContext], Await
     ListTasksRequest: Engine.list,
     CancelTaskRequest: lambda engine, asked, caller: engine.cancel(asked.id, caller),
 }
-"""What answers the request of an operation with one answer: dialects have operations of their own, with the same
-requests. Webhooks and cards are the service's."""
+"""The methods that answer operations with one answer, by the type of the request: dialects have their own operations
+with the same requests. The service answers operations on webhooks and cards."""
 
 _WATCHED: Final[Mapping[type[Model], Callable[[Engine, Any, CallContext], Awaitable[Watcher]]]] = {
     SendMessageRequest: Engine.stream,
     SubscribeToTaskRequest: lambda engine, asked, caller: engine.subscribe(asked.id, caller),
 }
-"""What answers the request of an operation with a stream."""
+"""The methods that answer operations with a stream, by the type of the request."""

@@ -1,7 +1,8 @@
-"""What other replicas stored, as steps of a task's life. Pure.
+"""Events that other replicas stored, as steps of a task's life. Pure.
 
-A task that this replica does not work on follows the feed of its store. An event there is a row with the JSON of a
-StreamResponse, as `LiveTask` stores it. A snapshot is a row with the JSON of a task, in place of all events up to it.
+A task that this replica does not work on follows the feed of its store. An event in the feed is a row with the JSON of
+a StreamResponse, as `LiveTask` stores it. A snapshot is a row with the JSON of a task. It replaces all events before
+it.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from bridge.store.replicas import ForeignEvent
 
 
 class UnreadableEventError(StoreError):
-    """An event of another replica does not follow here, so the task can no longer be followed."""
+    """An event of another replica cannot follow the known state, so the task can no longer be followed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,7 +36,7 @@ class ForeignStep:
     text: bytes = b""
     """The event as JSON."""
     moments: MomentLines = NO_LINES
-    """The moments that came with an event; all moments up to a snapshot."""
+    """The moments that came with the event; for a snapshot, all moments so far."""
 
 
 def steps_after(task: Task, seq: int, told: Iterable[ForeignEvent]) -> Iterator[ForeignStep]:
@@ -67,7 +68,7 @@ def _step(task: Task, seq: int, one: ForeignEvent) -> ForeignStep:
 
 
 def events_of(stored: StoredTask) -> tuple[ForeignEvent, ...]:
-    """A stored task as its feed would tell it from the start."""
+    """A stored task as the events of its feed, from the start."""
     first = stored.seq - len(stored.events)
     events = (ForeignEvent(first + number, event) for number, event in enumerate(stored.events, 1))
     return ForeignEvent(first, snapshot=stored.snapshot), *events

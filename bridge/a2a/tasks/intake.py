@@ -1,6 +1,6 @@
-"""Taking a message in: whether it repeats an earlier one, and the work planned for it in the task that it goes to.
+"""Accepts messages: decides whether a message repeats an earlier one, finds its task, and plans its work.
 
-A message creates a task, answers a task that asks, or is held for the work of a task that is working.
+A message creates a task, answers a task that asks, or is held for the work of a working task.
 
 Spec: A2A 1.0 sections 3.1.1, 3.3.1 (idempotency), 3.4 (contexts and tasks).
 """
@@ -67,14 +67,14 @@ from bridge.trace import NO_TRACE, Hop
 
 @dataclass(frozen=True, slots=True)
 class AcceptedMessage:
-    """A message that was taken in."""
+    """A message that was accepted."""
 
     live: LiveTask
     seq: int
     """The number of the last event that the message caused."""
     watcher: Watcher | None
     stored: Commit
-    """Says when the message is stored."""
+    """The commit of the message."""
     is_held: bool = False
     """Whether the message is held for running work, so that there is no answer to wait for."""
     note: JsonObject | None = None
@@ -83,13 +83,13 @@ class AcceptedMessage:
 
 @dataclass(frozen=True, slots=True)
 class _Sent:
-    """A message that goes to a task, or that makes one."""
+    """A message that goes to a task or makes a task."""
 
     turn: Turn
     key: MessageKey
     size_bytes: int
     replaces: str | None
-    """The task that a message of this id went to before."""
+    """The task that an earlier message of this id went to."""
     webhook: AskedWebhook | None
 
 
@@ -99,12 +99,13 @@ StartWork = Callable[[LiveTask, RunningWork, Turn, Commit, PlannedWork], None]
 
 @dataclass(frozen=True, slots=True)
 class HistoryLimits:
-    """The bounds on a task's history. A task at a bound takes no more messages."""
+    """The bounds on a task's history. A task at a bound accepts no more messages."""
 
     messages: int
     total_bytes: int
     moments: int
-    """Of the timeline. Those in the middle are left out; more messages come in all the same."""
+    """The most moments in the timeline. At this bound, moments in the middle are left out, and messages are still
+    accepted."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,19 +115,19 @@ class EngineLimits:
     cancel_grace_seconds: float
     """How long canceled work may take to wind up."""
     drain_seconds: float
-    """How long running tasks may go on once the engine stops."""
+    """How long running tasks may go on after the engine was told to stop."""
     repeat_seconds: float
-    """How long a repeated message finds its task, while the answer may not have arrived."""
+    """How long a repeated message finds its task while its answer may not have arrived."""
     repeat_answered_seconds: float
-    """How long a repeated message finds its task after the answer, where its work must not be done twice."""
+    """How long a repeated message finds its task after its answer, if the work must not be done twice."""
     held: HeldLimits
-    """How many messages a task holds while it is working."""
+    """The bounds on the messages that a working task holds."""
     history: HistoryLimits
-    """How large the history of a task may be."""
+    """The bounds on the history of a task."""
     open_tasks: int
     """How many unfinished tasks one principal may have."""
     watch_events: int
-    """Events that may wait for one reader before it is cut off."""
+    """The most events that may wait for a reader. A slower reader is cut off."""
     input_timeout_seconds: float
     """How long a task waits for its client's answer before it fails."""
     store_pace: StorePace = field(default_factory=StorePace)
@@ -134,7 +135,7 @@ class EngineLimits:
 
 
 class Intake:
-    """Takes messages in, for an engine."""
+    """Accepts messages for an engine."""
 
     def __init__(
         self,
@@ -147,7 +148,7 @@ class Intake:
         start: StartWork,
         webhooks: Webhooks | None,
     ) -> None:
-        """`sessions` are those of this replica; None where no other one uses the same store."""
+        """`sessions` are the sessions of this replica; None if no other replica uses the same store."""
         self._agent = agent
         self._store = store
         self._ids = ids
@@ -170,13 +171,15 @@ class Intake:
         watch: bool,
         only: str | None = None,
     ) -> AcceptedMessage:
-        """Take a message in. `require_running` is called before any new work, and raises A2AError to refuse it.
+        """Accept a message. `require_running` is called before any new work, and raises A2AError to refuse it.
 
-        With `only`, the message is for this task. Where other replicas use the same store, the message is stored.
+        With `only`, the message is for this task. If other replicas use the same store, the message is stored on
+        return.
 
         Raises:
             A2AError: the message is refused.
-            HeldElsewhereError: another replica has to take the message in, or it goes to another task than `only`.
+            HeldElsewhereError: another replica has to accept the message, or the message goes to another task than
+                `only`.
             StoreConflictError: another replica was first. Try again.
         """
         message, principal = request.message, caller.principal
@@ -208,8 +211,8 @@ class Intake:
         began_by = message.message_id if name is None else beginning_of(name)
         told = _without_configuration(request)
         key = MessageKey(began_by, hashlib.sha256(told).digest(), self._ids.now_ms())
-        # Callers that share one name would get each other's tasks: for them, the task id is the capability.
-        # Where clients name tasks, messages have no ids of their own: the same words are a new message.
+        # Callers without a name of their own would get each other's tasks, so they get a task only by its id. If
+        # clients name tasks, messages have no ids. Then the same content is a new message.
         knows = name is None and (principal.may_list_all or message.task_id is not None)
         earlier = await self._book.earlier(principal.name, key) if knows or self._is_shared else Earlier()
         if knows and earlier.repeat is not None:
@@ -224,7 +227,7 @@ class Intake:
             if request.message.task_id is not None and self._is_shared:
                 before = await self._book.task_of(principal.name, message.message_id)
         turn, live, hold = await self._placed(request, caller)
-        # No await from here on: nobody else can take the room that was found, or start work on the task.
+        # No await from here on: otherwise another request could use up the free room, or start work on the task.
         try:
             if live is not None and name is not None:
                 turn = self._with_new_id(turn, live.task)
@@ -247,8 +250,8 @@ class Intake:
             raise
 
     def tell_of(self, live: LiveTask, *, is_answer: bool = False) -> None:
-        """Tell the hop of the request, if somebody listens, which task and work it is about. An answer goes on with
-        the trace of the turn that asked."""
+        """Tell the hop of the request, if there is one, its task and work. An answer continues the trace of the turn
+        that asked."""
         if (hop := trace.hop.get()) is not None:
             hop.is_answer = is_answer
             hop.task_id, hop.context_id = live.id, live.origin.context_id
@@ -257,7 +260,7 @@ class Intake:
             trace.go_on(self._agent.work_kept(live.kept).trace)
 
     async def foretell(self, hop: Hop, request: SendMessageRequest, caller: CallContext) -> None:
-        """Tell a hop what a message is about, as far as that is known before it is taken in.
+        """Tell a hop the task and the work of a message before it is accepted, as far as they are known.
 
         Raises:
             A2AError: the message is refused.
@@ -275,13 +278,13 @@ class Intake:
                 hop.skill, hop.peer, _ = await done_slowly(partial(self._agent.work_meant, turn))
 
     def tell_of_refusal(self, live: LiveTask) -> None:
-        """Tell the hop of a request, if somebody listens, what it would have been about. Nothing goes to the peer."""
+        """Tell the hop of a refused request, if there is one, its task and skill. Nothing goes to the peer."""
         self.tell_of(live)
         if (hop := trace.hop.get()) is not None:
             hop.peer = ""
 
     def _work_of(self, live: LiveTask) -> tuple[str, str]:
-        """The skill and the peer of the work of a task: what its request said, or what is kept of it."""
+        """The skill and the peer of a task's work: from its request, or from the kept bytes."""
         began_in = None if live.running is None else live.running.began_in
         if began_in is not None and began_in.skill:
             return began_in.skill, began_in.peer
@@ -304,7 +307,7 @@ class Intake:
     async def _placed(
         self, request: SendMessageRequest, caller: CallContext
     ) -> tuple[Turn, LiveTask | None, SessionHold | None]:
-        """The turn for a message, its task, and a hold on the session that its work goes on in; None if there is none.
+        """The turn for a message; its task, if it has one; and a hold on the session of its work, if it needs one.
 
         Raises:
             HeldElsewhereError: another replica has the session.
@@ -328,7 +331,7 @@ class Intake:
         try:
             await sessions.claim(session, None if live is None else live.id)
         except HeldElsewhereError:
-            if live is not None and self._store.replicas is not None:  # its release may have been lost
+            if live is not None and self._store.replicas is not None:  # its release may not have been stored
                 self._store.replicas.release(live.id, live.next_seq - 1)
             raise
 
@@ -337,7 +340,7 @@ class Intake:
         return await self._addressing.task_named(name, principal)
 
     def _with_new_id(self, turn: Turn, task: Task) -> Turn:
-        """A turn whose message has another id than those that are in its task."""
+        """The turn. If its task already has a message with the same id, the message of the turn gets a new id."""
         if all(message.message_id != turn.message.message_id for message in task.history or ()):
             return turn
         return replace(turn, message=turn.message.changed(message_id=self._ids.new()))
@@ -351,7 +354,7 @@ class Intake:
         if len(live.task.history or ()) >= limits.history.messages:
             raise task_history_is_full(live.task)
         before_bytes = limits.history.total_bytes - turn_bytes
-        # All that is stored of the task weighs more than its history, which is measured only when it has to be.
+        # The stored bytes of the task are an upper bound of its history, which is slow to measure.
         if live.weight_bytes > before_bytes and live.history_bytes > before_bytes:
             raise task_history_is_full(live.task)
 
@@ -371,7 +374,7 @@ class Intake:
         length = request.configuration.history_length if request.configuration else None
         at_ms = repeat.answered_ms
         note: JsonObject | None = None if at_ms is None else {REPEATED: {"answeredAt": timestamp(at_ms)}}
-        # The stream closes in the same states as the one that it repeats: nobody would answer an old question here.
+        # The stream closes in the same states as the repeated stream: nobody would answer an old question here.
         watcher = (
             live.watch(limits.watch_events, length, closed_by=CLOSES_STREAM, note=note) if watch else None
         )
@@ -386,7 +389,7 @@ class Intake:
         *,
         watch: bool,
     ) -> AcceptedMessage:
-        """Give a message to running work: as an answer if the work listens, else to be held."""
+        """Give a message to running work: as an answer if the work listens, else as a held message."""
         if running.hearing is not None:
             hear = running.hearing(sent.turn)
             self.tell_of(live, is_answer=True)
@@ -448,7 +451,9 @@ class Intake:
         message = turn.message.changed(task_id=live.id, context_id=context_id)
         webhook = self._webhook_of(live, sent.webhook)
         length = turn.configuration.history_length
-        if turn.task is not None or trace.context.get() is not NO_TRACE:  # else the first event tells as much
+        if (
+            turn.task is not None or trace.context.get() is not NO_TRACE
+        ):  # otherwise the first event has the same time
             live.note(_line_of_arrival(turn, key))
         if turn.task is None:
             first = _first_event(live.id, context_id, message, key)
@@ -477,7 +482,7 @@ def _busy_as_error() -> Iterator[None]:
 
 
 async def _stored_or_closed(accepted: AcceptedMessage) -> None:
-    """Wait until a message is stored. Where another replica was first, nobody watches.
+    """Wait until a message is stored. If another replica was first, the watcher is closed.
 
     Raises:
         StoreConflictError: another replica was first.
@@ -486,7 +491,7 @@ async def _stored_or_closed(accepted: AcceptedMessage) -> None:
         await accepted.stored
     except BaseException as exc:
         if isinstance(exc, StoreError) and not isinstance(exc, StoreConflictError):
-            return  # whoever waits for the task is told
+            return  # the error reaches the caller through the task
         if accepted.watcher is not None:
             accepted.watcher.close()
         raise
@@ -508,5 +513,5 @@ def _first_event(task_id: str, context_id: str, message: Message, key: MessageKe
 
 
 def _without_configuration(request: SendMessageRequest) -> bytes:
-    """What a request says, as JSON: its hash is what a repeat is known by, its length is the room that it takes."""
+    """A request as JSON without its configuration. Its hash identifies a repeat, and its length counts as its size."""
     return SendMessageRequest(message=request.message, metadata=request.metadata).to_json()

@@ -1,8 +1,8 @@
 """One task in memory: its accepted events, its stored and therefore visible state, and its watchers.
 
-An event is *accepted* at once and in order, which fixes its sequence number. It becomes *visible* when the store has
-kept it. A watcher gets a snapshot of the task first, and then each visible event once, in order: nobody sees what a
-crash could take back. A watcher that does not keep up is cut off; the task goes on.
+An event is *accepted* at once and in order, which fixes its sequence number. It becomes *visible* when it is stored. A
+watcher first gets a snapshot of the task, and then each visible event once, in order. So no client sees an event that a
+crash could undo. A watcher that is too slow is cut off; the task goes on.
 """
 
 # Two views of one task
@@ -15,49 +15,48 @@ crash could take back. A watcher that does not keep up is cut off; the task goes
 # An event has three states, and moves through them once:
 #
 #   accepted  `accept` checked it, gave it the next number, and submitted it to the store
-#   visible   the store has kept it: `visible` and `_visible_seq` move on, and the watchers get it
+#   visible   it is stored: `visible` and `_visible_seq` move on, and the watchers get it
 #   lost      the store refused it: `failure` is set, and the streams end
 #
-# Who may move what:
+# Which method moves which view:
 #
-# - `accept` moves `task`. The intake, the work, the engine and the registry call it, on one object for each task.
+# - `accept` moves `task`. The intake, the work, the engine and the registry call it. Each task has one object.
 # - `_stored` moves `visible`. Only the store calls it, in the order of submission.
-# - `restore` sets both, from the store, before anybody else has the object.
+# - `restore` sets both, from the store, before other code has the object.
 # - `fall_back` moves `task` back to `visible`. Only the registry calls it, after a failure, and once the store can
 #   write again.
-# - `leave` moves neither: it ends the streams and the waits, because another process goes on.
-# - `told` and `advance` move both, by events that another replica stored. They wait while the store has not answered
-#   for every own event: one of those may be told as well, and another one may have been stored in its place.
+# - `leave` moves neither: it ends the streams and the waits, because another process continues the task.
+# - `told` and `advance` move both, by events that another replica stored. They wait until the store has answered for
+#   every own event. An own event may also be in the feed, or another replica's event may have its number.
 #
-# Of several replicas, one works on a task. A replica whose event another one forestalled, or that was taken for dead,
-# is *overtaken*: it accepts nothing more, waits for the store's last answer, falls back, and follows. Its watchers have
-# seen what is visible, so their streams go on.
+# Of several replicas, one works on a task. A replica is *overtaken* if it was taken for dead, or if another replica
+# stored an event first. It then accepts nothing more, waits for the store's last answer, falls back, and follows. Its
+# watchers have seen only visible events, so their streams go on.
 #
 # Orders of events
 # ----------------
 #
 # Many events may be accepted before the first one is stored. A watcher may come at any time, and starts in one of two
-# ways. From the visible state: its snapshot is `visible`, and its first event is the next one that is stored. From
-# the next accepted event (`from_next`): that event is not sent by itself, its snapshot is the task after it. A
-# watcher that comes before anything is stored gets its snapshot with the first stored event. A message of the user
-# is an event of the task and not of a stream (`life.py`), so that no watcher gets it after its snapshot.
+# ways. From the visible state: its snapshot is `visible`, and its first event is the next stored event. From the next
+# accepted event (`from_next`): that event is not sent by itself; the snapshot is the task after it. A watcher that
+# comes before any event is stored gets its snapshot with the first stored event. A message of the user is an event of
+# the task and not of a stream (`life.py`), so no watcher gets it after its snapshot.
 #
 # An event whose state is in CLOSES_STREAM ends a stream. So do a full queue, a failure, `leave`, and a reader that
-# goes; a stopping engine ends the streams of waiting tasks. AUTH_REQUIRED does not end a stream: the credential may
-# come out of band (section 7.6.1).
+# disconnects. A stopping engine ends the streams of waiting tasks. AUTH_REQUIRED does not end a stream: the credential
+# may come out of band (section 7.6.1).
 #
 # What breaks without these rules
 # -------------------------------
 #
-# - A client that saw `task` could see an event that is gone after a crash. The number of that event would then be
-#   given to another one.
-# - A second object for the same task would give out the same numbers. The store refuses the second event of a number
-#   with StoreConflictError, and one of the two outcomes is lost.
+# - A client that saw `task` could see an event that is gone after a crash. Another event would then get its number.
+# - A second object for the same task would give out the same numbers. The store refuses the second event with a number
+#   (StoreConflictError), so one of two outcomes would be lost.
 # - A snapshot that overlaps with the events after it would show an appended artifact twice; a gap would lose a piece.
-# - `_moved` and `_on_change` are told in a `finally`. A commit's callback that raised would otherwise leave a client
-#   waiting for ever, and a failed task would never be mended.
-# - A watcher's queue is bounded, and `_put` never waits: a reader that takes nothing in would hold up the store's
-#   answers for all tasks.
+# - `_moved` and `_on_change` are signalled in a `finally`. Otherwise a commit's callback that raises would leave a
+#   client waiting for ever, and a failed task would never be ended.
+# - A watcher's queue is bounded, and `_put` never waits. Otherwise a stalled reader would delay the store's answers for
+#   all tasks.
 
 from __future__ import annotations
 
@@ -89,7 +88,7 @@ from bridge.store.replicas import ForeignEvent
 from bridge.text.jsonvalues import JsonObject
 
 FOLDED_EVENTS: Final = 16
-"""The number of events from which on a snapshot of a waiting task may replace them."""
+"""From this number of events on, a snapshot of a waiting task may replace the events."""
 
 Submit = Callable[[Change, OnStored], None]
 """See `Store.submit`."""
@@ -97,12 +96,12 @@ Submit = Callable[[Change, OnStored], None]
 
 @dataclass(frozen=True, slots=True)
 class TaskWriting:
-    """How tasks are written, and to whom their changes are told."""
+    """How tasks are written, and who is told of their changes."""
 
     submit: Submit
     on_change: Callable[[LiveTask], None]
     moments_most: int
-    """How many moments the timeline of a task keeps."""
+    """The most moments in the timeline of a task."""
     is_shared: bool = False
     """Whether other replicas may work on the same tasks."""
 
@@ -115,7 +114,7 @@ class _Entry:
     task: Task
     """The task after the event."""
     moments: int
-    """How many moments its timeline had then."""
+    """The number of moments in the timeline with this event."""
     event: StreamResponse
     text: bytes
     commit: Commit
@@ -131,12 +130,12 @@ class LiveTask:
         self.holder: str | None = None
         """The replica that held the task when it was last read from the store."""
         self.overtaken = False
-        """Whether another replica goes on with the task, and the store has not yet answered for every own event."""
+        """Whether another replica continues the task, and the store has not yet answered for every own event."""
         self.pins = 0
         """How many callers wait for the task without watching it."""
         self.running: RunningWork | None = None
         self.left = False
-        """Whether another process goes on with this task: no more events come in this one."""
+        """Whether another process continues this task, so that this process gets no more events."""
         self.failure: Exception | None = None
         """Why an accepted event could not be stored. `visible` then lags behind `task`."""
         self.progress: JsonObject | None = None
@@ -146,20 +145,20 @@ class LiveTask:
         self._is_shared = writing.is_shared
         self._unanswered = 0
         self._told: list[ForeignEvent] = []
-        """What others stored, while the store has not answered for every own event."""
+        """The events that other replicas stored while the store has not answered for every own event."""
         self._falls = 0
         self._fell_to = 0
-        """How often the task fell back, and to which event the last time."""
+        """The number of the event to which the task fell back last."""
         self._watchers: set[Watcher] = set()
         self._task: Task | None = None
         self._visible: Task | None = None
         self._timeline = RecordedTimeline(writing.moments_most)
-        """With the moments up to the last accepted event."""
+        """The timeline up to the last accepted event."""
         self._visible_moments = 0
-        """How many of them belong to visible events."""
+        """How many moments of `_timeline` belong to visible events."""
         self._moments_most = writing.moments_most
         self._noted: RecordedTimeline | None = None
-        """The moments since the last accepted event, if there are any. They are stored with the next one."""
+        """The moments since the last accepted event, if there are any. They are stored with the next event."""
         self._visible_seq = 0
         self._seq = 0
         self._snapshot_bytes = 0
@@ -168,9 +167,9 @@ class LiveTask:
         """The bytes and the number of the events accepted since the last snapshot."""
         self._history_bytes: int | None = None
         self._moved = Signal()
-        """Told after each change."""
+        """Signalled after each change."""
         self._settled = Signal()
-        """Told after each change but those of a task that goes on."""
+        """Signalled after each change, except while the task is working."""
 
     def restore(self, stored: StoredTask) -> None:
         """Set the state from the store.
@@ -203,12 +202,12 @@ class LiveTask:
 
     @property
     def visible(self) -> Task | None:
-        """The task with every stored event; None until its first is stored."""
+        """The task with every stored event; None until the first event is stored."""
         return self._visible
 
     @property
     def moments(self) -> MomentLines:
-        """What happened to the task, with what is still to be stored with its next event."""
+        """The moments of the task, including those that will be stored with its next event."""
         seen = self._timeline.up_to(self._visible_moments)
         noted = NO_LINES if self._noted is None else self._noted.up_to(self._noted.total)
         return MomentLines((*seen.lines, *noted.lines), seen.left_out + noted.left_out)
@@ -226,12 +225,12 @@ class LiveTask:
 
     @property
     def is_over(self) -> bool:
-        """Whether the task has ended and that event is stored."""
+        """Whether the task has ended and its last event is stored."""
         return self._visible is not None and self._visible.status.state in ENDED
 
     @property
     def weight_bytes(self) -> int:
-        """The bytes that the store holds for this task."""
+        """The size of this task in the store, in bytes."""
         return self._snapshot_bytes + self._since_bytes + len(self.kept)
 
     @property
@@ -243,7 +242,8 @@ class LiveTask:
 
     @property
     def idle(self) -> bool:
-        """Whether the task may leave memory: every event is stored, no work runs, and nobody watches or waits."""
+        """Whether the task may leave memory: every event is stored, no work runs, and there are no watchers or
+        waiters."""
         is_used = self._watchers or self.pins
         return self._seq == self._visible_seq and self.running is None and not is_used
 
@@ -254,7 +254,7 @@ class LiveTask:
 
     @property
     def is_mine(self) -> bool:
-        """Whether this replica works on the task, or has just added to it."""
+        """Whether this replica works on the task, or has just added an event."""
         return self.running is not None or self._seq != self._visible_seq
 
     def accept(
@@ -268,8 +268,8 @@ class LiveTask:
     ) -> Commit:
         """Accept the next event. Returns a commit that says when it is stored.
 
-        `keep` replaces the bytes that the worker keeps with the task. `message` is the key of a message that
-        became this event, and `replaces` the task that a message of this id went to before.
+        `keep` replaces the bytes that the worker keeps with the task. `message` is the key of a message that became
+        this event, and `replaces` the task that an earlier message of this id went to.
 
         Raises:
             IllegalTransitionError: the event cannot follow.
@@ -312,8 +312,8 @@ class LiveTask:
         """A new snapshot for the store when one is due, else None.
 
         A snapshot is due when the task has ended. It is also due when the task waits, and the events since the last
-        snapshot are many and weigh as much as that snapshot: the cost of an answer then does not grow with the number
-        of events. A few of them are read as fast as a snapshot, and large ones are not written twice.
+        snapshot are many and as large as that snapshot. So the cost of an answer does not grow with the number of
+        events. A few events are read as fast as a snapshot, and large events are not written twice.
         """
         self._since_bytes += len(entry.text)
         self._since_events += 1
@@ -348,12 +348,12 @@ class LiveTask:
             self._take_in()
         try:
             entry.commit.settle(error)
-        finally:  # a callback of the commit may raise, and those who wait for the task must still be told
+        finally:  # a callback of the commit may raise, and the task's waiters must still be woken
             self._tell()
             self._on_change(self)
 
     def _tell(self) -> None:
-        """Wake those who wait for the task. While it goes on, those who wait for it to settle sleep on."""
+        """Wake the waiters of the task. While the task is working, waiters for its settling are not woken."""
         self._moved.tell()
         now = self._visible
         if now is None or now.status.state in SETTLED or self.left or self.failure or self.overtaken:
@@ -372,7 +372,7 @@ class LiveTask:
         self._settled.tell()
 
     def told(self, events: Sequence[ForeignEvent]) -> None:
-        """Take in what another replica stored, once the store has answered for every own event."""
+        """Apply the events of another replica, once the store has answered for every own event."""
         self._told += events
         self._take_in()
         self._tell()
@@ -383,7 +383,7 @@ class LiveTask:
         return bool(self._watchers) and self._visible_seq < stored.seq - len(stored.events)
 
     def advance(self, stored: StoredTask) -> None:
-        """Go on to a later state from the store, of which no event is missing.
+        """Move to a later state from the store. No event may be missing.
 
         Raises:
             ValueError: the stored bytes cannot be read.
@@ -415,7 +415,7 @@ class LiveTask:
             self.end_streams()
 
     def _record(self, before: TaskState | None, task: Task, came: MomentLines) -> None:
-        """Add the moments that came with an event. `before` is the state before it, `task` the task after it."""
+        """Add the moments that came with an event. `before` is the state before the event, `task` the task after it."""
         if came.lines:
             self._timeline.add_all(came)
         elif before is None:
@@ -462,24 +462,24 @@ class LiveTask:
             watcher.end()
 
     def end_streams_with(self, reply: StreamResponse) -> None:
-        """End the streams of this task with the Message that takes the task's place."""
+        """End the streams of this task with the Message that replaces the task."""
         for watcher in tuple(self._watchers):
             watcher.finish(reply)
 
     def overtake(self) -> None:
-        """Accept nothing more, because another replica goes on with the task."""
+        """Accept nothing more, because another replica continues the task."""
         self.overtaken, self.failure = True, None
         self._on_change(self)
 
     def has_reached(self, seq: int, *, settled: bool) -> bool:
-        """Whether event `seq` is stored; with `settled`, also whether the task asks for something or has ended."""
+        """Whether event `seq` is stored; with `settled`, also whether the task waits for its client or has ended."""
         task = self._visible
         if task is None or self._visible_seq < seq:
             return False
         return not settled or self.left or task.status.state in SETTLED
 
     def leave(self) -> None:
-        """Leave the task to another process. Those who wait for it here get its current state."""
+        """Leave the task to another process. Waiters in this process get its current state."""
         self.left = True
         self.end_streams()
         self._tell()
@@ -487,11 +487,11 @@ class LiveTask:
     async def reached(self, seq: int, *, settled: bool) -> Task:
         """The visible task, once event `seq` is stored.
 
-        With `settled`, also wait until the task asks for something, has ended, or was left.
+        With `settled`, also wait until the task waits for its client, has ended, or was left.
 
         Raises:
-            StoreConflictError: another replica has gone on with the task before event `seq`.
-            StoreError: the store could not keep an event.
+            StoreConflictError: another replica has continued the task before event `seq`.
+            StoreError: an event could not be stored.
         """
         falls = self._falls
         while True:
@@ -509,16 +509,16 @@ class LiveTask:
             await self._moved.wait()
 
     async def caught_up(self, seq: int) -> None:
-        """Wait while this replica works on the task, and its event `seq` is not yet visible here.
+        """Wait while this replica works on the task and event `seq` is not visible here.
 
-        Also wait while it is not clear which of the own events are stored.
+        Also wait while it is not known which of the own events are stored.
         """
         while self.overtaken or (self.is_mine and self._visible_seq < seq and self.failure is None):
             await self._moved.wait()
 
 
 def refused_commit(task_id: str) -> Commit:
-    """The commit of an event that this replica may no longer add."""
+    """The failed commit of an event that this replica may no longer add."""
     commit = Commit()
     commit.settle(StoreConflictError(f"another replica goes on with task {task_id}"))
     return commit

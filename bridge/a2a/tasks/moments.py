@@ -1,7 +1,7 @@
-"""The moments of a task as lines of text, as they are kept in memory and stored. Pure.
+"""The moments of a task as lines of text, in memory and in the store. Pure.
 
-Each call makes a few moments, and few of them are ever read. So a moment is written as its line when it happens, and
-becomes a `Moment` again for a reader only.
+Each call makes a few moments, and few of them are ever read. So a moment is written as a line when it happens, and
+becomes a `Moment` again only for a reader.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _KINDS: Final = {kind.value: kind for kind in MomentKind}
 
 
 class MomentLines(NamedTuple):
-    """Moments that follow each other, a line each."""
+    """Successive moments, each as a line."""
 
     lines: Sequence[str] = ()
     left_out: int = 0
@@ -29,24 +29,24 @@ class MomentLines(NamedTuple):
 
     @property
     def timeline(self) -> Timeline:
-        """The moments. A line of another release that is no moment of this one is passed over."""
+        """The moments. Lines of other releases that this release does not know are skipped."""
         moments = map(_moment_in, self.lines)
         return Timeline(tuple(one for one in moments if one is not None), self.left_out)
 
     def to_text(self) -> str:
-        """One text that `lines_in` reads."""
+        """The text that `lines_in` reads."""
         return _BETWEEN_MOMENTS.join((str(self.left_out), *self.lines))
 
 
 NO_LINES: Final = MomentLines()
-"""Nothing happened."""
+"""No moments."""
 
 
 def lines_in(text: str) -> MomentLines:
-    """What `MomentLines.to_text` wrote.
+    """The moments in a text that `MomentLines.to_text` wrote.
 
     Raises:
-        ValueError: it did not write this.
+        ValueError: the text has another form.
     """
     left_out, *lines = text.split(_BETWEEN_MOMENTS)
     return MomentLines(lines, int(left_out))
@@ -62,24 +62,24 @@ def line_of(
     trace: str = "",
     message: str = "",
 ) -> str:
-    """The line of a moment; its values are those of a `Moment`."""
+    """The line of a moment. The arguments are the fields of `Moment`."""
     line = _BETWEEN_FIELDS.join((kind, str(at_ms), state, by, peer, trace, message))
     if line.count(_BETWEEN_FIELDS) == _FIELDS - 1 and _BETWEEN_MOMENTS not in line:
         return line
-    # An id of a message may hold anything: nobody can add a moment by it.
+    # A message id is any text. It must not be able to add a line.
     texts = [text.translate(_NO_SEPARATORS) for text in (state, by, peer, trace, message)]
     return _BETWEEN_FIELDS.join((kind, str(at_ms), *texts))
 
 
 def line_of_status(status: TaskStatus) -> str:
-    """The line of the moment at which a task got a state."""
+    """The line of the moment at which a task got its state."""
     said = status.message.message_id if status.message else ""
     at_ms = milliseconds(status.timestamp or "")
     return line_of(MomentKind.STATE, at_ms, state=_WORDS[status.state], message=said)
 
 
 def line_of_arrival(task: Task, owner: str) -> str:
-    """The line of the moment at which the message came that made a task, as the task is at first."""
+    """The line of the moment at which a task's first message came. `task` is the task as it was made."""
     said = task.history[0].message_id if task.history else ""
     return line_of(MomentKind.RECEIVED, milliseconds(task.status.timestamp or ""), by=owner, message=said)
 
@@ -93,7 +93,7 @@ def _moment_in(line: str) -> Moment | None:
 
 
 class RecordedTimeline:
-    """The lines of a task in memory. Of more than `most` the first and the last stay."""
+    """The lines of a task in memory. If there are more than `most`, the first and the last are kept."""
 
     __slots__ = ("_left_out", "_lines", "_most", "total")
 
@@ -102,7 +102,7 @@ class RecordedTimeline:
         self._lines: list[str] = []
         self._left_out = 0
         self.total = 0
-        """How many lines were added, with those that were left out since."""
+        """The number of lines that were added, including lines that were left out later."""
 
     def add(self, line: str) -> None:
         """Add the line of the latest moment."""
@@ -119,12 +119,12 @@ class RecordedTimeline:
         self._left_out += came.left_out
 
     def begin_with(self, known: MomentLines) -> None:
-        """Forget all, and begin with these lines."""
+        """Drop all lines, and begin with these lines."""
         self._lines, self._left_out, self.total = [], 0, 0
         self.add_all(known)
 
     def cut(self, total: int) -> None:
-        """Forget the lines after the first `total` ones."""
+        """Drop the lines after the first `total` lines."""
         del self._lines[self._kept_of(total) :]
         self.total = total
 

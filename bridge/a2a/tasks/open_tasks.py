@@ -1,8 +1,8 @@
-"""How many unfinished tasks each principal has.
+"""The number of unfinished tasks of each principal.
 
-One replica alone knows its unfinished tasks. Of several, each asks the store, at most once a second for each principal,
-and adds the tasks that it has made since. So a bound may be exceeded by what the others take in within that second. No
-message is refused by an old number.
+A single replica knows all unfinished tasks. If there are several, each replica asks the store, at most once a second
+for each principal, and adds the tasks that it has made since. So a bound may be exceeded by the tasks that other
+replicas make within that second. No message is refused because of an old number.
 """
 
 from __future__ import annotations
@@ -14,16 +14,16 @@ from bridge.a2a.model.life import IdsAndClock
 from bridge.store.replicas import Replicas
 
 LOOK_MS: Final = 1000
-"""How old a number of the store may be."""
+"""How old a number from the store may be."""
 _MOST_KNOWN: Final = 1000
-"""The number of principals from which on old numbers are dropped."""
+"""From this number of principals on, old numbers are dropped."""
 
 
 @dataclass(slots=True)
 class _CountedTasks:
     looked_ms: int
     tasks: int
-    """The store's number, and the tasks made since."""
+    """The number from the store, plus the tasks made since."""
 
 
 class OpenTasks:
@@ -33,9 +33,9 @@ class OpenTasks:
         self._ids = ids
         self._replicas = replicas
         self._here: dict[str, set[str]] = {}
-        """Without other replicas: the ids of all unfinished tasks, by owner."""
+        """The ids of all unfinished tasks, by owner. Used without other replicas."""
         self._known: dict[str, _CountedTasks] = {}
-        """With other replicas."""
+        """The numbers from the store, by owner. Used with other replicas."""
 
     def of(self, owner: str) -> int:
         """The number of unfinished tasks of an owner; with other replicas, as of the last look."""
@@ -52,14 +52,14 @@ class OpenTasks:
             known.tasks += 1
 
     def drop(self, owner: str, task_id: str) -> None:
-        """Count a task no more. The store knows by itself which tasks have ended."""
+        """Stop counting a task. The store itself knows which tasks have ended."""
         here = self._here.get(owner, set())
         here.discard(task_id)
         if not here:
             self._here.pop(owner, None)
 
     async def look(self, owner: str, most: int) -> None:
-        """Ask the store for the number, if the last one is old, or so high that a task would be refused for it.
+        """Ask the store for the number, if the known number is old, or is so high that a task would be refused.
 
         Raises:
             StoreError: the store cannot be reached.

@@ -1,12 +1,12 @@
-"""What replicas of one agent do for each other: asking the one that works on a task, and going on where one is gone.
+"""Cooperation of the replicas of one agent: they pass requests on, and adopt the tasks of a replica that is gone.
 
-A replica whose client wants something of a task looks where the task is. A task at rest is claimed by the event that
-follows. Otherwise the replica that holds the task is asked, does what a client of its own could ask for, and replies;
-the replica that asked then follows the task for its client. A replica that was asked never asks on: it says that the
-task is elsewhere, and the other one looks again.
+A replica that gets a request about a task finds out where the task is. A task at rest is claimed by the next event.
+Otherwise the replica asks the holder of the task, which performs the request as for its own client, and replies. The
+asking replica then follows the task for its client. A replica that was asked never passes the request on: if the task
+is elsewhere, it says so, and the asking replica looks again.
 
-A message whose work needs a session that another replica has goes to that one, also where it makes a task
-(`sessions.py`).
+A message whose work needs a session goes to the replica that has the session, even if the message makes a task
+(`session_owners.py`).
 """
 
 from __future__ import annotations
@@ -45,13 +45,14 @@ from bridge.store.replicas import Replicas
 logger = logging.getLogger(__name__)
 
 MOST_LOOKS: Final = 8
-"""How often one request looks where its task is. Each further look means that a replica was faster, or died."""
+"""How often one request looks for its task. Each further look means that another replica was faster or died."""
 
 
 class ReplicaWork(Protocol):
-    """What an engine does by itself, without asking another replica.
+    """The operations of an engine without help from other replicas.
 
-    Each method raises HeldElsewhereError if another replica has to be asked, and StoreConflictError if one was faster.
+    Each method raises HeldElsewhereError if another replica has to be asked, and StoreConflictError if another replica
+    was faster.
     """
 
     @property
@@ -62,7 +63,7 @@ class ReplicaWork(Protocol):
     async def take_here(
         self, request: SendMessageRequest, caller: CallContext, *, watch: bool, only: str | None = None
     ) -> AcceptedMessage:
-        """Take a message in; with `only`, a message to this task."""
+        """Accept a message; with `only`, a message to this task."""
         ...
 
     async def cancel_here(self, task_id: str, caller: CallContext) -> Task:
@@ -70,12 +71,12 @@ class ReplicaWork(Protocol):
         ...
 
     def adopt(self, task: StoredTask) -> None:
-        """Go on with a task that this replica has adopted."""
+        """Continue a task that this replica has adopted."""
         ...
 
 
 class OtherReplicas:
-    """The other replicas, for the engine of this one, which they call a `ReplicaEngine`."""
+    """The other replicas, for this replica's engine. The other replicas see it as a `ReplicaEngine`."""
 
     def __init__(
         self,
@@ -94,7 +95,7 @@ class OtherReplicas:
     # What this replica asks of the others
 
     async def take(self, request: SendMessageRequest, caller: CallContext, *, watch: bool) -> AcceptedMessage:
-        """Take a message in, here or where its task is.
+        """Accept a message, here or at the replica of its task.
 
         Raises:
             A2AError: the message is refused.
@@ -114,7 +115,7 @@ class OtherReplicas:
         raise temporarily_unavailable("The task goes from one replica to another at the moment")
 
     async def cancel(self, task_id: str, caller: CallContext) -> Task:
-        """Cancel a task, here or where it is.
+        """Cancel a task, here or at its replica.
 
         Raises:
             A2AError: TASK_NOT_FOUND, TASK_NOT_CANCELABLE.
@@ -129,7 +130,7 @@ class OtherReplicas:
                 reply = await self._asked(there, CancelCommand(held_id, caller))
                 if isinstance(reply, ElsewhereReply):
                     continue
-                # A replica that is gone may have canceled the task before.
+                # The replica may have canceled the task before it was gone.
                 live = await self._tasks.require_owned(held_id, caller.principal)
                 task = await self._tasks.shown(live)
                 if isinstance(reply, CanceledReply) or task.status.state is TaskState.CANCELED:
@@ -139,7 +140,7 @@ class OtherReplicas:
     async def _asked(
         self, there: HeldElsewhereError, command: Command
     ) -> TakenReply | CanceledReply | ElsewhereReply | None:
-        """The reply of a task's holder; None if that is gone."""
+        """The reply of a task's holder; None if the holder is gone."""
         assert there.holder is not None
         try:
             return reply_from(await self._replicas.ask(there.holder, command_bytes(command)))
@@ -152,7 +153,7 @@ class OtherReplicas:
     async def _followed(
         self, reply: TakenReply, request: SendMessageRequest, caller: CallContext, *, watch: bool
     ) -> AcceptedMessage:
-        """A message that another replica took in, with its task as this replica follows it."""
+        """A message that another replica accepted, with its task, which this replica follows."""
         live = await self._tasks.require_owned(reply.task_id, caller.principal)
         self._book.note_elsewhere(caller.principal.name, request.message.message_id, reply.task_id)
         length = request.configuration.history_length if request.configuration else None
@@ -163,7 +164,8 @@ class OtherReplicas:
         return AcceptedMessage(live, reply.seq, watcher, Commit(done=True), reply.is_held, reply.note)
 
     def give_back(self, live: LiveTask, *, is_left: bool) -> None:
-        """Let the others go on with a task that has no more work here. `is_left` says that it needs work there."""
+        """Release a task that has no more work here to the other replicas. `is_left` says that the task needs more
+        work."""
         if live.overtaken or live.failure is not None or live.task.status.state in ENDED:
             return
         give = self._replicas.hand_over if is_left else self._replicas.release
@@ -203,7 +205,7 @@ class OtherReplicas:
         return TakenReply(accepted.live.id, accepted.seq, accepted.is_held, accepted.note)
 
     async def adopt(self, task: StoredTask) -> None:
-        """See `ReplicaEngine.adopt`. This replica may have just claimed the task, or lost it."""
+        """See `ReplicaEngine.adopt`. Meanwhile, this replica may have claimed the task, or lost it."""
         if await self._tasks.is_free(task.task_id):
             self._work.adopt(task)
 
@@ -215,16 +217,15 @@ class OtherReplicas:
 
 
 def _for_a_task(request: SendMessageRequest) -> SendMessageRequest:
-    """A message for which another replica makes a task, and replies once that is stored."""
+    """The message, changed so that another replica makes a task of it, and replies once the task is stored."""
     configuration = request.configuration or SendMessageConfiguration()
     return request.changed(configuration=configuration.changed(return_immediately=True))
 
 
 def _is_known_again(there: HeldElsewhereError, caller: CallContext) -> bool:
-    """Whether a message that was passed to a replica that is gone is known by its id, if that took it in.
+    """Whether a message that was passed to a dead replica can be found by its id, if that replica accepted it.
 
-    Where clients name tasks, messages have no ids. Of callers that share a name, none is told which task another one's
-    message made.
+    If clients name tasks, messages have no ids. Callers that share a name must not learn of each other's tasks.
     """
     if caller.names_tasks:
         return False

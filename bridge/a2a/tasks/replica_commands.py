@@ -1,7 +1,7 @@
-"""What one replica asks of another one, and the replies, as bytes for a store to carry.
+"""The commands between replicas and their replies, as bytes for the store.
 
-Replicas of two versions may run side by side. So a reader ignores fields that it does not know, and a kind that it does
-not know is refused, not guessed.
+Replicas of two versions may run side by side. So a reader ignores unknown fields, and refuses an unknown kind of
+command.
 """
 
 from __future__ import annotations
@@ -19,12 +19,13 @@ from bridge.text.jsonvalues import JsonObject
 
 @dataclass(frozen=True, slots=True)
 class SendCommand:
-    """Take a message to a task in."""
+    """Accept a message."""
 
     request: SendMessageRequest
     caller: CallContext
     task_id: str | None = None
-    """The task that the message goes to. It may name only the task's context. None: it makes a task."""
+    """The task that the message goes to; None if it makes a task. The message itself may name only the task's
+    context."""
     kind: Literal["send"] = "send"
 
 
@@ -42,7 +43,7 @@ Command = SendCommand | CancelCommand
 
 @dataclass(frozen=True, slots=True)
 class TakenReply:
-    """The message was taken in."""
+    """The message was accepted."""
 
     task_id: str
     seq: int
@@ -61,7 +62,7 @@ class CanceledReply:
 
 @dataclass(frozen=True, slots=True)
 class ElsewhereReply:
-    """This replica does not hold the task, so nothing was done: look again."""
+    """This replica does not hold the task and did nothing. The asking replica has to look again."""
 
     kind: Literal["elsewhere"] = "elsewhere"
 
@@ -74,7 +75,7 @@ class RefusedReply:
     message: str
     metadata: dict[str, str]
     violations: tuple[tuple[str, str], ...]
-    """Each field, and what is wrong with it."""
+    """Each invalid field, with a description of its fault."""
     headers: dict[str, str]
     names: tuple[str, ...] = ()
     kind: Literal["refused"] = "refused"
@@ -95,7 +96,7 @@ def command_from(text: bytes) -> Command:
     """The command that another replica wrote.
 
     Raises:
-        A2AError: UNAVAILABLE, it is of a version that this one cannot read.
+        A2AError: UNAVAILABLE, the command is from a version that this replica cannot read.
     """
     try:
         return _COMMANDS.validate_json(text)
@@ -114,7 +115,7 @@ def reply_from(text: bytes) -> TakenReply | CanceledReply | ElsewhereReply:
     """The reply of another replica.
 
     Raises:
-        A2AError: it refused, or its reply cannot be read.
+        A2AError: the replica refused, or its reply cannot be read.
     """
     try:
         reply = _REPLIES.validate_json(text)

@@ -1,7 +1,7 @@
-"""Events and snapshots as the store keeps them: the JSON that clients get, behind the moments that came with it. Pure.
+"""Events and snapshots as rows of the store: moments, followed by the JSON that clients get. Pure.
 
-A row begins with its moments when it has any. They are written without a quotation mark, so that their end is found
-without parsing the rest. A release that does not know them reads the row as JSON with one more field.
+A row begins with its moments, if it has any. They contain no quotation mark, so their end is found without parsing the
+rest. A release without moments reads the row as JSON with one more field.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _END: Final = b'",'
 
 
 def row_of(text: bytes, came: MomentLines) -> bytes:
-    """A row of a JSON object that is not empty, with moments."""
+    """A row with moments, for a JSON object that is not empty."""
     if not came.lines:
         return text
     return b"".join((_MARK, b64encode(came.to_text().encode()), _END, memoryview(text)[1:]))
@@ -46,7 +46,7 @@ def moments_of(row: bytes) -> MomentLines:
     """The moments of a row.
 
     Raises:
-        ValueError: they cannot be read.
+        ValueError: the moments cannot be read.
     """
     if not row.startswith(_MARK):
         return NO_LINES
@@ -54,7 +54,8 @@ def moments_of(row: bytes) -> MomentLines:
 
 
 def moments_at(task: Task, owner: str, came: MomentLines) -> MomentLines:
-    """The moments up to a snapshot that has these. The first one has none where all is told by the task itself."""
+    """The moments up to a snapshot whose row has the moments `came`. If the first snapshot has none, they are derived
+    from the task."""
     if came.lines or task.status.state is not TaskState.SUBMITTED:
         return came
     return MomentLines((line_of_arrival(task, owner),))

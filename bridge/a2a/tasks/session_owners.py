@@ -1,9 +1,9 @@
-"""Which replica has the session with a peer that some work goes on in.
+"""Which replica has the session in which some work continues.
 
-A tool server may keep a state in a session of one context or principal. Such a session is in one process, so its
-work has to be done there. A replica that opens a session claims it in the store. The message that needs a session of
-another replica is passed to that one, which makes the task. A replica that is gone takes its sessions with it: whoever
-needs one begins it anew, and its first task says so.
+A tool server may keep state in a session of one context or principal. Such a session is in one process, so its work has
+to run in that process. A replica that opens a session claims it in the store. A message that needs the session of
+another replica is passed to that replica, which makes the task. If a replica is gone, its sessions are lost: the next
+replica that needs such a session begins a new session, whose first task says so.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from bridge.store.replicas import Replicas, SessionClaim
 class _OwnedSession:
     session: WorkSession
     is_lost: bool
-    """Whether no task has said yet that the last session of this name was lost."""
+    """Whether the last session of this name was lost, and no task has said so yet."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +38,7 @@ class SessionHold:
 
     @property
     def is_lost(self) -> bool:
-        """Whether the work has to say that the last session of this name was lost."""
+        """Whether the task has to say that the last session of this name was lost."""
         return self.owned.is_lost
 
     def told(self) -> None:
@@ -55,28 +55,28 @@ class SessionOwnership:
         self._claiming: dict[str, Signal] = {}
 
     def hold(self, session: WorkSession) -> SessionHold | None:
-        """Keep a session open; None if this replica does not have it."""
+        """Keep a session open; None if this replica does not have the session."""
         owned = self._of(session)
         release = None if owned is None else session.hold()
         return None if owned is None or release is None else SessionHold(owned, release)
 
     async def claim(self, session: WorkSession, task_id: str | None) -> None:
-        """Have a session in this replica, for a message to a task; None for one that makes a task.
+        """Claim a session for this replica, for a message to a task; `task_id` is None if the message makes a task.
 
         Raises:
-            HeldElsewhereError: another replica has it.
+            HeldElsewhereError: another replica has the session.
             StoreConflictError: another replica was faster. Try again.
             StoreError: the store cannot be reached.
             A2AError: there are too many sessions.
         """
-        # Shielded, since a claim that nobody knows of would be kept for ever. The store bounds its own time.
+        # Shielded, since a cancelled claim could stay in the store for ever. The store bounds its own time.
         async with one_at_a_time(self._claiming, session.name):
             with anyio.CancelScope(shield=True):
                 if self._of(session) is None:
                     await self._claim(session, task_id)
 
     def _of(self, session: WorkSession) -> _OwnedSession | None:
-        """A session of this replica; None also for one of the same name with a server that was replaced since."""
+        """A session of this replica; None if there is none, or if its server was replaced since."""
         owned = self._owned.get(session.name)
         return owned if owned is not None and owned.session == session else None
 
@@ -98,8 +98,8 @@ class SessionOwnership:
             self._replicas.end_session(claim)
 
     def give_up(self) -> None:
-        """End all sessions, because this replica was taken for dead. In the store they stay as lost ones, so that
-        whoever begins one anew is told."""
+        """End all sessions, because this replica was taken for dead. In the store they stay as lost sessions, so that
+        the next session of each name reports the loss."""
         owned, self._owned = self._owned, {}
         for one in owned.values():
             one.session.end()

@@ -31,18 +31,19 @@ from bridge.store.records import Cursor, Query, StoredTask, TaskPage
 logger = logging.getLogger(__name__)
 
 DEFAULT_PAGE_SIZE: Final = 50
-"""Section 3.1.4: what an absent pageSize means."""
+"""The size of a page if pageSize is absent (section 3.1.4)."""
 
 PAGE_BYTES: Final = 8 * 1024 * 1024
-"""The most that the tasks of a page may take in the store. A task more than fits begins the next page."""
+"""The bound on the size of a page's tasks in the store. A task beyond it begins the next page."""
 PAGE_CONTAINERS: Final = 50_000
-"""The most objects and arrays in them, as far as the text tells, unknown fields with all others: a text of `{},{},`
-takes a hundred times its size once it is read. A task of a few answers has some dozens."""
+"""The bound on the objects and arrays in the tasks of a page, as counted in the text. A text like `{},{},` takes a
+hundred times its size once it is parsed. A task with a few answers has some dozens."""
 HEAVY_CONTAINERS: Final = 2_000
-"""A task with more is read off the loop."""
+"""A task with more objects and arrays is parsed in a thread."""
 
 _BEYOND_ANY_TIME: Final = 2**53
-"""Milliseconds. The bound keeps numbers that a store cannot compare out of tokens that a client made up."""
+"""A time in milliseconds. A token with a later time is refused: a client made it up, and a store may be unable to
+compare it."""
 
 
 def query_from(request: ListTasksRequest, principal: Principal) -> Query:
@@ -65,12 +66,12 @@ def query_from(request: ListTasksRequest, principal: Principal) -> Query:
 
 
 def containers_in(row: StoredTask) -> int:
-    """How many objects and arrays a stored task holds at most: brackets in texts count as well."""
+    """An upper bound of the objects and arrays in a stored task. Brackets in texts are counted, too."""
     return sum(text.count(b"{") + text.count(b"[") for text in (row.snapshot, *row.events))
 
 
 def bounded(listing: TaskPage) -> TaskPage:
-    """The first tasks of a page, as many as are within PAGE_BYTES and PAGE_CONTAINERS, and at least one."""
+    """The first tasks of a page that are within PAGE_BYTES and PAGE_CONTAINERS, and at least one task."""
     left_bytes, left_containers = PAGE_BYTES, PAGE_CONTAINERS
     for place, row in enumerate(listing.tasks):
         left_bytes -= len(row.snapshot) + sum(map(len, row.events))
@@ -113,7 +114,7 @@ def _cursor_from(token: str) -> Cursor:
 
 
 def listed_task(stored: StoredTask) -> tuple[Task, MomentLines]:
-    """A task for a list. A task that cannot be read is shown by its state alone, so that the list does not fail."""
+    """A task for a list. A task that cannot be read is shown with its state alone, so that the list does not fail."""
     try:
         return folded(stored)
     except ValueError:

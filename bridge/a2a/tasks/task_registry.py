@@ -1,12 +1,12 @@
-"""The tasks of one agent: those in memory, and access to those that are only stored.
+"""The tasks of one agent: holds tasks in memory, and gives access to stored tasks.
 
 A task is in memory while work runs on it, a client watches it, or an event of it waits for the store. Otherwise it
-leaves. A task that waits for its client then stays in an LRU cache, so that the answer need not load it again. The
+leaves. A task that waits for its client then stays in an LRU cache, so that its answer need not load it again. The
 registry ends a task whose events could not be stored, once the store can write again, and a task whose client did not
 answer in time.
 
-Where other replicas use the same store, no task is cached, and `find` always looks into the store. A task in memory
-that this replica does not work on follows what the others store.
+If other replicas use the same store, no task is cached, and `find` always reads the store. A task in memory that this
+replica does not work on follows the events of the other replicas.
 """
 
 from __future__ import annotations
@@ -65,9 +65,9 @@ class HeldElsewhereError(Exception):
     def __init__(self, task_id: str | None, holder: str | None) -> None:
         super().__init__(f"task {task_id or 'to be made'} belongs to {holder or 'nobody any more'}")
         self.task_id = task_id
-        """None: the message makes a task."""
+        """The task; None if the message makes a task."""
         self.holder = holder
-        """None: look again."""
+        """The replica to ask; None if the caller has to look again."""
 
 
 class TaskRegistry:
@@ -92,19 +92,19 @@ class TaskRegistry:
         self._live: dict[str, LiveTask] = {}
         self._loading: dict[str, Signal] = {}
         self._resting: OrderedDict[str, LiveTask] = OrderedDict()
-        """Tasks that wait for their clients, the most recently used last."""
+        """Tasks that wait for their clients. The most recently used task is last."""
         self._resting_bytes = 0
         self.open = OpenTasks(ids, store.replicas)
-        """How many unfinished tasks each owner has."""
+        """The number of unfinished tasks of each owner."""
         self._following: dict[str, Callable[[], None]] = {}
-        """How to follow a task no more, by its id."""
+        """The functions that stop following a task, by its id."""
         self._unstored: dict[str, LiveTask] = {}
         """Tasks whose events could not be stored."""
         self._disturbed = anyio.Event()
         """Set when a task is added to `_unstored`."""
 
     def start(self, group: anyio.abc.TaskGroup) -> None:
-        """Run in this task group from now on."""
+        """Start to run in this task group."""
         self._group = group
         group.start_soon(self._look_after_store)
 
@@ -115,9 +115,10 @@ class TaskRegistry:
     def new(
         self, owner: str, context_id: str | None, *, name: str | None = None, is_draft: bool = False
     ) -> LiveTask:
-        """A task that does not exist yet: its first event makes it, or for a draft, the first that needs a task.
+        """A task that does not exist yet. Its first event makes it; a draft is made by its first event that needs a
+        task.
 
-        `name` is what its client calls it, where clients do.
+        `name` is the name that its client gave, if clients name tasks.
         """
         task_id = self._ids.new() if name is None else named_id(self._ids.new(), name)
         origin = TaskOrigin(context_id or self._ids.new(), owner, self._ids.now_ms())
@@ -146,14 +147,14 @@ class TaskRegistry:
         return task_id in self._live or task_id in self._resting
 
     def progress_of(self, task_id: str) -> JsonObject | None:
-        """The last numbers that the work of a task has told here, as metadata; None if it has told none."""
+        """The last progress numbers of a task's work at this replica, as metadata; None if there are none."""
         live = self._live.get(task_id)
         return None if live is None else live.progress
 
     async def find(self, task_id: str) -> LiveTask | None:
         """The task with this id, whoever owns it; None if there is none.
 
-        Where other replicas use the same store, the task is as the store has it, or later.
+        If other replicas use the same store, the task is in its stored state or a later state.
         """
         if not is_id(task_id):
             return None
@@ -168,7 +169,7 @@ class TaskRegistry:
             stored = await self._store.load(task_id)
             live = self._live.get(task_id)
             if live is None and was_here:
-                continue  # It left memory meanwhile, with events that this read may not know.
+                continue  # The task left memory meanwhile, and the read may lack its last events.
             if stored is None or live is None:
                 return live if stored is None else self.hold(stored)
             if live.is_mine or live.failure is not None:
@@ -181,13 +182,14 @@ class TaskRegistry:
                 return self._attached(live)
 
     def _has_advanced(self, live: LiveTask, stored: StoredTask) -> bool:
-        """Bring a task that this replica does not work on to its stored state; False if it is later already."""
+        """Move a task that this replica does not work on to its stored state. Returns False if it is in a later
+        state."""
         live.advance(stored)
         self.changed(live)
         return live.next_seq == stored.seq + 1
 
     def attached(self, live: LiveTask) -> LiveTask:
-        """The task in memory under the id of this one, which may have left memory since it was found."""
+        """The task in memory with the id of `live`, which may have left memory since it was found."""
         return self._attached(live) if self._is_shared else live
 
     def _attached(self, live: LiveTask) -> LiveTask:
@@ -205,14 +207,14 @@ class TaskRegistry:
             raise HeldElsewhereError(live.id, live.holder)
 
     def may_end(self, live: LiveTask) -> bool:
-        """Whether this replica is the one to end a task that nobody answers."""
+        """Whether this replica may end a task that nobody answers."""
         replicas = self._store.replicas
         if replicas is None or live.holder == replicas.epoch:
             return True
         return live.holder is None and replicas.leads
 
     async def unless_overtaken(self, stored: Commit) -> None:
-        """With other replicas, wait for an event to be stored; whoever waits for its task is told of a failure.
+        """If there are other replicas, wait for an event to be stored. The waiters of the task get another failure.
 
         Raises:
             StoreConflictError: another replica was faster.
@@ -245,7 +247,7 @@ class TaskRegistry:
             return None if stored is None else self.hold(stored)
 
     def hold(self, stored: StoredTask) -> LiveTask:
-        """A stored task as a live one, which is held in memory unless it has ended.
+        """A stored task as a live task. It is held in memory unless it has ended.
 
         Raises:
             ValueError: the stored bytes cannot be read.
@@ -255,7 +257,8 @@ class TaskRegistry:
         return live if live.task.status.state in ENDED else self._held(live)
 
     async def is_free(self, task_id: str) -> bool:
-        """Whether this replica does not work on a task, once the store has answered for every event of it."""
+        """Wait until the store has answered for every event of a task. Returns whether this replica does not work on
+        it."""
         live = self._live.get(task_id)
         if live is None:
             return True
@@ -263,7 +266,7 @@ class TaskRegistry:
         return not live.is_mine
 
     def take_over(self, stored: StoredTask) -> LiveTask:
-        """A task that another replica worked on, as a live one of this replica.
+        """A task that another replica worked on, as a live task of this replica.
 
         Raises:
             ValueError: the stored bytes cannot be read.
@@ -276,7 +279,8 @@ class TaskRegistry:
         return self._attached(live)
 
     def give_up(self) -> None:
-        """Give up all work, because this replica was taken for dead. What others can go on with is followed."""
+        """Give up all work, because this replica was taken for dead. Tasks that other replicas can continue are
+        followed."""
         for live in self:
             is_open = isinstance(live, DraftTask) and live.is_open
             if not is_open and (live.is_mine or live.failure is not None):
@@ -285,7 +289,8 @@ class TaskRegistry:
 
     def _held(self, live: LiveTask) -> LiveTask:
         self._live[live.id] = live
-        # The caller uses the task before the event loop runs anything else. If it only looked, the task leaves again.
+        # The caller uses the task before the event loop runs other code. If the caller only read it, the task leaves
+        # again.
         self._group.start_soon(self._leave_if_idle, live)
         return live
 
@@ -293,14 +298,14 @@ class TaskRegistry:
         self.changed(live)
 
     async def shown(self, live: LiveTask) -> Task:
-        """The visible state of a task; waits for the first event of a new one."""
+        """The visible state of a task. Waits for the first event of a new task."""
         return live.visible or await self.reached(live, 1, settled=False)
 
     async def reached(self, live: LiveTask, seq: int, *, settled: bool) -> Task:
         """See `LiveTask.reached`.
 
         Raises:
-            A2AError: UNAVAILABLE, the store cannot write, or another replica has gone on without that event.
+            A2AError: UNAVAILABLE, the store cannot write, or another replica has continued without that event.
         """
         try:
             if self._is_shared and not live.has_reached(seq, settled=settled):
@@ -325,7 +330,7 @@ class TaskRegistry:
         return live.accept(events.status(state, events.message((Part(text=words),), metadata)), keep=b"")
 
     def changed(self, live: LiveTask) -> None:
-        """React to a change of a task: it may have ended, need mending, or be free to leave memory."""
+        """React to a change of a task: it may have ended, have a failure, or be free to leave memory."""
         if live.is_over:
             self._count_out(live)
         if live.overtaken:
@@ -340,7 +345,7 @@ class TaskRegistry:
         self._on_change()
 
     def _yield_to_others(self, live: LiveTask) -> None:
-        """Stop what this replica does for a task. Once the store has answered for all events, follow the others."""
+        """Stop this replica's work on a task. Once the store has answered for all events, follow the other replicas."""
         if live.running is not None:
             live.running.abandon()
             live.running = None
@@ -355,7 +360,7 @@ class TaskRegistry:
         self.changed(live)
 
     def _follow_or_not(self, live: LiveTask) -> None:
-        """Follow a task in memory that this replica does not work on, and no other one."""
+        """Follow a task that is in memory and that this replica does not work on; else stop following it."""
         replicas, unfollow = self._store.replicas, self._following.get(live.id)
         here = self._live.get(live.id)
         is_foreign = here is not None and here.running is None and here.visible is not None
@@ -373,7 +378,7 @@ class TaskRegistry:
             live.told(events)
 
     async def _awaited(self, live: LiveTask, seq: int, *, settled: bool) -> Task:
-        """See `LiveTask.reached`. The task stays in memory meanwhile, and follows the others."""
+        """See `LiveTask.reached`. Meanwhile the task stays in memory, and follows the other replicas."""
         live = self._live.setdefault(live.id, live)
         live.pins += 1
         self._follow_or_not(live)
@@ -427,7 +432,7 @@ class TaskRegistry:
         overtaken = isinstance(live.failure, StoreConflictError)
         live.fall_back()
         if overtaken or live.visible is None:
-            # The store's version counts, and this process must add nothing to it.
+            # Another replica has continued the task in the store, so this process must add nothing.
             self._count_out(live)
             self._live.pop(live.id, None)
         elif live.visible.status.state not in ENDED:
@@ -467,15 +472,15 @@ def _waits_since(task: Task) -> int | None:
 class _Waits:
     """How long tasks have waited for their clients, by a monotonic clock.
 
-    The wall clock only gives the wait before a task was first seen, which is at most the time since the last look.
-    A task of an earlier process has only a wall-clock time; a time in the future counts as now.
+    The wall clock gives only the wait before a task was first seen, which is at most the time since the last look. A
+    task of an earlier process has only a wall-clock time; a time in the future counts as now.
     """
 
     def __init__(self, ids: IdsAndClock) -> None:
         self._ids = ids
         self._looked_ms = -math.inf
         self._began: dict[str, tuple[int, float]] = {}
-        """By task: its `status_ms`, and the same moment on the monotonic clock, in milliseconds."""
+        """The `status_ms` of each task, and the same moment on the monotonic clock, in milliseconds."""
 
     def longer_than(self, milliseconds: int, waiting: Mapping[str, int]) -> list[str]:
         """The tasks that have waited for longer than `milliseconds`.

@@ -1,4 +1,5 @@
-"""One reader of a task's stream: a snapshot first, and then each visible event once, in order. Its queue is bounded."""
+"""A reader of a task's stream gets a snapshot first, and then each visible event once, in order. Its queue is
+bounded."""
 
 from __future__ import annotations
 
@@ -22,9 +23,9 @@ class WatchedEvent:
 
     text: bytes
     last: bool
-    """Nothing follows on this stream."""
+    """Whether this is the last event of its stream."""
     state: TaskState | None = None
-    """The state of the task that the event tells of; None for one that tells of none."""
+    """The state of the task in the event; None if the event has no state."""
 
 
 class Watcher:
@@ -51,7 +52,7 @@ class Watcher:
         self.cut_off = False
         """True when the reader was too slow."""
         self.view: Callable[[bytes], bytes] | None = None
-        """What its reader is shown of the JSON of an event; None shows it as it is."""
+        """Changes the JSON of an event for the reader; None leaves the JSON as it is."""
 
     def start(self, task: Task) -> None:
         """Send the snapshot that begins a stream (sections 3.1.2 and 3.1.6)."""
@@ -61,7 +62,7 @@ class Watcher:
         self._put(WatchedEvent(snapshot.to_json(), state in self._closed_by, state))
 
     def see(self, seq: int, task: Task, event: StreamResponse | None, text: bytes) -> None:
-        """Send an event that has become visible, if it belongs to this stream; None for a snapshot in its place."""
+        """Send a visible event, if it belongs to this stream. `event` is None if a snapshot replaces events."""
         if seq < self._from_seq:
             return
         if event is None:
@@ -90,12 +91,12 @@ class Watcher:
                 self.end()
 
     def end(self) -> None:
-        """End the stream. The reader can still read what is queued."""
+        """End the stream. Queued events can still be read."""
         self._send.close()
         self._on_end(self)
 
     def close(self) -> None:
-        """End the stream for a reader that is gone, and drop what is queued."""
+        """End the stream for a reader that is gone, and drop the queued events."""
         self.end()
         self._receive.close()
 

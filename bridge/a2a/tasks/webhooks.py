@@ -1,7 +1,7 @@
-"""Webhooks of tasks: what a client may ask for, and how it is kept.
+"""The webhooks of tasks: which webhooks a client may register, and how they are stored.
 
-A webhook is a TaskPushNotificationConfig. It is kept sealed, and its secrets are never shown again. What is to be sent
-to it is in the outbox of the store, and sending is not known here.
+A webhook is a TaskPushNotificationConfig. It is stored encrypted (sealed), and its secrets are never shown again. Its
+notifications are in the outbox of the store. This module does not know how they are sent.
 
 Spec: A2A 1.0 sections 3.1.7 to 3.1.10, 4.3 and 13.2.
 """
@@ -39,39 +39,39 @@ from bridge.store.outbox import OutboxRow, Webhook, WebhookKey, WebhookLimitErro
 from bridge.text.jsonvalues import JsonObject
 
 SEALED_AS: Final = "webhook"
-"""What the records are, for their keys."""
+"""The purpose for which the keys of the records are derived."""
 
 MAX_URL: Final = 2048
 MAX_SECRET: Final = 4096
-"""Characters of a token or of credentials: they become headers, which receivers bound."""
+"""The most characters of a token or of credentials. They become headers, which receivers bound."""
 
 _PORTS: Final = {"http": 80, "https": 443}
 _TOKEN: Final = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
 _NUMBER: Final = re.compile(r"(^|\.)(\d+|0[xX][0-9a-fA-F]*)$")
-"""The end of a host that resolvers take for an IPv4 address, in whatever form: no name ends so."""
+"""The end of a host that resolvers read as an IPv4 address, in any of its forms. No host name ends like this."""
 _VISIBLE: Final = re.compile(r"[\x21-\x7e]([\x20-\x7e]*[\x21-\x7e])?")
-"""What a header may hold (RFC 9110 section 5.5), in ASCII: no line break, so that nobody adds headers of its own."""
+"""A valid header value (RFC 9110 section 5.5), in ASCII. It has no line break, so it cannot add headers."""
 
 DELIVERY: Final = "delivery"
-"""The field of a config that says how sending goes, where it does not go well. It is none of A2A's."""
+"""The field of a config that describes failed attempts. A2A does not define this field."""
 
 
 @dataclass(frozen=True)
 class SealedWebhook:
-    """What is kept of a webhook under seal."""
+    """The encrypted content of a webhook."""
 
     config: TaskPushNotificationConfig
     mark: str
-    """Tells its notifications from those of all others."""
+    """A text that distinguishes its notifications from those of all other webhooks."""
     extensions: frozenset[str] = frozenset()
-    """Those that its client activated."""
+    """The extensions that its client activated."""
     gets_tasks: bool = False
-    """Whether its client is of 0.3, so that it gets tasks and no events."""
+    """Whether its client speaks 0.3, so that it gets tasks instead of events."""
 
 
 @dataclass(frozen=True)
 class WebhookRules:
-    """Where webhooks may be, and how many there may be."""
+    """The allowed receivers, and the bounds on webhooks."""
 
     limits: WebhookLimits
     allow: frozenset[str] = frozenset()
@@ -80,7 +80,7 @@ class WebhookRules:
 
 @dataclass(frozen=True)
 class AskedWebhook:
-    """A webhook that was asked for in a message, of which it is known that it may be."""
+    """A checked webhook that a message asks for."""
 
     config: TaskPushNotificationConfig
     extensions: frozenset[str] = field(default_factory=frozenset)
@@ -94,8 +94,8 @@ def place_of(url: SplitResult) -> str:
 
 
 def target_of(text: str) -> str:
-    """`host:port` of what a client gives as the URL of a webhook; empty if it has none. Never its path, its query or a
-    user in it, which may be secrets."""
+    """`host:port` of a client's URL of a webhook; empty if it has none. The path, the query and the user are left out,
+    since they may be secrets."""
     try:
         url = urlsplit(text)
         return place_of(url) if url.hostname else ""
@@ -107,11 +107,11 @@ class WebhookRecords:
     """Webhooks as sealed bytes, and back."""
 
     def __init__(self, keys: Sequence[bytes]) -> None:
-        """The first key seals, and all of them open."""
+        """The first key seals webhooks, and all keys open them."""
         self._seal = RecordSeal(keys, SEALED_AS)
 
     def sealed(self, key: WebhookKey, webhook: SealedWebhook) -> bytes:
-        """A webhook as bytes, which open for its task and its id alone."""
+        """A webhook as sealed bytes. They can be opened only with its task and its id."""
         text = {
             "config": webhook.config.to_object(),
             "mark": webhook.mark,
@@ -124,11 +124,11 @@ class WebhookRecords:
         """The reverse of `sealed`.
 
         Raises:
-            SealedRecordError: the key that sealed it is gone, or it is damaged.
+            SealedRecordError: the key that sealed the webhook is gone, or its bytes are damaged.
         """
         found = json.loads(self._seal.open(webhook.config, "\n".join(webhook.key).encode()))
         config = TaskPushNotificationConfig.model_validate(found["config"])
-        gets_tasks = found.get("gets_tasks", False)  # an earlier release did not ask
+        gets_tasks = found.get("gets_tasks", False)  # earlier releases do not have this field
         return SealedWebhook(config, found["mark"], frozenset(found["extensions"]), gets_tasks)
 
 
@@ -145,7 +145,7 @@ class Webhooks:
         tell: Tell = unheard,
         face: str = "",
     ) -> None:
-        """`tell` is told of each webhook that a message asks for, and `face` is the name of the agent there."""
+        """`tell` is called with each webhook that a message asks for, in which `face` is the name of the agent."""
         self._tell = tell
         self._face = face
         self._store = store
@@ -178,7 +178,7 @@ class Webhooks:
         return AskedWebhook(config, extensions, gets_tasks)
 
     def made(self, asked: AskedWebhook, task_id: str, owner: str) -> Webhook:
-        """A webhook of a task, to be stored with an event of it."""
+        """A webhook of a task, to be stored with an event of the task."""
         key = WebhookKey(task_id, asked.config.id or "")
         config = asked.config.changed(task_id=task_id)
         webhook = SealedWebhook(config, self._new_mark(), asked.extensions, asked.gets_tasks)
@@ -186,7 +186,7 @@ class Webhooks:
         return Webhook(key, owner, self._ids.now_ms(), sealed)
 
     def made_of_message(self, asked: AskedWebhook, task_id: str, owner: str) -> Webhook:
-        """As `made`, for a webhook that a message asks for."""
+        """See `made`. This webhook is asked for by a message."""
         self._tell(WebhookAsked(self._face, owner, task_id, target_of(asked.config.url)))
         return self.made(asked, task_id, owner)
 
@@ -195,10 +195,12 @@ class Webhooks:
     async def create(
         self, config: TaskPushNotificationConfig, task_id: str, owner: str, extensions: frozenset[str]
     ) -> TaskPushNotificationConfig:
-        """Add a webhook to a task, or replace the one of its id. That of an ended task gets the task, once a minute.
+        """Add a webhook to a task, or replace the webhook of the same id. A webhook of an ended task gets the task, but
+        not more than once a minute.
 
         Raises:
-            A2AError: INVALID_PARAMS, or OVERLOADED if there are too many, or much was sent of ended tasks already.
+            A2AError: INVALID_PARAMS; or OVERLOADED, if there are too many webhooks, or too much was sent of ended
+                tasks.
         """
         checked, now_ms = self._checked(config), self._ids.now_ms()
         webhook = self.made(AskedWebhook(checked, extensions, _gets_tasks(config)), task_id, owner)
@@ -216,7 +218,7 @@ class Webhooks:
         is_due = has_ended and not self._of_ended.was_sent(webhook.key, mark, now_ms)
         if is_due and (row := await self.row_of(task_id)) is not None:
             if not self._of_ended.has_room(owner, self._rules.limits.ended_bytes, now_ms):
-                # Other requests have used up the room since the first look.
+                # Other requests may have used up the room since the first look.
                 await self._store.outbox.remove(webhook.key)
                 raise _too_much_of_ended()
             self._of_ended.sends(webhook.key, mark, owner, len(row.event), now_ms)
@@ -228,7 +230,7 @@ class Webhooks:
         return stored is not None and stored.head.ended
 
     async def row_of(self, task_id: str) -> OutboxRow | None:
-        """A task as it is now, as a row; None if it is gone."""
+        """The present task, as a row; None if it is gone."""
         stored = await self._store.load(task_id)
         if stored is None:
             return None
@@ -238,10 +240,10 @@ class Webhooks:
     async def get(
         self, task_id: str, request: GetTaskPushNotificationConfigRequest
     ) -> TaskPushNotificationConfig:
-        """A webhook of a task; without an id the newest.
+        """A webhook of a task; without an id, the newest webhook.
 
         Raises:
-            A2AError: TASK_NOT_FOUND: the task has no such webhook.
+            A2AError: TASK_NOT_FOUND, the task has no such webhook.
         """
         found = await self._store.outbox.of_task(task_id)
         wanted = [one for one in found if request.id in ("", one.key.webhook_id)]
@@ -252,7 +254,8 @@ class Webhooks:
     async def list(
         self, task_id: str, request: ListTaskPushNotificationConfigsRequest
     ) -> ListTaskPushNotificationConfigsResponse:
-        """A page of the webhooks of a task, the oldest first. The token of a page is the id of the last one before it.
+        """A page of the webhooks of a task, the oldest first. The token of a page is the id of the last webhook before
+        the page.
 
         Raises:
             A2AError: INVALID_PARAMS for a foreign page token.
@@ -272,7 +275,7 @@ class Webhooks:
         )
 
     async def delete(self, task_id: str, request: DeleteTaskPushNotificationConfigRequest) -> Empty:
-        """Delete a webhook, and what is still to be sent to it. One that is not there is deleted already."""
+        """Delete a webhook and its waiting notifications. A missing webhook counts as deleted."""
         key = WebhookKey(task_id, request.id)
         await self._store.outbox.remove(key)
         self._of_ended.forget(key)
@@ -299,11 +302,11 @@ class Webhooks:
         return shown.model_copy(update={DELIVERY: delivery})
 
     def _checked(self, config: TaskPushNotificationConfig, above: str = "") -> TaskPushNotificationConfig:
-        """A config that may be, with its id. Without one it is named after its URL, so that the same URL twice is one
+        """The config, checked and with an id. A missing id is derived from the URL, so that the same URL twice is one
         webhook.
 
         Raises:
-            A2AError: INVALID_PARAMS, with every field that may not be.
+            A2AError: INVALID_PARAMS, with every invalid field.
         """
         authentication = config.authentication
         found = [
@@ -343,14 +346,14 @@ class Webhooks:
 
 
 class _EndedTasks:
-    """What was sent of ended tasks to webhooks that were created after their end. Each such creation sends the whole
-    task, which is a thousand times as large as the request, to where the client says."""
+    """The ended tasks that were sent to webhooks created after the task's end. Each such request of a client sends a
+    whole task, which may be a thousand times as large as the request, to a URL of the client's choice."""
 
     def __init__(self) -> None:
         self._sent: dict[WebhookKey, tuple[bytes, int]] = {}
-        """The mark of the config that was last sent its task, and when."""
+        """The mark of the config that last got its task, and the time."""
         self._bytes: dict[str, tuple[int, int]] = {}
-        """By owner: when its minute began, and what was sent in it."""
+        """By owner: the beginning of the present minute, and the bytes sent in it."""
 
     def has_room(self, owner: str, most_bytes: int, now_ms: int) -> bool:
         """Whether more may be sent for an owner. The last task of a minute may go beyond the bound."""
@@ -358,16 +361,17 @@ class _EndedTasks:
         return sent < most_bytes or not 0 <= now_ms - since < _MINUTE_MS
 
     def was_sent(self, key: WebhookKey, mark: bytes, now_ms: int) -> bool:
-        """Whether the same config was sent its task in the last minute."""
+        """Whether the same config got its task within the last minute."""
         sent, sent_ms = self._sent.get(key, (b"", 0))
         return sent == mark and 0 <= now_ms - sent_ms < _MINUTE_MS
 
     def forget(self, key: WebhookKey) -> None:
-        """The config is gone, and with it what waited to be sent: one that is created again is sent its task."""
+        """Forget a deleted config, whose waiting notifications are gone. If it is created again, it gets its task
+        again."""
         self._sent.pop(key, None)
 
     def sends(self, key: WebhookKey, mark: bytes, owner: str, size: int, now_ms: int) -> None:
-        """Note that a task is sent."""
+        """Note that a task is being sent."""
         since, sent = self._bytes.get(owner, (now_ms, 0))
         is_new = not 0 <= now_ms - since < _MINUTE_MS
         self._bytes[owner] = (now_ms, size) if is_new else (since, sent + size)

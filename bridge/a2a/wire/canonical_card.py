@@ -1,10 +1,10 @@
 """The canonical forms of an agent's card: the bytes that its signatures sign. Pure.
 
-The strict form is that of the specification: absent fields and defaults are left out, required fields and those that
-may be absent are kept, and the rest is RFC 8785. The form of both SDKs leaves out everything that is empty, required
-or not. So it does not see a requirement without scopes, or a scheme without settings. Neither form sees fields that
-A2A 1.0 does not have, such as those of 0.3 on a merged card. A signer that knows nothing of protocol buffers has them
-in the strict form, and adds nothing that is absent: that is the `literal` reading.
+The strict form follows the specification: absent fields and defaults are left out, required and `optional` fields are
+kept, and the rest is RFC 8785. The form of both SDKs leaves out all empty fields, even required fields. So it does not
+cover a requirement without scopes, or a scheme without settings. Neither form covers fields that A2A 1.0 does not have,
+such as the fields of 0.3 on a merged card. A signer without knowledge of protocol buffers keeps such fields in the
+strict form, and adds no absent fields: this is the `literal` reading.
 
 A number in `params` is a double, as in protocol buffers.
 
@@ -25,19 +25,19 @@ from pydantic import JsonValue
 from bridge.text.jsonvalues import JsonObject, is_deeper
 
 CARD_DEPTH: Final = 64
-"""Levels of arrays and objects in a card that can be signed. The SDKs stop at a hundred."""
+"""The most levels of arrays and objects in a card that can be signed. The SDKs stop at a hundred."""
 
 _EXACT: Final = 2**53 - 1
-"""The largest number of which each smaller one is a double, too."""
+"""The largest integer below which every integer is a double."""
 
 
 class CardForm(StrEnum):
     """What a signature covers."""
 
     STRICT = "strict"
-    """What section 8.4 says."""
+    """The form of section 8.4."""
     SDK = "sdk"
-    """The same without anything that is empty, as a2a-sdk and a2a-js have it."""
+    """The strict form without empty fields, as in a2a-sdk and a2a-js."""
 
 
 class NotCanonicalError(ValueError):
@@ -49,11 +49,11 @@ class _Field:
     """A field of a message."""
 
     kind: Literal["value", "message", "messages", "map", "open"]
-    """One value or several texts; a message; several; a map of them; any JSON."""
+    """A value or several texts; a message; several messages; a map of messages; any JSON."""
     of: str = ""
-    """The message."""
+    """The name of the message."""
     default: JsonValue = None
-    """What the field is when it is absent."""
+    """The value of an absent field."""
     is_required: bool = False
 
 
@@ -159,25 +159,25 @@ _MESSAGES: Final[Mapping[str, Mapping[str, _Field]]] = {
         "scopes": _REQUIRED_SCOPES,
     },
 }
-"""The messages of a card, with their fields by name. A default stands for a field that is absent; a field without one
-tells absent from empty."""
+"""The messages of a card, with their fields by name. A default stands for an absent field; a field without a default
+distinguishes absent from empty."""
 
 
 @dataclass(frozen=True, slots=True)
 class CardProof:
-    """A signature of a card that holds."""
+    """A valid signature of a card."""
 
     key_id: str
     form: CardForm
     inside: JsonObject = field(repr=False)
-    """The card as the signature covers it."""
+    """The part of the card that the signature covers."""
     outside: tuple[str, ...] = ()
-    """The paths of what else the card says. Nobody has signed that."""
+    """The paths of the card's unsigned content."""
 
 
 def covered(card: JsonObject, form: CardForm, *, literal: bool = False) -> JsonObject:
-    """What a signature in this form covers of a card. A `literal` reading keeps fields that A2A 1.0 does not have, and
-    adds no required ones.
+    """The part of a card that a signature in this form covers. A `literal` reading keeps fields that A2A 1.0 does not
+    have, and adds no absent required fields.
 
     Raises:
         NotCanonicalError: the card is nested too deeply.
@@ -193,12 +193,13 @@ def covered(card: JsonObject, form: CardForm, *, literal: bool = False) -> JsonO
 
 
 def canonical_bytes(value: JsonObject) -> bytes:
-    """What is covered, as the bytes that are signed.
+    """The bytes that are signed, for the covered part of a card.
 
-    Almost every card has names in ASCII and no fractions. Then sorted JSON is RFC 8785, in a fifth of the time.
+    Almost every card has names in ASCII and no fractions. For such a card, sorted JSON equals RFC 8785, and takes a
+    fifth of the time.
 
     Raises:
-        NotCanonicalError: a text in it is no Unicode, or a number is no double.
+        NotCanonicalError: a text is not valid Unicode, or a number is not a double.
     """
     try:
         if _is_plain(value):
@@ -209,13 +210,13 @@ def canonical_bytes(value: JsonObject) -> bytes:
 
 
 def outside(card: JsonObject, inside: JsonObject) -> Iterator[str]:
-    """Yield the paths of what a card says outside of what is covered: `skills[0].security`. Empty texts and lists say
-    nothing."""
+    """Yield the paths of a card's content that is not covered, such as `skills[0].security`. Empty texts and lists do
+    not count."""
     yield from _outside(covered(card, CardForm.STRICT, literal=True), inside, "")
 
 
 def _message(value: JsonObject, fields: Mapping[str, _Field], *, literal: bool) -> JsonObject:
-    """A message without what is absent, or no different from absent."""
+    """A message without fields that are absent or equal to absent."""
     made: JsonObject = {
         name: one for name, one in value.items() if literal and name not in fields and one is not None
     }
@@ -230,7 +231,7 @@ def _message(value: JsonObject, fields: Mapping[str, _Field], *, literal: bool) 
 
 
 def _value(given: JsonValue, field: _Field, *, literal: bool) -> JsonValue:
-    """The value of a field. What is not of its kind stays as it is, for the reader of the card to refuse."""
+    """The value of a field. A value of another kind is left unchanged, so that the reader of the card refuses it."""
 
     def inner(one: JsonValue) -> JsonValue:
         if not isinstance(one, dict):
@@ -248,7 +249,7 @@ def _value(given: JsonValue, field: _Field, *, literal: bool) -> JsonValue:
 
 
 def _filled(value: JsonValue) -> JsonValue:
-    """A value without anything empty in it; None if nothing is left."""
+    """A value without empty parts; None if nothing is left."""
     if isinstance(value, dict):
         return {name: one for name, inner in value.items() if (one := _filled(inner)) is not None} or None
     if isinstance(value, list):
@@ -257,7 +258,7 @@ def _filled(value: JsonValue) -> JsonValue:
 
 
 def _is_plain(value: JsonValue) -> bool:
-    """Whether sorting by code points and the digits of whole numbers are all that the canonical form needs."""
+    """Whether the canonical form needs only sorting by code points and the digits of integers."""
     values = [value]
     for one in values:
         if isinstance(one, dict):

@@ -1,13 +1,14 @@
 """Signatures of agents' cards: made, and verified against keys that the reader has pinned.
 
-A signature is a JWS whose payload is a canonical form of the card (`canonical_card.py`). PyJWT makes and verifies it.
-What a signature says of its key is a name only: the key itself comes from the reader, never from the signature (`jku`,
-`jwk`), and neither does the choice of algorithms.
+A signature is a JWS whose payload is a canonical form of the card (`canonical_card.py`). PyJWT makes and verifies it. A
+signature only names its key. The key itself and the allowed algorithms come from the reader, never from the signature
+(`jku`, `jwk`).
 
-What is verified is what counts afterwards: a reader uses what the signature covers, never the card around it.
+A reader uses only the part of the card that the signature covers.
 
-A signature in the form of the SDKs says so in a protected header of ours. Otherwise it would do for a strict reader of
-a card without the requirements that this form does not see. Signatures of others do not say it.
+A signature in the form of the SDKs says so in a protected header of the bridge. Otherwise a strict reader could accept
+it for a card from which requirements were removed, since this form does not cover them all. Signatures of other
+software do not have this header.
 
 Spec: A2A 1.0 sections 8.4.2 and 8.4.3; RFC 7515; RFC 8725 sections 3.1 and 3.2.
 """
@@ -37,10 +38,10 @@ from bridge.identity.callers.json_web_tokens import ALGORITHMS, IssuerKey
 from bridge.text.jsonvalues import JsonObject
 
 SIGNATURES_MOST: Final = 16
-"""Signatures of one card that are looked at: two forms of each key, while keys are changed, and some of others."""
+"""The most signatures of one card: two forms for each key while keys are being replaced, and some of other signers."""
 
 _FORM: Final = "a2a-card-form"
-"""The protected header that names the form, where it is not the strict one."""
+"""The protected header that names the form, unless it is the strict form."""
 _TYPE: Final = "JOSE"
 _BASE64URL: Final = re.compile(r"[A-Za-z0-9_-]+")
 _JWS: Final = PyJWS(options={"verify_signature": True, "enforce_minimum_key_length": True})
@@ -49,12 +50,12 @@ _READINGS: Final = {
     CardForm.STRICT: ((CardForm.STRICT, False), (CardForm.STRICT, True)),
     CardForm.SDK: ((CardForm.STRICT, False), (CardForm.STRICT, True), (CardForm.SDK, False)),
 }
-"""The readings of a card that a reader of each form takes, with whether each is literal; the one that sees most comes
+"""The readings that a reader of each form tries, each with whether it is literal. The reading that covers most comes
 first."""
 
 
 class UnverifiedError(Exception):
-    """No signature of a card holds; `str()` says why, in words that follow "the card"."""
+    """No signature of a card is valid; `str()` says why, in words that follow "the card"."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +71,7 @@ class SigningKey:
 def signatures_of(
     card: JsonObject, keys: Sequence[SigningKey], forms: Sequence[CardForm], key_set_url: str | None = None
 ) -> tuple[AgentCardSignature, ...]:
-    """The signatures of a card by each key in each form; one signature where both forms are the same.
+    """The signatures of a card by each key in each form. If both forms are equal, each key makes one signature.
 
     Raises:
         NotCanonicalError: the card has no canonical form.
@@ -97,7 +98,7 @@ def _signature(
 
 
 def signers_in(card: JsonObject) -> Iterator[str]:
-    """Yield who has signed a card, as the signatures themselves say. Nothing of it is known to be true."""
+    """Yield the signers of a card as the signatures name them. Nothing is verified."""
     listed = card.get("signatures")
     for given in listed[:SIGNATURES_MOST] if isinstance(listed, list) else ():
         try:
@@ -109,10 +110,10 @@ def signers_in(card: JsonObject) -> Iterator[str]:
 
 
 def verified(card: JsonObject, keys: Sequence[IssuerKey], form: CardForm) -> CardProof:
-    """The proof that one of these keys has signed a card, in this form or one that sees more.
+    """The proof that one of these keys has signed a card, in this form or a form that covers more.
 
     Raises:
-        UnverifiedError: none has.
+        UnverifiedError: none of the keys has signed the card.
     """
     listed = card.get("signatures")
     if not isinstance(listed, list) or not listed:
@@ -135,14 +136,14 @@ def verified(card: JsonObject, keys: Sequence[IssuerKey], form: CardForm) -> Car
 
 @dataclass(frozen=True, slots=True)
 class _Said:
-    """A signature as it was read. Nothing of it is known to be true."""
+    """A signature as it was read. Nothing is verified."""
 
     protected: str
     signature: str
     algorithm: str
     key_id: str
     form: CardForm | None
-    """The form that it says; None if it says none."""
+    """The form that the signature names; None if it names none."""
 
 
 def _said(given: object) -> _Said:
@@ -184,7 +185,7 @@ def _key_for(said: _Said, keys: Sequence[IssuerKey]) -> IssuerKey:
 
 @dataclass(frozen=True, slots=True)
 class _Reading:
-    """One reading of a card, and its bytes."""
+    """A reading of a card, and its bytes."""
 
     form: CardForm
     inside: JsonObject
@@ -214,5 +215,5 @@ def _proof(card: JsonObject, said: _Said, key: IssuerKey, readings: Sequence[_Re
 
 
 def _shown(value: object) -> str:
-    """What a stranger wrote, on one line and not too long."""
+    """A text of a stranger, shortened and on one line."""
     return json.dumps(value, default=str)[:60]

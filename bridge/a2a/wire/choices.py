@@ -1,6 +1,6 @@
-"""The names by which a user says how an agent is spoken to. Command lines read them, so this module imports nothing."""
+"""The names of dialects in settings. The command line reads them, so this module imports nothing heavy."""
 
 from typing import Literal
 
 DialectChoice = Literal["auto", "1.0", "0.3", "0.1", "hermes"]
-"""How an agent is spoken to: as its card says, or in this version."""
+"""The dialect for an agent: `auto` follows its card, any other name is a version."""

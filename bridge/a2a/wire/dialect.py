@@ -25,10 +25,10 @@ from bridge.text.jsonvalues import JsonObject, shortened_json
 
 @dataclass(frozen=True, slots=True)
 class ErrorObject:
-    """An error that an agent answered with."""
+    """An error in the answer of an agent."""
 
     code: int
-    """The JSON-RPC code, in either binding; the HTTP status if A2A has no code for the error."""
+    """The JSON-RPC code, in both bindings; the HTTP status if A2A has no code for the error."""
     message: str
     reason: str | None = None
     """The reason of its ErrorInfo, such as TASK_NOT_FOUND."""
@@ -36,7 +36,7 @@ class ErrorObject:
 
 
 def refusal_from(error: JsonObject, details: JsonValue) -> ErrorObject:
-    """The error of an answer. Its details, if they are a list, give the reason and the invalid fields."""
+    """The error in an answer. Its details, if they are a list, give the reason and the invalid fields."""
     code, message = error.get("code"), error.get("message")
     reason: str | None = None
     violations: list[Violation] = []
@@ -63,7 +63,7 @@ class EventEncoder(ABC):
     """Encodes the events of one stream."""
 
     is_over: bool = False
-    """Whether the stream ends with what was written last, although its task may go on."""
+    """Whether the stream ends after the last written event, even if its task goes on."""
 
     @abstractmethod
     def write(self, event: bytes, *, last: bool) -> Sequence[bytes]:
@@ -75,7 +75,7 @@ class EventDecoder(ABC):
 
     @abstractmethod
     def read(self, value: JsonValue) -> Sequence[StreamResponse]:
-        """The StreamResponses of one event of the wire, none where it is not understood."""
+        """The StreamResponses of one event of the wire; none if the event is not understood."""
 
 
 class Dialect(ABC):
@@ -94,23 +94,23 @@ class Dialect(ABC):
     extensions_header: ClassVar[str]
     """The header that activates extensions, and that repeats the active ones."""
     clients_name_tasks: ClassVar[bool] = False
-    """Whether clients make the ids of tasks. An id in a request is then a name that holds for its client alone, and a
-    message to a name that no task has makes one."""
+    """Whether clients make the ids of tasks. An id in a request is then a name that only this client uses, and a
+    message to an unknown name makes a task."""
     streams_begin_late: ClassVar[bool] = False
-    """Whether clients open a stream only once its task is there. Then a task that has ended has one too, of one event,
-    and a task says how far it is."""
+    """Whether clients open a stream only after its task was made. Then an ended task also has a stream, of one event,
+    and a task shows its progress."""
     says_version: ClassVar[bool] = True
     """Whether clients name the version in a header."""
     is_added: ClassVar[bool] = False
-    """Whether a server speaks it only where its configuration says so. Then the card always says what its clients
-    read."""
+    """Whether a server speaks the dialect only if its configuration says so. Then the card always has the fields that
+    the dialect's clients read."""
     statuses: ClassVar[Mapping[AnyOperation, int]] = {}
     """The HTTP statuses of answers that are not 200."""
 
     # For a server
 
     def identified(self, params: JsonValue, new_id: Callable[[], str]) -> JsonValue:  # noqa: ARG002
-        """The parameters of an operation, with an id for a message that can have none of its own."""
+        """The parameters of an operation. If messages of this version have no ids, the message gets an id."""
         return params
 
     @abstractmethod
@@ -143,24 +143,24 @@ class Dialect(ABC):
 
     @abstractmethod
     def card(self, card: AgentCard) -> AgentCard:
-        """The card with the fields that clients of this version read, beside its own."""
+        """The card with additional fields that clients of this version read."""
 
     # For a client
 
     @abstractmethod
     def has_card(self, card: JsonObject) -> bool:
-        """Whether a card says that it is of this version."""
+        """Whether a card declares this version."""
 
     @abstractmethod
     def card_from(self, card: JsonObject) -> JsonObject:
-        """A card of this version as `model` has it."""
+        """A card of this version in the form of `model`."""
 
     def has(self, operation: AnyOperation) -> bool:
         """Whether this version has an operation."""
         return operation in self.methods.values() or self.routes.serves(operation)
 
     def method_of(self, operation: AnyOperation) -> str:
-        """The JSON-RPC method of an operation, the first one if it has several.
+        """The JSON-RPC method of an operation; the first if there are several.
 
         Raises:
             PeerError: this version has no such operation.
@@ -190,7 +190,7 @@ class Dialect(ABC):
         params: JsonObject,  # noqa: ARG002
         value: JsonValue,  # noqa: ARG002
     ) -> Mapping[str, tuple[AnyOperation, JsonObject]]:
-        """What an answer leaves to be read elsewhere: fields of it, and the operation that each is the answer of."""
+        """The missing fields of an answer, each with the operation that reads it and its parameters."""
         return {}
 
     @abstractmethod
@@ -200,7 +200,7 @@ class Dialect(ABC):
         """The answer of an operation, from its JSON.
 
         Raises:
-            ValidationError: nothing in the value is an answer of this operation.
+            ValidationError: the value contains no answer of this operation.
         """
 
     @abstractmethod
@@ -210,7 +210,7 @@ class Dialect(ABC):
         request: RequestT,
         reading: ExchangeReading | None = None,
     ) -> EventDecoder:
-        """What reads the events of one stream, that this was asked for."""
+        """A new decoder for the events of the stream that `request` asked for."""
 
     @abstractmethod
     def jsonrpc_refusal(self, error: JsonObject) -> ErrorObject:

@@ -1,6 +1,6 @@
 """Metadata that is shown only to clients that activated its extension. Pure.
 
-An extension is inactive until a client asks for it. Clients without it do not get its bulky metadata.
+An extension is inactive until a client asks for it. Clients that do not ask do not get its bulky metadata.
 
 Spec: A2A 1.0 section 4.6.
 """
@@ -38,7 +38,7 @@ def _without(value: JsonValue, hidden: set[str]) -> JsonValue:
             if metadata:
                 kept[name] = metadata
         elif name == "data":
-            kept[name] = item  # a value of the user, which is not searched for metadata
+            kept[name] = item  # values of the user are not searched for metadata
         else:
             kept[name] = _without(item, hidden)
     return kept

@@ -1,11 +1,12 @@
-"""Hermes: a REST dialect of tasks as resources, with the objects of the first generation and a progress from 0 to 1.
+"""Hermes: a REST dialect in which tasks are resources, with the objects of the first generation and a progress from 0
+to 1.
 
-`POST /tasks` makes a task and answers at once. Its artifacts and its messages are lists at paths of their own. A stream
-has the status of the task alone, one line an event, short enough for a reader of lines. The server makes the ids of
-tasks; messages have none. What there is no field for is noted in metadata, as in the first generation.
+`POST /tasks` makes a task and answers at once. The artifacts and the messages of a task are lists at paths of their
+own. A stream has only the status of the task. Each event is one line, which is short enough for clients that read
+lines. The server makes the ids of tasks; messages have no ids. Fields that Hermes lacks are kept in a note in metadata,
+as in the first generation.
 
-No header and no card says that this is spoken: a server speaks it where its configuration says so, and a client where
-that of its agent does.
+Neither a header nor a card declares this dialect: servers and clients speak it only if their configuration says so.
 """
 
 from __future__ import annotations
@@ -41,12 +42,12 @@ from bridge.a2a.wire.v0_3 import V0_3
 from bridge.text.jsonvalues import JsonObject
 
 EVENT_LIMIT_BYTES: Final = 60_000
-"""The most bytes of an event: readers of lines refuse one of 64 KiB, such as that of aiohttp."""
+"""The most bytes of an event. Clients that read lines, such as aiohttp, refuse a line of 64 KiB."""
 
 _CREATE: Final = Unary("CreateTask", SendMessageRequest, SendMessageResponse)
 _ARTIFACTS: Final = Unary("GetTaskArtifacts", GetTaskRequest, Task)
 _MESSAGES: Final = Unary("GetTaskMessages", GetTaskRequest, Task)
-"""Operations of 1.0 by further paths, with answers of their own form."""
+"""Operations that read a part of a task, at paths of their own."""
 
 _ROUTES: Final = (
     route("POST", "/tasks", _CREATE),
@@ -59,22 +60,22 @@ _ROUTES: Final = (
 )
 
 _CONFLICTS: Final[frozenset[ErrorKind]] = frozenset({UNSUPPORTED_OPERATION, TASK_NOT_CANCELABLE})
-"""Errors that say that a task is not in the state for what is asked of it."""
+"""The errors for an operation that the state of the task does not allow."""
 _CONFLICT: Final = 409
 
 _OF_TASK: Final = ("callback_url", "priority", "deadline")
-"""What a client may say of a new task, in its metadata or beside them."""
+"""Properties of a new task. A client may put them into the metadata or beside the metadata."""
 _CALLBACK: Final = "callback_url"
 _UNDELIVERED: Final = "callback_delivered"
 
 _CONFIGURATION: Final = "configuration"
-"""Noted in a request: how it is to be answered, as far as there is no field for it."""
+"""The key of a request's note for configuration that has no field."""
 _LEFT_OUT: Final = "leftOut"
-"""Noted in an event: the fields that are too long for it. They are in the task."""
+"""The key of an event's note for fields that are too long for an event. The task has them."""
 
 _ENDED: Final = frozenset({"completed", "failed", "canceled"})
 _CLOSING: Final = _ENDED | {"input-required"}
-"""The states after which a stream closes."""
+"""The states that end a stream."""
 _DONE: Final = "completed"
 _LISTS: Final[Mapping[str, AnyOperation]] = {"artifacts": _ARTIFACTS, "messages": _MESSAGES}
 """The fields of a task that may have to be read at their own paths."""
@@ -84,7 +85,7 @@ class _HermesSpelling(FirstSpelling):
     """Objects of the first generation, with progress in the status and messages instead of a history."""
 
     calls_back: ClassVar[bool] = False
-    """Whether who asks to be called back is called."""
+    """Whether the server calls a client's `callback_url`."""
     fields: ClassVar = {
         **FirstSpelling.fields,
         "statusUpdate": frozenset({"id", "contextId", "status", "metadata"}),
@@ -133,13 +134,13 @@ class _HermesSpelling(FirstSpelling):
 
 
 class _CallingSpelling(_HermesSpelling):
-    """The same of a server that calls back."""
+    """The objects of a server that calls a client's `callback_url`."""
 
     calls_back: ClassVar = True
 
 
 class _HermesEncoder(EventEncoder):
-    """Writes the status of a task: every event is whole by itself, and says how far the task is."""
+    """Writes the status of a task. Every event is complete, and has the progress of the task."""
 
     def __init__(self, spelling: _HermesSpelling) -> None:
         self._spelling = spelling
@@ -156,7 +157,7 @@ class _HermesEncoder(EventEncoder):
         elif name == "statusUpdate":
             held = self._spelling.status_update(held)
         else:
-            return ()  # an artifact is read at its own path
+            return ()  # clients read an artifact at its own path
         return (self._line(held),)
 
     def _line(self, update: JsonObject) -> bytes:
@@ -174,7 +175,7 @@ class _HermesEncoder(EventEncoder):
 
 
 class _HermesDecoder(EventDecoder):
-    """Reads what a stream says of the status of a task."""
+    """Reads the status of a task from a stream."""
 
     def __init__(self, spelling: _HermesSpelling, task_id: str, reading: ExchangeReading) -> None:
         self._spelling = spelling
@@ -186,7 +187,7 @@ class _HermesDecoder(EventDecoder):
             return self._reading.events(value)
         read = restored(_status_in(value))
         if "status" not in read:
-            return ()  # such as a sign of life, or of an artifact
+            return ()  # for example a heartbeat, or an artifact
         read.pop(_LEFT_OUT, None)
         read = {"id": self._task_id, **read}
         return self._reading.events(self._spelling.update_from(read, None))
@@ -262,13 +263,13 @@ class Hermes(V0_3):
     # For a client
 
     def has_card(self, card: JsonObject) -> bool:  # noqa: ARG002
-        return False  # no card says it
+        return False  # no card declares it
 
     def target_of(self, operation: AnyOperation, params: JsonObject) -> RestRequest:
         if operation is operations.SEND_MESSAGE and "taskId" not in params:
             operation = _CREATE
         target = super().target_of(operation, params)
-        # The id is in the path.
+        # The path has the id.
         return replace(target, query=_of_query(target.query)) if target.body is None else target
 
     def params_of(self, operation: Operation[RequestT, AnswerT], request: RequestT) -> JsonObject:
@@ -327,13 +328,13 @@ class Hermes(V0_3):
 
 
 class HermesCallingBack(Hermes):
-    """The same of a server that calls back: a `callback_url` is a webhook."""
+    """The dialect of a server with push notifications: a `callback_url` is a webhook."""
 
     spelling: ClassVar[_HermesSpelling] = _CallingSpelling()
 
 
 def _message_in(params: JsonObject) -> JsonObject | None:
-    """The message of a request: it may be words alone, or stand there without a name."""
+    """The message of a request. It may be a plain text, or the request itself may have the fields of the message."""
     message = params.get("message", params if "parts" in params else None)
     if isinstance(message, str):
         return {"role": "user", "parts": [{"type": "text", "text": message}]}
@@ -343,7 +344,7 @@ def _message_in(params: JsonObject) -> JsonObject | None:
 
 
 def _with_metadata(params: JsonObject) -> JsonObject:
-    """A request in whose metadata all is that it says of its task."""
+    """A request with all properties of its task in the metadata."""
     beside: JsonObject = {name: params[name] for name in _OF_TASK if name in params}
     others = {name: item for name, item in params.items() if name not in (*_OF_TASK, "role", "parts")}
     metadata = params.get("metadata")
@@ -353,7 +354,7 @@ def _with_metadata(params: JsonObject) -> JsonObject:
 
 
 def _with_callback(task: JsonObject) -> JsonObject:
-    """The metadata of a task whose client asked to be called back: nobody calls."""
+    """The metadata of a task. If its client gave a `callback_url`, they say that it is not called."""
     said = [_object(_object(one).get("metadata")) for one in _list_in(task["messages"], "messages")]
     asked = [metadata[_CALLBACK] for metadata in said if _CALLBACK in metadata]
     if not asked:
@@ -362,14 +363,15 @@ def _with_callback(task: JsonObject) -> JsonObject:
 
 
 def _with_progress(value: JsonObject, fraction: float | None) -> JsonObject:
-    """A task or an update whose status says how far the task is."""
+    """A task or an update with the progress of the task in its status."""
     status = _object(value["status"])
     reached = 1.0 if status["state"] == _DONE else fraction or 0.0
     return {**value, "status": {**status, "progress": reached}}
 
 
 def _with_last_message(task: JsonObject) -> JsonObject:
-    """A task whose history ends with the message of its status: who reads messages alone reads a question there."""
+    """A task whose history ends with the message of its status, so that a client that reads only messages sees a
+    question."""
     history, message = _list_in(task.get("history"), ""), _object(_object(task["status"]).get("message"))
     if not message or any(_object(one).get("messageId") == message["messageId"] for one in history):
         return task
@@ -377,10 +379,10 @@ def _with_last_message(task: JsonObject) -> JsonObject:
 
 
 def _with_words(task: JsonObject) -> JsonObject:
-    """A task whose status has no words: the agent's last ones are why it stopped, unless it gave something.
+    """A task. If it has stopped, has no message in its status and gave no artifacts, the agent's last message becomes
+    the message of the status.
 
-    A question is no part of the history as long as it is open. It is the same one where its answer is there already,
-    and the agent still shows that it asks.
+    An open question is removed from the history. If the history has an answer already, the question stays there, too.
     """
     status, history, state = _object(task.get("status")), _list_in(task.get("history"), ""), _state_in(task)
     said = [one for one in history if _object(one).get("role") == "agent"]
@@ -395,7 +397,7 @@ def _with_words(task: JsonObject) -> JsonObject:
 
 
 def _status_in(value: JsonObject) -> JsonObject:
-    """A task or an event whose status is an object, with its progress in the metadata."""
+    """A task or an event with its status as an object, and its progress in the metadata."""
     status = value.get("status", value.get("type") if value.get("type") in _TYPES else None)
     if isinstance(status, str):
         status = {"state": status}
@@ -415,7 +417,7 @@ _TYPES: Final = frozenset(FirstSpelling.states.values())
 
 
 def _without(event: JsonObject, name: str) -> JsonObject:
-    """An event that leaves a field out, and says so."""
+    """An event without a field of its status, and with a note that says so."""
     metadata = with_note(event.get("metadata") if name == "message" else None, {_LEFT_OUT: [name]})
     status = {one: item for one, item in _object(event["status"]).items() if one != name}
     return {**event, "status": status, "metadata": metadata}
@@ -432,18 +434,18 @@ def _state_in(task: JsonObject) -> str:
 
 
 def _holds_task(value: JsonObject) -> bool:
-    """Whether a task stands there under its name."""
+    """Whether a task is wrapped in the field `task`."""
     return "status" not in value and isinstance(value.get("task"), dict)
 
 
 def _listed(value: JsonValue, name: str) -> JsonValue:
-    """What should be a list, which may stand there under its name. What is none is given back, for the strict reader to
-    refuse."""
+    """A list that may be wrapped in an object under this name. Another value is returned unchanged, so that the strict
+    reader refuses it."""
     return value[name] if isinstance(value, dict) and name in value else value
 
 
 def _list_in(value: JsonValue, name: str) -> list[JsonValue]:
-    """A list, which may stand there under its name."""
+    """A list that may be wrapped in an object under this name; empty if there is none."""
     if isinstance(value, dict):
         value = value.get(name)
     return list(value) if isinstance(value, list) else []

@@ -1,6 +1,6 @@
 """The JSON-RPC 2.0 envelope: parsed JSON to a call, results and errors to bytes. Pure; knows no method.
 
-Results come in as JSON text, so that an event is encoded once for all streams that carry it.
+Results are given as JSON text, so that an event is encoded once for all streams that carry it.
 
 Spec: A2A 1.0 section 9; JSON-RPC 2.0.
 """
@@ -40,7 +40,7 @@ def call_from(payload: JsonValue) -> JsonRpcCall:
     """The call in a parsed request.
 
     Raises:
-        A2AError: INVALID_REQUEST, it is not a single JSON-RPC 2.0 request. Batches and notifications are not
+        A2AError: INVALID_REQUEST, the value is not a single JSON-RPC 2.0 request. Batches and notifications are not
             part of A2A.
     """
     if isinstance(payload, list):
@@ -57,7 +57,7 @@ def call_from(payload: JsonValue) -> JsonRpcCall:
 
 
 def result_bytes(request_id: RequestId, result: bytes) -> bytes:
-    """The answer with a result, which is a JSON text."""
+    """The answer with a result. The result is given as JSON text."""
     return b'{"jsonrpc":"2.0","id":%b,"result":%b}' % (to_json(request_id), result)
 
 

@@ -1,7 +1,7 @@
-"""Cards of 0.3, and merged cards, which clients of 0.3 and of 1.0 can read. Pure.
+"""Cards of 0.3 and before, and merged cards, which clients of 0.3 and of 1.0 can read. Pure.
 
-A merged card is a card of 1.0 with the fields of 0.3 beside its own: a reader ignores fields that it does not know.
-Where both versions have a field, such as the security schemes, the object in it has the keys of both.
+A merged card is a card of 1.0 with the fields of 0.3 added: a reader ignores fields that it does not know. If both
+versions have a field, such as the security schemes, its value has the keys of both.
 
 Spec: A2A 0.3.0 sections 5.5 and 5.6; A2A 1.0 sections 4.4 and 4.5.
 """
@@ -24,14 +24,14 @@ _SCHEMES: Final[Mapping[str, str]] = {
     "openIdConnect": "openIdConnectSecurityScheme",
     "mutualTLS": "mtlsSecurityScheme",
 }
-"""The kinds of schemes by their `type` in OpenAPI, and with it in 0.3, and what wraps them in 1.0."""
+"""The kinds of schemes: the `type` in OpenAPI and 0.3, and the wrapper in 1.0."""
 _FIRST_NAMES: Final[Mapping[str, str]] = {
     "apiKey": "ApiKey",
     "oauth2": "OAuth2",
     "openIdConnect": "OpenIdConnect",
     "mutualTLS": "MutualTLS",
 }
-"""What the first generation calls the kinds of schemes; those of HTTP go by their own names."""
+"""The names of the kinds of schemes in the first generation. HTTP schemes have the names of their HTTP scheme."""
 _OF_0_2: Final = frozenset(
     {
         *("security", "securitySchemes", "preferredTransport", "additionalInterfaces"),
@@ -45,8 +45,8 @@ _VERSIONS: Final = re.compile(r"0\.[23](\.\d+)*")
 
 
 def is_of_0_3(card: JsonObject) -> bool:
-    """Whether a card is one of 0.3 or 0.2: it names its URL itself, and says one of these versions, or none and has
-    something that 0.2 brought."""
+    """Whether a card is of 0.3 or 0.2: it has a top-level URL, and either names one of these versions, or names none
+    and has a field that 0.2 introduced."""
     if not _names_url(card):
         return False
     if version := card.get("protocolVersion"):
@@ -55,23 +55,22 @@ def is_of_0_3(card: JsonObject) -> bool:
 
 
 def is_of_first(card: JsonObject) -> bool:
-    """Whether a card is one of the first generation: it names its URL itself, says no version, and says in its own way
-    how to be let in."""
+    """Whether a card is of the first generation: it has a top-level URL, no version, and the field `authentication`."""
     return says_no_version(card) and "authentication" in card
 
 
 def says_no_version(card: JsonObject) -> bool:
-    """Whether a card from before 1.0 says no version."""
+    """Whether a card from before 1.0 does not name its version."""
     return _names_url(card) and not card.get("protocolVersion")
 
 
 def misnames_version(card: JsonObject) -> bool:
-    """Whether a card says a version whose cards it is not one of: such as 1.0, and its URL as before 1.0."""
+    """Whether a card names a version that contradicts its form: for example 1.0, with a top-level URL as before 1.0."""
     return _names_url(card) and bool(card.get("protocolVersion")) and not is_of_0_3(card)
 
 
 def is_json_rpc(card: JsonObject) -> bool:
-    """Whether the URL that a card from before 1.0 names takes JSON-RPC."""
+    """Whether the URL on a card from before 1.0 is for JSON-RPC."""
     return (card.get("preferredTransport") or JSONRPC) == JSONRPC
 
 
@@ -80,7 +79,7 @@ def _names_url(card: JsonObject) -> bool:
 
 
 def with_authentication(card: AgentCard) -> AgentCard:
-    """A card that says how to be let in as the first generation did, too: by the names of the schemes."""
+    """The card with the field `authentication` of the first generation: the names of its security schemes."""
     kinds = [_flat(one) for one in (card.security_schemes or {}).values()]
     names = [
         str(one["scheme"]).capitalize() if one["type"] == "http" else _FIRST_NAMES[str(one["type"])]
@@ -93,7 +92,7 @@ def with_authentication(card: AgentCard) -> AgentCard:
 
 
 def read_first(card: JsonObject, version: str) -> JsonObject:
-    """A card of the first generation as 1.0 has it. What 1.0 has no field for stays in it."""
+    """A card of the first generation in the form of 1.0. Fields that 1.0 does not have stay in it."""
     present: JsonObject = {name: item for name, item in card.items() if item is not None}
     interface: JsonObject = {
         "url": card["url"],
@@ -110,7 +109,8 @@ def read_first(card: JsonObject, version: str) -> JsonObject:
 
 
 def merged(card: AgentCard, version: str, bindings: Sequence[str]) -> AgentCard:
-    """The card with the fields of this older version, whose interfaces are its first ones of these bindings."""
+    """The card with the fields of an older version. The interfaces of that version are the card's first interface for
+    each of these bindings."""
     known = {one.protocol_binding: one.url for one in reversed(card.supported_interfaces)}
     urls = {binding: known[binding] for binding in bindings if binding in known}
     if not urls:
@@ -163,12 +163,12 @@ def read(card: JsonObject, version: str) -> JsonObject:
 
 
 def _several(value: JsonValue) -> list[JsonValue]:
-    """The items of a list that may be absent; what is no list is an item, for the strict reader to refuse."""
+    """The items of a list that may be absent. Another value counts as an item, so that the strict reader refuses it."""
     return value if isinstance(value, list) else [] if value is None else [value]
 
 
 def _interface(value: JsonValue, version: str) -> JsonValue:
-    """An interface of a card of 0.3 as 1.0 has it."""
+    """An interface on a card of 0.3, in the form of 1.0."""
     if not isinstance(value, dict):
         return value
     return {

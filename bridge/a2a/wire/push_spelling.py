@@ -1,7 +1,7 @@
-"""Push notification configs as versions before 1.0 have them, to those of 1.0 and back. Pure.
+"""Push notification configs of versions before 1.0: converts them to 1.0 and back. Pure.
 
-In the JSON of 0.3 and before, a config stands in a field of its own beside the id of its task, which requests call
-`id`. In the proto of 0.3 it stands in `config`, and a resource name has both ids.
+In the JSON of 0.3 and before, a config is a field beside the id of its task, which requests call `id`. In the proto of
+0.3 the config is in `config`, and a resource name has both ids.
 
 Spec: A2A 0.3.0 sections 7.5 to 7.8, and its a2a.proto.
 """
@@ -19,14 +19,14 @@ from bridge.a2a.model.operations import AnyOperation
 from bridge.text.jsonvalues import JsonObject
 
 SCHEMES: Final = "urn:mcp-a2a:schemes"
-"""The field of an authentication of 1.0, which has one scheme, for all the schemes that an older client named."""
+"""The field for all schemes that an older client named. An authentication of 1.0 has only one scheme."""
 _CONFIG: Final = "pushNotificationConfig"
 _CONFIG_ID: Final = "pushNotificationConfigId"
 _NAME: Final = re.compile(r"tasks/(?P<taskId>[^/]+)(/pushNotificationConfigs/(?P<id>[^/]+))?")
 
 
 def push_out(config: JsonObject) -> JsonObject:
-    """Where to notify; before 1.0 it names several schemes at once."""
+    """A config in the form before 1.0, in which an authentication has a list of schemes."""
     authentication = config.get("authentication")
     if not isinstance(authentication, dict) or "scheme" not in authentication:
         return config
@@ -36,8 +36,8 @@ def push_out(config: JsonObject) -> JsonObject:
 
 
 def push_in(config: JsonObject) -> JsonObject:
-    """The reverse of `push_out`: the first of its schemes, and all of them beside it. An authentication that names no
-    scheme and has no credentials asks for none."""
+    """The reverse of `push_out`: the first scheme, and all schemes in a field of their own. An authentication without
+    schemes and credentials is left out."""
     authentication = config.get("authentication")
     if not isinstance(authentication, dict):
         return config
@@ -55,10 +55,10 @@ class JsonPushSpelling:
     """The configs of the JSON schema of 0.3."""
 
     task_id: str = "taskId"
-    """The field for the id of the task beside a config."""
+    """The field for the id of the task, beside the config."""
 
     def request_from(self, operation: AnyOperation, params: JsonObject) -> JsonObject:
-        """The parameters of an operation on configs, as 1.0 has them."""
+        """The parameters of an operation on configs, in the form of 1.0."""
         if operation is operations.CREATE_PUSH_CONFIG:
             return self.config_from(params)
         task_id: JsonObject = {"taskId": params["id"]} if "id" in params else {}
@@ -101,7 +101,7 @@ class JsonPushSpelling:
 
 
 class FirstPushSpelling(JsonPushSpelling):
-    """The configs of the first generation, in which a task has one."""
+    """The configs of the first generation, in which a task has only one config."""
 
     task_id = "id"
 

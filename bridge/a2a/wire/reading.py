@@ -1,8 +1,8 @@
-"""Objects that an agent wrote, in the form of `model`, read each alone where the whole is not valid. Pure.
+"""Reads objects of an agent into the form of `model`; an invalid object is read field by field. Pure.
 
-A valid object is read at once. The fields of an object that is not valid are read one by one: a missing field is filled
-from what is known of the exchange, and a field that cannot be understood is left out with a note. So one odd field does
-not take the rest with it. A part whose content is left out leaves a text in its place that says so.
+A valid object is read as a whole. In an invalid object, a missing field is filled with values known from the exchange,
+and a field that cannot be read is left out with a note. So an invalid field does not spoil the rest of the object. A
+part that cannot be read is replaced by a text that says so.
 
 Some writers leave out empty fields (the JSON of protocol buffers), some write null for unset fields (Go), and newer
 agents send fields that this reader does not know yet.
@@ -42,24 +42,25 @@ from bridge.a2a.model.operations import AnswerT
 from bridge.text.jsonvalues import JsonObject, shortened_json
 
 UNREAD: Final = "urn:mcp-a2a:unread:v1"
-"""The metadata key of a text that stands for a part whose content was left out. Its value says why."""
+"""The metadata key of a text that replaces a part that could not be read. Its value says why."""
 
 _CONTENTS: Final = ("text", "raw", "url", "data")
 _BESIDE: Final = frozenset({"kind", "type", "metadata", "filename", "mediaType", "media_type"})
-"""Fields of a part that hold none of its content."""
+"""The fields of a part that are not content."""
 _MOST_NOTES: Final = 20
-"""How many notes are kept of one exchange: an odd stream has the same fault in each of its events."""
+"""The most notes that are kept of one exchange. A faulty stream may have the same fault in each event."""
 _STATE_NUMBERS: Final = (
     *(TaskState.SUBMITTED, TaskState.WORKING, TaskState.COMPLETED, TaskState.FAILED),
     *(TaskState.CANCELED, TaskState.INPUT_REQUIRED, TaskState.REJECTED, TaskState.AUTH_REQUIRED),
 )
-"""The states by their numbers in the proto, from 1 on, which its JSON may have in place of their names."""
+"""The states in the order of their numbers in the proto, from 1 on. JSON of the proto may have numbers instead of
+names."""
 
 _Mend = Callable[[JsonValue], JsonValue]
 
 
 class ExchangeReading:
-    """Reads the objects of one exchange: an answer, or the events of a stream in their order."""
+    """Reads the objects of one exchange: an answer, or the events of a stream in order."""
 
     __slots__ = (
         "_artifact_id",
@@ -74,17 +75,17 @@ class ExchangeReading:
     )
 
     def __init__(self, request: Model | None = None) -> None:
-        """`request` is what was asked: it names the task, or the message that an agent repeats."""
+        """`request` names the task, or has the message that the agent repeats."""
         self.notes: list[str] = []
-        """What was not understood, in words."""
+        """Descriptions of the content that was not understood."""
         self._task_id = self._context_id = self._message_id = ""
         self._state: TaskState | None = None
         self._artifact_id = ""
         self._halves: dict[str, str] = {}
-        """The first half of a character that the last piece of a text ended with, by what the text is of."""
+        """The high surrogate at the end of the last piece of a text, by the id of the artifact or message."""
         self._unnamed = 0
         self.is_cut = False
-        """Whether the text of the next object has halves of characters."""
+        """Whether the JSON of the next object has lone surrogates."""
         match request:
             case GetTaskRequest() | CancelTaskRequest() | SubscribeToTaskRequest():
                 self._task_id = request.id
@@ -96,7 +97,7 @@ class ExchangeReading:
                 pass
 
     def events(self, value: JsonValue) -> tuple[StreamResponse, ...]:
-        """The events in an event of a stream, none where nothing in it is understood."""
+        """The StreamResponses in an event of a stream; none if nothing in it is understood."""
         if self.is_cut:
             value = _uncut(value, self._halves)
         try:
@@ -108,10 +109,10 @@ class ExchangeReading:
         return events
 
     def answer(self, model: type[AnswerT], value: JsonValue) -> AnswerT:
-        """An answer.
+        """The answer in a value.
 
         Raises:
-            ValidationError: nothing in the value is one.
+            ValidationError: the value contains no answer.
         """
         if self.is_cut:
             value = _uncut(value, None)
@@ -124,7 +125,7 @@ class ExchangeReading:
             return model.model_validate(mended)
 
     def _answer(self, model: type[Model], value: JsonValue) -> JsonValue:
-        """What an answer has that can be read; None where that is nothing."""
+        """The readable content of an answer; None if there is none."""
         if not isinstance(value, dict):
             return None
         if model is Task:
@@ -144,7 +145,7 @@ class ExchangeReading:
         return None
 
     def _know(self, event: StreamResponse) -> None:
-        """Keep what an event says of its task, for those that do not say it."""
+        """Remember the ids and the state in an event, for later events without them."""
         if (task := event.task) is not None:
             self._task_id, self._state = task.id, task.status.state
             self._context_id = task.context_id or self._context_id
@@ -194,7 +195,7 @@ class ExchangeReading:
         return {**known, **read, "id": task_id, "status": status if status is not None else self._status({})}
 
     def _listed(self, value: JsonValue) -> JsonValue:
-        """A task of a list. A task without an id is no use there."""
+        """A task of a list; None if the task has no id, since it would be useless."""
         try:
             Task.model_validate(value)
         except ValidationError:
@@ -205,7 +206,7 @@ class ExchangeReading:
         return value
 
     def _reply(self, value: JsonObject) -> JsonObject:
-        """A message in the place of a task, which may have no content."""
+        """A message instead of a task. It may have no content."""
         message = self._message(value, f"{UNNAMED}:reply")
         return {**message, "parts": message.get("parts") or [{"text": ""}]}
 
@@ -223,11 +224,11 @@ class ExchangeReading:
             return self._artifact(given, self._artifact_id if is_more else "")
 
         read = self._fields(TaskArtifactUpdateEvent, value, "an artifact update", {"artifact": artifact})
-        # Without parts it only says that the artifact is complete.
+        # An update without parts only says that the artifact is complete.
         return {**read, **self._owner(read)} if read.get("artifact") is not None else None
 
     def _owner(self, update: JsonObject) -> JsonObject:
-        """The task and the context of an update."""
+        """The ids of the task and the context of an update."""
         task_id = update.get("taskId") or self._task_id or _named_inside(update, "taskId") or UNNAMED
         context_id = (
             update.get("contextId") or self._context_id or _named_inside(update, "contextId") or UNNAMED
@@ -245,11 +246,11 @@ class ExchangeReading:
 
     @property
     def _known_state(self) -> str:
-        """The state of a task that says none."""
+        """The state of a task whose status has none."""
         return self._state or TaskState.WORKING
 
     def _state_of(self, value: JsonValue) -> JsonValue:
-        """A state that nobody knows is no end."""
+        """The state. An unknown state counts as WORKING, so that it does not end the task."""
         if isinstance(value, int) and 1 <= value <= len(_STATE_NUMBERS):
             return _STATE_NUMBERS[value - 1].value
         if not value:
@@ -258,7 +259,7 @@ class ExchangeReading:
         return TaskState.WORKING.value
 
     def _message_if_any(self, value: JsonValue) -> JsonValue:
-        """A message within a task; None for one without content."""
+        """A message within a task; None if it has no content."""
         if isinstance(value, str) and value:
             value = {"parts": [{"text": value}]}
         if not isinstance(value, dict):
@@ -302,7 +303,7 @@ class ExchangeReading:
         ]
 
     def _part(self, value: JsonValue, where: str) -> Iterator[JsonObject]:
-        """A part, or the several parts that stand in its place."""
+        """The part, or several parts if it has several contents."""
         if not isinstance(value, dict):
             value = {"text": value}
         if isinstance(value.get("text"), int | float | dict | list):
@@ -331,7 +332,7 @@ class ExchangeReading:
     def _fields(
         self, model: type[Model], value: JsonObject, where: str, nested: Mapping[str, _Mend]
     ) -> JsonObject:
-        """See `fields_alone`. What is left out is noted."""
+        """See `fields_alone`. Fields that are left out are noted."""
 
         def note(name: str, given: JsonValue) -> None:
             self.note(f"{name} of {where} cannot be read: {shortened_json(given)}")
@@ -339,7 +340,7 @@ class ExchangeReading:
         return fields_alone(model, value, nested, note)
 
     def _each(self, value: JsonValue, mend: _Mend) -> JsonValue:
-        """The items of a list that can be read. What is no list is its one item."""
+        """The readable items of a list. A value that is not a list counts as its only item."""
         read: list[JsonValue] = []
         for one in value if isinstance(value, list) else [value]:
             if (mended := mend(one)) is not None:
@@ -353,7 +354,7 @@ class ExchangeReading:
         return f"{UNNAMED}:{self._unnamed}"
 
     def note(self, words: str) -> None:
-        """Note what was not understood."""
+        """Add a note about content that was not understood."""
         words = _whole(words)
         if words not in self.notes and len(self.notes) < _MOST_NOTES:
             self.notes.append(words)
@@ -365,10 +366,10 @@ def fields_alone(
     nested: Mapping[str, Callable[[JsonValue], JsonValue]],
     note: Callable[[str, JsonValue], None],
 ) -> JsonObject:
-    """The fields of an object that can be read, each alone, by their names on the wire; null is absent.
+    """The readable fields of an object, by their names on the wire. Each field is checked alone; null counts as absent.
 
-    `nested` has the readers of fields that are not valid as they stand; a reader gives None if it can read nothing.
-    `note` gets each field that is left out.
+    `nested` has readers for invalid fields; a reader returns None if it can read nothing. `note` is called with each
+    field that is left out.
     """
     read: JsonObject = {}
     for name, given in _by_alias(model, value).items():
@@ -386,12 +387,12 @@ def fields_alone(
 
 
 def _says_something(value: JsonObject) -> bool:
-    """Whether an object says anything of a task beside its id."""
+    """Whether an object has any content of a task beside its id."""
     return not {"status", "artifacts", "history"}.isdisjoint(name for name, item in value.items() if item)
 
 
 def _named_inside(value: JsonObject, name: str) -> str:
-    """The task or the context that a message in a task or an update names; empty if none does."""
+    """The id of the task or the context that a message in a task or an update names; empty if no message names it."""
     status = value.get("status")
     history = value.get("history")
     inside = [value, *(history if isinstance(history, list) else ())]
@@ -400,14 +401,14 @@ def _named_inside(value: JsonObject, name: str) -> str:
 
 
 def _text(value: JsonValue) -> str:
-    """An id. A number is one, as some write it."""
+    """An id as text. Some agents write numbers."""
     if isinstance(value, int) and not isinstance(value, bool):
         return str(value)
     return value if isinstance(value, str) else ""
 
 
 def _by_alias(model: type[Model], value: JsonObject) -> JsonObject:
-    """An object whose fields have the names of the wire: proto JSON may have the proto's own, as its readers take."""
+    """An object with the JSON names of its fields. JSON of protocol buffers may use the proto names instead."""
     aliases = _aliases_of(model)
     return {aliases.get(name, name): item for name, item in value.items()}
 
@@ -421,7 +422,7 @@ def _aliases_of(model: type[Model]) -> Mapping[str, str]:
 
 @lru_cache(maxsize=32)
 def _adapters_of(model: type[Model]) -> Mapping[str, TypeAdapter[Any]]:
-    """What checks each field of a model alone, by its name on the wire."""
+    """The validator of each field of a model, by its name on the wire."""
     return {
         field.alias or name: TypeAdapter(
             cast(Any, Annotated[cast(Any, field.annotation), *field.metadata, name])
@@ -447,8 +448,8 @@ def _is_valid(model: type[Model], value: JsonValue) -> bool:
 
 
 def _uncut(value: JsonValue, halves: dict[str, str] | None) -> JsonValue:
-    """A value without halves of characters. `halves` has the first halves that texts ended with, by the message or the
-    artifact that goes on in the next event; None where nothing goes on."""
+    """A value without lone surrogates. `halves` has the high surrogates at the end of texts, by the id of the message
+    or artifact that continues in the next event; None if nothing continues."""
     if isinstance(value, str):
         return _whole(value)
     if isinstance(value, list):
@@ -464,7 +465,7 @@ def _uncut(value: JsonValue, halves: dict[str, str] | None) -> JsonValue:
 def _joined_halves(
     parts: Sequence[JsonValue], halves: dict[str, str] | None, about: str
 ) -> Iterator[JsonValue]:
-    """The parts with whole characters: half a character at the end of a text moves to the next text, which is in these
+    """The parts with whole characters: a high surrogate at the end of a text moves to the next text, which is in these
     parts or in the next event."""
     half = halves.pop(about, "") if halves else ""
     for number, part in enumerate(parts):
@@ -485,5 +486,5 @@ def _is_first_half(letter: str) -> bool:
 
 
 def _whole(text: str) -> str:
-    """A text in which two halves of a character are one, and a half alone is the replacement character."""
+    """A text in which surrogate pairs are joined, and a lone surrogate becomes the replacement character."""
     return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")

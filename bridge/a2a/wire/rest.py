@@ -26,7 +26,7 @@ PLAIN_MEDIA_TYPE: Final = "application/json"
 CARD_PATH: Final = "/.well-known/agent-card.json"
 """The path of a card, below the address of its agent (section 8.2)."""
 OLDER_CARD_PATH: Final = "/.well-known/agent.json"
-"""The path of a card before 0.3."""
+"""The path of a card in versions before 0.3."""
 
 _FIELD: Final = re.compile(r"\{(\w+)\}")
 _WEIGHT: Final = re.compile(r"0(\.\d{0,3})?|1(\.0{0,3})?")
@@ -56,7 +56,8 @@ def route(verbs: str, template: str, operation: AnyOperation) -> Route:
 
 @dataclass(frozen=True, slots=True)
 class RestRequest:
-    """An HTTP request for an operation: the reverse of `OperationRoutes.match` and `OperationRoutes.params_from`."""
+    """An HTTP request of an operation. It is the reverse of `OperationRoutes.match` and
+    `OperationRoutes.params_from`."""
 
     verb: str
     path: str
@@ -113,7 +114,8 @@ class OperationRoutes:
         query: Iterable[tuple[str, str]],
         body: JsonValue,
     ) -> JsonValue:
-        """The parameters of a request. A field of the query replaces one of the body, and one of the path either.
+        """The parameters of a request. A field in the path replaces the same field in the query, which replaces the
+        same field in the body.
 
         Raises:
             A2AError: INVALID_PARAMS, the body is not an object, or a boolean is neither true nor false.
@@ -157,8 +159,8 @@ def _query_value(value: JsonValue) -> str:
 def media_type_for(accept: str, offered: Sequence[str] = (MEDIA_TYPE, PLAIN_MEDIA_TYPE)) -> str:
     """The media type of an answer, chosen from `offered` by the `Accept` header.
 
-    The first offered type is used unless the header ranks another one higher: by weight, and for equal weights by
-    the more specific range. So `application/json, */*` selects the plain type. A header that accepts none of them is
+    The first offered type is used unless the header ranks another type higher: by weight, and for equal weights by the
+    more specific range. So `application/json, */*` selects the plain type. A header that accepts none of them is
     ignored.
 
     Spec: A2A 1.0 section 11.1; RFC 9110 section 12.5.1.

@@ -1,7 +1,7 @@
-"""How a generation before 1.0 spells the objects of A2A: one walk over them for writing, and one for reading. Pure.
+"""The spelling of A2A objects before 1.0: one walk over the objects for writing, and one for reading. Pure.
 
 A spelling is a set of tables: the names of states and roles, the fields of each object, and the form of a part. A field
-that an object of that generation does not have is kept as a note in the object's metadata. A reader restores the field
+that an object of the generation does not have is kept in a note in the object's metadata. A reader restores the field
 from the note.
 
 The user's own values, in metadata and data, are not changed.
@@ -37,7 +37,7 @@ DATA_WRAPPED: Final = "data_part_compat"
 UNKNOWN_STATES: Final[Mapping[str, str]] = dict.fromkeys(
     ("unknown", "TASK_STATE_UNKNOWN", "TASK_STATE_UNSPECIFIED"), TaskState.WORKING.value
 )
-"""States that 1.0 does not have, and the state that they are read as: nothing says that such a task has ended."""
+"""States that 1.0 does not have, and the state as which they are read. Such a task has not ended."""
 
 _OF_PART: Final = re.compile(r"message\.parts(?P<at>\.\d+)?(\.(?P<field>.+))?")
 
@@ -209,7 +209,7 @@ def restored(value: JsonObject) -> JsonObject:
 
 
 def with_note(metadata: JsonValue, note: JsonObject) -> JsonObject:
-    """Metadata with more that its object's generation has no field for."""
+    """Metadata with further fields in the note."""
     present = _object(metadata)
     return {**present, NOTE: {**_object(present.get(NOTE)), **note}} if note else present
 

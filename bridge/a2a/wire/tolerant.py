@@ -1,8 +1,8 @@
-"""Answers of other agents, put into the form that the specification has before they are read strictly. Pure.
+"""Normalizes answers of other agents to the form of the specification, before they are read strictly. Pure.
 
-Frameworks wrap a result or leave the wrapper out, write enums and files as 0.3 did, and times without a zone. Only
-names that the protocol defines are changed; metadata and data parts are the user's and stay as they are. What is of the
-wrong type stays as well, for the strict reader to refuse: nothing is left out.
+Frameworks wrap a result or leave the wrapper out, write enums and files as in 0.3, and write times without a zone. Only
+names that the protocol defines are changed; metadata and data parts belong to the user and are not changed. Nothing is
+left out: a value of the wrong type is left unchanged, so that the strict reader refuses it.
 
 Spec: A2A 1.0 sections 3.2.3 (which of the four), 4.1.3, 4.1.5, 5.5.
 """
@@ -25,7 +25,7 @@ _KINDS: Final = {
     "status-update": "statusUpdate",
     "artifact-update": "artifactUpdate",
 }
-"""What a bare object says of itself since 0.2, and its name in 1.0."""
+"""The `kind` of an unwrapped object since 0.2, and its name in 1.0."""
 _PROTO_NAMES: Final = {"status_update": "statusUpdate", "artifact_update": "artifactUpdate"}
 _STATES: Final = {
     **{state.name: state.value for state in TaskState},
@@ -33,15 +33,15 @@ _STATES: Final = {
     "TASK_STATE_CANCELLED": TaskState.CANCELED.value,
 }
 _WITHOUT_ZONE: Final = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?")
-"""A time as frameworks write it that mean UTC and do not say so, or forget that they do not."""
+"""A time without a zone. Frameworks that write it usually mean UTC."""
 FROM_FILE: Final = {"bytes": "raw", "uri": "url", "mimeType": "mediaType", "name": "filename"}
-"""The fields of a file of 0.3, and where a part of 1.0 has them."""
+"""The fields of a file in 0.3, with their names in a part of 1.0."""
 _CONTENTS: Final = frozenset({"bytes", "uri"})
 _ROLES: Final = {role.name: role.value for role in Role}
 
 
 def normalized_event(value: JsonValue) -> JsonValue:
-    """A StreamResponse, or the answer to a message, whose payload may stand there bare."""
+    """A StreamResponse, or the answer to a message. Its payload may be unwrapped."""
     if not isinstance(value, dict):
         return value
     if not _PROTO_NAMES.keys().isdisjoint(value):
@@ -62,7 +62,7 @@ def normalized_task(value: JsonValue) -> JsonValue:
 
 
 def normalized_task_page(value: JsonValue) -> JsonValue:
-    """A page of Tasks; one that does not say how many there are has those that it lists."""
+    """A page of Tasks. A missing total is the number of its tasks."""
     if not isinstance(value, dict):
         return value
     listed = value.get("tasks")
@@ -74,7 +74,7 @@ def normalized_task_page(value: JsonValue) -> JsonValue:
 
 
 def message_from(value: JsonValue) -> JsonValue:
-    """A Message whose role may be written as before 1.0."""
+    """A Message. Its role may be written as before 1.0."""
     if not isinstance(value, dict):
         return value
     role, message = value.get("role"), _with_parts(value)
@@ -82,7 +82,7 @@ def message_from(value: JsonValue) -> JsonValue:
 
 
 def _payload_of(value: JsonObject) -> str | None:
-    """Which of the four kinds a bare object is: by its `kind`, or else by fields that no other kind has."""
+    """The kind of an unwrapped object: from its `kind`, or else from fields that no other kind has."""
     kind = value.get("kind")
     if isinstance(kind, str) and (named := _KINDS.get(kind)) is not None:
         return named
@@ -114,7 +114,8 @@ def _with_artifact(value: JsonValue) -> JsonValue:
 
 
 def _with_parts(value: JsonObject) -> JsonObject:
-    """With its files as parts of 1.0; the same object where there are none of 0.3 and none within their own URL."""
+    """The object with its files as parts of 1.0. If it has no files of 0.3 and no `data:` URLs, this is the same
+    object."""
     parts = value.get("parts")
     if not isinstance(parts, list) or not any(isinstance(one, dict) and _is_odd(one) for one in parts):
         return value
@@ -127,7 +128,7 @@ def _is_odd(part: JsonObject) -> bool:
 
 
 def file_in(part: JsonObject) -> JsonObject:
-    """A part with the fields of its file as its own, where that is one of JSON-RPC. Its bytes count before its URI."""
+    """A part of JSON-RPC with the fields of its file moved into the part. The bytes take precedence over the URI."""
     file = part.get("file")
     if not isinstance(file, dict) or _CONTENTS.isdisjoint(file):
         return content_of_url(part)
@@ -142,7 +143,7 @@ def file_in(part: JsonObject) -> JsonObject:
 
 
 def content_of_url(part: JsonObject) -> JsonObject:
-    """A part whose URL is a `data:` URL as the file that stands in it (RFC 2397); any other part as it is."""
+    """A part whose `data:` URL is replaced by the file in it (RFC 2397). Any other part is returned unchanged."""
     url, raw = part.get("url"), part.get("raw")
     written = raw if isinstance(raw, str) and raw.startswith("data:") else url
     if not isinstance(written, str) or written[:5].lower() != "data:" or "," not in written:

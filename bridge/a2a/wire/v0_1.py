@@ -1,8 +1,8 @@
-"""The first generation of A2A, over JSON-RPC: `tasks/send`, with ids of tasks that the client makes, and sessions.
+"""The first generation of A2A, over JSON-RPC: `tasks/send`, with task ids that clients make, and sessions.
 
-Nothing but a task is answered with, and a stream is of updates alone. Messages have no ids. What there is no field for
-is noted in metadata, and read from there; where a foreign agent notes nothing, ids are made of what it says, so that
-the same words of a task have the same id each time they are read.
+The answer to a message is always a task, and a stream has only updates. Messages have no ids. Fields that this
+generation lacks are kept in a note in metadata. If an agent writes no notes, a message id is made from the content, so
+that the same message of a task has the same id each time it is read.
 
 Spec: A2A before 0.2.0, as tagged v0.1.0: sections 5 (card), 6 (objects), 7 (methods), 8 (errors) of its text.
 """
@@ -39,20 +39,20 @@ _SAID_OTHERWISE: Final[Mapping[str, str]] = {
     TaskState.REJECTED.value: "failed",
     TaskState.AUTH_REQUIRED.value: "input-required",
 }
-"""States that there is no word for, by the one that comes nearest. Which it is, is noted."""
+"""States that this generation lacks, with the nearest state. The note has the real state."""
 
 _SNAPSHOT: Final = "isSnapshot"
-"""Noted in the updates that together are a task as it is, when a stream begins."""
+"""The key of the note in updates that together form the snapshot at the beginning of a stream."""
 _MESSAGE: Final = "isMessage"
-"""Noted where a task, or an update, stands for a message alone."""
+"""The key of the note in a task or an update that replaces a message."""
 _CONFIGURATION: Final = "configuration"
-"""Noted in a request: how it is to be answered, as far as there is no field for it."""
+"""The key of a request's note for configuration that has no field."""
 
 _ALL: Final = 2**31 - 1
-"""How much history is asked for by who wants all of it: there is none unless a number says how much."""
+"""The number that asks for the whole history. Without a number, an answer has no history."""
 
 _CHUNK: Final = ("append", "lastChunk")
-"""What an artifact says of itself in a stream, and its update in 1.0."""
+"""Fields of an artifact in a stream. In 1.0 they are fields of the update."""
 
 _FIELDS: Final[Mapping[str, str]] = {
     "message.taskId": "id",
@@ -61,11 +61,11 @@ _FIELDS: Final[Mapping[str, str]] = {
     "configuration.historyLength": "historyLength",
     "configuration.acceptedOutputModes": "acceptedOutputModes",
 }
-"""The paths of a request's fields, by those that 1.0 has, and the webhook by that of `push_name`."""
+"""The paths of a request's fields, by their paths in 1.0. The path of the webhook is `push_name`."""
 
 
 class FirstSpelling(JsonSpelling):
-    """Objects as the JSON schema of v0.1.0 has them."""
+    """The objects of the JSON schema of v0.1.0."""
 
     states: ClassVar = {**JsonSpelling.states, **_SAID_OTHERWISE}
     has_kinds: ClassVar = False
@@ -97,7 +97,7 @@ class FirstSpelling(JsonSpelling):
         return super().status_update(_with_state_noted(self._named(update, "taskId")))
 
     def chunk(self, update: JsonObject, index: int) -> JsonObject:
-        """An artifact update; `index` says which artifact of its task it is of."""
+        """An artifact update. `index` is the position of its artifact in the task."""
         artifact = update["artifact"]
         assert isinstance(artifact, dict)
         artifact["index"] = index
@@ -105,7 +105,7 @@ class FirstSpelling(JsonSpelling):
         return super().artifact_update(self._named(update, "taskId"))
 
     def snapshot(self, task: JsonObject) -> tuple[list[JsonObject], JsonObject]:
-        """A task as updates: its artifacts, and what else it is."""
+        """A task as updates of its artifacts, and an update of its status."""
         note: JsonObject = {NOTE: {_SNAPSHOT: True}}
         same = {name: task[name] for name in ("contextId",) if name in task}
         same |= {"taskId": task.pop("id"), "metadata": note}
@@ -114,7 +114,7 @@ class FirstSpelling(JsonSpelling):
         return artifacts, {**task, "taskId": same["taskId"], "metadata": metadata}
 
     def message_as_task(self, message: JsonObject) -> JsonObject:
-        """A message in place of a task: one that has ended with it."""
+        """A message as a completed task with this message."""
         task: JsonObject = {
             "id": message["messageId"],
             "status": {"state": "completed", "message": self.message(dict(message))},
@@ -123,11 +123,11 @@ class FirstSpelling(JsonSpelling):
         return {**task, "sessionId": message["contextId"]} if "contextId" in message else task
 
     def name(self, task_id: str) -> str:
-        """What a task is called."""
+        """The name of a task for its client."""
         return name_of(task_id)
 
     def _named(self, value: JsonObject, field: str) -> JsonObject:
-        """The same object, in which the id of its task is what the task is called."""
+        """The same object, with the task's name in place of its id."""
         value["id"] = self.name(str(value.pop(field)))
         return value
 
@@ -163,7 +163,8 @@ class FirstSpelling(JsonSpelling):
         return _with_ids(self._with_status_from(read), read.get("id"), read.get("contextId"))
 
     def update_from(self, update: JsonObject, context_id: str | None) -> JsonObject:
-        """An update, restored already, as a StreamResponse; this is the context where it says none."""
+        """An update as a StreamResponse. Its note is restored already. `context_id` is used if the update has no
+        context."""
         read = {"contextId": context_id or update.get("id"), **update}
         read["taskId"] = read.pop("id", None)
         read.pop("final", None)
@@ -183,7 +184,7 @@ class FirstSpelling(JsonSpelling):
         return {"artifactUpdate": read}
 
     def message_in(self, update: JsonObject) -> JsonObject:
-        """The message that an update, restored already, stands for."""
+        """The message that an update replaces. Its note is restored already."""
         return {"message": self._message_of(update)}
 
     def _message_of(self, read: JsonObject) -> JsonValue:
@@ -203,17 +204,18 @@ class FirstSpelling(JsonSpelling):
         return read
 
     def _identified(self, artifact: JsonObject) -> JsonObject:
-        """An artifact, or a piece of one, with an id: its place is one where it has no other."""
+        """An artifact, or a piece of an artifact, with an id. A missing id is made from its index."""
         read = self._artifact_from(artifact)
         place = read.pop("index", None) or 0
         return {"artifactId": f"artifact-{place}", **read}
 
     def _artifacts_from(self, artifacts: Sequence[JsonValue]) -> list[JsonValue]:
-        """The artifacts of a task. Agents list each piece that they sent, and give many the same place."""
+        """The artifacts of a task. Some agents list each piece that they sent, and give several artifacts the same
+        index."""
         known: dict[str, JsonObject] = {}
         for artifact in artifacts:
             if not isinstance(artifact, dict):
-                return [*artifacts]  # for the strict reader to refuse
+                return [*artifacts]  # the strict reader refuses it
             read = self._identified(artifact)
             append, _ = read.pop("append", None), read.pop("lastChunk", None)
             name = str(read["artifactId"])
@@ -228,7 +230,7 @@ class FirstSpelling(JsonSpelling):
 
 
 class _FirstWriter(EventEncoder):
-    """Says which artifact of its task each piece is of."""
+    """Writes updates, in which each piece has the index of its artifact."""
 
     def __init__(self, spelling: FirstSpelling) -> None:
         self._spelling = spelling
@@ -260,7 +262,7 @@ class _FirstWriter(EventEncoder):
 
 
 class _FirstReader(EventDecoder):
-    """Puts the updates together again that are a task as it is."""
+    """Joins the updates of a snapshot into a task."""
 
     def __init__(self, spelling: FirstSpelling, context_id: str | None, reading: ExchangeReading) -> None:
         self._spelling = spelling
@@ -292,7 +294,7 @@ class _FirstReader(EventDecoder):
 
 
 _TASKS_OWN: Final = frozenset({"sessionId", "history", "artifacts"})
-"""Fields by which an event is a task, which some agents begin a stream with."""
+"""Fields that only a task has. Some agents begin a stream with a task."""
 
 
 class V0_1(V0_3):
@@ -358,7 +360,7 @@ class V0_1(V0_3):
         return self.spelling.task(task)
 
     def _named(self, config: JsonObject) -> JsonObject:
-        """A config with the name that its client gave the task."""
+        """A config with the task's name in place of its id."""
         return {**config, "taskId": name_of(str(config["taskId"]))} if "taskId" in config else config
 
     def writer(self, operation: Streamed[RequestT, AnswerT]) -> EventEncoder:  # noqa: ARG002 - one for all
@@ -424,7 +426,7 @@ class V0_1(V0_3):
 
 
 def _require_name(task_id: JsonValue) -> None:
-    """Refuse what is no id that a client may give a task."""
+    """Refuse a task id that a client may not make."""
     if not isinstance(task_id, str) or not task_id:
         raise invalid_params(Violation("id", "must be the id that you give the task: a string"))
     if len(task_id.encode()) > NAME_BYTES:
@@ -432,14 +434,14 @@ def _require_name(task_id: JsonValue) -> None:
 
 
 def _with_length_from(params: JsonObject) -> JsonObject:
-    """Parameters whose `historyLength` is as 1.0 has it: absent for all of it."""
+    """Parameters with the `historyLength` of 1.0, where absent means the whole history."""
     length = params.get("historyLength")
     others = {name: item for name, item in params.items() if name != "historyLength"}
     return others if length == _ALL else {**others, "historyLength": 0 if length is None else length}
 
 
 def _messages_of(value: JsonObject) -> Iterator[JsonObject]:
-    """The messages in a task, or in a status update."""
+    """The messages in a task or a status update."""
     yield from _objects(value.get("history"))
     status = value.get("status")
     if isinstance(status, dict) and isinstance(message := status.get("message"), dict):
@@ -447,7 +449,7 @@ def _messages_of(value: JsonObject) -> Iterator[JsonObject]:
 
 
 def _leave_out_ids(value: JsonObject, task_id: JsonValue) -> None:
-    """Take out of messages what their task says of them already."""
+    """Remove the ids from messages that are the same as in the task."""
     for message in _messages_of(value):
         for name, same in (("taskId", task_id), ("contextId", value.get("contextId"))):
             if name in message and message[name] == same:
@@ -455,7 +457,7 @@ def _leave_out_ids(value: JsonObject, task_id: JsonValue) -> None:
 
 
 def _with_ids(value: JsonObject, task_id: JsonValue, context_id: JsonValue) -> JsonObject:
-    """The same object, its messages with the ids that they have in 1.0."""
+    """The same object. Its messages have the ids of 1.0."""
     for message in _messages_of(value):
         message |= {**with_message_id(message, task_id), "taskId": message.get("taskId") or task_id}
         message["contextId"] = message.get("contextId") or context_id
@@ -463,7 +465,7 @@ def _with_ids(value: JsonObject, task_id: JsonValue, context_id: JsonValue) -> J
 
 
 def with_message_id(message: JsonObject, task_id: JsonValue) -> JsonObject:
-    """A message with an id: where it says none, one that is made of what it says in its task."""
+    """A message with an id. A missing id is made from the task and the content."""
     if message.get("messageId"):
         return message
     content = to_json([task_id, message.get("role"), message.get("parts")])
@@ -471,7 +473,7 @@ def with_message_id(message: JsonObject, task_id: JsonValue) -> JsonObject:
 
 
 def _with_state_noted(value: JsonObject) -> JsonObject:
-    """The same object, with a note of a state that there is no word for."""
+    """The same object. A state that this generation lacks is in a note."""
     status = value["status"]
     assert isinstance(status, dict)
     if status.get("state") in _SAID_OTHERWISE:
@@ -480,8 +482,8 @@ def _with_state_noted(value: JsonObject) -> JsonObject:
 
 
 def _joined(parts: JsonValue, more: JsonValue) -> JsonValue:
-    """Parts and those that were appended: a text that goes on with a text is one with it. What is no list of parts is
-    given back, for the strict reader to refuse."""
+    """Parts with appended parts. A text that continues a text is joined to it. If one value is not a list of parts, it
+    is returned, so that the strict reader refuses it."""
     if not isinstance(parts, list) or not isinstance(more, list):
         return more if isinstance(parts, list) else parts
     if not parts or not more:
@@ -490,7 +492,7 @@ def _joined(parts: JsonValue, more: JsonValue) -> JsonValue:
 
 
 def _gone_on(part: JsonValue, more: JsonValue) -> list[JsonValue]:
-    """A part and the next one: one part if both are texts that differ in nothing else."""
+    """A part and the next part. They are one part if both are texts whose other fields are equal."""
     if isinstance(part, dict) and isinstance(more, dict) and {**part, "text": ""} == {**more, "text": ""}:
         one, other = part.get("text"), more.get("text")
         if isinstance(one, str) and isinstance(other, str):

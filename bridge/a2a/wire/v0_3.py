@@ -1,6 +1,6 @@
 """A2A 0.3 over JSON-RPC, and 0.2 from 0.2.5 on: each object names its type in `kind`.
 
-Content that 0.3 has no field for is kept in a note in metadata. A reader with these tables restores it.
+Content that has no field in 0.3 is kept in a note in metadata. A reader with these tables restores it.
 
 Spec: A2A 0.3.0 sections 5 (card), 6 (objects), 7 (methods), 8 (errors), and its JSON schema.
 """
@@ -61,8 +61,8 @@ _BY_STATUS: Final[Mapping[int, ErrorKind]] = {
     500: INTERNAL,
     501: UNSUPPORTED_OPERATION,
 }
-"""The error for an HTTP status, if the body has a message and no code, as a2a-sdk 0.3.26 assigns them. Other statuses
-may come from a proxy."""
+"""The errors by HTTP status, as in a2a-sdk 0.3.26, for a body with a message and no code. Other statuses may come from
+a proxy."""
 
 
 def file_out(part: JsonObject, names: Mapping[str, str]) -> JsonObject:
@@ -97,12 +97,12 @@ class JsonSpelling(Spelling):
     def part_from(self, part: JsonObject) -> JsonObject:
         read = {name: item for name, item in file_in(part).items() if item is not None or name == "data"}
         if read.pop("kind", None) != "data" and read.get("data", "") is None:
-            del read["data"]  # absent, as some write it; null is a value of a data part alone
+            del read["data"]  # some agents write null for absent; null is a value only in a data part
         return data_in(restored(read))
 
 
 def data_out(part: JsonObject) -> JsonObject:
-    """The data part with an object as its data, as required before 1.0: any other value is wrapped in one."""
+    """The data part with an object as its data, as required before 1.0. Any other value is wrapped in an object."""
     data = part.get("data")
     if isinstance(data, dict):
         return part
@@ -150,10 +150,10 @@ class V0_3(Dialect):
     push_name: ClassVar = "pushNotificationConfig"
     """The field of a message's configuration that holds its webhook."""
     _of_webhooks: ClassVar[JsonObject] = {GETS_TASKS: True}
-    """What the bridge notes in a config of a client of this version."""
+    """The fields that the bridge adds to the config of a client of this version."""
     blocks_unless_said: ClassVar = True
-    """Whether a message without `blocking` is answered once its task has settled. The specification does not say;
-    a2a-sdk 0.3.26 does so for JSON-RPC."""
+    """Whether a message without `blocking` is answered only after its task has settled. The specification does not
+    define this; a2a-sdk 0.3.26 waits in JSON-RPC."""
 
     # For a server
 
@@ -246,7 +246,7 @@ class V0_3(Dialect):
         message, configuration = params["message"], params.get("configuration", {})
         assert isinstance(message, dict)
         assert isinstance(configuration, dict)
-        # 0.2 requires the modes, and an empty list says as little as none.
+        # 0.2 requires the modes. An empty list means the same as no list.
         older = {"acceptedOutputModes": [], **configuration}
         older["blocking"] = not configuration.get("returnImmediately")
         older.pop("returnImmediately", None)

@@ -39,15 +39,15 @@ _ROUTES: Final = (
     route("DELETE", _CONFIGS + "/{id}", operations.DELETE_PUSH_CONFIG),
     route("GET", "/v1/card", operations.GET_EXTENDED_AGENT_CARD),
 )
-"""Subscribe takes two verbs: the text has POST, the proto and a2a-sdk 0.3.26 have GET. ListTasks has no route: the text
-names a path for it, but neither the proto nor either SDK has one."""
+"""Subscribe has two verbs: POST in the text of the specification, GET in the proto and a2a-sdk 0.3.26. ListTasks has no
+route: the text names a path, but the proto and both SDKs have none."""
 
 _QUERY: Final[Mapping[AnyOperation, frozenset[str]]] = {
     operations.GET_TASK: frozenset({"historyLength", "history_length"}),
     operations.CREATE_PUSH_CONFIG: frozenset({"configId", "config_id"}),
     operations.LIST_PUSH_CONFIGS: frozenset({"pageSize", "pageToken", "page_size", "page_token"}),
 }
-"""By their JSON names and by those of the proto, as bodies have them."""
+"""The query parameters, by their JSON names and their proto names, like the fields of bodies."""
 
 _FILE: Final[Mapping[str, str]] = {
     "raw": "fileWithBytes",
@@ -122,7 +122,7 @@ class _ProtoSpelling(Spelling):
             del read["file"]
             read |= {_FROM_FILE.get(name, name): item for name, item in file.items()}
             if read.get("raw") and read.get("url"):
-                del read["url"]  # the bytes count before their URI
+                del read["url"]  # the bytes take precedence over the URI
             if isinstance(raw := read.get("raw"), str):
                 read["raw"] = _once(raw, str(read.get("mediaType", "")))
         data = read.get("data")
@@ -132,10 +132,10 @@ class _ProtoSpelling(Spelling):
 
 
 def _by_json_names(value: JsonValue) -> JsonValue:
-    """A value with JSON names, which may come with the proto names of its fields: readers of proto JSON accept both.
+    """A value with the JSON names of its fields. It may have proto names, since readers of proto JSON accept both.
 
-    A writer that uses one proto name uses them everywhere, and each object or one of its members has such a field. So
-    only these two levels are searched.
+    A writer of proto names uses them everywhere, and they show in each object or its members. So only these two levels
+    are searched.
     """
     if not isinstance(value, dict):
         return value
@@ -164,7 +164,7 @@ class V0_3Proto(V0_3):
     spelling: ClassVar = _ProtoSpelling()
     push_spelling: ClassVar = ProtoPushSpelling()
     push_name: ClassVar = "pushNotification"
-    blocks_unless_said: ClassVar = False  # proto JSON leaves a false value out
+    blocks_unless_said: ClassVar = False  # proto JSON leaves out false values
 
     def _params_from(self, operation: AnyOperation, params: JsonValue) -> JsonValue:
         return super()._params_from(operation, _by_json_names(params))
@@ -175,7 +175,7 @@ class V0_3Proto(V0_3):
 
 
 def _once(raw: str, media_type: str) -> str:
-    """The base64 of a file that may have been encoded twice, as a2a-sdk does.
+    """The base64 of a file, decoded once if a2a-sdk has encoded it twice.
 
     A file with a textual media type counts as encoded twice only if the result is text.
     """

@@ -1,6 +1,6 @@
-"""A2A 1.0, the dialect whose objects are those of `model`.
+"""A2A 1.0, the dialect whose objects are the objects of `model`.
 
-It is strict in what it writes. What it reads of other agents is first put in order by `tolerant.py`.
+It writes strictly. Answers of other agents are first normalized by `tolerant.py`.
 
 Spec: A2A 1.0 sections 3.2.3 (which of the four), 5.3 (names), 5.4 (codes), 9.5 and 11.6 (errors), 11.3 and 11.5
 (paths and queries).
@@ -47,8 +47,8 @@ _ROUTES: Final = (
     route("DELETE", _CONFIGS + "/{id}", operations.DELETE_PUSH_CONFIG),
     route("GET", "/extendedAgentCard", operations.GET_EXTENDED_AGENT_CARD),
 )
-"""The routes in the order in which they are tried: paths with a colon before the plain id. Subscribe takes two verbs:
-the text of the specification has POST, the proto GET."""
+"""The routes in the order in which they are tried: paths with a colon before the plain id. Subscribe has two verbs:
+POST in the text of the specification, GET in the proto."""
 
 _QUERY: Final[Mapping[AnyOperation, frozenset[str]]] = {
     operations.LIST_TASKS: frozenset(
@@ -82,7 +82,7 @@ def _as_it_is(value: JsonValue) -> JsonValue:
 
 
 class _AsStoredWriter(EventEncoder):
-    """Writes events unchanged: they are stored in the form of 1.0."""
+    """Writes events unchanged, since they are stored in the form of 1.0."""
 
     def write(self, event: bytes, *, last: bool) -> Sequence[bytes]:  # noqa: ARG002 - as the contract has it
         return (event,)
@@ -162,10 +162,10 @@ class V1_0(Dialect):
     def http_refusal(self, body: JsonValue, status: int) -> ErrorObject | None:
         error = body.get("error") if isinstance(body, dict) else None
         if isinstance(body, dict) and status >= _ERRORS_FROM and _is_status(body):
-            error = body  # without its wrapper
+            error = body  # some agents leave the wrapper out
         return refusal_from(error, error.get("details")) if isinstance(error, dict) else None
 
 
 def _is_status(body: JsonObject) -> bool:
-    """Whether an object is a google.rpc.Status: its code is a number, and problem+json (RFC 9457) has none."""
+    """Whether an object is a google.rpc.Status: it has a numeric code, unlike problem+json (RFC 9457)."""
     return isinstance(body.get("code"), int) and isinstance(body.get("message"), str)

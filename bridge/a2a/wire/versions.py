@@ -36,27 +36,27 @@ HEADER: Final = "A2A-Version"
 _ASSUMED: Final = "0.3"
 _FIRST: Final = "0.1"
 _ASSUMED_ELSE: Final = {JSONRPC: _FIRST, HTTP_JSON: "hermes"}
-"""What a request without a version is where 0.3 has no such method or path, or where it is about a task that its client
-named: no client of these says a version."""
+"""The version of a request that names no version, if 0.3 lacks its method or path, or if its task was named by a
+client. Clients of these versions never name the version."""
 _VERSION: Final = re.compile(r"(\d+\.\d+)(\.\d+)?")
 _TOLD: Final[Mapping[int, str]] = {
     INVALID_PARAMS.jsonrpc_code: _ASSUMED,
     **dict.fromkeys((METHOD_NOT_FOUND.jsonrpc_code, INVALID_REQUEST.jsonrpc_code), _FIRST),
     **dict.fromkeys((400, 404, 405), _FIRST),
 }
-"""The version of an agent, by how it refuses a message of 0.3 without parameters: by the code of its error, or else by
-the HTTP status. Who knows the method misses the parameters; the first generation does not know it, and some of its
-servers do not read a request that they do not know."""
+"""The version of an agent, by its refusal of a 0.3 message without parameters: by the error code, or else by the HTTP
+status. An agent of 0.3 knows the method and reports the missing parameters. An agent of the first generation does not
+know the method, and may not even parse the request."""
 
 
 class Versions:
-    """The supported dialects, the preferred one first."""
+    """The supported dialects. The preferred dialect is first."""
 
     def __init__(
         self, dialects: Sequence[Dialect], *, merges_cards: bool = True, is_told: bool = False
     ) -> None:
-        """`merges_cards` adds the fields of every version to a card. `is_told` speaks these dialects to an agent
-        whatever its card says."""
+        """`merges_cards` adds the fields of every version to a card. With `is_told`, an agent is spoken to in these
+        dialects, whatever its card says."""
         self.current = dialects[0]
         """The dialect for answers to requests without a valid version, such as an error about versions."""
         self.is_told = is_told
@@ -66,7 +66,7 @@ class Versions:
 
     @property
     def names(self) -> tuple[str, ...]:
-        """The versions as Major.Minor, the preferred one first."""
+        """The versions as Major.Minor. The preferred version is first."""
         return tuple(dict.fromkeys(dialect.version for dialect in self._dialects))
 
     # For a server
@@ -82,8 +82,8 @@ class Versions:
         return tuple(dict.fromkeys(dialect.extensions_header for dialect in self._dialects))
 
     def served(self, *, merges_cards: bool, hermes: bool, push: bool = False) -> Versions:
-        """The dialects of a server. `merges_cards` adds the fields of every version to its card; `hermes` adds the
-        dialect that nobody can tell from a header. `push` says that push notifications are sent."""
+        """The dialects of a server. `merges_cards` adds the fields of every version to its card; `hermes` adds that
+        dialect, which no header declares. `push` says that push notifications are sent."""
         added = (HermesCallingBack() if push else _HERMES,) if hermes else ()
         return Versions((*self._dialects, *added), merges_cards=merges_cards)
 
@@ -137,8 +137,8 @@ class Versions:
         raise _not_found(words, asked, others) if others else A2AError(METHOD_NOT_FOUND, words)
 
     def naming(self, asked: str | None, method: str) -> tuple[Dialect, AnyOperation] | None:
-        """What a call of JSON-RPC that says no version is in the generation whose clients name tasks, if it is a
-        method there."""
+        """The dialect and the operation of a JSON-RPC call in the generation whose clients name tasks; None if the call
+        names a version, or the method is unknown there."""
         dialect = self._otherwise(asked, JSONRPC)
         operation = dialect.methods.get(method) if dialect else None
         return (dialect, operation) if dialect and operation else None
@@ -163,7 +163,7 @@ class Versions:
         return self.require(asked, HTTP_JSON), operation, path_params
 
     def _otherwise(self, asked: str | None, binding: str) -> Dialect | None:
-        """What a request that says no version may be as well."""
+        """The other dialect that a request without a version may be in; None if the request names a version."""
         return None if (asked or "").strip() else self._spoken.get((_ASSUMED_ELSE[binding], binding))
 
     # For a client
@@ -176,7 +176,7 @@ class Versions:
         return Versions([one for one in known if one.version == choice], is_told=True)
 
     def leaves_open(self, value: JsonValue) -> bool:
-        """Whether nothing on a card from before 1.0 says its version, so that its agent has to be asked."""
+        """Whether a card from before 1.0 does not show its version, so that its agent has to be asked."""
         if not isinstance(value, dict):
             return False
         if self.misnames(value):
@@ -184,27 +184,28 @@ class Versions:
         return older_card.says_no_version(value) and not any(one.has_card(value) for one in self._dialects)
 
     def older_event(self, event: JsonObject) -> JsonObject:
-        """A StreamResponse in the form of the version before 1.0, for the webhook of a client of that version."""
+        """A StreamResponse in the form of 0.3, for the webhook of a 0.3 client."""
         dialect = self._spoken[_ASSUMED, JSONRPC]
         assert isinstance(dialect, V0_3)
         return dialect.event(event, last=False)
 
     def misnames(self, value: JsonValue) -> bool:
-        """Whether a card says a version and is written as those before 1.0 are, so that it may be of either."""
+        """Whether a card names a version that contradicts its form, so that either may be right."""
         return isinstance(value, dict) and older_card.misnames_version(value)
 
     def presumed(self, place: str) -> str | None:
-        """The version of an open card that was found at this URL, where its agent does not tell it: only the
-        generations before 0.3 have their cards at the older path."""
+        """The version of an open card at this URL, if its agent does not show it; None if it cannot be presumed. Only
+        generations before 0.3 have cards at the older path."""
         return _FIRST if place.endswith(OLDER_CARD_PATH) else None
 
     def card_from(self, value: JsonValue, place: str = "", told: str = "") -> JsonValue:
-        """A card of any version, found at a URL, as the current one has it; what is none stays as it is. An open card
-        is of the version that its agent `told`, or else of the presumed one, or else it is read as one of 0.3."""
+        """A card of any version, found at a URL, in the form of the current version. A value that is not a card is
+        returned unchanged. The version of an open card is the one that its agent `told`, or else the presumed version,
+        or else 0.3."""
         if not isinstance(value, dict):
             return value
         if self.misnames(value):
-            # An agent that does not know the methods of 0.3 knows the methods of the version on its card.
+            # An agent without the methods of 0.3 has the methods of the version on its card.
             newer = told in (_FIRST, self.current.version)
             return older_card.read(value, self.current.version if newer else _ASSUMED)
         if self.leaves_open(value) and told == self.current.version:
@@ -215,29 +216,29 @@ class Versions:
 
     @property
     def asking(self) -> Versions:
-        """What an agent is asked in for its version, whatever is presumed of its card."""
+        """The dialect in which an agent is asked for its version, whatever version its card may have."""
         return Versions([self._spoken[_ASSUMED, JSONRPC]], is_told=True)
 
     @property
     def tellable(self) -> tuple[str, ...]:
-        """The versions before 1.0 that an agent can tell by `told_by`."""
+        """The versions before 1.0 that `told_by` can find out."""
         return tuple(dict.fromkeys(_TOLD.values()))
 
     def told_by(self, status: int, answer: JsonValue) -> str | None:
-        """The version of an agent that was asked to send a message and got no parameters, in the words of 0.3: by the
-        HTTP status and the JSON of its answer. None if they do not tell it."""
+        """The version of an agent, by the HTTP status and the JSON of its answer to a 0.3 message without parameters;
+        None if they do not show it."""
         error = answer.get("error") if isinstance(answer, dict) else None
         code = error.get("code") if isinstance(error, dict) else None
         if isinstance(error, dict) and _misses_message(error.get("data")):
             return _ASSUMED
         if code == VERSION_NOT_SUPPORTED.jsonrpc_code:
-            return self.current.version  # only since 1.0 is there such an error
+            return self.current.version  # this error exists only since 1.0
         return _TOLD.get(code if isinstance(code, int) else status)
 
 
 def _misses_message(data: JsonValue) -> bool:
-    """Whether the data of an error say that the parameters of a known method lack the message, as a2a-sdk 0.2.5 writes
-    it under -32600."""
+    """Whether the data of an error says that the parameters of a known method lack the message. a2a-sdk 0.2.5 writes
+    such data with the code -32600."""
     places = [one.get("loc") for one in data if isinstance(one, dict)] if isinstance(data, list) else []
     return any(isinstance(place, list) and place[-2:] == ["params", "message"] for place in places)
 
@@ -250,7 +251,7 @@ def _not_found(words: str, asked: str | None, others: Sequence[str]) -> A2AError
 
 
 _HERMES: Final = Hermes()
-"""Spoken only where the configuration says so."""
+"""The dialect that is spoken only if the configuration says so."""
 
 VERSIONS: Final = Versions((V1_0(), V0_3(), V0_3Proto(), V0_1()))
-"""What this bridge speaks, as a server and as a client."""
+"""The dialects that this bridge speaks, as a server and as a client."""
