@@ -1,8 +1,8 @@
-"""The schemas of a listed tool as every host can read them. Pure.
+"""The schemas of a listed tool in a form that every host can read. Pure.
 
-A host of the TypeScript SDK 1.x reads each root field and compiles each output schema when it lists tools: a single
-pattern that JavaScript cannot read takes the whole list from it. So a keyword that stops a host is left out of the
-shown schema. The rest accepts at least as much; where that is not certain, the tool is shown without an output schema.
+A host of the TypeScript SDK 1.x reads each root field and compiles each output schema when it lists tools. A single
+pattern that JavaScript cannot read makes it lose the whole list. So a keyword that breaks a host is left out of the
+shown schema. The rest accepts at least as much; if this is not certain, the tool is shown without an output schema.
 
 MCP up to 2025-11-25 has only output schemas of objects, and only objects as structured content: see `for_legacy`.
 
@@ -32,7 +32,7 @@ from bridge.mcp.schemas import (
 from bridge.text.jsonvalues import JsonObject
 
 WRAPPED: Final = "result"
-"""The field in which a value that is no object reaches a legacy host, as the SDKs of MCP wrap it."""
+"""The field that wraps a value that is not an object for a legacy host, as in the SDKs of MCP."""
 
 _NO_OUTPUT: Final = "its output schema is left out"
 _ONLY_OBJECTS: Final = (
@@ -42,9 +42,9 @@ _ONLY_OBJECTS: Final = (
     "patternProperties",
     "propertyNames",
 )
-"""Keywords that a schema of an object has, though it may not say its type."""
+"""Keywords that show that a schema is for objects, even if it does not name the type."""
 _OLD_DIALECTS: Final = ("http://json-schema.org/draft-03/", "http://json-schema.org/draft-04/")
-"""Dialects with keywords of other types, which no host knows."""
+"""Dialects whose keywords have other types. No host knows these dialects."""
 
 _SINGLE: Final = (
     r"(?:[^\\\]\[-]|\\[fnrtv^$\\.*+?()\[\]{}|/-]|\\x[0-9a-fA-F]{2}|\\u(?![dD][89a-fA-F])[0-9a-fA-F]{4})"
@@ -58,7 +58,7 @@ _TOKEN: Final = re.compile(
     r"|(?P<repeat>(?:[*+?]|\{\d{1,9}(?:,\d{0,9})?\})\??)|(?P<place>[\^$|]|\\[bB])",
     re.DOTALL,
 )
-"""The patterns that Python, JavaScript and all others read alike. A pattern that has more may be fine, too."""
+"""The tokens of patterns that all engines read alike. A pattern with other tokens may be fine, too."""
 _RANGE: Final = re.compile(rf"({_SINGLE})-({_SINGLE})", re.DOTALL)
 _CONTROLS: Final = {"\\f": "\f", "\\n": "\n", "\\r": "\r", "\\t": "\t", "\\v": "\v"}
 _BOUNDS: Final = re.compile(r"\{(\d+),(\d+)\}")
@@ -69,14 +69,14 @@ class ShownOutput:
     """The output schema that hosts see."""
 
     schema: JsonObject | None = None
-    """None when no schema can be read by all hosts."""
+    """The schema; None if there is none that all hosts can read."""
     validator: Validator | None = None
     why: str | None = None
-    """Why it is not all of what the server listed, in words; None when it is."""
+    """Why the schema is not the whole listed schema; None if it is."""
 
 
 def shown_output(schema: JsonObject) -> ShownOutput:
-    """The part of an output schema that each host can compile."""
+    """The part of an output schema that every host can compile."""
     if str(schema.get("$schema", "")).startswith(_OLD_DIALECTS):
         return ShownOutput(why=f"{_NO_OUTPUT}: hosts do not know its dialect, {schema['$schema']}")
     try:
@@ -94,14 +94,14 @@ def shown_output(schema: JsonObject) -> ShownOutput:
 
 
 def shown_input(schema: JsonObject) -> JsonObject:
-    """An input schema with the root that each host can read. Hosts compile no input schema. A schema without a fault is
-    the same object."""
+    """An input schema with a root that every host can read. Hosts do not compile input schemas. A schema without a
+    fault is returned unchanged."""
     root = _readable_root(schema)
     return root if "type" in root else {"type": "object", **root}
 
 
 def for_legacy(tool: JsonObject) -> JsonObject:
-    """A listed tool as a client before MCP 2026-07-28 reads it: without an output schema that is not of an object."""
+    """A listed tool for a client before MCP 2026-07-28. An output schema that is not for objects is left out."""
     schema = tool.get("outputSchema")
     if not isinstance(schema, dict) or schema.get("type") == "object":
         return tool
@@ -114,14 +114,14 @@ def for_legacy(tool: JsonObject) -> JsonObject:
 
 
 def result_for_legacy(result: JsonObject) -> JsonObject:
-    """A tool's result as such a client reads it: structured content that is no object is wrapped into an object."""
+    """A tool's result for such a client. Structured content that is not an object is wrapped into an object."""
     if "structuredContent" not in result or isinstance(value := result["structuredContent"], dict):
         return result
     return {**result, "structuredContent": {WRAPPED: value}}
 
 
 def _readable_root(schema: JsonObject) -> JsonObject:
-    """A schema whose `$schema`, `properties` and `required` have the types that hosts want of them."""
+    """A schema whose `$schema`, `properties` and `required` have the types that hosts require."""
     changed: JsonObject = {}
     properties, required = schema.get("properties", {}), schema.get("required", [])
     if isinstance(properties, dict) and not all(isinstance(one, dict) for one in properties.values()):
@@ -137,20 +137,20 @@ def _readable_root(schema: JsonObject) -> JsonObject:
 
 
 def _as_object(schema: JsonValue) -> JsonValue:
-    """A schema, which may be `true` or `false`, as an object. A value that is no schema counts as `true`."""
+    """A schema as an object; it may be `true` or `false`. A value that is not a schema counts as `true`."""
     if isinstance(schema, dict):
         return schema
     return {"not": {}} if schema is False else {}
 
 
 def _readable(schema: JsonObject) -> tuple[JsonObject, str | None]:
-    """A valid schema without the keywords that stop the compilers of hosts, and why the first keyword was dropped."""
+    """A valid schema without the keywords that break the compilers of hosts, and why the first keyword was dropped."""
     left = _without_ids(schema)
     dropped: list[str] = []
     for one in subschemas(left):
         dropped += _drop_unreadable(one)
     if dialect := unknown_dialect(left):
-        del left["$schema"]  # it is read as 2020-12 here, too
+        del left["$schema"]  # the bridge reads it as 2020-12, too
         dropped.append(f"hosts do not know the dialect {echoed(dialect)}")
     if dropped and is_narrowed_by_less(schema):
         return {}, dropped[0]
@@ -158,7 +158,7 @@ def _readable(schema: JsonObject) -> tuple[JsonObject, str | None]:
 
 
 def _without_ids(schema: JsonObject) -> JsonObject:
-    """A copy of a schema without its ids, where nothing refers to them: hosts mix up tools whose schemas share one."""
+    """A copy of a schema without ids to which nothing refers. Hosts mix up tools whose schemas share an id."""
     left = deepcopy(schema)
     for one in subschemas(left):
         one.pop("$id", None)
@@ -170,9 +170,9 @@ def _without_ids(schema: JsonObject) -> JsonObject:
 
 
 def _drop_unreadable(schema: JsonObject) -> Iterator[str]:
-    schema.pop("id", None)  # the compiler in the hosts refuses it; from 2019-09 on it says nothing
+    schema.pop("id", None)  # hosts' compilers refuse it, and it has no meaning from 2019-09 on
     if "nullable" in schema and ("type" not in schema or not isinstance(schema["nullable"], bool)):
-        del schema["nullable"]  # a word of OpenAPI, which says nothing in JSON Schema
+        del schema["nullable"]  # a keyword of OpenAPI without meaning in JSON Schema
     if schema.get("enum") == []:
         del schema["enum"]
         yield "hosts cannot read an enum without values"
@@ -187,8 +187,9 @@ def _says_something(schema: JsonObject) -> bool:
 
 
 def is_read_by_all(pattern: str) -> bool:
-    """Whether each engine of patterns reads this pattern. False also for some patterns that all engines read."""
-    depth: list[bool] = []  # for each open group, whether it may be repeated
+    """Whether every regular expression engine can read this pattern. Also False for some patterns that every engine
+    reads."""
+    depth: list[bool] = []  # for each open group: whether a repetition may follow
     place, may_repeat = 0, False
     while place < len(pattern):
         token = _TOKEN.match(pattern, place)
@@ -211,7 +212,7 @@ def is_read_by_all(pattern: str) -> bool:
 
 
 def _is_in_order(token: re.Match[str]) -> bool:
-    """Whether the ends of each range in a class or of a repetition are in their order, as far as they can be seen."""
+    """Whether the ends of a range in a class, or of a repetition, are in ascending order, as far as they are known."""
     if token.lastgroup == "repeat" and (bounds := _BOUNDS.match(token.group())):
         return int(bounds[1]) <= int(bounds[2])
     if token.lastgroup != "class":
@@ -220,7 +221,7 @@ def _is_in_order(token: re.Match[str]) -> bool:
 
 
 def _code(single: str) -> int:
-    """The number of a character of a class, which may be escaped."""
+    """The code point of a character in a class. The character may be escaped."""
     if single[:2] in ("\\x", "\\u"):
         return int(single[2:], 16)
     return ord(_CONTROLS.get(single, single[-1]))

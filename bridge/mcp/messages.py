@@ -1,9 +1,9 @@
-"""The wire of MCP that both sides share: names of methods and extensions, and the reader of messages.
+"""The MCP wire format of both sides: names of methods and extensions, and the reader of messages.
 
-All transports read with `messages_in`, so that a peer is understood alike over each of them.
+All transports read with `messages_in`, so that a peer is understood alike over all of them.
 
-A line above the limit is not kept whole. It may be the answer to a call, so its first and its last bytes are kept: one
-of them holds the id.
+A line above the limit is not kept whole. It may be the answer to a call, so its first and last bytes are kept: the id
+is in one of them.
 
 Spec: MCP 2026-07-28 basic/transports (stdio)."""
 
@@ -33,27 +33,27 @@ from pydantic_core import PydanticSerializationError, from_json
 from bridge.text.jsonvalues import JsonObject, shortened_json
 
 ELICIT: Final[Literal["elicitation/create"]] = "elicitation/create"
-"""The server asks the user something (client/elicitation)."""
+"""The method by which the server asks the user a question (client/elicitation)."""
 
 TASKS_EXTENSION: Final = "io.modelcontextprotocol/tasks"
-"""Calls that become tasks (ext-tasks)."""
+"""The extension for calls that become tasks (ext-tasks)."""
 
 
 ENDS_KEPT_BYTES: Final = 256
-"""How much of both ends of a line above the limit is kept, to find the id in it."""
+"""How many bytes of each end of a line above the limit are kept, to find the id in the line."""
 
 _LENIENT: Final = json.JSONDecoder(strict=False)
-"""Takes control characters in strings."""
+"""Accepts control characters in strings."""
 _BEFORE_JSON: Final = re.compile(r"[\ufeff\s]*")
 _ANSWER_FIELDS: Final = frozenset({"id", "result", "error"})
-"""The fields of an answer. An object of these alone is one, even without `jsonrpc`."""
+"""The fields of an answer. An object with only these fields is an answer, even without `jsonrpc`."""
 
 _PARTS_MOST: Final = 1000
-"""The most messages of one text that are read. Each takes some microseconds, and the limit of values counts no values
-that stand one after another without a comma."""
+"""The most messages that are read from one text. Each takes some microseconds, and the limit on values does not count
+successive values without a comma between them."""
 
 _NOTIFICATIONS: Final = "notifications/"
-"""Some peers write `"id": null` into what has no id."""
+"""The prefix of notifications. Some peers write `"id": null` into a notification."""
 _ERROR: Final = ("error", '"error"', b'"error"')
 _RESULT: Final = ("result", '"result"', b'"result"')
 _ID: Final = ("id", '"id"', b'"id"')
@@ -62,7 +62,8 @@ _OTHER_SIDES: Final[Mapping[type[JSONRPCMessage], tuple[tuple[str, str, bytes], 
     JSONRPCRequest: (_ERROR, _RESULT),
     JSONRPCNotification: (_ERROR, _RESULT, _ID),
 }
-"""The fields that a message of each kind has not, and how a text or bytes name them; the SDK passes them over."""
+"""The fields that a message of each kind must not have, as they are written in a text or bytes. The SDK ignores
+them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,7 +75,7 @@ class OverlongLine:
 
 
 def state_of_result(result: JsonObject) -> str:
-    """The state of a call that got this result, in the words that MCP has for tasks."""
+    """The state of a call with this result, by the names that MCP has for the states of tasks."""
     kind = result.get("resultType", "complete")
     if kind == "complete":
         return "failed" if result.get("isError") is True else "completed"
@@ -82,12 +83,12 @@ def state_of_result(result: JsonObject) -> str:
 
 
 _NO_ERROR: Final = frozenset({"false", "no", "0", "null", "none", ""})
-"""The words by which a server says in a text that a result is no error. Every other word says that it is one."""
+"""The texts in `isError` that mean no error. Every other text means an error."""
 
 
 def result_as_specified(result: JsonObject) -> JsonObject:
-    """A result of a tool in the form that MCP has for it: `isError` is true or false, and the `toolResult` of
-    MCP 2024-10-07 is content. A result in that form is the same object."""
+    """A tool's result in the form of MCP: `isError` is true or false, and the `toolResult` of MCP 2024-10-07 becomes
+    content. A result in this form is returned unchanged."""
     wrong = result.get("isError", False)
     if not isinstance(wrong, bool):
         is_error = wrong.strip().lower() not in _NO_ERROR if isinstance(wrong, str) else bool(wrong)
@@ -110,7 +111,7 @@ class LineSplitter:
         self._head = b""
 
     def feed(self, chunk: bytes) -> Iterator[bytes | OverlongLine]:
-        """The lines that end in a chunk. The iterator has to be exhausted."""
+        """The lines that end in a chunk. The caller has to exhaust the iterator."""
         *ends, rest = chunk.split(b"\n")
         for end in ends:
             self._add(end)
@@ -130,7 +131,7 @@ class LineSplitter:
 
 
 class UnreadableError(ValueError):
-    """A text, or a part of a batch, that is no message of MCP."""
+    """A text, or a part of a batch, that is not an MCP message."""
 
     def __init__(
         self,
@@ -141,8 +142,8 @@ class UnreadableError(ValueError):
         *,
         is_json: bool = True,
     ) -> None:
-        """`text` is the whole text. `request_id` is the id of the request that this answers, or, if it has a
-        `method`, the id of the request that it is."""
+        """`text` is the whole text. `request_id` is the id of the request that the text answers. If there is a
+        `method`, the text is itself a request, and this is its id."""
         super().__init__(words)
         self.text = text
         self.is_json = is_json
@@ -154,12 +155,12 @@ Read = SessionMessage | UnreadableError
 
 
 def messages_in(text: bytes | str) -> list[Read]:
-    """The messages in a text: one, or those of a batch. What is no message is an UnreadableError.
+    """The messages in a text: a single message, or the messages of a batch. Anything else becomes an UnreadableError.
 
-    What peers get wrong is read as far as its meaning is certain: a byte order mark, bytes that are no UTF-8, half of
-    a surrogate pair (each becomes the replacement character), a control character in a string, text after the message,
-    no `jsonrpc` in an answer, an id such as `7.0`, `params` that are no object, an error of another form. An object
-    that has neither `jsonrpc` nor the form of an answer is no message: servers log such objects to stdout.
+    Faults of peers are tolerated if the meaning is certain: a byte order mark, bytes that are not UTF-8 and lone
+    surrogates (each becomes the replacement character), a control character in a string, text after the message, no
+    `jsonrpc` in an answer, an id such as `7.0`, `params` that are not an object, an error of another form. An object
+    without `jsonrpc` and without the form of an answer is not a message: servers log such objects to stdout.
     """
     if (plain := plain_message_in(text)) is not None:
         return [plain]
@@ -175,7 +176,7 @@ def messages_in(text: bytes | str) -> list[Read]:
 
 
 def plain_message_in(text: bytes | str) -> SessionMessage | None:
-    """The message in a text that is written as JSON-RPC says; None for any other text."""
+    """The message in a text that follows JSON-RPC strictly; None for any other text."""
     try:
         message = jsonrpc_message_adapter.validate_json(text, by_name=False)
     except ValueError:
@@ -184,8 +185,8 @@ def plain_message_in(text: bytes | str) -> SessionMessage | None:
 
 
 def _has_other_side(message: JSONRPCMessage, text: bytes | str) -> bool:
-    """Whether a text may say more than the message that the SDK found in it: an error beside a result, a result of a
-    request, an id of a notification."""
+    """Whether a text may have fields that the SDK ignored in its message: an error beside a result, a result in a
+    request, an id in a notification."""
     for name, in_text, in_bytes in _OTHER_SIDES.get(type(message), ()):
         is_named = in_text in text if isinstance(text, str) else in_bytes in text
         if is_named and from_json(text).get(name) is not None:
@@ -194,8 +195,7 @@ def _has_other_side(message: JSONRPCMessage, text: bytes | str) -> bool:
 
 
 def _values_in(text: str) -> tuple[list[JsonValue], str]:
-    """The JSON values at the beginning of a text, no more than one beyond `_PARTS_MOST`, and what follows them that is
-    none."""
+    """The JSON values at the beginning of a text, at most `_PARTS_MOST` plus one, and the text after them."""
     values: list[JsonValue] = []
     end = 0
     while len(values) <= _PARTS_MOST and (begins := _start(text, end)) < len(text):
@@ -208,13 +208,13 @@ def _values_in(text: str) -> tuple[list[JsonValue], str]:
 
 
 def _start(text: str, place: int) -> int:
-    """Where the next JSON value may begin."""
+    """The position where the next JSON value may begin."""
     found = _BEFORE_JSON.match(text, place)
     return place if found is None else found.end()
 
 
 def _whole(value: JsonValue) -> JsonValue:
-    """The value without halves of surrogate pairs, which UTF-8 cannot carry."""
+    """The value without lone surrogates, which UTF-8 cannot carry."""
     text = json.dumps(value, ensure_ascii=False)
     try:
         text.encode()
@@ -261,7 +261,7 @@ def _id_from(value: JsonValue) -> RequestId | None:
 
 
 def _error_from(error: JsonValue) -> ErrorData:
-    """The error in whatever form it came. What is no message or data of it stands in its words."""
+    """An error of any form. Content other than a message and data is put into the message."""
     if not isinstance(error, dict):
         return ErrorData(code=INTERNAL_ERROR, message=_words_of(error))
     words = _words_of(error if error.get("message") is None else error["message"])
@@ -273,7 +273,7 @@ def _words_of(value: JsonValue) -> str:
 
 
 def _code_from(code: JsonValue) -> int:
-    """INTERNAL_ERROR for a code that is no number."""
+    """The code; INTERNAL_ERROR if it is not a number."""
     if isinstance(code, bool) or not isinstance(code, int | float | str):
         return INTERNAL_ERROR
     try:
@@ -283,9 +283,9 @@ def _code_from(code: JsonValue) -> int:
 
 
 def line_of(message: SessionMessage) -> bytes:
-    """The line that carries a message, with its end."""
+    """The line of a message, with its line break."""
     try:
         text = message.message.model_dump_json(by_alias=True, exclude_unset=True)
-    except PydanticSerializationError:  # half of a surrogate pair, which only an escape can carry
+    except PydanticSerializationError:  # a lone surrogate, which only an escape can carry
         text = json.dumps(message.message.model_dump(by_alias=True, exclude_unset=True))
     return text.encode() + b"\n"

@@ -1,9 +1,9 @@
-"""The patterns of schemas: the cost of each, the few that are kept compiled, and a match in bounded time. Pure.
+"""The patterns of schemas: their cost, a cache of compiled patterns, and matching in bounded time. Pure.
 
-A pattern of 11 characters can be a program of 10 MB: `\\w{1,150}x` repeats a class of 140,000 characters. So a pattern
-is weighed by its text before it is compiled. A heavy pattern is not compiled at all, and a text that would take long
-to match is not matched: the server is the judge then. Matching takes linear time, but nothing can
-end the one call that does it.
+A pattern of 11 characters can compile to 10 MB: `\\w{1,150}x` repeats a class of 140,000 characters. So the cost of a
+pattern is estimated from its text before it is compiled. A heavy pattern is not compiled at all, and a text that would
+take long to match is not matched; then the server has to check it. Matching takes linear time, but a match cannot be
+interrupted.
 
 Spec: JSON Schema 2020-12 validation, section 6.3.3; the syntax is that of the engine, Rust's regex.
 """
@@ -21,21 +21,21 @@ from pydantic_core import SchemaError as BadSchemaError
 from pydantic_core import SchemaValidator, core_schema
 
 LIGHT_WEIGHT: Final = 5_000
-"""Up to this weight a pattern is compiled at once, in half a millisecond: `^\\d{4}-\\d{2}-\\d{2}$` has 1,200,
-and `^[A-Za-z0-9_-]{1,64}$` has 1,700."""
+"""Up to this weight a pattern is compiled at once, in half a millisecond: `^\\d{4}-\\d{2}-\\d{2}$` weighs 1,200, and
+`^[A-Za-z0-9_-]{1,64}$` weighs 1,700."""
 MOST_WEIGHT: Final = 80_000
-"""The heaviest pattern that is compiled, in 8 ms and to 3 MB: `^\\w{1,32}$` has 70,000."""
+"""The heaviest pattern that is compiled. This takes 8 ms and 3 MB: `^\\w{1,32}$` weighs 70,000."""
 KEPT_WEIGHT: Final = 500_000
-"""The weight of all patterns that are kept compiled, about 20 MB. Those that were not used for longest go first."""
+"""The weight of all cached patterns, about 20 MB. The least recently used patterns are dropped first."""
 KEPT_MOST: Final = 1_000
-"""The most patterns that are kept, with those that were refused."""
+"""The most cached patterns, including refused patterns."""
 MOST_CHARACTERS: Final = 5_000
-"""The longest pattern that is looked at."""
+"""The longest pattern that is considered."""
 
 LIGHT_WORK: Final = 500_000
-"""Positions in the program times characters of the text, up to which a text is matched at once: 4 ms at the most."""
+"""The bound for matching at once, as positions in the program times characters of the text: at most 4 ms."""
 MOST_WORK: Final = 12_500_000
-"""The same, for a match in a worker: 0.1 s at the most, in which nothing else of the process runs."""
+"""The bound for matching in a worker: at most 0.1 s, in which the rest of the process stands still."""
 
 _ANY: Final = 30
 _PROPERTY: Final = 2_200
@@ -45,7 +45,7 @@ _CLASS_WEIGHTS: Final[Mapping[str, int]] = {
     **dict.fromkeys("wWpP", _PROPERTY),
     **dict.fromkeys("bB", 10),
 }
-"""What the classes behind a backslash weigh. One letter weighs 1, which is 0.1 microseconds and 40 bytes."""
+"""The weights of classes with a backslash. A letter weighs 1, which stands for 0.1 microseconds and 40 bytes."""
 _REPEATED: Final = re.compile(r"\{(\d*)(,?)(\d*)\}")
 _GROUP: Final = re.compile(r"\?(?:P?<[^>]*>|[a-zA-Z-]*:?)")
 _LONGEST_NUMBER: Final = 6
@@ -53,23 +53,23 @@ _LONGEST_NUMBER: Final = 6
 
 @dataclass(frozen=True, slots=True)
 class PatternCost:
-    """What a pattern would cost."""
+    """The cost of a pattern."""
 
     weight: int
-    """Of the program."""
+    """The weight of the compiled program."""
     positions: int
-    """At which a search may be in the program at once."""
+    """The number of positions in the program at which a search may be at the same time."""
 
 
 def cost_of(pattern: str) -> PatternCost:
-    """An upper bound on the cost of a pattern, by its text. A text that is no valid pattern has a cost, too."""
+    """An upper bound on the cost of a pattern, from its text. An invalid pattern has a cost, too."""
     reader = _Weigher(pattern)
     reader.read()
     return PatternCost(reader.weight, max(reader.positions, 1))
 
 
 class _Weigher:
-    """Reads a pattern from left to right, and adds up; groups are on a stack."""
+    """Reads a pattern from left to right, and adds up its cost. Open groups are on a stack."""
 
     def __init__(self, pattern: str) -> None:
         self._text = pattern
@@ -77,7 +77,7 @@ class _Weigher:
         self._above: list[tuple[int, int]] = []
         self.weight = self.positions = 0
         self._last = (0, 0)
-        """The weight and positions of what a repetition behind it would repeat."""
+        """The weight and positions of the item that a following repetition would repeat."""
 
     def read(self) -> None:
         while self._at < len(self._text):
@@ -127,7 +127,7 @@ class _Weigher:
         return _CLASS_WEIGHTS.get(letter, 1)
 
     def _class(self) -> int:
-        """The weight of a class of characters, which may hold others."""
+        """The weight of a class of characters. Classes may be nested."""
         weight, depth = _ANY if self._text[self._at : self._at + 1] == "^" else 2, 1
         while self._at < len(self._text) and depth:
             character = self._text[self._at]
@@ -151,15 +151,15 @@ def _number(digits: str) -> int:
 class _Known:
     cost: PatternCost
     matcher: SchemaValidator | None
-    """None for a pattern that is too heavy, or that needs more than linear time (lookaround, backreferences)."""
+    """The compiled pattern; None if it is too heavy, or needs more than linear time (lookaround, backreferences)."""
 
 
 class PatternTooSlowError(Exception):
-    """The pattern or its match takes too long for the loop, but a worker has time for it."""
+    """The pattern or its match takes too long for the event loop, but not for a worker."""
 
 
 class Patterns:
-    """Some compiled patterns, and those that were refused. Several threads may use it."""
+    """A cache of compiled and refused patterns. It is thread-safe."""
 
     def __init__(self, kept_weight: int = KEPT_WEIGHT, kept_most: int = KEPT_MOST) -> None:
         self._kept_weight = kept_weight
@@ -172,10 +172,10 @@ class Patterns:
         return len(self._known)
 
     def found_in(self, pattern: str, text: str, *, in_worker: bool) -> bool | None:
-        """Whether a pattern is found in a text; None when the answer takes more than linear time, or costs too much.
+        """Whether a pattern is found in a text; None if the search takes more than linear time, or costs too much.
 
         Raises:
-            PatternTooSlowError: the caller is on the loop, and a worker could find the answer.
+            PatternTooSlowError: the caller is on the event loop, and a worker could find the answer.
         """
         known = self._of(pattern, LIGHT_WEIGHT if not in_worker else MOST_WEIGHT)
         if known.matcher is None:

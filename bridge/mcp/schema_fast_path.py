@@ -1,8 +1,8 @@
-"""Quick checks for plainly valid schemas and for values that are plainly valid against them. Pure.
+"""Quick checks for plainly valid schemas, and for values that are plainly valid against a schema. Pure.
 
 The library checks a schema by the meta-schema of its dialect. It follows eight references at each subschema, which
-takes a hundred times as long as a look at the keywords. For most tools that look is enough. Most arguments are flat
-objects of texts and numbers: a look at these takes a tenth of the time of a check by the library.
+takes a hundred times as long as checking the keywords. For most tools, checking the keywords is enough. Most arguments
+are flat objects of texts and numbers: a quick check takes a tenth of the time of the library.
 
 Spec: JSON Schema draft-07, 2019-09 and 2020-12.
 """
@@ -21,19 +21,20 @@ from bridge.text.jsonvalues import JsonObject
 
 
 def is_plainly_valid(schema: JsonObject) -> bool:
-    """Whether a schema is plainly valid. False means that only its dialect can tell. The caller bounds the depth."""
+    """Whether a schema is plainly valid. False means that only a check by its dialect can tell. The caller bounds the
+    depth."""
     return is_plain(schema) and validator_for(schema, default=Draft202012Validator) in _DIALECTS
 
 
 def is_plain(schema: JsonValue) -> bool:
-    """Whether a subschema is plainly valid, in any of these dialects."""
+    """Whether a subschema is plainly valid in all these dialects."""
     if not isinstance(schema, dict):
         return isinstance(schema, bool)
     return all(_PLAIN.get(keyword, _anything)(value) for keyword, value in schema.items())
 
 
 def plainly_accepts(schema: JsonValue, value: JsonValue) -> bool:
-    """Whether an object is plainly valid against a schema that asks for nothing but types and required properties.
+    """Whether an object is plainly valid against a schema that has only types and required properties.
 
     False means that only the library can tell.
     """
@@ -120,7 +121,7 @@ _PYTHON_TYPES: Final[Mapping[str, tuple[type, ...]]] = {
     "boolean": (bool,),
     "null": (type(None),),
 }
-"""The types of values that are plainly of a JSON type. (1.0 is an integer as well, which the library knows.)"""
+"""The Python types of each JSON type. (1.0 is an integer, too; the library handles it.)"""
 _DIALECTS: Final[frozenset[type[Validator]]] = frozenset(
     {Draft7Validator, Draft201909Validator, Draft202012Validator}
 )
@@ -145,4 +146,4 @@ _PLAIN: Final[Mapping[str, Callable[[JsonValue], bool]]] = {
     "required": _are_names,
     "type": _is_type,
 }
-"""For each keyword, a check that its value is valid in all these dialects. Other keywords may have any value."""
+"""Checks that the value of a keyword is valid in all these dialects. Other keywords may have any value."""

@@ -1,10 +1,11 @@
-"""The keywords of schemas whose checks by the library take more time than the value has parts. Pure.
+"""Keywords of schemas whose checks by the library take more than linear time. Pure.
 
-The library compares a value with all choices, all pairs of unique items, and repeats the whole value in each message.
-Its patterns may backtrack exponentially. Here a choice is looked up, a message repeats the beginning of a value, and
-each check counts its steps, and looks at the clock.
+The library compares a value with all choices, compares all pairs of unique items, and repeats the whole value in each
+message. Its patterns may backtrack exponentially. Here a choice is looked up, a message repeats only the beginning of a
+value, and each check counts its steps and watches its time.
 
-Spec: JSON Schema 2020-12 validation, sections 6 and 10; RFC 8259 (1 and 1.0 are one number, and true is none).
+Spec: JSON Schema 2020-12 validation, sections 6 and 10; RFC 8259 (1 and 1.0 are the same number, and true is not a
+number).
 """
 
 from __future__ import annotations
@@ -26,34 +27,34 @@ from bridge.mcp.patterns import Patterns, PatternTooSlowError
 from bridge.text.jsonvalues import JsonObject
 
 MAX_REFERENCES: Final = 64
-"""The most nested references of one check; values may be nested as deep. Python's own recursion limit must not be
-reached: the library that stores the schemas panics there."""
+"""The most nested references of a check, and the deepest nesting of a value. Python's recursion limit must not be
+reached, since the library that stores the schemas panics at it."""
 
 MAX_STEPS: Final = 100_000
-"""The most keywords that one check evaluates, plus some for each value that is checked. A schema whose references fan
-out would take exponentially many."""
+"""The most keywords that a check evaluates, plus some for each checked value. A schema with branching references could
+take exponentially many."""
 
 PATTERNS: Final = Patterns()
 """The compiled patterns of the process."""
 
 _LOOK_STEPS: Final = 16
-"""A step takes some microseconds. After so many the clock is looked at."""
+"""The number of steps between two looks at the clock. A step takes some microseconds."""
 _BREATH_SECONDS: Final = 0.001
 _REST_SECONDS: Final = 0.000_5
-"""A worker works for one time, and rests for the other, so that the loop's thread gets the interpreter at once."""
+"""The pause of a worker between two periods of work, in which the event loop's thread gets the interpreter."""
 _FEW_CHOICES: Final = 32
-"""So few texts are compared one by one sooner than they are looked up."""
+"""Up to this number, comparing texts one by one is faster than looking them up."""
 _SHOWN_VALUES: Final = 50
 _SHOWN_CHARACTERS: Final = 400
 _ANNOTATIONS: Final = frozenset({"title", "description", "default", "examples", "deprecated", "$comment"})
 
 
 class TooManyStepsError(Exception):
-    """The check takes too many steps, or follows too many references into one another."""
+    """The check takes too many steps, or its references are nested too deeply."""
 
 
 class UnexpectedNamesError(Exception):
-    """The names of properties that a schema does not expect, as the cause of the error that says so."""
+    """The names of unexpected properties, as the cause of the error about them."""
 
     def __init__(self, names: tuple[str, ...]) -> None:
         super().__init__("unexpected properties")
@@ -70,11 +71,11 @@ class CheckTime:
 
     seconds: float
     in_worker: bool = False
-    """Whether it runs in a thread of its own, beside the loop."""
+    """Whether the check runs in a thread beside the event loop."""
 
 
 class Steps(FormatChecker):
-    """Counts the steps of one check. It is a format checker, since the library passes nothing else into a check."""
+    """Counts the steps of a check. This is a format checker because the library passes no other object into a check."""
 
     def __init__(self, formats: FormatChecker | None, steps: int, allowed: CheckTime | None = None) -> None:
         """Without a time, only the steps are bounded."""
@@ -83,7 +84,8 @@ class Steps(FormatChecker):
         self._left = steps
         self._references = 0
         self._allowed = allowed
-        # On the loop only the work of the check counts: while the system lets others run, the check holds up nobody.
+        # On the loop only the CPU time of the check counts: while the system runs other processes, the check blocks
+        # nothing.
         self._clock = time.perf_counter if allowed is None or allowed.in_worker else time.thread_time
         self._until = self._clock() + allowed.seconds if allowed else 0.0
         self._worked_since = self._clock()
@@ -91,7 +93,7 @@ class Steps(FormatChecker):
 
     @property
     def in_worker(self) -> bool:
-        """Whether the check runs beside the loop."""
+        """Whether the check runs beside the event loop."""
         return self._allowed is not None and self._allowed.in_worker
 
     def check(self, instance: object, format: str) -> None:  # noqa: A002 - the library's name
@@ -133,28 +135,28 @@ class Steps(FormatChecker):
     def choices(
         self, listed: list[JsonValue], made: Callable[[list[JsonValue], Steps], Choices | None]
     ) -> Choices | None:
-        """The choices of a list in the schema, made once in each check."""
+        """The choices of a list in the schema. They are made only once in a check."""
         if id(listed) not in self._choices:
             self._choices[id(listed)] = made(listed, self)
         return self._choices[id(listed)]
 
 
 class Choices:
-    """Some JSON values: one value is found without a look at the others."""
+    """Some JSON values with fast look-up."""
 
     def __init__(self, values: list[JsonValue], steps: Steps) -> None:
         self._counts = Counter(key_of(value, steps) for value in values)
         self._has_containers = any(isinstance(value, dict | list) for value in values)
 
     def count(self, value: JsonValue, steps: Steps) -> int:
-        """How often the value is among them."""
+        """How often the value is among the choices."""
         if isinstance(value, dict | list) and not self._has_containers:
             return 0
         return self._counts[key_of(value, steps)]
 
 
 def key_of(value: JsonValue, steps: Steps | None) -> object:
-    """A key that two values share if they are equal in JSON. Its parts are texts, since a sender can choose numbers
+    """A key that two values share if they are equal in JSON. It consists of texts, since a sender could choose numbers
     with equal hashes."""
     if steps is not None:
         steps.step()
@@ -174,7 +176,7 @@ def key_of(value: JsonValue, steps: Steps | None) -> object:
 
 
 def shown(value: JsonValue) -> str:
-    """A value in a message: whole if it is short, else its beginning or its size."""
+    """A value for a message: the whole value if it is short, else its beginning or its size."""
     if value is None or isinstance(value, bool | int | float) or _is_short(value):
         return repr(value)
     if isinstance(value, str):
@@ -233,7 +235,8 @@ def _const(
 
 
 def _constants(listed: list[JsonValue], steps: Steps) -> Choices | None:
-    """The values that schemas name one by one, if they ask for nothing else. Two schemas can name one value."""
+    """The constants of a list of schemas, if the schemas have no other keywords. Two schemas can have the same
+    constant."""
     values: list[JsonValue] = []
     for schema in listed:
         if not isinstance(schema, dict):
@@ -272,7 +275,7 @@ def _one_of(
 
 
 def _fitting(validator: Any, listed: list[JsonValue], instance: JsonValue, most: int) -> int:
-    """How many of the schemas take a value, counted up to `most`."""
+    """How many of the schemas accept a value, counted up to `most`."""
     if (steps := _steps_of(validator)) is not None:
         constants = steps.choices(listed, _constants)
         if constants is not None:
@@ -287,7 +290,7 @@ def _not(validator: Any, refused: JsonValue, instance: JsonValue, _: JsonObject)
 
 
 def _sized(kind: type, is_wrong: Callable[[float, float], bool], at: int, at_that: str, words: str) -> Any:
-    """The check of a size. `at` is the bound that has words of its own, `at_that`."""
+    """The check of a size. At the bound `at`, the message is `at_that`."""
 
     def check(_: Any, bound: JsonValue, instance: JsonValue, __: JsonObject) -> Iterator[ValidationError]:
         if not isinstance(instance, kind) or not isinstance(bound, int | float):
@@ -314,7 +317,7 @@ def _is_found(validator: Any, pattern: JsonValue, text: str, *, unknown: bool) -
 
 
 def matches(pattern: JsonValue, text: str, *, unknown: bool, in_worker: bool = False) -> bool:
-    """Whether a pattern is found in a text; `unknown` when linear time does not suffice, or it takes too much.
+    """Whether a pattern is found in a text; `unknown` if the search takes more than linear time, or costs too much.
 
     Raises:
         PatternTooSlowError: see `Patterns`.

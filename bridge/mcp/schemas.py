@@ -1,8 +1,8 @@
 """Compiles the schemas of tools and forms, and checks values against them in bounded time. Pure.
 
-Neither the schemas nor the values are trusted. Nothing is fetched, depth and references are bounded, and every check
-ends after a number of steps. One that takes longer than the loop can wait goes on in a worker, for some time. A value
-that cannot be checked here is left to the server.
+Schemas and values are untrusted. Nothing is fetched, depth and references are bounded, and every check ends after a
+number of steps. A check that takes too long for the event loop goes on in a worker, for some time. A value that cannot
+be checked here is left to the server.
 
 Spec: JSON Schema 2020-12 and the dialects before it.
 """
@@ -45,25 +45,25 @@ from bridge.mcp.schema_keywords import (
 from bridge.text.jsonvalues import JsonObject, is_deeper, values_in
 
 MAX_SCHEMA_DEPTH: Final = 40
-"""The most levels in a tool's schema. Deeper schemas serve only to exhaust their readers. a2a-sdk, whose JSON goes
-through protocol buffers, cannot read a card with a schema of 45 levels."""
+"""The most levels in a tool's schema. Deeper schemas only serve to exhaust their readers. a2a-sdk reads JSON through
+protocol buffers, and cannot read a card with a schema of 45 levels."""
 
 MAX_STEPS_A_VALUE: Final = 200
-"""The steps of a check that each checked value adds to MAX_STEPS."""
+"""The steps that each checked value adds to MAX_STEPS."""
 
 LOOP_SECONDS: Final = 0.005
-"""How long a check may take where nothing else runs meanwhile."""
+"""How long a check may block the event loop."""
 WORKER_SECONDS: Final = 2.0
-"""How long one may take in a worker, rests included, before the value is left to the server."""
+"""How long a check may take in a worker, including its pauses. After that, the value is left to the server."""
 
 _ODD_FACTOR: Final = 100
-"""How much more a value costs in a schema that is not plainly valid. The meta-schema takes 0.7 ms for each subschema,
-and faults are found, removed, and the schema is checked again."""
+"""The factor of the cost of a value in a schema that is not plainly valid. The meta-schema takes 0.7 ms for each
+subschema; faults are found and removed, and the schema is checked again."""
 
 _MAX_FAULTS: Final = 1000
 """The most faults that are removed from a schema. A schema with more is not used at all."""
 _MAX_FOREIGN_REFERENCES: Final = 50
-"""The most references that are removed from a schema. Each is looked for from the top."""
+"""The most references that are removed from a schema. Each is searched for from the top."""
 _NAMING: Final = frozenset({"properties", "patternProperties", "$defs", "definitions", "dependentSchemas"})
 """Keywords that hold schemas by name."""
 _READ_TOGETHER: Final[Mapping[str, tuple[str, ...]]] = {
@@ -72,13 +72,13 @@ _READ_TOGETHER: Final[Mapping[str, tuple[str, ...]]] = {
     "prefixItems": ("items",),
     "items": ("additionalItems",),
 }
-"""For each keyword, those that apply to what it leaves over. Without it they would refuse values that they accepted,
-so they are removed with it."""
+"""For each keyword, the keywords that apply to the items or properties that it leaves over. Without it, they would
+refuse values that they accepted before, so they are removed with it."""
 _NARROWED_BY_LESS: Final = ("not", "oneOf", "if", "contains", "unevaluatedProperties", "unevaluatedItems")
-"""Keywords by which a schema that accepts more in one place may accept less as a whole."""
+"""Keywords that can make a schema accept less as a whole if one of its parts accepts more."""
 
 _MAX_REFERENCES_SHOWN: Final = 8
-"""The most references that are followed in a row to describe a schema."""
+"""The most successive references that are followed to describe a schema."""
 
 _REFERENCES: Final = frozenset({"$ref", "$dynamicRef", "$recursiveRef"})
 
@@ -94,17 +94,17 @@ class InvalidSchemaError(ValueError):
 
 
 class ForeignReferenceError(ValueError):
-    """The schema refers to something that it does not hold, or that is no schema."""
+    """The schema refers to something outside of the schema, or to something that is not a schema."""
 
     def __init__(self, words: str, holder: JsonObject | None = None, key: str = "") -> None:
-        """`holder` is the part of the schema with the reference, under this key; None when that is not known."""
+        """`holder` is the part of the schema that has the reference under `key`; None if it is not known."""
         super().__init__(words)
         self.holder = holder
         self.key = key
 
 
 def checkable(schema: JsonObject) -> tuple[Validator, JsonObject, str | None]:
-    """A schema, compiled; the part of it that was compiled; and why that is not all of it, or None when it is.
+    """The compiled schema; the part of it that was compiled; and why this is not the whole schema, or None if it is.
 
     Raises:
         ValueError: the schema is too deep.
@@ -121,11 +121,11 @@ def checkable(schema: JsonObject) -> tuple[Validator, JsonObject, str | None]:
 
 
 def validator_of(schema: JsonObject) -> Validator:
-    """A schema, compiled by the dialect that its `$schema` names, by default 2020-12. Nothing is ever fetched.
+    """A schema, compiled by the dialect that its `$schema` names, by default 2020-12. Nothing is fetched.
 
     Raises:
         InvalidSchemaError: the schema is invalid in its dialect.
-        ForeignReferenceError: it refers to another document, or to nothing.
+        ForeignReferenceError: the schema refers to another document, or to nothing.
         ValueError: the schema is too deep.
     """
     if is_deeper(schema, MAX_SCHEMA_DEPTH):
@@ -140,12 +140,15 @@ def validator_of(schema: JsonObject) -> Validator:
 
 
 def _require_whole(schema: JsonObject, kind: type[Validator]) -> None:
-    """Raises ForeignReferenceError."""
+    """Raise ForeignReferenceError if a reference leads out of the schema."""
     dialect = _dialect(kind)
     root: Resource[JsonValue] = dialect.create_resource(schema)
     try:
         _require_own_references(root, Registry().resolver_with_root(root), dialect, set())
-    except (AttributeError, TypeError) as exc:  # the library expects schemas wherever a reference may lead
+    except (
+        AttributeError,
+        TypeError,
+    ) as exc:  # the library expects a schema at the target of every reference
         raise ForeignReferenceError("its schema refers to something that is not a schema") from exc
 
 
@@ -156,7 +159,7 @@ def _dialect(kind: type[Validator]) -> Specification[JsonValue]:
 
 def schema_cost(schema: JsonObject) -> int:
     """The cost of compiling a schema, in values of a plainly valid schema."""
-    if is_deeper(schema, MAX_SCHEMA_DEPTH):  # it is refused without any more work
+    if is_deeper(schema, MAX_SCHEMA_DEPTH):  # it is refused without further work
         return 0
     return values_in(schema) * (1 if is_plainly_valid(schema) else _ODD_FACTOR)
 
@@ -165,7 +168,7 @@ def _require_valid(schema: JsonObject, kind: type[Validator]) -> None:
     if is_plainly_valid(schema):
         return
     try:
-        # No format checker: patterns are JavaScript's, and Python cannot read all of them.
+        # No format checker: patterns are of JavaScript, and Python cannot read all of them.
         kind.check_schema(schema, format_checker=None)  # type: ignore[call-arg]  # the protocol lags behind
     except SchemaError as exc:
         where = "/".join(str(step) for step in exc.absolute_path)
@@ -175,7 +178,7 @@ def _require_valid(schema: JsonObject, kind: type[Validator]) -> None:
 
 
 def unknown_dialect(schema: JsonObject) -> str | None:
-    """The dialect of a schema when it is not known here, so that the schema is read as 2020-12; else None."""
+    """The dialect of a schema if it is unknown, so that the schema is read as 2020-12; else None."""
     named = schema.get("$schema")
     if not isinstance(named, str):
         return None
@@ -187,8 +190,8 @@ def unknown_dialect(schema: JsonObject) -> str | None:
 
 
 def without_faults(schema: JsonObject) -> JsonObject:
-    """An invalid schema without its invalid keywords. The rest accepts at least what the schema accepted; `{}` when
-    that is not certain."""
+    """An invalid schema without its invalid keywords. The rest accepts at least what the schema accepted; `{}` if this
+    is not certain."""
     if is_narrowed_by_less(schema):
         return {}
     left = deepcopy(schema)
@@ -202,8 +205,8 @@ def without_faults(schema: JsonObject) -> JsonObject:
 
 
 def without_foreign_references(schema: JsonObject) -> JsonObject:
-    """A valid schema without its references to what it does not hold. The rest accepts at least what the schema
-    accepted; `{}` when that is not certain."""
+    """A valid schema without references that lead out of the schema. The rest accepts at least what the schema
+    accepted; `{}` if this is not certain."""
     left, kind = deepcopy(schema), validator_for(schema, default=Draft202012Validator)
     for _ in range(_MAX_FOREIGN_REFERENCES):
         try:
@@ -218,7 +221,7 @@ def without_foreign_references(schema: JsonObject) -> JsonObject:
 
 
 def is_narrowed_by_less(schema: JsonObject) -> bool:
-    """Whether a schema that accepts more in one place may accept less as a whole."""
+    """Whether a schema may accept less as a whole if one of its parts accepts more."""
     return _names(schema, *_NARROWED_BY_LESS)
 
 
@@ -234,7 +237,7 @@ def subschemas(schema: JsonObject) -> Iterator[JsonObject]:
 
 
 def _drop(path: list[str | int], schema: JsonObject) -> None:
-    """Remove the keyword at a path. A named schema there becomes `true`, which accepts anything."""
+    """Remove the keyword at a path. A named schema at the path becomes `true`, which accepts anything."""
     names, holder = False, schema
     for number, step in enumerate(map(str, path), 1):
         inner = holder.get(step)
@@ -251,7 +254,7 @@ def _drop(path: list[str | int], schema: JsonObject) -> None:
 
 
 def _without_dialect(schema: JsonValue) -> Any:
-    """A schema without `$schema`: at each one the library would return to its own, slow checks."""
+    """A schema without any `$schema`: at each `$schema` the library would return to its own slow checks."""
     if isinstance(schema, dict):
         return {
             key: _without_dialect(inner)
@@ -262,9 +265,9 @@ def _without_dialect(schema: JsonValue) -> Any:
 
 
 def resolved(schema: JsonObject, root: JsonObject) -> JsonObject:
-    """A schema merged with the target of its `$ref` into the root; its own keywords take precedence.
+    """A schema merged with the target of its `$ref` in the root; its own keywords take precedence.
 
-    A reference of another kind (an anchor), or in a circle, stays.
+    Other kinds of references (anchors) and circular references stay.
     """
     for _ in range(_MAX_REFERENCES_SHOWN):
         reference = schema.get("$ref")
@@ -276,7 +279,7 @@ def resolved(schema: JsonObject, root: JsonObject) -> JsonObject:
 
 
 def _at(reference: str, root: JsonObject) -> JsonValue:
-    """The target of a JSON pointer in a reference; None when it is no pointer, or leads nowhere."""
+    """The target of a JSON pointer in a reference; None if the reference is not a pointer, or leads nowhere."""
     document, _, pointer = reference.partition("#")
     if document or (pointer and not pointer.startswith("/")):
         return None
@@ -291,7 +294,7 @@ def _at(reference: str, root: JsonObject) -> JsonValue:
 
 
 class UncheckableError(Exception):
-    """The value cannot be checked here: the check takes too long, or Python cannot do it."""
+    """The value cannot be checked here: the check takes too long, or is impossible in Python."""
 
 
 def errors_of(
@@ -302,7 +305,7 @@ def errors_of(
     Raises:
         UncheckableError: endless recursion or references, a reference that leads nowhere, a pattern that only
             JavaScript can read, a number beyond floats; or a check that took too long in a worker, too.
-        SlowWork: it takes more than LOOP_SECONDS. See `SlowWork`.
+        SlowWork: the check takes more than LOOP_SECONDS. See `SlowWork`.
     """
     if plainly_accepts(validator.schema, value):  # type: ignore[arg-type]  # the protocol says Mapping or bool
         return []
@@ -330,7 +333,7 @@ class _Check:
             raise UncheckableError(str(exc)) from exc
 
     def digest(self) -> bytes:
-        """Tells the check from all others. (JSON would not do: to write it takes ten times as long.)"""
+        """A digest that identifies the check. (Writing JSON instead would take ten times as long.)"""
         formats = id(self.validator.format_checker)  # type: ignore[attr-defined]  # the protocol lags behind
         said = (
             type(self.validator).__name__,
@@ -351,7 +354,7 @@ _WITHOUT_REFERENCES: Final = 2
 
 
 class _Verdicts:
-    """The verdicts of slow checks, each as long as the work that wanted it goes on. Several threads use it."""
+    """The verdicts of slow checks. Each is kept while the work that needs it goes on. This is thread-safe."""
 
     def __init__(self) -> None:
         self._made: dict[bytes, list[ValidationError] | UncheckableError] = {}
@@ -386,12 +389,12 @@ _VERDICTS: Final = _Verdicts()
 def _quick(kind: type[Validator], has_patterns: bool) -> type[Validator]:
     """The dialect with checks in linear time, so that a client's value cannot stall the bridge.
 
-    The library uses patterns that may backtrack exponentially for unevaluated properties, too. Where there are
-    patterns, that keyword is left to the server.
+    The library also uses backtracking patterns for unevaluated properties. In a schema with patterns, this keyword is
+    left to the server.
     """
     ours = {**KEYWORDS, **({"unevaluatedProperties": passed_over} if has_patterns else {})}
     if kind is Draft3Validator:
-        del ours["type"]  # a type may be a schema there
+        del ours["type"]  # in draft 3, a type may be a schema
     checks: dict[str, Any] = {name: ours.get(name, check) for name, check in kind.VALIDATORS.items()}
     counted = {
         keyword: _bounded(_counted(check)) if keyword in _REFERENCES else _counted(check)
@@ -426,7 +429,7 @@ def _bounded(check: Any) -> Any:
 
 
 def _names(schema: JsonValue, *keywords: str) -> bool:
-    """Whether a schema has one of some keywords anywhere."""
+    """Whether a schema has one of these keywords anywhere."""
     if isinstance(schema, dict):
         return any(keyword in schema for keyword in keywords) or any(
             _names(inner, *keywords) for inner in schema.values()
@@ -440,7 +443,7 @@ def _require_own_references(
     dialect: Specification[JsonValue],
     seen: set[int],
 ) -> None:
-    """Refuse a schema with a reference that leads out of the schema, and that a check could follow."""
+    """Refuse a schema in which a check could follow a reference out of the schema."""
     contents = schema.contents
     if id(contents) in seen:
         return
@@ -461,5 +464,5 @@ def _require_own_references(
         _require_own_references(dialect.create_resource(found.contents), found.resolver, dialect, seen)
     for inner in schema.subresources():
         if not isinstance(inner.contents, dict):
-            continue  # a boolean refers to nothing, and the library's older dialects do not expect it
+            continue  # a boolean has no references, and the library's older dialects do not expect it
         _require_own_references(inner, resolver.in_subresource(inner), dialect, seen)

@@ -1,7 +1,7 @@
-"""The fields of a listed tool beside its name and input schema, each of the type that MCP gives it. Pure.
+"""Checks the types of a listed tool's fields, except for its name and input schema. Pure.
 
-Hosts refuse a whole list of tools for one field of a wrong type in one tool. Such a field is left out and named, and
-the tool stays. A null field is absent: many servers write every field that they know.
+Hosts refuse a whole list of tools if a single field has a wrong type. Such a field is left out and reported, and the
+tool stays. A null field counts as absent, since many servers write every field that they know.
 
 Spec: MCP 2026-07-28 and 2025-11-25, schema: Tool, ToolAnnotations, Icon.
 """
@@ -53,7 +53,7 @@ _FIELDS: Final[Mapping[str, tuple[_Is, str]]] = {
     "outputSchema": (_is_object, "an object"),
     "execution": (_is_object, "an object"),
 }
-"""What each field of a tool has to be, and that in words."""
+"""The check for each field of a tool, and the name of its type."""
 _HINTS: Final = ("readOnlyHint", "destructiveHint", "idempotentHint", "openWorldHint")
 _ANNOTATIONS: Final[Mapping[str, tuple[_Is, str]]] = {
     "title": (_is_text, "a text"),
@@ -67,9 +67,9 @@ _ICON: Final[Mapping[str, tuple[_Is, str]]] = {
 
 
 def with_typed_fields(listed: JsonObject) -> tuple[JsonObject, tuple[str, ...]]:
-    """A listed tool without its fields of a wrong type, and in words which fields were left out, and why.
+    """A listed tool without fields of a wrong type, and a description of each field that was left out.
 
-    A tool without a fault is the same object.
+    A tool without a fault is returned unchanged.
     """
     faults: list[str] = []
     typed = _typed(listed, _FIELDS, "", faults)

@@ -1,10 +1,10 @@
 """The tools that a server lists, and which of them can be served. Pure.
 
-The listed object of a tool is kept verbatim, but for fields of a wrong type (`tool_fields.py`). A tool that cannot be
-served (no name, no input schema) is left out and reported; the others stay. A tool with an invalid schema
-(`"type": "any"`, the `exclusiveMinimum: true` of draft 4), or a schema that refers to what it does not hold, is
-served; its arguments are checked against the valid rest of the schema. A tool whose schema names an
-unknown dialect is served, too; the schema is read as 2020-12.
+The listed object of a tool is kept verbatim, except for fields of a wrong type (`tool_fields.py`). A tool that cannot
+be served (no name, no input schema) is left out and reported; the others stay. A tool with an invalid schema (`"type":
+"any"`, the `exclusiveMinimum: true` of draft 4), or a schema with references that lead out of the schema, is served;
+its arguments are checked against the valid rest of the schema. A tool whose schema names an unknown dialect is served,
+too; the schema is read as 2020-12.
 
 Spec: MCP 2026-07-28 and 2025-11-25, server/tools.
 """
@@ -39,14 +39,14 @@ class Tool:
     """The listed schema without its invalid keywords."""
     validator: Validator
     unchecked: str | None = None
-    """Why its arguments are not checked against the whole listed schema; None when they are."""
+    """Why the arguments are not checked against the whole listed schema; None if they are."""
     header_names: Mapping[tuple[str, ...], str] = field(default_factory=dict)
     """The arguments that a header repeats, by their paths: the `x-mcp-header` of each (MCP 2026-07-28)."""
     odd: tuple[str, ...] = ()
-    """What the server listed of it and was left out, in words."""
+    """Descriptions of the listed fields that were left out."""
 
     def text(self, key: str) -> str | None:
-        """A text field of the tool, such as `title` or `description`; None when absent or empty."""
+        """A text field of the tool, such as `title` or `description`; None if it is absent or empty."""
         value = self.listed.get(key)
         return value if isinstance(value, str) and value else None
 
@@ -58,19 +58,20 @@ class Tool:
 
     @property
     def annotations(self) -> JsonObject:
-        """The annotations of the tool, which are hints; empty without any."""
+        """The annotations of the tool, which are hints; empty if there are none."""
         value = self.listed.get("annotations")
         return value if isinstance(value, dict) else {}
 
     @property
     def runs_only_as_task(self) -> bool:
-        """Whether it has to be called as a task (MCP 2025-11-25 basic/utilities/tasks, tool-level negotiation)."""
+        """Whether the tool has to be called as a task (MCP 2025-11-25 basic/utilities/tasks, tool-level
+        negotiation)."""
         execution = self.listed.get("execution")
         return isinstance(execution, dict) and execution.get("taskSupport") == "required"
 
     @property
     def is_repeatable(self) -> bool:
-        """Whether its annotations say that calling it twice has no more effect than calling it once."""
+        """Whether its annotations say that calling the tool twice has no more effect than calling it once."""
         return any(self.annotations.get(hint) is True for hint in ("readOnlyHint", "idempotentHint"))
 
 
@@ -83,12 +84,12 @@ class UnservableTool:
 
 
 DEFAULT_SCHEMA_VALUES: Final = 250_000
-"""The most values in the schemas of a list of tools. Compiling so many takes one or two seconds."""
+"""The most values in the schemas of a list of tools. Compiling this many takes one or two seconds."""
 
 
 @dataclass(slots=True)
 class SchemaBudget:
-    """The work that compiling the schemas of one peer may still cost, in values."""
+    """The work that is left for compiling the schemas of one peer, in values."""
 
     most: int = DEFAULT_SCHEMA_VALUES
     _done: int = 0
@@ -105,9 +106,9 @@ class SchemaBudget:
 def tools_from(
     listed: Iterable[JsonValue], work: SchemaBudget | None = None
 ) -> tuple[tuple[Tool, ...], tuple[UnservableTool, ...]]:
-    """The tools that can be served, in the server's order, and those that cannot.
+    """The tools that can be served, in the server's order, and the tools that cannot.
 
-    The arguments of a tool are not checked when its schema costs more work than is left.
+    The arguments of a tool are not checked if its schema costs more work than is left.
     """
     work = work or SchemaBudget()
     tools: dict[str, Tool] = {}
@@ -141,7 +142,7 @@ def _tool_from(item: JsonValue, work: SchemaBudget) -> Tool:
         raise ValueError("its inputSchema is no object")  # noqa: TRY004
     if schema.get("type", "object") != "object":
         raise ValueError(f"its inputSchema has the type {schema['type']!r}, not 'object'")
-    # Imports the whole SDK, which a client of A2A never needs.
+    # Imports the whole SDK, which an A2A client never needs.
     from mcp.shared.inbound import find_invalid_x_mcp_header, x_mcp_header_map
 
     if (reason := find_invalid_x_mcp_header(schema)) is not None:

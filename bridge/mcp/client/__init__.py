@@ -1,1 +1,1 @@
-"""Tool servers: reached, kept connected, called, and asked what they want in between."""
+"""The client of MCP: connects to tool servers, stays connected, calls tools, and passes on the servers' questions."""

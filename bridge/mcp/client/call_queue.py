@@ -1,14 +1,14 @@
 """Which call runs next on a tool server, and what happens when an open question blocks other calls.
 
-A *queue* stands before the sessions that serve the same callers. A session has a number of *slots*, one for each
-call that runs on it. Free slots go to the principals in turns. Where principals share the sessions, one principal
-alone cannot take the last quarter of the slots, so that another finds one free.
+A *queue* stands before the sessions that serve the same callers. A session has a number of *slots*, one for each call
+that runs on it. Free slots go to the principals in turns. If principals share the sessions, a single principal cannot
+take the last quarter of the slots. So other principals find a free slot.
 
-A call *holds* its slot while its client is asked something. The slot is *contended* when other calls wait and no
-slot is free. Then both sides are told, and the question that has been open for longest is withdrawn after a while.
+A call *holds* its slot while its client is asked something. The slot is *contended* when other calls wait and no slot
+is free. Then both sides are told. The question that has been open for longest is withdrawn after a while.
 
-A waiting call is told what it waits for at most twice: when it joins the queue, and once it is the next of its
-principal. FaultPolicy all calls of each question would cost calls times questions updates.
+A waiting call is told what it waits for at most twice: when it joins the queue, and once it is the next call of its
+principal. Telling every call of every question would cost calls times questions updates.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from bridge.mcp.client.session import Session
 logger = logging.getLogger(__name__)
 
 SHARED_FROM: Final = 4
-"""With this many slots or more, one principal alone cannot take the last quarter."""
+"""With this many slots or more, a single principal cannot take the last quarter."""
 
 
 class DisplacedError(BusyError):
@@ -44,7 +44,7 @@ class Claimant:
     principal: str
     task_id: str = ""
     is_secret: bool = False
-    """Whether anybody who knows the task's id may use the task: then no other caller is told the id."""
+    """Whether everyone who knows the task's id may use the task. Then no other caller is told the id."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,11 +53,11 @@ class SlotHold:
 
     caller: Claimant
     ends_in_seconds: float
-    """When the question is withdrawn if others go on waiting; infinite while no call waits."""
+    """The seconds until the question is withdrawn, if other calls go on waiting; infinite while no call waits."""
 
 
 OnHeld = Callable[[SlotHold], None]
-"""Tells a waiting call which hold it waits for."""
+"""Tells a waiting call for which hold it waits."""
 
 
 @dataclass(eq=False)
@@ -70,11 +70,11 @@ class _Ticket:
     slot: CallSlot | None = None
     is_displaced: bool = False
     told_of: CallSlot | None = None
-    """The slot that the call was last told of, as the one it waits for."""
+    """The slot that the call was last told to wait for."""
     deadline: float = math.inf
-    """When this call withdraws the question that blocks it; infinite unless it is the next of its principal."""
+    """When this call withdraws the question that blocks it; infinite unless it is the next call of its principal."""
     moved: Signal = field(default_factory=Signal)
-    """Told when the call has a slot, is displaced, or has another deadline."""
+    """Signalled when the call has a slot, is displaced, or has another deadline."""
 
     def wait_until(self, deadline: float) -> None:
         self.deadline = deadline
@@ -83,7 +83,7 @@ class _Ticket:
 
 @dataclass(eq=False)
 class _SessionSlots:
-    """A session, and how many of its slots are taken."""
+    """A session, and the number of its taken slots."""
 
     session: Session
     taken: int = 0
@@ -104,8 +104,8 @@ class CallSlot:
         self._give_up: Callable[[], None] | None = None
 
     def hold(self, tell: Callable[[float], None], give_up: Callable[[], None]) -> None:
-        """Keep the slot while the call's client is asked something. `tell` is called once others wait, with the
-        seconds that are left to answer; `give_up` is called when they are over."""
+        """Keep the slot while the call's client is asked something. `tell` is called once other calls wait, with the
+        seconds left to answer; `give_up` is called when these seconds are over."""
         self._tell, self._give_up = tell, give_up
         if self.held_since == math.inf:
             self.held_since, self.is_contended = anyio.current_time(), False
@@ -113,13 +113,13 @@ class CallSlot:
             self._queue.look()
 
     def go_on(self) -> None:
-        """End the hold: the call's client is no longer asked anything."""
+        """End the hold: no question is open any more."""
         if self.held_since < math.inf:
             self._end_hold()
             self._queue.look()
 
     def contend(self, seconds: float) -> None:
-        """Tell the call, once, that others wait and that its question is withdrawn after these seconds."""
+        """Tell the call, once, that other calls wait and that its question is withdrawn after `seconds`."""
         if not self.is_contended and self._tell is not None:
             self.is_contended = True
             self._tell(seconds)
@@ -137,7 +137,7 @@ class CallSlot:
 
 
 class CallQueue:
-    """The calls for a group of equal sessions: those that run, and those that wait."""
+    """The running and waiting calls for a group of equal sessions."""
 
     def __init__(
         self,
@@ -148,18 +148,18 @@ class CallQueue:
         most_sessions: int = 1,
         open_another: Callable[[], Session] | None = None,
     ) -> None:
-        """`contended_seconds` is how long a question may be open once others wait. `open_another` makes one more
-        session when all slots are taken. A queue that has it is shared by principals."""
+        """`contended_seconds` is how long a question may be open once other calls wait. `open_another` opens a further
+        session when all slots are taken. A queue with `open_another` is shared by principals."""
         self._sessions = [_SessionSlots(first)]
         self._slots_each = slots_each
         self._contended_seconds = contended_seconds
         self._most_sessions = most_sessions
         self._open_another = open_another
         self._waiting: dict[str, dict[_Ticket, None]] = {}
-        """The waiting calls of each principal. The principal that is served next stands first, its next call too."""
+        """The waiting calls of each principal. The principal that is served next comes first; so does its next call."""
         self._running: Counter[str] = Counter()
         self.holding: dict[CallSlot, None] = {}
-        """The slots that are held, the oldest question first. The values mean nothing."""
+        """The slots that are held, the oldest question first. The values have no meaning."""
         self._blocker: CallSlot | None = None
         """The slot whose question has been open for longest; None unless it is contended."""
         self._deadline = math.inf
@@ -167,7 +167,7 @@ class CallQueue:
 
     @property
     def session(self) -> Session:
-        """A session for requests that need no slot: one that is up, if any is, with the fewest calls."""
+        """A session for requests that need no slot: preferably a connected session, with the fewest calls."""
         return self._least_taken(self._sessions).session
 
     @property
@@ -222,7 +222,7 @@ class CallQueue:
             self._leave(ticket)
 
     def displace(self, principal: str) -> bool:
-        """Remove the newest waiting call of a principal from the queue; False when it has none there."""
+        """Remove the newest waiting call of a principal from the queue. Returns False if there is none."""
         tickets = self._waiting.get(principal)
         if not tickets:
             return False
@@ -234,7 +234,7 @@ class CallQueue:
         return True
 
     def look(self, newcomer: _Ticket | None = None) -> None:
-        """Assign the free slots, and work out anew which question blocks the calls that wait."""
+        """Assign the free slots, and update which question blocks the waiting calls."""
         while (found := self._next()) is not None and (slots := self._free()) is not None:
             self._assign(found, slots)
         if not self._waiting:
@@ -255,7 +255,7 @@ class CallQueue:
                 ticket.on_held(SlotHold(self._blocker.caller, left))
 
     def _contended(self) -> tuple[CallSlot | None, float]:
-        """The slot whose question blocks others, and when that question is withdrawn."""
+        """The slot whose question blocks other calls, and when that question is withdrawn."""
         if not self.holding or self._free(may_open=False) is not None:
             return None, math.inf
         first = next(iter(self.holding))
@@ -294,7 +294,7 @@ class CallQueue:
         return BusyError(f"{name} was busy for {within_seconds:g} s, so the call was given up")
 
     def _next(self) -> _Ticket | None:
-        """The call that gets the next slot; None when no principal that waits may have one more."""
+        """The call that gets the next slot; None if no waiting principal may have another slot."""
         for principal, tickets in self._waiting.items():
             if self._running[principal] < self._allowance:
                 return _first(tickets)
@@ -308,7 +308,7 @@ class CallQueue:
         return slots - slots // 4 if is_shared and slots >= SHARED_FROM else slots
 
     def _free(self, *, may_open: bool = True) -> _SessionSlots | None:
-        """A session with a free slot. When there is none, a new session is opened if there may be one more."""
+        """A session with a free slot. If there is none, a further session is opened within the limit."""
         if free := [slots for slots in self._sessions if slots.taken < self._slots_each]:
             return self._least_taken(free)
         if not may_open or self._open_another is None or len(self._sessions) >= self._most_sessions:
@@ -323,7 +323,7 @@ class CallQueue:
         self._forget(ticket)
         principal = ticket.caller.principal
         if principal in self._waiting:
-            self._waiting[principal] = self._waiting.pop(principal)  # the other principals come first now
+            self._waiting[principal] = self._waiting.pop(principal)  # now the other principals come first
         slots.taken += 1
         self._running[principal] += 1
         ticket.slot = CallSlot(self, slots, ticket.caller)
@@ -340,7 +340,7 @@ class CallQueue:
         self.look()
 
     def _forget(self, ticket: _Ticket) -> None:
-        """Take the ticket out of those that wait, if it is there."""
+        """Remove the ticket from the waiting calls, if it is there."""
         principal = ticket.caller.principal
         tickets = self._waiting.get(principal, {})
         if ticket in tickets:

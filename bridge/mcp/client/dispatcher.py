@@ -1,11 +1,11 @@
 """One JSON-RPC connection to a tool server, below the SDK's session.
 
-The SDK's session validates each result against its own models and drops fields that it does not know. A bridge has
-to pass on all fields. So the SDK's session does the handshake only. Tools are listed and called here, unread, on
-the same connection and with the same stamp.
+The SDK's session validates each result against its own models and drops unknown fields. A bridge has to pass on all
+fields. So the SDK's session does only the handshake. This module lists and calls tools on the same connection and with
+the same stamp, and does not parse the results.
 
-Notifications are handled here in the order of the wire. (The SDK runs progress callbacks concurrently, so that the
-last may come first.)
+Notifications are handled here in the order of the wire. (The SDK runs progress callbacks concurrently, so the last may
+come first.)
 
 Spec: MCP 2026-07-28 basic (per-request `_meta`), transports (headers), utilities/progress.
 """
@@ -72,19 +72,18 @@ _TASK_NEWS: Final = frozenset({"notifications/tasks", "notifications/tasks/statu
 """The notifications about a task: of the tasks extension, and of MCP 2025-11-25."""
 
 _SUBSCRIBED: Final = "notifications/subscriptions/acknowledged"
-"""Says which changes are notified of from now on; of which tasks, by the tasks extension."""
+"""Says which changes will be notified; with the tasks extension, also of which tasks."""
 
 _HANDSHAKE: Final = frozenset({"server/discover", "initialize"})
-"""The requests that start a session. The SDK gives up `server/discover` after 10 s and ignores the answer that a slow
-server sends later; here the deadline of the connection counts alone. `initialize` must not be cancelled."""
+"""The requests that start a session. The SDK gives up `server/discover` after 10 s and ignores a later answer; here
+only the deadline of the connection counts. `initialize` must not be cancelled."""
 
 _SHOWN_CHARACTERS: Final = 80
+"""How many characters of an ignored message are logged."""
 _MAY_BE_A_RESULT: Final = re.compile(r'"(jsonrpc|result|content|structuredContent)"\s*:')
-"""What a line has that may be an answer, and so hold what a tool gave."""
-"""How much of an ignored message stands in the log."""
-
+"""The signs that a line may be an answer, which may have the result of a tool."""
 _CLOSED: Final = "Connection closed"
-"""The SDK's own message."""
+"""The message of the SDK for a closed connection."""
 _CANCEL_SECONDS: Final = 5.0
 """How long sending notifications/cancelled may take."""
 
@@ -100,12 +99,12 @@ _NOT_TAKEN_IN: Final = (
 )
 
 OnTaskNews = Callable[[JsonObject], None]
-"""Takes the task as the server describes it in a notification. One without `status` says that changes are notified of
-from now on: what has changed before is to be asked for."""
+"""Called with the task in a notification. A task without `status` says that notifications begin now; earlier changes
+have to be asked for."""
 
 
 class _PendingResponse:
-    """The response that a request of the bridge waits for."""
+    """The awaited response to a request of the bridge."""
 
     __slots__ = ("arrived", "outcome")
 
@@ -120,19 +119,19 @@ class _PendingResponse:
 
 @dataclass(frozen=True, slots=True)
 class UnansweredBounds:
-    """How many requests a server may send (pings, questions) before it reads the answers."""
+    """The bounds on the requests of a server (pings, questions) whose answers it has not read."""
 
     most: int
-    """The most requests: far more than a question for each call that runs, and a ping now and then."""
+    """The most requests. It leaves ample room for a question of each running call and some pings."""
     most_bytes: int
     """The most bytes in these requests together."""
 
 
 class Wire(JSONRPCDispatcher):
-    """The SDK's dispatcher, with notifications in order, an event for its end, and a shorter way for requests.
+    """The SDK's dispatcher, with notifications in order, an event for its end, and a faster path for requests.
 
-    The SDK's own requests (the handshake) take the SDK's way. `ask` writes to the same streams without the span,
-    the clock and the pair of streams that the SDK makes for each request: they cost a tenth of the time of a call.
+    The SDK's own requests (the handshake) take the SDK's path. `ask` writes to the same streams without the span, the
+    clock and the pair of streams that the SDK makes for each request: these cost a tenth of the time of a call.
     """
 
     def __init__(
@@ -146,11 +145,11 @@ class Wire(JSONRPCDispatcher):
         super().__init__(*streams, on_stream_exception=self._unreadable)
         self._name = name
         self._warned: set[str] = set()
-        """The kinds of ignored messages that a warning was logged for."""
+        """The kinds of ignored messages for which a warning was logged."""
         self.closed = anyio.Event()
         """Set once the connection has ended, for whatever reason."""
         self.why_closed = ""
-        """Why the bridge itself ended the connection, in words; empty when it did not."""
+        """Why the bridge ended the connection; empty if it did not."""
         self._bounds = bounds
         self._unanswered = self._unanswered_bytes = 0
         self._questions = questions
@@ -183,9 +182,7 @@ class Wire(JSONRPCDispatcher):
             self._see(method, params or {})
             if on_notify_intercept is not None:
                 on_notify_intercept(method, params)
-            return (
-                True  # the session has nobody else to tell, and logs a traceback for each that it cannot read
-            )
+            return True  # nobody else handles these, and the session would log a traceback for each unreadable message
 
         async def answer(
             context: DispatchContext[TransportContext], method: str, params: Mapping[str, Any] | None
@@ -208,8 +205,8 @@ class Wire(JSONRPCDispatcher):
         """Send a request and wait for its result. Cancelling this sends notifications/cancelled.
 
         Raises:
-            MCPError: the server answered with an error, or the connection ended. The fault UNREACHABLE marks an
-                end before the request was sent.
+            MCPError: the server answered with an error, or the connection ended. The fault UNREACHABLE means that the
+                connection ended before the request was sent.
         """
         if self.ended:
             raise self._not_sent()
@@ -260,8 +257,8 @@ class Wire(JSONRPCDispatcher):
         on_request: OnRequest,
         sender_ctx: Context | None,
     ) -> None:
-        """Handle a request of the server. It stays in memory until the server has read its answer, so too many of
-        them end the connection."""
+        """Handle a request of the server. Each request stays in memory until the server has read its answer, so too
+        many requests end the connection."""
         self._unanswered += 1
         self._unanswered_bytes += _weight_of(req)
         if (
@@ -296,9 +293,9 @@ class Wire(JSONRPCDispatcher):
         return MCPError.from_error_data(error_of(UNREACHABLE, words))
 
     def _resolve_pending(self, request_id: RequestId | None, outcome: dict[str, Any] | ErrorData) -> None:
-        """Settle the request that an answer belongs to, of `ask` or of the SDK's session.
+        """Settle the request of `ask` or of the SDK's session that an answer belongs to.
 
-        An error that names no request may be about a notification, so no request that waits is settled by it.
+        An error that names no request may be about a notification, so it settles no waiting request.
         """
         if request_id is None and isinstance(outcome, ErrorData):
             self._pass_over("an error that names no request", repr(outcome.message[:_SHOWN_CHARACTERS]))
@@ -309,7 +306,7 @@ class Wire(JSONRPCDispatcher):
             answer.settle(outcome)
 
     def _fan_out_closed(self) -> None:
-        """Settle all requests that wait with an error, since the connection ended."""
+        """Settle all waiting requests with an error, since the connection has ended."""
         for answer in self._answers.values():
             if not answer.arrived.is_set():
                 closed = ErrorData(code=CONNECTION_CLOSED, message=_CLOSED)
@@ -317,11 +314,11 @@ class Wire(JSONRPCDispatcher):
         super()._fan_out_closed()
 
     async def _unreadable(self, exc: Exception) -> None:
-        """Handle input that is no message, or a message above a limit."""
+        """Handle input that is not a message, or is a message above a limit."""
         self._pass_over("a line that is not an MCP message", _beginning(exc))
 
     def _pass_over(self, kind: str, words: str) -> None:
-        """Log a message that is ignored: a warning once for each kind, since there may be thousands."""
+        """Log an ignored message. Each kind is a warning only once, since there may be thousands."""
         level = logging.DEBUG if kind in self._warned else logging.WARNING
         self._warned.add(kind)
         logger.log(level, "%s sends %s. It is ignored: %s", self._name, kind, words)
@@ -349,7 +346,7 @@ class Wire(JSONRPCDispatcher):
 
     @contextmanager
     def progress_to(self, listener: OnProgress | None) -> Iterator[JsonObject]:
-        """Yields the `_meta` that asks for progress. Reports go to `listener` while this is open."""
+        """Yield the `_meta` that asks for progress. Reports go to `listener` while this is open."""
         if listener is None:
             yield {}
             return
@@ -415,8 +412,8 @@ def _weight_of(request: JSONRPCRequest) -> int:
 
 
 def _beginning(exc: Exception) -> str:
-    """The beginning of the input, for a log line. Text that may be a result is not shown. A server that logs JSON to
-    stdout is shown its line."""
+    """The beginning of the input, for the log. Text that may be a result is not shown; a log line in JSON on stdout
+    is."""
     text = exc.text if isinstance(exc, UnreadableError) else ""
     if text.lstrip("\ufeff \t").startswith(("{", "[")) and _MAY_BE_A_RESULT.search(text):
         return f"{counted(len(text), 'character')} of JSON, and {exc}"
@@ -432,6 +429,6 @@ def _progress_from(params: Mapping[str, Any]) -> ProgressReport | None:
 
 
 def _number(value: Any) -> int | float | None:
-    """The value, if it is a number that every reader of JSON can represent; else None."""
+    """The value, if it is a number that every JSON reader can represent; else None."""
     is_number = isinstance(value, int | float) and not isinstance(value, bool)
     return value if is_number and not exceeds_floats(value) else None

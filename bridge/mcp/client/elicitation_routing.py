@@ -1,11 +1,11 @@
 """Which call a legacy server's question belongs to (elicitation/create).
 
-Only the questions of tasks name what they belong to. Any other question belongs to the call that is under way;
-calls that become tasks count only when there are no others. When several calls are under way, the question waits
-a while for all but one of them to end. If several are left, the question is answered with an error, and those
-calls are told. The bridge does not guess: a guess could show the question of one client to another.
+Only the questions of tasks name their task. Any other question belongs to the call that is under way; calls that become
+tasks count only if there are no other calls. If several calls are under way, the question waits a while for all but one
+of them to end. If several calls are left, the question is answered with an error, and these calls are told. The bridge
+does not guess: a guess could show the question of one client to another.
 
-A question that names nothing also makes `Upstream` run one call at a time in each session from then on.
+After a question that names nothing, `Upstream` runs only one call at a time in each session.
 
 Spec: MCP 2025-11-25 client/elicitation, basic/utilities/tasks (related-task).
 """
@@ -37,7 +37,7 @@ MODES: Final = ("form", "url")
 """The modes of elicitation that the bridge declares."""
 RELATED_TASK: Final = "io.modelcontextprotocol/related-task"
 CANCEL: Final[Mapping[str, Any]] = {"action": "cancel"}
-"""The ElicitResult of a question that nobody answered."""
+"""The ElicitResult of an unanswered question."""
 
 _UNATTRIBUTED: Final = (
     "{} calls are under way, and nothing says which of them this is for, so nobody was asked"
@@ -63,7 +63,7 @@ def elicitation_in(request: JsonValue) -> JsonObject:
 class _OpenCall:
     asker: Asker | None
     as_task: bool = False
-    """Whether the server makes a task of the call. The questions of a task have to name it."""
+    """Whether the server makes a task of the call. The questions of a task have to name the task."""
     asked: set[anyio.CancelScope] = field(default_factory=set)
     """The open questions; cancelling a scope drops its question."""
 
@@ -79,7 +79,7 @@ class ElicitationRouter:
         self._on_question = on_question
         self._calls: set[_OpenCall] = set()
         self._ended = Signal()
-        """Told when a call ends."""
+        """Signalled when a call ends."""
         self._tasks: dict[str, _OpenCall] = {}
 
     @contextmanager
@@ -105,7 +105,8 @@ class ElicitationRouter:
             _drop_questions(call)
 
     async def answer(self, params: Mapping[str, Any], is_withdrawn: Callable[[], bool]) -> dict[str, Any]:
-        """The ElicitResult for a question. When this is cancelled, `is_withdrawn` says whether the server did it.
+        """The ElicitResult for a question. If this is cancelled, `is_withdrawn` says whether the server withdrew the
+        question.
 
         Raises:
             MCPError: the mode was not declared, the question cannot be passed on, or its call is not known.
@@ -133,14 +134,14 @@ class ElicitationRouter:
             finally:
                 call.asked.discard(scope)
         if scope.cancelled_caught and call.asker.is_left:
-            await anyio.sleep_forever()  # until the connection ends
+            await anyio.sleep_forever()  # pending until the connection ends
         return _as_answer_to(params, result)
 
     async def _asking_call(self) -> _OpenCall:
-        """The call that a question belongs to when it names none.
+        """The call of a question that names no call.
 
         Raises:
-            MCPError: no call is under way, or several still are after `attribution_seconds`.
+            MCPError: no call is under way, or several calls are still under way after `attribution_seconds`.
         """
         self._on_question()
         calls = [call for call in self._calls if not call.as_task] or list(self._calls)
@@ -172,7 +173,7 @@ def _related_task(params: Mapping[str, Any]) -> Mapping[str, Any] | None:
 
 
 def _as_answer_to(params: Mapping[str, Any], result: dict[str, Any]) -> dict[str, Any]:
-    """The result, with the name of the task that the question named: every message about a task has to name it."""
+    """The result with the task that the question named, since every message about a task has to name the task."""
     related = _related_task(params)
     return result if related is None else {**result, "_meta": {RELATED_TASK: related}}
 

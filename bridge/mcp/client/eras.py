@@ -1,8 +1,8 @@
 """Which generation of MCP a server speaks: found out at the first connection, remembered, or configured.
 
-`auto` sends `server/discover` and falls back to `initialize` when the server refuses. A server that does not answer
-is either slow to start, or an older one that ignores requests before `initialize`. So after a wait `initialize` is
-sent as well, and the first answer decides. The wait is long, so the result is remembered (see `known_servers.py`).
+`auto` sends `server/discover`, and falls back to `initialize` if the server refuses. A server that does not answer is
+either slow to start, or is an older server that ignores requests before `initialize`. So after a wait, `initialize` is
+sent, too, and the first answer decides. The wait is long, so the result is remembered (see `known_servers.py`).
 
 Spec: MCP 2026-07-28 basic/versioning (server/discover), 2025-11-25 basic/lifecycle (initialize).
 """
@@ -21,7 +21,7 @@ from bridge.mcp.client.faults import fault_of, status_of
 
 
 class Era(StrEnum):
-    """The generation of MCP, which says how a connection starts."""
+    """The generation of MCP. It decides how a connection starts."""
 
     AUTO = "auto"
     LEGACY = "legacy"
@@ -31,20 +31,20 @@ class Era(StrEnum):
 
 
 SILENT_SECONDS: Final = 10.0
-"""How long a server may be silent before `initialize` is sent as well. The SDK waits as long."""
+"""How long a server may be silent before `initialize` is sent, too. The SDK waits equally long."""
 
 _NO_RIGHTS: Final = frozenset({401, 403})
-"""The statuses of a request that lacks a token, or a token that lacks scopes."""
+"""The HTTP statuses for a missing token and for missing scopes."""
 
 _Refused = MCPError | RuntimeError | ValueError
-"""How an attempt fails when the server answers but does not agree."""
+"""The errors of an attempt that the server answers but refuses."""
 
 
 async def negotiate(session: ClientSession, era: Era, silent_seconds: float = SILENT_SECONDS) -> Era:
     """Start a session. Returns the era that the server speaks. There is no time limit: the caller sets a deadline.
 
     Raises:
-        MCPError: the server refused, or shares no version with us.
+        MCPError: the server refused, or has no version in common with the bridge.
     """
     if era is Era.LEGACY:
         await session.initialize()
@@ -82,7 +82,7 @@ class _TriedStart:
         return self.ended.is_set() and self.refusal is None
 
     async def run(self) -> None:
-        """Make the attempt; a refusal is kept, not raised."""
+        """Make the attempt. A refusal is stored, not raised."""
         try:
             await self._start()
         except (MCPError, RuntimeError, ValueError) as exc:
@@ -91,7 +91,7 @@ class _TriedStart:
 
 
 async def _first_agreement(session: ClientSession, probe: _TriedStart, handshake: _TriedStart) -> None:
-    """Wait until one of the two attempts has succeeded, or neither can succeed any more."""
+    """Wait until one of the two attempts has succeeded, or both have failed."""
     async with anyio.create_task_group() as tasks:
 
         async def settle(attempt: _TriedStart) -> None:
@@ -102,12 +102,12 @@ async def _first_agreement(session: ClientSession, probe: _TriedStart, handshake
         tasks.start_soon(settle, probe)
         tasks.start_soon(settle, handshake)
     if session.initialize_result is not None:
-        await handshake.ended.wait()  # the server has still to be told that it is initialized
+        await handshake.ended.wait()  # the notification `initialized` is still to be sent
 
 
 def _of_both(probe: _Refused | None, handshake: _Refused | None) -> _Refused | None:
-    """What a server that agreed to nothing is heard to say. That a token is missing, or lacks scopes, holds for both
-    attempts: what a modern server then says of a handshake that it does not know would hide it."""
+    """The refusal to report if both attempts failed. A missing token or missing scopes affect both attempts, so such a
+    refusal comes first: a modern server's complaint about the unknown handshake would hide it."""
     has_no_rights = isinstance(probe, MCPError) and status_of(probe) in _NO_RIGHTS
     if has_no_rights and isinstance(handshake, MCPError) and not fault_of(handshake):
         return probe
@@ -115,5 +115,5 @@ def _of_both(probe: _Refused | None, handshake: _Refused | None) -> _Refused | N
 
 
 def _is_modern_only(refusal: _Refused | None) -> bool:
-    """Whether a modern server refused: it supports other versions only, so `initialize` would fail, too."""
+    """Whether a modern server refused because it supports only other versions. Then `initialize` would fail, too."""
     return isinstance(refusal, MCPError) and refusal.code == UNSUPPORTED_PROTOCOL_VERSION

@@ -1,4 +1,4 @@
-"""The faults between the bridge and a tool server, told apart by what a caller can do about them."""
+"""The faults between the bridge and a tool server, distinguished by what a caller can do about them."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ from bridge.mcp.messages import ENDS_KEPT_BYTES, OverlongLine, UnreadableError, 
 from bridge.text.jsonvalues import JsonObject, holds_more_values
 
 FAULT_KEY: Final = "mcp-a2a/fault"
-"""A key in the data of a JSON-RPC error. It marks an error that the bridge's transport made, not the server."""
+"""A key in the data of a JSON-RPC error. It marks an error of the bridge's transport, not of the server."""
 
 STATUS_KEY: Final = "mcp-a2a/http-status"
-"""A key beside FAULT_KEY: the HTTP status, when the answer had nothing else to tell."""
+"""A key beside FAULT_KEY: the HTTP status, if the answer had no other information."""
 
 UNREACHABLE: Final = "unreachable"
 SESSION_LOST: Final = "session-lost"
@@ -54,20 +54,20 @@ _SDK_SAYS: Final[Mapping[tuple[int, str], str]] = {
     (CONNECTION_CLOSED, "SSE stream failed: the response holds more than "): TOO_LARGE,
     (CONNECTION_CLOSED, "SSE stream "): BROKEN_OFF,
 }
-"""Code and beginning of the message of errors that the SDK itself makes. The codes alone do not suffice, since servers
-use them, too. The first match counts."""
+"""Errors that the SDK itself makes, by code and beginning of the message. The codes are not enough, since servers use
+them, too. The first match counts."""
 
 
 _NO_WAY_TO_ASK: Final = re.compile(
     r"Cannot send 'elicitation/create': this transport context has no back-channel"
     r"|Method 'elicitation/create' is not supported by the negotiated protocol version"
 )
-"""The errors of servers of the Python and the TypeScript SDK under 2026-07-28 when a tool asks in the older way
-(`ctx.elicit`, `elicitInput`). Frameworks on top of the SDK may turn them into a result with isError."""
+"""The errors of servers of the Python and the TypeScript SDK under 2026-07-28, if a tool asks in the older way
+(`ctx.elicit`, `elicitInput`). Frameworks on top of the SDKs may turn such an error into a result with isError."""
 
 _SAID_OF_IT: Final = 100
-"""The most characters before and after the error in a result without isError, which tools make that catch the error.
-With more around it, the text may be about something else."""
+"""The most characters around the error in a result without isError, which a tool makes if it catches the error. With
+more characters around it, the text may be about something else."""
 
 
 _NO_SESSION: Final = re.compile(
@@ -75,8 +75,8 @@ _NO_SESSION: Final = re.compile(
     r"|\bsession( id)? (not found|is required|expired)\b|\bno transport found for session",
     re.IGNORECASE,
 )
-"""The words with which servers say, with an HTTP status of 4xx, that they do not know a session. The pattern is narrow,
-since the request is sent again: a tool's own error that mentions a session must not match."""
+"""The words of servers for an unknown session, with an HTTP status of 4xx. The pattern is narrow, since the request is
+then sent again: a tool's own error that mentions a session must not match."""
 
 _MAYBE_NO_SESSION: Final = re.compile(
     _NO_SESSION.pattern
@@ -88,7 +88,7 @@ _MAYBE_NO_SESSION: Final = re.compile(
     r"|\binvalid[ _-]session|\b(server|session) (is )?not (yet )?initialized|\bbefore initialization was complete",
     re.IGNORECASE,
 )
-"""Words that may say the same. The server is asked once more before they are believed."""
+"""Words that may mean an unknown session. The server is asked again to make sure."""
 
 
 class ServerDownError(PeerError):
@@ -100,17 +100,16 @@ class NotTakenError(ServerDownError):
 
 
 class CallerTokenGoneError(ServerDownError):
-    """The session is in the name of a caller whose token, or whose login, counts no more: nothing is sent on it ever
-    again."""
+    """The session acts for a caller whose token or login is no longer valid. It is never used again."""
 
 
 class LoginWantedError(ServerDownError):
-    """The server has refused a request with the login that there is, and did not take it. With another login, or one
-    of more scopes, it may be sent again."""
+    """The server refused the present login, and did not take the request. It may be sent again with another login, or
+    with more scopes."""
 
 
 class ServerLostError(PeerError):
-    """The connection ended while the server had the request; whether it acted on it is not known."""
+    """The connection ended while the server had the request. It is not known whether the server acted on it."""
 
 
 class ServerRefusedError(PeerError):
@@ -123,7 +122,7 @@ class ServerRefusedError(PeerError):
 
 
 def fault_of(error: MCPError) -> str | None:
-    """The fault of the transport that an error stands for; None when the server itself sent the error."""
+    """The fault of the transport that an error represents; None if the server itself sent the error."""
     data = error.data
     if isinstance(data, Mapping) and isinstance(fault := data.get(FAULT_KEY), str):
         return fault
@@ -138,7 +137,7 @@ def fault_of(error: MCPError) -> str | None:
 
 
 def cannot_ask(answer: ServerRefusedError | JsonObject) -> bool:
-    """Whether a call failed because the server asks in a way that its version of the protocol no longer has."""
+    """Whether a call failed because the server asked in a way that its protocol version no longer has."""
     if isinstance(answer, ServerRefusedError):
         return _NO_WAY_TO_ASK.match(str(answer)) is not None
     content = answer.get("content")
@@ -155,18 +154,18 @@ def cannot_ask(answer: ServerRefusedError | JsonObject) -> bool:
 
 
 def means_session_lost(status: int, words: str) -> bool:
-    """Whether an error page says that the session is unknown: 404 by the specification, other 4xx from many servers."""
+    """Whether an error page says that the session is unknown: 404 by the specification, other 4xx by many servers."""
     return status == 404 or (400 <= status < 500 and bool(_NO_SESSION.search(words)))
 
 
 def phrase_of_lost_session(words: str) -> str:
-    """The words that may say that a session is unknown; "" if there are none."""
+    """The words that may mean an unknown session; "" if there are none."""
     found = _MAYBE_NO_SESSION.search(words)
     return found[0] if found else ""
 
 
 def doubts_session(error: MCPError) -> bool:
-    """Whether a request failed with words that may say that the session is unknown."""
+    """Whether a request failed with words that may mean an unknown session."""
     fault = fault_of(error)
     return fault == SESSION_DOUBTED or (fault is None and bool(phrase_of_lost_session(error.message)))
 
@@ -178,14 +177,14 @@ def status_of(error: MCPError) -> int | None:
 
 
 def error_of(kind: str, message: str, status: int | None = None) -> ErrorData:
-    """The JSON-RPC error for a fault. `status` is the HTTP status, when the answer had nothing else to tell."""
+    """The JSON-RPC error for a fault. `status` is the HTTP status, if the answer had no other information."""
     told = {} if status is None else {STATUS_KEY: status}
     return ErrorData(code=INTERNAL_ERROR, message=message, data={FAULT_KEY: kind, **told})
 
 
 def received_in(text: bytes | str) -> list[SessionMessage | Exception]:
-    """What a server says in a text, see `messages_in`. An answer that cannot be read becomes the error of its call,
-    which would else wait for it in vain."""
+    """The messages of a server in a text, see `messages_in`. An unreadable answer becomes the error of its call, which
+    would otherwise wait in vain."""
     return [_settled(read) for read in messages_in(text)]
 
 
@@ -195,7 +194,7 @@ def _settled(read: SessionMessage | UnreadableError) -> SessionMessage | Unreada
     request_id = read.request_id
     if request_id is None and not read.is_json:
         head, tail = read.text[:ENDS_KEPT_BYTES].encode(), read.text[-ENDS_KEPT_BYTES:].encode()
-        if b'"jsonrpc"' in head + tail:  # else it may be a line of a log
+        if b'"jsonrpc"' in head + tail:  # otherwise it may be a line of a log
             request_id = id_of_cut_message(head, tail)
     if request_id is None:
         return read
@@ -213,7 +212,7 @@ _LAST_ID: Final = re.compile(
 def within_limits(
     line: bytes | OverlongLine, limit_bytes: int, max_values: int
 ) -> list[SessionMessage | Exception]:
-    """What a server says in a line, see `received_in`, or the error that replaces a line above a limit."""
+    """The messages of a server in a line, see `received_in`, or the error that replaces a line above a limit."""
     if isinstance(line, OverlongLine):
         return [answer_to_overlong(line, limit_bytes)]
     instead = answer_to_many_values(line, max_values)
@@ -221,7 +220,7 @@ def within_limits(
 
 
 def answer_to_many_values(text: bytes, max_values: int) -> SessionMessage | ValueError | None:
-    """The replacement for a message that holds too many values and keys; None for a message within the limit."""
+    """The replacement for a message with too many values and keys; None for a message within the limit."""
     if not holds_more_values(text, max_values):
         return None
     request_id = id_of_cut_message(text[:ENDS_KEPT_BYTES], text[-ENDS_KEPT_BYTES:])
@@ -234,7 +233,7 @@ def answer_to_many_values(text: bytes, max_values: int) -> SessionMessage | Valu
 
 
 def answer_to_overlong(line: OverlongLine, limit_bytes: int) -> SessionMessage | ValueError:
-    """The error that replaces an answer above the limit, or a ValueError when no id is found in it."""
+    """The error that replaces an answer above the limit, or a ValueError if no id is found in the answer."""
     request_id = id_of_cut_message(line.head, line.tail)
     if request_id is None:
         return ValueError(
@@ -248,10 +247,9 @@ def _too_large(request_id: RequestId, words: str) -> SessionMessage:
 
 
 def id_of_cut_message(head: bytes, tail: bytes) -> RequestId | None:
-    """The id that a response answers, from the first and last bytes of the response; None when it is not found.
+    """The id of the request that a response answers, from the response's first and last bytes; None if it is not found.
 
-    Serializers put the id before the result or after it. A request of the server has ids of
-    its own, so it gives None.
+    Serializers put the id before or after the result. A request of the server has its own ids, so it gives None.
     """
     members: dict[bytes, bytes] = {}
     head, at = head.lstrip(), 0

@@ -1,10 +1,11 @@
-"""What tool servers listed when they were last reached, kept for a start while they are down.
+"""The last listings of tool servers, kept on disk for a start while a server is down.
 
-A bridge that starts then shows the same skills as before, and says that they cannot be called. What is kept is what the
-first session lists, which calls in nobody's name: nothing that is listed for one caller alone.
+Such a start shows the same skills as before, and says that they cannot be called. Only listings of the first session
+are kept. This session acts for no caller, so tools for a single caller are not in its listing.
 
-A listing is kept by the identity of its server: all that decides what it lists, secrets included, so that another
-login at the same URL is another server. Only a digest of that is stored. A listing above a bound is not kept.
+A listing is kept by the identity of its server. The identity covers all settings that decide what the server lists,
+including secrets, so another login at the same URL is another server. Only a digest of it is stored. A listing above a
+bound is not kept.
 """
 
 from __future__ import annotations
@@ -28,36 +29,37 @@ from bridge.mcp.tools import SchemaBudget, UnservableTool, tools_from
 logger = logging.getLogger(__name__)
 
 FOLDER_NAME: Final = "listings"
-"""In the user's state folder."""
+"""The folder of listings, in the user's state folder."""
 
 LISTING_MOST_BYTES: Final = 2 << 20
-"""A listing above this is not kept: thousands of tools fit, and all that is kept stays small beside the tasks."""
+"""The largest listing that is kept. Thousands of tools fit, and all listings together stay small beside the tasks."""
 
 LISTINGS_MOST: Final = 100
-"""The most listings in the folder. Those that were seen last stay."""
+"""The most listings in the folder. The most recently seen listings stay."""
 
 
 @dataclass(frozen=True, slots=True)
 class ServerIdentity:
-    """Which tool server a listing is of."""
+    """The identity of a tool server."""
 
     server: str
-    """Its command or URL as it is shown: what its other facts are remembered by."""
+    """The command or URL as it is shown. Other facts about the server are remembered by it, too."""
     whole: bytes
-    """All that decides what it lists, secrets included."""
+    """All settings that decide what the server lists, including secrets."""
 
 
 @dataclass(frozen=True)
 class KeptListing:
-    """What a server listed, and said of itself, when it was last reached."""
+    """The listing and the description of a server from the last connection."""
 
     kept: bytes
     schema_values: int
-    """The most values in the schemas that are compiled; see `SchemaBudget`."""
+    """The most values in compiled schemas; see `SchemaBudget`."""
 
     @cached_property
     def listing(self) -> ToolListing:
-        """The tools. Their schemas are compiled when this is first read: most starts find their servers up."""
+        """The tools. Their schemas are compiled only when this is first read, since most starts find their servers
+        up."""
         said = json.loads(self.kept)
         tools, faulty = tools_from(said["tools"], SchemaBudget(self.schema_values))
         left_out = tuple(UnservableTool(name, reason) for name, reason in said["left_out"])
@@ -70,7 +72,7 @@ class KeptListing:
 
 
 def kept_listing(kept: bytes, schema_values: int) -> KeptListing | None:
-    """A listing as it was kept; None for one that another release wrote otherwise."""
+    """A listing from its stored bytes; None if another release wrote them in another format."""
     found = KeptListing(kept, schema_values)
     try:
         said = json.loads(kept)
@@ -83,14 +85,14 @@ def kept_listing(kept: bytes, schema_values: int) -> KeptListing | None:
 
 
 class ListingMemory(Protocol):
-    """Where listings are kept."""
+    """A store of listings."""
 
     async def recall(self, identity: ServerIdentity) -> bytes | None:
-        """The listing of a server as it was kept; None if there is none, or it cannot be read now."""
+        """The stored listing of a server; None if there is none, or it cannot be read now."""
         ...
 
     def remember(self, identity: ServerIdentity, kept: bytes) -> None:
-        """Keep a listing in place of an earlier one; empty bytes are none. What cannot be kept is only lost."""
+        """Store a listing in place of the earlier listing; empty bytes remove it. Failures are ignored."""
         ...
 
 
@@ -106,26 +108,26 @@ class NoListings:
 
 
 class DescribedServer(Protocol):
-    """What is known of a tool server beside its calls."""
+    """A tool server as its listing and description show it."""
 
     @property
     def listing(self) -> ToolListing:
-        """The tools that it lists."""
+        """The tools that the server lists."""
         ...
 
     @property
     def greeting(self) -> Greeting | None:
-        """Its own description."""
+        """The server's own description."""
         ...
 
     @property
     def down(self) -> str | None:
-        """Why it cannot be called, in words; None while it can."""
+        """Why the server cannot be called; None while it can."""
         ...
 
 
 class ListingKeeper:
-    """Keeps what one server lists, once for each listing."""
+    """Stores the listings of one server, each once."""
 
     def __init__(self, memory: ListingMemory, identity: ServerIdentity, name: str) -> None:
         self._memory = memory
@@ -135,7 +137,7 @@ class ListingKeeper:
         self._kept = b""
 
     def look(self, server: DescribedServer) -> None:
-        """Keep what the server lists, if it is up and lists something else than before."""
+        """Store the server's listing, if the server is up and the listing has changed."""
         listing, greeting = server.listing, server.greeting
         if server.down is not None or greeting is None or listing is self._last:
             return
@@ -150,7 +152,7 @@ class ListingKeeper:
                 self._name,
                 LISTING_MOST_BYTES >> 20,
             )
-            kept = b""  # an earlier one is of tools that there are no more
+            kept = b""  # an earlier listing would have tools that no longer exist
         self._memory.remember(self._identity, kept)
 
 
@@ -164,7 +166,8 @@ def _as_kept(listing: ToolListing, greeting: Greeting) -> bytes:
 
 
 class ListingFiles:
-    """Listings in a folder, a file for each server. The time of a file is when its server last listed that."""
+    """Listings in a folder, with a file for each server. The time of a file is the time of the server's last
+    listing."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
@@ -200,19 +203,19 @@ class ListingFiles:
 
 
 class ReadListings(ListingFiles):
-    """Listings that are read and not kept."""
+    """Listings that are only read."""
 
     def remember(self, identity: ServerIdentity, kept: bytes) -> None:
         """See `ListingMemory`."""
 
 
 def listings_in(folder: Path, *, keeps: bool) -> ListingMemory:
-    """The listings in a folder. `keeps` says whether new ones are kept there."""
+    """The listings in a folder. `keeps` says whether new listings are stored."""
     return ListingFiles(folder) if keeps else ReadListings(folder)
 
 
 def forget_listings(folder: Path, is_forgotten: Callable[[str], bool]) -> None:
-    """Remove the listings of some servers, by their ids in the file of facts.
+    """Remove the listings of some servers, by their ids in the file of known servers.
 
     Raises:
         UsageError: a file cannot be removed.
@@ -228,6 +231,6 @@ def forget_listings(folder: Path, is_forgotten: Callable[[str], bool]) -> None:
 def _newest_first(folder: Path) -> list[Path]:
     times: list[tuple[float, Path]] = []
     for file in folder.glob("*-*.json"):
-        with suppress(OSError):  # another bridge has removed it
+        with suppress(OSError):  # another bridge has removed the file
             times.append((file.stat().st_mtime, file))
     return [file for _, file in sorted(times, reverse=True)]

@@ -1,11 +1,10 @@
 """Facts about tool servers from earlier connections, in one small file that all bridges of a user share.
 
 The file saves a probe at the next start, and a server that is down keeps its name. If the file cannot be read or
-written, only the memory is lost.
+written, only these facts are lost.
 
-A bridge reads the file once, at its start. Each fact that it learns or forgets is one change to the file as it then
-is, so that changes by another bridge, or by a person, stay. There is no lock: of two changes in the same moment one
-may be lost, which costs another probe.
+A bridge reads the file once, at its start. It writes each change to the present file, so that changes by another bridge
+or by a person stay. There is no lock: one of two simultaneous changes may be lost, which costs another probe.
 """
 
 from __future__ import annotations
@@ -25,33 +24,33 @@ from bridge.local.private_files import STATE_BYTES, patiently, read_regular, wri
 logger = logging.getLogger(__name__)
 
 FILE_NAME: Final = "servers.json"
-"""In the user's state folder."""
+"""The file of known servers, in the user's state folder."""
 
 
 class Fact(StrEnum):
     """A kind of fact about a server."""
 
     ERA = "era"
-    """The `Era` that it spoke."""
+    """The `Era` that the server spoke."""
     MUTE = "mute"
-    """It speaks 2026-07-28 but cannot ask under it, so the older handshake is used."""
+    """The server speaks 2026-07-28 but cannot ask questions under it, so the older handshake is used."""
     NAME = "name"
-    """The name in its description of itself."""
+    """The name in the server's description of itself."""
     TRANSPORT = "transport"
-    """The transport of its URL, when that was the older HTTP+SSE."""
+    """The transport of the server's URL, if it is the older HTTP+SSE."""
     SERIAL = "serial"
-    """It asks in the middle of calls without naming the call, so a session runs one call at a time."""
+    """The server asks in the middle of calls without naming the call, so a session runs one call at a time."""
 
 
 class ServerMemory:
-    """Facts about servers. Without a path, or where nothing is kept, new ones last as long as the process."""
+    """Facts about servers. Without a path, or if nothing may be stored, new facts last as long as the process."""
 
     def __init__(self, path: Path | None, *, keeps: bool = True) -> None:
         self._path = path if keeps else None
         self._known: dict[str, str] = _read(path)
 
     def recall(self, fact: Fact, server: str) -> str | None:
-        """The value of a fact; None when it is not known."""
+        """The value of a fact; None if it is not known."""
         return self._known.get(_key(fact, server))
 
     def remember(self, fact: Fact, server: str, value: str) -> None:
@@ -68,7 +67,7 @@ class ServerMemory:
             self._write(server, key, None)
 
     def _write(self, server: str, key: str, value: str | None) -> None:
-        """Make one change to the file as it is now."""
+        """Make one change to the present file."""
         if self._path is None:
             return
         known = _read(self._path)
@@ -85,18 +84,18 @@ class KnownServer:
     """The facts about one server in the file."""
 
     server_id: str
-    """The hash of its command or URL, as the file has it."""
+    """The hash of the server's command or URL, as in the file."""
     facts: Mapping[str, str]
-    """The values by `Fact`. Facts of another version of the bridge may be among them."""
+    """The values by `Fact`. Other versions of the bridge may have added other facts."""
 
     @property
     def name(self) -> str:
-        """The server's own name; "" when it is not known."""
+        """The server's own name; "" if it is not known."""
         return self.facts.get(Fact.NAME, "")
 
 
 def remembered_in(path: Path) -> list[KnownServer]:
-    """All servers in the file, in the order in which they were met.
+    """All servers in the file, in the order of their first connection.
 
     Raises:
         UsageError: the file cannot be read.
@@ -142,7 +141,7 @@ def _read(path: Path | None) -> dict[str, str]:
 
 
 def _known_in(path: Path) -> dict[str, str]:
-    """The content of the file; empty when there is no file.
+    """The content of the file; empty if there is no file.
 
     Raises:
         UsageError: the file cannot be read.

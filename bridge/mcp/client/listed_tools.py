@@ -1,4 +1,4 @@
-"""All pages of a server's list of tools, however it pages, and when the list is asked for again.
+"""Reads all pages of a server's list of tools, and decides when the list is read again.
 
 Spec: MCP 2026-07-28 server/utilities/pagination and server/utilities/caching.
 """
@@ -26,34 +26,34 @@ MAX_PAGES: Final = 1000
 """The most pages of one tools/list, so that a server that never ends its list cannot hang the bridge."""
 
 _FIRST_GAP_SECONDS: Final = 0.5
-"""The shortest time between two listings once a list was announced that was the same as before. It doubles with each
-such list."""
+"""The shortest time between two listings after an announced list was the same as before. It doubles with each such
+list."""
 _LONGEST_FRESH_SECONDS: Final = 24 * 3600.0
-"""A list that is fresh for longer is asked for again after a day."""
+"""A list that is fresh for longer than a day is read again after a day."""
 
 _LONG_LIST_BYTES: Final = 100_000
-"""A list of tools beyond this is read off the loop. Most have a tenth of it."""
+"""A longer list of tools is parsed in a thread. Most lists have a tenth of this size."""
 
 
 @dataclass(frozen=True, slots=True)
 class ListBounds:
-    """How much a server may list, on all pages together, and how often it is asked."""
+    """The bounds on a list, over all its pages, and on how often it is read."""
 
     tools: int
     bytes: int
-    """The same as the limit of a card, since a card holds all tools."""
+    """The most bytes. It equals the limit of a card, since a card has all tools."""
     schema_values: int
     """The most values in all schemas together."""
     gap_seconds: float
-    """The shortest time after which a list is asked for again because it is no longer fresh, and the longest pause
-    between the listings of a server that announces changes without any."""
+    """The shortest time after which a stale list is read again, and the longest pause between the listings of a server
+    that announces changes without changing its list."""
 
 
 Ask = Callable[[str, JsonObject], Awaitable[JsonObject]]
 
 
 async def listed_tools(name: str, ask: Ask, bounds: ListBounds, *, is_legacy: bool) -> ToolListing:
-    """All pages of tools/list, as far as the server lets itself be paged; what stops it is said in the listing.
+    """The tools on all pages of tools/list. If no further page can be read, the listing says why.
 
     Raises:
         PeerError: the server cannot list its tools, or lists more than `bounds`.
@@ -73,13 +73,13 @@ async def listed_tools(name: str, ask: Ask, bounds: ListBounds, *, is_legacy: bo
         else:
             pages.add(page)
             params = {"cursor": pages.cursor}
-    # The schemas of a long list take a second or two to compile.
+    # Compiling the schemas of a long list takes a second or two.
     return await anyio.to_thread.run_sync(pages.listing) if pages.is_long else pages.listing()
 
 
 @dataclass
 class _Pages:
-    """The pages that have come."""
+    """The pages that were read."""
 
     name: str
     bounds: ListBounds
@@ -97,14 +97,14 @@ class _Pages:
 
     @property
     def is_long(self) -> bool:
-        """Whether the list is to be read off the loop."""
+        """Whether the list has to be parsed in a thread."""
         return self._bytes > _LONG_LIST_BYTES
 
     def add(self, page: JsonObject) -> None:
-        """Take one page.
+        """Add a page.
 
         Raises:
-            PeerError: it is no page, or lists more than the bounds.
+            PeerError: the object is not a page, or the list exceeds the bounds.
         """
         tools = page.get("tools")
         if tools is None and "tools" in page:
@@ -124,7 +124,7 @@ class _Pages:
             self.end(odd)
 
     def _news_in(self, tools: list[JsonValue]) -> list[JsonValue]:
-        """The tools of a page that no earlier page has. A server that does not page sends the same tools again."""
+        """The tools of a page that are on no earlier page. A server without paging sends the same tools again."""
         marks = [blake2b(json_bytes(tool), digest_size=16).digest() for tool in tools]
         news = [tool for tool, mark in zip(tools, marks, strict=True) if mark not in self._known]
         self._known.update(marks)
@@ -140,7 +140,7 @@ class _Pages:
             raise PeerError(f"{words}: `tools_limit_bytes` is the limit")
 
     def _take_freshness(self, page: JsonObject) -> None:
-        """Take the freshness of a page: a list is as fresh as the page with the shortest time."""
+        """Note the freshness of a page. The page with the shortest time decides for the list."""
         ttl_ms = page.get("ttlMs")
         if not isinstance(ttl_ms, int) or isinstance(ttl_ms, bool) or ttl_ms <= 0 or self.is_legacy:
             return
@@ -148,7 +148,7 @@ class _Pages:
         self._fresh_seconds = min(seconds, self._fresh_seconds or seconds)
 
     def _oddity(self, *, advances: bool) -> str | None:
-        """Why no further page can be asked for, although the server says that there is one."""
+        """Why no further page can be read, although the server announces it; None if it can."""
         cursor = self.cursor
         if not isinstance(cursor, str):
             return f"its nextCursor is no text: {shortened_json(cursor)}"
@@ -162,7 +162,7 @@ class _Pages:
         return None
 
     def end(self, odd: str, *, nothing: str = "") -> None:
-        """Ask for no further page, for this reason. `nothing` says why there is no tool at all."""
+        """Read no further page, for the reason `odd`. `nothing` says why there is no tool at all."""
         self.is_last, self._odd, self._nothing = True, odd, nothing
 
     def listing(self) -> ToolListing:
@@ -174,7 +174,7 @@ class _Pages:
 
 
 class ListingPace:
-    """When a list is asked for again: after changes were announced, or once it is no longer fresh."""
+    """When a list is read again: after announced changes, or once it is stale."""
 
     def __init__(self, bounds: ListBounds) -> None:
         self._gap_seconds = bounds.gap_seconds
@@ -182,13 +182,13 @@ class ListingPace:
         self._not_before = -float("inf")
 
     def fresh_until(self, listing: ToolListing, *, announces_changes: bool) -> float:
-        """Until when, by the clock of the event loop, a list that has just come is fresh; infinite without end."""
+        """The time by the event loop's clock until which a new list is fresh; infinite if it never becomes stale."""
         if listing.fresh_seconds is None or announces_changes:
             return float("inf")
         return anyio.current_time() + max(listing.fresh_seconds, self._gap_seconds)
 
     def note(self, *, is_news: bool) -> None:
-        """Note that a list has come. A server that announces lists without news is listened to less and less."""
+        """Note a new list. A server that announces unchanged lists is asked less and less often."""
         if is_news:
             self._gaps.reset()
             self._not_before = -float("inf")
@@ -197,5 +197,5 @@ class ListingPace:
 
     @property
     def seconds_left(self) -> float:
-        """How long the next list may not be asked for."""
+        """How long the next listing has to wait."""
         return max(self._not_before - anyio.current_time(), 0)

@@ -1,10 +1,10 @@
 """How a connection to a tool server is opened: over which transport, and by which handshake.
 
-A process may take longer to start (docker pull, the first npx or uvx, a model that is loaded) than a connection may:
-then it counts as down and is waited for all the same.
+A process may take longer to start (docker pull, the first npx or uvx, loading a model) than a connection may take. Then
+the server counts as down, but the bridge goes on waiting for it.
 
 The transport and the handshake that worked are remembered for the next time. A server is asked in the newest way first,
-and in an older way when it answers as older servers do:
+and in an older way if it answers like older servers:
 
 * A URL that does not speak Streamable HTTP is tried over HTTP+SSE.
 * A process that ends at a first message other than `initialize` (rmcp before 3.0) is started again with `initialize`.
@@ -49,31 +49,32 @@ _ERA_HINT: Final = 'a server that takes `initialize` alone as its first message 
 
 
 _TOLD_EACH_SECONDS: Final = 10.0
-"""How often a person is told that a process is still starting."""
+"""How often the user is told that a process is still starting."""
 
 
 @dataclass(frozen=True, slots=True)
 class SessionPace:
-    """The limits of a session with a server, in time, in calls and in size."""
+    """The limits of a session with a server: times, calls and sizes."""
 
     connect_seconds: float
-    """The longest time from the start of a connection until the tools are listed. A call waits as long for a server
-    that has gone down, and for one attempt once it has been down for longer."""
+    """The longest time from the start of a connection until the tools are listed. A call waits equally long for a
+    server that has gone down. If the server has been down for longer, a call waits for only one attempt."""
     start_seconds: float
-    """The longest time that a process may take for it, if that is more. After `connect_seconds` it counts as down, and
-    goes on starting: one that is ended then and begun anew would never come up."""
+    """The longest time of a connection to a process, if it is more than `connect_seconds`. After `connect_seconds` the
+    server counts as down, but the process goes on starting: if it were ended and started again, it would never come
+    up."""
     longest_pause_seconds: float
     """The longest pause between two attempts to connect."""
     retire_seconds: float
-    """How long the calls of a connection that is replaced may go on."""
+    """How long the calls of a replaced connection may go on."""
     settle_seconds: float
-    """How long the server has to announce no change before its tools are listed again."""
+    """After a change, the tools are listed again once the server has announced no change for this time."""
     concurrency: int
     """The most calls at the same time."""
     attribution_seconds: float
     """How long a question that may belong to several calls waits for all but one of them to end."""
     unanswered_most: int
-    """The most requests of the server whose answers it has not read."""
+    """The most requests of the server with unread answers."""
     list_bounds: ListBounds
 
 
@@ -94,7 +95,7 @@ class Opener:
         pace: SessionPace,
         on_question: Callable[[], None],
     ) -> None:
-        """`on_question` is that of `open_connection`."""
+        """`on_question` is as in `open_connection`."""
         self._target = target
         self._server = str(target)
         self._era = era
@@ -107,13 +108,13 @@ class Opener:
         )
         self._pace = pace
         self.last_words = LastWords()
-        """What the latest child has said on its stderr."""
+        """The last lines on the stderr of the latest child."""
         self._was_silent = False
-        """Whether the last process said nothing at all to the question for its era."""
+        """Whether the last process did not answer the probe for its era."""
 
     def next_era(self) -> Era:
-        """The era by which the next connection is opened. This skips the probe for a server that was legacy, for one
-        that can only ask as legacy servers do, and once for a process that the probe may have silenced. A modern server
+        """The era for the next connection. The probe is skipped for a server that was legacy, for a server that can ask
+        questions only in the legacy way, and once for a process that the probe may have silenced. A modern server
         answers the probe at once, so it is probed again."""
         if self._era is not Era.AUTO:
             return self._era
@@ -122,15 +123,15 @@ class Opener:
         return Era.LEGACY if was_legacy or is_mute or self._was_silent else Era.AUTO
 
     def deadline(self) -> Deadline:
-        """When a connection that begins now has to be up."""
+        """The deadline of a connection that begins now."""
         pace = self._pace
         if isinstance(self._target, StdioTarget) and pace.start_seconds > pace.connect_seconds:
             return Deadline.after(pace.start_seconds, "start_seconds")
         return Deadline.after(pace.connect_seconds)
 
     async def tell_of_start(self, name: str, is_late: Callable[[str, str], None]) -> None:
-        """Tell people of a process that is starting. `is_late` is called with words and details once it has taken
-        longer than a connection may."""
+        """Tell the user of a process that is starting. `is_late` is called with a message and its details once the
+        process has taken longer than a connection may."""
         if not isinstance(self._target, StdioTarget):
             return
         pace, began = self._pace, anyio.current_time()

@@ -1,7 +1,7 @@
-"""One call in as many rounds as the server wants: a round may end with questions, or with a wish for another round.
+"""A call in as many rounds as the server wants: a round may end with questions, or with a request for another round.
 
-The caller decides who answers the questions, and when. A call that becomes a task ends the rounds; the caller
-follows the task.
+The caller decides who answers the questions, and when. If a call becomes a task, the rounds end, and the caller follows
+the task.
 
 Spec: MCP 2026-07-28 basic/patterns/mrtr.
 """
@@ -20,7 +20,7 @@ from bridge.mcp.client.values import ToolCall
 from bridge.text.jsonvalues import JsonObject
 
 StopT = TypeVar("StopT")
-"""The caller's value that ends the rounds before there is a result."""
+"""A value of the caller that ends the rounds without a result."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +38,7 @@ async def result_in_rounds(
     once: Callable[[ToolCall], Awaitable[JsonObject | StopT]],
     answers_to: Callable[[Round], Awaitable[JsonObject | StopT]],
 ) -> JsonObject | StopT:
-    """The result of a call, once the server wants no further round.
+    """The result of a call, after all rounds.
 
     `once` sends one round. `answers_to` returns an ElicitResult for each question. Either may return a StopT, which
     ends the rounds and is returned.

@@ -1,7 +1,7 @@
 """One live connection to a tool server, from the handshake to its end.
 
-One task enters and leaves a link (the SDK's clients require it); callers use it from any task. A link is never
-repaired: once `lost` is set it takes no new calls, and its session opens another link.
+The same task must enter and leave a connection, since the SDK's clients require it; callers use it from any task. A
+connection is never repaired: once `lost` is set, it accepts no new calls, and its session opens another connection.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ CLIENT: Final = types.Implementation(name="mcp-a2a", version=__version__)
 _PING_SECONDS: Final = 10.0
 """How long a server may take to say whether it still knows the session."""
 _FIRST_LEGACY_ID: Final = 16
-"""Above the ids of the handshake, which the SDK's dispatcher gives."""
+"""The first id of the bridge's requests. It is above the ids of the handshake, which the SDK's dispatcher gives."""
 
 
 class RefusedHandshakeError(PeerError):
@@ -74,15 +74,15 @@ class RefusedHandshakeError(PeerError):
 
 
 class EndedAtGreetingError(PeerError):
-    """The server ended before it said anything of MCP."""
+    """The server ended before it sent an MCP message."""
 
 
 class SilentServerError(PeerError):
-    """The server said nothing of MCP in time."""
+    """The server sent no MCP message in time."""
 
 
 class NoStreamableHttpError(PeerError):
-    """The URL answers Streamable HTTP as servers of the older transport may do."""
+    """The URL answers Streamable HTTP as servers of the older transport may answer."""
 
     def __init__(self, fault: PeerError, *, is_certain: bool) -> None:
         """`is_certain` says whether the specification names this answer."""
@@ -91,7 +91,7 @@ class NoStreamableHttpError(PeerError):
         self.is_certain = is_certain
 
     def also(self, other: BaseException) -> PeerError:
-        """The fault of a URL that is no server of the older transport either, for this reason."""
+        """The fault for a URL that does not speak the older transport, either; `other` is the reason."""
         if not self.is_certain:
             return self.fault
         return PeerError(f"{self.fault}, and it is no server of the older HTTP+SSE: {other}")
@@ -99,22 +99,22 @@ class NoStreamableHttpError(PeerError):
 
 @dataclass(frozen=True)
 class Deadline:
-    """How long a connection may take from its start until the tools are listed, and when that time is over."""
+    """The time for a connection, from its start until the tools are listed."""
 
     seconds: float
     ends_at: float
-    """On the clock of the event loop, in seconds."""
+    """The end, in seconds by the event loop's clock."""
     setting: str = "connect_seconds"
-    """The name of the setting that limits it."""
+    """The name of the setting with the limit."""
 
     @classmethod
     def after(cls, seconds: float, setting: str = "connect_seconds") -> Deadline:
-        """A deadline that lies `seconds` from now."""
+        """A deadline in `seconds` from now."""
         return cls(seconds, anyio.current_time() + seconds, setting)
 
     @property
     def words(self) -> str:
-        """The time that was not kept, for messages."""
+        """The exceeded time, for messages."""
         return f"within {self.seconds:g} s (`{self.setting}` is the limit)"
 
 
@@ -133,20 +133,21 @@ class ServerConnection:
     request_ids: Iterator[int]
     """See `_request_ids`."""
     listening: anyio.Event = field(default_factory=anyio.Event)
-    """Set once changes of the tools are heard, or cannot be: the server announces none, or refused to."""
+    """Set once the connection listens for changes of the tools, or cannot: the server announces none, or refused."""
     tools_changed: anyio.Event = field(default_factory=anyio.Event)
     lost: anyio.Event = field(default_factory=anyio.Event)
-    """Set when no new call may be sent: the connection or its session is gone, or another connection replaces it."""
+    """Set when no new call may be sent: the connection or its MCP session is gone, or another connection replaces
+    it."""
     why_lost: str = ""
-    """Why the bridge itself ended the connection, in words; empty when it did not. Set before `lost`."""
+    """Why the bridge ended the connection; empty if it did not. Set before `lost`."""
     calls: int = 0
-    """How many requests are under way."""
+    """The number of requests under way."""
     drained: Signal = field(default_factory=Signal)
-    """Told when no request is under way any more."""
+    """Signalled when no request is under way any more."""
 
     @property
     def is_lost(self) -> bool:
-        """Whether new calls need another link."""
+        """Whether new calls need another connection."""
         return self.lost.is_set() or self.wire.ended
 
     @property
@@ -232,7 +233,7 @@ class ServerConnection:
 
     @contextmanager
     def about_task(self, task_id: str, asker: Asker, on_news: OnTaskNews) -> Iterator[None]:
-        """Route the news and the questions of one of the server's tasks, as long as this is open."""
+        """Route the notifications and the questions of one of the server's tasks, while this is open."""
         with self.questions.of_task(task_id, asker), self.wire.task_news_to(task_id, on_news):
             yield
 
@@ -245,7 +246,7 @@ class ServerConnection:
         headers: Mapping[str, str] | None = None,
         meta: Mapping[str, JsonValue] | None = None,
     ) -> JsonObject:
-        """Send one request. Returns the result, unread. `name` is the name that an HTTP header repeats.
+        """Send one request. Returns the unparsed result. `name` is the name that an HTTP header repeats.
 
         Raises:
             ServerRefusedError, NotTakenError, ServerLostError: as `call` does.
@@ -267,8 +268,8 @@ class ServerConnection:
                 self.drained.tell()
 
     async def _has_lost_session(self, said: MCPError) -> bool:
-        """Whether the server says of a ping, too, that it does not know the session. A tool may say so of a session of
-        its own, and then it has run."""
+        """Whether the server also answers a ping with an unknown session. If it does not, the words were about a
+        session of the tool itself, and the tool has run."""
         if self.is_child or self.era is not Era.LEGACY:
             return False
         with anyio.move_on_after(_PING_SECONDS):
@@ -305,7 +306,7 @@ class ServerConnection:
                 return ServerLostError(f"{self.name}: {exc.message}", outcome=_outcome_of(exc))
 
     async def watch(self) -> None:
-        """Set `lost` when the connection ends, and listen for changes of the tools. Runs as long as the link."""
+        """Set `lost` when the connection ends, and listen for changes of the tools. Runs as long as the connection."""
         async with anyio.create_task_group() as tasks:
             if self.era is Era.MODERN and self.announces_changes:
                 tasks.start_soon(self._listen)
@@ -321,7 +322,8 @@ class ServerConnection:
         self.lost.set()
 
     async def _listen(self) -> None:
-        """Keep a stream of subscriptions/listen open, and open it again when it is lost. `Wire` sees what it brings."""
+        """Keep a stream of subscriptions/listen open, and open it again when it is lost. `Wire` handles its
+        messages."""
         pauses = Backoff(1.0, 60.0)
         while True:
             try:
@@ -338,7 +340,7 @@ class ServerConnection:
             await anyio.sleep(pauses.next())
 
     async def retire(self, patience_seconds: float) -> None:
-        """Wait for the calls that are under way, but at most for `patience_seconds`."""
+        """Wait for the calls under way, but at most for `patience_seconds`."""
         with anyio.move_on_after(patience_seconds):
             while self.calls and not self.wire.closed.is_set():
                 await self.drained.wait()
@@ -360,16 +362,16 @@ async def open_connection(
 ) -> AsyncIterator[ServerConnection]:
     """Connect to a server and complete the handshake before the deadline.
 
-    `attribution_seconds` and `on_question` are those of `ElicitationRouter`; `unanswered_most` is the `most` of
-    `UnansweredBounds`. `last_words` takes what a child says on its stderr. `is_guess` says that the URL may well not be
-    of the transport; then its first event, too, is waited for only until the deadline.
+    `attribution_seconds` and `on_question` are as in `ElicitationRouter`; `unanswered_most` is the `most` of
+    `UnansweredBounds`. `last_words` gets the stderr of a child. `is_guess` says that the URL may not speak the
+    transport; then even its first event is waited for only until the deadline.
 
     Raises:
         UsageError: the server's command cannot be started (in a group of exceptions).
         EndedAtGreetingError: the server ended during the handshake.
         SilentServerError: the server said nothing before the deadline.
         RefusedHandshakeError: the server refused the handshake of this era.
-        NoStreamableHttpError: the URL may be one of the older transport, HTTP+SSE.
+        NoStreamableHttpError: the URL may speak the older transport, HTTP+SSE.
         PeerError: the server cannot be reached, or does not speak MCP.
     """
     last_words, holder, is_child = last_words or LastWords(), _Holder(), isinstance(target, StdioTarget)
@@ -396,8 +398,8 @@ async def open_connection(
 
 
 def _request_ids(era: Era) -> Iterator[int]:
-    """The ids of requests. A modern server needs another id for a call that is made again, also after a restart
-    (basic/patterns/mrtr), so they start at random there. Older servers may have 32 bits for them, or fewer."""
+    """The ids of requests. A modern server needs a new id for a repeated call, even after a restart
+    (basic/patterns/mrtr), so its ids start at random. Older servers may have only 32 bits, or fewer, for an id."""
     return count(_FIRST_LEGACY_ID if era is Era.LEGACY else secrets.randbits(30))
 
 
@@ -449,7 +451,8 @@ def _no_mcp(name: str) -> str:
 
 
 class _Holder:
-    """Passes signals of the wire and the transport to the link; drops those that come before there is one."""
+    """Passes signals of the wire and the transport to the connection. Signals that come before the connection exists
+    are dropped."""
 
     def __init__(self) -> None:
         self.connection: ServerConnection | None = None

@@ -1,10 +1,10 @@
-"""Tasks that a server makes of calls, from the handle to the result.
+"""Follows tasks that a server makes of calls, from the handle to the result.
 
 There are two kinds. In the tasks extension of 2026-07-28, tasks/get returns the whole task, with its questions and
 its result, and tasks/update takes the answers. In 2025-11-25, tasks/get returns only the status; tasks/result
 waits for the end, and the server sends its questions as requests while it waits.
 
-Both are polled at the pace that the server asks for; a notification ends the pause. A lost connection does no harm
+Both are polled at the interval that the server asks for; a notification ends the pause. A lost connection does no harm
 as long as the server still knows the task.
 
 Spec: ext-tasks (io.modelcontextprotocol/tasks), MCP 2025-11-25 basic/utilities/tasks.
@@ -36,13 +36,13 @@ logger = logging.getLogger(__name__)
 _SHORTEST_POLL_SECONDS: Final = 0.05
 _LONGEST_POLL_SECONDS: Final = 60.0
 _USUAL_POLL_SECONDS: Final = 1.0
-"""The poll interval when the server gives none."""
+"""The poll interval if the server gives none."""
 _FIRST_PAUSE_SECONDS: Final = 0.5
 """The pause before the first renewal of a subscription that has ended. It doubles each time."""
 _ASKING_POLL_SECONDS: Final = 5.0
 """The shortest poll interval while a person is asked, which may take hours."""
 _PATIENCE: Final = 10
-"""After this many failed polls in a row, the task is given up."""
+"""The task is given up after this many failed polls in a row."""
 _CANCEL_SECONDS: Final = 5.0
 """How long tasks/cancel may take."""
 
@@ -61,11 +61,11 @@ class TaskHandle:
 
 
 OnStatus = Callable[[str], None]
-"""Called with the `statusMessage` of a task that works."""
+"""Called with the `statusMessage` of a working task."""
 
 
 def handle_from(result: JsonObject) -> TaskHandle | None:
-    """The task that a call became; None when the result is no task."""
+    """The task that a call became; None if the result is not a task."""
     if result.get("resultType") == "task":
         task_id = result.get("taskId")
         return TaskHandle(task_id, is_legacy=False) if isinstance(task_id, str) else None
@@ -82,7 +82,7 @@ async def follow(
     asker: Asker,
     on_status: OnStatus,
 ) -> JsonObject:
-    """Follow a task to its result, which is the result that the call would have had.
+    """Follow a task to its result, which is the result of the call.
 
     Cancelling this cancels the task on the server, unless another process will follow it.
 
@@ -90,7 +90,7 @@ async def follow(
         ServerRefusedError: the call ended with a JSON-RPC error.
         TaskCancelledError: the task was cancelled on the server.
         ServerLostError: the server no longer knows the task, or cannot be asked.
-        CallerTokenGoneError: it can be asked only with another token of the caller.
+        CallerTokenGoneError: the task can be read only with a new token of the caller.
     """
     following = _TaskPoller(session, handle, asker, on_status)
     try:
@@ -114,7 +114,8 @@ class _TaskPoller:
         self._news: JsonObject | None = None
         self._woken = anyio.Event()
         self._asked: dict[str, anyio.CancelScope | None] = {}
-        """All questions so far, by key. The scope of an open question ends its asking; None for a settled one."""
+        """All questions so far, by key. Cancelling the scope of an open question withdraws it; a settled question has
+        None."""
         self._result: JsonObject | None = None
         self._error: PeerError | None = None
         self._fetching = False
@@ -158,7 +159,7 @@ class _TaskPoller:
                 await self._woken.wait()
 
     async def _look(self) -> JsonObject | None:
-        """The task from the server, by notification or tasks/get; None when an error has ended the following."""
+        """The task from the server, by notification or tasks/get; None if an error has ended the following."""
         self._woken = anyio.Event()
         news, self._news = self._news, None
         if news is not None and not self._handle.is_legacy:
@@ -199,7 +200,7 @@ class _TaskPoller:
                 self._ask(asked if isinstance(asked, dict) else {}, group)
 
     def _ask(self, outstanding: Mapping[str, JsonValue], group: anyio.abc.TaskGroup) -> None:
-        """Ask the new questions, and withdraw those that the server no longer has open."""
+        """Ask the new questions, and withdraw questions that are no longer open at the server."""
         for key, scope in self._asked.items():
             if scope is not None and key not in outstanding:
                 self._asked[key] = None
@@ -223,7 +224,7 @@ class _TaskPoller:
         self._woken.set()
 
     async def _answer(self, answers: Mapping[str, JsonObject]) -> None:
-        """Send the answers. They may be sent again, since a server ignores answers that it already has."""
+        """Send the answers. Sending them again is safe, since a server ignores answers that it already has."""
         for attempt in range(1, _PATIENCE + 1):
             try:
                 await self._request("tasks/update", {"inputResponses": dict(answers)})
@@ -254,8 +255,8 @@ class _TaskPoller:
         self._woken.set()
 
     async def _listen(self) -> None:
-        """Subscribe to changes of the task, if the server supports it, and again when that ends. Polling goes on in any
-        case."""
+        """Subscribe to changes of the task, if the server supports this, and again when the subscription ends. Polling
+        goes on in any case."""
         asked: JsonObject = {"notifications": {"taskIds": [self._handle.task_id]}}
         pauses = Backoff(_FIRST_PAUSE_SECONDS, _LONGEST_POLL_SECONDS)
         while True:
@@ -272,7 +273,8 @@ class _TaskPoller:
             await anyio.sleep(pauses.next())
 
     def _hear(self, task: JsonObject) -> None:
-        """Take a change. One from before the subscription was told to nobody: the task is looked at once more."""
+        """Note a change. When a subscription begins, the task is read again, since earlier changes were not
+        notified."""
         if "status" in task:
             self._news = task
         self._woken.set()

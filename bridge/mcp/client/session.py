@@ -1,10 +1,10 @@
 """One session with a tool server: it stays connected, and knows the server's tools.
 
-A session outlives its connections. When one is lost, the session makes another, with growing pauses. A request
+A session outlives its connections. When a connection is lost, the session makes another, with growing pauses. A request
 waits for a connection at most as long as connecting may take. Once the server has been down for that long, a request
-waits for one attempt alone, which begins after the request has come. A request that was under way when its connection
-was lost fails; the session does not send it again, since only the caller knows whether that is safe. A request
-that the server certainly did not take (no connection, or an unknown session) is sent once more.
+waits for only one attempt, which begins after the request has come. A request under way fails if its connection is
+lost. The session does not send it again, since only the caller knows whether this is safe. A request that the server
+certainly did not take (no connection, or an unknown session) is sent once more.
 """
 
 # The life of a session
@@ -20,58 +20,60 @@ that the server certainly did not take (no connection, or an unknown session) is
 #   over      None/lost   reason    set     fail
 #
 # The legal moves are first -> up, first -> down, down -> up, up -> lost, lost -> down, and down -> down with another
-# reason. A session in the name of a caller is over (`_is_over`) once it would have to connect with a token that has
-# expired, or a login that is gone: first -> over, lost -> over, down -> over, and nothing leaves it. `_connection`
-# never goes back to None: a lost connection stays there until the next connection replaces it. So nobody may use
-# `_connection` without asking `is_lost`. The listing and the greeting outlive their connection, too: a server that is
-# down keeps its tools, and the agent's card keeps its skills.
+# reason. A session that acts for a caller is over (`_is_over`) once it would have to connect with an expired token or
+# a login that is gone: first -> over, lost -> over, down -> over. This state is final. `_connection` never becomes None
+# again: a lost connection stays there until the next connection replaces it. So code must check `is_lost` before it
+# uses `_connection`. The listing and the greeting outlive their connection, too: a server that is down keeps its tools,
+# and the agent's card keeps its skills.
 #
-# Who moves it
-# ------------
+# Which code makes the moves
+# --------------------------
 #
 # `_own` is the only task that connects. It starts one `_hold` for each connection. `_hold` opens the connection and
 # closes it, in one task, as the SDK's cancel scopes demand. `_came_up` and `_went_down` make the moves to up and to
 # down.
 #
 # A process that is not up after `connect_seconds` makes the move to down while its attempt goes on, by `_is_late`: its
-# start may take minutes, and one that is ended and begun anew would never come up. The same attempt may still bring it
-# up, until `start_seconds` are over.
+# start may take minutes, and if it were ended and started again, it would never come up. The same attempt may still
+# bring it up, until `start_seconds` are over.
 #
-# The move to lost is open to others, since it is only `connection.lost.set()`: to `ServerConnection.watch` when the
-# wire closes, to a transport whose server is unreachable or has forgotten the session, to `_let_it_ask` when another
-# handshake is needed, and to `_connected`. (`_hold` sets it, too, when the connection ends with an exception.) `lost`
-# is never cleared. A reason goes into `why_lost` before `lost` is set: `_own` reads it when `lost` wakes it. `is_lost`
-# may be true even before that: as soon as nothing can be written, while the last messages are still read. `_connected`
-# sets `lost` then, so that a request does not wait for the end of the reading.
+# Other code can make the move to lost by `connection.lost.set()`: `ServerConnection.watch` when the wire closes, a
+# transport whose server is unreachable or has forgotten the session, `_let_it_ask` when another handshake is needed,
+# and `_connected`. (`_hold` sets it, too, when the connection ends with an exception.) `lost` is never cleared. A
+# reason goes into `why_lost` before `lost` is set: `_own` reads it when `lost` wakes it. `is_lost` may be true even
+# before that: as soon as nothing can be written, while the last messages are still read. `_connected` sets `lost` then,
+# so that a request does not wait for the end of the reading.
 #
-# An attempt that fails sets `_up`, too, if nobody is to wait for the next: only a person can mend it, or the server has
-# been down for long. It wakes those who wait, who then fail at once.
+# A failed attempt sets `_up`, too, if requests need not wait for the next attempt: only a person can repair the server,
+# or it has been down for long. This wakes the waiting requests, which then fail at once.
 #
-# Any other request moves nothing. It may set `_wanted`, which ends the pause before the next attempt, and clear `_up`.
+# Requests make no other moves. A request may set `_wanted`, which ends the pause before the next attempt, and clear
+# `_up`.
 #
 # Which orders are possible
 # -------------------------
 #
 # * A request may find the connection lost before `_own` does. `_up` is still set then, and waiting for it would return
 #   at once, with the lost connection. That is why `_connected` clears `_up` itself.
-# * A connection may be lost before `_own` waits for that. `lost` is an event that stays set, so nothing is missed.
-# * A connection may be up and lost again before a request that waits for it has its turn. The request goes on waiting.
-# * The next connection may be up while the last one retires. Calls that run on the last one go on, for `retire_seconds`
-#   at most; then its `_hold` closes it. A listing that its `_follow` asked for may come after that of the next
-#   connection. So `_follow` takes a listing only while its connection is `_connection`, and ends after that.
-# * A server may change its tools while they are listed for the first time. `_first_listing` waits until changes are
-#   listened to, and `_follow` lists again when one was heard.
+# * A connection may be lost before `_own` waits for the loss. `lost` is an event that stays set, so nothing is missed.
+# * A connection may be up and lost again before a waiting request runs. The request goes on waiting.
+# * The next connection may be up while the last connection retires. Calls on the last connection go on, for at most
+#   `retire_seconds`; then its `_hold` closes it. A listing for the last connection may come after the listing of the
+#   next connection. So `_follow` accepts a listing only while its connection is `_connection`, and ends after that.
+# * A server may change its tools while they are listed for the first time. `_first_listing` waits until the connection
+#   listens for changes, and `_follow` lists the tools again after a change.
 # * A request may set `_wanted` before an attempt that fails. The attempt answers it, so `_own` makes a new event as it
 #   begins. Otherwise one request would end every pause until the server is up. After a loss `_wanted` is kept.
-# * A request may come during an attempt that fails. The server may have been mended in between, so that attempt says
-#   nothing to the request. It waits for the next, and has set `_wanted` for it.
+# * A request may come during an attempt that fails. The server may be repaired in between, so this attempt does not
+#   count for the request. The request waits for the next attempt, and has set `_wanted` for it.
 #
 # What breaks without the rules
 # -----------------------------
 #
 # * Up before the tools are listed: calls fail, since "the server no longer lists the tool".
-# * An exception that leaves `_hold` after the connection was up: it cancels the task group of `run`, and with it
-#   whoever uses the session. So `_hold` logs it and sets `lost`. Before that, the exception is the reason to be down.
+# * An exception leaves `_hold` after the connection was up: it cancels the task group of `run`, and with it all users
+#   of the session. So `_hold` logs it and sets `lost`. Before the connection is up, the exception is the reason to be
+#   down.
 # * A second try of a request that the server may have taken: the tool runs twice.
 
 from __future__ import annotations
@@ -119,18 +121,18 @@ FIRST_PAUSE_SECONDS: Final = 0.2
 """The pause before the second attempt to connect. It doubles with each attempt, up to `longest_pause_seconds`."""
 
 STEADY_SECONDS: Final = 10.0
-"""A connection that lasted this long resets the pauses. After a shorter one they go on growing: a server that dies
-as soon as it is up is not started five times a second."""
+"""A connection that lasted this long resets the pauses. After a shorter connection they go on growing, so that a server
+that dies at once is not started five times a second."""
 
 _LONGEST_SETTLING: Final = 10
-"""A server that goes on announcing changes is listed after this many times `settle_seconds`."""
+"""The tools of a server that goes on announcing changes are listed after this many times `settle_seconds`."""
 
 _LISTEN_SECONDS: Final = 5.0
-"""How long the first listing waits for the server to acknowledge that it announces changes."""
+"""How long the first listing waits until the server acknowledges the subscription to changes."""
 
 
 class Session:
-    """A session with a tool server, connected as long as it is entered."""
+    """A session with a tool server. It is connected while it is entered."""
 
     def __init__(
         self,
@@ -149,9 +151,8 @@ class Session:
     ) -> None:
         """`on_change` is called when the tools have changed, or the server went up or down. `on_question` is called
         when the server asks something in the middle of a call and does not name the call. `on_refusal` is called with
-        the words of a request that the server does not take for want of credentials, and with none after one that it
-        takes. `peer` is the server's name
-        for those who listen to hops; None if that is `name`.
+        the reason when the server refuses a request for lack of credentials, and with an empty text when it accepts a
+        request. `peer` is the server's name in hops; None if it is `name`.
 
         `baggage_keys` are the keys of a trace's baggage that are sent to a server on another machine.
         """
@@ -163,22 +164,21 @@ class Session:
         self.greeting: Greeting | None = None
         """The server's own description, from the latest connection."""
         self.down: str | None = "not connected yet"
-        """Why the server cannot be called, in words; None while it can."""
+        """Why the server cannot be called; None while it can."""
         self.needs_login = False
-        """Whether it is down until a person logs in."""
+        """Whether the server is down until a person logs in."""
         self.is_unauthorized = False
-        """Whether it is down since the server does not take the bridge's credentials."""
+        """Whether the server is down because it refuses the bridge's credentials."""
         self._is_over = False
-        """Whether the token or the login of the caller in whose name it is counts no more, so that it never connects
-        again."""
+        """Whether the caller's token or login is no longer valid, so that the session never connects again."""
         self._down_since: float | None = None
-        """When it went down, by the clock of the event loop; None while it is up, and before the first attempt."""
+        """When the server went down, by the event loop's clock; None while it is up, and before the first attempt."""
         self._attempts = 0
-        """How many attempts to connect have begun."""
+        """The number of attempts to connect that have begun."""
         self._failed = 0
-        """Which attempt was the last to fail, counted from 1; 0 before that."""
+        """The number of the last failed attempt, from 1 on; 0 if none has failed."""
         self.on_hop: trace.OnHop | None = None
-        """Called with each message once the server is up. To be set before the session is entered."""
+        """Called with each message once the server is up. Set this before the session is entered."""
         self._era = era
         self._memory = memory or ServerMemory(None)
         self._pace = pace
@@ -218,7 +218,7 @@ class Session:
 
     @property
     def is_over(self) -> bool:
-        """Whether it never connects again, since what its caller had shown, or its login, counts no more."""
+        """Whether the session never connects again, because the caller's token or login is no longer valid."""
         return self._is_over
 
     @asynccontextmanager
@@ -273,7 +273,7 @@ class Session:
                 raise
             result = result_as_specified(answer)
             if connection.era is Era.MODERN and cannot_ask(result):
-                result["isError"] = True  # some servers put it into a result as any other text
+                result["isError"] = True  # some servers put the error into a result, as a text
                 result["content"] = [*_blocks(result), {"type": "text", "text": self._let_it_ask(connection)}]
             return result
 
@@ -299,9 +299,10 @@ class Session:
 
     @contextmanager
     def about_task(self, task_id: str, asker: Asker, on_news: OnTaskNews) -> Iterator[Callable[[], None]]:
-        """Route the news and the questions of one of the server's tasks, as long as this is open.
+        """Route the notifications and the questions of one of the server's tasks, while this is open.
 
-        Yields a function. The caller calls it whenever the connection may have changed, to listen on the new one.
+        Yields a function. The caller calls it whenever the connection may have changed, to listen on the new
+        connection.
         """
         heard: ServerConnection | None = None
         with ExitStack() as hearing:
@@ -320,7 +321,7 @@ class Session:
     async def _on_connection(
         self, request: Callable[[ServerConnection], Awaitable[JsonObject]]
     ) -> JsonObject:
-        """Send a request. When the server has not taken it, send it once more, on a new connection."""
+        """Send a request. If the server has not taken it, send it once more, on a new connection."""
         try:
             result = await self._taken_on_connection(request)
         except PeerError as exc:
@@ -367,11 +368,12 @@ class Session:
 
     @property
     def _is_waited_for(self) -> bool:
-        """Whether requests wait for the next attempt after one has failed. For a person nobody waits."""
+        """Whether requests wait for the next attempt after a failed attempt. They do not wait if a person has to
+        act."""
         return not (self.needs_login or self.is_unauthorized or self._is_long_down)
 
     def _let_it_ask(self, connection: ServerConnection) -> str:
-        """Change to the older handshake, under which the server can ask. Returns what the caller is told of that."""
+        """Change to the older handshake, under which the server can ask. Returns an explanation for the caller."""
         failed = f"{self.name} asks in a way that MCP {connection.stamp.version} no longer has"
         if self._era is not Era.AUTO:
             return f'{failed}; era = "modern" is set for it, and with era = "legacy" it can ask.'
@@ -426,12 +428,13 @@ class Session:
                 await anyio.sleep(FIRST_PAUSE_SECONDS / 4)
 
     def _is_late(self, words: str, detail: str) -> None:
-        """Count a process as down that is still starting."""
+        """Count the server as down while its process is still starting."""
         self._at_fault = PeerError
         self._went_down(words, detail)
 
     async def _explained(self, fault: BaseException) -> BaseException:
-        """Why a connection failed. A URL is probed, once for each fault, for what answers there instead of MCP."""
+        """Why a connection failed. For a URL, a probe finds out what answers there instead of MCP, once for each
+        fault."""
         if (
             self._explanation is None
             or not isinstance(fault, PeerError)
@@ -441,7 +444,7 @@ class Session:
         return await self._explanation.of(fault)
 
     async def _hold(self, *, task_status: anyio.abc.TaskStatus[ServerConnection]) -> None:
-        """One connection, from start to end. Gives the link to the owner once its tools are listed."""
+        """One connection, from start to end. Gives the connection to `_own` once its tools are listed."""
         server = str(self.target)
         era, deadline = self._opener.next_era(), self._opener.deadline()
         held: ServerConnection | None = None
@@ -472,7 +475,7 @@ class Session:
             held.lost.set()
 
     async def _first_listing(self, connection: ServerConnection, deadline: Deadline) -> ToolListing:
-        """The tools. They are listed only after changes are listened to, so that no change is missed.
+        """The tools. They are listed only after the connection listens for changes, so that no change is missed.
 
         Raises:
             PeerError: the tools are not listed by the deadline.
@@ -486,9 +489,9 @@ class Session:
         )
 
     async def _follow(self, connection: ServerConnection) -> None:
-        """List the tools again after the server has announced changes and then none for `settle_seconds`.
+        """List the tools again after announced changes, once the server has announced none for `settle_seconds`.
 
-        Ends once another link has replaced this one.
+        Ends once another connection has replaced this connection.
         """
         pace = ListingPace(self._pace.list_bounds)
         while connection is self._connection:
@@ -510,11 +513,11 @@ class Session:
                     self.listing = replace(self.listing, fresh_seconds=listing.fresh_seconds)
 
     async def _due_again(self, connection: ServerConnection, pace: ListingPace) -> str:
-        """Wait until the tools are to be listed again. Returns why, for messages."""
+        """Wait until the tools have to be listed again. Returns the reason, for messages."""
         fresh_until = pace.fresh_until(self.listing, announces_changes=connection.announces_changes)
         with anyio.CancelScope(deadline=fresh_until):
             await connection.tools_changed.wait()
-            # A server that never stops announcing is listed all the same, now and then.
+            # The tools of a server that never stops announcing changes are listed now and then, too.
             with anyio.move_on_after(self._pace.settle_seconds * _LONGEST_SETTLING):
                 while connection.tools_changed.is_set():
                     connection.tools_changed = anyio.Event()
@@ -542,7 +545,7 @@ class Session:
         self._tried.set()
 
     def _went_down(self, why: str, detail: str) -> None:
-        """`detail` is for the log and for the person who starts the bridge; `why` is also for peers."""
+        """Note that the server is down. `detail` is for the log and the user; `why` is also shown to peers."""
         if self.down != why and self._tried.is_set():
             logger.warning("%s is down: %s%s", self.name, why, detail)
         self.down, self._detail = why, detail

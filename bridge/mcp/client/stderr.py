@@ -1,9 +1,9 @@
-"""The stderr of a tool server that is a child process: what is logged, and what is kept for error messages.
+"""The stderr of a tool server that is a child process: lines for the log, and the last lines for error messages.
 
-Stderr is free text, for people, with three exceptions. Servers of the Python SDK 1.x write a page of validation errors
-when they receive `server/discover`, which is no fault of theirs: the page is for debugging alone. A line that begins
-like an error is kept among the last words, even when the usage of a command follows it. And what npm says beside its
-error is none of the last words.
+Stderr is free text for people, with three exceptions. Servers of the Python SDK 1.x write a page of validation errors
+when they receive `server/discover`. This is not their fault, so the page is logged only for debugging. A line that
+begins like an error is kept for error messages, even if the usage of a command follows it. The asides of npm around its
+error are not kept.
 """
 
 from __future__ import annotations
@@ -28,19 +28,20 @@ _INVALID: Final = re.compile(r"\bFailed to validate request: ")
 _OF_INVALID: Final = re.compile(
     r"\s(?!\s*(DEBUG|INFO|WARNING|ERROR|CRITICAL)\s)|\w+(Request|Notification)(\.[\w.\[\]-]+)?$"
 )
-"""The lines that follow: indented ones that do not begin a record of `rich`, and those that locate an error."""
+"""The further lines of such a page: indented lines that do not begin a record of `rich`, and lines that locate an
+error."""
 _PROBE: Final = "server/discover"
-"""What a page names that tells of the bridge's own probe. Other pages are shown."""
+"""The method that a page names if the bridge's own probe caused it. Other pages are shown."""
 _OF_INVALID_MOST: Final = 400
-"""Lines. Twice as many as such a server writes through `rich`, which breaks its lines at 80 characters."""
+"""The most lines of a page. Such a server writes half as many through `rich`, which breaks lines at 80 characters."""
 
 _ERROR: Final = re.compile(r"(fatal |fatal: )?error: ", re.IGNORECASE)
-"""The beginning of a line that says what went wrong. Go commands (Cobra) write it above their usage."""
+"""The beginning of a line with an error. Go commands (Cobra) write it above their usage."""
 
 _ASIDE: Final = re.compile(
     r"(?i)npm (notice\b|warn\b|err\S*( \d+)?\s*$|err\S* A complete log\b|err\S* 404 (Note that|tarball, folder))"
 )
-"""What npm writes beside its error: news, warnings, empty lines, and where its log is."""
+"""The asides of npm: news, warnings, empty lines, and the path of its log."""
 
 _GIVEN: Final = "a child is given few variables: pass {} with --env {}, in a file with `env`"
 
@@ -59,20 +60,20 @@ _LACKS: Final[Mapping[re.Pattern[str], str]] = {
         r"|error sending request for url"
     ): _GIVEN.format("the proxy of your network, if it has one,", "HTTPS_PROXY"),
 }
-"""What npx and uvx write when they cannot fetch a package, with the variable that they may lack. The patterns for
-certificates stand first, since uvx writes both texts for such a fault."""
+"""The errors of npx and uvx if they cannot fetch a package, with hints about the missing variable. The patterns for
+certificates come first, since uvx writes both texts for such a fault."""
 
 
 @dataclass
 class LastWords:
-    """The newest lines that a child wrote to its stderr, and the newest one that calls itself an error."""
+    """The newest lines on a child's stderr, and its newest line that begins like an error."""
 
     lines: deque[str] = field(default_factory=lambda: deque(maxlen=_LINES_KEPT))
     asides: deque[str] = field(default_factory=lambda: deque(maxlen=_LINES_KEPT))
-    """What matters only where there is nothing else."""
+    """Lines that matter only if there are no others."""
     error: str = ""
     hint: str = ""
-    """What may help, by the first line that a pattern of `_LACKS` matched."""
+    """The hint for the first line that matched a pattern of `_LACKS`."""
 
     def add(self, line: str) -> None:
         """Keep a line."""
@@ -98,9 +99,9 @@ class StderrLog:
         self._burst_end = 0.0
         self._logged = 0
         self._of_invalid = 0
-        """How many of the next lines may still belong to a page of validation errors."""
+        """How many further lines may still belong to a page of validation errors."""
         self._held: str | None = None
-        """The first line of a page, until the page says what it is about."""
+        """The first line of a page, until the page shows its method."""
 
     def feed(self, chunk: bytes) -> None:
         """Take a chunk of stderr."""
@@ -112,7 +113,7 @@ class StderrLog:
                 self._take(line)
 
     def end(self) -> None:
-        """Log what is still held: stderr is closed."""
+        """Log the held line, since stderr is closed."""
         held, self._held = self._held, None
         if held is not None:
             self._keep(held)

@@ -1,4 +1,4 @@
-"""The values that pass between a tool server and its callers. They need no connection."""
+"""The values between a tool server and its callers. They need no connection."""
 
 from __future__ import annotations
 
@@ -24,28 +24,28 @@ class Greeting:
 
 @dataclass(frozen=True)
 class ToolListing:
-    """The tools that a server lists: those that can be served, and those that cannot."""
+    """The tools that a server lists: tools that can be served, and tools that cannot."""
 
     tools: tuple[Tool, ...] = ()
     left_out: tuple[UnservableTool, ...] = ()
     odd: str = ""
-    """What is wrong with the list itself, which may have more tools; empty if nothing is."""
+    """The fault of the list itself, which may have more tools; empty if there is none."""
     fresh_seconds: float | None = None
-    """How long the list is fresh, by the server's word (MCP 2026-07-28 `ttlMs`); None if it does not say."""
+    """How long the list is fresh (MCP 2026-07-28 `ttlMs`); None if the server does not say."""
 
     def is_same(self, other: ToolListing) -> bool:
-        """Whether the server has listed the same as in another list."""
+        """Whether two listings are equal."""
         return (self.left_out, self.odd) == (other.left_out, other.odd) and [
             one.listed for one in self.tools
         ] == [one.listed for one in other.tools]
 
     @property
     def odd_fields(self) -> tuple[str, ...]:
-        """What was left out of the tools, in words."""
+        """Descriptions of the fields that were left out of the tools."""
         return tuple(f"the tool {tool.name}: {words}" for tool in self.tools for words in tool.odd)
 
     def faults_since(self, before: ToolListing) -> list[str]:
-        """What is wrong with tools of this listing and was not wrong in an earlier one, in words."""
+        """Descriptions of the faults of tools that an earlier listing did not have."""
         known = {tool.name: tool.unchecked for tool in before.tools}
         return [
             *([self.odd] if self.odd and self.odd != before.odd else []),
@@ -72,16 +72,16 @@ class ToolCall:
     input_responses: JsonObject | None = None
     """The answers to the questions of the round before."""
     request_state: str | None = None
-    """The `requestState` that the server sent in that round, unchanged."""
+    """The `requestState` of the round before, unchanged."""
     meta: JsonObject = field(default_factory=dict)
-    """What the caller puts into `_meta`, beside what the connection needs."""
+    """The `_meta` of the caller. The connection adds its own keys."""
     task_ttl_ms: int = field(kw_only=True)
-    """How long the server is asked to keep a task that it makes of the call, in milliseconds."""
+    """How long the server should keep a task that it makes of the call, in milliseconds."""
 
 
 @dataclass(frozen=True, slots=True)
 class ProgressReport:
-    """One progress notification, its numbers as they were sent."""
+    """One progress notification, with its numbers as they were sent."""
 
     progress: int | float
     total: int | float | None = None
@@ -97,22 +97,21 @@ class Asker(Protocol):
     async def ask(self, questions: Mapping[str, JsonObject]) -> Mapping[str, JsonObject]:
         """Answer each question (the params of an elicitation/create) with an ElicitResult.
 
-        Cancelled when the answer is no longer awaited. When the server took the question back, `withdraw` is called
-        first.
+        Cancelled when the answer is no longer needed. If the server withdrew the question, `withdraw` is called first.
         """
         ...
 
     @property
     def is_left(self) -> bool:
-        """Whether the bridge stops while a question is open. Then the server is not told, and another process may
+        """Whether the bridge stops while a question is open. Then the server is not told, so that another process can
         ask again."""
         ...
 
     def withdraw(self, key: str) -> None:
-        """The server took this question back. The call goes on."""
+        """Note that the server withdrew this question. The call goes on."""
         ...
 
     def miss_question(self, calls: int) -> None:
-        """The server asked something while `calls` calls were under way and named none of them. The question may have
-        belonged to this call; it was answered with an error."""
+        """Note that the server asked a question while `calls` calls were under way, and named none of them. The
+        question may have belonged to this call. It was answered with an error."""
         ...

@@ -1,1 +1,1 @@
-"""Our MCP server: what a face gives, served to hosts of every revision."""
+"""The bridge's MCP server: serves a face to hosts of every revision of MCP."""

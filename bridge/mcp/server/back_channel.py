@@ -1,7 +1,7 @@
-"""What the server sends a client while its call waits: progress, and questions to a legacy client.
+"""Messages to a client while its call runs: progress, and questions to a legacy client.
 
-Questions and answers pass through unread: the SDK's own models drop the `_meta` of an answer, and fields that a later
-revision adds to a question.
+Questions and answers are passed on without parsing: the SDK's own models drop the `_meta` of an answer, and fields that
+a later revision adds to a question.
 
 Spec: MCP 2025-11-25 and 2025-06-18 client/elicitation; 2026-07-28 and 2025-11-25 basic/utilities/progress: each
 number is greater than the one before."""
@@ -40,7 +40,7 @@ class DeclaredCapabilities:
     def in_capabilities(
         cls, capabilities: ClientCapabilities | None, *, is_modern: bool
     ) -> DeclaredCapabilities:
-        """Reads the declaration. An empty `elicitation` means forms. The tasks extension counts from 2026-07-28 on."""
+        """Read the declaration. An empty `elicitation` means forms. The tasks extension counts from 2026-07-28 on."""
         if capabilities is None:
             return cls()
         asked = capabilities.elicitation
@@ -94,7 +94,9 @@ class LegacyElicitation:
         if question.get("mode") == "url":
             question.setdefault("elicitationId", secrets.token_hex(8))
         else:
-            question.pop("mode", None)  # which 2025-06-18 does not know and 2025-11-25 takes for granted
+            question.pop(
+                "mode", None
+            )  # 2025-06-18 does not have this field, and it is the default in 2025-11-25
         try:
             answer = await self.context.session.send_request(
                 _Question(params=question),  # type: ignore[arg-type]  # a ServerRequest with its params unread
@@ -111,7 +113,7 @@ class LegacyElicitation:
 
 
 _WAITING_MOST: Final = 256
-"""The most reports that wait for a client that does not read. Beyond it, the oldest are dropped."""
+"""The most reports that wait for a slow client. Beyond this number, the oldest reports are dropped."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,7 +124,7 @@ class _Reported:
 
 
 class ProgressSender:
-    """Implements `face.ReportProgress`: takes reports at any time and sends them one after the other."""
+    """Implements `face.ReportProgress`: accepts reports at any time, and sends them one after the other."""
 
     def __init__(self, session: ServerSession) -> None:
         self._session = session
@@ -142,18 +144,18 @@ class ProgressSender:
         if total is not None and not math.isfinite(total):
             total = None
         self._began, self._last = True, progress
-        # Half of a surrogate pair could not be written.
+        # A lone surrogate could not be written.
         text = None if message is None else message.encode(errors="replace").decode()
         self._waiting.append(_Reported(progress, total, text))
         self._news.set()
 
     def end(self) -> None:
-        """Take no more reports."""
+        """Accept no more reports."""
         self._ended = True
         self._news.set()
 
     async def send_all(self) -> None:
-        """Send the reports, until `end` was called and none waits."""
+        """Send the reports, until `end` was called and no report waits."""
         while self._waiting or not self._ended:
             if not self._waiting:
                 self._news = anyio.Event()

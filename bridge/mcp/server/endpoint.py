@@ -1,6 +1,6 @@
-"""The bridge's MCP server under a path of HTTP: admission of requests, and the end of streams.
+"""The bridge's MCP server at an HTTP path: admits requests, and ends streams.
 
-The SDK handles admitted requests. Both eras share the path: the version header tells them apart.
+The SDK handles admitted requests. Both eras share the path; the version header distinguishes them.
 
 Spec: MCP 2026-07-28 and 2025-11-25 basic/transports (Streamable HTTP).
 """
@@ -62,18 +62,18 @@ class AdmittedUser(AuthenticatedUser):
         self.principal = principal
         """The principal, with its rights in this face."""
         self.metadata_url = metadata_url
-        """Where a client reads which issuers are trusted."""
+        """The URL where a client reads which issuers are trusted."""
         self.changes = changes
         self.is_revoked = False
-        """Whether its access was revoked after this request came."""
+        """Whether the user's access was revoked after this request came."""
         self.intent = 0
-        """The number under which it was written down what the request is about to do; 0 without."""
+        """The number of the audit's entry for the request's intent; 0 if there is none."""
         self.method = self.tool = ""
-        """What the request asks for, as far as that was read before the SDK reads it."""
+        """The method and the tool of the request, if they were read before the SDK reads the request."""
         self.is_heard = False
-        """Whether there is a hop that tells of the request."""
+        """Whether a hop reports the request."""
         self.is_passed_on = False
-        """Whether another replica has passed the request on, which has the connection of the client."""
+        """Whether another replica, which has the client's connection, has passed the request on."""
 
 
 _Served = dict[anyio.CancelScope, AdmittedUser]
@@ -89,33 +89,33 @@ class Endpoint:
     place: FaceAddress
     path: str
     name: str
-    """The name of the face; the rights of principals are given by it."""
+    """The name of the face, which the rights of principals refer to."""
     tool_called: Callable[[str, JsonObject], str | None]
     """The tool that a call runs, by its name and arguments."""
     names_of: Callable[[str], OfferedNames]
-    """The names of a tool by which rights hold."""
+    """The names of a tool that rights refer to."""
     caller_issuers: Callable[[], Mapping[str, str]]
-    """The issuers of whose tokens each call of some tools needs one, by these tools."""
+    """The tools whose calls need a token of the caller, each with the issuer of the token."""
     body_bytes: int
     """The most bytes of one message."""
     json_values: int
     """The most values and keys in one message."""
     shared: SharedSessions | None = None
-    """The sessions of all replicas; None for a bridge that is alone."""
+    """The sessions of all replicas; None for a single bridge."""
     is_stopping: bool = False
     hops: Hops = UNHEARD
     _streams: _Served = field(default_factory=dict)
     """The open streams of notifications of legacy clients."""
     _posts: _Served = field(default_factory=dict)
-    """All other requests that are being served."""
+    """All other running requests."""
 
     def stop(self) -> None:
-        """Refuse new requests, and end the streams that no call waits for."""
+        """Refuse new requests, and end the streams that no call needs."""
         self.is_stopping = True
         _cancel(self._streams)
 
     def end(self) -> None:
-        """Cancel all requests that are still being served."""
+        """Cancel all running requests."""
         self.stop()
         _cancel(self._posts)
 
@@ -154,11 +154,11 @@ class Endpoint:
 
     @property
     def open_streams(self) -> int:
-        """The number of streams on which legacy clients of this replica are told of changes."""
+        """The number of streams on which this replica notifies legacy clients of changes."""
         return sum(not user.is_passed_on for user in self._streams.values())
 
     def _tell_of_refusal(self, headers: Headers, exc: RefusedError, user: AdmittedUser | None = None) -> None:
-        """Tell of a request that the SDK does not see; `user` is who it is from, once that is known."""
+        """Report a request that does not reach the SDK. `user` is its sender, if known."""
         trace.begin(trace.in_headers(headers.raw))
         if (hop := self.hops.taken("mcp", self.name)) is not None:
             with hop:
@@ -169,10 +169,10 @@ class Endpoint:
                     hop.skill, hop.intent = user.tool, user.intent
 
     def _require_own(self, headers: Headers, verb: str) -> AcceptedRequest | None:
-        """Refuse a request that a foreign web page could have sent. Returns the hop by which it came.
+        """Refuse a request that a foreign web page could have sent. Returns the replica's hop by which it came, if any.
 
-        A hop has the Host of this replica alone. Host and Origin of the caller were judged by the replica that passed
-        it on, which no web page can be.
+        A request from a replica has this replica's Host. The replica that passed it on has judged the Host and Origin
+        of the caller; a web page cannot pose as a replica.
         """
         hop = None if self.shared is None else self.shared.hop_in(headers, verb)
         if hop is None:
@@ -182,7 +182,7 @@ class Endpoint:
         return hop
 
     def _metadata_url(self, scope: Scope, headers: Mapping[str, str]) -> str | None:
-        """Where the metadata of this resource is; None if no issuer is trusted."""
+        """The URL of this resource's metadata; None if no issuer is trusted."""
         if not self.access.issuers:
             return None
         return f"{self.place.base_url(scope, headers)}{METADATA_PATH}{scope.get(ASKED_PATH, self.path)}"
@@ -190,10 +190,11 @@ class Endpoint:
     async def _identified(
         self, path: str, headers: Mapping[str, str], metadata_url: str | None
     ) -> AdmittedUser:
-        """The user whose request it is.
+        """The user who sent the request.
 
         Raises:
-            RefusedError: 404, it is for another path; 401, the caller is unknown; 503, that cannot be judged now.
+            RefusedError: 404, the request is for another path; 401, the caller is unknown; 503, the caller cannot be
+                verified now.
         """
         if path.rstrip("/") != self.path.rstrip("/"):
             raise RefusedError(404, f"There is nothing here; MCP is at {self.path}")
@@ -202,16 +203,17 @@ class Endpoint:
     async def _principal_here(
         self, headers: Mapping[str, str], metadata_url: str | None
     ) -> tuple[Principal, int]:
-        """Who sends a request, with its rights in this face, and `Access.changes` from before that was judged."""
+        """The sender of a request, with its rights in this face, and the earlier value of `Access.changes`."""
         changes = self.access.changes
         principal = await self.access.principal_of(headers, self.path, metadata_url)
         return principal.in_face(self.name), changes
 
     async def _readmit(self, user: AdmittedUser, headers: Headers) -> None:
-        """Admit a user again, with the rights that it has now.
+        """Admit a user again, with its present rights.
 
         Raises:
-            RefusedError: 401, the caller is no longer known, or is now another principal; 503, that cannot be judged.
+            RefusedError: 401, the caller is no longer known, or is now another principal; 503, the caller cannot be
+                verified.
         """
         principal, changes = await self._principal_here(headers, user.metadata_url)
         if principal.name != user.principal.name:
@@ -219,16 +221,16 @@ class Endpoint:
         user.principal, user.changes = principal, changes
 
     def _require_taken(self, verb: str, headers: Mapping[str, str]) -> None:
-        """Refuse a request that the endpoint does not take, whoever sends it.
+        """Refuse a request that the endpoint accepts from no caller.
 
         Raises:
-            RefusedError: 405 or 415, it is no message of MCP; 503, the bridge is stopping.
+            RefusedError: 405 or 415, the request is not an MCP message; 503, the bridge is stopping.
         """
         if verb not in _METHODS:
             raise RefusedError(405, "MCP is spoken with POST", {"Allow": ", ".join(_METHODS)})
         if verb == "POST":
             require_json(headers, frozenset({_JSON}))
-        # A request within a session may be the answer to a question, or cancel a call.
+        # A request of a session may be the answer to a question, or cancel a call.
         if self.is_stopping and (verb == "GET" or "mcp-session-id" not in headers):
             raise _stopping()
 
@@ -243,7 +245,7 @@ class Endpoint:
             ended = message["type"] == "http.response.body" and not message.get("more_body", False)
             await send(message)
 
-        # A call goes on when its token expires; a stream does not.
+        # When a token expires, a call goes on, but a stream ends.
         left = user.principal.seconds_left() if served is self._streams else math.inf
         with anyio.CancelScope(deadline=anyio.current_time() + left) as life:
             served[life] = user
@@ -268,11 +270,11 @@ class Endpoint:
             await _refusal(refused)(scope, receive, send)
 
     async def _bounded(self, scope: Scope, receive: Receive, user: AdmittedUser) -> Receive:
-        """A `receive` that gives the posted message, which is read whole first.
+        """A `receive` that gives the posted message. The whole message is read first.
 
         Raises:
-            RefusedError: the message is too large, or holds too many values; 401, see `_readmit`, or it calls a
-                tool for which the token has expired; 403, it calls a tool that takes a scope which the token lacks.
+            RefusedError: the message is too large, or has too many values; 401, see `_readmit`, or the message calls a
+                tool for which the token has expired; 403, it calls a tool for which the token lacks a scope.
         """
         if scope["method"] != "POST":
             return receive
@@ -280,7 +282,7 @@ class Endpoint:
         body = await request_body(receive, headers, self.body_bytes)
         if holds_more_values(body, self.json_values):
             raise RefusedError(413, f"The message holds more than {self.json_values} values and keys")
-        # What is judged below is what the SDK reads.
+        # The checks below apply to the same bytes that the SDK reads.
         body = _readable_body(body)
         if user.changes != self.access.changes:
             await self._readmit(user, headers)
@@ -302,8 +304,8 @@ class Endpoint:
             self._require_token(tool, user)
 
     def _require_token(self, tool: str, user: AdmittedUser) -> None:
-        """Require what can be exchanged, for a tool that is called in the names of callers. A token that has expired
-        counts for a while in case of clocks that differ, but not at its issuer."""
+        """Require a token that can be exchanged, for a tool that is called on behalf of callers. The bridge accepts an
+        expired token for a while, since clocks differ, but its issuer does not."""
         issuer, token = self.caller_issuers().get(tool), user.principal.token
         if issuer is None:
             return
@@ -319,15 +321,15 @@ class Endpoint:
         scope = user.principal.missing_scope(self.names_of(tool))
         if scope is not None:
             words = f"The tool {echoed(tool)} takes a token with the scope {scope}"
-            # Clients of older revisions ask for what is named here alone, and would lose the scopes that they have
-            # (MCP 2025-11-25 basic/authorization, "Server Scope Management"). Newer ones unite both.
+            # Clients of older revisions ask only for the scopes named here, and would lose the scopes that they have
+            # (MCP 2025-11-25 basic/authorization, "Server Scope Management"). Newer clients unite both.
             is_modern = headers.get("mcp-protocol-version") in MODERN_PROTOCOL_VERSIONS
             held = () if is_modern else user.principal.held_scopes()
             raise RefusedError(403, words, insufficient_scope(scope, user.metadata_url, held))
 
 
 class _NoMessageError(RefusedError):
-    """A body that is no message, and yet has the id of a request."""
+    """A body that is not a message, but has the id of a request."""
 
     def __init__(self, words: str, request_id: RequestId) -> None:
         super().__init__(400, words)
@@ -335,10 +337,10 @@ class _NoMessageError(RefusedError):
 
 
 def _readable_body(body: bytes) -> bytes:
-    """The body in the form that the SDK reads; unchanged if nothing else can be read in it.
+    """The body in the form that the SDK reads; unchanged if it cannot be normalized.
 
     Raises:
-        _NoMessageError: it is no message, and yet has the id of a request.
+        _NoMessageError: the body is not a message, but has the id of a request.
     """
     if plain_message_in(body) is not None:
         return body
@@ -355,7 +357,8 @@ def _readable_body(body: bytes) -> bytes:
 
 
 def _call_in(body: bytes) -> tuple[str, JsonObject] | None:
-    """The name and arguments of a tools/call; None for any other message, and for what the SDK will refuse."""
+    """The name and arguments of a tools/call; None for any other message, and for a message that the SDK will
+    refuse."""
     try:
         message = json.loads(body)
     except (ValueError, RecursionError):
@@ -369,7 +372,7 @@ def _call_in(body: bytes) -> tuple[str, JsonObject] | None:
 
 def _readable(scope: Scope) -> list[tuple[bytes, bytes]]:
     """The headers without surrounding white space (RFC 9110 section 5.5), which the parser leaves, and without
-    Last-Event-ID: no stream can be resumed, and the SDK would not answer such a request at all."""
+    Last-Event-ID. Streams cannot be resumed, and the SDK would not answer a request with this header at all."""
     return [(name, value.strip(b" \t")) for name, value in scope["headers"] if name != b"last-event-id"]
 
 

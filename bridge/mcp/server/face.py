@@ -1,8 +1,8 @@
-"""The contract between the bridge's MCP server and what it serves, as plain values without any connection.
+"""The contract between the bridge's MCP server and the face that it serves, as plain values without connections.
 
-A `ToolFace` sees no JSON-RPC, no session and no difference between transports. One difference between the eras of
-the protocol stays visible: how a client is asked for input. A legacy client is asked in the middle of the call
-(`IncomingCall.ask`); a modern client gets an answer that makes it call again.
+A `ToolFace` does not see JSON-RPC, sessions or transports. It sees one difference between the eras of the protocol: how
+a client is asked for input. A legacy client is asked in the middle of the call (`IncomingCall.ask`); a modern client
+gets an answer that makes it call again.
 
 Spec: MCP 2026-07-28 and 2025-11-25.
 """
@@ -48,8 +48,8 @@ class ReportProgress(Protocol):
     ) -> None:
         """Never waits and never raises. Reports made before the result are sent before it.
 
-        Numbers have to grow. For None, and for a number that does not grow, the last number plus one is sent,
-        without a total. Such a report is dropped when it has no message.
+        Numbers must grow. For None, and for a number that does not grow, the last number plus one is sent, without a
+        total. Such a report is dropped if it has no message.
         """
         ...
 
@@ -58,13 +58,13 @@ class AskClient(Protocol):
     """Asks a legacy client while its call waits."""
 
     async def __call__(self, questions: Mapping[str, JsonObject]) -> Mapping[str, JsonObject]:
-        """Ask all questions at once (the params of elicitation/create). Returns an ElicitResult for each, unread.
+        """Ask all questions at once (the params of elicitation/create). Returns the unparsed ElicitResult of each.
 
         Cancelling this withdraws the questions that are still open.
 
         Raises:
-            PeerError: the client is a modern one, did not declare the mode, has gone, or answered with an error or
-                an invalid ElicitResult. When one mode is not declared, nothing is asked.
+            PeerError: the client is modern, did not declare the mode, has gone, or answered with an error or an invalid
+                ElicitResult. If the mode of one question is not declared, nothing is asked.
         """
         ...
 
@@ -88,15 +88,15 @@ class IncomingCall:
     """The request's `_meta`, as it was sent."""
     principal: str = "local"
     may_use: MayUse = may_use_everything
-    """Which tools the caller may use. Needed since a call may name other tools in its arguments."""
+    """Which tools the caller may use. A call may name other tools in its arguments."""
     may_see: MayUse = may_use_everything
-    """Which tools lists show to the caller: those that it may use, and those that a further scope would open."""
+    """Which tools lists show to the caller: tools that it may use, and tools that it could use with a further scope."""
     caller: CallerToken | None = None
-    """The access token of an issuer that came with the request, if one did."""
+    """The access token of an issuer that came with the request, if any."""
     client: str = ""
-    """What the client says of itself: its name and version. Nobody has checked it."""
+    """The name and version that the client gives. They are not verified."""
     is_modern: bool = False
-    """Whether the client speaks 2026-07-28: it may be answered with `resultType` input_required."""
+    """Whether the client speaks 2026-07-28, so that an answer may have the `resultType` input_required."""
     takes_forms: bool = False
     """Whether it declared elicitation in form mode."""
     takes_urls: bool = False
@@ -104,18 +104,18 @@ class IncomingCall:
     takes_tasks: bool = False
     """Whether it declared the tasks extension, and is modern."""
     input_responses: JsonObject | None = None
-    """A modern client's answers to the questions of the round before, by key, unread."""
+    """A modern client's unparsed answers to the questions of the round before, by key."""
     request_state: str | None = None
-    """The `requestState` of the round before. It comes from the client, so it cannot be trusted."""
+    """The `requestState` of the round before. It comes from the client, so it is untrusted."""
     report: ReportProgress = _report_to_nobody
     ask: AskClient = _ask_nobody
     """Asks the client for a peer, which gets the answers."""
     ask_here: AskClient = _ask_nobody
-    """Asks the client for the bridge itself: no peer gets the answers."""
+    """Asks the client for the bridge itself. The answers go to no peer."""
 
     @property
     def on_behalf_of(self) -> Caller:
-        """For whom peers are called."""
+        """The caller on whose behalf peers are called."""
         return Caller(self.principal, self.caller, self.client)
 
 
@@ -127,31 +127,31 @@ class TaskCaller:
     takes_forms: bool = False
     takes_urls: bool = False
     may_use: MayUse = may_use_everything
-    """Which tools the caller may use. It learns nothing of the tasks of other tools."""
+    """Which tools the caller may use. Tasks of other tools are hidden from it."""
     token: CallerToken | None = None
-    """The access token of an issuer that came with the request, if one did."""
+    """The access token of an issuer that came with the request, if any."""
 
     @property
     def on_behalf_of(self) -> Caller:
-        """For whom peers are called."""
+        """The caller on whose behalf peers are called."""
         return Caller(self.principal, self.token)
 
 
 class TaskWork(NamedTuple):
-    """What a request is about, for those who listen to hops."""
+    """The tool, the peer and the task of a request, for hops."""
 
     skill: str
-    """The tool that is or was called; empty if it is not listed any more."""
+    """The tool that is or was called; empty if it is no longer listed."""
     peer: str
-    """The peer that runs it; empty if there is none, or none is known."""
+    """The peer that runs the tool; empty if there is none, or it is not known."""
     task_id: str
-    """The id that the peer has given the task; empty if the request is about none."""
+    """The peer's id of the task; empty if the request is not about a task."""
 
 
 class TaskFace(Protocol):
-    """The tasks that calls were answered with (`resultType` task). Asked by clients that declared the extension.
+    """The tasks that calls have become (`resultType` task). For clients that declared the extension.
 
-    A task is returned as a DetailedTask, which goes out unread. An unknown or expired id, and an id of another
+    A task is returned as a DetailedTask, which is sent without parsing. An unknown or expired id, and the id of another
     caller's task, are refused with INVALID_PARAMS.
 
     Spec: the tasks extension, io.modelcontextprotocol/tasks.
@@ -162,19 +162,20 @@ class TaskFace(Protocol):
         ...
 
     def work_of(self, task_id: str, caller: TaskCaller) -> TaskWork | None:
-        """What a task of this caller is about; None if there is no such task. Decided from the id alone."""
+        """The work of a task of this caller; None if there is no such task. Decided from the id alone."""
         ...
 
     async def get(self, task_id: str, caller: TaskCaller) -> JsonObject:
-        """The task as it stands.
+        """The present task.
 
         Raises:
-            McpRefusal: it is not known.
+            McpRefusal: the task is not known.
         """
         ...
 
     async def update(self, task_id: str, responses: JsonObject, caller: TaskCaller) -> None:
-        """Take the answers to its questions, by key and unread. Answers to questions that are not open are ignored.
+        """Accept the unparsed answers to the task's questions, by key. Answers to questions that are not open are
+        ignored.
 
         Raises:
             McpRefusal: the task is not known, or the answers could not be passed on.
@@ -182,7 +183,7 @@ class TaskFace(Protocol):
         ...
 
     async def cancel(self, task_id: str, caller: TaskCaller) -> None:
-        """Ask for its cancellation. The task may still go on, or end in another way.
+        """Ask for the cancellation of a task. The task may still go on, or end in another way.
 
         Raises:
             McpRefusal: the task is not known, or the request could not be passed on.
@@ -195,12 +196,12 @@ class TaskFace(Protocol):
 
 
 class ToolFace(Protocol):
-    """What is served. Lists go out unread: they are valid, sorted, and equal for clients with equal rights.
+    """The content of the server. Lists are sent without parsing: they are valid, sorted, and equal for equal rights.
 
     A tool that the caller may not use is treated as if it did not exist (`may_use`, by the names of the tool). Tools
     that act only on handles are for everyone, since a handle is bound to its principal.
 
-    A legacy client is shown no outputSchema whose type is not object, and gets structuredContent in an object.
+    A legacy client sees no outputSchema of another type than object, and gets structuredContent in an object.
     """
 
     @property
@@ -217,27 +218,27 @@ class ToolFace(Protocol):
     def icons(self) -> Sequence[JsonObject]: ...
     @property
     def tasks(self) -> TaskFace | None:
-        """The tasks that calls may become; None when calls never become tasks."""
+        """The tasks that calls may become; None if calls never become tasks."""
         ...
 
     def tools(self, may_use: MayUse = may_use_everything) -> Sequence[JsonObject]:
-        """The tools, each a Tool that goes out unread. Called for every request: it has to be quick."""
+        """The tools, each a Tool that is sent without parsing. Called for every request, so it must be fast."""
         ...
 
     def tool(self, name: str, may_use: MayUse = may_use_everything) -> JsonObject | None:
-        """The tool of this name, as `tools` shows it; None when the caller may use no such tool."""
+        """The tool of this name, as `tools` shows it; None if the caller may use no such tool."""
         ...
 
     def resources(self, may_use: MayUse = may_use_everything) -> Sequence[JsonObject]:
-        """Each a Resource."""
+        """The resources, each a Resource."""
         ...
 
     def templates(self) -> Sequence[JsonObject]:
-        """Each a ResourceTemplate."""
+        """The templates of resources, each a ResourceTemplate."""
         ...
 
     def prompts(self, may_use: MayUse = may_use_everything) -> Sequence[JsonObject]:
-        """Each a Prompt."""
+        """The prompts, each a Prompt."""
         ...
 
     def tool_called(self, name: str, arguments: JsonObject) -> str | None:
@@ -245,26 +246,26 @@ class ToolFace(Protocol):
         ...
 
     def names_of(self, tool: str) -> OfferedNames:
-        """The names of a tool by which rights hold."""
+        """The names of a tool that rights refer to."""
         ...
 
     def work_of(self, name: str, arguments: JsonObject, principal: str) -> TaskWork:
-        """What a call of a principal is about, as far as its name and arguments say so."""
+        """The work of a principal's call, as far as its name and arguments show it."""
         ...
 
     @property
     def caller_issuers(self) -> Mapping[str, str]:
-        """The issuers of whose tokens each call of some tools needs one, by these tools."""
+        """The tools whose calls need a token of the caller, each with the issuer of the token."""
         ...
 
     async def call(self, incoming: IncomingCall) -> JsonObject:
-        """A CallToolResult, or for a modern client any result with its `resultType`; it goes out unread.
+        """The CallToolResult, or for a modern client any result with its `resultType`. It is sent without parsing.
 
-        Cancelled when the client cancels the call, and when it disconnects on a transport where that means the same.
+        Cancelled when the client cancels the call, and when it disconnects on a transport where this means the same.
 
         Raises:
-            McpRefusal: the answer is a JSON-RPC error. Any other exception is answered with an internal error
-                that says nothing of it, and logged.
+            McpRefusal: the answer is a JSON-RPC error. Any other exception is logged, and answered with an internal
+                error without details.
         """
         ...
 

@@ -1,10 +1,11 @@
-"""Lets a POST to the endpoint through once it is written down what it is about to do.
+"""Passes on a POST to the endpoint only after the audit has recorded the intent of the request.
 
-This stands before the SDK, because the SDK may have begun its answer with 200 when a method is called, and a request
-that cannot be written down is refused with 503. Behind it no other replica is asked, so a request is written down once.
+This comes before the SDK. A request whose intent cannot be recorded is refused with 503, but once a method is called,
+the SDK may have begun its answer with 200. The requests that come here are not passed to another replica any more, so
+an intent is recorded only once.
 
-The answer of a legacy client to a question names no method, and belongs to a call whose response has begun. It is
-written down where the call takes it, over HTTP and over stdio alike.
+The answer of a legacy client to a question names no method, and belongs to a call whose response has begun. Its intent
+is recorded where the call gets the answer, both over HTTP and over stdio.
 """
 
 from __future__ import annotations
@@ -31,12 +32,12 @@ from bridge.trace import Hop, IntentWriter
 
 AWAY = "The bridge cannot write its audit at the moment"
 _ABOUT_TASKS: Final = frozenset({"tasks/update", "tasks/cancel"})
-"""The methods about a task that go to its agent."""
+"""The methods about a task that go to the task's agent."""
 
 
 @dataclass(frozen=True)
 class IntentMiddleware:
-    """The application behind the gate."""
+    """The ASGI application with the audit's gate before it."""
 
     inner: ASGIApp
     gate: IntentWriter
@@ -47,12 +48,12 @@ class IntentMiddleware:
         """Serve a request of an admitted user.
 
         Raises:
-            RefusedError: 503, it cannot be written down.
+            RefusedError: 503, the intent cannot be recorded.
         """
         if scope["method"] != "POST":
             await self.inner(scope, receive, send)
             return
-        body = await receive()  # the endpoint has read it whole
+        body = await receive()  # the endpoint has read the whole body
         if body["type"] != "http.request":
             raise ClientDisconnect
         user: AdmittedUser = scope["user"]
@@ -84,7 +85,7 @@ class IntentMiddleware:
 
 
 def foretell(hop: Hop, tools: ToolFace, params: Mapping[str, JsonValue], principal: Principal) -> None:
-    """Tell a hop what its request is about, as far as that is known before it is performed."""
+    """Tell a hop the tool and the task of its request before it is performed, as far as they are known."""
     task_id = params.get("taskId")
     if hop.method == "tools/call":
         hop.skill, hop.peer, hop.task_id = call_meant(
@@ -98,19 +99,19 @@ def foretell(hop: Hop, tools: ToolFace, params: Mapping[str, JsonValue], princip
 
 @dataclass(frozen=True, slots=True)
 class AnnouncedAnswers:
-    """Implements `face.AskClient` for a call: the answers are written down before they can go on to the agent."""
+    """Implements `face.AskClient` for a call: the intent of the answers is recorded before they can go to the agent."""
 
     asking: AskClient
     call: Hop
     meant: TaskWork
-    """What the call is about."""
+    """The work of the call."""
     tell: Tell
 
     async def __call__(self, questions: Mapping[str, JsonObject]) -> Mapping[str, JsonObject]:
         """See `AskClient`.
 
         Raises:
-            AuditAwayError: the answers cannot be written down, so they must not be passed on.
+            AuditAwayError: the intent cannot be recorded, so the answers must not be passed on.
         """
         answers = await self.asking(questions)
         call, (skill, peer, _) = self.call, self.meant
@@ -125,14 +126,14 @@ class AnnouncedAnswers:
 
 
 def call_meant(tools: ToolFace, name: JsonValue, arguments: JsonValue, principal: str) -> TaskWork:
-    """What a call is about, as far as it is known before the call is made."""
+    """The work of a call, as far as it is known before the call is made."""
     if not isinstance(name, str):
         return TaskWork("", "", "")
     return tools.work_of(name, arguments if isinstance(arguments, dict) else {}, principal)
 
 
 def _message_in(body: bytes) -> JsonObject:
-    """The message in a body; empty for what the SDK will refuse."""
+    """The message in a body; empty if the SDK will refuse it."""
     try:
         message = json.loads(body)
     except (ValueError, RecursionError):

@@ -1,10 +1,10 @@
-"""Blocking descriptors beside an event loop: a thread reads one, and another thread writes one.
+"""Blocking descriptors beside an event loop: a thread reads a descriptor, and another thread writes a descriptor.
 
-No event loop of Windows can wait for the stdin and stdout of its own process, and no event loop for a file. A thread
-can read and write whatever they are.
+On Windows, an event loop cannot wait for the stdin and stdout of its own process; on no system can it wait for a file.
+A thread can read and write both.
 
-A read or a write that blocks cannot be broken off, and on Windows closing its descriptor would wait for it. So each
-thread closes its own descriptor, and one that goes on blocking ends with the process.
+A blocking read or write cannot be interrupted, and on Windows closing its descriptor would wait for it. So each thread
+closes its own descriptor, and a thread that stays blocked ends with the process.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ CHUNK_BYTES: Final = 64 * 1024
 """The capacity of a pipe."""
 
 _CHUNKS_AHEAD: Final = 2
-"""Chunks that are read before they are taken."""
+"""How many chunks are read ahead."""
 
 
 class PipeReader:
@@ -56,7 +56,7 @@ class PipeReader:
         return chunk
 
     def close(self) -> None:
-        """Read no more once the present read has ended."""
+        """Stop reading after the present read."""
         self._closed = True
         self._free.release()
 
@@ -75,10 +75,10 @@ class PipeReader:
 
 
 class PipeWriter:
-    """Writes to a descriptor in a thread. One write is under way at most."""
+    """Writes to a descriptor in a thread. At most one write is under way."""
 
     def __init__(self, descriptor: int, name: str, on_fault: Callable[[OSError], None]) -> None:
-        """`on_fault` is called, in the event loop, when the descriptor cannot be written. The rest is dropped then."""
+        """`on_fault` is called, in the event loop, if the descriptor cannot be written. Then the rest is dropped."""
         self._loop = asyncio.get_running_loop()
         self._descriptor = descriptor
         self._on_fault = on_fault
@@ -86,17 +86,18 @@ class PipeWriter:
         self._lock = Lock()
         self._writing = False
         self._written: anyio.Event | None = None
-        """What is waited for while a write is under way. Without a waiter the thread need not wake the loop."""
+        """The event at the end of the present write; None if nobody waits for it, so that the thread need not wake the
+        loop."""
         Thread(target=self._run, name=name, daemon=True).start()
 
     async def write(self, data: bytes) -> None:
-        """Have bytes written, at least one, after waiting for the previous write."""
+        """Write bytes, at least one, after the previous write has ended."""
         await self.flush()
         self._writing = True
         self._given.put(data)
 
     async def flush(self) -> None:
-        """Wait until all is written or dropped."""
+        """Wait until all bytes are written or dropped."""
         with self._lock:
             if not self._writing:
                 return
@@ -104,7 +105,7 @@ class PipeWriter:
         await written.wait()
 
     def close(self) -> None:
-        """Close the descriptor once all is written or dropped."""
+        """Close the descriptor once all bytes are written or dropped."""
         self._given.put(b"")
 
     def _run(self) -> None:
@@ -144,7 +145,7 @@ def _write(descriptor: int, data: bytes) -> OSError | None:
 
 
 def _wait_for(descriptor: int, event: int) -> None:
-    """Wait for a descriptor that another process that shares it has made non-blocking. (Windows has none such.)"""
+    """Wait for a descriptor that another process has made non-blocking. (This does not happen on Windows.)"""
     with selectors.DefaultSelector() as ready:
         ready.register(descriptor, event)
         ready.select()

@@ -1,6 +1,6 @@
-"""Reads one request of a client. Knows nothing of answers.
+"""Reads a request of a client. Knows nothing about answers.
 
-The SDK has checked the request. Its models are not used here, since they drop fields that they do not know.
+The SDK has checked the request. Its models are not used here, since they drop unknown fields.
 """
 
 from __future__ import annotations
@@ -32,12 +32,12 @@ def is_modern(context: Context) -> bool:
 
 
 def param(context: Context, name: str) -> Any:
-    """One of the request's parameters, which the SDK has checked; None when it is absent."""
+    """A parameter of the request, which the SDK has checked; None if it is absent."""
     return (context.params or {}).get(name)
 
 
 def principal_of(context: Context) -> Principal:
-    """The principal of the request. Over stdio there is one client, which owns this machine."""
+    """The principal of the request. Over stdio, the only client is the user of this machine."""
     if context.request is None:
         return LOCAL
     principal: Principal = context.request.user.principal
@@ -45,18 +45,18 @@ def principal_of(context: Context) -> Principal:
 
 
 def intent_of(context: Context) -> int:
-    """The number under which it was written down what the request is about to do; 0 without."""
+    """The number of the audit's entry for the request's intent; 0 if there is none."""
     return 0 if context.request is None else int(context.request.user.intent)
 
 
 def note_heard(context: Context) -> None:
-    """Note that a hop tells of the request, so that the endpoint need not."""
+    """Note that a hop reports the request, so that the endpoint need not."""
     if context.request is not None:
         context.request.user.is_heard = True
 
 
 def require_admitted(context: Context) -> None:
-    """Refuse a request when the access of its principal was revoked while it was read.
+    """Refuse a request if its principal's access was revoked while the request was read.
 
     Raises:
         MCPError: INVALID_REQUEST.
@@ -66,17 +66,17 @@ def require_admitted(context: Context) -> None:
 
 
 def begin_trace(context: Context) -> None:
-    """Begin the trace of this request. `_meta` names the trace (2026-07-28), else the headers do."""
+    """Begin the trace of this request. `_meta` names the trace (2026-07-28), or else the headers do."""
     headers = {} if context.request is None else trace.in_headers(context.request.headers.raw)
-    meta = param(context, "_meta")  # of a request that is not checked yet
+    meta = param(context, "_meta")  # the request is not checked yet
     trace.begin(meta if isinstance(meta, dict) else {}, headers)
 
 
 def require_readable(context: Context, depth: int) -> None:
-    """Refuse parameters that could not be traversed, or not be written as JSON again.
+    """Refuse parameters that could not be traversed or written as JSON.
 
     Raises:
-        McpRefusal: they are nested too deeply, or a number in them is not finite.
+        McpRefusal: the parameters are nested too deeply, or have a number that is not finite.
     """
     params: JsonObject = dict(context.params or {})
     if is_deeper(params, depth):
@@ -86,7 +86,7 @@ def require_readable(context: Context, depth: int) -> None:
 
 
 def incoming_of(context: Context, reports: ProgressSender) -> IncomingCall:
-    """The tools/call as a value for the face."""
+    """A tools/call as a value for the face."""
     modern, meta = is_modern(context), param(context, "_meta") or {}
     principal = principal_of(context)
     declared = DeclaredCapabilities.in_capabilities(context.session.client_capabilities, is_modern=modern)
@@ -113,7 +113,7 @@ def incoming_of(context: Context, reports: ProgressSender) -> IncomingCall:
 
 
 def without_null_token(context: Context) -> Context:
-    """A request whose progress token is null is one without a token: some hosts write every field."""
+    """The request without a progress token that is null, since some hosts write every field."""
     params = context.params or {}
     meta = params.get("_meta")
     if not isinstance(meta, dict) or meta.get("progressToken", "") is not None:

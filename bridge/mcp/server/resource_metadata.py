@@ -1,6 +1,6 @@
 """The metadata of a face as a protected resource: which issuers give tokens for it. Pure.
 
-There is one document for each face, since its `resource` has to be the very URL that clients use.
+Each face has its own document, since `resource` has to be the exact URL that clients use.
 
 Spec: RFC 9728 sections 2, 3.1 and 3.3; MCP 2026-07-28 and 2025-11-25 basic/authorization.
 """
@@ -13,14 +13,14 @@ from bridge.identity.callers.verifiers import Access
 from bridge.text.jsonvalues import JsonObject
 
 METADATA_PATH: Final = "/.well-known/oauth-protected-resource"
-"""Stands before the path of the resource."""
+"""The prefix of the resource's path."""
 
 
 def resource_metadata(resource: str, access: Access) -> JsonObject:
     """The metadata of the face at a URL.
 
-    `scopes_supported` is what a client asks for at first, and no more (MCP, scope minimization): a call that takes
-    another scope says so.
+    `scopes_supported` has only the scopes that a client asks for at first (MCP, scope minimization). If a call needs
+    another scope, its refusal says so.
     """
     scopes: JsonObject = {"scopes_supported": [*access.first_scopes]} if access.first_scopes else {}
     return {

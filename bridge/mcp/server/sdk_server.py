@@ -1,9 +1,9 @@
 """The SDK's server, set up to check requests and leave the answers to a middleware.
 
-The SDK passes a handler's result through models. They drop unknown fields, and refuse a content block of an
-unknown type after the tool has run. The result of a middleware goes out unread. So the handlers here only return
-an empty result, which the middleware replaces. A handler is reached only when the SDK accepts the request: its
-parameters, its era, and a client that has initialized.
+The SDK passes a handler's result through models. They drop unknown fields, and refuse a content block of an unknown
+type after the tool has run. The result of a middleware is sent without parsing. So the handlers here only return an
+empty result, which the middleware replaces. A handler is called only if the SDK accepts the request: its parameters,
+its era, and a client that has initialized.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ def introduce(server: Server[Any], face: ToolFace) -> None:
     """Update the server's name, title, instructions, URL and icons from its face. The SDK assumes they never change."""
     server.name, server.title, server.instructions = face.name, face.title, face.instructions
     server.website_url, server.icons = face.website_url, _icons(face)
-    server.__dict__.pop("_server_info_stamp_source", None)  # the SDK's cache, filled by the first answer
+    server.__dict__.pop("_server_info_stamp_source", None)  # the SDK's cache, which the first answer fills
 
 
 def _icons(face: ToolFace) -> list[types.Icon] | None:
@@ -72,7 +72,7 @@ def _icons(face: ToolFace) -> list[types.Icon] | None:
 
 
 class _Server(Server[Any]):
-    """The SDK's server. This one declares to legacy HTTP clients, too, that its lists change."""
+    """The SDK's server. It also declares to legacy HTTP clients that its lists may change."""
 
     def create_initialization_options(
         self,
@@ -86,7 +86,7 @@ class _Server(Server[Any]):
 
 
 class _TaskServer(_Server):
-    """A server whose calls may become tasks. It declares the tasks extension to modern clients only."""
+    """A server whose calls may become tasks. It declares the tasks extension only to modern clients."""
 
     def get_capabilities(
         self,

@@ -1,7 +1,7 @@
 """The bridge's MCP server: serves a `ToolFace` to clients of every revision, over stdio and Streamable HTTP.
 
-The SDK knows the wire: sessions, eras, headers, cancellation; it checks each request (see `sdk_server.py`). The
-face's answers go out unread. Every exception becomes an error of the protocol here, and only here.
+The SDK handles the wire: sessions, eras, headers, cancellation; it checks each request (see `sdk_server.py`). The
+face's answers are sent without parsing. Exceptions become protocol errors here, and only here.
 
 Spec: MCP 2026-07-28 and 2025-11-25, server and basic.
 """
@@ -66,17 +66,17 @@ logger = logging.getLogger(__name__)
 _Method = Callable[[Context], Awaitable[JsonObject]]
 
 _TELL_SECONDS: Final = 5.0
-"""How long telling one client of a change may take. After that, the client is skipped."""
+"""How long notifying a client of a change may take. After that, the client is skipped."""
 
 
 @dataclass(frozen=True, slots=True)
 class McpLimits:
-    """The limits on what clients send, on their number, and on how long they may cache lists."""
+    """The limits on the messages of clients, on their streams and sessions, and on how long they may cache lists."""
 
     body_bytes: int
     """The most bytes of one message, over HTTP and stdio."""
     json_depth: int
-    """The most levels of arrays and objects in a request's parameters, as on the A2A face."""
+    """The most levels of arrays and objects in a request's parameters, as in the A2A server."""
     json_values: int
     """The most values and keys in one message."""
     streams: int
@@ -89,7 +89,7 @@ class McpLimits:
 
 
 class McpServer:
-    """Serves one face over stdio or HTTP. Entered once."""
+    """Serves one face over stdio or HTTP. It can be entered only once."""
 
     def __init__(
         self,
@@ -99,7 +99,7 @@ class McpServer:
         hops: Hops = UNHEARD,
         tell: Tell = unheard,
     ) -> None:
-        """`name` is the name of the face for those who listen to hops and take notices."""
+        """`name` is the name of the face in hops and notices."""
         self._face = face
         self._name = name
         self._hops = hops
@@ -110,7 +110,7 @@ class McpServer:
         self._changed = anyio.Event()
         self._running = 0
         self._running_of: Counter[str] = Counter()
-        """The calls under way of principals with a limit."""
+        """The number of running calls, for principals with a limit."""
         self._freed = Signal()
         self._endpoint: Endpoint | None = None
         self._methods: dict[str, _Method] = {
@@ -129,7 +129,7 @@ class McpServer:
         )
 
     async def run_stdio(self) -> None:
-        """Serve the client at stdin and stdout until it leaves. From then on nothing else can print to stdout."""
+        """Serve the client at stdin and stdout until it leaves. After this, other code cannot print to stdout."""
         options = self._server.create_initialization_options()
         async with (
             self._telling(),
@@ -148,10 +148,10 @@ class McpServer:
         name: str = "",
         sharing: SessionSharing | None = None,
     ) -> AsyncIterator[ASGIApp]:
-        """Yields the ASGI application of the endpoint, which serves as long as this is entered.
+        """Yield the ASGI application of the endpoint. It serves while this is entered.
 
-        `name` is the name of the face; the rights of principals are given by it. With `sharing`, each replica answers
-        requests for the sessions of all.
+        `name` is the name of the face, which the rights of principals refer to. With `sharing`, each replica answers
+        requests for the sessions of all replicas.
         """
         manager = StreamableHTTPSessionManager(
             self._server,
@@ -191,7 +191,7 @@ class McpServer:
         self._changed.set()
 
     def admit_anew(self, principals: PrincipalNames) -> None:
-        """End the streams of these principals that tell of changes, since their rights have changed."""
+        """End the notification streams of these principals, since their rights have changed."""
         self._listening.end_streams_of(principals)
 
     def revoke(self, principals: PrincipalNames) -> None:
@@ -201,7 +201,7 @@ class McpServer:
             self._endpoint.revoke(principals)
 
     def stop(self) -> None:
-        """First stage of stopping over HTTP: new requests are refused, streams end, and calls go on."""
+        """The first stage of stopping over HTTP: new requests are refused, streams end, and calls go on."""
         self._listening.close()
         if self._endpoint is not None:
             self._endpoint.stop()
@@ -209,12 +209,12 @@ class McpServer:
     # What is asked
 
     async def _answer(self, ctx: Context, call_next: CallNext) -> HandlerResult:
-        """The middleware. `call_next` raises the faults that the SDK finds in a request."""
+        """The middleware. `call_next` raises an error if the SDK finds a fault in the request."""
         ctx = without_null_token(ctx)
         method = self._methods.get(ctx.method)
         if method is None or ctx.request_id is None:
             require_admitted(ctx)
-            if len(ctx.method) > ECHO_CHARACTERS:  # which the SDK would repeat in full
+            if len(ctx.method) > ECHO_CHARACTERS:  # the SDK would repeat it in full
                 raise MCPError(types.METHOD_NOT_FOUND, "Method not found", echoed(ctx.method))
             return await call_next(ctx)
         begin_trace(ctx)
@@ -243,7 +243,7 @@ class McpServer:
     async def _checked(
         self, ctx: Context, call_next: CallNext, method: _Method, hop: Hop | None = None
     ) -> JsonObject:
-        """The answer to a request that the SDK finds no fault in."""
+        """The answer to a request, if the SDK finds no fault in it."""
         require_admitted(ctx)
         await call_next(ctx)
         if hop is not None and hop.gate is not None and not hop.intent:
@@ -251,17 +251,17 @@ class McpServer:
         return await self._performed(ctx, method)
 
     async def _intend(self, hop: Hop, ctx: Context) -> None:
-        """Announce a request that did not come over HTTP.
+        """Record the intent of a request that did not come over HTTP.
 
         Raises:
-            MCPError: INTERNAL_ERROR, it cannot be written down.
+            MCPError: INTERNAL_ERROR, the intent cannot be recorded.
         """
         foretell(hop, self._face, ctx.params or {}, principal_of(ctx))
         try:
             await hop.intend()
         except AuditAwayError as exc:
             raise MCPError(INTERNAL_ERROR, AWAY) from exc
-        hop.forget()  # it is told anew when the call is made
+        hop.forget()  # the call itself tells its subject again
 
     async def _performed(self, ctx: Context, method: _Method) -> JsonObject:
         try:
@@ -300,26 +300,26 @@ class McpServer:
 
     @property
     def open_streams(self) -> int:
-        """The number of streams that tell clients of changes."""
+        """The number of notification streams."""
         of_legacy = 0 if self._endpoint is None else self._endpoint.open_streams
         return self._listening.open + of_legacy
 
     @property
     def running(self) -> int:
-        """How many calls of tools are under way."""
+        """The number of running tool calls."""
         return self._running
 
     async def idle(self) -> None:
-        """Wait until no call is under way."""
+        """Wait until no call is running."""
         while self._running:
             await self._freed.wait()
 
     async def called(self, incoming: IncomingCall) -> JsonObject:
-        """The result of a call that did not come over MCP: somebody in this process tries a tool.
+        """The result of a call that did not come over MCP, such as a trial in the console.
 
         Raises:
             McpRefusal: the call is refused.
-            AuditAwayError: it cannot be written down.
+            AuditAwayError: the intent of the call cannot be recorded.
         """
         if self._endpoint is not None and self._endpoint.is_stopping:
             raise McpRefusal(INTERNAL_ERROR, "The bridge is stopping")
@@ -356,7 +356,7 @@ class McpServer:
                 return await self._answered(context)
         finally:
             self._running_of[principal.name] -= 1
-            self._running_of += Counter()  # which forgets those without a call
+            self._running_of += Counter()  # the counter drops principals without a call
 
     @contextmanager
     def _counted(self) -> Iterator[None]:
@@ -402,7 +402,7 @@ class McpServer:
         return await self._face.prompt(name, arguments, principal_of(context).may_see)
 
     def _dressed(self, context: Context, result: JsonObject) -> JsonObject:
-        """A result with the fields that its era requires."""
+        """The result with the fields that its era requires."""
         if not is_modern(context):
             if (kind := result.get("resultType", "complete")) != "complete":
                 raise ValueError(f"a legacy client cannot be answered with {kind}")
@@ -440,13 +440,13 @@ class McpServer:
                     tasks.start_soon(_tell_legacy, session)
 
     async def _remember_legacy(self, context: Context, _: types.NotificationParams) -> None:
-        """Remember a legacy client until its connection ends. The SDK gives no public access to that connection."""
+        """Remember a legacy client until its connection ends. The SDK has no public access to this connection."""
         session = context.session
         self._legacy.add(session)
         session._connection.exit_stack.callback(self._legacy.discard, session)
 
     def _input_schema(self, name: str, may_use: MayUse = may_use_everything) -> JsonObject | None:
-        """The input schema of a tool; None when the caller may use no tool of this name."""
+        """The input schema of a tool; None if the caller may use no tool of this name."""
         tool = self._face.tool(name, may_use)
         if tool is None:
             return None
@@ -456,7 +456,7 @@ class McpServer:
 
 @contextmanager
 def _fault_told(hop: Hop | None) -> Iterator[None]:
-    """Name what refuses a call of this process as a call over HTTP would be told of it."""
+    """Note in the hop why a call of this process was refused, in the same words as for a call over HTTP."""
     try:
         yield
     except (McpRefusal, AuditAwayError) as exc:
@@ -473,7 +473,7 @@ async def _tell_legacy(session: ServerSession) -> None:
 
 
 def _writable(result: JsonObject) -> JsonObject:
-    """A result that the SDK can write over HTTP: it cannot write half of a surrogate pair."""
+    """A result that the SDK can write over HTTP. The SDK cannot write lone surrogates."""
     try:
         to_json(result)
     except PydanticSerializationError:

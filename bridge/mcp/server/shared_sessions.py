@@ -1,8 +1,8 @@
-"""Sessions of 2025-11-25 that every replica answers: one has a session, and the others pass requests on to that one.
+"""Sessions of 2025-11-25 that every replica answers: one replica owns a session, and the others pass requests on to it.
 
-The id of a session that a client sees is sealed, and has the epoch of its owner in it. The address of the owner comes
-from the list of replicas, never from a request. A request is passed on once at most, with the caller's own headers, so
-that the owner admits the caller by itself; the hop only proves that a replica has judged Host and Origin already.
+The id of a session that a client sees is sealed, and contains the epoch of its owner. The address of the owner comes
+from the list of replicas, never from a request. A request is passed on at most once, with the caller's own headers, so
+that the owner admits the caller itself. The hop only proves that a replica has already judged Host and Origin.
 
 Spec: MCP 2025-11-25 basic/transports (Session Management): 404 lets a client initialize anew.
 """
@@ -61,14 +61,15 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 HOP: Final = "mcp_a2a.hop"
-"""The key in a scope for the hop by which a request came."""
+"""The key in a scope for the hop between replicas by which a request came."""
 
 _SESSION: Final = "mcp-session-id"
 _VERSION: Final = "mcp-protocol-version"
 _EVENTS: Final = b"text/event-stream"
 _AGAIN: Final = {"Retry-After": "1"}
 _TURNS: Final = 3
-"""Turns of the event loop in which the server hears of a connection that was closed while the process stood still."""
+"""How many turns of the event loop the server needs to notice a connection that was closed while the process was
+stopped."""
 _EVENT_ENDS: Final = (b"\r\n\r\n", b"\n\n")
 
 _LOST: Final = (
@@ -77,7 +78,7 @@ _LOST: Final = (
 
 
 def address_proof(proofs: Proofs, epoch: int, start: UUID, address: str) -> bytes:
-    """The proof that the replica with this epoch, which began by this start, has this address."""
+    """The proof that the replica with this epoch and start has this address."""
     return proofs.proof(ProofPurpose.ADDRESS, *_address_said(epoch, start, address))
 
 
@@ -87,7 +88,7 @@ def _address_said(epoch: int, start: UUID, address: str) -> tuple[bytes, ...]:
 
 @dataclass(frozen=True)
 class SessionSharing:
-    """What the sessions of all faces of a bridge need of the other replicas."""
+    """The access to the other replicas, for the sessions of all faces of a bridge."""
 
     registry: ReplicaRegistry
     seal: Seal
@@ -95,10 +96,10 @@ class SessionSharing:
     hops: PassedHeaders
     relay: Relay
     now_seconds: Callable[[], float] = time.time
-    """The clock of handles, which live for days."""
+    """The clock for handles, which are valid for days."""
 
     def address_of(self, epoch: int, entry: ReplicaEntry) -> ReplicaAddress | None:
-        """The address in an entry; None if there is none that a holder of our keys wrote."""
+        """The address in an entry; None if there is none, or a holder of the bridge's keys did not write it."""
         if entry.address is None:
             return None
         said = _address_said(epoch, entry.start, entry.address)
@@ -113,18 +114,18 @@ class SessionSharing:
 
 @dataclass(frozen=True, slots=True)
 class _OpenedSession:
-    """What the id of a session holds."""
+    """The content of a session's id."""
 
     epoch: int
-    """Its owner's."""
+    """The epoch of the session's owner."""
     own_id: str
-    """What its owner calls it."""
+    """The session's id at its owner."""
 
 
 class SharedSessions:
-    """One face's sessions: an ASGI application around the one that has those of this replica.
+    """The sessions of a face: an ASGI application around the application with the sessions of this replica.
 
-    It takes admitted requests, whose bodies have been read.
+    It serves admitted requests whose bodies have been read.
     """
 
     def __init__(self, inner: ASGIApp, sharing: SessionSharing, path: str, face: str) -> None:
@@ -133,13 +134,13 @@ class SharedSessions:
         self._path = path
         self._mark = agent_mark(face)
         self._silent: set[int] = set()
-        """The owners that did not answer the last time."""
+        """The epochs of the owners that did not answer last time."""
 
     def hop_in(self, headers: Headers, verb: str) -> AcceptedRequest | None:
-        """The hop by which a request came; None if a client sent it.
+        """The hop by which a request came from another replica; None if a client sent it.
 
         Raises:
-            RefusedError: it claims to come by a hop, and does not, or by one to another replica.
+            RefusedError: the proof of the hop is invalid, or is for another replica.
         """
         lines = headers.getlist(PASSED_HEADER)
         if not lines:
@@ -157,7 +158,7 @@ class SharedSessions:
         return hop
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Serve a request here, or let the owner of its session do so.
+        """Serve a request here, or pass it to the owner of its session.
 
         Raises:
             RefusedError: 404, there is no such session; 503, its owner cannot be reached now.
@@ -181,7 +182,7 @@ class SharedSessions:
             await self._pass_on(scope, receive, send, session.epoch, text)
 
     def _misled(self, hop: AcceptedRequest) -> RefusedError:
-        """The refusal of a hop that would need another one."""
+        """The refusal of a passed request that would have to be passed on again."""
         logger.error(
             "a request for replica %d was passed on to replica %d: their `replica_url` is to lead to each alone",
             hop.epoch,
@@ -193,7 +194,7 @@ class SharedSessions:
     # Names
 
     def _naming(self, send: Send, principal: str) -> Send:
-        """A `send` that gives a new session the id that clients see."""
+        """A `send` that replaces the id of a new session by the id that clients see."""
         sharing = self._sharing
 
         def sealed(own_id: str) -> str:
@@ -285,19 +286,19 @@ class SharedSessions:
 
 @dataclass(eq=False)
 class _Passage:
-    """The answer to a request that was passed on, as far as it has come."""
+    """The answer to a passed request, as far as it was received."""
 
     send: Send
     body: bytes
-    """Of the request."""
+    """The body of the request."""
     has_begun: bool = False
     has_ended: bool = False
     is_gone: bool = False
     """Whether the other replica is gone."""
     has_left: bool = False
-    """Whether the client has."""
+    """Whether the client has left."""
     can_tell: bool = False
-    """Whether an event could be sent now: the answer is a stream of them, and none is half sent."""
+    """Whether an event could be sent now: the answer is an event stream, and no event is half sent."""
 
     async def carry(self, answer: RelayedAnswer) -> None:
         """Send an answer to the client, as it comes."""
@@ -316,10 +317,10 @@ class _Passage:
         self.has_ended = True
 
     async def end(self) -> None:
-        """End an answer that did not come to its end.
+        """End an incomplete answer.
 
         Raises:
-            RefusedError: it did not even begin.
+            RefusedError: the answer has not begun.
         """
         if self.has_ended or self.has_left:
             return
@@ -334,13 +335,13 @@ class _Passage:
                 )
             )
         if self.can_tell:
-            # Anything else that was half sent is cut off by the server, since no end of it is sent.
+            # The server cuts off any other half-sent answer, since its end is not sent.
             lost = _lost(self.body)
             await self.send({"type": "http.response.body", "body": lost, "more_body": False})
 
 
 def _lost(body: bytes) -> bytes:
-    """The event that answers a request whose outcome is not known; empty if nobody waits for an answer."""
+    """The event that answers a request with an unknown outcome; empty if the body is not a request."""
     try:
         request = json.loads(body)
     except ValueError:
@@ -353,11 +354,10 @@ def _lost(body: bytes) -> bytes:
 
 
 async def _fitting(receive: Receive, hop: AcceptedRequest) -> Receive:
-    """A `receive` that gives the body which was read, once it is known to be the one that was passed on, and that its
-    sender still waits.
+    """A `receive` that gives the body, after two checks: it is the body that was passed on, and its sender still waits.
 
     Raises:
-        RefusedError: it is another one, or nobody will read the answer.
+        RefusedError: the body is another body, or its sender no longer waits.
     """
     waiting = [await receive()]
     if not hop.fits(waiting[0].get("body", b"")):
@@ -371,11 +371,11 @@ async def _fitting(receive: Receive, hop: AcceptedRequest) -> Receive:
 
 
 async def _require_sender(receive: Receive) -> None:
-    """Refuse a request whose sender waits no more, as after a pause of this replica. The client was told so and may try
-    again, so the work must not begin.
+    """Refuse a request whose sender no longer waits, for example after a pause of this replica. The client was told of
+    the failure and may try again, so the work must not begin.
 
     Raises:
-        RefusedError: nobody will read the answer.
+        RefusedError: the sender no longer waits.
     """
     for _ in range(_TURNS):
         await anyio.lowlevel.checkpoint()
@@ -391,7 +391,7 @@ def _named(scope: Scope, own_id: str) -> Scope:
 
 
 def _renamed(send: Send, name: Callable[[str], str]) -> Send:
-    """A `send` that gives the session in an answer another name."""
+    """A `send` that replaces the id of the session in an answer."""
 
     async def renaming(message: Message) -> None:
         if message["type"] == "http.response.start":

@@ -1,14 +1,14 @@
 """The process's stdin and stdout as a connection of the SDK's server: one JSON-RPC message in each line.
 
-The SDK has such a transport. This one bounds a line, answers a line that is no message, and ends when it is
-cancelled: the SDK's waits for its thread, and so for a line that may never come.
+The SDK has a stdio transport, too. This transport bounds a line, answers a line that is not a message, and ends when it
+is cancelled. The SDK's transport waits for its thread, and so for a line that may never come.
 
 A client may open a connection in either era, or try both: after waiting for `server/discover` in vain it sends
-`initialize`. The SDK's server keeps to the era of the first request. So there is a server for each era here, and
-the first tools/call decides between them.
+`initialize`. The SDK's server stays with the era of the first request. So there is a server for each era, and the first
+tools/call decides between them.
 
-While it serves, and after, descriptor 1 is stderr and descriptor 0 is empty: what a library or a child process
-prints or reads cannot reach the client.
+While it serves and afterwards, descriptor 1 is stderr and descriptor 0 is empty. So output of a library or a child
+process cannot reach the client, and they cannot read the client's messages.
 
 Spec: MCP 2026-07-28 basic/transports (stdio), basic/versioning; 2025-11-25 basic/lifecycle.
 """
@@ -49,27 +49,27 @@ ClientMessages = MemoryObjectReceiveStream[SessionMessage | Exception]
 ServerMessages = MemoryObjectSendStream[SessionMessage]
 
 _LINES_AHEAD: Final = 16
-"""Messages that are read before the server takes them."""
+"""How many messages are read ahead of the server."""
 
 LINES_WAITING: Final = 64
-"""Messages that may wait to be written, so that a call that reports much need not wait for each write."""
+"""How many messages may wait to be written, so that a call with many reports need not wait for each write."""
 
 _LAST_SECONDS: Final = 1.0
-"""How long a client may take to read the last messages. The SDK waits as long for its last answers."""
+"""How long a client may take to read the last messages. The SDK waits equally long for its last answers."""
 
 
 @dataclass(frozen=True, slots=True)
 class StdioClient:
-    """The client at our stdin and stdout."""
+    """The client at the process's stdin and stdout."""
 
     of_each_era: tuple[ClientMessages, ClientMessages]
-    """Its messages of the legacy era, and those of the modern era. The streams end when the client has left."""
+    """The client's messages of the legacy era and of the modern era. The streams end when the client has left."""
     sink: ServerMessages
 
 
 @asynccontextmanager
 async def stdio_streams(limit_bytes: int, max_values: int) -> AsyncIterator[StdioClient]:
-    """The client at our stdin and stdout, as messages. Can be entered once in a process."""
+    """The client at the process's stdin and stdout, as messages. This can be entered only once in a process."""
     wire_in, wire_out = _taken_over()
     legacy, legacy_messages = anyio.create_memory_object_stream[SessionMessage | Exception](_LINES_AHEAD)
     modern, modern_messages = anyio.create_memory_object_stream[SessionMessage | Exception](_LINES_AHEAD)
@@ -97,12 +97,12 @@ def _taken_over() -> tuple[int, int]:
     os.dup2(nowhere, 0)
     try:
         os.dup2(2, 1)
-    except OSError:  # there is no stderr
+    except OSError:  # the process has no stderr
         os.dup2(nowhere, 1)
     os.close(nowhere)
     with suppress(OSError):
         for descriptor in (0, 1):
-            rebind_std_handle_to_fd(descriptor)  # which children inherit on Windows
+            rebind_std_handle_to_fd(descriptor)  # on Windows, children inherit these handles
     return wire_in, wire_out
 
 
@@ -118,7 +118,8 @@ class _Eras:
         self._settled: MemoryObjectSendStream[SessionMessage | Exception] | None = None
 
     async def send(self, message: SessionMessage) -> None:
-        """Hand a message on. Answers go to the legacy server, since no other asks; a cancellation goes to both."""
+        """Pass on a message. Answers go to the legacy server, since only it asks questions; a cancellation goes to
+        both."""
         content = message.message
         if isinstance(content, JSONRPCRequest):
             stream = self._settled or (self._modern if _is_modern(content) else self._legacy)
@@ -131,13 +132,14 @@ class _Eras:
             await self._modern.send(message)
 
     def close(self) -> None:
-        """Nothing more comes."""
+        """End the messages."""
         self._legacy.close()
         self._modern.close()
 
 
 def _is_modern(request: JSONRPCRequest) -> bool:
-    """Whether a request carries its own version, as every one of 2026-07-28 does. `initialize` is the older era's."""
+    """Whether a request names its version, as every request of 2026-07-28 does. `initialize` belongs to the legacy
+    era."""
     meta = (request.params or {}).get("_meta")
     return request.method != "initialize" and isinstance(meta, dict) and PROTOCOL_VERSION_META_KEY in meta
 
@@ -165,13 +167,13 @@ async def _chunk(wire_in: PipeReader) -> bytes:
     """The next bytes from the client; empty when it has closed its end."""
     try:
         return await wire_in.read()
-    except OSError as exc:  # a terminal that was hung up
+    except OSError as exc:  # the terminal was closed
         logger.info("stdin ended: %s", exc.strerror)
         return b""
 
 
 class _Refusal(SessionMessage):
-    """The error that answers a line which is no message."""
+    """The error that answers a line that is not a message."""
 
 
 def _messages_or_refusals(
@@ -204,7 +206,7 @@ def _refusal(code: int, words: str, request_id: RequestId | None = None) -> _Ref
 
 
 class StdoutWriter:
-    """Writes the server's messages. Shielded, so that messages sent while stopping still go out."""
+    """Writes the server's messages. Shielded, so that messages are still written while the server stops."""
 
     def __init__(self, wire_out: int, outgoing: MemoryObjectReceiveStream[SessionMessage]) -> None:
         self._wire_out = wire_out
@@ -213,7 +215,7 @@ class StdoutWriter:
         self._done = anyio.Event()
 
     async def run(self, connection: anyio.CancelScope) -> None:
-        """Write until the server's stream ends. When the client no longer reads, cancel the connection."""
+        """Write until the server's stream ends. If the client no longer reads, cancel the connection."""
 
         def break_off(fault: OSError) -> None:
             logger.info("the client reads no more: %s", fault.strerror)
@@ -238,8 +240,8 @@ class StdoutWriter:
             self._life.cancel()
 
     async def _with_what_follows(self, first: bytes) -> bytes:
-        """A line, with the lines that wait or come within one turn of the loop. Each write is a system call and wakes
-        the client. There is no longer wait, so that a single message goes out at once."""
+        """A line, with the lines that wait or come within one turn of the loop, since each write is a system call and
+        wakes the client. The wait is not longer, so that a single message is written at once."""
         lines, size = [first], len(first)
         with suppress(anyio.WouldBlock, anyio.EndOfStream):
             while size < CHUNK_BYTES:

@@ -1,7 +1,7 @@
 """The streams that tell modern clients of changes (subscriptions/listen): of lists, of resources, of tasks.
 
-Of the notifications that wait, only the newest about each subject is kept. So a client that reads slowly hears late,
-but of everything that it asked for, and no queue grows.
+Of the waiting notifications, only the newest about each subject is kept. So a slow client is notified late, but of
+every subject that it asked for, and no queue grows.
 
 Spec: MCP 2026-07-28 basic/patterns/subscriptions; the tasks extension, task status notifications.
 """
@@ -30,7 +30,7 @@ from bridge.mcp.server.task_requests import caller_of, require_declared
 from bridge.text.jsonvalues import JsonObject
 
 MOST_TASKS: Final = 100
-"""The most tasks that one stream may follow. Each costs a subscription at its agent."""
+"""The most tasks that a stream may follow. Each task needs a subscription at its agent."""
 
 _LISTS: Final = {
     "toolsListChanged": "notifications/tools/list_changed",
@@ -40,11 +40,11 @@ _LISTS: Final = {
 
 
 class _RawNotification(Notification[dict[str, Any], str]):
-    """A notification whose params go out unread."""
+    """A notification whose params are sent without parsing."""
 
 
 class Subscriptions:
-    """Serves the streams. One call is one stream, until its client leaves or `close` ends all streams."""
+    """Serves the streams. Each call is a stream, until its client leaves or `close` ends all streams."""
 
     def __init__(self, tasks: TaskFace | None, most_streams: int) -> None:
         self._tasks = tasks
@@ -77,7 +77,7 @@ class Subscriptions:
 
     @property
     def open(self) -> int:
-        """How many streams are open."""
+        """The number of open streams."""
         return len(self._streams)
 
     def changed(self) -> None:
@@ -86,7 +86,7 @@ class Subscriptions:
             stream.changed()
 
     def close(self) -> None:
-        """End all streams, each after it has sent what waits."""
+        """End all streams, after their waiting notifications were sent."""
         for stream in self._streams:
             stream.close()
 
@@ -105,7 +105,7 @@ class Subscriptions:
 
 
 class _ListenStream:
-    """One stream: what its client asked for, and what waits to be sent."""
+    """A stream: its client's filter, and its waiting notifications."""
 
     def __init__(self, context: Context, granted: JsonObject, principal: str) -> None:
         self.principal = principal
@@ -117,11 +117,11 @@ class _ListenStream:
         self._closed = False
 
     async def acknowledge(self) -> None:
-        """Send what is granted, the first message of a stream."""
+        """Send the granted filter, which is the first message of a stream."""
         await self._send("notifications/subscriptions/acknowledged", {"notifications": self._granted})
 
     async def run(self) -> None:
-        """Send what waits, until the stream is closed."""
+        """Send the waiting notifications, until the stream is closed."""
         while self._waiting or not self._closed:
             if not self._waiting:
                 self._news = anyio.Event()
@@ -131,7 +131,7 @@ class _ListenStream:
             await self._send(*self._waiting.pop(about))
 
     def changed(self) -> None:
-        """Tell of the lists and resources that were asked for."""
+        """Notify of the lists and resources in the filter."""
         for kind, method in _LISTS.items():
             if kind in self._granted:
                 self.put(method, method, {})
@@ -140,19 +140,19 @@ class _ListenStream:
             self.put(f"resource {uri}", "notifications/resources/updated", {"uri": uri})
 
     def put(self, about: str, method: str, params: JsonObject) -> None:
-        """Queue a notification. It replaces one that waits and has the same subject."""
+        """Queue a notification. It replaces a waiting notification about the same subject."""
         if self._closed:
             return
         self._waiting[about] = (method, params)
         self._news.set()
 
     def close(self) -> None:
-        """End the stream after what waits has been sent."""
+        """End the stream after the waiting notifications were sent."""
         self._closed = True
         self._news.set()
 
     def cut(self) -> None:
-        """End the stream without sending what waits."""
+        """End the stream at once."""
         self._waiting.clear()
         self.close()
 
@@ -165,17 +165,17 @@ class _ListenStream:
 
 
 def _granted(asked: SubscriptionFilter, task_ids: Sequence[str]) -> JsonObject:
-    """The granted part of a filter: everything but unknown tasks."""
+    """The granted part of a filter: all but unknown tasks."""
     granted: JsonObject = asked.model_dump(by_alias=True, mode="json", exclude_none=True)
     granted = {key: value for key, value in granted.items() if value and key != "taskIds"}
     return granted | ({"taskIds": [*task_ids]} if task_ids else {})
 
 
 def _task_ids(context: Context) -> list[str]:
-    """The task ids in a filter, which the SDK's model of a filter does not have.
+    """The task ids in a filter. The SDK's model of a filter does not have them.
 
     Raises:
-        MCPError: the client did not declare the extension, or the ids are no list of texts, or too many.
+        MCPError: the client did not declare the extension, the ids are not a list of texts, or there are too many.
     """
     ids = (param(context, "notifications") or {}).get("taskIds")
     if ids is None:

@@ -1,7 +1,7 @@
-"""Requests about tasks, of clients that declared the tasks extension: tasks/get, tasks/update and tasks/cancel.
+"""Requests about tasks, for clients that declared the tasks extension: tasks/get, tasks/update and tasks/cancel.
 
-Knows who may call these methods; only the face knows the tasks. Each request has to declare the extension itself: an
-earlier declaration does not count. For legacy clients the methods do not exist.
+This module knows who may call these methods; only the face knows the tasks. Each request has to declare the extension;
+an earlier declaration does not count. For legacy clients the methods do not exist.
 
 Spec: the tasks extension, io.modelcontextprotocol/tasks.
 """
@@ -46,7 +46,7 @@ PARAMS: Final[Mapping[str, type[TaskParams]]] = {
     "tasks/update": UpdateParams,
     "tasks/cancel": TaskParams,
 }
-"""The methods, each with the model of its params."""
+"""The model of the params of each method."""
 
 
 class TaskMethods:
@@ -73,7 +73,7 @@ class TaskMethods:
 
 
 def require_declared(context: Context) -> None:
-    """Refuse a client that did not declare the extension with this very request.
+    """Refuse a client that did not declare the extension in this request.
 
     Raises:
         MCPError: MISSING_REQUIRED_CLIENT_CAPABILITY.
@@ -94,8 +94,8 @@ def _task_id(context: Context) -> str:
     """The task that a request names, after checking that the client may use tasks.
 
     Raises:
-        MCPError: METHOD_NOT_FOUND for a legacy client, MISSING_REQUIRED_CLIENT_CAPABILITY, or HEADER_MISMATCH when
-            the routing header names another task, or none.
+        MCPError: METHOD_NOT_FOUND for a legacy client, MISSING_REQUIRED_CLIENT_CAPABILITY, or HEADER_MISMATCH if the
+            routing header names another task or no task.
     """
     if not is_modern(context):
         raise MCPError(METHOD_NOT_FOUND, "Method not found", context.method)

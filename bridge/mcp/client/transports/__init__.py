@@ -1,1 +1,2 @@
-"""The ways to a tool server: a child process, Streamable HTTP, and the HTTP+SSE before it."""
+"""The transports to a tool server: a child process, Streamable HTTP, the older HTTP+SSE, and an object in this
+process."""

@@ -1,6 +1,6 @@
-"""Unpacked bodies of HTTP responses, bounded in bytes and values.
+"""Decompressed bodies of HTTP responses, bounded in bytes and values.
 
-A body, or each event of a stream of events, is bounded by what it unpacks to. What is above a bound raises an error
+The bounds count the decompressed size of a body, or of each event of an event stream. Above a bound, an error is raised
 that the SDK handles.
 """
 
@@ -22,9 +22,9 @@ from bridge.text.jsonvalues import holds_more_values
 _EVENT_END: Final = re.compile(rb"\r\n\r\n|\n\n|\r\r")
 _LINE_END: Final = re.compile(rb"\r\n|\r|\n")
 _ENDS_BYTES: Final = 3
-"""How many bytes of the separator after an event may stand in the chunk before."""
+"""How many bytes of the separator after an event may be in the chunk before."""
 _OF_PACKING: Final = frozenset({b"content-encoding", b"content-length", b"transfer-encoding"})
-"""The headers that describe the transfer of a body, which is not passed on as it came."""
+"""The headers that describe the original transfer of a body. They do not fit the decompressed body."""
 
 
 class TooLargeError(httpx2.SSEError):
@@ -39,12 +39,12 @@ class Bounds:
     values: int
 
     def require_size(self, size: int) -> None:
-        """Raises TooLargeError when a size in bytes is above the limit."""
+        """Raises TooLargeError if a size in bytes is above the limit."""
         if size > self.size:
             raise TooLargeError(f"the response is larger than {self.size} bytes: {LIMITED_BY}")
 
     def require_few_values(self, text: bytes) -> None:
-        """Raises TooLargeError when a JSON text holds too many values and keys."""
+        """Raises TooLargeError if a JSON text has too many values and keys."""
         if holds_more_values(text, self.values):
             raise TooLargeError(
                 f"the response holds more than {self.values} values and keys: {VALUES_LIMITED_BY}"
@@ -54,8 +54,8 @@ class Bounds:
 def unpacked(
     request: httpx2.Request, packed: httpx2.Response, bounds: Bounds, *, in_events: bool
 ) -> httpx2.Response:
-    """The same response without its content encoding. The limits count the unpacked bytes."""
-    # As bytes: a header value beyond ASCII could not be encoded again.
+    """The response without its content encoding. The limits count the decompressed bytes."""
+    # Raw bytes, since a header value beyond ASCII could not be encoded again.
     headers = [(name, value) for name, value in packed.headers.raw if name.lower() not in _OF_PACKING]
     return httpx2.Response(
         packed.status_code,
@@ -67,7 +67,7 @@ def unpacked(
 
 
 class BoundedBody(httpx2.AsyncByteStream):
-    """An unpacked response body. When it breaks off or is too large, it raises an error that the SDK handles."""
+    """A decompressed response body. If it breaks off or is too large, it raises an error that the SDK handles."""
 
     def __init__(self, packed: httpx2.Response, bounds: Bounds) -> None:
         self._packed = packed
@@ -76,7 +76,7 @@ class BoundedBody(httpx2.AsyncByteStream):
 
     async def __aiter__(self) -> AsyncIterator[bytes]:
         try:
-            # Chunks of 1 MiB at most, even when a few bytes unpack to much more.
+            # Chunks have at most 1 MiB, even if a few bytes decompress to much more.
             async with aclosing(self._packed.aiter_bytes()) as chunks:
                 async for chunk in chunks:
                     self._judge(chunk)
@@ -97,7 +97,7 @@ class BoundedBody(httpx2.AsyncByteStream):
 class BoundedEvents(BoundedBody):
     """A stream of events. Each event is bounded; the stream itself is not.
 
-    An event is checked before its end is passed on, so that the SDK never sees an event that is too large.
+    An event is checked before its end is passed on, so the SDK never sees an event that is too large.
     """
 
     def __init__(self, packed: httpx2.Response, bounds: Bounds) -> None:
@@ -106,8 +106,8 @@ class BoundedEvents(BoundedBody):
         """The part of the current event that has arrived."""
 
     async def __aiter__(self) -> AsyncIterator[bytes]:
-        """The chunks. A byte order mark before the first event is left out, which the SDK would take for a part of
-        it."""
+        """The chunks. A byte order mark before the first event is removed, since the SDK would read it as part of the
+        event."""
         first: bytes | None = b""
         async for chunk in super().__aiter__():
             if first is None:

@@ -1,11 +1,11 @@
-"""How a system finds the program of a command line, and which words it can be given.
+"""How a system finds the program of a command line, and which arguments it can pass to the program.
 
-POSIX starts what it finds in the folders of the child's PATH, with any words. Windows starts programs alone (.exe), so
-the rest is done here: it finds `npx.cmd` for `npx` by PATHEXT, and a batch file is run by a shell, which takes some
-characters of a word for its own. The batch files of npm only start Node with a script, so these two are started in
-their place. Others are given harmless words alone.
+POSIX starts a program from the folders of the child's PATH, with any arguments. Windows itself starts only programs
+(.exe). So this module finds `npx.cmd` for `npx` by PATHEXT. A shell runs a batch file, and interprets some characters
+of its arguments. The batch files of npm only start Node with a script, so Node is started with the script directly.
+Other batch files get only harmless arguments.
 
-Which system it is comes as a value, so that the rules of Windows are tested everywhere.
+The system is a parameter, so that the rules for Windows are tested on every system.
 """
 
 from __future__ import annotations
@@ -18,35 +18,38 @@ from pathlib import Path
 from typing import Final
 
 _STARTED: Final = (".com", ".exe", ".bat", ".cmd")
-"""What Windows can start, in its own order. PATHEXT also names scripts, which only a shell can."""
+"""The extensions that Windows can start, in its own order. PATHEXT also names scripts, which only a shell can start."""
 
 _BATCH: Final = (".bat", ".cmd")
 
 _TAKEN_BY_THE_SHELL: Final = frozenset('"%!^&|<>()\r\n\0')
-"""Characters that cmd.exe may take for its own in the words of a batch file, quoted or not."""
+"""Characters that cmd.exe may interpret in the arguments of a batch file, quoted or not."""
 
 _TAKEN_IN_PATHS: Final = _TAKEN_BY_THE_SHELL - frozenset("()")
-"""The same in the path of the batch file, which is quoted where it has a space: C:\\Program Files (x86)."""
+"""Characters that cmd.exe may interpret in the path of a batch file. A path with spaces is quoted: C:\\Program Files
+(x86)."""
 
 _SHIM_BYTES: Final = 8192
-"""How much of a batch file is read: npm's have a few hundred bytes."""
+"""How much of a batch file is read. The batch files of npm have a few hundred bytes."""
 
 _SCRIPTS: Final = (
     re.compile(r'^"%NODE_EXE%" "%NP[MX]_CLI_JS%" %\*\s*\Z', re.MULTILINE),
     re.compile(r'(?:"%_prog%"|"%~dp0\\node\.exe"|\bnode)\s+"%(?:~dp0|dp0%)\\([^"%]+)"\s+%\*'),
 )
-"""How a batch file of npm starts Node: `npm` and `npx` themselves, and those that `npm install` writes (cmd-shim)."""
+"""How a batch file of npm starts Node: in `npm` and `npx` themselves, and in files that `npm install` writes
+(cmd-shim)."""
 
 _OWN_SCRIPT: Final = re.compile(r'^SET "NP[MX]_CLI_JS=%~dp0\\([^"%]+)"', re.MULTILINE)
-"""The script of `npm` and `npx`, where no other version of npm is installed."""
+"""The script of `npm` and `npx`, if no other version of npm is installed."""
 
 _SET: Final = re.compile(r"\bSET\s+\"?(\w+)=", re.IGNORECASE)
 _SET_BY_NPM: Final = re.compile(r"dp0|_prog|PATHEXT|NODE_EXE|NPM_PREFIX_\w+|NP[MX]_CLI_JS")
-"""Variables that such a file sets for itself. With others, it does more than start Node."""
+"""The variables that such a file sets. A file that sets other variables does more than start Node."""
 
 
 def environment_of(given: Mapping[str, str], own: Mapping[str, str], *, windows: bool) -> dict[str, str]:
-    """The variables of a child: its own before those that every child is given. On Windows, `Path` is `PATH`."""
+    """The variables of a child. Its own variables take precedence over those of every child. On Windows, `Path` is
+    `PATH`."""
     if not windows:
         return {**given, **own}
     named = {name.upper() for name in own}
@@ -54,11 +57,11 @@ def environment_of(given: Mapping[str, str], own: Mapping[str, str], *, windows:
 
 
 def argv_of(argv: Sequence[str], env: Mapping[str, str], cwd: str | None, *, windows: bool) -> Sequence[str]:
-    """The command line to start, by the variables and the folder of the child.
+    """The command line to start, for the variables and the folder of the child.
 
     Raises:
         FileNotFoundError: there is no such program.
-        ValueError: it is a batch file, which cannot be given these words safely.
+        ValueError: the program is a batch file that cannot get these arguments safely.
     """
     if not windows:
         return argv
@@ -77,7 +80,7 @@ def argv_of(argv: Sequence[str], env: Mapping[str, str], cwd: str | None, *, win
 
 
 def _found(program: str, variables: Mapping[str, str], cwd: str | None) -> Iterator[Path]:
-    """The files that a name means, the first one first."""
+    """The files that a name may mean, in the order of preference."""
     here = Path(cwd or "")
     folders = [here] if _has_folder(program) else map(Path, variables.get("PATH", "").split(";"))
     names = (
@@ -100,7 +103,7 @@ def _endings(variables: Mapping[str, str]) -> Sequence[str]:
 
 
 def _started_by(batch: Path, variables: Mapping[str, str]) -> tuple[Path, Path] | None:
-    """Node and the script that a batch file of npm starts; None if it is another one."""
+    """Node and the script that a batch file of npm starts; None for any other batch file."""
     with batch.open("rb") as file:
         text = file.read(_SHIM_BYTES).decode("utf-8", "replace").replace("\r\n", "\n")
     if any(not _SET_BY_NPM.fullmatch(name) for name in _SET.findall(text)):

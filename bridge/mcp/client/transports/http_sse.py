@@ -1,7 +1,7 @@
 """The deprecated HTTP+SSE transport: a GET that streams events, and POSTs to the address that the first event names.
 
-When one POST fails, the SDK's client ends its writer silently, so that every later call hangs; and it does not bound
-events. Here a fault becomes the answer to the one request that met it, as in `streamable_http.py`.
+In the SDK's client, a failed POST ends the writer silently, so that every later call hangs; and events are not bounded.
+Here a fault becomes the answer to the request that met it, as in `streamable_http.py`.
 
 Spec: MCP 2024-11-05 basic/transports (HTTP with SSE), 2025-11-25 basic/transports (backwards compatibility).
 """
@@ -66,21 +66,21 @@ from bridge.mcp.messages import messages_in
 logger = logging.getLogger(__name__)
 
 POSTS_AT_ONCE: Final = 32
-"""The most requests that are posted at one time. Answers, and other messages, have the same limit each, so that no
-cancellation waits for calls."""
+"""The most requests that are posted at the same time. Answers have the same limit, and so do other messages. So a
+cancellation never waits for calls."""
 
 _OPENING_FACTOR: Final = 3
-"""The server has to name the endpoint within this many times `connect_seconds`, unless another time is set."""
+"""The server has to name its endpoint within this many times `connect_seconds`, unless another time is set."""
 
 _ENDS_BYTES: Final = 200
-"""How much of each end of an event that is too large is kept, to find the id in it."""
+"""How many bytes of each end of a too large event are kept, to find the id in the event."""
 
 _READ_BUFFER: Final = 16
 _OLD_TRANSPORT_STATUSES: Final = frozenset({400, 404, 405})
 _OF_ANY_SERVER: Final = frozenset({401, 407, 429, 502, 503, 504})
-"""The statuses that say nothing of the transport."""
+"""The statuses that do not show which transport the server speaks."""
 _NO_ANSWER_TO_POST: Final = ("server answered a request with 202 Accepted", "Unexpected content type: ")
-"""The SDK's own words for a response to a POST that is no answer. The code is INVALID_REQUEST."""
+"""The SDK's messages for a response to a POST that is not an answer. The code is INVALID_REQUEST."""
 _INITIALIZED: Final = "notifications/initialized"
 _CANCELLED: Final = "notifications/cancelled"
 
@@ -88,8 +88,8 @@ _SseEvents = AsyncGenerator[SseEvent, None]
 
 
 def may_be_http_sse(error: MCPError) -> bool | None:
-    """Whether a handshake over Streamable HTTP failed as it does at a server of the old transport: as the specification
-    says (True), or as it also may (False); None if it did not.
+    """Whether a handshake over Streamable HTTP failed as at a server of the old transport: True, as the specification
+    says; False, in another possible way; None, not like that.
 
     Spec: MCP 2025-11-25 basic/transports, backwards compatibility.
     """
@@ -108,7 +108,7 @@ async def http_sse(
     """Connect to a server over HTTP+SSE. `on_fault` is called with the kind of each fault. `opening_seconds` is how
     long the server may take to name its endpoint.
 
-    The streams end when the server ends its events. No redirect is followed: headers hold credentials.
+    The streams end when the server ends its events. Redirects are not followed, since headers hold credentials.
 
     Raises:
         ServerDownError: the server cannot be reached.
@@ -139,11 +139,11 @@ async def http_sse(
 async def _opened(
     target: HttpTarget, client: httpx2.AsyncClient, seconds: float | None
 ) -> AsyncIterator[tuple[httpx2.URL, _SseEvents]]:
-    """Open the event stream. Yields the address for POSTs, and the events after the one that named it.
+    """Open the event stream. Yields the address for POSTs, and the events after the event that named the address.
 
     Raises:
         ServerDownError: the server cannot be reached.
-        PeerError: the server does not answer as one of this transport does, or not in time.
+        PeerError: the server does not answer as a server of this transport does, or not in time.
     """
     if seconds is None:
         seconds = _OPENING_FACTOR * target.connect_seconds
@@ -184,7 +184,7 @@ async def _events(response: httpx2.Response, reader: SseReader) -> _SseEvents:
 
 
 async def _endpoint(target: HttpTarget, events: _SseEvents) -> httpx2.URL:
-    """The address for POSTs. Credentials are sent there, so only its path and query are taken from the server."""
+    """The address for POSTs. Credentials are sent to it, so only its path and query are taken from the server."""
     async for event in events:
         if event.type != "endpoint":
             continue
@@ -213,7 +213,7 @@ def _status_words(response: httpx2.Response) -> str:
 
 class _PostTransport(FaultMappingTransport):
     def is_of_session(self, request: httpx2.Request) -> bool:  # noqa: ARG002
-        """Each message is: the session is part of the address."""
+        """Every message belongs to the session, which is part of the address."""
         return True
 
 
@@ -235,7 +235,7 @@ class _SseConnection:
         """Send and receive until the server ends its events. POSTs that are then under way are cancelled."""
         async with outgoing, anyio.create_task_group() as tasks:
             tasks.start_soon(self._send_all, outgoing, tasks)
-            with suppress(anyio.BrokenResourceError):  # the session reads no more
+            with suppress(anyio.BrokenResourceError):  # the session has stopped reading
                 await self._receive(events)
             self.arrived.close()
             tasks.cancel_scope.cancel()
@@ -272,7 +272,7 @@ class _SseConnection:
                     self._posts[request_id] = anyio.CancelScope()
                     tasks.start_soon(self._post_request, request, self._posts[request_id])
                 case JSONRPCNotification(method=method) as notification if method == _INITIALIZED:
-                    # Servers refuse a message that overtakes it.
+                    # Servers refuse a message that overtakes this message.
                     with anyio.move_on_after(self.target.connect_seconds):
                         await self._post_other(notification)
                 case JSONRPCNotification(method=method, params=params) if method == _CANCELLED:
@@ -283,7 +283,7 @@ class _SseConnection:
                 case JSONRPCNotification() as notification:
                     tasks.start_soon(self._post_other, notification)
                 case answer:
-                    # An answer waits here for a free place. `Wire` counts the requests whose answers wait.
+                    # An answer waits here for its turn. `Wire` counts the requests with waiting answers.
                     await self._answer_places.acquire()
                     tasks.start_soon(self._post_answer, answer)
 
@@ -293,7 +293,7 @@ class _SseConnection:
                 async with self._request_places:
                     error = await self._post(request)
                 if error is not None:
-                    with suppress(anyio.BrokenResourceError):  # the session reads no more
+                    with suppress(anyio.BrokenResourceError):  # the session has stopped reading
                         await self.arrived.send(_answer(request.id, error))
         finally:
             self._posts.pop(request.id, None)
@@ -313,12 +313,12 @@ class _SseConnection:
             logger.warning("%s did not take a message: %s", self.target, error.message)
 
     async def _post(self, message: JSONRPCMessage) -> ErrorData | None:
-        """Post one message. Returns the error; None without one."""
+        """Post one message. Returns the error; None if there is none."""
         body = json.dumps(message.model_dump(by_alias=True, mode="json", exclude_unset=True)).encode()
         headers = {"content-type": "application/json"}
         async with self.client.stream("POST", self.endpoint, content=body, headers=headers) as response:
             if response.is_success:
-                # A connection is used again only when its response was read to the end.
+                # A connection is reused only if its response was read to the end.
                 with anyio.move_on_after(self.target.connect_seconds):
                     await self._hand_on_answer(await beginning_of(response), message)
                 return None
@@ -332,15 +332,16 @@ class _SseConnection:
             return error_of(HTTP_STATUS, words, response.status_code)
 
     async def _hand_on_answer(self, body: bytes, message: JSONRPCMessage) -> None:
-        """Hand on the answer in the response to a POST, where servers may give it. Most give no JSON there, and the
-        answer comes as an event; so does that to a POST whose response is longer than what was read of it."""
+        """Pass on the answer in the response to a POST, if there is one. Most servers send no JSON there, and the
+        answer comes as an event. If the response is longer than the part that was read, the answer comes as an event,
+        too."""
         if not isinstance(message, JSONRPCRequest) or not body.lstrip().startswith((b"{", b"[")):
             return
         for item in messages_in(body):
             answer = item.message if isinstance(item, SessionMessage) else None
             if isinstance(answer, JSONRPCResponse | JSONRPCError):
                 answer.id = message.id
-                with suppress(anyio.BrokenResourceError):  # the session reads no more
+                with suppress(anyio.BrokenResourceError):  # the session has stopped reading
                     await self.arrived.send(SessionMessage(answer))
 
 

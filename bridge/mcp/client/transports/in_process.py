@@ -1,8 +1,8 @@
-"""The in-process transport: a tool server that is an object of the Python SDK in this very process.
+"""The in-process transport: a tool server that is an object of the Python SDK in this process.
 
-A library user and a test have the server as a value, and neither a command nor a URL. Each connection runs the object
-once, as the SDK runs it over stdio, with a lifespan of its own. Messages cross as lines of JSON, as they would to a
-child: so the limits of sizes hold, and the server and the bridge share no value that either might change.
+Library users and tests have the server as an object, without a command or a URL. Each connection runs the object once,
+as the SDK runs it over stdio, with a lifespan of its own. Messages pass as lines of JSON, as to a child process. So the
+limits on sizes apply, and the server and the bridge share no mutable value.
 
 Spec: MCP 2026-07-28 basic/transports (custom transports).
 """
@@ -39,10 +39,12 @@ def low_level(name: str, server: object) -> Server[Any]:
     """The low-level server of an object.
 
     Raises:
-        UsageError: the object is no server of the SDK.
+        UsageError: the object is not a server of the SDK.
     """
     if isinstance(server, MCPServer):
-        return server._lowlevel_server  # the SDK has no public name for it, and reads this one itself
+        return (
+            server._lowlevel_server
+        )  # the SDK has no public name for it; the SDK itself reads this attribute
     if isinstance(server, Server):
         return server
     raise UsageError(
@@ -58,7 +60,7 @@ class InProcessTarget:
     name: str
     server: Server[Any] = field(repr=False)
     exit_seconds: float = field(kw_only=True)
-    """The server may take so long to end after its last message."""
+    """How long the server may take to end after its last message."""
     result_limit_bytes: int = field(kw_only=True)
     result_json_values: int = field(kw_only=True)
 
@@ -85,7 +87,7 @@ async def in_process(
 
 
 class _Run:
-    """One run of a server, and the two ways of its messages."""
+    """One run of a server, and the passing of messages in both directions."""
 
     def __init__(self, target: InProcessTarget, name: str, last_words: LastWords) -> None:
         self._target, self._name, self._last_words = target, name, last_words
@@ -102,14 +104,14 @@ class _Run:
         async with self._asked, self._said:
             try:
                 await server.run(self._asked, self._said, server.create_initialization_options())
-            except Exception as exc:  # foreign code, which must not end the other users of this process
+            except Exception as exc:  # an error in foreign code must not end other users of this process
                 logger.exception("%s: the server object failed", self._name)
                 self._last_words.add(f"{type(exc).__name__}: {exc}")
             finally:
                 self._ended.set()
 
     async def pass_to_server(self) -> None:
-        """Pass the bridge's messages on."""
+        """Pass on the bridge's messages."""
         with suppress(*_GONE):
             async with self._outgoing, self._to_server:
                 async for message in self._outgoing:
@@ -117,7 +119,7 @@ class _Run:
                         await self._to_server.send(read)
 
     async def pass_to_bridge(self) -> None:
-        """Pass the server's messages on, those within the limits."""
+        """Pass on the server's messages within the limits."""
         limit_bytes, max_values = self._target.result_limit_bytes, self._target.result_json_values
         lines = LineSplitter(limit_bytes)
         with suppress(*_GONE):
@@ -128,7 +130,7 @@ class _Run:
                             await self._received.send(read)
 
     async def end(self) -> None:
-        """End the messages, and wait for the server to end. The caller shields this, and cancels what is left."""
+        """End the messages, and wait for the server to end. The caller shields this, and cancels the rest."""
         self.messages.close()
         self.sink.close()
         with anyio.move_on_after(self._target.exit_seconds):

@@ -1,8 +1,8 @@
 """The SDK's Streamable HTTP, with the bridge's reader of messages.
 
-The SDK fails a request at the first event that is no message (a heartbeat, `[DONE]`), and a request whose answer has
-another id waits for ever. Here each body is read as on all transports (`mcp/messages.py`), and the answer to a POST
-is the answer to its request.
+In the SDK, a request fails at the first event that is not a message (a heartbeat, `[DONE]`), and waits for ever if its
+answer has another id. Here each body is read as on all transports (`mcp/messages.py`), and an answer in the response to
+a POST is the answer to the posted request.
 
 Spec: MCP 2025-11-25 basic/transports (Streamable HTTP); JSON-RPC 2.0 section 5.
 """
@@ -26,13 +26,13 @@ from mcp_types import ErrorData, JSONRPCError, JSONRPCResponse, RequestId
 from bridge.mcp.client.faults import BROKEN_OFF, NO_MCP, OLD_TRANSPORT, UNREADABLE, error_of, received_in
 
 _ENDPOINT: Final = "endpoint"
-"""The event with which a server of the older HTTP+SSE begins."""
+"""The first event of a server of the older HTTP+SSE."""
 
 
 @asynccontextmanager
 async def lenient_streams(url: str, client: httpx2.AsyncClient) -> AsyncIterator[TransportStreams]:
-    """Connect to a server over Streamable HTTP; its session is ended on exit. No event is too large for these streams:
-    the client's transport bounds events."""
+    """Connect to a server over Streamable HTTP; its session is ended on exit. These streams do not bound events, since
+    the client's transport does."""
     transport = _LenientTransport(url, max_sse_event_size=None)
     received, messages = create_context_streams[SessionMessage | Exception](0)
     sink, outgoing = create_context_streams[SessionMessage](0)
@@ -60,7 +60,7 @@ class _LenientTransport(StreamableHTTPTransport):
         original_request_id: RequestId | None = None,
         resumption_callback: Callable[[str], Awaitable[None]] | None = None,  # noqa: ARG002 - the bridge sets none
     ) -> bool:
-        """Hand on the message of an event. Returns whether the message answers the request of this stream."""
+        """Pass on the message of an event. Returns whether the message answers the request of this stream."""
         if sse.event == _ENDPOINT and original_request_id is not None:
             error = error_of(OLD_TRANSPORT, "it answers a POST with the events of HTTP+SSE")
             await read_stream_writer.send(_answer(original_request_id, error))
@@ -72,7 +72,7 @@ class _LenientTransport(StreamableHTTPTransport):
     async def _handle_json_response(
         self, response: httpx2.Response, read_stream_writer: StreamWriter, *, request_id: RequestId
     ) -> None:
-        """Hand on the message of a body. The request fails if the message does not answer it."""
+        """Pass on the message of a body. The request fails if the message does not answer it."""
         try:
             content = await response.aread()
         except httpx2.StreamError as exc:
@@ -94,8 +94,8 @@ class _LenientTransport(StreamableHTTPTransport):
         return answered
 
     def _is_answer(self, item: SessionMessage, request_id: RequestId | None) -> bool:
-        """Whether a message answers the request whose response it came in. It gets the id of that request then. The
-        answer to another request that is under way keeps its id."""
+        """Whether a message answers the request of its response. It then gets the id of this request. The answer to
+        another request under way keeps its id."""
         message = item.message
         if request_id is None or not isinstance(message, JSONRPCResponse | JSONRPCError):
             return False

@@ -1,10 +1,10 @@
-"""A child process with three pipes, and whatever it starts itself: the same for every system.
+"""A child process with three pipes, and the processes that it starts: one interface for every system.
 
-The event loop's own transports are used, which every system has: they are pipes that can be waited for, and they tell
-when the process has ended, wherever that is known from (a thread that waits, pidfd, a handle of Windows).
+The event loop's own transports are used, which exist on every system. Their pipes can be awaited, and they report the
+end of the process, whatever the source (a waiting thread, pidfd, a handle of Windows).
 
-What a child starts is found in different ways. POSIX has process groups, and SIGTERM, which asks for the end. Windows
-has Job Objects, which can only end what is in them, and do so too when this process ends, however it does.
+Systems track the processes of a child in different ways. POSIX has process groups, and SIGTERM, which asks a process to
+end. Windows has Job Objects. They can only kill their processes, and do so even if this process ends in any way.
 """
 
 from __future__ import annotations
@@ -26,14 +26,14 @@ import anyio.lowlevel
 logger = logging.getLogger(__name__)
 
 _CHUNKS_AHEAD: Final = 2
-"""Chunks of a pipe that are read before they are taken."""
+"""How many chunks of a pipe are read ahead."""
 
 _POLL_SECONDS: Final = 0.01
-"""The interval of polls for the end of a process group. No system reports that event."""
+"""The interval of polls for the end of a process group. No system reports this event."""
 
 
 class OutputPipe:
-    """What a child writes to one of its pipes."""
+    """The output of a child on one of its pipes."""
 
     def __init__(self) -> None:
         self._chunks: deque[bytes] = deque()
@@ -42,18 +42,18 @@ class OutputPipe:
         self._ended = False
 
     def opened(self, pipe: asyncio.ReadTransport) -> None:
-        """Read from here on."""
+        """Start to read from the pipe."""
         self._pipe = pipe
 
     def feed(self, chunk: bytes) -> None:
-        """The child has written this."""
+        """Add a chunk of output."""
         self._chunks.append(chunk)
         if len(self._chunks) == _CHUNKS_AHEAD and self._pipe is not None:
             self._pipe.pause_reading()
         self._arrived.set()
 
     def end(self) -> None:
-        """Nobody can write to it any more."""
+        """End the output: the pipe is closed."""
         self._ended = True
         self._arrived.set()
 
@@ -61,7 +61,7 @@ class OutputPipe:
         """The next bytes.
 
         Raises:
-            EndOfStream: there are no more.
+            EndOfStream: the output has ended.
         """
         while not self._chunks:
             if self._ended:
@@ -75,7 +75,7 @@ class OutputPipe:
 
 
 class ChildProcess(asyncio.SubprocessProtocol):
-    """A process that runs, its pipes, and the news of its end."""
+    """A running process, its pipes, and the event of its end."""
 
     def __init__(self) -> None:
         self.stdout, self.stderr = OutputPipe(), OutputPipe()
@@ -87,19 +87,19 @@ class ChildProcess(asyncio.SubprocessProtocol):
 
     @property
     def pid(self) -> int:
-        """Its number."""
+        """The id of the process."""
         return self._process.get_pid()
 
     @property
     def has_ended(self) -> bool:
-        """Whether it has ended and been reaped."""
+        """Whether the process has ended and been reaped."""
         return self._process.get_returncode() is not None
 
     async def send(self, data: bytes) -> None:
-        """Write to its stdin.
+        """Write to the stdin of the process.
 
         Raises:
-            BrokenResourceError: it is closed, at either end.
+            BrokenResourceError: stdin is closed, at either end.
         """
         if not self._stdin_closed:
             self._stdin.write(data)
@@ -108,19 +108,19 @@ class ChildProcess(asyncio.SubprocessProtocol):
             raise anyio.BrokenResourceError
 
     def close_stdin(self) -> None:
-        """Close its stdin once what was sent is written."""
+        """Close stdin once all sent data is written."""
         self._stdin.close()
 
     def kill(self) -> None:
-        """End the process alone, at once."""
+        """Kill this process, but not the processes that it has started."""
         with suppress(ProcessLookupError, PermissionError):
             self._process.kill()
 
     async def release(self) -> None:
-        """Close the pipes, also those whose other end a process outside the tree holds."""
+        """Close the pipes, even if a process outside the tree holds the other end."""
         if self._stdin.get_write_buffer_size():
-            self._stdin.abort()  # closing would wait until the other end reads it
-        with suppress(PermissionError):  # the process may not be killed
+            self._stdin.abort()  # a normal close would wait until the other end reads the rest
+        with suppress(PermissionError):  # this process is not allowed to kill it
             self._process.close()
         await anyio.lowlevel.checkpoint()
 
@@ -136,13 +136,13 @@ class ChildProcess(asyncio.SubprocessProtocol):
     # What the event loop tells
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """The process runs."""
+        """The process has started."""
         self._transport = cast(asyncio.SubprocessTransport, transport)
         for number, pipe in ((1, self.stdout), (2, self.stderr)):
             pipe.opened(cast(asyncio.ReadTransport, self._transport.get_pipe_transport(number)))
 
     def pipe_data_received(self, fd: int, data: bytes) -> None:
-        """It has written to a pipe."""
+        """The process has written to a pipe."""
         (self.stdout if fd == 1 else self.stderr).feed(data)
 
     def pipe_connection_lost(self, fd: int, exc: Exception | None) -> None:  # noqa: ARG002 - asyncio's
@@ -154,26 +154,26 @@ class ChildProcess(asyncio.SubprocessProtocol):
             self._room.set()
 
     def pause_writing(self) -> None:
-        """It does not read what was sent."""
+        """The process does not read its stdin."""
         self._room = anyio.Event()
 
     def resume_writing(self) -> None:
-        """It has read what was sent."""
+        """The process has read its stdin."""
         self._room.set()
 
     def process_exited(self) -> None:
-        """It has ended."""
+        """The process has ended."""
         self.exited.set()
 
 
 async def started(
     argv: Sequence[str], env: Mapping[str, str], cwd: str | None
 ) -> tuple[ChildProcess, ProcessTree]:
-    """Start a program; it, and what it will start.
+    """Start a program. Returns the process, and its tree.
 
     Raises:
         OSError: the system cannot start it.
-        ValueError: a word, a variable or the folder can be given to no program.
+        ValueError: an argument, a variable or the folder cannot be passed to any program.
     """
     _, process = await asyncio.get_running_loop().subprocess_exec(
         ChildProcess, *argv, env=env, cwd=cwd, **ProcessTree.options()
@@ -190,7 +190,7 @@ if sys.platform == "win32":
     ON_WINDOWS: Final = True
 
     class ProcessTree:
-        """A process and what it starts: a Job Object, of which nobody can leave."""
+        """A process and the processes that it starts: a Job Object, which no process can leave."""
 
         @staticmethod
         def options() -> Mapping[str, Any]:
@@ -204,7 +204,7 @@ if sys.platform == "win32":
             limits = win32job.QueryInformationJobObject(self._job, kind)
             limits["BasicLimitInformation"]["LimitFlags"] |= win32job.JOB_OBJECT_LIMIT_KILL_ON_JOB_CLOSE
             win32job.SetInformationJobObject(self._job, kind, limits)
-            # What the process has started before this is not in the job. That takes it longer than this takes us.
+            # A process that the child starts before this call is not in the job. But starting a process takes longer.
             rights = win32con.PROCESS_SET_QUOTA | win32con.PROCESS_TERMINATE
             try:
                 handle = win32api.OpenProcess(rights, False, process.pid)
@@ -214,7 +214,7 @@ if sys.platform == "win32":
                 logger.debug("the process %d is in no job: %s", process.pid, exc)
 
         async def end(self, grace_seconds: float) -> None:  # noqa: ARG002 - nothing here asks for an end
-            """End what is left."""
+            """Kill the remaining processes."""
             with suppress(pywintypes.error):
                 win32job.TerminateJobObject(self._job, 1)
             self._job.Close()
@@ -225,18 +225,18 @@ else:
     ON_WINDOWS: Final = False
 
     class ProcessTree:
-        """A process and what it starts: a process group, which a process leaves only on purpose."""
+        """A process and the processes that it starts: a process group, which a process leaves only on purpose."""
 
         @staticmethod
         def options() -> Mapping[str, Any]:
-            """The options of a new process: it leads a session, and so a process group."""
+            """The options of a new process. It leads a session, and so a process group."""
             return {"start_new_session": True}
 
         def __init__(self, process: ChildProcess) -> None:
             self._process = process
 
         async def end(self, grace_seconds: float) -> None:
-            """End what is left with SIGTERM, then with SIGKILL."""
+            """End the remaining processes with SIGTERM, then with SIGKILL."""
             for number in (signal.SIGTERM, signal.SIGKILL):
                 if not self._signal(number):
                     return
@@ -245,12 +245,10 @@ else:
                         await anyio.sleep(_POLL_SECONDS)
 
         def _signal(self, number: int) -> bool:
-            """Signal the group. False when no process is left in it."""
+            """Signal the group. Returns False if no process is left in the group."""
             group = self._process.pid
             if self._process.has_ended:
-                with suppress(
-                    ChildProcessError
-                ):  # orphans fall to us when we are the first process of a container
+                with suppress(ChildProcessError):  # the first process of a container inherits orphans
                     while os.waitpid(-group, os.WNOHANG)[0]:
                         pass
             try:

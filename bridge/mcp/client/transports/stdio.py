@@ -1,14 +1,14 @@
 """The stdio transport: a tool server that runs as a child process.
 
-`processes.py` knows processes and pipes, `mcp/messages.py` reads the lines of stdout, `stderr.py` those of stderr.
+`processes.py` knows processes and pipes, `mcp/messages.py` reads the lines of stdout, `stderr.py` reads the lines of
+stderr.
 
-The SDK has a transport of this kind. This one reads a line in time linear in its length, keeps no more of it than
-a limit, and ends the connection when the process ends. The end of stdout does not suffice, since the child's own
-children may hold stdout open.
+The SDK has a stdio transport, too. This transport reads a line in linear time, bounds the length of a line in memory,
+and ends the connection when the process ends. The end of stdout is not enough, since the child's own children may hold
+stdout open.
 
-Four tasks stand between the process and the session: one reads stdout, one writes stdin, one logs stderr, one
-waits for the end. They are shielded, and only `_Child.end` ends them, so that the output of a server that
-is being stopped is still read.
+Four tasks connect the process and the session: they read stdout, write stdin, log stderr, and wait for the end. They
+are shielded, and only `_Child.end` ends them, so that the output of a stopping server is still read.
 
 Spec: MCP 2026-07-28 basic/transports (stdio), basic/lifecycle (shutdown).
 """
@@ -36,13 +36,13 @@ from bridge.mcp.messages import LineSplitter, OverlongLine, line_of
 logger = logging.getLogger(__name__)
 
 _GIVEN: Final = {"PYTHONUTF8": "1"}
-"""Variables of every child beside those of the SDK: Python writes to pipes in the encoding of the system otherwise."""
+"""Variables of every child beside those of the SDK. Without them, Python writes to pipes in the system's encoding."""
 
 _LINES_AT_ONCE: Final = 64
-"""The most waiting messages that are written to the server together."""
+"""The most waiting messages that are written to the server at once."""
 
 _LINES_AHEAD: Final = 16
-"""How many messages are read ahead of the session, so that each message of a chunk does not cost a task switch."""
+"""How many messages are read ahead of the session, so that not each message of a chunk costs a task switch."""
 
 _GONE: Final = (anyio.EndOfStream, anyio.ClosedResourceError, anyio.BrokenResourceError)
 """The errors of a pipe or of a stream whose other end is closed."""
@@ -50,16 +50,16 @@ _GONE: Final = (anyio.EndOfStream, anyio.ClosedResourceError, anyio.BrokenResour
 
 @dataclass(frozen=True)
 class ChildPace:
-    """How long a child, and what it says, is waited for when either ends, in seconds."""
+    """The times for the end of a child and of its output."""
 
     flush_seconds: float
-    """The last messages may take so long to be written before stdin is closed."""
+    """How long writing the last messages may take before stdin is closed."""
     exit_seconds: float
-    """A server may take so long to end after its stdin is closed, and again after SIGTERM."""
+    """How long a server may take to end after its stdin is closed, and again after SIGTERM."""
     quiet_seconds: float
-    """After a process has ended, a pipe that is silent for so long is taken to be empty."""
+    """After a process has ended, a pipe that is silent for this long counts as empty."""
     output_seconds: float
-    """Stdout is read for so long at most after the process has ended: its children may go on writing."""
+    """The longest time that stdout is read after the process has ended, since its children may go on writing."""
 
 
 @dataclass(frozen=True)
@@ -74,7 +74,7 @@ class StdioTarget:
     result_json_values: int = field(kw_only=True)
     pace: ChildPace = field(kw_only=True)
     shown: tuple[str, ...] = field(default=(), compare=False)
-    """The command line as it may be shown, when the real one holds secrets."""
+    """The command line as it may be shown, if the real command line holds secrets."""
 
     def __str__(self) -> str:
         return " ".join(self.shown or self.argv)
@@ -84,14 +84,14 @@ class StdioTarget:
 async def child(command: StdioTarget, name: str, last_words: LastWords) -> AsyncIterator[TransportStreams]:
     """Start a server as a child process, and end it, with its process group, on exit.
 
-    A line that is no message arrives as a ValueError. An answer above a limit becomes an error that is marked as the
-    transport's. When its id is not found in its first or last bytes, it is a ValueError, too, and the call that
-    waits for it ends by its own deadline.
+    A line that is not a message arrives as a ValueError. An answer above a limit becomes an error that is marked as the
+    transport's. If the id of the answer is not in its first or last bytes, the answer becomes a ValueError, too, and
+    its call ends by its own deadline.
 
     Raises:
         UsageError: the command cannot be started.
     """
-    with anyio.CancelScope(shield=True):  # between the start and the `try` below nothing may be awaited
+    with anyio.CancelScope(shield=True):  # no await may come between the start and the `try` below
         process, tree = await _started(command)
     server = _Child(process, tree, name, command, last_words)
     async with anyio.create_task_group() as tasks:
@@ -115,7 +115,7 @@ async def _started(command: StdioTarget) -> tuple[ChildProcess, ProcessTree]:
 
 
 class _Child:
-    """A process that runs, and the tasks that serve it."""
+    """A running process, and the tasks that serve it."""
 
     def __init__(
         self,
@@ -180,12 +180,12 @@ class _Child:
                         for line in lines.feed(chunk):
                             await self._deliver(line)
                 with anyio.move_on_after(self._pace.quiet_seconds):
-                    await self._silent.wait()  # so that the last words are there when the end is reported
-            while True:  # the output is dropped, but a server that cannot write cannot end
+                    await self._silent.wait()  # so that the last lines are known when the end is reported
+            while True:  # the output is dropped, but it must be read: a server that cannot write cannot end
                 await self._process.stdout.receive()
 
     async def _end_reading(self) -> None:
-        """Read the rest of stdout, then end the reading: the process has ended, or no longer reads stdin."""
+        """Read the rest of stdout, then stop reading. The process has ended, or no longer reads stdin."""
         with anyio.move_on_after(self._pace.output_seconds):
             seen = -1
             while not self._waiting or seen != self._chunks:

@@ -1,7 +1,7 @@
-"""Streamable HTTP to a tool server, and what the address of a tool server may be.
+"""Streamable HTTP to a tool server, and the kinds of addresses of tool servers.
 
-In the SDK's HTTP transport, one refused connection cancels everything that shares its client. Here a fault becomes
-the answer to the one request that met it: a JSON-RPC error that is marked as the transport's (see `faults.py`).
+In the SDK's HTTP transport, a refused connection cancels all users of its client. Here a fault becomes the answer to
+the request that met it: a JSON-RPC error that is marked as the transport's (see `faults.py`).
 """
 
 from __future__ import annotations
@@ -80,20 +80,21 @@ from bridge.text.safe_text import shell_word
 logger = logging.getLogger(__name__)
 
 _ERROR_BODY_BYTES: Final = 64 * 1024
-"""How much of an error page is read, to tell it from a JSON-RPC error."""
+"""How much of an error page is read, to distinguish it from a JSON-RPC error."""
 
 _EVENTS: Final = "text/event-stream"
 _JSON: Final = "application/json"
 _MAY_BE_JSON: Final = frozenset(
     {"", "text/json", "text/plain", "application/json-rpc", "application/octet-stream"}
 )
-"""What servers call JSON beside its own name."""
+"""Further media types that servers use for JSON."""
 
 NOT_SENT: Final = (httpx2.ConnectError, httpx2.ConnectTimeout, httpx2.ProxyError, httpx2.UnsupportedProtocol)
 """The errors before a request was sent. After any other error, the server may have acted on the request."""
 
 LIMITS: Final = httpx2.Limits(max_connections=None, keepalive_expiry=2.0)
-"""Idle connections are closed sooner than servers do it (uvicorn: 5 s), which could meet a request on its way."""
+"""Idle connections are closed earlier than servers close them (uvicorn: 5 s). Otherwise a server might close a
+connection while a request is on its way."""
 
 
 @dataclass(frozen=True)
@@ -105,29 +106,30 @@ class HttpTarget:
     oauth: OAuthClient | LoginConfig | TokenSource | None = None
     """How the bridge gets an access token for the server, if it needs one."""
     callers: CallerTokens | None = field(default=None, kw_only=True)
-    """The access tokens for calls in the names of callers; None calls it in the bridge's name."""
+    """The source of access tokens for calls on behalf of callers; None if the server is called for the bridge
+    itself."""
     tls: PeerTls | None = field(default=None, kw_only=True)
-    """The certificate that the server is shown, and the authorities of its own."""
+    """The client certificate, and the certificate authorities that the server's certificate may come from."""
     connect_seconds: float = field(kw_only=True)
     result_limit_bytes: int = field(kw_only=True)
     result_json_values: int = field(kw_only=True)
     shown: str = field(default="", compare=False)
-    """The URL as it may be shown, when that is not the URL without user, query and fragment."""
+    """The URL as it may be shown, if this differs from the URL without user, query and fragment."""
     allow_private: bool = False
     """Whether the name of the host may resolve to a private address after it resolved to a public one."""
     on_command_line: bool = field(default=False, compare=False)
     """Whether the server was given on the command line, not in a file. A refusal says how to allow it there."""
     heard_by: TokenListener = field(default=NOBODY, compare=False, kw_only=True)
-    """Who is told of the access tokens for the server."""
+    """The listener for the access tokens for the server."""
     transport: Literal["auto", "sse"] = field(default="auto", kw_only=True)
-    """`sse` reaches it over HTTP+SSE alone; `auto` tries Streamable HTTP first."""
+    """`sse` uses only HTTP+SSE; `auto` tries Streamable HTTP first."""
     proxy: Literal["environment", "none"] = field(default="environment", kw_only=True)
-    """Whether the proxy of the environment is used where there is one."""
+    """Whether the proxy of the environment, if there is one, is used."""
     seen: RebindingJudge = field(default_factory=RebindingJudge, repr=False, compare=False)
 
     @property
     def guard(self) -> AddressGuard | None:
-        """The guard for connections to the server; None when any address is allowed."""
+        """The guard for connections to the server; None if any address is allowed."""
         host = httpx2.URL(self.url).host
         if self.allow_private or is_private_host(host):
             return None
@@ -135,13 +137,12 @@ class HttpTarget:
 
     @property
     def uses_proxy(self) -> bool:
-        """Whether it is reached through the proxy of the environment. A server that is shown a certificate, or has an
-        authority of its own, is not."""
+        """Whether the server is reached through the proxy of the environment. A server with `tls` settings is not."""
         return self.proxy != "none" and self.tls is None
 
     @cached_property
     def tokens(self) -> TokenSource | None:
-        """Where the access tokens come from; None if there are none. All sessions with the server share them."""
+        """The source of access tokens; None if there are none. All sessions with the server share it."""
         if isinstance(self.oauth, LoginConfig):
             tokens: TokenSource = LoginToken(self.oauth, self.connect_seconds)
         elif isinstance(self.oauth, OAuthClient):
@@ -162,12 +163,13 @@ class HttpTarget:
 
     @property
     def has_login_of_caller(self) -> bool:
-        """Whether it is called with the login of one caller. A session is of one such login, and over with it."""
+        """Whether the server is called with the login of a caller. A session belongs to one such login, and ends with
+        it."""
         return isinstance(self.oauth, LoginConfig) and self.oauth.principal != OPERATOR
 
     @property
     def how_to_log_in(self) -> str:
-        """The hint for a server that wants the login of a person; empty if it gets a token already."""
+        """The hint for a server that requires the login of a person; empty if a token is configured."""
         if (
             not isinstance(self.oauth, LaterLogin | None)
             or self.callers is not None
@@ -181,17 +183,17 @@ class HttpTarget:
         )
 
     def heard(self, listener: TokenListener) -> HttpTarget:
-        """The server, with somebody who is told of the access tokens for it."""
+        """The server, with a listener for the access tokens for it."""
         for tokens in (self.oauth, self.callers):
             if isinstance(tokens, TokenSource):
                 tokens.heard_by = listener
         return replace(self, heard_by=listener)
 
     def of_principal(self, principal: str, caller: CallerToken | None = None) -> HttpTarget:
-        """The server as one principal reaches it: with the token that it has shown, or its own login.
+        """The server for one principal: with the token that the principal has shown, or with its login.
 
         Raises:
-            CallerTokenError: the server is called in the names of callers, and this one has shown no token for it.
+            CallerTokenError: the server is called on behalf of callers, and this caller has shown no token for it.
         """
         if self.callers is not None:
             return replace(self, oauth=self.callers.of(caller), callers=None)
@@ -227,7 +229,7 @@ async def streamable_http(
 
 def client_of(target: HttpTarget, transport: httpx2.AsyncBaseTransport) -> httpx2.AsyncClient:
     """An HTTP client with the credentials, timeout and guard of the target."""
-    # No read timeout: a call's own deadline bounds it, and a stream may be silent for as long.
+    # No read timeout: a call has its own deadline, and a stream may be silent until then.
     timeout = httpx2.Timeout(None, connect=target.connect_seconds)
     guarded = guarded_by(target.guard)
 
@@ -244,7 +246,7 @@ def client_of(target: HttpTarget, transport: httpx2.AsyncBaseTransport) -> httpx
 
 
 class _TargetClient(httpx2.AsyncClient):
-    """A client for which a missing access token is a fault of the transport, if the transport tells faults so."""
+    """A client that treats a missing access token as a fault of the transport, if the transport maps faults."""
 
     def __init__(
         self, *, on_token_error: Callable[[httpx2.Request, PeerError], httpx2.Response] | None, **options: Any
@@ -263,7 +265,7 @@ class _TargetClient(httpx2.AsyncClient):
 
 
 async def explained_at(target: HttpTarget, fault: PeerError) -> PeerError:
-    """The fault, explained by what answers at the URL instead of MCP. None of the target's headers are sent."""
+    """The fault, with an explanation of what answers at the URL instead of MCP. The target's headers are not sent."""
     async with GuardedClient(timeout=target.connect_seconds, trust_env=target.uses_proxy) as client:
         bound = target.connect_seconds
         return await explained(fault, client, target.url, WantedKind.SERVER, target.guard, bound)
@@ -302,8 +304,8 @@ class FaultMappingTransport(GuardedTransport):
         return plain
 
     def without_token(self, request: httpx2.Request, fault: PeerError) -> httpx2.Response:
-        """The response for a request without a token. A token that lacks scopes for it serves other requests; without
-        the token of its caller, what was sent before may still be answered."""
+        """The response for a request without a token. If only scopes are missing, the token still serves other
+        requests. If the caller's token is missing, earlier requests may still be answered."""
         if isinstance(fault, ScopesNeededError):
             return self._fault(request, 403, LOGIN_REFUSED if self._is_callers else HTTP_STATUS, str(fault))
         if isinstance(fault, CallerTokenError):
@@ -318,7 +320,7 @@ class FaultMappingTransport(GuardedTransport):
         return self._fault(request, 502, UNREACHABLE, str(fault))
 
     async def _whole(self, request: httpx2.Request, response: httpx2.Response) -> httpx2.Response:
-        """Read a body that is one JSON text whole, so that a fault in it can still become an error."""
+        """Read the whole body if it is one JSON text, so that a fault in it can still become an error."""
         try:
             self._bounds.require_few_values(await response.aread())
         except TooLargeError as exc:
@@ -330,7 +332,7 @@ class FaultMappingTransport(GuardedTransport):
         return response
 
     async def _error_page(self, request: httpx2.Request, response: httpx2.Response) -> httpx2.Response:
-        """The error page as a JSON-RPC error, with the challenge that the credentials may answer."""
+        """An error page as a JSON-RPC error, with the challenge for the credentials."""
         told = await self._told(request, response)
         if challenge := response.headers.get("www-authenticate"):
             told.headers["www-authenticate"] = challenge
@@ -342,7 +344,7 @@ class FaultMappingTransport(GuardedTransport):
         said = body.decode("utf-8", "replace") if error is None else error.message
         wants_token = "www-authenticate" in response.headers
         if self.is_of_session(request) and not wants_token and means_session_lost(status, said):
-            # Not with its own status: a 401 would be taken for a refused token.
+            # Not the original status, since a 401 would count as a refused token.
             return self._fault(request, 404, SESSION_LOST, f"{self._name} no longer knows the session")
         refuses_login = self._is_callers and status == 401
         if error is not None and status != 401:
@@ -363,7 +365,7 @@ class FaultMappingTransport(GuardedTransport):
     def is_of_session(self, request: httpx2.Request) -> bool:
         """Whether a request is a message of a session.
 
-        Only messages are: a server without a stream of its own may answer the GET for it with 404, too.
+        A GET is not: a server without a stream for notifications may answer it with 404, too.
         """
         return request.method == "POST" and "mcp-session-id" in request.headers
 
@@ -374,7 +376,7 @@ class FaultMappingTransport(GuardedTransport):
 
 
 def _named_json(response: httpx2.Response) -> httpx2.Response:
-    """The response, called JSON if it is."""
+    """The response, with the media type of JSON if its body is JSON."""
     try:
         json.loads(response.content)
     except (ValueError, RecursionError):
@@ -384,7 +386,7 @@ def _named_json(response: httpx2.Response) -> httpx2.Response:
 
 
 async def beginning_of(response: httpx2.Response) -> bytes:
-    """The first bytes of a body, unpacked. The rest is not read."""
+    """The first bytes of a body, decompressed. The rest is not read."""
     chunks: list[bytes] = []
     size = 0
     try:
@@ -406,12 +408,12 @@ def _json_response(request: httpx2.Request, status: int, body: bytes) -> httpx2.
 
 
 def _error_body(error: ErrorData) -> bytes:
-    """The SDK takes an error in a response for that of the request, whatever its id."""
+    """The body of a response with an error. The SDK takes it as the error of the request, whatever its id."""
     return json_bytes({"jsonrpc": "2.0", "id": None, "error": error.model_dump()})
 
 
 def _jsonrpc_error(body: bytes) -> ErrorData | None:
-    """The JSON-RPC error in a body; None when the body is not a JSON-RPC error."""
+    """The JSON-RPC error in a body; None if the body is not a JSON-RPC error."""
     if b'"jsonrpc"' not in body:
         return None
     read = messages_in(body)[0]
