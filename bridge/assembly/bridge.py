@@ -60,7 +60,6 @@ from bridge.errors import PeerError, UsageError
 from bridge.identity.callers.issuers import Issuer
 from bridge.identity.callers.principals import PrincipalNames
 from bridge.identity.callers.verifiers import Access
-from bridge.identity.logins.login_credentials import LoginConfig
 from bridge.identity.pages.login_desk import DeskAddress, KnownPrincipals, LoginDesk
 from bridge.local.user_folders import state_folder
 from bridge.mcp.client.kept_listings import FOLDER_NAME, listings_in
@@ -117,7 +116,6 @@ class Bridge:
         place = plan.place
         self._login_desk = LoginDesk(
             DeskAddress(place.public_url or own_url, place.web, place.proxies, lambda: keys_of(place)),
-            self._login_config_of_each,
             self._admission,
             login_lead,
             self._tell,
@@ -355,10 +353,6 @@ class Bridge:
             if self._parts.upstreams.get(key) is upstream:
                 raise
 
-    def _login_config_of_each(self, place: str) -> LoginConfig | None:
-        """The login that a peer of the served plan wants of each caller, by the table of the peer in the file."""
-        return login_configs_of_each(self._plan).get(place)
-
     def _tell(self, notice: Notice) -> None:
         self.telemetry.tell(notice)
 
@@ -486,7 +480,7 @@ class Bridge:
         self._admit(plan)
         names = frozenset(one.principal.name for one in plan.credentials)
         issuers = {name: one.identity for name, one in plan.issuers.items()}
-        self._login_desk.serve(list(login_configs_of_each(plan).values()), KnownPrincipals(names, issuers))
+        self._login_desk.serve(login_configs_of_each(plan), KnownPrincipals(names, issuers))
         for name in stays & plan.published.keys():
             one = plan.published[name]
             sources = _sources(name, one, self._parts.servers)

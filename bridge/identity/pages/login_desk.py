@@ -140,7 +140,6 @@ class LoginDesk:
     def __init__(
         self,
         address: DeskAddress,
-        login_configs: Callable[[str], LoginConfig | None],
         callers: LoginCallers,
         find_lead: FindLead,
         tell: Tell,
@@ -150,7 +149,6 @@ class LoginDesk:
         sender is not known. The other arguments are those of `LoginPlaces`."""
         self._address = address
         self._callers = callers
-        self._login_configs = login_configs
         self._find_lead = find_lead
         self._tell = tell
         self._refused = refused
@@ -159,8 +157,8 @@ class LoginDesk:
         self._is_wanted = False
         """Whether any server has wanted a login of each caller since the start."""
         self._served = Signal()
-        self._kept: Sequence[LoginConfig] = ()
-        """The logins that the servers of the plan want of each caller."""
+        self._kept: Mapping[str, LoginConfig] = {}
+        """The logins that the peers of the plan want of each caller, by the tables of the peers in the file."""
         self._left = frozenset[tuple[str, str]]()
         """The places and peers of logins that earlier plans wanted, and this plan does not."""
         self._known = KnownPrincipals()
@@ -181,14 +179,15 @@ class LoginDesk:
             login_config, self._seals, self._address.base_url, self._looks, self._callers, self._has_left
         )
 
-    def serve(self, login_configs: Sequence[LoginConfig], principals: KnownPrincipals) -> None:
-        """Note which logins the servers of a plan want, and delete the logins of principals that the plan lacks."""
-        before, known = self._kept, self._known
+    def serve(self, login_configs: Mapping[str, LoginConfig], principals: KnownPrincipals) -> None:
+        """Note which logins the peers of a plan want, by their tables in the file, and delete the logins of principals
+        that the plan lacks."""
+        before, kept, known = tuple(self._kept.values()), tuple(login_configs.values()), self._known
         self._kept = login_configs
-        self._left = (self._left | _peers_of(before)) - _peers_of(self._kept)
+        self._left = (self._left | _peers_of(before)) - _peers_of(kept)
         self._known = principals
         if gone := known.without(self._known):
-            self._leaving += [(login_config, gone) for login_config in dict.fromkeys((*before, *self._kept))]
+            self._leaving += [(login_config, gone) for login_config in dict.fromkeys((*before, *kept))]
         self._served.tell()
         self._moved.tell()
 
@@ -205,7 +204,7 @@ class LoginDesk:
             for login_config, gone in leaving:
                 if not await self._tried(self._delete_of, login_config, gone):
                     self._leaving.append((login_config, gone))
-            for login_config in self._kept:
+            for login_config in tuple(self._kept.values()):
                 await self._tried(self._delete_unused, login_config)
             if not self._leaving:
                 pauses.reset()
@@ -270,7 +269,7 @@ class LoginDesk:
         from bridge.identity.pages.login_pages import LoginPages, LoginPlaces
 
         places = LoginPlaces(
-            self._login_configs,
+            lambda table: self._kept.get(table),  # noqa: PLW0108 - another plan replaces the logins
             lambda: self._callers.credentials,
             self._callers.login_at,
             self._find_lead,
