@@ -183,7 +183,7 @@ class ToolServers:
         keeper = ListingKeeper(self._listings_of(plan), _identity_of(plan), name)
         if isinstance(target, HttpTarget) and self._tell is not unheard:
             target = target.heard(TokenListener(key, self._tell))
-        login_config = _login_config_of_each(target)
+        login_config = target.caller_login if isinstance(target, HttpTarget) else None
 
         def has_changed() -> None:
             keeper.look(upstream)
@@ -217,11 +217,6 @@ def _name_of(target: ServerTarget) -> str:
             return name_of(target.url)
         case InProcessTarget():
             return target.name
-
-
-def _login_config_of_each(target: ServerTarget) -> LoginConfig | None:
-    login_config = target.oauth if isinstance(target, HttpTarget) else None
-    return login_config if isinstance(login_config, LoginConfig) and login_config.of_each else None
 
 
 def _identity_of(plan: ServerPlan) -> ServerIdentity:

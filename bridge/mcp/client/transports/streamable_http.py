@@ -189,6 +189,12 @@ class HttpTarget:
                 tokens.heard_by = listener
         return replace(self, heard_by=listener)
 
+    @property
+    def caller_login(self) -> LoginConfig | None:
+        """The login that the server wants of each caller; None if it wants none."""
+        login_config = self.oauth
+        return login_config if isinstance(login_config, LoginConfig) and login_config.of_each else None
+
     def of_principal(self, principal: str, caller: CallerToken | None = None) -> HttpTarget:
         """The server for one principal: with the token that the principal has shown, or with its login.
 
@@ -197,9 +203,9 @@ class HttpTarget:
         """
         if self.callers is not None:
             return replace(self, oauth=self.callers.of(caller), callers=None)
-        if not isinstance(self.oauth, LoginConfig) or not self.oauth.of_each:
+        if (login_config := self.caller_login) is None:
             return self
-        return replace(self, oauth=replace(self.oauth, principal=principal))
+        return replace(self, oauth=replace(login_config, principal=principal))
 
     def __str__(self) -> str:
         parts = urlsplit(self.shown or self.url)
