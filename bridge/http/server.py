@@ -396,7 +396,7 @@ class BoundedServer(uvicorn.Server):
         app: ASGIApp,
         limits: HttpServerLimits,
         *,
-        accepts_at_once: int = _AT_ONCE,
+        shares_listener: bool = False,
         tls: TlsPoint | None = None,
     ) -> None:
         super().__init__(
@@ -413,7 +413,7 @@ class BoundedServer(uvicorn.Server):
             )
         )
         self._limits = limits
-        self._accepts_at_once = accepts_at_once
+        self._accepts_at_once = 1 if shares_listener else _AT_ONCE
         self._tls = tls
         self._accepting = anyio.CancelScope()
 

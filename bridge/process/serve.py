@@ -71,27 +71,25 @@ async def serve_http(
     plan.require_safe()
     share_malloc_arenas()
     keep_code()
-    stopping = Shutdown(on_hangup=reload.ask if reload is not None and not has_terminal() else None)
-    tls = tls_of(plan)
+    stopping = Shutdown(on_hangup=reload.ask if reload is not None and not _has_terminal() else None)
+    tls = _tls_of(plan)
     async with (
         _listener_of(plan, shared) as listener,
-        own_listener(plan, is_shared=shared is not None) as inner,
+        _own_listener(plan, is_shared=shared is not None) as inner,
         _listener_for_replicas(plan, shared) as for_replicas,
-        metrics_listener(plan) as metrics,
+        _metrics_listener(plan) as metrics,
         anyio.create_task_group() as tasks,
     ):
         port: int = listener.getsockname()[1]
         plan = replace(plan, place=replace(plan.place, port=port))
         with stopping.starting:
             await tasks.start(watch_signals, stopping)
-            own_url = url_of(plan.place.host, port) if inner is None else url_at(inner)
+            own_url = url_of(plan.place.host, port) if inner is None else _url_at(inner)
             bridge = Bridge(plan, audience, own_url=own_url)
-            mount_console(bridge, plan, reload or served)
+            _mount_console(bridge, plan, reload or served)
             async with bridge.run(), anyio.create_task_group() as serving:
                 limits = server_limits(plan.profile, raise_descriptors())
-                # One connection at a time of a socket that others accept from, so that a burst is spread.
-                at_once = {} if shared is None else {"accepts_at_once": 1}
-                server = BoundedServer(bridge.app, limits, tls=tls, **at_once)
+                server = BoundedServer(bridge.app, limits, shares_listener=shared is not None, tls=tls)
                 servers = [server]
                 if for_replicas is not None and plan.place.replica is not None:
                     of_replicas = tls if plan.place.replica.is_secure else None
@@ -102,7 +100,7 @@ async def serve_http(
                     serving.start_soon(servers[-1].serve_on, inner)
                 reloads = ReloadCount()
                 if metrics is not None:
-                    servers.append(metrics_server(plan, partial(_read_metrics, bridge, reloads)))
+                    servers.append(_metrics_server(plan, partial(_read_metrics, bridge, reloads)))
                     serving.start_soon(servers[-1].serve_on, metrics)
                 # Before the plan is applied: an offered server may use an agent that is published here.
                 serving.start_soon(_serve_on, server, listener, serving.cancel_scope)
@@ -184,7 +182,7 @@ async def _serve_on(server: BoundedServer, listener: socket.socket, scope: anyio
     scope.cancel()
 
 
-def mount_console(bridge: Bridge, plan: Plan, served: ServedConfiguration | None = None) -> None:
+def _mount_console(bridge: Bridge, plan: Plan, served: ServedConfiguration | None = None) -> None:
     """Let people use the bridge at `/console`, if the plan says so. `served` knows the files of the plan.
 
     Raises:
@@ -196,7 +194,7 @@ def mount_console(bridge: Bridge, plan: Plan, served: ServedConfiguration | None
         bridge.app.console = ConsoleApp(bridge, plan.place, served)
 
 
-def tls_of(plan: Plan) -> TlsPoint | None:
+def _tls_of(plan: Plan) -> TlsPoint | None:
     """The TLS of the server; None for plain HTTP.
 
     Raises:
@@ -227,7 +225,7 @@ async def _listener_for_replicas(
 
 
 @asynccontextmanager
-async def own_listener(plan: Plan, *, is_shared: bool) -> AsyncIterator[socket.socket | None]:
+async def _own_listener(plan: Plan, *, is_shared: bool) -> AsyncIterator[socket.socket | None]:
     """A free port of loopback at which the bridge calls its own agents; None if it can use its common address.
 
     With TLS it cannot: its certificate is not for `127.0.0.1`, and it may ask for the certificate of a client. At a
@@ -240,7 +238,7 @@ async def own_listener(plan: Plan, *, is_shared: bool) -> AsyncIterator[socket.s
 
 
 @asynccontextmanager
-async def metrics_listener(plan: Plan) -> AsyncIterator[socket.socket | None]:
+async def _metrics_listener(plan: Plan) -> AsyncIterator[socket.socket | None]:
     """Where metrics are read; None if nothing is counted.
 
     Raises:
@@ -254,7 +252,7 @@ async def metrics_listener(plan: Plan) -> AsyncIterator[socket.socket | None]:
         yield listener
 
 
-def metrics_server(plan: Plan, read: Callable[[], Awaitable[list[MetricFamily]]]) -> BoundedServer:
+def _metrics_server(plan: Plan, read: Callable[[], Awaitable[list[MetricFamily]]]) -> BoundedServer:
     """The server of the metrics that `read` returns."""
 
     async def text() -> bytes:
@@ -275,7 +273,7 @@ async def _read_metrics(bridge: Bridge, reloads: ReloadCount) -> list[MetricFami
     return [*await bridge.telemetry.families(), *reloads.families()]
 
 
-def url_at(listener: socket.socket) -> str:
+def _url_at(listener: socket.socket) -> str:
     """The URL of a server on this listener."""
     return url_of(*listener.getsockname()[:2])
 
@@ -286,7 +284,7 @@ def url_of(host: str, port: int) -> str:
     return f"http://[{near}]:{port}" if ":" in near else f"http://{near}:{port}"
 
 
-def has_terminal() -> bool:
+def _has_terminal() -> bool:
     """Whether a terminal controls this process. SIGHUP then means that the terminal is gone."""
     try:
         os.close(os.open("/dev/tty", os.O_RDWR))
