@@ -23,7 +23,6 @@ from bridge.a2a.model.errors import A2AError
 from bridge.assembly.bridge import Bridge
 from bridge.assembly.offered_server import keys_of
 from bridge.assembly.plan import ProcessPlan
-from bridge.console import tool_trials, trials
 from bridge.console.answers import answer, waiting_page
 from bridge.console.configuration import ServedConfiguration, configuration
 from bridge.console.console_access import SIGN_IN_PATH, ConsoleAccess, Visit
@@ -39,8 +38,16 @@ from bridge.console.paths import segments_of
 from bridge.console.people import people
 from bridge.console.tab_streams import TabStreams
 from bridge.console.task_pages import path_of_task, task_list, task_page
-from bridge.console.tool_trials import call_tool, tool_list, tool_page
-from bridge.console.trials import run, skill_list, skill_page
+from bridge.console.trials import (
+    call_skill,
+    call_tool,
+    skill_of,
+    skill_page,
+    tool_of,
+    tool_page,
+    try_list,
+    typed_lines,
+)
 from bridge.errors import BusyError, StoreAwayError
 from bridge.http.request_checks import RefusedError
 from bridge.text.jsonvalues import JsonObject
@@ -141,8 +148,7 @@ class ConsoleApp:
             case ["tasks", agent, task_id]:
                 return page_response(visit, "task.html", await task_page(self._bridge, visit, agent, task_id))
             case ["try"]:
-                offered = {**skill_list(self._bridge, visit), **tool_list(self._bridge, visit)}
-                return page_response(visit, "try.html", offered)
+                return page_response(visit, "try.html", try_list(self._bridge, visit))
             case ["try", "mcp", server, tool]:
                 return page_response(visit, "skill.html", tool_page(self._bridge, visit, server, tool))
             case ["try", agent, skill]:
@@ -194,13 +200,14 @@ class ConsoleApp:
                 await operations_on(self._bridge, visit, agent).cancel(task_id)
                 return json_response({"to": f"{visit.root}{path_of_task(agent, task_id)}"})
             case ["lines", "mcp", server, tool]:
-                return json_response(tool_trials.typed_lines(self._bridge, visit, server, tool, body))
+                return json_response(typed_lines(visit, tool_of(self._bridge, visit, server, tool), body))
             case ["lines", agent, skill]:
-                return json_response(trials.typed_lines(self._bridge, visit, agent, skill, body))
+                target = skill_of(visit, operations_on(self._bridge, visit, agent).agent, skill)
+                return json_response(typed_lines(visit, target, body))
             case ["try", "mcp", server, tool]:
                 return await call_tool(self._bridge, self._tabs, visit, server, tool, body)
             case ["try", agent, skill]:
-                path = await run(self._bridge, visit, agent, skill, body)
+                path = await call_skill(self._bridge, visit, agent, skill, body)
                 return json_response({"to": f"{visit.root}{path}"})
             case ["tasks", agent, task_id, "answer"]:
                 await answer(self._bridge, visit, agent, task_id, body)

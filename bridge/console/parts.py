@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import base64
+import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Final
 
 from pydantic import JsonValue
 
 from bridge.a2a.model.objects import Message, Part, Task
+from bridge.errors import counted
 from bridge.text.jsonvalues import JsonObject
-from bridge.text.safe_text import web_link
+from bridge.text.safe_text import spelled_as_json, web_link, with_visible_characters
+from bridge.translate.content import filename_in, filename_of
 from bridge.translate.extension import ANSWER
 
 IMAGES: Final = frozenset({"image/png", "image/jpeg", "image/gif", "image/webp", "image/avif"})
@@ -27,6 +30,14 @@ TEXT_MOST: Final = 100_000
 
 _STANDARD: Final = str.maketrans("-_", "+/")
 """From the other alphabet of base64, which A2A allows."""
+
+_FILE: Final = "application/octet-stream"
+
+_BLOCKS_MOST: Final = 100
+"""Blocks of one result that a page shows."""
+
+_INLINE_MOST: Final = 16 << 20
+"""Characters of all images, sounds and files of one result that a page shows, as base64."""
 
 _SHORT: Final = 200
 """Characters of a value that stands in a table's cell."""
@@ -142,6 +153,89 @@ def media_headers(kind: str, name: str) -> Mapping[str, str]:
         return {"Content-Type": plain}
     safe = "".join(one if one.isascii() and (one.isalnum() or one in "._-") else "_" for one in name)[-100:]
     return {
-        "Content-Type": "application/octet-stream",
+        "Content-Type": _FILE,
         "Content-Disposition": f'attachment; filename="{safe.lstrip(".") or "file"}"',
     }
+
+
+def shown_result(result: JsonObject) -> JsonObject:
+    """The result of a tool as a page shows it, and the whole result as JSON in `raw`."""
+    return {
+        "failed": result.get("isError") is True,
+        "parts": _result_parts(result),
+        "raw": _json_text(result),
+    }
+
+
+def _result_parts(result: JsonObject) -> list[JsonValue]:
+    """The blocks and the value of a result, within bounds. The page has the whole result as one file besides."""
+    content = result.get("content")
+    blocks = content if isinstance(content, list) else []
+    shown: list[JsonValue] = []
+    left_bytes = _INLINE_MOST
+    for block in blocks[:_BLOCKS_MOST]:
+        part = shown_block(block)
+        size = len(str(part.get("file", "")))
+        left_bytes -= size
+        if left_bytes < 0 and size:
+            left_bytes += size
+            part = {"is": "left", "name": f"{part['name']}, {size} characters"}
+        shown.append(part)
+    if len(blocks) > _BLOCKS_MOST:
+        shown.append({"is": "left", "name": counted(len(blocks) - _BLOCKS_MOST, "more part")})
+    if "structuredContent" in result:
+        shown.append(_bounded(result["structuredContent"]))
+    return shown
+
+
+def shown_block(block: JsonValue) -> JsonObject:
+    """A content block as a page shows it; its file comes with it, since the call keeps none."""
+    given = filename_of(block) if isinstance(block, dict) else None
+    name = with_visible_characters(given or "")
+    match block:
+        case {"type": "text", "text": str() as text} | {
+            "type": "resource",
+            "resource": {"text": str() as text},
+        }:
+            return _text(text)
+        case {"type": "image", "data": str() as data, "mimeType": str() as kind} if kind in IMAGES:
+            return {"is": "image", "name": name or kind, "file": f"data:{kind};base64,{data}"}
+        case {"type": "audio", "data": str() as data, "mimeType": str() as kind} if kind in SOUNDS:
+            return {"is": "audio", "name": name or kind, "file": f"data:{kind};base64,{data}"}
+        case {"type": "image" | "audio" as what, "data": str() as data}:
+            return {"is": "file", "name": name or what, "file": f"data:{_FILE};base64,{data}"}
+        case {"type": "resource", "resource": {"blob": str() as data, "uri": str() as uri}}:
+            name = name or with_visible_characters(filename_in(uri) or uri)
+            return {"is": "file", "name": name, "file": f"data:{_FILE};base64,{data}"}
+        case {"type": "resource_link", "uri": str() as uri}:
+            return {"is": "link", "url": with_visible_characters(uri), "web": web_link(uri)}
+    return _bounded(block)
+
+
+def _text(text: str) -> JsonObject:
+    cut = {"cut": len(text) - TEXT_MOST} if len(text) > TEXT_MOST else {}
+    return {"is": "text", "text": with_visible_characters(text[:TEXT_MOST]), **cut}
+
+
+def _bounded(value: JsonValue) -> JsonObject:
+    """A value as a table or as JSON. A table has its first rows; other JSON that is long is a text that is cut.
+
+    All of it is text by now, because a script would change long numbers.
+    """
+    match shown_value(value):
+        case {"is": "table", "columns": list() as columns, "rows": list() as rows, "left": left}:
+            cells: list[JsonValue] = [[_cell(cell) for cell in row] for row in rows if isinstance(row, list)]
+            names: list[JsonValue] = [_cell(name) for name in columns]
+            return {"is": "table", "columns": names, "rows": cells, "left": left}
+    text = _json_text(value)
+    return {"is": "json", "text": text} if len(text) <= TEXT_MOST else _text(text)
+
+
+def _cell(value: JsonValue) -> str | None:
+    if value is None or isinstance(value, str):
+        return None if value is None else with_visible_characters(value)
+    return _json_text(value)
+
+
+def _json_text(value: JsonValue) -> str:
+    return spelled_as_json(json.dumps(value, indent=2, ensure_ascii=False))

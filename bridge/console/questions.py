@@ -5,6 +5,8 @@ A question is read as the bridge reads it for an MCP host, so a person is asked 
 
 from __future__ import annotations
 
+from pydantic import JsonValue
+
 from bridge.a2a.model.objects import Task
 from bridge.console.forms import fields_of
 from bridge.console.operations import WAITING
@@ -62,3 +64,19 @@ def schema_in(params: JsonObject) -> JsonObject:
     """The schema of the form that an elicitation asks for."""
     schema = params.get("requestedSchema")
     return schema if isinstance(schema, dict) else {}
+
+
+def questions_of_result(result: JsonObject) -> JsonObject | None:
+    """What a tool asks in place of a result: its questions as forms with schemas, and the `state` to send back."""
+    requests, state = result.get("inputRequests"), result.get("requestState")
+    if result.get("resultType") != "input_required" or not isinstance(requests, dict):
+        return None
+    elicitations = {
+        key: params
+        for key, request in requests.items()
+        if isinstance(request, dict) and isinstance(params := request.get("params"), dict)
+    }
+    questions: list[JsonValue] = [
+        {**form_of(key, params), "schema": schema_in(params)} for key, params in elicitations.items()
+    ]
+    return {"state": state, "questions": questions}

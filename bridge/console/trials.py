@@ -1,27 +1,45 @@
-"""A call to try: a form made of the schema of a skill, and what a person would type elsewhere for the same call."""
+"""A call to try, of a skill of an agent or of a tool of an MCP server: a form made of its schema, the same call as
+lines for a shell, and the call itself.
+
+Both kinds are a `Target` to the pages. A skill is called as a client of its agent would: the call is a task. A tool is
+called as a host of 2026-07-28 would: the call waits for the result, and shows the progress on the way.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
 from functools import partial
-from typing import Final
+from typing import Any, Final, Generic, TypeAlias, TypeVar
+from urllib.parse import quote
 from uuid import uuid4
 
 from pydantic import JsonValue
+from starlette.types import ASGIApp
 
 from bridge.a2a.model.objects import Message, Part, Role
+from bridge.agents_as_tools.tools import PublishedTool
 from bridge.assembly.bridge import Bridge
-from bridge.assembly.call_lines import a2a_line, command_line
+from bridge.assembly.call_lines import a2a_line, command_line, mcp_line
+from bridge.assembly.offered_server import OfferedServer
 from bridge.assembly.published_agent import PublishedAgent
+from bridge.assembly.routes import MCP
 from bridge.concurrency import done_slowly
 from bridge.console.console_access import Visit
-from bridge.console.forms import WrongValuesError, fields_of, tool_problems
+from bridge.console.forms import WrongValuesError, fields_of, form_problems, tool_problems
+from bridge.console.live_trials import LiveTrial
 from bridge.console.operations import operations_on
+from bridge.console.pages import json_response
 from bridge.console.paging import Paging
+from bridge.console.parts import shown_result
 from bridge.console.paths import path_of
+from bridge.console.questions import questions_of_result
+from bridge.console.tab_streams import TabStreams
 from bridge.console.task_pages import call_of, path_of_task
+from bridge.errors import AuditAwayError
 from bridge.http.request_checks import API_KEY_HEADER, RefusedError
 from bridge.identity.callers.verifiers import Scheme
+from bridge.mcp.server.face import IncomingCall, McpRefusal, ReportProgress
 from bridge.text.jsonvalues import JsonObject
 from bridge.tools_as_agent.skills import Skill
 from bridge.translate.examples import example_of
@@ -39,116 +57,211 @@ _HINTS: Final = {
     "idempotentHint": "may be repeated",
     "openWorldHint": "reaches the world outside",
 }
-"""What the annotations of a tool say, which are its server's word."""
+"""What the annotations of a tool say, in the words of its server."""
+
+_OwnerT = TypeVar("_OwnerT", PublishedAgent, OfferedServer)
+_OfferT = TypeVar("_OfferT", Skill, PublishedTool)
 
 
-def skill_list(bridge: Bridge, visit: Visit) -> JsonObject:
-    """The page with all skills that the visitor may use, by agent."""
+@dataclass(frozen=True)
+class Target(Generic[_OwnerT, _OfferT]):
+    """A skill or a tool that a visitor may call."""
+
+    owner: _OwnerT
+    """The agent of the skill, or the MCP server of the tool."""
+    offer: _OfferT
+    id: str
+    """The id of the skill, or the name of the tool."""
+    line: JsonObject
+    """Its entry in a list: its words, and its page below the console."""
+    schema: JsonObject
+    """The schema of its arguments."""
+    protocol: str
+    """How a client elsewhere calls it: A2A or MCP."""
+    url_path: str
+    """Where a client elsewhere calls it, below the bridge."""
+    curl: Callable[[str, str, JsonObject, str], str | None]
+    """The call as a line of curl, of its URL, its id, the arguments and the option that shows a secret."""
+    calls: str
+    """The tool behind the skill, or the skill behind the tool."""
+    calls_at: str
+    """The configured name of the tool server or the remote agent behind it."""
+    unchecked: str | None = None
+    """Why the schema is not fully checked before a call; None if it is."""
+
+    def page(
+        self, visit: Visit, values: JsonObject | None = None, example: JsonObject | None = None
+    ) -> JsonObject:
+        """Its page. The form holds `values`; without them the lines to copy show the example."""
+        return {
+            **self.line,
+            "agent": self.owner.name,
+            "tool": self.calls,
+            "server": self.calls_at,
+            "fields": fields_of(self.schema, values),
+            "schema": self.schema,
+            "unchecked": self.unchecked,
+            "lines": self.lines(visit, (example or {}) if values is None else values),
+            "lines_are": "the example" if values is None and example else "",
+        }
+
+    def lines(self, visit: Visit, arguments: JsonObject) -> JsonObject:
+        """The same call as lines for a shell. A variable of the shell stands for the token."""
+        url = f"{visit.base_url}{self.url_path}"
+        option: Sequence[str] = ()
+        header = ""
+        if not visit.is_open and visit.session.secret:
+            option = (_OPTIONS[visit.session.scheme], f"env:{_VARIABLE}")
+            header = f'-H "{_HEADERS[visit.session.scheme]}${_VARIABLE}"'
+        return {
+            "call": command_line(url, self.id, arguments, option),
+            "curl": self.curl(url, self.id, arguments, header),
+            "protocol": self.protocol,
+        }
+
+
+SkillTarget: TypeAlias = Target[PublishedAgent, Skill]
+ToolTarget: TypeAlias = Target[OfferedServer, PublishedTool]
+
+
+def skill_target(agent: PublishedAgent, skill: Skill) -> SkillTarget:
+    """A skill as a target."""
+    return Target(
+        owner=agent,
+        offer=skill,
+        id=skill.id,
+        line={
+            "id": skill.id,
+            "name": skill.shown.name,
+            "description": skill.shown.description,
+            "path": path_of("try", agent.name, skill.id),
+            "hints": [words for hint, words in _HINTS.items() if skill.tool.annotations.get(hint) is True],
+        },
+        schema=skill.tool.input_schema,
+        protocol="A2A",
+        url_path=agent.path,
+        curl=a2a_line,
+        calls=skill.tool.name,
+        calls_at=skill.source_key,
+        unchecked=skill.tool.unchecked,
+    )
+
+
+def tool_target(server: OfferedServer, tool: PublishedTool) -> ToolTarget:
+    """A tool as a target."""
+    schema = tool.listed.get("inputSchema")
+    return Target(
+        owner=server,
+        offer=tool,
+        id=tool.name,
+        line={
+            "id": tool.name,
+            "name": str(tool.listed.get("title") or tool.name),
+            "description": str(tool.listed.get("description") or ""),
+            "path": path_of("try", "mcp", server.name, tool.name),
+            "hints": [],
+        },
+        schema=schema if isinstance(schema, dict) else {},
+        protocol="MCP",
+        url_path=f"{MCP}/{quote(server.name, safe='')}",
+        curl=mcp_line,
+        calls=tool.skill_id or "",
+        calls_at=tool.agent_key,
+    )
+
+
+def _skill_targets(visit: Visit, agent: PublishedAgent) -> list[SkillTarget]:
+    may_use = visit.who.in_face(agent.name).may_use
+    return [skill_target(agent, skill) for skill in agent.agent.published if may_use(skill.names)]
+
+
+def _tool_targets(visit: Visit, server: OfferedServer) -> list[ToolTarget]:
+    may_use = visit.who.in_face(server.name).may_use
+    return [tool_target(server, tool) for tool in server.face.published if may_use(tool.names)]
+
+
+def skill_of(visit: Visit, agent: PublishedAgent, skill_id: str) -> SkillTarget:
+    """A skill that the visitor may call.
+
+    Raises:
+        RefusedError: 404, there is no such skill for the visitor.
+    """
+    for target in _skill_targets(visit, agent):
+        if target.id == skill_id:
+            return target
+    raise RefusedError(404, "There is no such skill, or it is not for you")
+
+
+def tool_of(bridge: Bridge, visit: Visit, name: str, tool: str) -> ToolTarget:
+    """A tool that the visitor may call, by the name of its server.
+
+    Raises:
+        RefusedError: 404, there is no such tool for the visitor.
+    """
+    for server in bridge.offered:
+        for target in _tool_targets(visit, server) if server.name == name else ():
+            if target.id == tool:
+                return target
+    raise RefusedError(404, "There is no such tool, or it is not for you")
+
+
+def try_list(bridge: Bridge, visit: Visit) -> JsonObject:
+    """The page with all that the visitor may call: the skills of each agent and the tools of each MCP server."""
     paging = Paging.asked("/try", visit.query)
     alone = len(bridge.published) + len(bridge.offered) == 1
-    agents: list[JsonValue] = []
+    groups: list[JsonValue] = []
+
+    def add(
+        kind: str, name: str, noun: str, targets: Sequence[Target[Any, Any]], down: Iterable[str]
+    ) -> None:
+        part = f"{kind}/{name}"
+        if paging.shows(part) and (targets or visit.reads_all):
+            entries, shown = paging.entries(part, targets, lambda target: target.line, alone=alone)
+            groups.append({"name": name, "noun": noun, "entries": entries, "paging": shown, "down": [*down]})
+
     for agent in bridge.published:
-        usable, part = _usable(agent, visit), f"agent/{agent.name}"
-        if paging.shows(part) and (usable or visit.reads_all):
-            skills, shown = paging.entries(part, usable, partial(_line, agent=agent), alone=alone)
-            down: list[JsonValue] = [state.key for state in agent.agent.sources if state.down is not None]
-            agents.append({"name": agent.name, "skills": skills, "paging": shown, "down": down})
-    return {"agents": agents}
-
-
-def _usable(agent: PublishedAgent, visit: Visit) -> list[Skill]:
-    here = visit.who.in_face(agent.name)
-    return [skill for skill in agent.agent.published if here.may_use(skill.names)]
-
-
-def _line(skill: Skill, agent: PublishedAgent) -> JsonObject:
-    return {
-        "id": skill.id,
-        "name": skill.shown.name,
-        "description": skill.shown.description,
-        "path": path_of("try", agent.name, skill.id),
-        "hints": [words for hint, words in _HINTS.items() if skill.tool.annotations.get(hint) is True],
-    }
+        down = [state.key for state in agent.agent.sources if state.down is not None]
+        add("agent", agent.name, "skill", _skill_targets(visit, agent), down)
+    for server in bridge.offered:
+        down = [state.key for state in server.face.sources if state.down is not None]
+        add("mcp", server.name, "tool", _tool_targets(visit, server), down)
+    return {"groups": groups}
 
 
 async def skill_page(bridge: Bridge, visit: Visit, name: str, skill_id: str) -> JsonObject:
     """The page of one skill. With `task` in the query, its form has the arguments of that task."""
-    one = operations_on(bridge, visit, name)
-    skill = _skill(one.agent, visit, skill_id)
+    operations = operations_on(bridge, visit, name)
+    target = skill_of(visit, operations.agent, skill_id)
     values: JsonObject | None = None
     if task_id := visit.query.get("task"):
-        task = await one.task(task_id)
-        call = None if one.withholds(task) else call_of(task, one.agent.agent)
+        task = await operations.task(task_id)
+        call = None if operations.withholds(task) else call_of(task, operations.agent.agent)
         values = call.arguments if call is not None and call.skill_id == skill_id else None
-    example = example_of(skill.tool) or {}
-    return {
-        **_line(skill, one.agent),
-        "agent": name,
-        "tool": skill.tool.name,
-        "server": skill.source_key,
-        "fields": fields_of(skill.tool.input_schema, values),
-        "schema": skill.tool.input_schema,
-        "unchecked": skill.tool.unchecked,
-        "lines": lines_for(visit, one.agent, skill.id, example if values is None else values),
-        "lines_are": "the example" if values is None and example else "",
-    }
+    return target.page(visit, values, example_of(target.offer.tool))
 
 
-def _skill(agent: PublishedAgent, visit: Visit, skill_id: str) -> Skill:
-    for skill in _usable(agent, visit):
-        if skill.id == skill_id:
-            return skill
-    raise RefusedError(404, "There is no such skill, or it is not for you")
+def tool_page(bridge: Bridge, visit: Visit, server: str, tool: str) -> JsonObject:
+    """The page of one tool."""
+    return tool_of(bridge, visit, server, tool).page(visit)
 
 
-def lines_for(visit: Visit, agent: PublishedAgent, skill_id: str, arguments: JsonObject) -> JsonObject:
-    """The same call as lines for a shell. A token stands there as a variable."""
-    url = f"{visit.base_url}{agent.path}"
-    return {
-        "call": command_line(url, skill_id, arguments, secret_option(visit)),
-        "curl": a2a_line(url, skill_id, arguments, secret_header(visit)),
-        "protocol": "A2A",
-    }
-
-
-def secret_option(visit: Visit) -> Sequence[str]:
-    """The option of `mcp-a2a call` with which a visitor shows who it is; it takes the secret from a variable."""
-    if visit.is_open or not visit.session.secret:
-        return ()
-    return (_OPTIONS[visit.session.scheme], f"env:{_VARIABLE}")
-
-
-def secret_header(visit: Visit) -> str:
-    """The same for curl."""
-    if visit.is_open or not visit.session.secret:
-        return ""
-    return f'-H "{_HEADERS[visit.session.scheme]}${_VARIABLE}"'
-
-
-def typed_lines(bridge: Bridge, visit: Visit, name: str, skill_id: str, body: JsonObject) -> JsonObject:
-    """The lines for what stands in the form of a skill, whether it fits the schema or not.
+def typed_lines(visit: Visit, target: Target[Any, Any], body: JsonObject) -> JsonObject:
+    """The lines for a shell of what stands in a form, whether it fits the schema or not.
 
     Raises:
-        RefusedError: 404, there is no such skill for the visitor; 400, there are no arguments.
+        RefusedError: 400, there are no arguments.
     """
-    one = operations_on(bridge, visit, name)
-    _skill(one.agent, visit, skill_id)
-    return lines_for(visit, one.agent, skill_id, arguments_in(body))
+    return target.lines(visit, _arguments_in(body))
 
 
-def arguments_in(body: JsonObject) -> JsonObject:
-    """The arguments in a form.
-
-    Raises:
-        RefusedError: 400, there are none.
-    """
+def _arguments_in(body: JsonObject) -> JsonObject:
     arguments = body.get("arguments")
     if not isinstance(arguments, dict):
         raise RefusedError(400, "A call has arguments, which may be none")
     return arguments
 
 
-async def run(bridge: Bridge, visit: Visit, name: str, skill_id: str, body: JsonObject) -> str:
+async def call_skill(bridge: Bridge, visit: Visit, name: str, skill_id: str, body: JsonObject) -> str:
     """Call a skill. Returns the path of the page of its task.
 
     Raises:
@@ -156,12 +269,12 @@ async def run(bridge: Bridge, visit: Visit, name: str, skill_id: str, body: Json
         WrongValuesError: the arguments do not fit the schema.
         A2AError: the call is refused.
     """
-    one = operations_on(bridge, visit, name)
-    skill, arguments = _skill(one.agent, visit, skill_id), arguments_in(body)
-    if problems := await done_slowly(partial(tool_problems, skill.tool, arguments)):
+    operations = operations_on(bridge, visit, name)
+    target, arguments = skill_of(visit, operations.agent, skill_id), _arguments_in(body)
+    if problems := await done_slowly(partial(tool_problems, target.offer.tool, arguments)):
         raise WrongValuesError(problems)
     data: JsonObject = {"skill": skill_id, "arguments": arguments}
-    task = await one.send(
+    task = await operations.send(
         Message(
             message_id=str(uuid4()),
             role=Role.USER,
@@ -170,3 +283,93 @@ async def run(bridge: Bridge, visit: Visit, name: str, skill_id: str, body: Json
         )
     )
     return path_of_task(name, task.id)
+
+
+async def call_tool(
+    bridge: Bridge, tabs: TabStreams, visit: Visit, server: str, name: str, body: JsonObject
+) -> ASGIApp:
+    """Call a tool and wait for its result. With `live` in the form, the answer is a stream that shows the tool's
+    progress, too. A tool that asks gives its questions as forms; the page calls the tool again with the answers, and
+    with the `state` and the schemas that came with the questions.
+
+    Raises:
+        RefusedError: 404, there is no such tool for the visitor; 400, the call is refused; 503, the audit cannot be
+            written, or too many streams are open.
+        WrongValuesError: the arguments do not fit the schema.
+    """
+    target, arguments = tool_of(bridge, visit, server, name), _arguments_in(body)
+    if problems := await done_slowly(partial(form_problems, target.schema, arguments)):
+        raise WrongValuesError(problems)
+    answers = await done_slowly(partial(_answers_in, body))
+    call = partial(_call_result, target, visit, arguments, answers)
+    if body.get("live") is True:
+        return LiveTrial(tabs.take(visit), call)
+    return json_response(await call(_report_to_nobody))
+
+
+def _report_to_nobody(
+    progress: float | None, total: float | None = None, message: str | None = None
+) -> None: ...
+
+
+@dataclass(frozen=True)
+class _GivenAnswers:
+    """The answers to what a tool asked, if it did."""
+
+    responses: JsonObject | None = None
+    state: str | None = None
+
+
+def _answers_in(body: JsonObject) -> _GivenAnswers:
+    """The answers in a form.
+
+    Raises:
+        RefusedError: 400, there is no state with them.
+        WrongValuesError: they do not fit the schemas of the questions. The page sends the schemas back: a page that
+            changes them escapes this check alone, since the agent checks the answers again.
+    """
+    answers, state, asked = body.get("answers"), body.get("state"), body.get("asked")
+    if not isinstance(answers, dict):
+        return _GivenAnswers()
+    if not isinstance(state, str):
+        raise RefusedError(400, "Answers come with the state of their questions")
+    schemas = asked if isinstance(asked, dict) else {}
+    problems: list[JsonObject] = []
+    for key, given in answers.items():
+        schema, content = schemas.get(key), given.get("content") if isinstance(given, dict) else None
+        if isinstance(schema, dict) and isinstance(content, dict):
+            problems += [{**problem, "question": key} for problem in form_problems(schema, content)]
+    if problems:
+        raise WrongValuesError(problems)
+    return _GivenAnswers(answers, state)
+
+
+async def _call_result(
+    target: ToolTarget,
+    visit: Visit,
+    arguments: JsonObject,
+    answers: _GivenAnswers,
+    report: ReportProgress,
+) -> JsonObject:
+    who = visit.who.in_face(target.owner.name)
+    incoming = IncomingCall(
+        target.id,
+        arguments,
+        principal=who.name,
+        may_use=who.may_use,
+        may_see=who.may_see,
+        caller=who.token,
+        is_modern=True,
+        takes_forms=True,
+        takes_urls=True,
+        input_responses=answers.responses,
+        request_state=answers.state,
+        report=report,
+    )
+    try:
+        result = await target.owner.server.called(incoming)
+    except McpRefusal as exc:
+        raise RefusedError(400, exc.message) from exc
+    except AuditAwayError as exc:
+        raise RefusedError(503, "The bridge cannot write its audit at the moment") from exc
+    return {**shown_result(result), "asks": questions_of_result(result)}

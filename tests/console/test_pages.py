@@ -74,7 +74,7 @@ async def test_a_visitor_without_a_role_reads_nothing_of_others_on_the_overview(
         nobody = await signed_in(ConsoleBrowser(here.bridge), eve)
         page = await nobody.reads("")
         assert (page["faces"], page["load"]) == ([], {"running": 0})
-        for path, name in (("/try", "agents"), ("/mapping", "faces")):
+        for path, name in (("/try", "groups"), ("/mapping", "faces")):
             assert (await nobody.reads(path))[name] == []
             assert "devtools" not in (await nobody.opens(path)).text
 
@@ -138,7 +138,7 @@ async def test_the_names_on_the_overview_lead_to_their_pages(tmp_path: Path) -> 
             assert (await here.browser.opens(one["path"])).status_code == 200
         assert '<a href="#peer-tools">tools</a>' in text
         assert 'id="peer-tools"' in text
-        assert len((await here.browser.reads(page["faces"][0]["path"]))["agents"]) == 1
+        assert len((await here.browser.reads(page["faces"][0]["path"]))["groups"]) == 1
 
 
 async def test_people_are_told_with_what_each_may_use_and_no_secret(tmp_path: Path) -> None:

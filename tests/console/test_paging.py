@@ -40,7 +40,7 @@ def plan_of(tmp_path: Path, server: ToolServer, agents: int, *credentials: Crede
     ("path", "faces", "rows", "key"),
     [
         ("/mapping", "faces", "rows", "to"),
-        ("/try", "agents", "skills", "id"),
+        ("/try", "groups", "entries", "id"),
     ],
 )
 async def test_many_skills_come_in_pages_and_each_once(

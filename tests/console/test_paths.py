@@ -81,8 +81,8 @@ async def of_all_names(tmp_path: Path) -> AsyncIterator[Served]:
 async def test_every_skill_has_a_page_and_runs_whatever_its_name_holds(tmp_path: Path) -> None:
     async with of_all_names(tmp_path) as here:
         browser = here.browser
-        (agent,) = (await browser.reads("/try"))["agents"]
-        skills: list[Any] = agent["skills"]
+        (agent,) = (await browser.reads("/try"))["groups"]
+        skills: list[Any] = agent["entries"]
         assert {skill["id"] for skill in skills} == {*NAMES}
         for skill in skills:
             page = await browser.opens(skill["path"])

@@ -19,9 +19,8 @@ from bridge.console.app import ConsoleApp
 from bridge.console.console_access import Visit
 from bridge.console.live_trials import LiveTrial
 from bridge.console.pages import json_response
-from bridge.console.parts import TEXT_MOST
+from bridge.console.parts import TEXT_MOST, shown_block, shown_result
 from bridge.console.tab_streams import TabStreams
-from bridge.console.tool_trials import shown_block, shown_result
 from bridge.identity.callers.principals import Principal
 from bridge.identity.callers.verifiers import Access, Credential
 from bridge.mcp.client.eras import Era
@@ -78,8 +77,8 @@ async def offering(
 @pytest.mark.outside
 async def test_a_tool_is_called_and_its_result_shown_as_what_it_is(tmp_path: Path) -> None:
     async with offering(tmp_path) as (browser, server):
-        (team,) = (await browser.reads("/try"))["servers"]
-        assert [tool["id"] for tool in team["tools"]] == ["echo", "fail"]
+        *_, team = (await browser.reads("/try"))["groups"]
+        assert [tool["id"] for tool in team["entries"]] == ["echo", "fail"]
         page = await browser.opens("/try/mcp/team/echo")
         assert 'data-action="/try/mcp/team/echo"' in page.text
         url, typed = f"{browser.base_url}/mcp/team", {"text": HOSTILE}
@@ -156,8 +155,8 @@ async def test_a_visitor_tries_the_tools_that_it_may_use(tmp_path: Path) -> None
     async with offering(tmp_path, ADA) as (browser, server):
         assert await browser.signs_in(ADA.token) == 200
         await browser.opens()
-        (team,) = (await browser.reads("/try"))["servers"]
-        assert [tool["id"] for tool in team["tools"]] == ["echo"]
+        *_, team = (await browser.reads("/try"))["groups"]
+        assert [tool["id"] for tool in team["entries"]] == ["echo"]
         assert (await browser.posts("/try/mcp/team/fail", {"arguments": {}})).status_code == 404
         assert (await browser.posts("/try/mcp/other/echo", {"arguments": {}})).status_code == 404
         assert server.calls == []

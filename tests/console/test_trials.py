@@ -21,8 +21,8 @@ async def test_a_visitor_tries_the_skills_that_it_may_use(tmp_path: Path) -> Non
     async with served(tmp_path, ADA) as here:
         assert await here.browser.signs_in(ADA.token) == 200
         await here.browser.opens()
-        (agent,) = (await here.browser.reads("/try"))["agents"]
-        assert [skill["id"] for skill in agent["skills"]] == ["echo"]
+        (agent,) = (await here.browser.reads("/try"))["groups"]
+        assert [skill["id"] for skill in agent["entries"]] == ["echo"]
         assert (await here.browser.opens("/try/devtools/hold")).status_code == 404
         assert (await here.browser.posts("/try/devtools/hold", {"arguments": {}})).status_code == 404
         assert here.server.calls == []
