@@ -10,14 +10,14 @@ import httpx2
 from bridge.a2a.client.card_pins import CardPins, KeyFile
 from bridge.assembly.limits import issuer_limits
 from bridge.assembly.plan import Plan, SignerPlan
-from bridge.config.tables.profile import IssuersTable
 from bridge.errors import UsageError
 from bridge.identity.callers.issuers import IssuerPlace
 from bridge.identity.callers.key_sets import KeySource
+from bridge.settings import IssuerSettings
 
 
 def pins_of(
-    key: str, signer: SignerPlan, http: httpx2.AsyncClient, table: IssuersTable, *, allow_private: bool
+    key: str, signer: SignerPlan, http: httpx2.AsyncClient, table: IssuerSettings, *, allow_private: bool
 ) -> CardPins:
     """The keys of which one must have signed the card of an agent. `key` is its name in the configuration."""
     place, form = signer.place, signer.form

@@ -11,11 +11,12 @@ from bridge.a2a.server.app import AgentLimits
 from bridge.a2a.server.event_stream import StreamPace
 from bridge.a2a.tasks.agent import HeldLimits
 from bridge.a2a.tasks.intake import EngineLimits, HistoryLimits
-from bridge.config.tables.profile import IssuersTable, Profile
+from bridge.config.tables.profile import Profile
 from bridge.http.connections import ConnectionLimits
 from bridge.http.request_checks import network_of
 from bridge.http.server import HttpServerLimits, RequestLimits
 from bridge.identity.callers.issuers import IssuerLimits
+from bridge.settings import IssuerSettings
 from bridge.store.postgres.bounds import Lease, PostgresBounds
 
 logger = logging.getLogger(__name__)
@@ -100,7 +101,7 @@ def postgres_bounds(process: Profile) -> PostgresBounds:
     )
 
 
-def issuer_limits(table: IssuersTable) -> IssuerLimits:
+def issuer_limits(table: IssuerSettings) -> IssuerLimits:
     """The limits of what is fetched from issuers."""
     return IssuerLimits(
         fetch_seconds=table.fetch_seconds,

@@ -32,7 +32,7 @@ from bridge.agents_as_tools.push_hints import PushHints, WebhookOptions
 from bridge.agents_as_tools.remote_agent import RemoteAgent
 from bridge.assembly.plan import CatalogPlan, OfferedPlan, Plan, ProcessPlan, RemotePlan
 from bridge.concurrency import border
-from bridge.config.tables.profile import AgentsTable, Profile
+from bridge.config.tables.profile import Profile
 from bridge.errors import PeerError, UsageError
 from bridge.http.client import GuardedClient
 from bridge.http.private_addresses import AddressGuard
@@ -46,6 +46,7 @@ from bridge.local.user_folders import cache_folder, state_folder
 from bridge.mcp.server.server import McpLimits, McpServer
 from bridge.notices import Tell, TokenListener, unheard
 from bridge.seal import Seal, agent_mark, key_in, keys_in
+from bridge.settings import AgentSettings
 from bridge.text.safe_text import shell_word
 from bridge.trace import UNHEARD, Hops
 from bridge.translate.extension import URI
@@ -129,7 +130,7 @@ class OfferedServer:
     server: McpServer
     agents: Mapping[str, RemotePlan]
     """The plans that its agents were made from, by key."""
-    chosen: AgentsTable
+    chosen: AgentSettings
     """The `[agents]` table of the profile that its agents were made with."""
     _made: dict[str, RemoteAgent] = field(default_factory=dict)
 
@@ -314,7 +315,7 @@ def _pins(key: str, one: RemotePlan, shared: SharedResources) -> VerifiesCards |
     return pins_of(key, one.signed_by, shared.http, table, allow_private=allow_private)
 
 
-def tool_rules(chosen: AgentsTable) -> ToolRules:
+def tool_rules(chosen: AgentSettings) -> ToolRules:
     """The rules by which skills become tools, from the profile."""
     return ToolRules(
         chosen.granularity,
@@ -324,12 +325,12 @@ def tool_rules(chosen: AgentsTable) -> ToolRules:
     )
 
 
-def card_bounds(chosen: AgentsTable) -> FreshnessBounds:
+def card_bounds(chosen: AgentSettings) -> FreshnessBounds:
     """How long cards and catalogs stay fresh."""
     return FreshnessBounds(chosen.card_min_seconds, chosen.card_max_seconds)
 
 
-def deadlines(chosen: AgentsTable) -> Deadlines:
+def deadlines(chosen: AgentSettings) -> Deadlines:
     """The deadlines of an agent's answers."""
     return Deadlines(chosen.agent_connect_seconds, chosen.answer_seconds, chosen.silence_seconds)
 

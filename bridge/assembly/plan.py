@@ -19,7 +19,7 @@ from bridge.a2a.wire.canonical_card import CardForm
 from bridge.a2a.wire.choices import DialectChoice
 from bridge.assembly.own_callers import OwnCallers
 from bridge.config.import_file import LeftOut
-from bridge.config.tables.profile import Profile, RunTable, ServerTable
+from bridge.config.tables.profile import Profile
 from bridge.config.tables.values import MEMORY_STORE
 from bridge.config.text.wording import shown_url
 from bridge.errors import UsageError
@@ -38,6 +38,7 @@ from bridge.mcp.client.opening import SessionPace
 from bridge.mcp.client.transports.streamable_http import HttpTarget, ServerTarget
 from bridge.mcp.client.upstream import SessionRules
 from bridge.replicas.replica_address import ReplicaAddress
+from bridge.settings import RunSettings, ServerSettings
 from bridge.telemetry.database_sight import DatabaseSight
 from bridge.translate.extension_metadata import DeclaredExtension
 from bridge.translate.overrides import SkillOverride, ToolOverride
@@ -87,7 +88,7 @@ class ServerPlan:
 
     @classmethod
     def as_profile_says(
-        cls, target: ServerTarget, era: Era, server: ServerTable, run: RunTable
+        cls, target: ServerTarget, era: Era, server: ServerSettings, run: RunSettings
     ) -> ServerPlan:
         """The plan of a server, with the settings of a profile."""
         pace = SessionPace(

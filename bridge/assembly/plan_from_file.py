@@ -51,7 +51,7 @@ from bridge.config.tables.peers import (
     PeerTlsTable,
     SignedByTable,
 )
-from bridge.config.tables.profile import Profile, ServerTable
+from bridge.config.tables.profile import Profile
 from bridge.config.tables.values import MEMORY_STORE
 from bridge.config.text.secrets import Secret
 from bridge.config.text.wording import POSTGRES_SCHEMES
@@ -69,6 +69,7 @@ from bridge.mcp.client.transports.in_process import InProcessTarget, low_level
 from bridge.mcp.client.transports.stdio import ChildPace, StdioTarget
 from bridge.mcp.client.transports.streamable_http import HttpTarget, ServerTarget
 from bridge.replicas.replica_address import ReplicaAddress
+from bridge.settings import ServerSettings
 from bridge.translate.extension_metadata import DeclaredExtension
 from bridge.translate.overrides import ArgumentRule, SkillOverride, ToolOverride
 
@@ -228,7 +229,7 @@ def _of(table: object) -> set[str]:
 
 def _target(
     table: ToolServerTable,
-    server: ServerTable,
+    server: ServerSettings,
     login: LoginConfig | None,
     callers: CallerTokens | None,
     *,
@@ -266,7 +267,7 @@ def _target(
     )
 
 
-def _object(name: str, given: object, server: ServerTable) -> InProcessTarget:
+def _object(name: str, given: object, server: ServerSettings) -> InProcessTarget:
     return InProcessTarget(
         name,
         low_level(name, given),
@@ -324,7 +325,7 @@ def _client_method(oauth2: _ClientTable) -> ClientMethod:
 
 
 def _login_of_server(
-    name: str, table: ToolServerTable, server: ServerTable, place: ProcessPlan
+    name: str, table: ToolServerTable, server: ServerSettings, place: ProcessPlan
 ) -> LoginConfig | None:
     oauth2 = table.auth.oauth2 if table.auth else None
     if oauth2 is None or oauth2.grant != "authorization_code" or table.url is None:

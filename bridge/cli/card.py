@@ -26,10 +26,10 @@ if TYPE_CHECKING:
     from bridge.a2a.client.follow import FollowPace
     from bridge.a2a.client.interfaces import ConnectionPolicy
     from bridge.a2a.model.objects import AgentCard
-    from bridge.config.tables.profile import AgentsTable
     from bridge.http.tls import PeerTls
     from bridge.identity.logins.login_credentials import LoginConfig
     from bridge.mcp.tools import Tool
+    from bridge.settings import AgentSettings
     from bridge.trace import OnHop
 
 _CARD_SECONDS: Final = 30.0
@@ -191,7 +191,7 @@ class AgentConnection:
         )
 
     @cached_property
-    def _profile(self) -> AgentsTable:
+    def _profile(self) -> AgentSettings:
         """The `[agents]` table of the default profile."""
         from bridge.config.tables.profile import load_profile
 

@@ -40,7 +40,6 @@ from bridge.config.tables.values import (
     Json,
     ListenAddress,
     Name,
-    NotNegative,
     Origins,
     ProxyHeader,
     ProxyNetworks,
@@ -55,6 +54,7 @@ from bridge.config.tables.values import (
     Texts,
 )
 from bridge.config.text.secrets import Secret
+from bridge.settings import NotNegative
 
 __all__ = [
     "AgentAuth",

@@ -20,7 +20,6 @@ from bridge.config.tables.values import (
     HeaderSetting,
     HttpUrl,
     KeySetUrl,
-    NotNegative,
     Origins,
     SecretIssuerUrl,
     SecretValue,
@@ -34,6 +33,7 @@ from bridge.config.tables.values import (
 )
 from bridge.config.text.masking import shown_words
 from bridge.config.text.secrets import plain
+from bridge.settings import NotNegative
 
 
 class HeaderKey(Table):

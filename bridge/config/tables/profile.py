@@ -11,13 +11,12 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from importlib.resources import files
 from pathlib import Path
-from typing import Annotated, Any, Final, Literal
+from typing import Any, Final
 
-from pydantic import Field, PositiveFloat, PositiveInt, ValidationError
+from pydantic import ValidationError
 
 from bridge.config.check.schema_nodes import SchemaNode, tidied
 from bridge.config.check.validation_faults import validation_faults_of, without_guesses
-from bridge.config.tables.values import Count, NetworkText, NotNegative
 from bridge.config.tables.values import Table as _Table
 from bridge.config.text.document import (
     DEFAULT_SOURCE,
@@ -30,6 +29,21 @@ from bridge.config.text.document import (
 from bridge.config.text.secrets import expanded
 from bridge.config.text.wording import listed, meant, spelled
 from bridge.errors import ConfigError, UsageError
+from bridge.settings import (
+    AgentSettings,
+    ArgumentSettings,
+    CardSettings,
+    ConnectionSettings,
+    ContentSettings,
+    IssuerSettings,
+    PushSettings,
+    RequestSettings,
+    RouteSettings,
+    RunSettings,
+    ServerSettings,
+    StoreSettings,
+    StreamSettings,
+)
 
 DEFAULT_PROFILE_NAME: Final = "default"
 
@@ -84,232 +98,22 @@ _MISSING_SHOWN: Final = 3
 """Missing keys that a message names at most."""
 
 
-class CardTable(_Table):
-    """`[card]`"""
-
-    max_age_seconds: Count
-    unavailable_after_seconds: NotNegative
-    signed_most: PositiveInt
-    legacy_card: bool
-    hermes: bool
-
-
-class RouteTable(_Table):
-    """`[route]`"""
-
-    metadata_keys: Annotated[list[str], Field(max_length=100)]
-    default_skill: str
-    text_into: dict[str, str]
-
-
-class ArgumentsTable(_Table):
-    """`[arguments]`"""
-
-    incomplete: Literal["ask", "reject"]
-
-
-class RunTable(_Table):
-    """`[run]`"""
-
-    call_timeout_seconds: PositiveFloat
-    task_timeout_seconds: PositiveFloat
-    queue_timeout_seconds: PositiveFloat
-    input_timeout_seconds: PositiveFloat
-    held_answer_seconds: NotNegative
-    answer_tries: PositiveInt
-    cancel_grace_seconds: PositiveFloat
-    drain_seconds: NotNegative
-    concurrency: PositiveInt
-    queue: Count
-    progress_in_flight: PositiveInt
-    progress_per_second: PositiveFloat
-    progress_limit_bytes: PositiveInt
-    confirm: Literal["never", "destructive", "strict"]
-
-
-class ServerTable(_Table):
-    """`[server]`"""
-
-    fail: Literal["open", "closed"]
-    connect_seconds: PositiveFloat
-    start_seconds: PositiveFloat
-    longest_pause_seconds: PositiveFloat
-    retire_seconds: NotNegative
-    settle_seconds: NotNegative
-    relist_seconds: PositiveFloat
-    session: Literal["shared", "principal", "context"]
-    sessions: PositiveInt
-    sessions_most: PositiveInt
-    session_idle_seconds: PositiveFloat
-    login_seconds: PositiveFloat
-    login_keep_days: PositiveInt
-    contended_question_seconds: PositiveFloat
-    attribution_seconds: NotNegative
-    child_flush_seconds: NotNegative
-    child_exit_seconds: PositiveFloat
-    child_quiet_seconds: PositiveFloat
-    child_output_seconds: NotNegative
-    result_limit_bytes: PositiveInt
-    result_json_values: PositiveInt
-    tools_most: PositiveInt
-    tools_limit_bytes: PositiveInt
-    schema_values: PositiveInt
-    unanswered_most: PositiveInt
-
-
-class ContentTable(_Table):
-    """`[content]`"""
-
-    inline_limit_bytes: Count
-    links_most: Count
-    links_limit_bytes: Count
-    allow_file_links: bool
-
-
-class RequestsTable(_Table):
-    """`[requests]`"""
-
-    head_limit_bytes: Annotated[int, Field(ge=1024)]
-    headers: Annotated[int, Field(ge=16)]
-    target_limit_bytes: Annotated[int, Field(ge=256)]
-    head_seconds: PositiveFloat
-    body_limit_bytes: PositiveInt
-    bodies_limit_bytes: PositiveInt
-    body_seconds: PositiveFloat
-    bytes_per_second: NotNegative
-    pipelined: PositiveInt
-    json_depth: Annotated[int, Field(ge=8, le=100)]
-    json_values: PositiveInt
-    parts: PositiveInt
-    repeat_seconds: NotNegative
-    repeat_answered_seconds: NotNegative
-    held_messages: Count
-    held_bytes: Count
-    open_tasks: PositiveInt
-    history_messages: PositiveInt
-    history_bytes: PositiveInt
-    timeline_moments: PositiveInt
-
-
-class ConnectionsTable(_Table):
-    """`[connections]`"""
-
-    most: PositiveInt
-    new: PositiveInt
-    each: PositiveInt
-    proxies: Annotated[list[NetworkText], Field(max_length=1000)]
-    idle_seconds: PositiveFloat
-
-
-class StreamsTable(_Table):
-    """`[streams]`"""
-
-    heartbeat_seconds: Annotated[float, Field(gt=0, le=3)]
-    stall_seconds: PositiveFloat
-    queue_events: PositiveInt
-    open: PositiveInt
-
-
-class StoreTable(_Table):
-    """`[store]`"""
-
-    synchronous: Literal["full", "normal"]
-    keep_ended_seconds: PositiveFloat
-    keep_ended_tasks: Count
-    keep_ended_tasks_each: Count
-    keep_ended_bytes: Count
-    keep_ended_bytes_each: Count
-    clean_every_seconds: PositiveFloat
-    connections: PositiveInt
-    statement_seconds: PositiveFloat
-    patience_seconds: NotNegative
-    waiting_limit_bytes: PositiveInt
-    poll_seconds: PositiveFloat
-    lease_seconds: PositiveFloat
-    keep_events_seconds: NotNegative
-    close_seconds: PositiveFloat
-
-
-class PushTable(_Table):
-    """`[push]`"""
-
-    each_task: PositiveInt
-    ended_bytes: PositiveInt
-    each_principal: PositiveInt
-    pauses_seconds: Annotated[list[PositiveFloat], Field(min_length=1, max_length=64)]
-    jitter_percent: Annotated[int, Field(ge=0, le=100)]
-    attempt_seconds: PositiveFloat
-    answer_limit_bytes: Count
-    each_host: PositiveInt
-    at_once: PositiveInt
-    folded_events: Annotated[int, Field(ge=2)]
-    received_each_second: PositiveInt
-    received_limit_bytes: PositiveInt
-
-
-class IssuersTable(_Table):
-    """`[issuers]`"""
-
-    fetch_seconds: PositiveFloat
-    document_limit_bytes: PositiveInt
-    keys_most: PositiveInt
-    keys_seconds: PositiveFloat
-    unknown_key_seconds: PositiveFloat
-    retry_seconds: PositiveFloat
-    introspection_seconds: Annotated[float, Field(ge=0, le=60)]
-    leeway_seconds: Annotated[float, Field(ge=0, le=55)]  # and a heartbeat: a stream ends within 60 s
-
-
-class AgentsTable(_Table):
-    """`[agents]`"""
-
-    granularity: Literal["skill", "agent", "search"]
-    prefix: Literal["collision", "always"]
-    follow_up_tools: bool
-    answer_within_seconds: PositiveFloat
-    task_after_seconds: NotNegative
-    task_poll_seconds: PositiveFloat
-    task_ttl_seconds: PositiveInt
-    push_poll_seconds: PositiveFloat
-    push_look_seconds: NotNegative
-    push_tasks: PositiveInt
-    outage_seconds: NotNegative
-    follow_up_seconds: PositiveInt
-    answer_json_values: PositiveInt
-    task_limit_bytes: PositiveInt
-    unnamed_most: PositiveInt
-    found_most: PositiveInt
-    skills_most: PositiveInt
-    skill_in_text: bool
-    context_hint: bool
-    part_inline_limit_bytes: Count
-    agent_connect_seconds: PositiveFloat
-    caller_tokens: PositiveInt
-    answer_seconds: PositiveFloat
-    silence_seconds: PositiveFloat
-    first_cards_seconds: NotNegative
-    first_servers_seconds: NotNegative
-    card_min_seconds: PositiveFloat
-    card_max_seconds: PositiveFloat
-    allow_private: bool
-
-
 class Profile(_Table):
     """A mapping profile, whole."""
 
-    card: CardTable
-    route: RouteTable
-    arguments: ArgumentsTable
-    run: RunTable
-    server: ServerTable
-    content: ContentTable
-    requests: RequestsTable
-    connections: ConnectionsTable
-    streams: StreamsTable
-    store: StoreTable
-    push: PushTable
-    issuers: IssuersTable
-    agents: AgentsTable
+    card: CardSettings
+    route: RouteSettings
+    arguments: ArgumentSettings
+    run: RunSettings
+    server: ServerSettings
+    content: ContentSettings
+    requests: RequestSettings
+    connections: ConnectionSettings
+    streams: StreamSettings
+    store: StoreSettings
+    push: PushSettings
+    issuers: IssuerSettings
+    agents: AgentSettings
 
 
 TABLES_OF: Final[Mapping[str, tuple[str, ...]]] = {

@@ -43,6 +43,7 @@ from bridge.http.private_addresses import is_private_host
 from bridge.http.request_checks import API_KEY_HEADER, is_loopback, network_of
 from bridge.http.tls import IDENTITY_KINDS
 from bridge.replicas.replica_address import MAX_SOCKET_BYTES, UNIX, ReplicaAddress
+from bridge.settings import Network
 
 _EXTENSION_URI: Final = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:[^\s,]{1,2000}")
 _OWN_EXTENSIONS: Final = "urn:mcp-a2a:"
@@ -272,14 +273,6 @@ def _baggage_key(given: str) -> str:
     return given
 
 
-def _network(given: str) -> str:
-    try:
-        network_of(given)
-    except ValueError as exc:
-        raise refused('`{key}` takes IP addresses, and networks like "10.0.0.0/8"') from exc
-    return given
-
-
 def _proxy_network(given: str) -> str:
     if network_of(given).prefixlen == 0:
         raise refused(f"{given} is every address: anyone could say to be anyone", "name those of the proxies")
@@ -351,8 +344,6 @@ _URL_SCHEMA: Final = {"type": "string", "format": "uri"}
 _PATH_SCHEMA: Final = {"type": "string", "format": "path", "minLength": 1}
 _PATHS_SCHEMA: Final = {"anyOf": [_PATH_SCHEMA, {"type": "array", "items": _PATH_SCHEMA}]}
 
-NotNegative = Annotated[float, Field(ge=0)]
-Count = Annotated[int, Field(ge=0)]
 FailPolicy = Literal["open", "closed"]
 SessionOf = Literal["shared", "principal", "context"]
 
@@ -369,7 +360,6 @@ ProxyHeader = Annotated[HeaderName, AfterValidator(_proxy_header)]
 ScopeName = Annotated[str, StringConstraints(pattern=SCOPE_NAME)]
 ScopeNames = Annotated[tuple[ScopeName, ...], Field(strict=False)]
 BaseUrl = Annotated[HttpUrl, AfterValidator(_base_url)]
-NetworkText = Annotated[str, AfterValidator(_network)]
 ReplicaUrl = Annotated[str, AfterValidator(_replica_url), WithJsonSchema(_TEXT_SCHEMA)]
 ExtensionUri = Annotated[str, AfterValidator(_extension_uri), WithJsonSchema(_URL_SCHEMA)]
 OriginUrl = Annotated[str, AfterValidator(_origin), WithJsonSchema(_URL_SCHEMA)]
@@ -409,9 +399,7 @@ Receivers = Annotated[tuple[Receiver, ...], Field(strict=False)]
 CardForms = Annotated[tuple[Literal["strict", "sdk"], ...], Field(strict=False, min_length=1)]
 HostNames = Annotated[tuple[Annotated[str, AfterValidator(_host_name)], ...], Field(strict=False)]
 BaggageKeys = Annotated[tuple[Annotated[str, AfterValidator(_baggage_key)], ...], Field(strict=False)]
-ProxyNetworks = Annotated[
-    tuple[Annotated[NetworkText, AfterValidator(_proxy_network)], ...], Field(strict=False)
-]
+ProxyNetworks = Annotated[tuple[Annotated[Network, AfterValidator(_proxy_network)], ...], Field(strict=False)]
 Identities = Annotated[
     tuple[Annotated[str, AfterValidator(_identity)], ...],
     Field(strict=False),
