@@ -14,7 +14,6 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
 from bridge.assembly.issuers import Issuers, issuers_of
-from bridge.assembly.limits import issuer_limits
 from bridge.assembly.own_callers import CALLER_HEADER, OwnCallers, UnknownCallerError
 from bridge.assembly.plan import Plan
 from bridge.http.request_checks import API_KEY_HEADER, is_loopback
@@ -52,7 +51,7 @@ class Admission:
         self._token = secrets.token_urlsafe(32)
         self._credentials = tuple(plan.credentials)
         self._issuers: Mapping[str, Issuer] = issuers_of(plan)
-        self.issuers = Issuers(issuer_limits(plan.profile.issuers))
+        self.issuers = Issuers(plan.profile.issuers)
         """The keys of the issuers."""
         self._own_scheme: Scheme | None = None
         self.own_callers = OwnCallers(self._token)

@@ -8,7 +8,6 @@ from pathlib import Path
 import httpx2
 
 from bridge.a2a.client.card_pins import CardPins, KeyFile
-from bridge.assembly.limits import issuer_limits
 from bridge.assembly.plan import Plan, SignerPlan
 from bridge.errors import UsageError
 from bridge.identity.callers.issuers import IssuerPlace
@@ -25,7 +24,7 @@ def pins_of(
         file = KeyFile(place)
         return CardPins(file, form, file.text_if_any)
     where = IssuerPlace(place, place, allow_private=allow_private)
-    source = KeySource(key, where, http, issuer_limits(table), section="agents")
+    source = KeySource(key, where, http, table, section="agents")
     return CardPins(source, form, place.encode)
 
 

@@ -17,8 +17,9 @@ from bridge.assembly.published_agent import path_of
 from bridge.assembly.routes import AGENTS, CONSOLE, MCP
 from bridge.concurrency import Backoff, border
 from bridge.http.client import GuardedClient
-from bridge.identity.callers.issuers import Issuer, IssuerLimits, IssuerPlace
+from bridge.identity.callers.issuers import Issuer, IssuerPlace
 from bridge.identity.callers.verifiers import Verifier
+from bridge.settings import IssuerSettings
 
 if TYPE_CHECKING:
     from bridge.identity.callers.introspection import TokenQuestions
@@ -31,7 +32,7 @@ logger = logging.getLogger(__name__)
 class Issuers:
     """The keys of all issuers that the plans of a bridge have named."""
 
-    def __init__(self, limits: IssuerLimits) -> None:
+    def __init__(self, limits: IssuerSettings) -> None:
         self._limits = limits
         self._sources: dict[tuple[str, IssuerPlace], KeySource] = {}
         self._questions: dict[str, TokenQuestions] = {}

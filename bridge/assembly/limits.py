@@ -15,9 +15,6 @@ from bridge.config.tables.profile import Profile
 from bridge.http.connections import ConnectionLimits
 from bridge.http.request_checks import network_of
 from bridge.http.server import HttpServerLimits, RequestLimits
-from bridge.identity.callers.issuers import IssuerLimits
-from bridge.settings import IssuerSettings
-from bridge.store.postgres.bounds import Lease, PostgresBounds
 
 logger = logging.getLogger(__name__)
 
@@ -84,32 +81,3 @@ def agent_limits(profile: Profile, process: Profile) -> AgentLimits:
 def stream_pace(process: Profile) -> StreamPace:
     """How long an agent's stream may be silent, and how long a client may leave it unread."""
     return StreamPace(process.streams.heartbeat_seconds, process.streams.stall_seconds)
-
-
-def postgres_bounds(process: Profile) -> PostgresBounds:
-    """The bounds of an agent's store in PostgreSQL."""
-    store = process.store
-    return PostgresBounds(
-        lease=Lease.of(store.lease_seconds),
-        connections=store.connections,
-        statement_seconds=store.statement_seconds,
-        patience_seconds=store.patience_seconds,
-        waiting_bytes=store.waiting_limit_bytes,
-        poll_seconds=store.poll_seconds,
-        events_seconds=store.keep_events_seconds,
-        close_seconds=store.close_seconds,
-    )
-
-
-def issuer_limits(table: IssuerSettings) -> IssuerLimits:
-    """The limits of what is fetched from issuers."""
-    return IssuerLimits(
-        fetch_seconds=table.fetch_seconds,
-        document_bytes=table.document_limit_bytes,
-        keys=table.keys_most,
-        keys_seconds=table.keys_seconds,
-        unknown_key_seconds=table.unknown_key_seconds,
-        retry_seconds=table.retry_seconds,
-        introspection_seconds=table.introspection_seconds,
-        leeway_seconds=table.leeway_seconds,
-    )

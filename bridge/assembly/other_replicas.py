@@ -16,7 +16,6 @@ from uuid import UUID
 
 from bridge.agents_as_tools.push_hints import PushHints
 from bridge.assembly.ids import now_ms
-from bridge.assembly.limits import postgres_bounds
 from bridge.assembly.plan import Plan, SharedStore
 from bridge.assembly.plan_digest import plan_bytes
 from bridge.errors import StoreError, UsageError
@@ -205,7 +204,7 @@ async def replicas_of(plan: Plan, seal: Seal) -> AsyncIterator[BridgeReplicas | 
     if place.shared_store is None:
         yield None
         return
-    proofs, bounds = Proofs(keys_in(place.keys)), postgres_bounds(plan.profile)
+    proofs, bounds = Proofs(keys_in(place.keys)), PostgresBounds.of(plan.profile.store)
     relay = Relay(bounds.lease.silence_seconds)
     address = place.replica.text if place.replica else None
 

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, NamedTuple
 import anyio
 import anyio.to_thread
 
-from bridge.assembly.limits import postgres_bounds
 from bridge.assembly.other_replicas import require_driver
 from bridge.assembly.plan import Plan, ProcessPlan, PublishedPlan, SharedStore
 from bridge.config.tables.values import MEMORY_STORE
@@ -22,6 +21,7 @@ from bridge.mcp.client.transports.streamable_http import HttpTarget
 from bridge.seal import keys_in
 from bridge.store.contract import Store
 from bridge.store.memory import MemoryStore
+from bridge.store.postgres.bounds import PostgresBounds
 from bridge.store.sqlite import SQLiteStore
 from bridge.store.sqlite_contents import require_usable
 
@@ -67,7 +67,7 @@ def _shared(name: str, store: SharedStore, place: ProcessPlan, process: Profile)
     return PostgresStore(
         store.url,
         name,
-        postgres_bounds(process),
+        PostgresBounds.of(process.store),
         direct_url=store.direct_url,
         sight=sight,
         keys=keys_in(place.keys),
@@ -134,7 +134,7 @@ async def migrate_shared(
     from bridge.store.postgres.connections import DatabaseAddress  # its driver is an optional extra
     from bridge.store.postgres.upgrade import migrate
 
-    address, bounds = DatabaseAddress.of(url, None), postgres_bounds(plan.profile)
+    address, bounds = DatabaseAddress.of(url, None), PostgresBounds.of(plan.profile.store)
     ends_at = anyio.current_time() + wait_seconds
     for place, tables in _shared_tables(plan):
         left = max(ends_at - anyio.current_time(), 0.0)
@@ -185,7 +185,7 @@ async def _shared_faults(plan: Plan, shared: SharedStore) -> list[tuple[tuple[st
     )  # its driver is an optional extra
     from bridge.store.postgres.upgrade import prepared
 
-    seconds, key = postgres_bounds(plan.profile).statement_seconds, "store"
+    seconds, key = plan.profile.store.statement_seconds, "store"
     try:
         address = DatabaseAddress.of(shared.url, shared.direct_url)
         for place, tables in _shared_tables(plan):

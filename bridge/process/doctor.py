@@ -25,7 +25,6 @@ from bridge.assembly.health.findings import (
     peer_mend,
 )
 from bridge.assembly.health.running import login_findings, replica_finding
-from bridge.assembly.limits import postgres_bounds
 from bridge.assembly.other_replicas import ServedPlan
 from bridge.assembly.plan import Plan, SharedStore
 from bridge.assembly.plan_digest import plan_bytes
@@ -179,7 +178,7 @@ async def _in_database(
     from bridge.store.postgres.table_steps import Namespace
     from bridge.store.postgres.upgrade import NO_TABLES, version_of
 
-    seconds = postgres_bounds(plan.profile).statement_seconds
+    seconds = plan.profile.store.statement_seconds
     own = Proofs(keys_in(plan.place.keys)).proofs(ProofPurpose.PLAN, plan_bytes(plan))
     found: list[HealthFinding] = []
     failed: list[tuple[str, StoredTask]] = []

@@ -7,7 +7,6 @@ import tempfile
 import time
 import traceback
 from collections.abc import AsyncIterator, Callable
-from dataclasses import replace
 from pathlib import Path
 from uuid import UUID, uuid4
 
@@ -35,7 +34,7 @@ from tests.support.command import ROOT
 from tests.support.drivers import PATIENCE_SECONDS
 from tests.support.pages import blocks_of
 from tests.support.pgbouncer import pgbouncer
-from tests.support.postgres import BOUNDS, database_url, new_agent, new_database_url
+from tests.support.postgres import BOUNDS, bounds_with, database_url, new_agent, new_database_url
 from tests.support.postgres_cluster import KEYS, PROOFS, Gate, PostgresCluster, socket_of
 from tests.support.replicas import Recorder
 
@@ -141,7 +140,7 @@ async def test_a_commit_whose_answer_is_lost_is_stored_once(gate: Gate) -> None:
 
 
 async def test_a_database_that_is_silent_is_given_up_and_holds_up_no_end(gate: Gate) -> None:
-    bounds = replace(BOUNDS, statement_seconds=0.2, close_seconds=0.3, patience_seconds=0.1)
+    bounds = bounds_with(statement_seconds=0.2, close_seconds=0.3, patience_seconds=0.1)
     answers: list[Exception | None] = []
     async with PostgresStore(gate.url, new_agent(), bounds) as store:
         await keep(store, first("t1"))
@@ -154,7 +153,7 @@ async def test_a_database_that_is_silent_is_given_up_and_holds_up_no_end(gate: G
 
 
 async def test_what_waits_for_the_database_is_bounded_and_answered_in_order(gate: Gate) -> None:
-    async with PostgresStore(gate.url, new_agent(), replace(BOUNDS, waiting_bytes=1000)) as store:
+    async with PostgresStore(gate.url, new_agent(), bounds_with(waiting_limit_bytes=1000)) as store:
         await keep(store, first("t1"))
         gate.shut()
         answers: list[Exception | None] = []
@@ -497,7 +496,7 @@ async def test_a_lost_session_is_known_for_as_long_as_it_could_have_been_idle_an
 
 
 async def test_a_replica_whose_loop_is_held_beats_all_the_same_and_is_not_taken_for_dead() -> None:
-    agent, bounds = new_agent(), replace(BOUNDS, lease=Lease(0.02, 0.1, 0.4))
+    agent, bounds = new_agent(), bounds_with(lease=Lease(0.02, 0.1, 0.4))
     beat_of = Namespace.of(agent).sql("SELECT beat FROM {ns}.beats WHERE epoch = %s")
     async with PostgresStore(database_url(), agent, bounds) as store:
         epoch, stand_in = store.replicas.epoch, store.replicas.epochs.stand_in

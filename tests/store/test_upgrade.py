@@ -25,7 +25,7 @@ from bridge.store.postgres.upgrade import Migration, migrate
 from bridge.store.records import Change
 from tests.store.changes import first, keep, keep_all
 from tests.support.drivers import PATIENCE_SECONDS
-from tests.support.postgres import BOUNDS, database_url, new_agent
+from tests.support.postgres import bounds_with, database_url, new_agent
 from tests.support.postgres_cluster import PostgresCluster, gate_before, socket_of
 from tests.support.replicas import Recorder
 
@@ -39,7 +39,7 @@ BREAKS: Final = Tables(
     (*AGENT.steps, Step("ALTER TABLE {ns}.messages RENAME accepted_ms TO taken_ms;", is_breaking=True))
 )
 
-PATIENT: Final = replace(BOUNDS, lease=Lease(beat_seconds=0.05, grace_seconds=20.0, silence_seconds=20.0))
+PATIENT: Final = bounds_with(lease=Lease(beat_seconds=0.05, grace_seconds=20.0, silence_seconds=20.0))
 """Bounds by which no replica of a busy machine is taken for dead."""
 
 
@@ -240,7 +240,7 @@ async def test_replicas_that_died_without_a_word_are_not_in_the_way() -> None:
 
 
 async def test_a_replica_that_stood_still_while_the_tables_changed_does_not_come_back_to_them() -> None:
-    cluster = PostgresCluster(replace(BOUNDS, lease=Lease(0.05, 0.3, 0.6)))
+    cluster = PostgresCluster(bounds_with(lease=Lease(0.05, 0.3, 0.6)))
     async with cluster.replica() as store:
         engine = Recorder()
         store.replicas.start(engine)
@@ -260,7 +260,7 @@ async def test_a_replica_that_stood_still_while_the_tables_changed_does_not_come
 async def test_tables_that_have_become_too_new_are_said_in_the_log_though_the_database_was_away(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    agent, bounds = new_agent(), replace(BOUNDS, lease=Lease(0.05, 0.3, 0.6))
+    agent, bounds = new_agent(), bounds_with(lease=Lease(0.05, 0.3, 0.6))
     async with (
         gate_before(socket_of(database_url())) as gate,
         PostgresStore(gate.url, agent, bounds) as store,

@@ -13,11 +13,10 @@ import jwt
 from cryptography.hazmat.primitives.asymmetric import ec, rsa
 from starlette.types import Receive, Scope, Send
 
-from bridge.assembly.limits import issuer_limits
-from bridge.identity.callers.issuers import Issuer, IssuerLimits, IssuerPlace
+from bridge.identity.callers.issuers import Issuer, IssuerPlace
 from tests.support.limits import PROFILE
 
-LIMITS: Final[IssuerLimits] = issuer_limits(PROFILE.issuers)
+LIMITS: Final = PROFILE.issuers
 OPENID: Final = "/.well-known/openid-configuration"
 OAUTH: Final = "/.well-known/oauth-authorization-server"
 

@@ -29,20 +29,20 @@ import psycopg
 import psycopg.sql
 import pytest
 
+from bridge.config.tables.profile import load_profile
 from bridge.store.postgres.bounds import Lease, PostgresBounds
 from tests.support.processes import children_of
 
 BOUNDS: Final = PostgresBounds(
-    lease=Lease(beat_seconds=0.05, grace_seconds=0.3, silence_seconds=3.0),
-    connections=4,
-    statement_seconds=10.0,
-    patience_seconds=30.0,
-    waiting_bytes=256 * 1024 * 1024,
-    poll_seconds=1.0,
-    events_seconds=60.0,
-    close_seconds=10.0,
+    load_profile().store, Lease(beat_seconds=0.05, grace_seconds=0.3, silence_seconds=3.0)
 )
 """Bounds with a short lease, so that a test does not wait long for the end of one."""
+
+
+def bounds_with(lease: Lease = BOUNDS.lease, **changes: float) -> PostgresBounds:
+    """Bounds that differ in these settings."""
+    return PostgresBounds(BOUNDS.store.model_copy(update=changes), lease)
+
 
 _NUMBERS: Final = count()
 _WAIT_SECONDS: Final = 30.0

@@ -22,10 +22,11 @@ import anyio
 import httpx2
 
 from bridge.http.documents import DocumentError, DocumentLimits, fetched_json
-from bridge.identity.callers.issuers import Issuer, IssuerLimits
+from bridge.identity.callers.issuers import Issuer
 from bridge.identity.callers.json_web_tokens import LATEST, WrongTokenError
 from bridge.identity.callers.key_sets import KeySource
 from bridge.identity.callers.verifiers import NOT_KNOWN, digest_of
+from bridge.settings import IssuerSettings
 
 logger = logging.getLogger(__name__)
 
@@ -58,7 +59,7 @@ class TokenQuestions:
         issuer: Issuer,
         source: KeySource,
         http: httpx2.AsyncClient,
-        limits: IssuerLimits,
+        limits: IssuerSettings,
         withheld: Container[bytes] = (),
     ) -> None:
         """`source` knows the metadata of the issuer, and which addresses may be connected to. `withheld` are the
@@ -148,7 +149,7 @@ class TokenQuestions:
             guard = self._source.guard(url)
         except (httpx2.InvalidURL, ValueError) as exc:
             raise DocumentError("its introspection_endpoint is not a URL") from exc
-        limits = DocumentLimits(self._limits.document_bytes, self._limits.fetch_seconds)
+        limits = DocumentLimits(self._limits.document_limit_bytes, self._limits.fetch_seconds)
         return await fetched_json(self._http, request, limits, guard)
 
     async def _url_in_metadata(self) -> str:

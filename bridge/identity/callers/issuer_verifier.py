@@ -12,7 +12,7 @@ from dataclasses import replace
 from typing import Any, Final
 
 from bridge.identity.callers.introspection import TokenQuestions, UnansweredTokenError
-from bridge.identity.callers.issuers import Issuer, IssuerLimits, IssuerMetadata
+from bridge.identity.callers.issuers import Issuer, IssuerMetadata
 from bridge.identity.callers.json_web_tokens import (
     WrongTokenError,
     principal_in,
@@ -32,6 +32,7 @@ from bridge.identity.callers.verifiers import (
     shown_secret,
 )
 from bridge.identity.tokens.caller_token import CallerToken
+from bridge.settings import IssuerSettings
 
 _ONE_TOKEN: Final = re.compile(r"[^\s,]+")
 """What an issuer may be asked about. A proxy that joins two Authorization headers leaves a comma and a space between
@@ -55,7 +56,7 @@ class IssuerVerifier:
         self,
         issuer: Issuer,
         source: KeySource,
-        limits: IssuerLimits,
+        limits: IssuerSettings,
         questions: TokenQuestions | None = None,
     ) -> None:
         """`questions` are asked about tokens that are no JSON Web Tokens."""

@@ -119,25 +119,3 @@ class IssuerMetadata:
         """The texts in a list; the default if there is no list."""
         value = self.values.get(key)
         return [one for one in value if isinstance(one, str)] if isinstance(value, list) else default
-
-
-@dataclass(frozen=True, slots=True)
-class IssuerLimits:
-    """How much an issuer may say, how long it may take, and how often it is asked."""
-
-    fetch_seconds: float
-    """How long one answer may take."""
-    document_bytes: int
-    """The size of its metadata, and of its key set."""
-    keys: int
-    """The keys in its key set."""
-    keys_seconds: float
-    """How long a key set is used before it is fetched again."""
-    unknown_key_seconds: float
-    """How soon after a fetch the set is fetched again because a token names a key that is not in it."""
-    retry_seconds: float
-    """How soon after a failed fetch the set is fetched again."""
-    introspection_seconds: float
-    """How long the answer about a token counts."""
-    leeway_seconds: float
-    """How far the issuer's clock may differ from this machine's."""

@@ -31,8 +31,9 @@ from bridge.http.private_addresses import (
     is_private_host,
     refusing_private,
 )
-from bridge.identity.callers.issuers import OPENID, IssuerLimits, IssuerMetadata, IssuerPlace
+from bridge.identity.callers.issuers import OPENID, IssuerMetadata, IssuerPlace
 from bridge.identity.callers.json_web_tokens import IssuerKey, UnknownSignerError, keys_in
+from bridge.settings import IssuerSettings
 
 logger = logging.getLogger(__name__)
 
@@ -57,7 +58,7 @@ class KeySource:
         name: str,
         place: IssuerPlace,
         http: httpx2.AsyncClient,
-        limits: IssuerLimits,
+        limits: IssuerSettings,
         resolve: ResolveName = addresses_of,
         section: str = "issuers",
     ) -> None:
@@ -175,7 +176,7 @@ class KeySource:
         url = self._place.jwks_url
         if url is None:
             url = await self._url_in_metadata()
-        return keys_in(await self._json(url), self._limits.keys)
+        return keys_in(await self._json(url), self._limits.keys_most)
 
     async def _url_in_metadata(self) -> str:
         self.metadata = found = await self._found_metadata()
@@ -202,7 +203,7 @@ class KeySource:
         raise next((one for one in faults if not isinstance(one, MissingDocumentError)), faults[0])
 
     async def _json(self, url: str) -> object:
-        limits = DocumentLimits(self._limits.document_bytes, self._limits.fetch_seconds)
+        limits = DocumentLimits(self._limits.document_limit_bytes, self._limits.fetch_seconds)
         try:
             request = self._http.build_request("GET", url)
         except (httpx2.InvalidURL, ValueError) as exc:

@@ -1,9 +1,11 @@
-"""The bounds of a store in PostgreSQL. Their values come from the profile of the process."""
+"""The bounds of a store in PostgreSQL."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from typing import Self
+
+from bridge.settings import StoreSettings
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,19 +29,10 @@ class Lease:
 class PostgresBounds:
     """What a store in PostgreSQL may take of the database, of memory, and of time."""
 
+    store: StoreSettings
     lease: Lease
-    connections: int
-    """How many connections reads, commands and hints share. Three more are kept: of the writer, the beat, and the
-    listener."""
-    statement_seconds: float
-    """How long one step may wait for the database. After that its connection is given up."""
-    patience_seconds: float
-    """How long changes wait for a database that is away."""
-    waiting_bytes: int
-    """How much waits for the database, at the most."""
-    poll_seconds: float
-    """How long an event stays unread whose hint was lost."""
-    events_seconds: float
-    """How long an event is kept at least. It is kept for as long as a commit of it may be in doubt, too."""
-    close_seconds: float
-    """How long closing waits for the last changes to be stored."""
+
+    @classmethod
+    def of(cls, store: StoreSettings) -> Self:
+        """The bounds that the settings say."""
+        return cls(store, Lease.of(store.lease_seconds))

@@ -296,7 +296,7 @@ class Epochs:
 
         Returns the beats, the epochs with a session, and what the user reads.
         """
-        place, seconds = self._place, self._bounds.statement_seconds
+        place, seconds = self._place, self._bounds.store.statement_seconds
         try:
             if self._beat_connection is None:
                 self._beat_connection = await connect(self._address.url, seconds, is_direct=False)
@@ -327,7 +327,7 @@ class Epochs:
             with anyio.CancelScope() as self._listening:
                 try:
                     connection = await connect(
-                        self._address.direct_url, self._bounds.statement_seconds, is_direct=True
+                        self._address.direct_url, self._bounds.store.statement_seconds, is_direct=True
                     )
                 except StoreError as exc:
                     logger.debug("no hints are heard at the moment: %s", exc)
@@ -343,7 +343,7 @@ class Epochs:
             await anyio.lowlevel.checkpoint()
 
     async def _hear(self, connection: AsyncConnection, pauses: Backoff) -> None:
-        with bounded(connection, self._bounds.statement_seconds):
+        with bounded(connection, self._bounds.store.statement_seconds):
             # Shared, since the database may not know yet that the session before this one has ended.
             await connection.execute(
                 "SELECT pg_advisory_lock_shared(%s, %s)", (self._place.lock, self.number)

@@ -92,7 +92,7 @@ class PostgresRegistry:
         self._bounds = bounds
         self._tasks = StoreTasks()
         self._connections = DatabaseConnections(
-            self._tasks, self._address, _CONNECTIONS, bounds.statement_seconds
+            self._tasks, self._address, _CONNECTIONS, bounds.store.statement_seconds
         )
         self._epochs = Epochs(
             self._tasks, self._address, self._connections, self._place, REPLICAS, bounds, self
@@ -115,7 +115,7 @@ class PostgresRegistry:
         Raises:
             UsageError: the database cannot be reached or refuses, or the tables are of a newer release.
         """
-        await prepared(self._address, self._place, REPLICAS, self._bounds.statement_seconds)
+        await prepared(self._address, self._place, REPLICAS, self._bounds.store.statement_seconds)
         await self._tasks.begin()
         try:
             await self._epochs.begin()

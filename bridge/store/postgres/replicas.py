@@ -73,15 +73,21 @@ class PostgresReplicas:
         self._leads = False
         self._engine: ReplicaEngine | None = None
         self._writer: GroupWriter | None = None
-        self._feed = Feed(connections, place, bounds.poll_seconds)
+        self._feed = Feed(connections, place, bounds.store.poll_seconds)
         self._hints = Hints(connections, place)
         self._takeover = Takeover(tasks, connections, place, self._hints, self.epochs)
         self._commands = ReplicaCommands(
-            tasks, connections, place, self._hints, lambda: self.epochs.number, bounds.poll_seconds, seals
+            tasks,
+            connections,
+            place,
+            self._hints,
+            lambda: self.epochs.number,
+            bounds.store.poll_seconds,
+            seals,
         )
         self._sessions = SessionRows(tasks, connections, place, lambda: self.epochs.number)
         self.outbox = PostgresOutbox(
-            connections, place, lambda: self.epochs.number, bounds.poll_seconds, self._hints.add
+            connections, place, lambda: self.epochs.number, bounds.store.poll_seconds, self._hints.add
         )
 
     @property
@@ -175,7 +181,8 @@ class PostgresReplicas:
                             place=self._place,
                             epoch=self.epochs.number,
                             events_seconds=max(
-                                self._bounds.events_seconds, 2 * self._bounds.patience_seconds
+                                self._bounds.store.keep_events_seconds,
+                                2 * self._bounds.store.patience_seconds,
                             ),
                         )
                     )

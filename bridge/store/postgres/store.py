@@ -73,7 +73,7 @@ class PostgresStore:
         self._bounds = bounds
         self._tasks = StoreTasks()
         self._connections = DatabaseConnections(
-            self._tasks, self._address, bounds.connections, bounds.statement_seconds
+            self._tasks, self._address, bounds.store.connections, bounds.store.statement_seconds
         )
         seals = CommandSeals(keys, self._place.name) if keys else None
         self._replicas = PostgresReplicas(
@@ -96,7 +96,7 @@ class PostgresStore:
             UsageError: the database cannot be reached or refuses, or the tables are of a newer release, or need a
                 change that releases which run may not bear.
         """
-        await prepared(self._address, self._place, self._known, self._bounds.statement_seconds)
+        await prepared(self._address, self._place, self._known, self._bounds.store.statement_seconds)
         await self._tasks.begin()
         try:
             await self._epochs.begin()
@@ -113,7 +113,7 @@ class PostgresStore:
     async def contents(self, *, create: bool) -> AsyncIterator[PostgresContents]:
         """All that the store keeps; see `Store.contents`."""
         async with (
-            connected(self._address, self._bounds.statement_seconds, self._place.name) as connection,
+            connected(self._address, self._bounds.store.statement_seconds, self._place.name) as connection,
             contents(connection, self._place, self._known, self._bounds.lease, create=create) as kept,
         ):
             yield kept
@@ -128,7 +128,7 @@ class PostgresStore:
         cut this short, and a database that is away does not make it long."""
         with anyio.CancelScope(shield=True):
             await self._writer.close()
-            with anyio.move_on_after(min(_END_SECONDS, self._bounds.close_seconds)):
+            with anyio.move_on_after(min(_END_SECONDS, self._bounds.store.close_seconds)):
                 await self._epochs.end()
         await self._end()
 

@@ -152,7 +152,7 @@ async def migrate(
         UsageError: the database cannot be reached or refuses, or the tables are of a newer release.
     """
     ends_at = anyio.current_time() + wait_seconds
-    async with connected(address, bounds.statement_seconds, place.name) as connection:
+    async with connected(address, bounds.store.statement_seconds, place.name) as connection:
         found = await _patiently(place, lambda: _settled(connection, place, tables, dry_run=dry_run))
         after, is_breaking = max(found.version, tables.version), tables.breaks(found.version)
         done = Migration(place.name, found.version, after, is_breaking)

@@ -130,7 +130,7 @@ class GroupWriter:
             return
         self._given += 1
         item = _SubmittedChange(change, done, self._epoch(), self._given)
-        if self._waiting_bytes + item.size > self._bounds.waiting_bytes:
+        if self._waiting_bytes + item.size > self._bounds.store.waiting_limit_bytes:
             refusal = StoreError(f"too much waits for the database; task {change.task_id} is not changed")
             kept = replace(change, event=b"", snapshot=None, private=None)
             item = replace(item, change=kept, refusal=refusal)
@@ -151,7 +151,7 @@ class GroupWriter:
         time is refused."""
         self._closing.set()
         self._more.set()
-        with anyio.move_on_after(self._bounds.close_seconds):
+        with anyio.move_on_after(self._bounds.store.close_seconds):
             await self._ended.wait()
 
     def cut(self) -> None:
@@ -237,7 +237,7 @@ class GroupWriter:
     async def _stored(self, group: Sequence[_Item]) -> list[Outcome]:
         """Store a group, over outages and races."""
         entries = [item.change if isinstance(item, _SubmittedChange) else item.entry for item in group]
-        ends_at, pauses = anyio.current_time() + self._bounds.patience_seconds, Backoff(0.1, 2.0)
+        ends_at, pauses = anyio.current_time() + self._bounds.store.patience_seconds, Backoff(0.1, 2.0)
         epoch, in_doubt, races = group[0].epoch, False, 0
         while True:
             has_rested = self._connection is not None
@@ -291,7 +291,7 @@ class GroupWriter:
             RaceError: another replica was faster; nothing was stored.
             ContentError: something in this group cannot be stored at all; nothing was stored.
         """
-        seconds = self._bounds.statement_seconds
+        seconds = self._bounds.store.statement_seconds
         if self._connection is None:
             self._connection = await connect(self._address.url, seconds, is_direct=self._address.is_direct)
         try:

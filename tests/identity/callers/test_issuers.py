@@ -322,7 +322,7 @@ async def test_a_flood_of_unknown_keys_does_not_reach_the_issuer() -> None:
 
 @pytest.mark.proves("oauth-keys")
 async def test_a_new_key_of_the_issuer_is_found() -> None:
-    async with door(limits=replace(LIMITS, unknown_key_seconds=0)) as one:
+    async with door(limits=LIMITS.model_copy(update={"unknown_key_seconds": 0})) as one:
         await one.lets_in(one.issuer.token("api://desk"))
         one.issuer.keys = [jwk("two")]
         claims = one.issuer.claims("api://desk")
@@ -343,7 +343,7 @@ async def test_a_new_key_without_a_name_or_with_the_one_of_the_old_key_is_found(
         claims = one.issuer.claims("api://desk")
         return jwt.encode(claims, ec_key(of), algorithm="ES256", headers=named or None)
 
-    limits = replace(LIMITS, unknown_key_seconds=0)
+    limits = LIMITS.model_copy(update={"unknown_key_seconds": 0})
     async with door(TokenIssuer(LOGIN, [key("one")]), limits=limits) as one:
         assert await one.lets_in(token("one")) == Principal("corp:alice")
         one.issuer.keys = [key("two")]
@@ -373,7 +373,9 @@ async def test_a_flood_of_tokens_that_nobody_has_signed_does_not_reach_the_issue
 
 @pytest.mark.proves("oauth-keys", "oauth-bad-input")
 async def test_the_last_good_keys_stay_while_the_issuer_fails(caplog: pytest.LogCaptureFixture) -> None:
-    async with door(limits=replace(LIMITS, keys_seconds=0, retry_seconds=0, document_bytes=5000)) as one:
+    async with door(
+        limits=LIMITS.model_copy(update={"keys_seconds": 0, "retry_seconds": 0, "document_limit_bytes": 5000})
+    ) as one:
         token = one.issuer.token("api://desk")
         assert await one.lets_in(token) == Principal("corp:alice")
         for keys, said in (
@@ -457,7 +459,7 @@ async def test_while_there_never_was_a_key_set_a_token_cannot_be_judged(
     case: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     answers, said = BAD_ISSUERS[case]
-    limits = replace(LIMITS, fetch_seconds=0.05) if "0.05" in said else LIMITS
+    limits = LIMITS.model_copy(update={"fetch_seconds": 0.05}) if "0.05" in said else LIMITS
     async with door(TokenIssuer(LOGIN, answers=dict(answers)), limits=limits) as one:
         token = one.issuer.token("api://desk")
         refused = await one.refuses(token)
@@ -500,9 +502,9 @@ async def test_metadata_that_is_not_of_the_issuer_or_leads_astray_is_refused(
 
 @pytest.mark.proves("oauth-keys", "oauth-bad-input")
 async def test_a_set_of_too_many_keys_is_refused(caplog: pytest.LogCaptureFixture) -> None:
-    async with door(TokenIssuer(LOGIN, [jwk("one")] * (LIMITS.keys + 1))) as one:
+    async with door(TokenIssuer(LOGIN, [jwk("one")] * (LIMITS.keys_most + 1))) as one:
         assert (await one.refuses(one.issuer.token("api://desk"))).status == 503
-        assert f"it has {LIMITS.keys + 1} keys, and {LIMITS.keys} are the most" in caplog.text
+        assert f"it has {LIMITS.keys_most + 1} keys, and {LIMITS.keys_most} are the most" in caplog.text
 
 
 @pytest.mark.proves("oauth-keys")
@@ -534,7 +536,7 @@ async def test_a_caller_that_leaves_does_not_keep_others_from_the_keys() -> None
 
 @pytest.mark.proves("oauth-keys", "oauth-bad-input")
 async def test_while_keys_are_awaited_others_are_let_in() -> None:
-    async with door(limits=replace(LIMITS, fetch_seconds=30)) as one:
+    async with door(limits=LIMITS.model_copy(update={"fetch_seconds": 30})) as one:
         release, asked = anyio.Event(), anyio.Event()
 
         async def held(scope: Scope, receive: Receive, send: Send) -> None:
