@@ -8,7 +8,7 @@ mappings and the commands `check` and `show` are made of the two. A new key is a
 from __future__ import annotations
 
 import ipaddress
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal, Self
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, PositiveFloat, PositiveInt
 from pydantic_core import PydanticCustomError
@@ -38,6 +38,10 @@ class Settings(BaseModel):
     model_config = ConfigDict(
         frozen=True, extra="forbid", strict=True, allow_inf_nan=False, hide_input_in_errors=True
     )
+
+    def having(self, **values: Any) -> Self:
+        """A copy with other values, which are not checked."""
+        return self.model_copy(update=values)
 
 
 class CardSettings(Settings):

@@ -522,8 +522,8 @@ def _offered_waiting(offered: Mapping[str, OfferedPlan], seconds: float) -> dict
 
 
 def _waiting(profile: Profile, seconds: float) -> Profile:
-    agents = profile.agents.model_copy(update={"first_cards_seconds": seconds})
-    return profile.model_copy(update={"agents": agents})
+    agents = profile.agents.having(first_cards_seconds=seconds)
+    return profile.having(agents=agents)
 
 
 @dataclass(frozen=True)

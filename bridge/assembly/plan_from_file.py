@@ -202,7 +202,7 @@ def _server(
         target = _target(table, server, login, callers, on_line=on_line)
     if table.login == "each" and server.session == "shared":
         # A session is made with one token: no caller may use another one's.
-        server = server.model_copy(update={"session": "principal"})
+        server = server.having(session="principal")
     plan = ServerPlan.as_profile_says(target, Era(table.era), server, run)
     return replace(
         plan,

@@ -131,7 +131,7 @@ def plan_from(asked: OptionsDocument, options: dict[str, Any]) -> Plan:
     changes = {
         key: options[key] for key in ("granularity", "answer_within_seconds") if options[key] is not None
     }
-    profile = one.profile.model_copy(update={"agents": one.profile.agents.model_copy(update=changes)})
+    profile = one.profile.having(agents=one.profile.agents.model_copy(update=changes))
     offered = replace(
         one,
         profile=profile,

@@ -86,7 +86,7 @@ class Team:
 async def serving(folder: Path, agent_url: str, **agents: Any) -> AsyncIterator[Team]:
     """Serve the tools of an agent; keywords change the profile's `[agents]`."""
     profile = load_profile()
-    profile = profile.model_copy(update={"agents": profile.agents.model_copy(update=agents)})
+    profile = profile.having(agents=profile.agents.model_copy(update=agents))
     access = Access(verifiers_of(credentials()))
     async with AsyncExitStack() as stack:
         config = ExposeConfig([agent_url], profile, state=folder / "state", cache=folder / "cache")

@@ -109,7 +109,7 @@ async def office(
                 keep_seconds=30 * DAY_SECONDS,
             )
             agents = {"desk": RemotePlan(url, tokens=EachLogin(login_config, 20, 10))}
-            chosen = PROFILE.model_copy(update={"agents": PROFILE.agents.model_copy(update=profile)})
+            chosen = PROFILE.having(agents=PROFILE.agents.model_copy(update=profile))
             offered = {"team": OfferedPlan(("desk",), chosen)}
             async with live(folder, agents=agents, offered=offered, credentials=people, place=place) as there:
                 yield Office(there, issuer, agent, login_config)

@@ -76,7 +76,7 @@ async def asking(
 
 def _at_once() -> Profile:
     profile = load_profile()
-    return profile.model_copy(update={"agents": profile.agents.model_copy(update={"task_after_seconds": 0})})
+    return profile.having(agents=profile.agents.having(task_after_seconds=0))
 
 
 def again(asked: Json, **more: Any) -> Json:

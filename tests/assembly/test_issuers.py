@@ -232,7 +232,7 @@ def test_a_bridge_with_issuers_may_listen_beyond_loopback(tmp_path: Path) -> Non
 async def test_an_issuer_that_is_down_at_the_start_is_known_once_it_is_up() -> None:
     issuer = TokenIssuer("")
     issuer.answers["/jwks"] = gone
-    limits = LIMITS.model_copy(update={"retry_seconds": 0.01, "keys_seconds": 0.02})
+    limits = LIMITS.having(retry_seconds=0.01, keys_seconds=0.02)
     async with listening(issuer) as issuer.url, anyio.create_task_group() as tasks:
         issuers = Issuers(limits)
         (verifier,) = issuers.verifiers({"corp": issuer_at(issuer.url, {})})

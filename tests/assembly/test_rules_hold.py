@@ -30,7 +30,7 @@ pytestmark = pytest.mark.proves("map-rules-hold")
 
 ADA, EVE = "ada-token", "eve-token"
 NOWHERE = "http://127.0.0.1:9/"
-SEARCH = PROFILE.model_copy(update={"agents": PROFILE.agents.model_copy(update={"granularity": "search"})})
+SEARCH = PROFILE.having(agents=PROFILE.agents.having(granularity="search"))
 
 
 def callers(*globs: str) -> list[Credential]:

@@ -224,9 +224,7 @@ async def _exposed(folder: Path, *urls: str) -> AsyncIterator[Any]:
             "card_min_seconds": 3000,
         }
     )
-    config = ExposeConfig(
-        urls, profile.model_copy(update={"agents": agents}), state=folder / "state", cache=folder / "cache"
-    )
+    config = ExposeConfig(urls, profile.having(agents=agents), state=folder / "state", cache=folder / "cache")
     async with exposed(config) as exposure, exposure.server.at(Access((), LOCAL), FaceAddress()) as app:
         try:
             yield app

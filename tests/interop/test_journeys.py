@@ -306,10 +306,8 @@ async def server_over(transport: str) -> AsyncIterator[tuple[str, ...]]:
 async def test_questions_that_nobody_answers_give_way_to_the_calls_that_wait_and_complete_nothing() -> None:
     require_peers()
     profile = load_profile()
-    server = profile.server.model_copy(update={"contended_question_seconds": 1.0})
-    config = config_for(
-        command_of(tuple(everything_command())), profile=profile.model_copy(update={"server": server})
-    )
+    server = profile.server.having(contended_question_seconds=1.0)
+    config = config_for(command_of(tuple(everything_command())), profile=profile.having(server=server))
     second, heard = Outcome(), list[str]()
     async with (
         running(config) as there,

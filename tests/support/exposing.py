@@ -111,7 +111,7 @@ async def exposing(
     """
     port = port or free_port()
     profile = profile_of(mapping)
-    profile = profile.model_copy(update={"agents": profile.agents.model_copy(update=agents)})
+    profile = profile.having(agents=profile.agents.model_copy(update=agents))
     config = ExposeConfig(
         urls,
         profile,

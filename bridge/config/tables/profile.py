@@ -17,7 +17,6 @@ from pydantic import ValidationError
 
 from bridge.config.check.schema_nodes import SchemaNode, tidied
 from bridge.config.check.validation_faults import validation_faults_of, without_guesses
-from bridge.config.tables.values import Table as _Table
 from bridge.config.text.document import (
     DEFAULT_SOURCE,
     ConfigFault,
@@ -41,6 +40,7 @@ from bridge.settings import (
     RouteSettings,
     RunSettings,
     ServerSettings,
+    Settings,
     StoreSettings,
     StreamSettings,
 )
@@ -98,7 +98,7 @@ _MISSING_SHOWN: Final = 3
 """Missing keys that a message names at most."""
 
 
-class Profile(_Table):
+class Profile(Settings):
     """A mapping profile, whole."""
 
     card: CardSettings

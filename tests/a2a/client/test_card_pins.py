@@ -57,7 +57,7 @@ class Signer:
 
     def at_url(self, form: CardForm = STRICT, *, soon: bool = True) -> CardPins:
         """Pins of its key set, which is fetched again at once for an unknown key if it is to be `soon`."""
-        limits = LIMITS.model_copy(update={"unknown_key_seconds": 0}) if soon else LIMITS
+        limits = LIMITS.having(unknown_key_seconds=0) if soon else LIMITS
         place = IssuerPlace(JWKS, JWKS, allow_private=True)
         return CardPins(KeySource("x", place, self.http, limits, section="agents"), form, JWKS.encode)
 

@@ -205,7 +205,7 @@ def test_a_profile_that_extends_another_holds_only_what_differs(tmp_path: Path) 
     resolved = resolve_profile(mine)
     own = {"queue": 8, "concurrency": 3}
     expected = load_profile("long-running").run.model_copy(update=own)
-    assert resolved.profile == load_profile("long-running").model_copy(update={"run": expected})
+    assert resolved.profile == load_profile("long-running").having(run=expected)
     assert resolved.origins["run", "queue"] == ValueSource("profile", f"{mine}:4")
     assert resolved.origins["run", "concurrency"] == ValueSource("profile", f"{tmp_path / 'base.toml'}:4")
     assert resolved.origins["run", "drain_seconds"].place.endswith("long-running.toml:10")

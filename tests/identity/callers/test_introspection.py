@@ -162,7 +162,7 @@ async def test_clients_are_principals_where_the_table_says_so() -> None:
 
 
 async def test_an_answer_counts_for_so_long_and_no_longer() -> None:
-    async with asked(LIMITS.model_copy(update={"introspection_seconds": 0})) as there:
+    async with asked(LIMITS.having(introspection_seconds=0)) as there:
         there.tokens["opaque"] = active(iss=None, exp=None)
         assert (await there.lets_in("opaque")).expires_at is None
         there.tokens["opaque"] = {"active": False}
@@ -170,9 +170,7 @@ async def test_an_answer_counts_for_so_long_and_no_longer() -> None:
 
 
 async def test_a_token_that_was_active_waits_behind_no_unknown_one() -> None:
-    async with asked(
-        LIMITS.model_copy(update={"introspection_seconds": 0, "fetch_seconds": PATIENCE_SECONDS})
-    ) as there:
+    async with asked(LIMITS.having(introspection_seconds=0, fetch_seconds=PATIENCE_SECONDS)) as there:
         there.tokens["opaque"] = active()
         alice = await there.lets_in("opaque")
         await there.begun.acquire()
@@ -211,7 +209,7 @@ async def test_while_the_issuer_cannot_be_asked_a_token_is_503(
     metadata = {} if broken else {"introspection_endpoint": "http://login.example.com/introspect"}
     limits, place = (LIMITS, None)
     if broken is slow:  # the keys would have to come as quickly
-        limits = LIMITS.model_copy(update={"fetch_seconds": 0.05})
+        limits = LIMITS.having(fetch_seconds=0.05)
         place = IssuerPlace(LOGIN, f"{LOGIN}/jwks", f"{LOGIN}/introspect")
     async with asked(limits, place, **metadata) as there:
         there.tokens["opaque"] = active()

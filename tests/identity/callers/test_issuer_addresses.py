@@ -39,7 +39,7 @@ async def source_of(
 ) -> AsyncIterator[KeySource]:
     """The keys of an issuer that answers on loopback."""
     async with GuardedClient(timeout=None) as http:
-        limits = LIMITS.model_copy(update={"keys_seconds": 0, "retry_seconds": 0})
+        limits = LIMITS.having(keys_seconds=0, retry_seconds=0)
         yield KeySource("corp", IssuerPlace(issuer.url, **place), http, limits, names or Names())
 
 
@@ -119,7 +119,7 @@ async def test_keys_that_drip_in_are_given_up(caplog: pytest.LogCaptureFixture) 
     issuer = TokenIssuer("", answers={"/jwks": dripping})
     async with listening(issuer) as issuer.url, GuardedClient(timeout=None) as http:
         place = IssuerPlace(issuer.url, jwks_url=f"{issuer.url}/jwks")
-        source = KeySource("corp", place, http, LIMITS.model_copy(update={"fetch_seconds": 0.2}), Names())
+        source = KeySource("corp", place, http, LIMITS.having(fetch_seconds=0.2), Names())
         with anyio.fail_after(30), pytest.raises(NoKeysError):
             await source.keys()
         assert "they did not come within 0.2 s" in caplog.text

@@ -322,7 +322,7 @@ async def test_a_flood_of_unknown_keys_does_not_reach_the_issuer() -> None:
 
 @pytest.mark.proves("oauth-keys")
 async def test_a_new_key_of_the_issuer_is_found() -> None:
-    async with door(limits=LIMITS.model_copy(update={"unknown_key_seconds": 0})) as one:
+    async with door(limits=LIMITS.having(unknown_key_seconds=0)) as one:
         await one.lets_in(one.issuer.token("api://desk"))
         one.issuer.keys = [jwk("two")]
         claims = one.issuer.claims("api://desk")
@@ -343,7 +343,7 @@ async def test_a_new_key_without_a_name_or_with_the_one_of_the_old_key_is_found(
         claims = one.issuer.claims("api://desk")
         return jwt.encode(claims, ec_key(of), algorithm="ES256", headers=named or None)
 
-    limits = LIMITS.model_copy(update={"unknown_key_seconds": 0})
+    limits = LIMITS.having(unknown_key_seconds=0)
     async with door(TokenIssuer(LOGIN, [key("one")]), limits=limits) as one:
         assert await one.lets_in(token("one")) == Principal("corp:alice")
         one.issuer.keys = [key("two")]
@@ -373,9 +373,7 @@ async def test_a_flood_of_tokens_that_nobody_has_signed_does_not_reach_the_issue
 
 @pytest.mark.proves("oauth-keys", "oauth-bad-input")
 async def test_the_last_good_keys_stay_while_the_issuer_fails(caplog: pytest.LogCaptureFixture) -> None:
-    async with door(
-        limits=LIMITS.model_copy(update={"keys_seconds": 0, "retry_seconds": 0, "document_limit_bytes": 5000})
-    ) as one:
+    async with door(limits=LIMITS.having(keys_seconds=0, retry_seconds=0, document_limit_bytes=5000)) as one:
         token = one.issuer.token("api://desk")
         assert await one.lets_in(token) == Principal("corp:alice")
         for keys, said in (
@@ -459,7 +457,7 @@ async def test_while_there_never_was_a_key_set_a_token_cannot_be_judged(
     case: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     answers, said = BAD_ISSUERS[case]
-    limits = LIMITS.model_copy(update={"fetch_seconds": 0.05}) if "0.05" in said else LIMITS
+    limits = LIMITS.having(fetch_seconds=0.05) if "0.05" in said else LIMITS
     async with door(TokenIssuer(LOGIN, answers=dict(answers)), limits=limits) as one:
         token = one.issuer.token("api://desk")
         refused = await one.refuses(token)
@@ -472,9 +470,7 @@ async def test_while_there_never_was_a_key_set_a_token_cannot_be_judged(
         assert (await one.refuses(one.issuer.token("api://desk", iss="x"))).status == 401
     if limits is not LIMITS:
         return  # with so little time, the keys might be late on a busy machine, too
-    async with door(
-        TokenIssuer(LOGIN, answers=dict(answers)), limits=replace(limits, retry_seconds=0)
-    ) as one:
+    async with door(TokenIssuer(LOGIN, answers=dict(answers)), limits=limits.having(retry_seconds=0)) as one:
         token = one.issuer.token("api://desk")
         assert (await one.refuses(token)).status == 503
         one.issuer.answers.clear()
@@ -536,7 +532,7 @@ async def test_a_caller_that_leaves_does_not_keep_others_from_the_keys() -> None
 
 @pytest.mark.proves("oauth-keys", "oauth-bad-input")
 async def test_while_keys_are_awaited_others_are_let_in() -> None:
-    async with door(limits=LIMITS.model_copy(update={"fetch_seconds": 30})) as one:
+    async with door(limits=LIMITS.having(fetch_seconds=30)) as one:
         release, asked = anyio.Event(), anyio.Event()
 
         async def held(scope: Scope, receive: Receive, send: Send) -> None:
