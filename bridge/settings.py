@@ -40,7 +40,9 @@ class Settings(BaseModel):
     )
 
     def having(self, **values: Any) -> Self:
-        """A copy with other values, which are not checked."""
+        """A copy with other values. Only their names are checked."""
+        if unknown := values.keys() - type(self).model_fields:
+            raise TypeError(f"{type(self).__name__} has no {sorted(unknown)}")
         return self.model_copy(update=values)
 
 

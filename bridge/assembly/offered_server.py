@@ -191,7 +191,7 @@ async def offered(
         running.append(
             McpServer(
                 face,
-                mcp_limits(shared.process),
+                McpLimits(shared.process.requests, shared.process.streams),
                 name,
                 shared.hops,
                 shared.tell,
@@ -333,16 +333,6 @@ def card_bounds(chosen: AgentSettings) -> FreshnessBounds:
 def deadlines(chosen: AgentSettings) -> Deadlines:
     """The deadlines of an agent's answers."""
     return Deadlines(chosen.agent_connect_seconds, chosen.answer_seconds, chosen.silence_seconds)
-
-
-def mcp_limits(process: Profile) -> McpLimits:
-    """The limits of requests to an MCP server."""
-    return McpLimits(
-        body_bytes=process.requests.body_limit_bytes,
-        json_depth=process.requests.json_depth,
-        json_values=process.requests.json_values,
-        streams=process.streams.open,
-    )
 
 
 logger = logging.getLogger(__name__)

@@ -11,15 +11,15 @@ from starlette.types import ASGIApp
 from bridge.a2a.client.agent_card import OwnCard
 from bridge.a2a.model.life import IdsAndClock
 from bridge.a2a.push.sender import PushSender
-from bridge.a2a.server.app import AgentServer
+from bridge.a2a.server.app import AgentLimits, AgentServer
 from bridge.a2a.server.service import Service
 from bridge.a2a.server.signed_cards import CardSigning
 from bridge.a2a.tasks.engine import Engine
+from bridge.a2a.tasks.intake import EngineLimits
 from bridge.a2a.tasks.webhooks import Webhooks
 from bridge.a2a.wire.extensions import ExtensionFilter
 from bridge.a2a.wire.versions import VERSIONS
 from bridge.assembly.ids import OrderedIds, clock_of, elapsed_ms, now_ms
-from bridge.assembly.limits import agent_limits, engine_limits, stream_pace
 from bridge.assembly.plan import ProcessPlan, PublishedPlan
 from bridge.assembly.push import webhooks_of
 from bridge.assembly.stores import store_for
@@ -75,13 +75,7 @@ class PublishedAgent:
         self.agent.update(
             sources, agent_options_of(self.name, plan, push=self.push is not None), plan.overrides
         )
-        run = plan.profile.run
-        self.engine.limits = replace(
-            self.engine.limits,
-            cancel_grace_seconds=run.cancel_grace_seconds,
-            drain_seconds=run.drain_seconds,
-            input_timeout_seconds=run.input_timeout_seconds,
-        )
+        self.engine.limits = replace(self.engine.limits, run=plan.profile.run)
         self._tell()
 
     def _tell(self) -> None:
@@ -137,8 +131,7 @@ async def published(
             service,
             access,
             place.web,
-            agent_limits(plan.profile, process),
-            stream_pace(process),
+            AgentLimits(process.requests, process.streams, plan.profile.card),
             name=name,
             versions=VERSIONS.served(
                 merges_cards=plan.profile.card.legacy_card, hermes=plan.profile.card.hermes, push=sends
@@ -200,4 +193,11 @@ def _engine_for(
         kept.keep_ended_bytes_each,
     )
     retention = Retention(kept.keep_ended_seconds, quota, kept.clean_every_seconds)
-    return Engine(agent, store, ids, engine_limits(profile, process), retention, webhooks)
+    return Engine(
+        agent,
+        store,
+        ids,
+        EngineLimits(profile.run, process.requests, process.streams.queue_events),
+        retention,
+        webhooks,
+    )

@@ -17,11 +17,12 @@ from __future__ import annotations
 import asyncio
 import ipaddress
 import logging
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 from typing import Final, Protocol
 
-from bridge.http.request_checks import site_of
+from bridge.http.request_checks import network_of, site_of
+from bridge.settings import ConnectionSettings, RequestSettings
 
 logger = logging.getLogger(__name__)
 
@@ -45,28 +46,20 @@ IpNetwork = ipaddress.IPv4Network | ipaddress.IPv6Network
 
 
 @dataclass(frozen=True)
-class ConnectionLimits:
-    """The bounds on connections, and the times in which each must send its parts."""
+class HttpServerLimits:
+    """The bounds of a server: on each request, and on its connections."""
 
-    most: int
-    """Kept connections: those that have sent a request."""
-    new: int
-    """New connections, which have not sent a request yet; also the bound on connections that drain after a refusal."""
-    each: int
-    """Connections of one address, new and kept."""
-    proxies: Sequence[IpNetwork]
-    """Networks of proxies, which speak for many peers: `each` does not apply to them."""
-    idle_seconds: float
-    head_seconds: float
-    body_seconds: float
-    bodies_bytes: int
-    """The bytes received of all bodies that are being read, together."""
+    requests: RequestSettings
+    connections: ConnectionSettings
 
-    def within(self, descriptors: int) -> ConnectionLimits:
-        """These limits, reduced to a number of available descriptors."""
-        places = descriptors - descriptors // _ELSEWHERE
-        new = max(1, min(self.new, places // _HEADS_OF))
-        return replace(self, new=new, most=max(1, min(self.most, places - 2 * new)))
+    def within(self, descriptors: int) -> HttpServerLimits:
+        """These limits, with no more connections than a number of available descriptors allows."""
+        places, wanted = descriptors - descriptors // _ELSEWHERE, self.connections
+        new = max(1, min(wanted.new, places // _HEADS_OF))
+        most = max(1, min(wanted.most, places - 2 * new))
+        if (new, most) != (wanted.new, wanted.most):
+            logger.info("%d descriptors are enough for %d connections", descriptors, most)
+        return replace(self, connections=wanted.having(new=new, most=most))
 
 
 class Connection(Protocol):
@@ -208,7 +201,8 @@ class RateLimitedLog:
 class Connections:
     """All connections of one listening socket. Create the object on the socket's event loop."""
 
-    limits: ConnectionLimits
+    limits: ConnectionSettings
+    requests: RequestSettings
     _kept: int = 0
     _of_site: dict[str, int] = field(default_factory=dict)
     _read: dict[Connection, int] = field(default_factory=dict)
@@ -216,10 +210,11 @@ class Connections:
     _read_bytes: int = 0
 
     def __post_init__(self) -> None:
-        limits = self.limits
-        self.heads = WaitingConnections(limits.head_seconds, lambda one: one.head_is_late())
+        limits, requests = self.limits, self.requests
+        self._proxies = [network_of(network) for network in limits.proxies]
+        self.heads = WaitingConnections(requests.head_seconds, lambda one: one.head_is_late())
         """Connections whose head is awaited: new ones, and kept ones that have sent a part of it."""
-        self.bodies = WaitingConnections(limits.body_seconds, lambda one: one.look_at_body())
+        self.bodies = WaitingConnections(requests.body_seconds, lambda one: one.look_at_body())
         """Connections whose body is being read and did not come with its head."""
         self.idle = WaitingConnections(limits.idle_seconds, lambda one: one.rest_is_over())
         """Idle connections."""
@@ -264,7 +259,7 @@ class Connections:
         """A connection has received `size` more bytes of its body."""
         self._read[connection] = self._read.get(connection, 0) + size
         self._read_bytes += size
-        if self._read_bytes > self.limits.bodies_bytes:
+        if self._read_bytes > self.requests.bodies_limit_bytes:
             self._lighten()
 
     def has_read(self, connection: Connection) -> None:
@@ -272,7 +267,7 @@ class Connections:
         self._read_bytes -= self._read.pop(connection, 0)
 
     def _lighten(self) -> None:
-        most = self.limits.bodies_bytes - self.limits.bodies_bytes // _ROOM_OF
+        most = self.requests.bodies_limit_bytes - self.requests.bodies_limit_bytes // _ROOM_OF
         for connection in sorted(self._read, key=self._read.__getitem__, reverse=True):
             if self._read_bytes <= most:
                 return
@@ -331,6 +326,6 @@ class Connections:
         except ValueError:
             return None
         address = getattr(address, "ipv4_mapped", None) or address
-        if address.is_loopback or any(address in network for network in self.limits.proxies):
+        if address.is_loopback or any(address in network for network in self._proxies):
             return None
         return site_of(peer)

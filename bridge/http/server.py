@@ -18,7 +18,6 @@ import logging
 import socket
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from enum import Enum
 from http import HTTPStatus
 from typing import Any, Final
@@ -30,9 +29,10 @@ from starlette.types import ASGIApp
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
 from uvicorn.server import ServerState
 
-from bridge.http.connections import ConnectionLimits, Connections, PendingHandshake
+from bridge.http.connections import Connections, HttpServerLimits, PendingHandshake
 from bridge.http.request_checks import IDENTITIES
 from bridge.http.tls import ShownCertificate, TlsPoint, UnreadableCertificateError
+from bridge.settings import RequestSettings
 
 logger = logging.getLogger(__name__)
 
@@ -53,19 +53,6 @@ _PAUSE_SECONDS: Final = 0.1
 
 _UNREAD_BYTES: Final = 1024 * 1024
 """The most bytes of a body that are read after its answer, so that the connection can be reused."""
-
-
-@dataclass(frozen=True)
-class RequestLimits:
-    """The bounds on one request."""
-
-    head_bytes: int
-    headers: int
-    target_bytes: int
-    bytes_per_second: float
-    """The minimum rate of a body, over each period of `ConnectionLimits.body_seconds`, and of reading an answer."""
-    pipelined: int
-    """Requests that may wait for the answers to earlier requests of their connection."""
 
 
 class RequestRefusal(Enum):
@@ -126,7 +113,7 @@ class BoundedProtocol(HttpToolsProtocol):
         config: uvicorn.Config,
         server_state: ServerState,
         app_state: dict[str, Any],
-        limits: RequestLimits,
+        limits: RequestSettings,
         connections: Connections,
     ) -> None:
         super().__init__(config, server_state, app_state)
@@ -172,7 +159,7 @@ class BoundedProtocol(HttpToolsProtocol):
 
     def look_at_body(self) -> None:
         """Refuse the body if too little of it came since the last look, unless the server itself paused reading."""
-        wanted = self._wanted_bytes(self._connections.limits.body_seconds)
+        wanted = self._wanted_bytes(self._limits.body_seconds)
         if self._body_bytes < wanted and not self.flow.read_paused and not self.pipeline:
             self._refuse(RequestRefusal.SLOW_BODY)
             return
@@ -221,7 +208,7 @@ class BoundedProtocol(HttpToolsProtocol):
         super().connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:
-        most = self._limits.head_bytes
+        most = self._limits.head_limit_bytes
         if len(data) <= most:
             self._feed(data)
             return
@@ -263,9 +250,11 @@ class BoundedProtocol(HttpToolsProtocol):
 
     def on_headers_complete(self) -> None:
         limits = self._limits
-        if len(self.url) > limits.target_bytes:
+        if len(self.url) > limits.target_limit_bytes:
             raise _RequestRefusedError(RequestRefusal.TARGET)
-        if len(self.headers) > limits.headers or (self._head_bytes and self._size() > limits.head_bytes):
+        if len(self.headers) > limits.headers or (
+            self._head_bytes and self._size() > limits.head_limit_bytes
+        ):
             raise _RequestRefusedError(RequestRefusal.HEAD)
         if len(self.pipeline) >= limits.pipelined:
             raise _RequestRefusedError(RequestRefusal.PIPELINED)
@@ -310,9 +299,9 @@ class BoundedProtocol(HttpToolsProtocol):
 
     def _head_goes_on(self, size: int) -> None:
         self._head_bytes += size
-        if len(self.url) > self._limits.target_bytes:
+        if len(self.url) > self._limits.target_limit_bytes:
             self._refuse(RequestRefusal.TARGET)
-        elif self._head_bytes > self._limits.head_bytes or len(self.headers) > self._limits.headers:
+        elif self._head_bytes > self._limits.head_limit_bytes or len(self.headers) > self._limits.headers:
             self._refuse(RequestRefusal.HEAD)
         else:
             self._connections.await_head(self)
@@ -330,7 +319,7 @@ class BoundedProtocol(HttpToolsProtocol):
             self._framing_bytes = 0 if is_body else self._framing_bytes + size
         if self._unread_bytes > _UNREAD_BYTES:
             self._refuse(RequestRefusal.SLOW_BODY, silently=True)
-        elif self._framing_bytes > self._limits.head_bytes or len(self.headers) > self._limits.headers:
+        elif self._framing_bytes > self._limits.head_limit_bytes or len(self.headers) > self._limits.headers:
             self._refuse(RequestRefusal.HEAD)
         else:
             if not self.pipeline and not self.cycle.response_complete:
@@ -375,14 +364,6 @@ class BoundedProtocol(HttpToolsProtocol):
         cycle.keep_alive = False
         if self.pipeline and not self._awaits_head:
             self.pipeline[0] = cycle, refusal.app
-
-
-@dataclass(frozen=True)
-class HttpServerLimits:
-    """The bounds of a server: on each request, and on its connections."""
-
-    requests: RequestLimits
-    connections: ConnectionLimits
 
 
 class BoundedServer(uvicorn.Server):
@@ -441,7 +422,7 @@ class BoundedServer(uvicorn.Server):
         yield
 
     async def _accept(self, listener: socket.socket) -> None:
-        connections = Connections(self._limits.connections)
+        connections = Connections(self._limits.connections, self._limits.requests)
         with listener, self._accepting:
             async with anyio.create_task_group() as handshakes:
                 while True:
@@ -479,7 +460,6 @@ class BoundedServer(uvicorn.Server):
 
     async def _secure(self, accepted: socket.socket, connections: Connections, tls: TlsPoint) -> None:
         """Do the handshake of a connection. A peer that takes long holds up nobody else."""
-        limits = self._limits.connections
         with anyio.CancelScope() as scope:
             handshake = PendingHandshake(_address_of(accepted), scope.cancel)
             try:
@@ -498,7 +478,7 @@ class BoundedServer(uvicorn.Server):
                     connections,
                     handshake,
                     ssl=context,
-                    ssl_handshake_timeout=limits.head_seconds,
+                    ssl_handshake_timeout=self._limits.requests.head_seconds,
                     ssl_shutdown_timeout=_GOODBYE_SECONDS,
                 )
             finally:

@@ -22,10 +22,11 @@ import anyio.abc
 import anyio.to_thread
 
 from bridge.assembly.bridge import Bridge
-from bridge.assembly.limits import server_limits
 from bridge.assembly.plan import LOOPBACK_HOST, Plan, calls_itself
 from bridge.assembly.telemetry import ReloadCount
 from bridge.assembly.tool_servers import StartObserver
+from bridge.config.tables.profile import Profile
+from bridge.http.connections import HttpServerLimits
 from bridge.http.server import BoundedServer
 from bridge.http.tls import TlsPoint
 from bridge.process.listening import listening
@@ -88,7 +89,7 @@ async def serve_http(
             bridge = Bridge(plan, audience, own_url=own_url)
             _mount_console(bridge, plan, reload or served)
             async with bridge.run(), anyio.create_task_group() as serving:
-                limits = server_limits(plan.profile, raise_descriptors())
+                limits = _limits_of(plan.profile)
                 server = BoundedServer(bridge.app, limits, shares_listener=shared is not None, tls=tls)
                 servers = [server]
                 if for_replicas is not None and plan.place.replica is not None:
@@ -169,7 +170,7 @@ async def unannounced_bridge(
         port: int = listener.getsockname()[1]
         plan = replace(plan, place=replace(plan.place, host=LOOPBACK_HOST, port=port))
         bridge = Bridge(plan, watching, over_http=over_http, own_url=url_of(LOOPBACK_HOST, port))
-        server = BoundedServer(bridge.app, server_limits(plan.profile, raise_descriptors()))
+        server = BoundedServer(bridge.app, _limits_of(plan.profile))
         serving.start_soon(server.serve_on, listener)
         async with bridge.run():
             yield bridge, plan
@@ -258,9 +259,11 @@ def _metrics_server(plan: Plan, read: Callable[[], Awaitable[list[MetricFamily]]
     async def text() -> bytes:
         return await anyio.to_thread.run_sync(text_of, await read())
 
-    return BoundedServer(
-        MetricsEndpoint(text, plan.place.web), server_limits(plan.profile, raise_descriptors())
-    )
+    return BoundedServer(MetricsEndpoint(text, plan.place.web), _limits_of(plan.profile))
+
+
+def _limits_of(profile: Profile) -> HttpServerLimits:
+    return HttpServerLimits(profile.requests, profile.connections).within(raise_descriptors())
 
 
 def _note_reload(reloads: ReloadCount, bridge: Bridge, taken: bool) -> None:

@@ -183,10 +183,10 @@ async def test_only_post_is_accepted() -> None:
     ids=["2 MB", "without a length", "slow"],
 )
 async def test_a_body_with_a_valid_token_is_limited_in_size_and_time(framing: str, status: int) -> None:
-    connections = replace(DEFAULT_LIMITS.connections, body_seconds=0.2)
+    requests = DEFAULT_LIMITS.requests.having(body_seconds=0.2)
     async with (
         receiving() as bridge,
-        listening(bridge.app, limits=replace(DEFAULT_LIMITS, connections=connections)) as url,
+        listening(bridge.app, limits=replace(DEFAULT_LIMITS, requests=requests)) as url,
     ):
         with anyio.fail_after(30):
             async with await anyio.connect_tcp("127.0.0.1", urlsplit(url).port or 0) as stream:

@@ -27,6 +27,7 @@ from tests.assembly.test_bridge import PROFILE, agent
 from tests.assembly.test_caller_logins import TOKENS, Office, Town, link_in, town
 from tests.assembly.test_logins import put
 from tests.support.issuer import issuer_at
+from tests.support.limits import engine_limits
 from tests.support.running import call_part
 
 pytestmark = pytest.mark.outside
@@ -143,7 +144,7 @@ async def test_a_task_that_waits_after_a_restart_is_cancelled_and_counted_like_a
         task, _ = await left(here)
         async with opened(here) as bridge:
             engine = bridge.there.bridge.published[0].engine
-            engine.limits = replace(engine.limits, open_tasks=1)
+            engine.limits = engine_limits(open_tasks=1)
             headers = {"Authorization": f"Bearer {TOKENS['alice']}", "A2A-Version": "1.0"}
             said = {"message": {"messageId": "2", "role": "ROLE_USER", **ECHO}}
             asked = {"jsonrpc": "2.0", "id": 1, "method": "SendMessage", "params": said}

@@ -12,15 +12,11 @@ from bridge.a2a.client.follow import FollowPace
 from bridge.a2a.client.http_cache import FreshnessBounds
 from bridge.a2a.client.transports import Deadlines
 from bridge.a2a.server.app import AgentLimits
-from bridge.a2a.server.event_stream import StreamPace
-from bridge.a2a.tasks.agent import HeldLimits
-from bridge.a2a.tasks.intake import EngineLimits, HistoryLimits
+from bridge.a2a.tasks.intake import EngineLimits
 from bridge.a2a.wire.jsontext import parse_json
 from bridge.agents_as_tools.options import FaceOptions
 from bridge.assembly.plan_from_file import plan_from_file
 from bridge.config.load import load
-from bridge.http.connections import ConnectionLimits
-from bridge.http.server import RequestLimits
 from bridge.mcp.client.dispatcher import UnansweredBounds
 from bridge.mcp.client.listed_tools import ListBounds
 from bridge.mcp.client.opening import SessionPace
@@ -45,22 +41,17 @@ def test_what_a_profile_says_has_no_default_in_the_code() -> None:
         ClientOptions,
         StdioTarget,
         ChildPace,
-        ConnectionLimits,
         Deadlines,
         EngineLimits,
         FaceOptions,
-        HeldLimits,
-        HistoryLimits,
         ListBounds,
         McpLimits,
         FollowPace,
         Quota,
-        RequestLimits,
         Retention,
         AgentLimits,
         SessionPace,
         SessionRules,
-        StreamPace,
         ToolCall,
         ToolRules,
         UnansweredBounds,

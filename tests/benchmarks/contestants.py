@@ -10,7 +10,7 @@ from typing import Final, Literal
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 
 from tests.peers.node import everything_command
-from tests.support.limits import stream_pace
+from tests.support.limits import PROFILE
 from tests.support.running import RAW_SERVER
 
 Store = Literal["memory", "sqlite"]
@@ -116,7 +116,7 @@ def many_servers_command(servers: int) -> list[str]:
 def bare_streams_command(port: int) -> list[str]:
     """Starlette's own streams, with a heartbeat as often as the bridge sends one."""
     words = ["-m", "tests.benchmarks.bare_streams", "--port", str(port)]
-    return [sys.executable, *words, "--heartbeat-seconds", str(stream_pace().heartbeat_seconds)]
+    return [sys.executable, *words, "--heartbeat-seconds", str(PROFILE.streams.heartbeat_seconds)]
 
 
 def load_command() -> list[str]:

@@ -9,8 +9,7 @@ import socket
 import sys
 from collections.abc import AsyncIterator, Iterator
 from contextlib import AsyncExitStack, asynccontextmanager, contextmanager, suppress
-from dataclasses import dataclass, field, replace
-from ipaddress import ip_network
+from dataclasses import dataclass, field
 from typing import Any, Final
 
 import anyio
@@ -21,12 +20,13 @@ import uvicorn
 from anyio.abc import SocketStream
 from uvicorn.server import ServerState
 
-from bridge.assembly.limits import server_limits
-from bridge.http.connections import ConnectionLimits, Connections
-from bridge.http.server import BoundedProtocol, HttpServerLimits, RequestLimits
+from bridge.http.connections import Connections, HttpServerLimits
+from bridge.http.server import BoundedProtocol
 from bridge.process.resources import raise_descriptors
+from bridge.settings import ConnectionSettings, RequestSettings
 from tests.hostile.raw_caller import flood, refusal_in, until_closed
-from tests.support.running import listening, profile_with
+from tests.support.limits import PROFILE
+from tests.support.running import listening
 
 WAIT_SECONDS: Final = 10.0
 SOON: Final = 0.05
@@ -38,19 +38,17 @@ SLOW: Final = b"GET /slow HTTP/1.1\r\nHost: localhost\r\n\r\n"
 POST: Final = b"POST /quick HTTP/1.1\r\nHost: localhost\r\nContent-Length: %d\r\n\r\n"
 CHUNKED: Final = b"POST /quick HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n\r\n"
 
-REQUESTS: Final = RequestLimits(
-    head_bytes=4096, headers=20, target_bytes=512, bytes_per_second=1000, pipelined=3
-)
-CONNECTIONS: Final = ConnectionLimits(
-    most=100,
-    new=100,
-    each=100,
-    proxies=(),
-    idle_seconds=NEVER,
+REQUESTS: Final = PROFILE.requests.having(
+    head_limit_bytes=4096,
+    headers=20,
+    target_limit_bytes=512,
+    bytes_per_second=1000,
+    pipelined=3,
     head_seconds=NEVER,
     body_seconds=NEVER,
-    bodies_bytes=10**9,
+    bodies_limit_bytes=10**9,
 )
+CONNECTIONS: Final = PROFILE.connections.having(most=100, new=100, each=100, idle_seconds=NEVER)
 
 
 @dataclass
@@ -102,7 +100,7 @@ class Served:
 
 @asynccontextmanager
 async def serving(
-    requests: RequestLimits = REQUESTS, connections: ConnectionLimits = CONNECTIONS
+    requests: RequestSettings = REQUESTS, connections: ConnectionSettings = CONNECTIONS
 ) -> AsyncIterator[Served]:
     app = App()
     with anyio.fail_after(WAIT_SECONDS):
@@ -180,7 +178,7 @@ async def test_bytes_without_end_are_not_read_on_after_a_refusal() -> None:
 @pytest.mark.parametrize("said", [HEAD, b"GET", b"\r\n"])
 async def test_half_a_head_is_refused_with_408(said: bytes) -> None:
     async with (
-        serving(connections=replace(CONNECTIONS, head_seconds=SOON)) as served,
+        serving(REQUESTS.having(head_seconds=SOON)) as served,
         served.peer(said) as stream,
     ):
         assert refusal_in(await until_closed(stream)) == LATE_HEAD
@@ -188,7 +186,7 @@ async def test_half_a_head_is_refused_with_408(said: bytes) -> None:
 
 async def test_half_a_head_after_a_request_is_refused_with_408() -> None:
     async with (
-        serving(connections=replace(CONNECTIONS, head_seconds=SOON)) as served,
+        serving(REQUESTS.having(head_seconds=SOON)) as served,
         served.peer(
             GET
         ) as stream,  # at once: a connection that says nothing is closed as soon as one with half a head
@@ -200,7 +198,7 @@ async def test_half_a_head_after_a_request_is_refused_with_408() -> None:
 
 async def test_a_connection_that_sends_nothing_is_closed_in_silence() -> None:
     async with (
-        serving(connections=replace(CONNECTIONS, head_seconds=SOON)) as served,
+        serving(REQUESTS.having(head_seconds=SOON)) as served,
         served.peer() as stream,
     ):
         assert await until_closed(stream) == b""
@@ -208,7 +206,7 @@ async def test_a_connection_that_sends_nothing_is_closed_in_silence() -> None:
 
 async def test_a_peer_that_is_gone_is_refused_without_a_fault() -> None:
     config = uvicorn.Config(App(), ws="none", log_config=None)
-    connections = Connections(CONNECTIONS)
+    connections = Connections(CONNECTIONS, REQUESTS)
     with socket.create_server(("127.0.0.1", 0)) as listener:
         client = socket.create_connection(listener.getsockname())
         accepted, _ = listener.accept()
@@ -226,7 +224,7 @@ async def test_a_peer_that_is_gone_is_refused_without_a_fault() -> None:
 
 async def test_what_is_wrong_behind_a_call_ends_the_connection_after_its_answer() -> None:
     async with (
-        serving(connections=replace(CONNECTIONS, head_seconds=SOON)) as served,
+        serving(REQUESTS.having(head_seconds=SOON)) as served,
         served.peer(SLOW) as late,
         served.peer(SLOW + b"\0\0") as wrong,
     ):
@@ -243,7 +241,7 @@ async def test_what_is_wrong_behind_a_call_ends_the_connection_after_its_answer(
 async def test_a_body_that_is_wrong_behind_a_call_is_refused_after_its_answer() -> None:
     endless = CHUNKED + b"1;" + b"x" * 10_000
     async with (
-        serving(connections=replace(CONNECTIONS, body_seconds=SOON)) as served,
+        serving(REQUESTS.having(body_seconds=SOON)) as served,
         served.peer(SLOW + POST % 1000) as unended,
         served.peer(SLOW + endless) as wrong,
     ):
@@ -272,7 +270,7 @@ async def test_requests_sent_ahead_are_bounded_and_those_before_are_answered() -
 
 async def test_an_unended_body_is_refused_with_408() -> None:
     async with (
-        serving(connections=replace(CONNECTIONS, body_seconds=SOON)) as served,
+        serving(REQUESTS.having(body_seconds=SOON)) as served,
         served.peer(POST % 1000) as empty,
         served.peer(POST % 1000 + b"x") as begun,
     ):
@@ -287,9 +285,9 @@ async def test_a_trickling_body_is_refused_with_408() -> None:
             while True:
                 await stream.send(b"x")
 
-    too_fast_for_it = replace(REQUESTS, bytes_per_second=1e9)
+    too_fast_for_it = REQUESTS.having(bytes_per_second=1e9, body_seconds=SOON)
     async with (
-        serving(too_fast_for_it, replace(CONNECTIONS, body_seconds=SOON)) as served,
+        serving(too_fast_for_it) as served,
         served.peer(POST % 1_000_000) as stream,
         anyio.create_task_group() as tasks,
     ):
@@ -327,7 +325,7 @@ async def test_trailers_do_not_become_headers() -> None:
 
 async def test_a_connection_whose_answer_came_before_its_body_goes_on_once_that_is_read() -> None:
     deaf = (POST % 1000).replace(b"/quick", b"/deaf")
-    async with serving(connections=replace(CONNECTIONS, most=1)) as served, served.peer() as stream:
+    async with serving(connections=CONNECTIONS.having(most=1)) as served, served.peer() as stream:
         assert b"200 OK" in await asked(stream, deaf)
         assert b"200 OK" in await asked(stream, b"x" * 1000 + GET)
         async with served.peer() as other:
@@ -348,7 +346,7 @@ async def test_a_body_that_nobody_wants_is_not_read_without_end() -> None:
 
 
 async def test_those_who_send_no_head_shut_nobody_out() -> None:
-    async with serving(connections=replace(CONNECTIONS, most=2, new=4)) as served, served.peer() as kept:
+    async with serving(connections=CONNECTIONS.having(most=2, new=4)) as served, served.peer() as kept:
         assert b"200 OK" in await asked(kept)
         first = [await anyio.connect_tcp("127.0.0.1", served.port) for _ in range(20)]
         async with served.peer() as honest:
@@ -362,7 +360,7 @@ async def test_those_who_send_no_head_shut_nobody_out() -> None:
 
 async def test_the_one_that_rests_longest_gives_its_place() -> None:
     async with (
-        serving(connections=replace(CONNECTIONS, most=2)) as served,
+        serving(connections=CONNECTIONS.having(most=2)) as served,
         served.peer() as older,
         served.peer() as newer,
     ):
@@ -377,7 +375,7 @@ async def test_the_one_that_rests_longest_gives_its_place() -> None:
 
 async def test_a_call_at_work_is_never_closed_for_another_which_is_told_to_come_again() -> None:
     async with (
-        serving(connections=replace(CONNECTIONS, most=2, idle_seconds=SOON, head_seconds=SOON)) as served,
+        serving(REQUESTS.having(head_seconds=SOON), CONNECTIONS.having(most=2, idle_seconds=SOON)) as served,
         served.peer(SLOW) as one,
         served.peer(SLOW) as other,
     ):
@@ -392,7 +390,7 @@ async def test_a_call_at_work_is_never_closed_for_another_which_is_told_to_come_
 
 async def test_a_body_that_is_read_gives_way_to_a_whole_request() -> None:
     async with (
-        serving(connections=replace(CONNECTIONS, most=1)) as served,
+        serving(connections=CONNECTIONS.having(most=1)) as served,
         served.peer(POST % 1000 + b"x") as unended,
     ):
         await served.app.reads.wait()
@@ -404,7 +402,7 @@ async def test_a_body_that_is_read_gives_way_to_a_whole_request() -> None:
 async def test_bodies_that_are_read_are_bounded_together_and_small_ones_pass() -> None:
     """Those that hold most give way. One that comes in one piece is never counted."""
     async with (
-        serving(connections=replace(CONNECTIONS, bodies_bytes=1_000_000)) as served,
+        serving(REQUESTS.having(bodies_limit_bytes=1_000_000)) as served,
         AsyncExitStack() as stack,
     ):
         small = await stack.enter_async_context(served.peer(POST % 2000, b"x" * 1000))
@@ -436,7 +434,7 @@ async def test_bodies_that_are_read_are_bounded_together_and_small_ones_pass() -
 
 async def test_a_connection_that_rests_too_long_is_closed() -> None:
     async with (
-        serving(connections=replace(CONNECTIONS, idle_seconds=SOON)) as served,
+        serving(connections=CONNECTIONS.having(idle_seconds=SOON)) as served,
         served.peer() as stream,
     ):
         assert b"200 OK" in await asked(stream)
@@ -534,7 +532,7 @@ class Peer:
 async def test_connections_of_one_address_are_bounded_unless_it_is_loopback_or_a_proxy(
     addresses: list[str], refused: list[int]
 ) -> None:
-    connections = Connections(replace(CONNECTIONS, each=2, proxies=(ip_network("10.0.0.0/8"),)))
+    connections = Connections(CONNECTIONS.having(each=2, proxies=["10.0.0.0/8"]), REQUESTS)
     peers = [Peer(address) for address in addresses]
     for peer in peers:
         connections.arrived(peer)
@@ -544,23 +542,6 @@ async def test_connections_of_one_address_are_bounded_unless_it_is_loopback_or_a
     again = Peer(addresses[0])
     connections.arrived(again)
     assert not again.refused
-
-
-def test_the_limits_of_a_profile_are_those_of_the_server() -> None:
-    profile = profile_with(connections={"most": 500, "new": 50, "each": 5, "proxies": ["10.0.0.1/8", "::1"]})
-    assert server_limits(profile, descriptors=20_000) == HttpServerLimits(
-        RequestLimits(head_bytes=32_768, headers=100, target_bytes=8192, bytes_per_second=500, pipelined=16),
-        ConnectionLimits(
-            most=500,
-            new=50,
-            each=5,
-            proxies=(ip_network("10.0.0.0/8"), ip_network("::1/128")),
-            idle_seconds=75,
-            head_seconds=10,
-            body_seconds=20,
-            bodies_bytes=268_435_456,
-        ),
-    )
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="elsewhere the system may refuse its own hard limit")
@@ -580,5 +561,5 @@ def test_the_limit_of_descriptors_is_raised_as_far_as_it_may_be() -> None:
     [(1_000_000, 12_000, 1024), (20_000, 12_000, 1024), (1024, 576, 96), (256, 144, 24), (8, 4, 1)],
 )
 def test_connections_stay_below_the_limit_of_descriptors(descriptors: int, most: int, new: int) -> None:
-    wanted = replace(CONNECTIONS, most=12_000, new=1024)
-    assert wanted.within(descriptors) == replace(wanted, most=most, new=new)
+    wanted = HttpServerLimits(REQUESTS, CONNECTIONS.having(most=12_000, new=1024))
+    assert wanted.within(descriptors).connections == CONNECTIONS.having(most=most, new=new)

@@ -138,7 +138,7 @@ def test_files_that_could_not_be_read_are_taken_once_they_can_although_they_stay
 
 
 async def test_a_peer_that_begins_no_handshake_holds_up_nobody(authority: Authority, files: TlsFiles) -> None:
-    limits = replace(DEFAULT_LIMITS, connections=replace(DEFAULT_LIMITS.connections, new=2))
+    limits = replace(DEFAULT_LIMITS, connections=DEFAULT_LIMITS.connections.having(new=2))
     async with listening(scheme_asked, limits=limits, tls=TlsPoint(files)) as url:
         port = httpx2.URL(url).port
         assert port is not None

@@ -21,7 +21,6 @@ from bridge.a2a.model.objects import (
     TaskState,
 )
 from bridge.a2a.server.app import AgentLimits, AgentServer
-from bridge.a2a.server.event_stream import StreamPace
 from bridge.a2a.server.service import Service
 from bridge.a2a.tasks.agent import Job, PlannedWork, Turn, WorkName, WorkSession
 from bridge.a2a.tasks.callers import CallContext
@@ -35,7 +34,7 @@ from bridge.identity.callers.principals import LOCAL, Principal
 from bridge.identity.callers.verifiers import Access
 from bridge.store.contract import Store
 from bridge.store.memory import MemoryStore
-from tests.support.limits import PROFILE, agent_limits, engine_limits, stream_pace
+from tests.support.limits import PROFILE, agent_limits, engine_limits
 from tests.support.running import listening, message
 
 ALICE = CallContext(LOCAL)
@@ -153,7 +152,6 @@ def engine_of(
 async def serving(
     script: Callable[[Job], Awaitable[None]],
     limits: AgentLimits | None = None,
-    pace: StreamPace | None = None,
     versions: Versions = VERSIONS,
     **engine_limits: Any,
 ) -> AsyncIterator[tuple[str, Engine]]:
@@ -165,7 +163,6 @@ async def serving(
             Access(()),
             FaceAddress(),
             limits or agent_limits(),
-            pace or stream_pace(),
             versions=versions,
         )
         async with listening(server.at("")) as url:

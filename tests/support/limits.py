@@ -11,10 +11,8 @@ from bridge.a2a.client.follow import FollowPace
 from bridge.a2a.client.http_cache import FreshnessBounds
 from bridge.a2a.client.transports import Deadlines
 from bridge.a2a.server.app import AgentLimits
-from bridge.a2a.server.event_stream import StreamPace
-from bridge.a2a.tasks.agent import HeldLimits
-from bridge.a2a.tasks.intake import EngineLimits, HistoryLimits
-from bridge.assembly import limits, offered_server
+from bridge.a2a.tasks.intake import EngineLimits
+from bridge.assembly import offered_server
 from bridge.assembly.plan import ServerPlan
 from bridge.config.tables.profile import load_profile
 from bridge.mcp.client.eras import Era
@@ -25,6 +23,7 @@ from bridge.mcp.client.transports.streamable_http import HttpTarget
 from bridge.mcp.client.upstream import SessionRules
 from bridge.mcp.client.values import ToolCall
 from bridge.mcp.server.server import McpLimits
+from bridge.settings import Settings
 from bridge.text.jsonvalues import JsonObject
 from bridge.translate.skill_tools import ToolRules
 
@@ -102,32 +101,27 @@ def pace_of(**said: Any) -> FollowPace:
 
 def engine_limits(**said: Any) -> EngineLimits:
     """Of the tasks of an agent."""
-    return replace(limits.engine_limits(PROFILE, PROFILE), **said)
-
-
-def history_limits(**said: Any) -> HistoryLimits:
-    """Of what a task may hold of what was said."""
-    return replace(engine_limits().history, **said)
-
-
-def held_limits(**said: Any) -> HeldLimits:
-    """Of what a task takes in while it is at work."""
-    return replace(engine_limits().held, **said)
+    run, requests, own = _sorted(said, PROFILE.run, PROFILE.requests)
+    return EngineLimits(run, requests, **{"watch_events": PROFILE.streams.queue_events, **own})
 
 
 def agent_limits(**said: Any) -> AgentLimits:
     """Of the clients of an agent."""
-    return replace(limits.agent_limits(PROFILE, PROFILE), **said)
-
-
-def stream_pace(**said: Any) -> StreamPace:
-    """Of the streams of an agent."""
-    return replace(limits.stream_pace(PROFILE), **said)
+    requests, streams, card, own = _sorted(said, PROFILE.requests, PROFILE.streams, PROFILE.card)
+    return AgentLimits(requests, streams, card, **own)
 
 
 def mcp_limits(**said: Any) -> McpLimits:
     """Of the clients of an MCP server."""
-    return replace(offered_server.mcp_limits(PROFILE), **said)
+    requests, streams, own = _sorted(said, PROFILE.requests, PROFILE.streams)
+    return McpLimits(requests, streams, **own)
+
+
+def _sorted(said: Mapping[str, Any], *tables: Settings) -> tuple[Any, ...]:
+    """The tables with the values that are theirs, and the other values."""
+    named = [{key: said[key] for key in table.model_fields_set & said.keys()} for table in tables]
+    rest = {key: value for key, value in said.items() if not any(key in keys for keys in named)}
+    return *(table.having(**keys) for table, keys in zip(tables, named, strict=True)), rest
 
 
 def session_pace(**said: Any) -> SessionPace:

@@ -17,10 +17,10 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from bridge.a2a.tasks.engine import Engine
 from bridge.assembly.bridge import Bridge
-from bridge.assembly.limits import server_limits
 from bridge.assembly.plan import Plan, ProcessPlan, PublishedPlan, PushPlan, ServerPlan, SharedStore
 from bridge.config.tables.profile import Profile, load_profile
-from bridge.http.server import BoundedServer, HttpServerLimits
+from bridge.http.connections import HttpServerLimits
+from bridge.http.server import BoundedServer
 from bridge.http.tls import TlsPoint
 from bridge.identity.callers.issuers import Issuer
 from bridge.identity.callers.verifiers import Credential
@@ -172,6 +172,11 @@ class Running:
     def base_url(self) -> str:
         """The agent's base."""
         return f"{self.root_url}{self.bridge.path}"
+
+
+def server_limits(profile: Profile, descriptors: int) -> HttpServerLimits:
+    """The limits of a server, as a process makes them."""
+    return HttpServerLimits(profile.requests, profile.connections).within(descriptors)
 
 
 DEFAULT_LIMITS: Final = server_limits(profile_of("default"), descriptors=4096)

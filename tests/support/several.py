@@ -34,7 +34,6 @@ from tests.support.limits import (
     engine_limits,
     session_pace,
     session_rules,
-    stream_pace,
 )
 from tests.support.running import Rpc, listening, message, mounted, texts
 from tests.support.tools import options_with
@@ -144,7 +143,6 @@ async def team(
             Access((), LOCAL),
             FaceAddress(),
             agent_limits(),
-            stream_pace(),
         )
         root_url = await stack.enter_async_context(listening(mounted(BASE, server.at(BASE))))
         http = await stack.enter_async_context(httpx2.AsyncClient(timeout=30))

@@ -23,7 +23,7 @@ from bridge.identity.callers.principals import Principal
 from bridge.identity.callers.verifiers import Access, Credential, Scheme, verifiers_of
 from bridge.translate.extension import GATED, SKILL
 from tests.support.drivers import DRIVERS, Driver, new_client
-from tests.support.limits import PROFILE, agent_limits, client_options, stream_pace
+from tests.support.limits import PROFILE, agent_limits, client_options
 from tests.support.running import call_part, listening, message, mounted
 from tests.support.several import BASE, said_by, state, team, words
 from tests.support.tool_server import ToolServer, listed
@@ -66,9 +66,7 @@ async def devtools(request: pytest.FixtureRequest) -> AsyncIterator[Devtools]:
         served = await stack.enter_async_context(team({"tracker": server.target}))
         access = Access(verifiers_of(credentials()))
         service = Service(served.engine, ExtensionFilter(GATED), PROFILE.requests.parts)
-        agent = AgentServer(
-            served.agent, service, access, FaceAddress(), agent_limits(), stream_pace(), name="devtools"
-        )
+        agent = AgentServer(served.agent, service, access, FaceAddress(), agent_limits(), name="devtools")
         root_url = await stack.enter_async_context(listening(mounted(BASE, agent.at(BASE))))
         client = await stack.enter_async_context(new_client())
         yield Devtools(server, access, root_url + BASE, client, request.param)

@@ -49,7 +49,7 @@ from bridge.a2a.model.operations import (
 from bridge.a2a.model.operators import DECLARATION, OPERATOR_URI
 from bridge.a2a.model.timeline import TIMELINE_URI
 from bridge.a2a.server.admission import AdmissionControl, RequestAdmission
-from bridge.a2a.server.event_stream import EventStream, StreamPace, is_disconnected
+from bridge.a2a.server.event_stream import EventStream, is_disconnected
 from bridge.a2a.server.security import with_security
 from bridge.a2a.server.service import Service, Stream
 from bridge.a2a.server.signed_cards import CardSigning, ShownCard, SignedCards
@@ -72,6 +72,7 @@ from bridge.http.request_checks import (
 from bridge.identity.callers.principals import Principal, PrincipalNames
 from bridge.identity.callers.verifiers import Access, DeclaredAccess
 from bridge.identity.tokens.caller_token import CLIENT_CHARACTERS
+from bridge.settings import CardSettings, RequestSettings, StreamSettings
 from bridge.text.jsonvalues import JsonObject
 from bridge.trace import UNHEARD, Hop, Hops
 
@@ -107,17 +108,11 @@ _REFUSALS: Final[Mapping[int, ErrorKind]] = {
 
 @dataclass(frozen=True, slots=True)
 class AgentLimits:
-    """Bounds on requests and streams."""
+    """Bounds on requests and streams, and on what is kept of the card."""
 
-    body_bytes: int
-    json_depth: int
-    json_values: int
-    streams: int
-    """The most open streams, of all clients together."""
-    card_max_age_seconds: int
-    """How long a client may keep the card without revalidation."""
-    signed_cards: int
-    """The most cards whose signatures are kept."""
+    requests: RequestSettings
+    streams: StreamSettings
+    card: CardSettings
 
 
 class AgentServer:
@@ -130,7 +125,6 @@ class AgentServer:
         access: Access,
         address: FaceAddress,
         limits: AgentLimits,
-        pace: StreamPace,
         name: str = "",
         versions: Versions = VERSIONS,
         hops: Hops = UNHEARD,
@@ -149,12 +143,11 @@ class AgentServer:
         self._access = access
         self._address = address
         self._limits = limits
-        self._pace = pace
         self._versions = versions
         self._name = name
-        self._admission = AdmissionControl(access, address, name, self._limits.streams, hops)
+        self._admission = AdmissionControl(access, address, name, self._limits.streams.open, hops)
         self._last_card: ShownCard | None = None
-        self._signed_cards = SignedCards(signing or CardSigning(), limits.signed_cards)
+        self._signed_cards = SignedCards(signing or CardSigning(), limits.card.signed_most)
 
     def at(self, base_path: str) -> ASGIApp:
         """The application. `base_path` is its path on the card, wherever the application is mounted."""
@@ -236,7 +229,7 @@ class AgentServer:
         shown = self._shown_at(base_url)
         headers = {
             "ETag": shown.etag,
-            "Cache-Control": f"public, max-age={self._limits.card_max_age_seconds}",
+            "Cache-Control": f"public, max-age={self._limits.card.max_age_seconds}",
             "Vary": "Host, X-Forwarded-Host, X-Forwarded-Proto, X-Forwarded-Prefix",
         }
         if shown.etag.removeprefix("W/") in etags_in(request.headers):
@@ -336,11 +329,11 @@ class AgentServer:
         return isinstance(task_id, str) and await self._service.is_named(task_id, caller)
 
     async def _json(self, request: _Request) -> JsonValue:
-        body = await request_body(request.receive, request.headers, self._limits.body_bytes)
+        body = await request_body(request.receive, request.headers, self._limits.requests.body_limit_bytes)
         if not body and request.path not in ("", "/"):
             return {}  # POST /tasks/{id}:cancel needs no body
         require_json(request.headers, _ACCEPTED)
-        return parse_json(body, self._limits.json_depth, self._limits.json_values)
+        return parse_json(body, self._limits.requests.json_depth, self._limits.requests.json_values)
 
     async def _perform(
         self,
@@ -420,7 +413,7 @@ class AgentServer:
         self, request: _Request, events: _Events, wrap: Callable[[bytes], bytes], headers: Mapping[str, str]
     ) -> EventStream:
         left = request.visit.principal.seconds_left()
-        answer = EventStream(events.stream, events.writer, wrap, self._pace, headers, left)
+        answer = EventStream(events.stream, events.writer, wrap, self._limits.streams, headers, left)
         request.visit.stream = answer
         return answer
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 import logging
 import math
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from typing import cast
 
 import anyio
@@ -19,18 +18,9 @@ from bridge.a2a.server.service import Stream
 from bridge.a2a.tasks.watcher import WatchedEvent
 from bridge.a2a.wire.dialect import EventEncoder
 from bridge.http.sse import HEARTBEAT, frame
+from bridge.settings import StreamSettings
 
 logger = logging.getLogger(__name__)
-
-
-@dataclass(frozen=True, slots=True)
-class StreamPace:
-    """How long a stream may be silent, and how long its reader may stall."""
-
-    heartbeat_seconds: float
-    """The silence before a heartbeat is sent. The client of a2a-sdk gives up a silent stream after 5 s."""
-    stall_seconds: float
-    """How long a write may wait for a stalled reader."""
 
 
 class EventStream:
@@ -41,7 +31,7 @@ class EventStream:
         stream: Stream,
         writer: EventEncoder,
         wrap: Callable[[bytes], bytes],
-        pace: StreamPace,
+        pace: StreamSettings,
         headers: Mapping[str, str],
         seconds_left: float = math.inf,
     ) -> None:

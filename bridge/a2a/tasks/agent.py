@@ -26,6 +26,7 @@ from bridge.a2a.model.objects import (
 )
 from bridge.concurrency import Signal
 from bridge.identity.callers.principals import Principal
+from bridge.settings import RequestSettings
 from bridge.text.jsonvalues import JsonObject
 from bridge.trace import NO_TRACE, Hop, TraceContext
 
@@ -106,14 +107,6 @@ class HeldMessage:
     """The time of its arrival, in seconds on the event loop's clock."""
 
 
-@dataclass(frozen=True, slots=True)
-class HeldLimits:
-    """The bounds on messages that are held for one task."""
-
-    messages: int
-    total_bytes: int
-
-
 @dataclass(slots=True)
 class WorkStatus:
     """Two flags about a piece of work. They decide what a repeat of its message means.
@@ -164,9 +157,9 @@ class RunningWork:
         self.work_status.is_at_work = hearing is None and not self.finished.is_set()
         self.moved.tell()
 
-    def hold(self, turn: Turn, size_bytes: int, limits: HeldLimits) -> bool:
+    def hold(self, turn: Turn, size_bytes: int, requests: RequestSettings) -> bool:
         """Hold a message of `size_bytes` bytes for the worker; False if a limit is reached."""
-        if self.held_messages >= limits.messages or self.held_bytes + size_bytes > limits.total_bytes:
+        if self.held_messages >= requests.held_messages or self.held_bytes + size_bytes > requests.held_bytes:
             return False
         self.held_messages += 1
         self.held_bytes += size_bytes

@@ -206,7 +206,7 @@ class Engine:
         self.webhooks = webhooks
         self._retention = retention
         self._messages = MessageBook(
-            store, ids, self.limits.repeat_seconds, self.limits.repeat_answered_seconds
+            store, ids, self.limits.requests.repeat_seconds, self.limits.requests.repeat_answered_seconds
         )
         self._closing = False
         self._idle = anyio.Event()
@@ -215,7 +215,7 @@ class Engine:
             ids,
             self.limits.store_pace,
             self._look_whether_idle,
-            moments_most=self.limits.history.moments,
+            moments_most=self.limits.requests.timeline_moments,
         )
         sessions = None if store.replicas is None else SessionOwnership(store.replicas)
         self._intake = Intake(agent, store, ids, self._tasks, sessions, self._messages, self._start, webhooks)
@@ -247,14 +247,14 @@ class Engine:
             self._stack = stack.pop_all()
         if self._retention is not None:
             self._group.start_soon(evict_periodically, self._store, self._retention, self._ids.now_ms)
-        self._group.start_soon(self._tasks.end_unanswered, self.limits.input_timeout_seconds)
+        self._group.start_soon(self._tasks.end_unanswered, self.limits.run.input_timeout_seconds)
         return self
 
     async def __aexit__(
         self, kind: type[BaseException] | None, exc: BaseException | None, trace: TracebackType | None
     ) -> None:
         with anyio.CancelScope(shield=True):
-            await self.drain(self.limits.drain_seconds if exc is None else 0)
+            await self.drain(self.limits.run.drain_seconds if exc is None else 0)
         self._group.cancel_scope.cancel()
         await self._stack.aclose()
 
@@ -448,7 +448,7 @@ class Engine:
         if running is not None:
             running.canceled, running.canceled_by = True, caller.acting
             running.scope.cancel()
-            with anyio.move_on_after(self.limits.cancel_grace_seconds):
+            with anyio.move_on_after(self.limits.run.cancel_grace_seconds):
                 await running.finished.wait()
             live = await self._own(live.id, caller)  # the task may have left memory with its work
             self._tasks.require_here(live)
@@ -652,7 +652,7 @@ class Engine:
         for live in self._tasks:
             if live.running is not None:
                 live.running.scope.cancel()
-        with anyio.move_on_after(self.limits.cancel_grace_seconds):
+        with anyio.move_on_after(self.limits.run.cancel_grace_seconds):
             for live in self._tasks:
                 if live.running is not None:
                     await live.running.finished.wait()

@@ -40,7 +40,6 @@ from bridge.a2a.tasks.addressing import Addressing
 from bridge.a2a.tasks.agent import (
     Agent,
     Commit,
-    HeldLimits,
     PlannedWork,
     RunningWork,
     Turn,
@@ -58,6 +57,7 @@ from bridge.a2a.tasks.webhooks import AskedWebhook, Webhooks
 from bridge.concurrency import Signal, done_slowly, one_at_a_time, with_slow_work
 from bridge.errors import BusyError, StoreConflictError, StoreError
 from bridge.identity.callers.principals import Principal
+from bridge.settings import RequestSettings, RunSettings
 from bridge.store.contract import Store
 from bridge.store.outbox import Webhook
 from bridge.store.records import MessageKey
@@ -98,38 +98,13 @@ StartWork = Callable[[LiveTask, RunningWork, Turn, Commit, PlannedWork], None]
 
 
 @dataclass(frozen=True, slots=True)
-class HistoryLimits:
-    """The bounds on a task's history. A task at a bound accepts no more messages."""
-
-    messages: int
-    total_bytes: int
-    moments: int
-    """The most moments in the timeline. At this bound, moments in the middle are left out, and messages are still
-    accepted."""
-
-
-@dataclass(frozen=True, slots=True)
 class EngineLimits:
     """The engine's times and bounds."""
 
-    cancel_grace_seconds: float
-    """How long canceled work may take to wind up."""
-    drain_seconds: float
-    """How long running tasks may go on after the engine was told to stop."""
-    repeat_seconds: float
-    """How long a repeated message finds its task while its answer may not have arrived."""
-    repeat_answered_seconds: float
-    """How long a repeated message finds its task after its answer, if the work must not be done twice."""
-    held: HeldLimits
-    """The bounds on the messages that a working task holds."""
-    history: HistoryLimits
-    """The bounds on the history of a task."""
-    open_tasks: int
-    """How many unfinished tasks one principal may have."""
+    run: RunSettings
+    requests: RequestSettings
     watch_events: int
     """The most events that may wait for a reader. A slower reader is cut off."""
-    input_timeout_seconds: float
-    """How long a task waits for its client's answer before it fails."""
     store_pace: StorePace = field(default_factory=StorePace)
     """How often the store is checked."""
 
@@ -220,7 +195,7 @@ class Intake:
         require_running()
         webhook = await self._webhook_asked(request, caller)
         if self._is_shared:
-            await self._tasks.open.look(principal.name, principal.open_tasks or limits.open_tasks)
+            await self._tasks.open.look(principal.name, principal.open_tasks or limits.requests.open_tasks)
         before = earlier.task_id
         if name is not None:
             request = await self._addressing.by_its_id(name, request, principal)
@@ -347,13 +322,13 @@ class Intake:
 
     def _require_room(self, live: LiveTask | None, turn: Turn, turn_bytes: int, limits: EngineLimits) -> None:
         if live is None:
-            most = turn.principal.open_tasks or limits.open_tasks
+            most = turn.principal.open_tasks or limits.requests.open_tasks
             if self._tasks.open.of(turn.principal.name) >= most:
                 raise too_many_open_tasks(most)
             return
-        if len(live.task.history or ()) >= limits.history.messages:
+        if len(live.task.history or ()) >= limits.requests.history_messages:
             raise task_history_is_full(live.task)
-        before_bytes = limits.history.total_bytes - turn_bytes
+        before_bytes = limits.requests.history_bytes - turn_bytes
         # The stored bytes of the task are an upper bound of its history, which is slow to measure.
         if live.weight_bytes > before_bytes and live.history_bytes > before_bytes:
             raise task_history_is_full(live.task)
@@ -396,7 +371,7 @@ class Intake:
             accepted = self._accept(live, sent, running, limits, watch=watch)
             hear(accepted.stored)
             return accepted
-        if not running.hold(sent.turn, sent.size_bytes, limits.held):
+        if not running.hold(sent.turn, sent.size_bytes, limits.requests):
             raise task_is_at_work(live.task)
         self.tell_of(live)
         return self._accept(live, sent, running, limits, watch=watch, is_held=True)

@@ -58,6 +58,7 @@ from bridge.mcp.server.stdio import stdio_streams
 from bridge.mcp.server.subscriptions import Subscriptions
 from bridge.mcp.server.task_requests import TaskMethods
 from bridge.notices import Tell, unheard
+from bridge.settings import RequestSettings, StreamSettings
 from bridge.text.jsonvalues import JsonObject
 from bridge.trace import UNHEARD, Hop, Hops
 
@@ -73,14 +74,8 @@ _TELL_SECONDS: Final = 5.0
 class McpLimits:
     """The limits on the messages of clients, on their streams and sessions, and on how long they may cache lists."""
 
-    body_bytes: int
-    """The most bytes of one message, over HTTP and stdio."""
-    json_depth: int
-    """The most levels of arrays and objects in a request's parameters, as in the A2A server."""
-    json_values: int
-    """The most values and keys in one message."""
-    streams: int
-    """The most open streams of modern clients that listen for changes."""
+    requests: RequestSettings
+    streams: StreamSettings
     sessions: int = 10_000
     """The most open sessions of legacy HTTP clients."""
     session_idle_seconds: float = 1800
@@ -105,7 +100,7 @@ class McpServer:
         self._hops = hops
         self._tell_notice = tell
         self._limits = limits
-        self._listening = Subscriptions(face.tasks, self._limits.streams)
+        self._listening = Subscriptions(face.tasks, self._limits.streams.open)
         self._legacy: set[ServerSession] = set()
         self._changed = anyio.Event()
         self._running = 0
@@ -133,7 +128,9 @@ class McpServer:
         options = self._server.create_initialization_options()
         async with (
             self._telling(),
-            stdio_streams(self._limits.body_bytes, self._limits.json_values) as client,
+            stdio_streams(
+                self._limits.requests.body_limit_bytes, self._limits.requests.json_values
+            ) as client,
             anyio.create_task_group() as eras,
         ):
             for messages in client.of_each_era:
@@ -156,7 +153,7 @@ class McpServer:
         manager = StreamableHTTPSessionManager(
             self._server,
             session_idle_timeout=self._limits.session_idle_seconds,
-            max_request_body_size=self._limits.body_bytes,
+            max_request_body_size=self._limits.requests.body_limit_bytes,
             max_sessions=self._limits.sessions,
         )
         gate = self._hops.gate
@@ -173,8 +170,8 @@ class McpServer:
             self._face.tool_called,
             self._face.names_of,
             lambda: self._face.caller_issuers,
-            self._limits.body_bytes,
-            self._limits.json_values,
+            self._limits.requests.body_limit_bytes,
+            self._limits.requests.json_values,
             shared,
             hops=self._hops,
         )
@@ -267,7 +264,7 @@ class McpServer:
         try:
             if self._endpoint is not None and self._endpoint.is_stopping:
                 raise McpRefusal(INTERNAL_ERROR, "The bridge is stopping")
-            require_readable(ctx, self._limits.json_depth)
+            require_readable(ctx, self._limits.requests.json_depth)
             return self._dressed(ctx, await method(ctx))
         except MCPError:
             raise

@@ -10,7 +10,6 @@ import pytest
 
 from bridge.a2a.model.objects import TaskState
 from bridge.a2a.server.app import AgentServer
-from bridge.a2a.server.event_stream import StreamPace
 from bridge.a2a.server.service import Service
 from bridge.a2a.tasks.agent import Job
 from bridge.a2a.wire.extensions import ExtensionFilter
@@ -45,8 +44,13 @@ async def test_a_stream_of_an_agent_ends_with_the_token_and_its_task_goes_on(kin
     async with engine_of(work) as engine, httpx2.AsyncClient(timeout=30) as client:
         access = expiring(-1)
         service = Service(engine, ExtensionFilter({}), PROFILE.requests.parts)
-        pace = StreamPace(heartbeat_seconds=0.05, stall_seconds=30)
-        server = AgentServer(Scripted(work), service, access, FaceAddress(), agent_limits(), pace)
+        server = AgentServer(
+            Scripted(work),
+            service,
+            access,
+            FaceAddress(),
+            agent_limits(heartbeat_seconds=0.05, stall_seconds=30),
+        )
         async with listening(server.at("")) as url:
             driver = kind(client, url)
             async with driver.stream("SendStreamingMessage", **message({"text": "go"})) as events:

@@ -26,7 +26,7 @@ from tests.support.drivers import (
     state_of,
 )
 from tests.support.first_driver import FirstDriver, is_in_it
-from tests.support.limits import agent_limits, stream_pace
+from tests.support.limits import agent_limits
 from tests.support.older_drivers import EVERY_DRIVER, name_of
 from tests.support.running import (
     VERSION,
@@ -230,8 +230,10 @@ async def test_the_place_of_a_client_that_went_away_is_free_again(kind: type[Dri
         say(job, TaskState.WORKING)
         await anyio.sleep_forever()
 
-    pace = stream_pace(heartbeat_seconds=0.01)
-    async with serving(work, agent_limits(streams=1), pace) as (url, _), new_client() as client:
+    async with (
+        serving(work, agent_limits(open=1, heartbeat_seconds=0.01)) as (url, _),
+        new_client() as client,
+    ):
         driver = kind(client, url)
         async with driver.working({"text": "go"}) as (task_id, _):
             assert await refuses_streams(driver)
@@ -251,7 +253,7 @@ async def test_streams_that_are_asked_for_at_once_get_no_more_than_the_places(ki
 
     answers: list[str] = []
     all_answered = anyio.Event()
-    limits = agent_limits(streams=2)
+    limits = agent_limits(open=2)
     async with serving(work, limits, store=SlowReadStore()) as (url, _), new_client() as client:
         driver = kind(client, url)
 
@@ -343,8 +345,10 @@ async def test_a_reader_that_never_reads_is_cut_off_and_the_task_completes() -> 
 @pytest.mark.proves("sse-slow")
 async def test_a_reader_that_stalls_does_not_keep_its_place() -> None:
     flood, params = Flood(), message({"text": "go"})
-    pace = stream_pace(heartbeat_seconds=0.01, stall_seconds=0.05)
-    async with serving(flood, agent_limits(streams=1), pace) as (url, _), new_client() as client:
+    async with (
+        serving(flood, agent_limits(open=1, heartbeat_seconds=0.01, stall_seconds=0.05)) as (url, _),
+        new_client() as client,
+    ):
         driver = JsonRpcDriver(client, url)
         async with never_reading(url, "/message:stream", params):
             assert await refuses_streams(driver)

@@ -39,7 +39,7 @@ from tests.support.drivers import (
 )
 from tests.support.first_driver import FirstDriver
 from tests.support.issuer import TokenIssuer, issuer_at
-from tests.support.limits import PROFILE, agent_limits, stream_pace
+from tests.support.limits import PROFILE, agent_limits
 from tests.support.older_drivers import EVERY_DRIVER, name_of
 from tests.support.running import (
     Running,
@@ -441,7 +441,6 @@ async def test_whom_a_verifier_names_has_tasks_of_their_own(
             access,
             FaceAddress(),
             agent_limits(),
-            stream_pace(),
         )
         async with listening(server.at("")) as url:
             carol, dan, alice = (

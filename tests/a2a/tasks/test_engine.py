@@ -24,10 +24,9 @@ from bridge.a2a.model.errors import (
     ErrorKind,
 )
 from bridge.a2a.model.objects import ListTasksRequest, Part, Task, TaskState, text_of_parts, timestamp
-from bridge.a2a.tasks.agent import Commit, HeldLimits, Job, RunningWork, Turn
+from bridge.a2a.tasks.agent import Commit, Job, RunningWork, Turn
 from bridge.a2a.tasks.callers import CallContext
 from bridge.a2a.tasks.idempotency import REPEATED
-from bridge.a2a.tasks.intake import HistoryLimits
 from bridge.a2a.tasks.task_registry import RESTING_BYTES
 from bridge.a2a.tasks.watcher import WatchedEvent, Watcher
 from bridge.errors import StoreError
@@ -39,7 +38,6 @@ from tests.store.changes import first as first_change
 from tests.store.changes import keep
 from tests.support.agents import ALICE, Clock, asked, engine_of, give, say
 from tests.support.drivers import PATIENCE_SECONDS, shape_of
-from tests.support.limits import held_limits, history_limits
 from tests.support.stores import FailingStore, GatedStore, LastingStore, SlowReadStore
 
 W, C, F, X = TaskState.WORKING, TaskState.COMPLETED, TaskState.FAILED, TaskState.CANCELED
@@ -976,18 +974,18 @@ async def test_a_task_that_could_not_be_stored_is_not_counted() -> None:
 
 
 @pytest.mark.proves("a2a-full-history")
-@pytest.mark.parametrize("limits", [history_limits(messages=7), history_limits(total_bytes=9_000)], ids=str)
+@pytest.mark.parametrize("limits", [{"history_messages": 7}, {"history_bytes": 9_000}], ids=str)
 async def test_a_task_whose_history_is_full_takes_no_more_answers_and_can_be_canceled(
-    limits: HistoryLimits,
+    limits: dict[str, int],
 ) -> None:
     store, clock, answer = MemoryStore(), Clock(), {"text": "x" * 2_000}
-    async with engine_of(ask, store, clock, history=limits) as engine:
+    async with engine_of(ask, store, clock, **limits) as engine:
         task = await engine.send(asked(), ALICE)
         for _ in range(3):
             await engine.send(asked(answer, taskId=task.id), ALICE)
-    async with engine_of(ask, store, clock, history=limits) as engine:
+    async with engine_of(ask, store, clock, **limits) as engine:
         before = await engine.get(task.id, None, ALICE)
-        if limits.messages > 7:
+        if "history_bytes" in limits:
             before = await engine.send(asked(answer, taskId=task.id), ALICE)
         async with refused(UNSUPPORTED_OPERATION):
             await engine.send(asked(answer, taskId=task.id), ALICE)
@@ -1092,10 +1090,10 @@ async def test_a_message_to_a_task_at_work_is_held_in_its_history_and_answered_w
 
 
 @pytest.mark.proves("a2a-held")
-@pytest.mark.parametrize("limits", [held_limits(messages=1), held_limits(total_bytes=300)])
-async def test_what_is_held_is_bounded(limits: HeldLimits) -> None:
+@pytest.mark.parametrize("limits", [{"held_messages": 1}, {"held_bytes": 300}])
+async def test_what_is_held_is_bounded(limits: dict[str, int]) -> None:
     gate = Gate()
-    async with engine_of(gate, held=limits) as engine:
+    async with engine_of(gate, **limits) as engine:
         task = await engine.send(asked(configuration={"returnImmediately": True}), ALICE)
         await gate.began.wait()
         await engine.send(asked({"text": "a" * 100}, taskId=task.id), ALICE)

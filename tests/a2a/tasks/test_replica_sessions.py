@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 import anyio
 import pytest
@@ -20,6 +20,7 @@ from bridge.identity.callers.principals import Principal
 from tests.support.agents import ALICE, asked, give, say
 from tests.support.drivers import PATIENCE_SECONDS
 from tests.support.fleet import INPUT, C, Fleet, Replica, fleet, never, refused, shape, task_of, texts
+from tests.support.limits import engine_limits
 
 pytestmark = pytest.mark.proves("replicas-sessions")
 
@@ -263,7 +264,7 @@ async def test_a_refused_message_keeps_no_session_and_leaves_the_note_of_its_los
     async with counting() as (found, (one, two), (_, second)):
         assert await said(one, "a") == "1"
         found.shared.kill(one.store)
-        usual, two.engine.limits = two.engine.limits, replace(two.engine.limits, open_tasks=0)
+        usual, two.engine.limits = two.engine.limits, engine_limits(open_tasks=0)
         async with refused(OVERLOADED):
             await said(two, "a")
         two.engine.limits = usual

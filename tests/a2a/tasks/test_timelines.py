@@ -21,7 +21,6 @@ from bridge.trace import TraceContext
 from tests.support.agents import Clock, asked, engine_of, say
 from tests.support.drivers import Driver, new_client
 from tests.support.fleet import fleet
-from tests.support.limits import history_limits
 from tests.support.older_drivers import EVERY_DRIVER, name_of
 from tests.support.running import Running, call_part, config_for, raw_command, running
 
@@ -155,7 +154,7 @@ async def test_a_timeline_is_bounded() -> None:
             job.sent("crm")
         await say(job, C)
 
-    async with engine_of(work, history=history_limits(moments=6)) as engine:
+    async with engine_of(work, timeline_moments=6) as engine:
         task = await engine.send(asked(), ANN)
         timeline = timeline_of(await engine.get(task.id, None, ANN))
         assert [one.kind.value for one in timeline.moments][-1] == "state"

@@ -295,7 +295,7 @@ async def test_after_a_call_the_other_era_is_refused(
 @pytest.mark.proves("mcp-http-origin", "mcp-http-endpoint", "web-auth", "web-host", "web-json")
 async def test_only_our_own_requests_are_let_in() -> None:
     ada = Credential(Principal("ada"), "token-a")
-    async with wire_to(MODERN, access=Access(verifiers_of([ada])), body_bytes=1000) as (http, _):
+    async with wire_to(MODERN, access=Access(verifiers_of([ada])), body_limit_bytes=1000) as (http, _):
         token = {"authorization": "Bearer token-a"}
         message = http.message(1, "tools/list")
         assert (await http.post(message)).status_code == 401
