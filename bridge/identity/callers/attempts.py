@@ -1,6 +1,6 @@
-"""Bounds on what may be tried in a while: secrets that are guessed, and logins that are begun and never ended.
+"""Limits how often something may be tried in a while: guesses of secrets, and logins that nobody completes.
 
-Each process counts for itself. Time is an argument, in seconds since one moment of the caller's choice.
+Each process counts for itself. Time is an argument, in seconds since any fixed moment.
 """
 
 from __future__ import annotations
@@ -13,48 +13,45 @@ from typing import Final
 from bridge.http.request_checks import RefusedError
 
 FAILURES_MOST: Final = 5
-"""Wrong credentials of one key, in FAILURES_SECONDS: enough for a person who mistypes."""
+"""The most wrong credentials of one key in FAILURES_SECONDS: enough for a person who mistypes."""
 
 FAILURES_SECONDS: Final = 60.0
 
 _JUDGED_SECONDS: Final = 1
-"""When to come again while attempts are not judged yet."""
+"""The Retry-After of a refusal because earlier attempts are still being judged."""
 
 _KEYS_MOST: Final = 1024
-"""Keys that are remembered. The one that tried longest ago is forgotten first."""
+"""The most keys to remember. The key with the oldest last attempt is forgotten first."""
 
 
 @dataclass(slots=True, eq=False)
 class CountedAttempt:
-    """Something that is tried. It counts while it is judged, and then if it has failed."""
+    """An attempt. It counts while it is being judged, and afterwards if it failed."""
 
     at: float
     has_failed: bool = False
 
     def fail(self) -> None:
-        """Let it count: it was wrong."""
+        """Count the attempt as failed."""
         self.has_failed = True
 
 
 class Attempts:
-    """What was tried in the last while, by a key: an address, a link, or who tried.
-
-    An attempt takes its place before it is judged. A verifier may wait for an issuer, and any number of guesses could
-    be made meanwhile.
-    """
+    """The recent attempts by key: an address, a link, or a caller. An attempt counts before it is judged: a verifier
+    may wait for an issuer, and a client could guess any number of secrets meanwhile."""
 
     def __init__(self, words: str, most: int = FAILURES_MOST, seconds: float = FAILURES_SECONDS) -> None:
-        """`words` are for whoever has tried `most` times in `seconds`."""
+        """`words` is the message to a client that has tried `most` times in `seconds`."""
         self._words = words
         self._most = most
         self._seconds = seconds
         self._made: dict[str, list[CountedAttempt]] = {}
 
     def require(self, key: str, now: float) -> None:
-        """Refuse a further attempt for now.
+        """Refuse a further attempt if there were too many.
 
         Raises:
-            RefusedError: 429, there were as many as may be, or so many are not judged yet.
+            RefusedError: 429, `most` attempts failed or are still being judged.
         """
         counted = self._counted(key, now)[-self._most :]
         if len(counted) < self._most:
@@ -64,15 +61,16 @@ class Attempts:
         raise RefusedError(429, self._words, {"Retry-After": str(seconds)})
 
     def note(self, key: str, now: float) -> None:
-        """Count an attempt that was judged."""
+        """Count an attempt that failed."""
         self._add(key, CountedAttempt(now, has_failed=True))
 
     @contextmanager
     def attempt(self, keys: tuple[str, ...], now: float) -> Iterator[CountedAttempt]:
-        """Judge an attempt of all these keys while the context is open. It is forgotten at the end unless it failed.
+        """Count an attempt for all these keys while the context is open. At its end forget the attempt unless it
+        failed.
 
         Raises:
-            RefusedError: as `require`, for one of the keys.
+            RefusedError: see `require`; one of the keys has too many attempts.
         """
         for key in keys:
             self.require(key, now)

@@ -1,4 +1,4 @@
-"""The challenges of refused requests (`WWW-Authenticate`), for tokens. Pure.
+"""The challenges for tokens in refused requests (`WWW-Authenticate`). Pure.
 
 Spec: RFC 6750 section 3; RFC 9728 section 5.1; MCP 2026-07-28 and 2025-11-25 basic/authorization.
 """
@@ -14,8 +14,8 @@ REALM: Final = "mcp-a2a"
 def token_challenge(
     *, error: str | None = None, scopes: Iterable[str] = (), metadata_url: str | None = None
 ) -> str:
-    """The challenge for a bearer token. `scopes` are those that a token needs, and `metadata_url` tells which issuers
-    give such tokens. A request without a token gets no error (RFC 6750 section 3.1)."""
+    """The challenge for a bearer token. A token needs `scopes`, and the document at `metadata_url` names the issuers
+    that give such tokens. A request without a token gets no error (RFC 6750 section 3.1)."""
     given = {"realm": REALM, "error": error, "scope": " ".join(scopes), "resource_metadata": metadata_url}
     return "Bearer " + ", ".join(f'{name}="{value}"' for name, value in given.items() if value)
 
@@ -23,8 +23,8 @@ def token_challenge(
 def insufficient_scope(
     scope: str, metadata_url: str | None = None, held: Iterable[str] = ()
 ) -> dict[str, str]:
-    """The header of a 403 for an operation that takes this scope. `held` are scopes to keep, which are named before
-    it."""
+    """The header of a 403 for an operation that needs this scope. `held` are scopes that the client already has and
+    should ask for again; they come first."""
     scopes = [*held, scope]
     challenge = token_challenge(error="insufficient_scope", scopes=scopes, metadata_url=metadata_url)
     return {"WWW-Authenticate": challenge}

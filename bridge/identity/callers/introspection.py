@@ -1,8 +1,8 @@
-"""Asks an issuer what a token is that cannot be read here, and remembers the answers for a while.
+"""Asks an issuer about opaque tokens (token introspection), and remembers the answers for a while.
 
-Anyone can send such tokens, and each unknown one costs the issuer a request. So few are asked about at the same time,
-and refusals are remembered, too, up to a bound. A token that was active before waits behind no unknown one, and no
-refusal takes its place in memory. A token is remembered by its hash.
+Anyone can send such tokens, and each unknown token costs the issuer a request. So only a few requests run at the same
+time, and a bounded number of refusals is remembered, too. A token that was active before never waits for unknown
+tokens, and refusals never push it out of memory. A token is remembered by its hash.
 
 Spec: RFC 7662; RFC 6749 section 2.3.1.
 """
@@ -31,28 +31,30 @@ from bridge.settings import IssuerSettings
 logger = logging.getLogger(__name__)
 
 _REMEMBERED: Final = 10_000
-"""Active tokens that are remembered, and as many refused ones; the oldest make room."""
+"""The most active tokens to remember, and the most refused tokens. The oldest is forgotten first."""
 _AT_ONCE: Final = 8
-"""Requests to one issuer at the same time about unknown tokens, and as many about tokens that were active before."""
+"""The most simultaneous requests to one issuer about unknown tokens, and the same number about tokens that were active
+before."""
 _LOG_SECONDS: Final = 60.0
-"""How often a failure is logged."""
+"""The least time between two logged failures."""
 
 
 class UnansweredTokenError(Exception):
-    """The issuer cannot be asked at the moment."""
+    """The issuer cannot be asked about a token at the moment."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Remembered:
-    """What the issuer said of a token; None if it is not active."""
+    """What the issuer said about a token."""
 
     claims: Mapping[str, Any] | None
+    """None if the token is not active."""
     until: float
-    """On the clock of the event loop."""
+    """When to ask again, on the clock of the event loop."""
 
 
 class TokenQuestions:
-    """The questions to one issuer."""
+    """Introspects tokens at one issuer."""
 
     def __init__(
         self,
@@ -62,7 +64,7 @@ class TokenQuestions:
         limits: IssuerSettings,
         withheld: Container[bytes] = (),
     ) -> None:
-        """`source` knows the metadata of the issuer, and which addresses may be connected to. `withheld` are the
+        """`source` knows the metadata of the issuer, and which addresses the bridge may connect to. `withheld` are the
         digests of secrets that the issuer must not see."""
         self.issuer = issuer
         self._source = source
@@ -72,17 +74,18 @@ class TokenQuestions:
         self._asking = anyio.CapacityLimiter(_AT_ONCE)
         self._renewing = anyio.CapacityLimiter(_AT_ONCE)
         self._active: dict[bytes, _Remembered] = {}
-        """Stay beyond their time, so that the next question is a renewal."""
+        """Entries stay after their time, so that the next request about them counts as a renewal."""
         self._refused: dict[bytes, _Remembered] = {}
         self._logged_at = -math.inf
 
     async def claims_of(self, token: str, face: str) -> Mapping[str, Any]:
-        """The claims of a token that is active and for a face.
+        """The claims of an active token for the endpoint at the path `face`.
 
         Raises:
-            WrongTokenError: it is not active, or of another issuer, or for another face, or a secret of somebody else.
+            WrongTokenError: the token is not active, is from another issuer, is for another endpoint, or is a
+                configured secret.
             UnansweredTokenError: the issuer cannot be asked.
-            NoKeysError: the metadata that says where to ask never came.
+            NoKeysError: the metadata with the introspection endpoint was never fetched.
         """
         digest = digest_of(token)
         if digest in self._withheld:
@@ -103,14 +106,14 @@ class TokenQuestions:
         return known if known is not None and anyio.current_time() < known.until else None
 
     async def _asked(self, token: str, digest: bytes) -> _Remembered:
-        """What the issuer says, once it is this token's turn.
+        """Wait for this token's turn, and ask the issuer.
 
         Raises:
-            TimeoutError: it is not its turn within the time of one answer, or the answer takes too long.
+            TimeoutError: the turn does not come within the time of one answer, or the answer takes too long.
             UnansweredTokenError, NoKeysError: see `claims_of`.
         """
         turns = self._renewing if digest in self._active else self._asking
-        # The wait takes nothing from the time of the answer: else no answer comes in time where many wait.
+        # The wait has its own time limit: otherwise no answer would come in time when many requests wait.
         with anyio.fail_after(self._limits.fetch_seconds):
             await turns.acquire()
         try:
@@ -139,8 +142,8 @@ class TokenQuestions:
         """What the issuer answers about a token.
 
         Raises:
-            DocumentError: it cannot be asked.
-            NoKeysError: the metadata that says where to ask never came.
+            DocumentError: the issuer cannot be asked.
+            NoKeysError: the metadata with the introspection endpoint was never fetched.
         """
         url = self.issuer.place.introspection_url or await self._url_in_metadata()
         form = {"token": token, "token_type_hint": "access_token"}
@@ -187,10 +190,10 @@ class TokenQuestions:
 
 
 def _time_in(claims: Mapping[str, Any], name: str, default: float) -> float:
-    """A claim that is a time, in seconds since the epoch; the default if it is not there.
+    """The claim `name` as a time, in seconds since the epoch; `default` if it is missing.
 
     Raises:
-        WrongTokenError: it is not a number, or the number is out of the range of times.
+        WrongTokenError: the claim is not a number, or is out of range.
     """
     if name not in claims:
         return default

@@ -1,8 +1,8 @@
-"""A person shows in a browser who it is: the code flow of OpenID Connect at the issuer of its own tokens.
+"""Identifies the person in a browser: the OpenID Connect code flow at the issuer of the caller's tokens.
 
-The ID token tells whose browser it is, and nothing is kept. It says nothing of rights: the access token beside it does,
-for whoever has asked for scopes or a resource. PKCE is sent always and not required, unlike at servers that the bridge
-logs in to: the nonce in the ID token refuses a stolen code where the issuer does not look at PKCE.
+The ID token names the person in the browser, and nothing is stored. The ID token grants no rights: the access token
+beside it does, if the login asks for scopes or a resource. PKCE is always sent but, unlike at servers that the bridge
+logs in to, not required: if the issuer ignores PKCE, the nonce in the ID token exposes a stolen code.
 
 Spec: OpenID Connect Core 1.0 sections 3.1.2.1 and 3.1.3.7; RFC 7636 (PKCE); RFC 8707 (`resource`); RFC 9207 (`iss`);
 RFC 9700 section 2.1.1.
@@ -42,20 +42,19 @@ from bridge.identity.tokens.token_endpoint import (
 
 @dataclass(frozen=True, slots=True)
 class ShownPerson:
-    """Who is in a browser."""
+    """The person in a browser."""
 
     principal: str
     """The name of the principal."""
     access_token: str = field(repr=False)
-    """What its issuer has given beside the proof; empty if it gave none that a header can carry. Nothing of it was
-    verified."""
+    """The access token that came with the ID token, not verified; empty if none came that a header can carry."""
 
 
 class IssuerLogin:
     """The login of people at one issuer."""
 
     def __init__(self, issuer: Issuer, source: KeySource, leeway_seconds: float) -> None:
-        """`source` has the keys of the issuer, which has a client for this."""
+        """`issuer` must have a login client; `source` has its keys."""
         assert issuer.login is not None
         self.issuer = issuer
         self._client = issuer.login
@@ -74,11 +73,11 @@ class IssuerLogin:
     async def begin(
         self, redirect_uri: str, seconds: float, scopes: Sequence[str] = (), resource: str = ""
     ) -> tuple[str, BegunProof]:
-        """The page of the issuer, and what its answer needs. `seconds` is how long the issuer may take; `scopes` and
-        `resource` are asked for in the access token.
+        """The URL of the issuer's login page, and the state that `finish` needs. The issuer must answer within
+        `seconds`; the access token is requested with `scopes` and `resource`.
 
         Raises:
-            TokenError: the issuer cannot be reached, or has no page that a browser may be sent to.
+            TokenError: the issuer cannot be reached, or has no authorization endpoint that a browser may be sent to.
         """
         with _within(seconds, self.issuer):
             url, metadata = await self._endpoint.metadata()
@@ -103,10 +102,10 @@ class IssuerLogin:
         return f"{page}{'&' if '?' in page else '?'}{urlencode(query)}", begun
 
     async def finish(self, begun: BegunProof, answer: Mapping[str, str], seconds: float) -> ShownPerson:
-        """Who is in the browser. `seconds` is as for `begin`.
+        """The person in the browser. `seconds` is as for `begin`.
 
         Raises:
-            TokenError: the person or the issuer refused, or what came is not the answer to this.
+            TokenError: the person or the issuer refused, or the answer does not belong to this login.
         """
         issuer = begun.iss or self.issuer.place.issuer
         code = code_in(answer, issuer, begun.state, says_issuer=begun.says_issuer)

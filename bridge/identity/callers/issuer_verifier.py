@@ -1,7 +1,7 @@
-"""Verifies the tokens of one issuer: JSON Web Tokens by its keys, others by asking it.
+"""Verifies the tokens of one issuer: JSON Web Tokens with its keys, opaque tokens by introspection.
 
-Most requests carry no token of this issuer, so nothing is fetched before a token says that it is of this issuer, is
-signed as the configuration asks, and is an access token.
+Most requests carry no token of this issuer. So nothing is fetched before a token names this issuer, has an accepted
+algorithm, and is an access token.
 """
 
 from __future__ import annotations
@@ -35,15 +35,16 @@ from bridge.identity.tokens.caller_token import CallerToken
 from bridge.settings import IssuerSettings
 
 _ONE_TOKEN: Final = re.compile(r"[^\s,]+")
-"""What an issuer may be asked about. A proxy that joins two Authorization headers leaves a comma and a space between
-them, and one of the two may hold a secret of the file."""
+"""A value that may be sent to an issuer. A proxy that joins two Authorization headers puts a comma and a space between
+them, and one of them may hold a configured secret."""
 
 
 _JWT: Final = re.compile(r"[A-Za-z0-9_-]+\.[A-Za-z0-9_-]+\.[A-Za-z0-9_-]*")
-"""What is meant as a JSON Web Token (RFC 7515 section 3.1), and not as a secret of the file."""
+"""The form of a JSON Web Token (RFC 7515 section 3.1). Such a value is refused as a broken token, not as an unknown
+secret."""
 
 _UNREADABLE: Final = WrongCredential("is a JSON Web Token that cannot be read")
-"""It is broken, or has an extension that has to be known (`crit`)."""
+"""The token is broken, or has a critical extension (`crit`) that is not supported."""
 
 
 class IssuerVerifier:
@@ -59,7 +60,7 @@ class IssuerVerifier:
         limits: IssuerSettings,
         questions: TokenQuestions | None = None,
     ) -> None:
-        """`questions` are asked about tokens that are no JSON Web Tokens."""
+        """`questions` introspects opaque tokens; None refuses them."""
         self._questions = questions
         self.issuer = issuer
         self._source = source
@@ -99,7 +100,7 @@ class IssuerVerifier:
             return WrongCredential(str(exc), issuer=self.issuer.name)
 
     def _showing(self, token: str, claims: Mapping[str, Any]) -> Principal:
-        """The principal of verified claims, with the token that has shown them.
+        """The principal of verified claims, with the token that carried them.
 
         Raises:
             WrongTokenError: the claims name no principal.
@@ -112,11 +113,11 @@ class IssuerVerifier:
         return replace(principal, token=shown)
 
     async def _asked(self, token: str, face: str) -> Principal:
-        """The principal of a token that the issuer was asked about.
+        """The principal of an opaque token, which the issuer is asked about.
 
         Raises:
             NoKeysError, UnansweredTokenError: the issuer cannot be asked.
-            WrongTokenError: the token is not valid in the face.
+            WrongTokenError: the token is not valid for the endpoint.
         """
         assert self._questions is not None, "tokens that nobody can be asked about are refused before"
         return self._showing(token, await self._questions.claims_of(token, face))

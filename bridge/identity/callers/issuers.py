@@ -1,4 +1,4 @@
-"""Issuers of tokens as values: what the configuration says of each. Pure."""
+"""Issuers of tokens, as the configuration describes them. Pure."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any, Final, Literal
 from bridge.identity.callers.principals import OperatorRole, ScopeRule
 
 OPENID: Final = "/.well-known/openid-configuration"
-"""Where OpenID Connect Discovery has the metadata of an issuer."""
+"""The well-known path of an issuer's metadata (OpenID Connect Discovery)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -17,18 +17,18 @@ class IssuerPlace:
     """Where the keys of an issuer are found."""
 
     issuer: str
-    """The issuer's identifier. Its metadata is found by it (RFC 8414, OpenID Connect Discovery)."""
+    """The issuer's identifier. It leads to the metadata (RFC 8414, OpenID Connect Discovery)."""
     jwks_url: str | None = None
-    """The URL of the key set; None where the metadata says it."""
+    """The URL of the key set; None to read it from the metadata."""
     introspection_url: str | None = None
-    """The URL at which tokens are introspected; None where the metadata says it."""
+    """The introspection endpoint; None to read it from the metadata."""
     allow_private: bool = False
-    """Whether metadata may lead from a public issuer to this machine or its network."""
+    """Whether the metadata of a public issuer may lead to this machine or its network."""
 
 
 @dataclass(frozen=True, slots=True)
 class IntrospectionClient:
-    """The bridge as a client of an issuer, which may ask it about tokens."""
+    """The bridge as a client of an issuer that introspects tokens."""
 
     id: str
     secret: str = field(repr=False)
@@ -36,17 +36,17 @@ class IntrospectionClient:
 
 @dataclass(frozen=True, slots=True)
 class LoginClient:
-    """The bridge as a client of an issuer, at which people show in a browser who they are."""
+    """The bridge as a client of an issuer at which people log in with a browser."""
 
     id: str
     secret: str = field(default="", repr=False)
-    """Empty if it has none."""
+    """Empty for a public client."""
     method: Literal["basic", "post"] = "basic"
-    """How the secret is sent."""
+    """How the client sends its secret."""
     scopes: tuple[str, ...] | None = None
-    """The scopes of a token for the console; None for all that the configuration names for the issuer."""
+    """The scopes of a token for the console; None for all scopes that the configuration names for the issuer."""
     resource: str | None = None
-    """The resource indicator of such a token; "" for none, None for the audience of the console."""
+    """The resource indicator of a token for the console; "" for none, None for the audience of the console."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,29 +57,29 @@ class Issuer:
     """Its name in the configuration."""
     place: IssuerPlace
     algorithms: tuple[str, ...]
-    """The algorithms of signatures that are accepted. All are asymmetric."""
+    """The accepted signature algorithms. All are asymmetric."""
     principal_claim: str
-    """The claim that tells the principals of this issuer apart."""
+    """The claim that identifies a principal of this issuer."""
     scopes: tuple[ScopeRule, ...] = ()
-    """What each scope opens, in the order of the file; empty when every token opens everything."""
+    """What each scope opens, in the order of the file; empty if every token opens everything."""
     client: IntrospectionClient | None = None
-    """The client that asks about tokens that are no JSON Web Tokens; None refuses them."""
+    """The client that introspects opaque tokens; None refuses opaque tokens."""
     audiences: Mapping[str, frozenset[str]] = field(default_factory=dict)
-    """The audiences of each face, by the path of the face."""
+    """The accepted audiences of each endpoint, by its path."""
     operators: Mapping[OperatorRole, frozenset[str]] = field(default_factory=dict)
-    """The scopes that make a caller an operator, by the role."""
+    """The scopes that give each operator role."""
     login: LoginClient | None = None
-    """The client with which its principals show in a browser who they are; None if none of them can."""
+    """The client with which principals log in with a browser; None if they cannot."""
 
     @property
     def identity(self) -> str:
-        """What makes its principals who they are: with another issuer under the name, or another claim, the same name
-        is somebody else."""
+        """What the identity of the principals rests on. If the issuer or the claim changes, the same principal name
+        means somebody else."""
         return f"{self.principal_claim} of {self.place.issuer}"
 
     @property
     def first_scopes(self) -> tuple[str, ...]:
-        """The scopes that a client asks for first. It asks for others once a call needs them."""
+        """The scopes that a client requests first. It requests others when a call needs them."""
         return tuple(scope for scope, _ in self.scopes[:1])
 
     @property
@@ -89,7 +89,7 @@ class Issuer:
         return tuple(dict.fromkeys([*(scope for scope, _ in self.scopes), *of_operators]))
 
     def with_audiences(self, audiences: Mapping[str, frozenset[str]]) -> Issuer:
-        """A copy with the audiences of each face."""
+        """A copy with these audiences of each endpoint."""
         return replace(self, audiences=dict(audiences))
 
 
@@ -102,7 +102,7 @@ class IssuerMetadata:
 
     @property
     def openid_url(self) -> str | None:
-        """Where OpenID Connect Discovery has the metadata; None if the issuer knows OAuth only."""
+        """The URL of the OpenID Connect metadata; None if the issuer supports OAuth only."""
         if OPENID in self.url:
             return self.url
         issuer = self.text("issuer")
@@ -111,11 +111,11 @@ class IssuerMetadata:
         return f"{issuer.rstrip('/')}{OPENID}"
 
     def text(self, key: str) -> str | None:
-        """A value that is a text; None if there is none."""
+        """The value of a key if it is a string; None otherwise."""
         value = self.values.get(key)
         return value if isinstance(value, str) else None
 
     def texts(self, key: str, default: Sequence[str] = ()) -> Sequence[str]:
-        """The texts in a list; the default if there is no list."""
+        """The strings in the list of a key; the default if there is no list."""
         value = self.values.get(key)
         return [one for one in value if isinstance(one, str)] if isinstance(value, list) else default

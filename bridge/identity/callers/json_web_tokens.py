@@ -1,10 +1,10 @@
-"""JSON Web Tokens as credentials: which key a token needs, whether it is valid, and whose it is.
+"""JSON Web Tokens as credentials: which key a token needs, whether it is valid, and which principal it names.
 
-An ID token is none: it tells one client who is in a browser.
+An ID token is no credential: it only tells one client who is in a browser.
 
-PyJWT reads tokens and keys. The key is chosen here, by the type that the algorithm needs, so that a public key is
-never taken for the secret of a symmetric algorithm. The algorithms are those of the configuration, never the token's
-own choice.
+PyJWT reads tokens and keys. This module chooses the key by the type that the algorithm needs, so that a public key
+never serves as the secret of a symmetric algorithm. The configuration lists the accepted algorithms; a token cannot
+choose another.
 
 Spec: RFC 7519; RFC 8725 sections 3.1, 3.8 to 3.11; RFC 9068 sections 2.2 and 4; RFC 7517; OpenID Connect Core 1.0
 section 3.1.3.7.
@@ -38,16 +38,16 @@ _KEY_TYPES: Final[Mapping[str, tuple[str, str | None]]] = {
 """The type of key that each algorithm needs, and its curve (RFC 7518 section 3.1, RFC 8037)."""
 
 ALGORITHMS: Final = frozenset(_KEY_TYPES)
-"""The algorithms of signatures that can be verified. All are asymmetric."""
+"""The signature algorithms that can be verified. All are asymmetric."""
 
 _TYPES: Final = frozenset({"at+jwt", "application/at+jwt", "jwt"})
-"""The types of access tokens. RFC 9068 asks for the first two; many issuers say `JWT` or nothing."""
+"""The types (`typ`) of access tokens. RFC 9068 requires one of the first two; many issuers write `JWT` or nothing."""
 
 _ID_TYPES: Final = frozenset({"jwt"})
-"""The types of ID tokens. OpenID Connect names none, so most say `JWT` or nothing."""
+"""The types (`typ`) of ID tokens. OpenID Connect defines none, so most issuers write `JWT` or nothing."""
 
 LATEST: Final = 2**53
-"""The latest expiry, so that each is exact as a number of the event loop's clock."""
+"""The latest accepted time in a claim: a float represents every smaller whole number exactly."""
 
 _REQUIRED: Final = ["exp", "iss", "aud", "sub"]
 _OPTIONS: Final[Options] = {"require": _REQUIRED, "enforce_minimum_key_length": True}
@@ -60,7 +60,7 @@ _FAULTS: Final[Sequence[tuple[type[Exception], str]]] = (
     (jwt.InvalidSignatureError, "is not signed with a key of its issuer"),
     (jwt.MissingRequiredClaimError, "lacks a claim that it needs"),
 )
-"""The faults of a token in words for its caller. The first class that fits counts."""
+"""The faults of a token, in words for its caller. The first class that fits counts."""
 
 
 class WrongTokenError(Exception):
@@ -68,12 +68,12 @@ class WrongTokenError(Exception):
 
 
 class UnknownSignerError(WrongTokenError):
-    """None of the keys has signed a token. Another one of its issuer may have."""
+    """None of the known keys has signed a token. A newer key of the issuer may have."""
 
 
 @dataclass(frozen=True, slots=True)
 class UnverifiedToken:
-    """A token that was read. Nothing of it is known to be true."""
+    """A token that was read but not verified."""
 
     text: str = field(repr=False)
     issuer: str
@@ -83,7 +83,7 @@ class UnverifiedToken:
 
 
 def token_in(text: str) -> UnverifiedToken | None:
-    """Read a token; None if it is no signed JWT that names its issuer."""
+    """Read a token; None if it is not a signed JWT that names its issuer."""
     if text.count(".") != 2:
         return None
     try:
@@ -111,13 +111,13 @@ class IssuerKey:
     kind: str
     curve: str | None
     algorithm: str | None
-    """The only algorithm that the key is for, if its issuer says one."""
+    """The only algorithm that the key is for; None if its issuer names none."""
     public: Any
-    """The key, for PyJWT."""
+    """The key as PyJWT reads it."""
 
     def fits(self, algorithm: str, key_id: str | None) -> bool:
-        """Whether something that was signed by this algorithm may be signed with this key. `key_id` is the key's id,
-        if that is said. A key need not have one (RFC 7517 section 4.5)."""
+        """Whether this key may have made a signature with this algorithm. `key_id` is the id that the signature names,
+        if any. A key need not have an id (RFC 7517 section 4.5)."""
         kind, curve = _KEY_TYPES[algorithm]
         is_of_type = self.kind == kind and curve in (None, self.curve)
         is_named_so = None in (key_id, self.key_id) or key_id == self.key_id
@@ -125,10 +125,10 @@ class IssuerKey:
 
 
 def keys_in(document: object, most: int) -> tuple[IssuerKey, ...]:
-    """The public keys for signatures in a JSON Web Key Set. Keys of other kinds are passed over.
+    """The public signature keys in a JSON Web Key Set. Keys of other kinds are ignored.
 
     Raises:
-        ValueError: it is no key set, or it has no such key, or more than `most` keys.
+        ValueError: the document is no key set, or has no such key, or more than `most` keys.
     """
     listed = document.get("keys") if isinstance(document, dict) else None
     if not isinstance(listed, list):
@@ -161,7 +161,7 @@ def _text(value: object) -> str | None:
 
 
 def _usual_algorithm(one: Mapping[str, Any]) -> str | None:
-    """An algorithm by which PyJWT reads the key: each of the type's does."""
+    """An algorithm for PyJWT to read the key with; any algorithm of the key's type works."""
     kinds = {(kind, curve if kind != "RSA" else None): name for name, (kind, curve) in _KEY_TYPES.items()}
     return kinds.get((one["kty"], None if one["kty"] == "RSA" else one.get("crv")))
 
@@ -169,11 +169,11 @@ def _usual_algorithm(one: Mapping[str, Any]) -> str | None:
 def verified_claims(
     token: UnverifiedToken, keys: Sequence[IssuerKey], issuer: Issuer, face: str, leeway_seconds: float
 ) -> Mapping[str, Any]:
-    """The claims of a token that is valid in a face. `face` is the path of the face.
+    """The claims of a token that is valid for the endpoint at the path `face`.
 
     Raises:
         UnknownSignerError: none of the keys has signed it.
-        WrongTokenError: it is not valid there.
+        WrongTokenError: it is not valid for the endpoint.
     """
     require_acceptable(token, issuer)
     return _signed_claims(token, keys, issuer, sorted(issuer.audiences.get(face, ())), leeway_seconds)
@@ -187,11 +187,11 @@ def verified_identity(
     nonce: str,
     leeway_seconds: float,
 ) -> Mapping[str, Any]:
-    """The claims of an ID token that answers the request with this nonce of a client.
+    """The claims of an ID token that answers the client's request with this nonce.
 
     Raises:
         UnknownSignerError: none of the keys has signed it.
-        WrongTokenError: it is not valid, or answers something else.
+        WrongTokenError: the token is not valid, or answers another request.
     """
     require_identity(token, issuer)
     claims = _signed_claims(token, keys, issuer, [client_id], leeway_seconds)
@@ -241,19 +241,19 @@ def _signed_claims(
 
 
 def require_acceptable(token: UnverifiedToken, issuer: Issuer) -> None:
-    """Require an accepted algorithm and the type of an access token, before any key is looked for.
+    """Require an accepted algorithm and the type of an access token, before a key is fetched.
 
     Raises:
-        WrongTokenError: the token is not signed as the configuration asks, or is no access token.
+        WrongTokenError: the algorithm is not accepted, or the token is no access token.
     """
     _require_kind(token, issuer, _TYPES, "is no access token")
 
 
 def require_identity(token: UnverifiedToken, issuer: Issuer) -> None:
-    """The same for an ID token.
+    """Require an accepted algorithm and the type of an ID token.
 
     Raises:
-        WrongTokenError: the token is not signed as the configuration asks, or is no ID token.
+        WrongTokenError: the algorithm is not accepted, or the token is no ID token.
     """
     _require_kind(token, issuer, _ID_TYPES, "is no ID token")
 
@@ -270,7 +270,7 @@ def _words_for(fault: Exception) -> str:
 
 
 def principal_in(claims: Mapping[str, Any], issuer: Issuer, leeway_seconds: float) -> Principal:
-    """The principal that verified claims are about, with the rights that its scopes give.
+    """The principal that verified claims name, with the rights that their scopes give.
 
     Raises:
         WrongTokenError: the claim that names the principal is missing, or is no usable name.
@@ -291,7 +291,7 @@ def principal_in(claims: Mapping[str, Any], issuer: Issuer, leeway_seconds: floa
 
 
 def _scopes_in(claims: Mapping[str, Any]) -> frozenset[str]:
-    """The scopes of a token: `scope` (RFC 9068 section 2.2.3), or `scp`, which some issuers write in its place."""
+    """The scopes of a token: `scope` (RFC 9068 section 2.2.3), or `scp`, which some issuers write instead."""
     given = claims.get("scope", claims.get("scp", ""))
     words = given.split(" ") if isinstance(given, str) else given
     return (
@@ -300,7 +300,7 @@ def _scopes_in(claims: Mapping[str, Any]) -> frozenset[str]:
 
 
 def _role_of(held: frozenset[str], issuer: Issuer) -> OperatorRole | None:
-    """The role that scopes give; the greater one, where they give both."""
+    """The role that scopes give: the greater role if they give both."""
     given = (role for role in reversed(OperatorRole) if held & issuer.operators.get(role, frozenset()))
     return next(given, None)
 

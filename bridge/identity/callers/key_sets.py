@@ -1,11 +1,11 @@
-"""The keys of an issuer, or of who signs an agent's card: where they are found, when they are fetched, and which stay.
+"""The keys of an issuer, or of the signer of an agent's card: where they are, when to fetch them, and which to keep.
 
-The last good set stays until there is a better one. One fetch runs at a time, and the others wait for what it brings. A
-token that no known key has signed makes the bridge fetch, so that is throttled: a flood of such tokens must not reach
-the issuer.
+The last good key set stays until a fetch brings a new set. One fetch runs at a time, and other requests wait for its
+result. A token that no known key has signed starts a fetch. Such fetches are throttled: a flood of such tokens must not
+reach the issuer.
 
-What the operator wrote may be a private address, unless its name was public before. What metadata leads to has to share
-the issuer's origin, be public, or be allowed.
+A URL in the configuration may lead to a private address, unless its name led to a public address before. A URL in
+metadata must have the issuer's origin, lead to a public address, or be allowed by the configuration.
 
 Spec: RFC 8414 section 3; OpenID Connect Discovery 1.0 section 4; RFC 7517.
 """
@@ -43,7 +43,7 @@ _Verified = TypeVar("_Verified")
 
 
 class NoKeysError(Exception):
-    """There never was a key set of the issuer."""
+    """No key set of the issuer was ever fetched."""
 
     def __init__(self, retry_seconds: float) -> None:
         super().__init__("the keys of its issuer are not known yet")
@@ -62,9 +62,9 @@ class KeySource:
         resolve: ResolveName = addresses_of,
         section: str = "issuers",
     ) -> None:
-        """`name` is the issuer's name in the configuration, in this section."""
+        """`name` is the issuer's name in the configuration, in the table `section`."""
         self.metadata: IssuerMetadata | None = None
-        """The metadata, once it was fetched."""
+        """The metadata; None until it is fetched."""
         self._name = f"{section}.{name}"
         self._place = place
         self._http = http
@@ -76,31 +76,31 @@ class KeySource:
         self._fetched_at = self._tried_at = -math.inf
 
     async def keys(self) -> Sequence[IssuerKey]:
-        """The keys, which are fetched when they are too old.
+        """The keys; fetches them if they are too old.
 
         Raises:
-            NoKeysError: there never was a key set.
+            NoKeysError: no key set was ever fetched.
         """
         if self._is_old() and not (self._keys and self._fetching.statistics().locked):
             await self._fetch_unless_tried(self._retry_pause())
         return self._known()
 
     async def keys_after_unknown(self) -> Sequence[IssuerKey]:
-        """The keys, fetched again if that is not too soon, for a token that none of them has signed.
+        """The keys after a token that none of them has signed: fetches them again, unless that is too soon.
 
         Raises:
-            NoKeysError: there never was a key set.
+            NoKeysError: no key set was ever fetched.
         """
         await self._fetch_unless_tried(self._limits.unknown_key_seconds)
         return self._known()
 
     async def verified(self, verify: Callable[[Sequence[IssuerKey]], _Verified]) -> _Verified:
-        """What `verify` returns for the keys. If none of them has signed, they are fetched again, if that is not too
-        soon: a new key may be named in the token, or by the name of an old one, or not at all.
+        """What `verify` returns for the keys. If none of the keys has signed, the keys are fetched again, unless that
+        is too soon: the token may name a new key, or reuse the id of an old key, or name no key.
 
         Raises:
-            NoKeysError: there never was a key set.
-            WrongTokenError: as `verify`.
+            NoKeysError: no key set was ever fetched.
+            WrongTokenError: see `verify`.
         """
         keys = await self.keys()
         try:
@@ -112,11 +112,11 @@ class KeySource:
             return verify(again)
 
     async def known_metadata(self) -> IssuerMetadata | None:
-        """The metadata, which is fetched with the keys; None where the operator wrote the place of the keys. An issuer
-        whose tokens nobody else can read needs no keys (RFC 8414 section 2).
+        """The metadata; fetches it with the keys. None if the configuration gives the URL of the keys. An issuer of
+        opaque tokens needs no keys (RFC 8414 section 2).
 
         Raises:
-            NoKeysError: there never was any.
+            NoKeysError: neither metadata nor keys were ever fetched.
         """
         try:
             if self._keys or self.metadata is None:
@@ -127,8 +127,7 @@ class KeySource:
         return self.metadata
 
     async def look(self) -> bool:
-        """Fetch the keys, so that they are known before the first token. Returns whether they are; a failure is
-        logged."""
+        """Fetch the keys before the first token comes. Returns whether the keys are known; a failure is logged."""
         if not self._keys:
             await self._fetch_unless_tried(0)
         return bool(self._keys)
@@ -145,7 +144,8 @@ class KeySource:
         return self._limits.retry_seconds if self._tried_at > self._fetched_at else 0
 
     async def _fetch_unless_tried(self, pause_seconds: float) -> None:
-        """Fetch the set, unless that was tried less than `pause_seconds` ago, or is tried while this waits."""
+        """Fetch the key set, unless a fetch was tried less than `pause_seconds` ago, or another fetch ends while this
+        waits."""
         tried_before = self._tried_at
         async with self._fetching:
             now = anyio.current_time()
@@ -160,18 +160,18 @@ class KeySource:
                 self._told_of(str(exc))
             else:
                 self._fetched_at = now
-            self._tried_at = now  # not where this was cancelled: who waits fetches in its place
+            self._tried_at = now  # not after a cancellation: then the next waiting request fetches
 
     def _told_of(self, why: str) -> None:
         kept = "the last good ones stay" if self._keys else "its tokens cannot be checked"
         logger.warning("%s: its keys cannot be fetched, and %s: %s", self._name, kept, why)
 
     async def _fetched(self) -> tuple[IssuerKey, ...]:
-        """The key set of the issuer.
+        """Fetch the key set of the issuer.
 
         Raises:
             DocumentError: it cannot be fetched.
-            ValueError: what was fetched is no usable key set, or no metadata of this issuer.
+            ValueError: the document is no usable key set, or no metadata of this issuer.
         """
         url = self._place.jwks_url
         if url is None:
@@ -188,8 +188,8 @@ class KeySource:
         return url
 
     async def _found_metadata(self) -> IssuerMetadata:
-        """The metadata, at the first of its places that has some. A site may answer with a web page, a redirect or an
-        error where it has none."""
+        """Fetch the metadata from the first well-known URL that has it. At the others a site may answer with a web
+        page, a redirect or an error."""
         faults: list[DocumentError] = []
         for url in metadata_urls(self._place.issuer):
             try:
@@ -211,10 +211,10 @@ class KeySource:
         return await fetched_json(self._http, request, limits, self.guard(url))
 
     def guard(self, url: str) -> AddressGuard | None:
-        """The guard for connections to a URL; None if any address is allowed.
+        """What checks the addresses of connections to a URL; None if any address is allowed.
 
         Raises:
-            DocumentError: metadata leads to the name of this machine or its network.
+            DocumentError: metadata leads to a private host name.
         """
         if self._place.allow_private:
             return None
@@ -237,7 +237,7 @@ class KeySource:
 
 
 def metadata_urls(issuer: str) -> Sequence[str]:
-    """The places of an issuer's metadata, in the order in which they are tried (MCP 2026-07-28, authorization)."""
+    """The well-known URLs of an issuer's metadata, in the order to try (MCP 2026-07-28, authorization)."""
     place = urlsplit(issuer)
     root, path = f"{place.scheme}://{place.netloc}", place.path.rstrip("/")
     found = (f"{root}{_OAUTH}{path}", f"{root}{OPENID}{path}", f"{root}{path}{OPENID}")

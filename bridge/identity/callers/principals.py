@@ -15,19 +15,19 @@ from bridge.identity.tokens.caller_token import CallerToken
 
 @dataclass(frozen=True, slots=True)
 class OfferedNames:
-    """The names of a skill or tool by which rights hold."""
+    """The names of a skill or tool that globs of rights are matched with."""
 
     name: str
     """The name that callers see."""
     later: tuple[str, ...] = ()
-    """The other names that it may be shown under once all peers of its face are known. A right by its shown name holds
-    for these, too, or it does not hold yet."""
+    """The other names that it may get once all peers of its endpoint are known. A right to its name holds only if it
+    covers these names, too."""
     qualified: str = ""
-    """SERVER_TOOL: a right that is exactly this holds, whatever name is shown. Empty where it may be something else."""
+    """The name SERVER_TOOL: a right to exactly this name always holds. Empty if this name is ambiguous."""
 
 
 MayUse = Callable[[OfferedNames], bool]
-"""Says whether the skill or tool of these names may be used."""
+"""Whether a caller may use the skill or tool with these names."""
 
 
 def may_use_everything(names: OfferedNames) -> bool:  # noqa: ARG001 - whatever it is
@@ -36,23 +36,23 @@ def may_use_everything(names: OfferedNames) -> bool:  # noqa: ARG001 - whatever 
 
 
 ISSUER_MARK: Final = ":"
-"""Stands between the name of an issuer and the subject of its token. No principal of the file has it in its name."""
+"""Separates the name of an issuer from the subject of its token. No configured principal has it in its name."""
 
 _NAMED_MOST: Final = 5
-"""Skills that one line names at most."""
+"""The most skills that one line names."""
 
 ScopeRule = tuple[str, tuple[str, ...]]
 """A scope of an issuer, and the globs of the skills and tools that it opens."""
 
 
 class OperatorRole(StrEnum):
-    """What an operator may do with what belongs to others, the greater role last. A principal without a role has its
-    own tasks only."""
+    """What an operator may do with the tasks of others, the greater role last. A principal without a role has its own
+    tasks only."""
 
     READ = "read"
-    """It sees all tasks, the configuration, and who may call."""
+    """See all tasks, the configuration, and who may call."""
     ANSWER = "answer"
-    """It also answers questions for others, and cancels their tasks."""
+    """Also answer questions for others, and cancel their tasks."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,28 +61,30 @@ class Principal:
 
     name: str
     may_list_all: bool = True
-    """False for anonymous callers from other machines, who share one principal: they list tasks by context only."""
+    """False for anonymous callers from other machines, who share one principal: they can list tasks by context only."""
     skills: tuple[str, ...] = ("*",)
-    """Globs of the skills and tools that the principal may use. `create_*` holds in every face; `devtools/create_*`
-    holds in the faces whose names match the part before the first slash."""
+    """Globs of the skills and tools that the principal may use. `create_*` holds for every agent and MCP server;
+    `devtools/create_*` holds where the name of the agent or server matches `devtools`."""
     scopes: tuple[ScopeRule, ...] = ()
-    """The scopes of the principal's issuer, in the order of the file; empty where scopes open nothing."""
+    """The scopes of the principal's issuer, in the order of the file; empty if scopes open nothing."""
     expires_at: float | None = field(default=None, compare=False)
-    """Until when its token counts, in seconds since the epoch; None for a secret that does not expire."""
+    """When its token expires, in seconds since the epoch; None for a secret that does not expire."""
     token: CallerToken | None = field(default=None, compare=False)
-    """The access token of an issuer that it has shown with its request; None if it has shown something else."""
+    """The access token of the request; None if the request had another credential."""
     operator: OperatorRole | None = None
-    """Its role as an operator of the bridge; None for all others."""
+    """Its role as an operator of the bridge; None for a principal that is no operator."""
     open_tasks: int | None = None
-    """The most unfinished tasks that it may have at one agent, and calls at once of one MCP server; None leaves both to
-    the bounds of the bridge."""
+    """The most unfinished tasks that it may have at one agent, and the most simultaneous calls of one MCP server; None
+    for the limits of the bridge."""
     group: str = field(default="", compare=False)
-    """The group that gives it its skills; empty for skills of its own."""
+    """The group that gives it its skills; empty if it has its own."""
     is_judged: bool = False
-    """Whether an MCP server of the bridge has judged what it may use, and calls an agent of the bridge for it."""
+    """Whether an MCP server of the bridge, which calls an agent of the bridge for it, has already checked its
+    rights."""
 
     def in_face(self, face: str) -> Principal:
-        """This principal in one face: its globs are only those for that face, without the part for its name."""
+        """This principal at one agent or MCP server: with only the globs for that name, without their part before the
+        slash."""
         if not self.scopes and not any("/" in glob for glob in self.skills):
             return self
         skills = _globs_in_face(self.skills, face)
@@ -90,32 +92,36 @@ class Principal:
         return replace(self, skills=skills, scopes=scopes)
 
     def may_use(self, skill: OfferedNames | str) -> bool:
-        """Whether this principal, as `in_face` returned it, may use a skill."""
+        """Whether this principal may use a skill. Call this on a result of `in_face`."""
         return _is_among(skill, self.skills)
 
     def seconds_left(self) -> float:
-        """How long its token still counts; infinite for a secret that does not expire."""
+        """The time until its token expires; infinite for a secret that does not expire."""
         return math.inf if self.expires_at is None else self.expires_at - time.time()
 
     def may_see(self, skill: OfferedNames | str) -> bool:
-        """Whether a list shows a skill to this principal: it may use the skill, or a scope of its issuer opens it."""
+        """Whether lists show a skill to this principal: it may use the skill, or a scope of its issuer opens the
+        skill."""
         return self.may_use(skill) or self.scope_for(skill) is not None
 
     def missing_scope(self, skill: OfferedNames | str) -> str | None:
-        """The scope that a token lacks for a skill; None if it may be used, or no scope opens it."""
+        """The scope that the principal's token lacks for a skill; None if it may use the skill, or no scope opens the
+        skill."""
         return None if self.may_use(skill) else self.scope_for(skill)
 
     def held_scopes(self) -> list[str]:
-        """The scopes of the principal's issuer that open something in this face, of which it may use all."""
+        """The scopes that the principal seems to have: it may use everything that the scope opens at this agent or
+        server."""
         skills = frozenset(self.skills)
         return [scope for scope, globs in self.scopes if globs and skills.issuperset(globs)]
 
     def scope_for(self, skill: OfferedNames | str) -> str | None:
-        """The first scope of the principal's issuer that opens a skill in this face; None if none does."""
+        """The first scope of the principal's issuer that opens a skill at this agent or server; None if none does."""
         return next((scope for scope, globs in self.scopes if _is_among(skill, globs)), None)
 
     def waits_for_names(self, skill: OfferedNames) -> bool:
-        """Whether this principal may not use a skill only since a peer of its face is not known yet."""
+        """Whether only an unknown peer keeps this principal from a skill: the peer may have a skill with the same
+        name."""
         return not self.may_use(skill) and self.may_use(skill.name)
 
 
@@ -127,7 +133,8 @@ def may_use(principal: Principal, face: str, skill_id: str) -> bool:
 def waiting_rights(
     face: str, offered: Sequence[OfferedNames], unknown: Sequence[str], principals: Iterable[Principal]
 ) -> Iterator[str]:
-    """What each principal may not use of a face only since some of its peers are not known, in words."""
+    """Messages: which skills each principal may not use only because peers of the agent or MCP server are still
+    unknown."""
     for principal in principals if unknown else ():
         here = principal.in_face(face)
         if waiting := [one for one in offered if here.waits_for_names(one)]:
@@ -166,23 +173,23 @@ def _glob_in_face(glob: str, face: str) -> str | None:
 
 
 LOCAL: Final = Principal("local")
-"""Every caller of a bridge that listens on loopback and asks for no credentials."""
+"""Every caller of a bridge that listens on loopback and requires no credentials."""
 
 ANONYMOUS: Final = Principal("anonymous", may_list_all=False)
-"""Every caller of a bridge that is open to other machines without credentials."""
+"""Every caller of a bridge that serves other machines and requires no credentials."""
 
 
 EVERYONE: Final = "*"
-"""Stands for all owners of tasks, where an operator asks for those of all."""
+"""Stands for all owners when an operator asks for the tasks of everyone."""
 
 
 @dataclass(frozen=True, slots=True)
 class PrincipalNames:
-    """Names of principals, and all names of the principals of some issuers."""
+    """A set of principals: some by name, and all principals of some issuers."""
 
     names: frozenset[str] = frozenset()
     issuers: frozenset[str] = frozenset()
-    """The names of issuers in the configuration."""
+    """The configured names of the issuers."""
 
     def __contains__(self, name: str) -> bool:
         issuer, mark, _ = name.partition(ISSUER_MARK)

@@ -1,4 +1,4 @@
-"""Authentication: verifiers, each of which knows one kind of credential, and `Access`, which asks them.
+"""Authentication: each verifier knows one kind of credential, and `Access` asks all verifiers.
 
 A verifier reads the headers of a request, and may wait, for instance to fetch keys. It returns the principal,
 `WrongCredential`, or None if the headers show no credential of its kind.
@@ -32,7 +32,7 @@ from bridge.identity.callers.principals import LOCAL, Principal
 logger = logging.getLogger(__name__)
 
 _LOG_SECONDS: Final = 60.0
-"""How often a fault of credentials is logged."""
+"""The least time between two log lines about the same fault."""
 
 
 class Scheme(StrEnum):
@@ -43,7 +43,7 @@ class Scheme(StrEnum):
     API_KEY = "apiKey"
     """The secret itself, in the header `API_KEY_HEADER`."""
     CONNECTION = "mtls"
-    """A certificate that the connection has shown, or what a trusted proxy says of the caller."""
+    """A client certificate of the connection, or the identity that a trusted proxy states."""
 
 
 _WORDS: Final[Mapping[Scheme, str]] = {
@@ -57,14 +57,14 @@ _HEADERS: Final[Mapping[Scheme, str]] = {
     Scheme.CONNECTION: SHOWN_HEADER,
 }
 _KEY_CHALLENGE: Final = f'ApiKey realm="{REALM}", header="{API_KEY_HEADER}"'
-"""RFC 9110 section 11.6.1: a 401 names the schemes. API keys have no registered scheme; this one is common."""
+"""RFC 9110 section 11.6.1: a 401 names the schemes. API keys have no registered scheme; this scheme is common."""
 
 
 _CERTIFICATE_CHALLENGE: Final = f'Certificate realm="{REALM}"'
-"""A certificate is shown before the request, so that no challenge can ask for one; this says what is missing."""
+"""The TLS handshake precedes the request, so no challenge can request a certificate; this only says what is missing."""
 
 FORWARDED: Final = "forwarded:"
-"""What the identities begin with that a trusted proxy says. Those of certificates begin with what they are."""
+"""The prefix of an identity from a trusted proxy. An identity from a certificate begins with its own kind."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,12 +73,12 @@ class Credential:
 
     principal: Principal
     token: str = field(repr=False)
-    """Empty where only its hash is known."""
+    """Empty if only the hash is known."""
     scheme: Scheme = Scheme.BEARER
     reference: str = field(default="", compare=False)
-    """Where the secret was read from, `env:NAME` or `file:PATH`; "" if the bridge made it, or knows its hash alone."""
+    """Where the secret was read from, `env:NAME` or `file:PATH`; "" if the bridge made it, or knows only its hash."""
     sha256: str = field(default="", repr=False)
-    """The hash of a secret that the bridge does not know, in hexadecimal."""
+    """The hash, in hexadecimal, of a secret that the bridge does not know."""
 
     def __post_init__(self) -> None:
         if bool(self.token) is bool(self.sha256):
@@ -86,7 +86,7 @@ class Credential:
 
     @property
     def digest(self) -> bytes:
-        """What the secret is compared by."""
+        """The hash by which secrets are compared."""
         return bytes.fromhex(self.sha256) if self.sha256 else digest_of(self.token)
 
 
@@ -97,9 +97,9 @@ class WrongCredential:
     fault: str = "is not known"
     """The fault, in words for the caller: `is not known`, `has expired`."""
     is_shown: bool = True
-    """Whether there is a secret at all; False for a header of another scheme, or without a secret."""
+    """Whether the header holds a secret of the scheme; False for another scheme, or no secret."""
     issuer: str = ""
-    """The configured name of the issuer that the credential says it is of; "" if it says none that is known."""
+    """The configured name of the issuer that the credential names; "" if it names no known issuer."""
 
 
 NOT_KNOWN: Final = WrongCredential()
@@ -108,14 +108,14 @@ OF_ANOTHER_SCHEME: Final = WrongCredential(is_shown=False)
 
 @dataclass(frozen=True, slots=True)
 class Undecided:
-    """A verifier's verdict on a credential of its kind that it cannot judge at the moment."""
+    """A verifier's verdict: it cannot judge this credential at the moment."""
 
     why: str
     retry_seconds: float
 
 
 Verdict = Principal | WrongCredential | Undecided | None
-"""What a verifier says of a request; None without a credential of its kind."""
+"""A verifier's verdict on a request; None if the request has no credential of its kind."""
 
 
 class Verifier(Protocol):
@@ -127,25 +127,26 @@ class Verifier(Protocol):
 
     @property
     def issuer(self) -> Issuer | None:
-        """The issuer of such credentials; None for secrets of the file."""
+        """The issuer of such credentials; None for configured secrets."""
 
     @property
     def is_declared(self) -> bool:
-        """Whether cards declare the scheme. False for a secret of the bridge itself, unless nobody else has one."""
+        """Whether cards declare the scheme. False for a secret of the bridge itself, unless nobody else has a
+        secret."""
 
     @property
     def metadata(self) -> IssuerMetadata | None:
-        """The metadata of the issuer, once it is known."""
+        """The metadata of the issuer; None until it is known."""
 
     async def verify(self, headers: Mapping[str, str], face: str) -> Verdict:
-        """The verdict on a request, by its headers with names in lower case. `face` is the path of what it asks.
+        """The verdict on a request. The names in `headers` are in lower case, and `face` is the path of the endpoint.
 
-        A verifier must bound its own waits: the request waits with it.
+        A verifier must bound its own waits, since the request waits, too.
         """
 
 
 class SecretVerifier:
-    """Verifies secrets that are configured. The time of a check does not depend on the wrong secret."""
+    """Verifies configured secrets. The time of a check does not depend on the secret in the request."""
 
     issuer = metadata = None
 
@@ -172,11 +173,9 @@ class SecretVerifier:
 
 
 class ConnectionVerifier:
-    """Verifies what a connection has shown, which the server knows and no header of a client can say.
-
-    A certificate of nobody is no credential: the authority of clients may have made it for something else, and a token
-    in the request says who calls.
-    """
+    """Verifies the identities of a connection. The server writes the header with them; clients cannot. A certificate
+    that belongs to no principal is no credential: the client authority may have issued it for another purpose, and a
+    token in the request then identifies the caller."""
 
     scheme = Scheme.CONNECTION
     issuer = metadata = None
@@ -201,7 +200,8 @@ class ConnectionVerifier:
 def verifiers_of(
     credentials: Iterable[Credential], declared: frozenset[Scheme] = frozenset(Scheme)
 ) -> tuple[Verifier, ...]:
-    """The verifiers for these credentials, one for each scheme. `declared` are the schemes that cards may declare.
+    """The verifiers for these credentials, one verifier for each scheme. `declared` are the schemes that cards may
+    declare.
 
     Raises:
         UsageError: two principals have the same secret.
@@ -223,22 +223,22 @@ def verifiers_of(
 
 @dataclass(frozen=True, slots=True)
 class DeclaredAccess:
-    """The ways in which a caller may show who it is, as an agent's card declares them."""
+    """The ways to authenticate that an agent's card declares."""
 
     schemes: tuple[Scheme, ...]
     """The schemes of secrets."""
     issuers: tuple[tuple[Issuer, IssuerMetadata | None], ...]
-    """The issuers of tokens, with their metadata once it is known."""
+    """The issuers of tokens, each with its metadata, or None until it is known."""
     needs_credential: bool
     """Whether a request without a credential is refused."""
 
 
 _HeaderVerdict = tuple[str, Verdict]
-"""A header, and what a verifier says of what is in it."""
+"""A header, and a verifier's verdict on its value."""
 
 
 class Access:
-    """Decides who may call: the principals of the verifiers, or without verifiers everyone as one principal."""
+    """Decides who may call: the principals of the verifiers or, without verifiers, everyone as one principal."""
 
     def __init__(
         self,
@@ -246,33 +246,31 @@ class Access:
         everyone: Principal = LOCAL,
         for_whom: Callable[[Principal, Mapping[str, str]], Principal] = lambda found, _: found,
     ) -> None:
-        """See `update`. `for_whom` gives the principal for which another one calls, by the headers of its request; it
-        may raise RefusedError."""
+        """See `update`. `for_whom` maps the authenticated principal and the headers of its request to the principal
+        that it acts for; it may raise RefusedError."""
         self._everyone = everyone
         self._for_whom = for_whom
         self._logged: dict[WrongCredential, float] = {}
         self.changes = 0
-        """The number of calls of `update`. Each may exclude callers who were accepted before."""
+        """The number of calls of `update`. Each call may exclude callers that were accepted before."""
         self.changed = Signal()
-        """Told after each `update`."""
+        """Signalled after each `update`."""
         self.update(verifiers)
 
     def update(
         self, verifiers: Sequence[Verifier], everyone: Principal | None = None, *, why_nobody: str = ""
     ) -> None:
-        """Use these verifiers from the next request on.
-
-        `everyone` is the principal of all callers when there are no verifiers; None keeps the last one. `why_nobody`
-        replaces the message of a refusal.
-        """
+        """Use these verifiers from the next request on. Without verifiers, `everyone` is the principal of all callers;
+        None keeps the last one. `why_nobody` replaces the message of a refusal."""
         self._verifiers = tuple(verifiers)
         self._everyone = everyone or self._everyone
         self._why_nobody = why_nobody
-        # The secret of the bridge itself is declared for nobody. Where all come by a proxy, nothing is declared.
+        # Cards do not declare the secret of the bridge itself. If all callers come through a proxy, cards declare
+        # nothing.
         declared = {verifier.scheme for verifier in verifiers if verifier.is_declared}
         asked = declared or {verifier.scheme for verifier in verifiers}
         self.schemes: tuple[Scheme, ...] = tuple(scheme for scheme in Scheme if scheme in asked)
-        """The schemes that callers may use, the best one first."""
+        """The schemes that callers may use, the best first."""
         self.issuers: tuple[Issuer, ...] = tuple(one.issuer for one in verifiers if one.issuer is not None)
         """The issuers whose tokens are accepted."""
         self.changes += 1
@@ -285,7 +283,7 @@ class Access:
 
     @property
     def declared(self) -> DeclaredAccess:
-        """What the cards of agents declare."""
+        """The ways to authenticate that the cards of agents declare."""
         trusted = [(one.issuer, one.metadata) for one in self._verifiers if one.issuer is not None]
         asked = {one.scheme for one in self._verifiers if one.issuer is None and one.is_declared}
         schemes = tuple(scheme for scheme in Scheme if scheme in asked)
@@ -293,19 +291,19 @@ class Access:
 
     @property
     def first_scopes(self) -> tuple[str, ...]:
-        """The scopes that a client asks the issuers for first."""
+        """The scopes that a client requests from the issuers first."""
         return tuple(dict.fromkeys(scope for issuer in self.issuers for scope in issuer.first_scopes))
 
     async def principal_of(
         self, headers: Mapping[str, str], face: str = "", metadata_url: str | None = None
     ) -> Principal:
-        """The principal of a request, by its headers with names in lower case. `face` is the path of what it asks, and
-        `metadata_url` tells a refused client of the issuers.
+        """The principal of a request. The names in `headers` are in lower case, `face` is the path of the endpoint, and
+        the document at `metadata_url` names the issuers to a refused client.
 
-        If the verifiers change while this waits, the request is judged again by the new verifiers.
+        If the verifiers change while this waits, the new verifiers judge the request again.
 
         Raises:
-            RefusedError: 401, a credential is missing or invalid; 503, it cannot be judged at the moment.
+            RefusedError: 401, a credential is missing or invalid; 503, a credential cannot be judged at the moment.
         """
         while True:
             changes = self.changes
@@ -314,8 +312,8 @@ class Access:
                 return self._for_whom(self._judged(verdicts, face, metadata_url), headers)
 
     async def _verdicts(self, headers: Mapping[str, str], face: str) -> Sequence[_HeaderVerdict]:
-        """The verdicts on the credentials of a request. Once a verifier knows what is in a header, no other sees it:
-        a secret of the file must not be sent to an issuer to be judged there."""
+        """The verdicts on the credentials of a request. Once a verifier accepts a header, no other verifier sees it:
+        the bridge must not send a configured secret to an issuer."""
         found: list[_HeaderVerdict] = []
         known = set[str]()
         for verifier in self._verifiers:
@@ -345,10 +343,10 @@ class Access:
         return principals[0]
 
     def _wrong_among(self, verdicts: Sequence[Verdict], face: str) -> WrongCredential | None:
-        """What is wrong with the credential in a header that no verifier knows; None if the header has none.
+        """The fault of a header that no verifier accepts; None if the header has no credential.
 
         Raises:
-            RefusedError: 503, it cannot be judged at the moment.
+            RefusedError: 503, the credential cannot be judged at the moment.
         """
         for verdict in verdicts:
             if isinstance(verdict, Undecided):
@@ -364,8 +362,8 @@ class Access:
         return told
 
     def _log(self, wrong: WrongCredential, face: str) -> None:
-        """Log why a credential is refused, without the credential. Each fault is logged now and then only: anyone can
-        send wrong credentials, and must not fill the log."""
+        """Log why a credential is refused, without the credential. The same fault is logged only now and then: anyone
+        can send wrong credentials, and must not fill the log."""
         now = anyio.current_time()
         if wrong.fault != NOT_KNOWN.fault and now - self._logged.get(wrong, -_LOG_SECONDS) >= _LOG_SECONDS:
             self._logged[wrong] = now
@@ -373,8 +371,8 @@ class Access:
             logger.info("a token%s was refused at %s: it %s", of, face or "/", wrong.fault)
 
     def refusal(self, fault: str, metadata_url: str | None = None, *, is_token: bool = False) -> RefusedError:
-        """The 401 for a request, with the accepted schemes. `fault` is the fault of its credential, and `is_token` says
-        that this is a token."""
+        """The 401 for a request, with the accepted schemes. `fault` is the fault of its credential; `is_token` says
+        whether the credential is a token."""
         if not self.schemes:
             return RefusedError(401, "Who may call was changed while this was read: ask again")
         needed = " or ".join(_WORDS[scheme] for scheme in self.schemes)
@@ -393,7 +391,7 @@ class Access:
 
 
 def shown_secret(scheme: Scheme, headers: Mapping[str, str]) -> str | None:
-    """The secret of a request; None if the header is absent, "" if the header holds no secret of this scheme."""
+    """The secret in a request; None if the header is absent, "" if the header holds no secret of this scheme."""
     shown = headers.get(_HEADERS[scheme])
     if scheme is Scheme.API_KEY:
         return shown.strip() if shown is not None else None
