@@ -1,4 +1,5 @@
-"""Who a call is made for, and the access token that it has shown. The token lives as long as its request."""
+"""The caller for whom the bridge calls a peer, and the caller's access token. The bridge keeps the token only during
+the caller's request."""
 
 from __future__ import annotations
 
@@ -9,37 +10,37 @@ from dataclasses import dataclass, field
 from typing import Final
 
 CLIENT_CHARACTERS: Final = 200
-"""The longest text in which a client says what it is."""
+"""The most characters in a client's description of itself."""
 
 
 @dataclass(frozen=True, slots=True)
 class CallerToken:
-    """An access token of a caller, which was verified."""
+    """A verified access token of a caller."""
 
     issuer: str
     """The identifier of its issuer."""
     subject: str
-    """The principal that it was verified for."""
+    """The principal that the token identifies."""
     value: str = field(repr=False)
     expires_at: float | None = None
-    """Until when it counts, in seconds since the epoch; None if its issuer did not say."""
+    """When it expires, in seconds since the epoch; None if its issuer does not say."""
 
     @property
     def mark(self) -> bytes:
-        """A hash that tells it from all others. Even the same token has another one for another principal."""
+        """A hash that identifies the token together with its issuer and principal."""
         return hashlib.sha256("\0".join((self.issuer, self.subject, self.value)).encode()).digest()
 
     def seconds_left(self) -> float:
-        """How long it still counts; infinite if nobody said."""
+        """The time until it expires; infinite if its issuer does not say."""
         return math.inf if self.expires_at is None else self.expires_at - time.time()
 
 
 @dataclass(frozen=True, slots=True)
 class Caller:
-    """For whom a peer is called."""
+    """The caller for whom the bridge calls a peer."""
 
     principal: str
     token: CallerToken | None = None
-    """The access token of an issuer that it has shown with its request; None if it has shown something else."""
+    """The access token of the caller's request; None if the request had another credential."""
     client: str = field(default="", compare=False)
-    """What the client through which it calls says of itself. Nobody has checked it."""
+    """How the caller's client describes itself, not verified."""

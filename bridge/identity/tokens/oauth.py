@@ -1,11 +1,11 @@
-"""Access tokens of OAuth 2.0 for the peers that the bridge calls, as itself.
+"""OAuth 2.0 access tokens with which the bridge calls peers as itself.
 
-A grant is what is asked of a token endpoint (`token_endpoint.py`). A token source holds what it gave, for all who need
-the token at the same time. Credentials say where the token stands in a request.
+A grant is a request to a token endpoint (`token_endpoint.py`). A token source holds the token for all calls that need
+it. Credentials say where the token stands in a request.
 
-Callers share one request for a token, and its refusal, too, which is remembered for a moment: a server that refuses is
-not asked once for each call that waits. A token is replaced before it expires, and once when the peer refuses it. When
-the peer misses scopes in it, a token with these and all scopes so far takes its place, if the issuer gives one.
+Waiting calls share one request for a token. They also share its refusal, which is remembered for a moment: the server
+does not get one request for each waiting call. A token is replaced before it expires, and once when the peer refuses
+it. If the peer asks for more scopes, the source requests a token with these and all scopes so far.
 
 Spec: RFC 6749 section 4.4 (client credentials), 7523 section 2.1 (jwt-bearer), 8707 (resource indicators).
 """
@@ -39,54 +39,54 @@ from bridge.notices import NOBODY, TokenGrantType, TokenListener, TokenNotice, T
 logger = logging.getLogger(__name__)
 
 EARLY_SECONDS: Final = 30.0
-"""A token is replaced so long before it expires, or at half its life if that is shorter: a call takes time."""
+"""How long before its expiry a token is replaced, since a call takes time; half its life if that is shorter."""
 
 REFUSED_SECONDS: Final = 2.0
-"""How long the refusal of a token is repeated to callers without asking again. It is as long as the first pause before
-a connection is tried again, so that each try asks anew."""
+"""How long callers get the same refusal before the issuer is asked again. It equals the first pause before a
+reconnection, so that each try asks again."""
 
 STEP_SECONDS: Final = 60.0
-"""How long wider scopes that the issuer refused are not asked for again."""
+"""How long to wait after the issuer refused more scopes before requesting more scopes again."""
 
 _JWT_BEARER: Final = "urn:ietf:params:oauth:grant-type:jwt-bearer"
 
 TokenGrant = Callable[[], Awaitable[AccessToken]]
-"""Asks for a token. Raises TokenError."""
+"""Requests a token. Raises TokenError."""
 
 PlaceToken = Callable[[AccessToken], PeerCredentials]
-"""Where a token stands in a request."""
+"""Puts a token into the credentials of a request."""
 
 
 class TokenSource(ABC):
-    """A source of access tokens. Sources of one kind that ask for the same are equal."""
+    """A source of access tokens. Two sources of one class are equal if they request the same token."""
 
     heard_by: TokenListener = NOBODY
-    """Who is told when it asks for a token. May be set at any time."""
+    """The listener for requests for a token. It may be set at any time."""
 
     @property
     @abstractmethod
     def key(self) -> tuple[object, ...]:
-        """What it asks for."""
+        """Identifies the token that the source requests."""
 
     @abstractmethod
     async def __call__(self) -> AccessToken:
-        """A token that is valid.
+        """A valid token.
 
         Raises:
-            TokenError: there is none.
+            TokenError: no token could be obtained.
         """
 
     @abstractmethod
     def refused(self, token: AccessToken) -> None:
-        """Give out this token no more: the peer refused it."""
+        """Drop this token: the peer refused it."""
 
     @property
     def if_refused(self) -> str:
-        """What to do if the peer refuses a token that was just given, in words."""
+        """The advice for the user if the peer refuses a new token."""
         return "It does not take the token: check `resource` and `scopes`"
 
     async def widened(self, token: AccessToken, scopes: Sequence[str]) -> bool:  # noqa: ARG002 - most cannot
-        """Whether there is another token now, which may have the scopes that the peer misses in this one."""
+        """Request a token with more scopes. Returns whether there is another token now, which may have these scopes."""
         return False
 
     def __eq__(self, other: object) -> bool:
@@ -97,7 +97,7 @@ class TokenSource(ABC):
 
 
 class HeldToken:
-    """One access token, which is asked for once for all who need it."""
+    """One access token. All calls that need it share one request for it."""
 
     def __init__(
         self,
@@ -106,8 +106,8 @@ class HeldToken:
         now: Callable[[], float] = time.monotonic,
         asked: Callable[[TokenOutcome, float], None] = lambda _outcome, _seconds: None,
     ) -> None:
-        """`seconds` bounds the way to a token, and before it the wait for another caller that asks. `asked` is told how
-        each request for a token went, and how many seconds it took."""
+        """`seconds` limits a request for a token and, separately, the wait for another caller's request. `asked` is
+        called with the outcome and the duration in seconds of each request."""
         self._asked = asked
         self._issuer = issuer
         self._seconds = seconds
@@ -115,15 +115,15 @@ class HeldToken:
         self._lock = anyio.Lock()
         self.current: AccessToken | None = None
         self.refusal = ""
-        """Why there was no other token the last time, in words."""
+        """Why the last request brought no token, in words."""
         self._renew_at = self._ends_at = -math.inf
         self._ask_at = -math.inf
 
     async def get(self, grant: TokenGrant) -> AccessToken:
-        """The token that is held, or what the grant gives.
+        """The held token if it is valid, or a new token from the grant.
 
         Raises:
-            TokenError: the grant gives none, or gave none a moment ago.
+            TokenError: the grant gives no token, or gave none a moment ago.
         """
         async with self.turn():
             return await self._valid(grant)
@@ -135,10 +135,10 @@ class HeldToken:
 
     @asynccontextmanager
     async def turn(self) -> AsyncIterator[None]:
-        """Let nobody else ask for a token while this is entered.
+        """Hold the lock for requests while the context is open.
 
         Raises:
-            TokenError: others ask for too long.
+            TokenError: other callers hold the lock for too long.
         """
         try:
             with anyio.fail_after(self._seconds):
@@ -161,7 +161,7 @@ class HeldToken:
         return self.current
 
     async def renew(self, grant: TokenGrant) -> None:
-        """Ask for a token, within a `turn`. The one that is held stays if there is none."""
+        """Request a new token, within a `turn`. The held token stays if no new token comes."""
         began = time.perf_counter()
         outcome: TokenOutcome = "failed"
         try:
@@ -192,7 +192,7 @@ class ClientToken(TokenSource):
     def __init__(
         self, client: OAuthClient, seconds: float, now: Callable[[], float] = time.monotonic
     ) -> None:
-        """`seconds` is as for what is held.
+        """`seconds` is as for `HeldToken`.
 
         Raises:
             UsageError: the private key cannot sign.
@@ -211,7 +211,7 @@ class ClientToken(TokenSource):
         return self.client, self._seconds
 
     async def __call__(self) -> AccessToken:
-        """The token that is held, or a new one."""
+        """The held token, or a new token."""
         return await self._held.get(self._ask)
 
     @property
@@ -224,10 +224,7 @@ class ClientToken(TokenSource):
         self._held.drop(token)
 
     async def widened(self, token: AccessToken, scopes: Sequence[str]) -> bool:
-        """Ask for a token with these scopes beside those so far. Each scope is added once.
-
-        The token so far stays if the issuer refuses.
-        """
+        """Request a token with these scopes and all scopes so far. The current token stays if the issuer refuses."""
         async with self._held.turn():
             if self._held.current is not token:
                 return True
@@ -251,13 +248,13 @@ class ClientToken(TokenSource):
         try:
             answer = await self._endpoint.answer({**await _grant_of(client), **asked_by(client, scopes)})
         except TokenError:
-            self._scopes = tuple(client.scopes)  # a scope that was added may be refused later
+            self._scopes = tuple(client.scopes)  # the issuer may refuse an added scope later
             raise
         return access_token_in(answer, client.issuer)
 
 
 async def _grant_of(client: OAuthClient) -> dict[str, str]:
-    """What a client is given a token for: for being itself, or for being what a platform says."""
+    """The fields of the grant: `client_credentials`, or `jwt-bearer` with the JWT of the platform."""
     if client.method != "none" or client.platform_jwt is None:
         return {"grant_type": "client_credentials"}
     return {"grant_type": _JWT_BEARER, "assertion": await platform_jwt_in(client.platform_jwt)}
@@ -268,12 +265,12 @@ def _is_platforms(client: OAuthClient) -> bool:
 
 
 def outcome_of(exc: TokenError) -> TokenOutcome:
-    """How a request for a token went that ended so."""
+    """The outcome of a request for a token that raised this error."""
     return "refused" if isinstance(exc, GrantRefusedError) else "failed"
 
 
 def asked_by(client: OAuthClient, scopes: Sequence[str]) -> dict[str, str]:
-    """The fields of every grant of a client: what the token is to open, and where."""
+    """The fields that every grant of a client has: `scope` and `resource`."""
     asked = {"scope": " ".join(scopes), "resource": client.resource}
     return {name: value for name, value in asked.items() if value}
 
@@ -287,10 +284,10 @@ class TokenCredentials(RenewableCredentials):
         self._current: tuple[AccessToken, PeerCredentials] | None = None
 
     async def __call__(self) -> PeerCredentials:
-        """The credentials with a token that is valid.
+        """The credentials with a valid token.
 
         Raises:
-            TokenError: the authorization server gave none.
+            TokenError: the authorization server gave no token.
         """
         token = await self._tokens()
         if self._current is None or self._current[0] is not token:
@@ -298,12 +295,12 @@ class TokenCredentials(RenewableCredentials):
         return self._current[1]
 
     def refused(self, shown: PeerCredentials) -> None:
-        """Forget the token in these credentials, if they are still the current ones."""
+        """Drop the token in these credentials if they are still current."""
         if self._current is not None and self._current[1] is shown:
             self._tokens.refused(self._current[0])
 
     async def widened(self, shown: PeerCredentials, scopes: Sequence[str]) -> bool:
-        """Whether the source has a token now that may have these scopes."""
+        """Request more scopes. Returns whether the source has another token now, which may have them."""
         if self._current is None or self._current[1] is not shown:
             return True
         return await self._tokens.widened(self._current[0], scopes)
@@ -312,7 +309,7 @@ class TokenCredentials(RenewableCredentials):
 def bearer_credentials(
     tokens: TokenSource, headers: Mapping[str, str], tls: PeerTls | None = None
 ) -> TokenCredentials:
-    """The credentials that hold a token in the header `Authorization`, beside other headers."""
+    """The credentials with a token in the header `Authorization`, beside other headers."""
     return TokenCredentials(
         tokens, lambda token: PeerCredentials({"Authorization": f"Bearer {token.value}", **headers}, tls=tls)
     )

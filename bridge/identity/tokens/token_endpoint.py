@@ -1,10 +1,10 @@
-"""The token endpoint of one authorization server, and what may be wrong with its answers.
+"""Requests to the token endpoint of one authorization server, and checks of its answers.
 
-The user names the server by its issuer. So no peer can choose who gets the client's secret: what a server's 401 says
-about authorization servers is never read. That is why the SDK's provider is not used here. It begins at the server's
-401, holds one lock for a whole request, and knows MCP servers alone.
+The configuration names the authorization server by its issuer. So no peer can choose who gets the client's secret: the
+authorization servers that a peer's 401 names are ignored. The SDK's provider does not fit here: it starts from a peer's
+401, holds one lock for a whole request, and supports MCP servers only.
 
-This module knows how the bridge proves which client it is, not what it asks for (`oauth.py`).
+This module knows how the bridge authenticates as a client, not which token it requests (`oauth.py`).
 
 Spec: RFC 6749 section 2.3.1 (secrets), 8705 (certificates), 8414 and OpenID Connect Discovery (metadata), 7523
 (assertions).
@@ -40,82 +40,85 @@ from bridge.text.jsonvalues import JsonObject
 from bridge.text.safe_text import with_visible_characters
 
 ANSWER_BYTES: Final = 256 * 1024
-"""The largest metadata or token response that is read: real ones have a few KB, or tens with many groups in a JWT."""
+"""The largest metadata or token response to read. Real responses have a few KB, or tens of KB with many groups in a
+JWT."""
 
 _ASSERTION_SECONDS: Final = 60
-"""How long an assertion of the client is valid. It is used at once."""
+"""How long a client assertion is valid. It is used at once."""
 
 _PLATFORM_JWT_BYTES: Final = 64 * 1024
-"""The largest file of a platform's JWT that is read: real ones have 1 to 4 KB."""
+"""The largest file with a platform's JWT to read. Real JWTs have 1 to 4 KB."""
 
 _LONGEST_ERROR: Final = 300
-"""Characters of an error description that a message repeats."""
+"""The most characters of an error description that a message repeats."""
 
 _URL_CHARACTERS: Final = frozenset(f"{ascii_letters}{digits}-._~:/?#[]@!$&()*+,;=%")
-"""Those of RFC 3986, but for the apostrophe, which ends a URL in some headers of HTTP."""
+"""The characters of RFC 3986 except the apostrophe, which ends a URL in some HTTP headers."""
 
 _JWT: Final = re.compile(rb"[\w-]+\.[\w-]+\.[\w-]+")
 
 _WELL_KNOWN: Final = ("oauth-authorization-server", "openid-configuration")
 
 _ASKED_DIRECTLY: Final = ("token_endpoint", "revocation_endpoint", "introspection_endpoint")
-"""The endpoints for secrets and tokens, which may have aliases for clients with a certificate."""
+"""The endpoints that the bridge itself calls, which may have aliases for clients with a certificate."""
 
 _ASSERTION_TYPE: Final = "urn:ietf:params:oauth:client-assertion-type:jwt-bearer"
 
 ClientMethod = Literal["basic", "post", "private_key_jwt", "platform_jwt", "none"]
-"""How the bridge proves which client it is. `platform_jwt` is a JWT of the platform on which it runs, from a file."""
+"""How the bridge authenticates as a client. `platform_jwt` is a JWT from a file of the platform on which the bridge
+runs."""
 
 
 class TokenError(PeerError):
-    """No access token could be had. The message says why, without any secret."""
+    """No access token could be obtained. The message says why, without any secret."""
 
 
 class UnsentError(TokenError):
-    """A request to an authorization server did not leave, or no server took it."""
+    """A request to an authorization server was not sent, or no server accepted the connection."""
 
 
 class GrantRefusedError(TokenError):
-    """An authorization server has answered that it gives no token."""
+    """An authorization server refused to give a token."""
 
 
 @dataclass(frozen=True)
 class OAuthClient:
-    """How the bridge is known to an authorization server, and what it asks for there."""
+    """The bridge as a client of an authorization server, and the token to request there."""
 
     issuer: str
     client_id: str
     secret: str = field(repr=False)
-    """The client's secret, or its private key as PEM; empty if it has none."""
+    """The client's secret, or its private key as PEM; empty if it has neither."""
     method: ClientMethod
     scopes: Sequence[str] = ()
     resource: str = ""
     """The resource indicator; empty to send none."""
     allow_private: bool = False
-    """Whether the metadata of the issuer may lead to a private address elsewhere."""
+    """Whether the metadata of the issuer may lead to a private address with another origin."""
     platform_jwt: Path | None = None
-    """The file with the JWT by which the platform says who the bridge is. It proves the client (`platform_jwt`), or is
-    what the token is given for (`none`)."""
+    """The file with the JWT in which the platform identifies the bridge. The JWT authenticates the client
+    (`platform_jwt`), or is the assertion of the grant (`none`)."""
     tls: PeerTls | None = None
-    """The certificate that the authorization server is shown, and the authorities of its own."""
+    """The client certificate for the authorization server, and the authorities that its own certificate may come
+    from."""
 
 
 @dataclass(frozen=True)
 class AccessToken:
-    """A token that a header can carry, and how many seconds it lives."""
+    """A token that a header can carry, and its lifetime."""
 
     value: str = field(repr=False)
     life_seconds: float = math.inf
     scopes: tuple[str, ...] = ()
-    """The scopes that the issuer says it has; empty if it does not say."""
+    """The scopes in the issuer's answer; empty if the answer names none."""
 
 
 class TokenEndpoint:
-    """The token endpoint of the issuer that a client is known to. It is looked up once in the issuer's metadata, and
-    again after a request that no token endpoint has answered: it may have moved."""
+    """The token endpoint of a client's issuer. Its URL is read once from the issuer's metadata, and again after a
+    request that no token endpoint answered: it may have moved."""
 
     def __init__(self, client: OAuthClient) -> None:
-        """Send nothing yet.
+        """Send no request yet.
 
         Raises:
             UsageError: the private key cannot sign.
@@ -125,21 +128,21 @@ class TokenEndpoint:
         self._url: str | None = None
 
     async def metadata(self) -> tuple[str, JsonObject]:
-        """The issuer's metadata, behind the URL at which it is.
+        """The URL of the issuer's metadata, and the metadata.
 
         Raises:
-            TokenError: it cannot be had, or is that of another issuer.
+            TokenError: the metadata cannot be fetched, or is of another issuer.
         """
         async with GuardedClient(timeout=None) as http:
             return await _TokenRequests(http, self.client).metadata()
 
     async def answer(self, grant: Mapping[str, str]) -> JsonObject:
-        """The answer to a grant, whose fields are sent with the proof of who asks.
+        """The answer to a grant. Its fields are sent with the authentication of the client.
 
         Raises:
             TokenError: the endpoint cannot be found or reached, or refuses.
         """
-        # No connection is kept: tokens are minutes apart.
+        # The connection is not kept: requests for tokens are minutes apart.
         async with GuardedClient(timeout=None) as http:
             requests = _TokenRequests(http, self.client)
             if self._url is None:
@@ -167,7 +170,7 @@ class _TokenRequests:
     client: OAuthClient
 
     async def token_url(self) -> str:
-        """The token endpoint, from the issuer's metadata."""
+        """The URL of the token endpoint, from the issuer's metadata."""
         return secret_endpoint(*await self.metadata(), "token_endpoint")
 
     async def metadata(self) -> tuple[str, JsonObject]:
@@ -231,12 +234,12 @@ async def issuer_answer(
     headers: Mapping[str, str] | None = None,
     certified: Mapping[str, Any] | None = None,
 ) -> tuple[int, JsonObject | None]:
-    """The status of an answer of an authorization server, and its JSON object, if it is one. A form is posted.
+    """The status of an authorization server's answer, and its body if that is a JSON object. A form is posted.
 
-    `certified` says who is shown a certificate (`certified_by`). Redirects are not followed.
+    `certified` says which hosts may see the client certificate (`certified_by`). Redirects are not followed.
 
     Raises:
-        UnsentError: nothing was sent, or no server took it.
+        UnsentError: nothing was sent, or no server accepted the connection.
         TokenError: the answer is too large, or broke off.
     """
     try:
@@ -266,7 +269,8 @@ async def issuer_answer(
 
 
 def issuer_guard(url: str, written: Sequence[str], *, allow_private: bool) -> AddressGuard | None:
-    """The user wrote some URLs, so their origins may be private. What they lead to elsewhere must be public.
+    """What checks the addresses of connections to a URL; None if any address is allowed. The user has written the URLs
+    in `written`, so their origins may be private. Any other origin must be public.
 
     Raises:
         UnsentError: the host of the URL is a private address.
@@ -291,7 +295,7 @@ async def platform_jwt_in(file: Path) -> str:
     """The JWT in a file. It is read each time, because platforms replace it while programs run.
 
     Raises:
-        TokenError: there is none.
+        TokenError: the file holds no JWT.
     """
     try:
         found = await anyio.to_thread.run_sync(read_regular, file, _PLATFORM_JWT_BYTES)
@@ -304,7 +308,7 @@ async def platform_jwt_in(file: Path) -> str:
 
 
 def metadata_urls(issuer: str) -> Sequence[str]:
-    """Where the metadata of an issuer can be (RFC 8414 section 3.1; OpenID Connect puts it behind the path, too)."""
+    """The possible URLs of an issuer's metadata (RFC 8414 section 3.1; OpenID Connect also appends to the path)."""
     place = urlsplit(issuer)
     path = place.path.rstrip("/")
     root = f"{place.scheme}://{place.netloc}"
@@ -313,24 +317,25 @@ def metadata_urls(issuer: str) -> Sequence[str]:
 
 
 def is_same_issuer(one: object, other: object) -> bool:
-    """Whether two texts name one issuer. Many write a slash behind an issuer, and leave it out elsewhere."""
+    """Whether two values name the same issuer. A slash at the end does not matter, since servers write it
+    inconsistently."""
     if not isinstance(one, str) or not isinstance(other, str):
         return False
     return one.removesuffix("/") == other.removesuffix("/")
 
 
 def without_blanks(metadata: JsonObject) -> JsonObject:
-    """The metadata of a server without the fields whose value is blank, which mean that it has no such thing."""
+    """The metadata of a server without blank fields, with which some servers say that they have no such endpoint."""
     if not any(isinstance(value, str) and not value.strip() for value in metadata.values()):
         return metadata
     return {key: value for key, value in metadata.items() if not isinstance(value, str) or value.strip()}
 
 
 def with_mtls_aliases(metadata: JsonObject, is_shown: Callable[[str], bool]) -> JsonObject:
-    """The metadata of an issuer for a client with a certificate: endpoints of its own in place of those for all.
+    """The metadata of an issuer for a client with a certificate: the mTLS aliases replace the endpoints.
 
-    `is_shown` says whether the client shows its certificate at a URL. Only endpoints that the bridge itself sends
-    requests to are replaced: the page of a login is for a browser, which has no such certificate.
+    `is_shown` says whether the client sends its certificate to a URL. Only the endpoints that the bridge itself calls
+    are replaced: the authorization endpoint is for a browser, which has no such certificate.
 
     Spec: RFC 8705 section 5.
     """
@@ -342,15 +347,16 @@ def with_mtls_aliases(metadata: JsonObject, is_shown: Callable[[str], bool]) -> 
 
 
 def is_metadata_of_issuer(path: str) -> bool:
-    """Whether the metadata of an issuer may be at the path of a URL: see `metadata_urls`."""
+    """Whether an issuer's metadata may be at this path of a URL: see `metadata_urls`."""
     return any(f"/.well-known/{name}" in path for name in _WELL_KNOWN)
 
 
 def secret_endpoint(metadata_url: str, metadata: JsonObject, name: str) -> str:
-    """An endpoint of an authorization server that a secret may be sent to.
+    """The URL of an endpoint of an authorization server, to which a secret may be sent.
 
     Raises:
-        TokenError: the metadata does not name it, or it is not a URL, or neither https nor on this machine.
+        TokenError: the metadata does not name the endpoint, or its URL is invalid, or neither https nor on this
+            machine.
     """
     endpoint = metadata.get(name)
     if not isinstance(endpoint, str):
@@ -372,7 +378,7 @@ def secret_endpoint(metadata_url: str, metadata: JsonObject, name: str) -> str:
 
 
 def object_in(body: bytes) -> JsonObject | None:
-    """The JSON object that a body is; None if it is none."""
+    """The JSON object in a body; None if the body is something else."""
     try:
         found = json.loads(body)
     except (ValueError, RecursionError):
@@ -392,7 +398,7 @@ _HINTS: Final[Mapping[str, str]] = {
     "unauthorized_client": ". Let the issuer allow this client the grant",
     "unsupported_grant_type": ". The issuer does not know the grant: choose another `grant`",
 }
-"""What helps against the errors of a token endpoint (RFC 6749 section 5.2, RFC 8707 section 2)."""
+"""The advice for each error of a token endpoint (RFC 6749 section 5.2, RFC 8707 section 2)."""
 
 
 def _refusal(client: OAuthClient, status: int, answer: JsonObject | None) -> str:
@@ -404,12 +410,13 @@ def _refusal(client: OAuthClient, status: int, answer: JsonObject | None) -> str
 
 
 def code_in(answer: Mapping[str, str], issuer: str, state: str, *, says_issuer: bool) -> str:
-    """The code in what a browser brings back. `says_issuer` says that it has to name its issuer.
+    """The code in the authorization response that a browser brings. With `says_issuer` the response must name its
+    issuer.
 
-    `issuer` is as the issuer's metadata writes it: `iss` is compared with it letter by letter (RFC 9207 section 2.4).
+    `issuer` is exactly as in the issuer's metadata: `iss` is compared with it letter by letter (RFC 9207 section 2.4).
 
     Raises:
-        TokenError: it is the answer to something else, of another issuer, or a refusal.
+        TokenError: the response belongs to another login, is from another issuer, or is a refusal.
     """
     iss = answer.get("iss")
     if not secrets.compare_digest(answer.get("state", "").encode(), state.encode()):
@@ -429,11 +436,11 @@ def code_in(answer: Mapping[str, str], issuer: str, state: str, *, says_issuer: 
 
 
 def access_token_in(answer: JsonObject, issuer: str) -> AccessToken:
-    """The access token in an answer of an issuer. One that does not say its type is a bearer token: nothing else was
-    asked for, and some issuers leave out `token_type` (RFC 6749 section 5.1).
+    """The access token in an issuer's answer. A token without a type is a bearer token: no other type was requested,
+    and some issuers omit `token_type` (RFC 6749 section 5.1).
 
     Raises:
-        TokenError: there is none that a header can carry.
+        TokenError: there is no token, or no header can carry it.
     """
     token, kind = answer.get("access_token"), answer.get("token_type", "Bearer")
     if (
@@ -450,7 +457,7 @@ def access_token_in(answer: JsonObject, issuer: str) -> AccessToken:
 
 
 def _life_in(answer: JsonObject) -> float:
-    """How many seconds a token lives; infinite if its issuer does not say. Some issuers say it as a text."""
+    """The lifetime of a token in seconds; infinite if its issuer names none. Some issuers write it as a string."""
     said = answer.get("expires_in")
     try:
         life = float(said) if isinstance(said, int | float | str) else math.inf
@@ -460,18 +467,18 @@ def _life_in(answer: JsonObject) -> float:
 
 
 def scopes_in(answer: JsonObject) -> tuple[str, ...]:
-    """The scopes that an answer of an issuer names."""
+    """The scopes that an issuer's answer names."""
     scope = answer.get("scope")
     return tuple(scope.split()) if isinstance(scope, str) else ()
 
 
 def union_of(*scopes: Sequence[str]) -> tuple[str, ...]:
-    """The scopes of all, each once."""
+    """The scopes of all sequences, each scope once."""
     return tuple(dict.fromkeys(chain.from_iterable(scopes)))
 
 
 def _signing_key(client: OAuthClient) -> _AssertionKey:
-    """The key of the client, with the algorithm that fits it."""
+    """The private key of the client, with an algorithm that fits it."""
     import jwt  # few clients sign, and it loads all of cryptography
 
     for algorithm in ("RS256", "ES256", "ES384", "EdDSA"):

@@ -1,11 +1,11 @@
-"""Access tokens for one peer in the names of the bridge's callers, exchanged for the tokens that they have shown.
+"""Access tokens for one peer on behalf of the bridge's callers: the tokens of their requests are exchanged for them.
 
-A caller's token is sent to the issuer that gave it, and nowhere else: never to the peer, and never to another
-authorization server. It is not kept. Each request brings its own, and what was got for it is found again by a hash of
-it, so that no caller is ever given what was got for another.
+A caller's token is sent only to its own issuer: never to the peer, and never to another authorization server. It is not
+stored. Each request brings its own token, and the exchanged token is stored under a hash of it, so that no caller ever
+gets the exchanged token of another caller.
 
-The peer may trust another authorization server. Then the issuer gives an identity assertion for it (ID-JAG), which is
-exchanged there for the token.
+The peer may trust another authorization server. Then the issuer gives an identity assertion for that server (ID-JAG),
+and that server exchanges the assertion for the token.
 
 Spec: RFC 8693 (token exchange), RFC 7523 section 2.1, draft-ietf-oauth-identity-assertion-authz-grant.
 """
@@ -32,8 +32,8 @@ from bridge.notices import TokenGrantType, TokenNotice, TokenOutcome
 from bridge.text.jsonvalues import JsonObject
 
 UNSAID_SECONDS: Final = 60.0
-"""How long a token is used of which neither its own issuer nor the caller's token says until when it counts. It is as
-long as an answer about a token counts."""
+"""How long an exchanged token is used if neither it nor the caller's token has an expiry. It equals the time that an
+introspection answer counts."""
 
 _ACTS: Final = "this acts with the rights of its caller"
 
@@ -41,35 +41,35 @@ _TYPES: Final = "urn:ietf:params:oauth:token-type:"
 _ACCESS_TOKEN: Final = f"{_TYPES}access_token"
 _ID_JAG: Final = f"{_TYPES}id-jag"
 _GIVEN: Final = frozenset({_ACCESS_TOKEN, f"{_TYPES}jwt"})
-"""The types of tokens that a peer can be shown."""
+"""The types of tokens that can be sent to a peer."""
 
 _EXCHANGE: Final = "urn:ietf:params:oauth:grant-type:token-exchange"
 _ASSERTION: Final = "urn:ietf:params:oauth:grant-type:jwt-bearer"
 
 
 class CallerTokenError(TokenError):
-    """The request has no token of its caller that can be exchanged."""
+    """The request has no caller's token that can be exchanged."""
 
 
 @dataclass(frozen=True)
 class Exchange:
-    """What callers' tokens are exchanged for."""
+    """How callers' tokens are exchanged."""
 
     client: OAuthClient
-    """The client that the bridge is at the issuer of the callers' tokens."""
+    """The bridge as a client of the issuer of the callers' tokens."""
     audience: str = ""
-    """The audience to ask for; empty to name the resource alone."""
+    """The audience to request; empty to request only a resource."""
     id_jag: OAuthClient | None = None
-    """The client that the bridge is at the authorization server of the peer, where that is another one."""
+    """The bridge as a client of the peer's authorization server, if that is another server."""
 
 
 class CallerTokens(TokenSource):
-    """The tokens for one peer in the names of callers. In nobody's name there is none."""
+    """The tokens for one peer on behalf of callers. Without a caller there is no token."""
 
     def __init__(
         self, exchange: Exchange, seconds: float, most: int, now: Callable[[], float] = time.monotonic
     ) -> None:
-        """`seconds` bounds the way to a token, and `most` the tokens that are held.
+        """`seconds` limits a request for a token, and `most` the number of held tokens.
 
         Raises:
             UsageError: a private key cannot sign.
@@ -94,18 +94,18 @@ class CallerTokens(TokenSource):
         return self._exchange.client.issuer
 
     def of(self, caller: CallerToken | None) -> TokenSource:
-        """The tokens in the name of a caller.
+        """The source of tokens on behalf of a caller.
 
         Raises:
-            CallerTokenError: it has shown no token of the issuer, or one that has expired.
+            CallerTokenError: its request has no token of the issuer, or the token has expired.
         """
         return _ExchangedToken(self, self.require(caller))
 
     def require(self, caller: CallerToken | None) -> CallerToken:
-        """The token of a caller, if it can be exchanged.
+        """The token of a caller if it can be exchanged.
 
         Raises:
-            CallerTokenError: it cannot.
+            CallerTokenError: it cannot be exchanged.
         """
         if caller is None or caller.issuer != self.issuer:
             raise CallerTokenError(f"{_ACTS}, and the request has no access token of {self.issuer}")
@@ -114,14 +114,14 @@ class CallerTokens(TokenSource):
         return caller
 
     async def __call__(self) -> AccessToken:
-        """Nobody's token."""
+        """Refuse: there is no caller."""
         raise CallerTokenError(f"{_ACTS}, and nobody calls")
 
     def refused(self, token: AccessToken) -> None:
-        """Do nothing: nobody's token was never shown."""
+        """Do nothing: without a caller no token was sent."""
 
     def held_for(self, caller: CallerToken) -> HeldToken:
-        """What is held for a token of a caller. The one that was used least of late is given up for it."""
+        """The held token for a caller's token. If there are too many, the least recently used one is dropped."""
         held = self._held.pop(caller.mark, None) or self._new(partial(self._tell, caller))
         while len(self._held) >= self._most:
             del self._held[next(iter(self._held))]
@@ -132,7 +132,7 @@ class CallerTokens(TokenSource):
         """Exchange a caller's token.
 
         Raises:
-            TokenError: there is nothing for it.
+            TokenError: the issuer gives no token for it.
         """
         if self._there is None:
             answer = await self._endpoint.answer(self._asked(caller, _ACCESS_TOKEN))
@@ -143,7 +143,7 @@ class CallerTokens(TokenSource):
         return replace(token, life_seconds=_life_of(token, caller))
 
     async def _with_assertion(self, caller: CallerToken, there: TokenEndpoint) -> AccessToken:
-        """The token that another authorization server gives for an identity assertion of the issuer."""
+        """The token that the peer's authorization server gives for an identity assertion of the issuer."""
         answer = await self._endpoint.answer(
             {**self._asked(caller, _ID_JAG), "audience": there.client.issuer}
         )
@@ -174,13 +174,13 @@ class CallerTokens(TokenSource):
         return {**grant, "audience": self._exchange.audience} if self._exchange.audience else grant
 
     def _require_type(self, answer: JsonObject, wanted: frozenset[str]) -> None:
-        """Refuse a token of another kind than was asked for (RFC 8693 section 2.2.1)."""
+        """Refuse a token of another type than the requested type (RFC 8693 section 2.2.1)."""
         if answer.get("issued_token_type") not in wanted:
             raise TokenError(f"{self.issuer} gave a token of another type than it was asked for")
 
 
 class _ExchangedToken(TokenSource):
-    """The tokens in the name of one caller, as long as its request lasts."""
+    """The tokens on behalf of one caller, during its request."""
 
     def __init__(self, tokens: CallerTokens, caller: CallerToken) -> None:
         self._tokens = tokens
@@ -202,7 +202,9 @@ class _ExchangedToken(TokenSource):
         try:
             return await self._tokens.held_for(caller).get(partial(self._tokens.exchanged, caller))
         except TokenError:
-            self._tokens.require(caller)  # or while it was exchanged, which the issuer need not say
+            self._tokens.require(
+                caller
+            )  # it may have expired during the exchange, and the issuer need not say so
             raise
 
     def refused(self, token: AccessToken) -> None:
@@ -210,6 +212,6 @@ class _ExchangedToken(TokenSource):
 
 
 def _life_of(token: AccessToken, caller: CallerToken) -> float:
-    """How long a token is used: no longer than its issuer says, and the caller's own token counts."""
+    """How long an exchanged token is used: until it or the caller's own token expires."""
     life = min(token.life_seconds, caller.seconds_left())
     return life if math.isfinite(life) else UNSAID_SECONDS
